@@ -1,0 +1,65 @@
+#include "ccl/api/checks.h"
+
+#include <cstdint>
+
+namespace c4::api {
+namespace {
+
+Result CheckType(ncclDataType_t type) {
+  if (ElementBytes(type) != 0) return Ok();
+  return Fail(ncclInvalidArgument, "%d is not a data type (0 to %d are)", static_cast<int>(type),
+              static_cast<int>(ncclNumTypes) - 1);
+}
+
+Result CheckReduction(ncclRedOp_t reduction) {
+  const auto number = static_cast<int>(reduction);
+  if (number >= 0 && number < ncclNumOps) return Ok();
+  return Fail(ncclInvalidArgument,
+              "%d is not a reduction (0 to %d are), nor an operator that ncclRedOpCreatePreMulSum made",
+              number, static_cast<int>(ncclNumOps) - 1);
+}
+
+}  // namespace
+
+size_t ElementBytes(ncclDataType_t type) {
+  switch (static_cast<int>(type)) {
+    case ncclInt8:
+    case ncclUint8:
+    case ncclFloat8e4m3:
+    case ncclFloat8e5m2:
+      return 1;
+    case ncclFloat16:
+    case ncclBfloat16:
+      return 2;
+    case ncclInt32:
+    case ncclUint32:
+    case ncclFloat32:
+      return 4;
+    case ncclInt64:
+    case ncclUint64:
+    case ncclFloat64:
+      return 8;
+    default:
+      return 0;
+  }
+}
+
+Result CheckNotNull(const void* pointer, const char* name) {
+  if (pointer != nullptr) return Ok();
+  return Fail(ncclInvalidArgument, "the argument %s is NULL", name);
+}
+
+Result CheckOperation(const Operation& operation) {
+  C4_RETURN_IF_ERROR(CheckType(operation.data_type));
+  C4_RETURN_IF_ERROR(CheckReduction(operation.reduction));
+  // A negative number that was turned into a size_t is far beyond what can be addressed.
+  if (operation.count > static_cast<size_t>(PTRDIFF_MAX) / ElementBytes(operation.data_type)) {
+    return Fail(ncclInvalidArgument,
+                "a count of %zu elements is more than memory can hold (was it negative?)", operation.count);
+  }
+  if (operation.count == 0) return Ok();
+  C4_RETURN_IF_ERROR(CheckNotNull(operation.send_buffer, "sendbuff"));
+  return CheckNotNull(operation.recv_buffer, "recvbuff");
+}
+
+}  // namespace c4::api

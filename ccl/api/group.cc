@@ -1,0 +1,116 @@
+#include "ccl/api/group.h"
+
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ccl/api/checks.h"
+#include "ccl/api/handles.h"
+
+namespace c4::api {
+namespace {
+
+struct WaitingOperation {
+  ncclComm_t comm;
+  Operation operation;
+};
+
+struct Group {
+  std::vector<WaitingOperation> waiting;
+  ncclResult_t code = ncclSuccess;  // of the first call that failed
+  std::string failure;
+};
+
+// Apart from the group itself, so that a call outside of groups touches no more than this number.
+thread_local int depth = 0;
+thread_local Group group;
+
+// REQUIRES: entry.call_mutex is held.
+Result CheckUsable(const Entry& entry) {
+  if (entry.phase != Phase::kActive) {
+    return Fail(ncclInvalidArgument, "the communicator was finalized; it takes no more operations");
+  }
+  const Result earlier = entry.communicator->AsyncError();
+  if (earlier.ok()) return Ok();
+  return Fail(earlier.code(), "an earlier operation of this communicator failed: %s",
+              earlier.message().c_str());
+}
+
+// REQUIRES: entry.call_mutex is held.
+Result Call(Entry& entry, const Operation& operation) {
+  C4_RETURN_IF_ERROR(CheckUsable(entry));
+  C4_RETURN_IF_ERROR(entry.communicator->Supports(operation));
+  entry.communicator->RecordCall(operation);
+  return Ok();
+}
+
+Result EnqueueWaiting(const WaitingOperation& waiting) {
+  const Pin pin(waiting.comm);
+  if (!pin) return Fail(ncclInvalidArgument, "its communicator was destroyed before the end of the group");
+  const std::lock_guard<std::mutex> lock(pin->call_mutex);
+  C4_RETURN_IF_ERROR(CheckUsable(*pin));
+  return pin->communicator->Enqueue(waiting.operation);
+}
+
+Result EnqueueAll(const Group& done) {
+  if (done.code != ncclSuccess) {
+    return Fail(done.code, "nothing of the group was enqueued, since a call in it failed: %s",
+                done.failure.c_str());
+  }
+  for (size_t i = 0; i < done.waiting.size(); ++i) {
+    const Result result = EnqueueWaiting(done.waiting[i]);
+    if (result.ok()) continue;
+    return Fail(result.code(), "operation %zu of the %zu in the group could not be enqueued: %s", i + 1,
+                done.waiting.size(), result.message().c_str());
+  }
+  return Ok();
+}
+
+}  // namespace
+
+bool InGroup() {
+  return depth > 0;
+}
+
+Result StartGroup() {
+  ++depth;
+  return Ok();
+}
+
+Result EndGroup() {
+  if (depth == 0) {
+    return Fail(ncclInvalidUsage,
+                "there is no group to end: each ncclGroupEnd needs its ncclGroupStart before it, "
+                "in the same thread");
+  }
+  if (--depth > 0) return Ok();
+  const Group done = std::exchange(group, Group{});
+  return EnqueueAll(done);
+}
+
+Result Submit(ncclComm_t comm, const Operation& operation) {
+  const Pin pin(comm);
+  if (!pin) return BadHandle(comm);
+  C4_RETURN_IF_ERROR(CheckOperation(operation));
+  const std::lock_guard<std::mutex> lock(pin->call_mutex);
+  C4_RETURN_IF_ERROR(Call(*pin, operation));
+  if (depth == 0) return pin->communicator->Enqueue(operation);
+  group.waiting.push_back({comm, operation});
+  return Ok();
+}
+
+void NoteInGroup(const char* call, const Result& result) {
+  if (depth == 0 || result.ok() || group.code != ncclSuccess) return;
+  group.code = result.code();
+  group.failure = std::string(call) + ": " + result.message();
+}
+
+size_t WaitingInGroup(ncclComm_t comm) {
+  size_t count = 0;
+  if (depth == 0) return count;
+  for (const WaitingOperation& waiting : group.waiting) count += waiting.comm == comm ? 1 : 0;
+  return count;
+}
+
+}  // namespace c4::api

@@ -1,0 +1,27 @@
+// Groups: operations between ncclGroupStart and the outermost ncclGroupEnd are kept here and enqueued at the
+// end. A group belongs to the thread that opened it, so nothing here is shared or locked.
+//
+// A call that fails inside a group says so at once; the end then says it again and enqueues nothing.
+#pragma once
+
+#include <cstddef>
+
+#include "ccl/engine/engine.h"
+
+namespace c4::api {
+
+bool InGroup();
+
+Result StartGroup();
+Result EndGroup();
+
+// Checks `operation` and either enqueues it or, in a group, keeps it for the end.
+Result Submit(ncclComm_t comm, const Operation& operation);
+
+// A call inside the group has failed with `result`. No effect outside a group or on success.
+void NoteInGroup(const char* call, const Result& result);
+
+// Operations of `comm` that wait for the end of this thread's group.
+size_t WaitingInGroup(ncclComm_t comm);
+
+}  // namespace c4::api

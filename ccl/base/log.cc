@@ -1,0 +1,95 @@
+#include "ccl/base/log.h"
+
+#include <atomic>
+#include <cstdarg>
+#include <cstdio>
+#include <fcntl.h>
+#include <mutex>
+#include <string>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "ccl/base/identity.h"
+#include "ccl/base/knobs.h"
+
+namespace c4 {
+namespace {
+
+std::atomic<int> current_level{-1};
+std::atomic<int> log_fd{STDERR_FILENO};
+std::mutex open_mutex;
+
+const char* Word(LogLevel level) {
+  switch (level) {
+    case LogLevel::kWarn:
+      return "WARN";
+    case LogLevel::kInfo:
+      return "INFO";
+    case LogLevel::kTrace:
+      return "TRACE";
+    default:
+      return "NOTE";
+  }
+}
+
+std::string ExpandFileName(const std::string& pattern) {
+  std::string name;
+  for (size_t i = 0; i < pattern.size(); ++i) {
+    if (pattern[i] == '%' && i + 1 < pattern.size() && (pattern[i + 1] == 'h' || pattern[i + 1] == 'p')) {
+      name += pattern[++i] == 'h' ? HostName() : std::to_string(getpid());
+    } else {
+      name += pattern[i];
+    }
+  }
+  return name;
+}
+
+int ReadLevel() {
+  const std::string word = KnobText(Knob::NCCL_DEBUG);
+  const char* const words[] = {"NONE", "VERSION", "WARN", "INFO", "TRACE"};
+  for (int i = 0; i < 5; ++i) {
+    if (word == words[i]) return i;
+  }
+  return static_cast<int>(LogLevel::kWarn);
+}
+
+void Open() {
+  const std::lock_guard<std::mutex> lock(open_mutex);
+  if (current_level.load(std::memory_order_acquire) >= 0) return;
+  const std::string pattern = KnobText(Knob::NCCL_DEBUG_FILE);
+  if (!pattern.empty() && log_fd.load() == STDERR_FILENO) {
+    const int fd = open(ExpandFileName(pattern).c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+    if (fd >= 0) log_fd.store(fd);  // never closed: a logging thread may hold it at any time
+  }
+  current_level.store(ReadLevel(), std::memory_order_release);
+}
+
+}  // namespace
+
+LogLevel CurrentLogLevel() {
+  if (current_level.load(std::memory_order_acquire) < 0) Open();
+  return static_cast<LogLevel>(current_level.load(std::memory_order_relaxed));
+}
+
+void ResetLog() {
+  current_level.store(-1, std::memory_order_release);
+}
+
+void Log(LogLevel level, const char* format, ...) {
+  char line[1024];
+  int used = snprintf(line, sizeof line, "%s:%d:%ld C4 %s ", HostName().c_str(), static_cast<int>(getpid()),
+                      syscall(SYS_gettid), Word(level));
+  if (used < 0) return;
+  va_list arguments;
+  va_start(arguments, format);
+  const int text = vsnprintf(line + used, sizeof line - static_cast<size_t>(used), format, arguments);
+  va_end(arguments);
+  if (text < 0) return;
+  used += text;
+  if (used > static_cast<int>(sizeof line) - 1) used = static_cast<int>(sizeof line) - 1;
+  line[used++] = '\n';
+  ssize_t ignored = write(log_fd.load(), line, static_cast<size_t>(used));
+  (void)ignored;  // a log that cannot be written is no reason to disturb the job
+}
+
+}  // namespace c4

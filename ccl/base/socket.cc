@@ -1,0 +1,304 @@
+#include "ccl/base/socket.h"
+
+#include <arpa/inet.h>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <fcntl.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include "ccl/base/clock.h"
+
+namespace c4 {
+namespace {
+
+// Milliseconds for poll, rounded up; -1 for ever, 0 when the deadline has passed.
+int PollMs(DeadlineNs deadline) {
+  if (deadline == kNever) return -1;
+  const uint64_t now = MonotonicNs();
+  if (now >= deadline) return 0;
+  const uint64_t ms = (deadline - now + 999999) / 1000000;
+  return ms > 1000000 ? 1000000 : static_cast<int>(ms);
+}
+
+// True once `fd` has one of `events` (or an error to be read by the next call), false at the deadline.
+bool WaitFor(int fd, short events, DeadlineNs deadline) {
+  for (;;) {
+    pollfd entry{fd, events, 0};
+    const int ready = poll(&entry, 1, PollMs(deadline));
+    if (ready > 0) return true;
+    if (ready < 0 && errno != EINTR) return true;
+    if (deadline != kNever && MonotonicNs() >= deadline) return false;
+  }
+}
+
+Result OpenSocket(int family, Fd* fd) {
+  fd->Reset(socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!fd->valid()) {
+    return Fail(ncclSystemError, "cannot open a socket: %s", ErrnoText(errno).c_str());
+  }
+  return Ok();
+}
+
+void SetNoDelay(int fd) {
+  const int on = 1;
+  setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+}
+
+sockaddr_in& V4(SocketAddress& address) {
+  return reinterpret_cast<sockaddr_in&>(address.storage);
+}
+sockaddr_in6& V6(SocketAddress& address) {
+  return reinterpret_cast<sockaddr_in6&>(address.storage);
+}
+const sockaddr_in& V4(const SocketAddress& address) {
+  return reinterpret_cast<const sockaddr_in&>(address.storage);
+}
+const sockaddr_in6& V6(const SocketAddress& address) {
+  return reinterpret_cast<const sockaddr_in6&>(address.storage);
+}
+
+}  // namespace
+
+void Fd::Reset(int fd) {
+  if (fd_ >= 0) close(fd_);
+  fd_ = fd;
+}
+
+DeadlineNs AfterSeconds(int64_t seconds) {
+  return seconds <= 0 ? kNever : MonotonicNs() + static_cast<uint64_t>(seconds) * 1000000000u;
+}
+
+uint16_t SocketAddress::port() const {
+  return ntohs(storage.ss_family == AF_INET6 ? V6(*this).sin6_port : V4(*this).sin_port);
+}
+
+void SocketAddress::set_port(uint16_t port) {
+  (storage.ss_family == AF_INET6 ? V6(*this).sin6_port : V4(*this).sin_port) = htons(port);
+}
+
+std::string SocketAddress::ToString() const {
+  char text[INET6_ADDRSTRLEN] = "";
+  if (storage.ss_family == AF_INET6) {
+    inet_ntop(AF_INET6, &V6(*this).sin6_addr, text, sizeof text);
+    return "[" + std::string(text) + "]:" + std::to_string(port());
+  }
+  inet_ntop(AF_INET, &V4(*this).sin_addr, text, sizeof text);
+  return std::string(text) + ":" + std::to_string(port());
+}
+
+wire::Endpoint ToEndpoint(const SocketAddress& address) {
+  wire::Endpoint endpoint{};
+  endpoint.port = address.port();
+  if (address.storage.ss_family == AF_INET6) {
+    memcpy(endpoint.address, &V6(address).sin6_addr, 16);
+  } else {
+    endpoint.address[10] = endpoint.address[11] = 0xff;
+    memcpy(endpoint.address + 12, &V4(address).sin_addr, 4);
+  }
+  return endpoint;
+}
+
+SocketAddress FromEndpoint(const wire::Endpoint& endpoint) {
+  static constexpr uint8_t kMapped[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
+  SocketAddress address;
+  if (memcmp(endpoint.address, kMapped, sizeof kMapped) == 0) {
+    address.storage.ss_family = AF_INET;
+    address.length = sizeof(sockaddr_in);
+    memcpy(&V4(address).sin_addr, endpoint.address + 12, 4);
+  } else {
+    address.storage.ss_family = AF_INET6;
+    address.length = sizeof(sockaddr_in6);
+    memcpy(&V6(address).sin6_addr, endpoint.address, 16);
+  }
+  address.set_port(endpoint.port);
+  return address;
+}
+
+Result ParseAddress(const std::string& text, SocketAddress* address) {
+  const size_t colon = text.rfind(':');
+  std::string host = text.substr(0, colon);
+  const std::string port = colon == std::string::npos ? "" : text.substr(colon + 1);
+  char* end = nullptr;
+  const unsigned long number = strtoul(port.c_str(), &end, 10);
+  if (port.empty() || *end != '\0' || number > 65535) {
+    return Fail(ncclInvalidArgument, "'%s' is not ADDRESS:PORT", text.c_str());
+  }
+  *address = SocketAddress();
+  if (host.size() > 2 && host.front() == '[' && host.back() == ']') {
+    host = host.substr(1, host.size() - 2);
+    address->storage.ss_family = AF_INET6;
+    address->length = sizeof(sockaddr_in6);
+    if (inet_pton(AF_INET6, host.c_str(), &V6(*address).sin6_addr) != 1) {
+      return Fail(ncclInvalidArgument, "'%s' is not an IPv6 address", host.c_str());
+    }
+  } else {
+    address->storage.ss_family = AF_INET;
+    address->length = sizeof(sockaddr_in);
+    if (inet_pton(AF_INET, host.c_str(), &V4(*address).sin_addr) != 1) {
+      return Fail(ncclInvalidArgument, "'%s' is not an IPv4 address (names are not looked up)", host.c_str());
+    }
+  }
+  address->set_port(static_cast<uint16_t>(number));
+  return Ok();
+}
+
+bool InterfaceAllowed(const std::string& filter, const std::string& name) {
+  if (filter.empty()) return true;
+  size_t at = 0;
+  const bool exclude = filter[at] == '^';
+  if (exclude) ++at;
+  const bool exact = at < filter.size() && filter[at] == '=';
+  if (exact) ++at;
+  bool listed = false;
+  while (at <= filter.size()) {
+    const size_t comma = std::min(filter.find(',', at), filter.size());
+    const std::string word = filter.substr(at, comma - at);
+    if (!word.empty() && (exact ? name == word : name.compare(0, word.size(), word) == 0)) listed = true;
+    at = comma + 1;
+  }
+  return listed != exclude;
+}
+
+Result InterfaceAddress(const std::string& filter, SocketAddress* address) {
+  ifaddrs* all = nullptr;
+  if (getifaddrs(&all) != 0) {
+    return Fail(ncclSystemError, "cannot list the network interfaces: %s", ErrnoText(errno).c_str());
+  }
+  // Best first: IPv4, then routable IPv6, then (IPv4 before IPv6) loopback.
+  int best_rank = INT32_MAX;
+  for (const ifaddrs* at = all; at != nullptr; at = at->ifa_next) {
+    if (at->ifa_addr == nullptr || (at->ifa_flags & IFF_UP) == 0) continue;
+    if (!InterfaceAllowed(filter, at->ifa_name)) continue;
+    const int family = at->ifa_addr->sa_family;
+    if (family != AF_INET && family != AF_INET6) continue;
+    if (family == AF_INET6 &&
+        IN6_IS_ADDR_LINKLOCAL(&reinterpret_cast<const sockaddr_in6*>(at->ifa_addr)->sin6_addr)) {
+      continue;
+    }
+    const int rank = ((at->ifa_flags & IFF_LOOPBACK) != 0 ? 2 : 0) + (family == AF_INET6 ? 1 : 0);
+    if (rank >= best_rank) continue;
+    best_rank = rank;
+    *address = SocketAddress();
+    address->length = family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
+    memcpy(&address->storage, at->ifa_addr, address->length);
+    address->set_port(0);
+  }
+  freeifaddrs(all);
+  if (best_rank == INT32_MAX) {
+    return Fail(ncclSystemError, "no network interface is up that NCCL_SOCKET_IFNAME='%s' allows",
+                filter.c_str());
+  }
+  return Ok();
+}
+
+Result Listen(SocketAddress* address, int backlog, Fd* listener) {
+  C4_RETURN_IF_ERROR(OpenSocket(address->storage.ss_family, listener));
+  const int on = 1;
+  setsockopt(listener->get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  if (bind(listener->get(), reinterpret_cast<const sockaddr*>(&address->storage), address->length) != 0 ||
+      listen(listener->get(), backlog) != 0) {
+    return Fail(ncclSystemError, "cannot listen on %s: %s", address->ToString().c_str(),
+                ErrnoText(errno).c_str());
+  }
+  return LocalAddress(listener->get(), address);
+}
+
+Result Connect(const SocketAddress& address, DeadlineNs deadline, bool retry_refused, Fd* connected) {
+  for (;;) {
+    C4_RETURN_IF_ERROR(OpenSocket(address.storage.ss_family, connected));
+    SetNoDelay(connected->get());
+    int error = 0;
+    if (connect(connected->get(), reinterpret_cast<const sockaddr*>(&address.storage), address.length) != 0) {
+      error = errno;
+    }
+    if (error == EINPROGRESS || error == EINTR) {
+      if (!WaitFor(connected->get(), POLLOUT, deadline)) error = ETIMEDOUT;
+      socklen_t length = sizeof error;
+      if (error != ETIMEDOUT) getsockopt(connected->get(), SOL_SOCKET, SO_ERROR, &error, &length);
+    }
+    if (error == 0) return Ok();
+    const bool retry =
+        retry_refused && (error == ECONNREFUSED || error == ECONNRESET) && MonotonicNs() < deadline;
+    if (!retry) {
+      return Fail(error == ENETUNREACH || error == EADDRNOTAVAIL ? ncclSystemError : ncclRemoteError,
+                  "cannot connect to %s: %s", address.ToString().c_str(), ErrnoText(error).c_str());
+    }
+    timespec pause{0, 20000000};
+    nanosleep(&pause, nullptr);
+  }
+}
+
+Result Accept(int listener, DeadlineNs deadline, Fd* accepted, SocketAddress* peer) {
+  for (;;) {
+    peer->length = sizeof peer->storage;
+    accepted->Reset(accept4(listener, reinterpret_cast<sockaddr*>(&peer->storage), &peer->length,
+                            SOCK_NONBLOCK | SOCK_CLOEXEC));
+    if (accepted->valid()) {
+      SetNoDelay(accepted->get());
+      return Ok();
+    }
+    if (errno == EAGAIN || errno == EWOULDBLOCK) {
+      if (!WaitFor(listener, POLLIN, deadline)) return Fail(ncclRemoteError, "nobody connected in time");
+    } else if (errno != EINTR && errno != ECONNABORTED) {
+      return Fail(ncclSystemError, "cannot accept a connection: %s", ErrnoText(errno).c_str());
+    }
+  }
+}
+
+Result SendAll(int fd, const void* data, size_t bytes, DeadlineNs deadline) {
+  const auto* at = static_cast<const char*>(data);
+  while (bytes > 0) {
+    const ssize_t sent = send(fd, at, bytes, MSG_NOSIGNAL);
+    if (sent > 0) {
+      at += sent;
+      bytes -= static_cast<size_t>(sent);
+    } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+      if (!WaitFor(fd, POLLOUT, deadline)) return Fail(ncclRemoteError, "the peer takes no data");
+    } else if (errno != EINTR) {
+      return Fail(ncclRemoteError, "cannot send: %s", ErrnoText(errno).c_str());
+    }
+  }
+  return Ok();
+}
+
+Result ReceiveAll(int fd, void* data, size_t bytes, DeadlineNs deadline) {
+  auto* at = static_cast<char*>(data);
+  while (bytes > 0) {
+    const ssize_t got = recv(fd, at, bytes, 0);
+    if (got > 0) {
+      at += got;
+      bytes -= static_cast<size_t>(got);
+    } else if (got == 0) {
+      return Fail(ncclRemoteError, "the peer closed the connection");
+    } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+      if (!WaitFor(fd, POLLIN, deadline)) return Fail(ncclRemoteError, "the peer sent nothing in time");
+    } else if (errno != EINTR) {
+      return Fail(ncclRemoteError, "cannot receive: %s", ErrnoText(errno).c_str());
+    }
+  }
+  return Ok();
+}
+
+Result LocalAddress(int fd, SocketAddress* address) {
+  address->length = sizeof address->storage;
+  if (getsockname(fd, reinterpret_cast<sockaddr*>(&address->storage), &address->length) != 0) {
+    return Fail(ncclSystemError, "cannot read a socket's address: %s", ErrnoText(errno).c_str());
+  }
+  return Ok();
+}
+
+Result PeerAddress(int fd, SocketAddress* address) {
+  address->length = sizeof address->storage;
+  if (getpeername(fd, reinterpret_cast<sockaddr*>(&address->storage), &address->length) != 0) {
+    return Fail(ncclRemoteError, "cannot read the peer's address: %s", ErrnoText(errno).c_str());
+  }
+  return Ok();
+}
+
+}  // namespace c4

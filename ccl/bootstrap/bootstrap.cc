@@ -1,0 +1,173 @@
+#include "ccl/bootstrap/bootstrap.h"
+
+#include <cstddef>
+#include <cstring>
+#include <ctime>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <sys/random.h>
+#include <utility>
+
+#include "ccl/base/clock.h"
+#include "ccl/base/identity.h"
+#include "ccl/base/knobs.h"
+#include "ccl/base/thread.h"
+#include "ccl/bootstrap/root.h"
+
+namespace c4::bootstrap {
+namespace {
+
+constexpr int kBacklog = 1024;
+constexpr uint64_t kPortPatienceNs = 10000000000u;
+
+uint64_t Check(const UniqueId& id) {
+  return HashBytes(&id, offsetof(UniqueId, check));
+}
+
+DeadlineNs InitDeadline() {
+  return AfterSeconds(KnobNumber(Knob::C4_INIT_TIMEOUT));
+}
+
+void Pause() {
+  timespec pause{0, 20000000};
+  nanosleep(&pause, nullptr);
+}
+
+// `patience`: how long a port that the root before this one is about to give up is waited for.
+Result StartRoot(SocketAddress* address, const uint8_t (&nonce)[16], DeadlineNs patience) {
+  Fd listener;
+  for (;;) {
+    const Result listening = Listen(address, kBacklog, &listener);
+    if (listening.ok()) break;
+    if (MonotonicNs() >= patience) return listening;
+    Pause();
+  }
+  auto root = std::make_shared<Root>(std::move(listener), nonce);
+  Thread thread;
+  C4_RETURN_IF_ERROR(thread.Start("c4-root", [root] { root->Run(InitDeadline()); }));
+  thread.Detach();
+  return Ok();
+}
+
+Result JoinOnce(const UniqueId& id, const Join& join, DeadlineNs deadline, std::vector<RankInfo>* all,
+                bool* answered) {
+  Fd fd;
+  C4_RETURN_IF_ERROR(Connect(FromEndpoint(id.root), deadline, true, &fd));
+  C4_RETURN_IF_ERROR(SendAll(fd.get(), &join, sizeof join, deadline));
+  Table table{};
+  C4_RETURN_IF_ERROR(ReceiveAll(fd.get(), &table, sizeof table, deadline));
+  *answered = true;
+  const wire::HeaderFault fault = wire::CheckHeader(&table, sizeof table, kTableMagic, kMajor, sizeof table);
+  if (fault != wire::HeaderFault::kOk) {
+    return Fail(ncclRemoteError, "rank %u: the root's answer %s: use one release on all ranks", join.rank,
+                wire::HeaderFaultText(fault));
+  }
+  if (table.code != ncclSuccess) {
+    table.text[sizeof table.text - 1] = '\0';
+    const bool known = table.code < ncclNumResults;
+    return {known ? static_cast<ncclResult_t>(table.code) : ncclRemoteError, table.text};
+  }
+  if (table.rank_count != join.rank_count) {
+    return Fail(ncclRemoteError, "rank %u: the root answered for %u ranks instead of %u", join.rank,
+                table.rank_count, join.rank_count);
+  }
+  all->resize(join.rank_count);
+  return ReceiveAll(fd.get(), all->data(), all->size() * sizeof(RankInfo), deadline);
+}
+
+}  // namespace
+
+Result MakeUniqueId(ncclUniqueId* id) {
+  UniqueId made{};
+  made.magic = kIdMagic;
+  made.major = kIdMajor;
+  made.minor = kIdMinor;
+  SocketAddress address;
+  const std::string fixed = KnobText(Knob::NCCL_COMM_ID);
+  if (!fixed.empty()) {
+    const Result parsed = ParseAddress(fixed, &address);
+    if (!parsed.ok()) return Fail(ncclInvalidUsage, "NCCL_COMM_ID: %s", parsed.message().c_str());
+    made.flags = kIdFromEnvironment;
+    const uint64_t halves[] = {HashBytes(fixed.data(), fixed.size()),
+                               HashBytes(fixed.data(), fixed.size(), 1)};
+    memcpy(made.nonce, halves, sizeof made.nonce);
+  } else {
+    if (getrandom(made.nonce, sizeof made.nonce, 0) != static_cast<ssize_t>(sizeof made.nonce)) {
+      return Fail(ncclSystemError, "the kernel gave no random bytes");
+    }
+    C4_RETURN_IF_ERROR(InterfaceAddress(KnobText(Knob::NCCL_SOCKET_IFNAME), &address));
+    C4_RETURN_IF_ERROR(StartRoot(&address, made.nonce, 0));
+  }
+  made.root = ToEndpoint(address);
+  made.check = Check(made);
+  memcpy(id, &made, sizeof made);
+  return Ok();
+}
+
+Result ReadUniqueId(const ncclUniqueId& id, UniqueId* read) {
+  memcpy(read, &id, sizeof *read);
+  if (read->magic != kIdMagic) {
+    return Fail(
+        ncclInvalidArgument,
+        "the unique id was not made by C4's host engine: use ncclGetUniqueId of this library on one rank and "
+        "send the id to the others");
+  }
+  if (read->major != kIdMajor) {
+    return Fail(ncclInvalidUsage,
+                "the unique id has version %u, this library reads %u: use one release on all ranks",
+                read->major, kIdMajor);
+  }
+  if (read->check != Check(*read)) {
+    return Fail(ncclInvalidArgument,
+                "the unique id is damaged: it was not sent whole from the rank that made it");
+  }
+  return Ok();
+}
+
+uint64_t CommunicatorId(const UniqueId& id, int rank) {
+  uint64_t use = 0;
+  if ((id.flags & kIdFromEnvironment) != 0) {
+    static std::mutex mutex;
+    static auto* const uses = new std::map<std::pair<uint64_t, int>, uint64_t>();
+    const std::lock_guard<std::mutex> lock(mutex);
+    use = (*uses)[{id.check, rank}]++;
+  }
+  return HashBytes(&id, sizeof id, use);
+}
+
+Result JoinAll(const UniqueId& id, int rank, int rank_count, const RankInfo& info, DeadlineNs deadline,
+               std::vector<RankInfo>* all) {
+  const bool from_environment = (id.flags & kIdFromEnvironment) != 0;
+  if (from_environment && rank == 0) {
+    SocketAddress address = FromEndpoint(id.root);
+    C4_RETURN_IF_ERROR(StartRoot(&address, id.nonce, MonotonicNs() + kPortPatienceNs));
+  }
+  Join join{};
+  join.header.magic = kJoinMagic;
+  join.header.major = kMajor;
+  join.header.minor = kMinor;
+  join.header.endian = wire::kEndianMark;
+  join.header.header_bytes = sizeof join;
+  join.header.total_bytes = sizeof join;
+  join.header.writer = info.process;
+  memcpy(join.nonce, id.nonce, sizeof join.nonce);
+  join.rank = static_cast<uint32_t>(rank);
+  join.rank_count = static_cast<uint32_t>(rank_count);
+  join.info = info;
+  for (;;) {
+    bool answered = false;
+    const Result result = JoinOnce(id, join, deadline, all, &answered);
+    if (result.ok()) return result;
+    if (answered) return result;
+    // With NCCL_COMM_ID one port serves one root after the other: a connection that the last one still took
+    // is closed unanswered when it ends, and the next root is about to open.
+    if (!from_environment || result.code() != ncclRemoteError || MonotonicNs() >= deadline) {
+      return Fail(result.code(), "rank %d could not join at the root %s: %s", rank,
+                  FromEndpoint(id.root).ToString().c_str(), result.message().c_str());
+    }
+    Pause();
+  }
+}
+
+}  // namespace c4::bootstrap

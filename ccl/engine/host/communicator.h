@@ -1,0 +1,80 @@
+// One rank's end of a communicator on host memory: a queue of operations, the connections of its ring, and
+// the thread, `c4-comm`, that drives both. Enqueue hands over and returns; the thread runs operations in
+// the order of their streams. When a peer is lost or an operation fails, the communicator fails for good and
+// closes its connections, so that the failure goes round the ring and every rank hears of it.
+#pragma once
+
+#include <atomic>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "ccl/base/thread.h"
+#include "ccl/bootstrap/bootstrap.h"
+#include "ccl/engine/engine.h"
+#include "ccl/engine/host/executor.h"
+#include "ccl/engine/host/stream.h"
+#include "ccl/monitor/monitor.h"
+#include "ccl/transport/connection.h"
+
+namespace c4::host {
+
+class HostCommunicator final : public Communicator {
+ public:
+  HostCommunicator(Monitor* monitor, int rank, int rank_count);
+  ~HostCommunicator() override;
+
+  // Meets the other ranks and connects the ring; blocks.
+  Result Init(const bootstrap::UniqueId& id, const std::string& name);
+
+  int rank() const override { return rank_; }
+  int rank_count() const override { return rank_count_; }
+  void RecordCall(const Operation& operation) override;
+  Result Supports(const Operation& operation) const override;
+  Result Enqueue(const Operation& operation) override;
+  Result Finalize() override;
+  void Abort() override;
+  Result AsyncError() const override;
+
+ private:
+  struct Pending {
+    Operation operation;
+    std::shared_ptr<Stream> stream;
+    uint64_t ticket;
+    uint64_t sequence;
+    uint64_t called_ticks;
+  };
+  enum class State { kReady, kFinalizing, kAborted, kFailed };
+
+  Result Connect(const bootstrap::UniqueId& id, const std::string& name);
+  void Run();
+  // The next operation; false when the thread is to end. Watches the connections meanwhile.
+  bool Next(Pending* pending);
+  void WatchPeers();
+  Result Execute(const Pending& pending, RingWriter* ring);
+  void FailWith(const Result& result);
+  void CloseConnections(bool in_order);
+  void Wake();
+  bool Ended() const;
+  void StopThread(State state);
+
+  Monitor* const monitor_;
+  const int rank_;
+  const int rank_count_;
+  CommunicatorRecorder recorder_;
+  RingWriter ring_;
+  std::unique_ptr<SendConnection> send_;
+  std::unique_ptr<ReceiveConnection> recv_;
+  std::unique_ptr<Executor> executor_;
+  Fd wake_;
+  Thread thread_;
+
+  mutable std::mutex mutex_;  // guards what follows
+  std::deque<Pending> queue_;
+  std::atomic<State> state_{State::kReady};
+  Result failure_;
+  uint64_t next_sequence_ = 0;
+};
+
+}  // namespace c4::host

@@ -1,0 +1,153 @@
+// What the engine and the transport call for every event. Costs nanoseconds: no lock, no system call, no
+// allocation. Every recorder points into the process's segment (or into private memory of the same layout),
+// so no call here can fail. One thread at a time writes each line; see wire/segment.h for who that is.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "ccl/base/clock.h"
+#include "wire/segment.h"
+
+namespace c4 {
+
+// A plain word of shared memory, read by another process at any time: written whole, never torn.
+template <typename T>
+inline void Publish(T& word, T value) {
+  std::atomic_ref<T>(word).store(value, std::memory_order_relaxed);
+}
+
+class CommunicatorRecorder {
+ public:
+  CommunicatorRecorder() = default;
+  CommunicatorRecorder(wire::CommunicatorSlot* slot, uint32_t index) : slot_(slot), index_(index) {}
+
+  void Called(const wire::OperationInfo& info, uint64_t stream, uint64_t ticks) {
+    slot_->last_called = info;
+    Step(slot_->called, stream, ticks);
+  }
+  void Enqueued(uint64_t stream, uint64_t ticks) { Step(slot_->enqueued, stream, ticks); }
+  void Started(const wire::OperationInfo& info, uint64_t stream, uint64_t ticks) {
+    slot_->last_started = info;
+    Step(slot_->started, stream, ticks);
+  }
+  void Finished(uint64_t stream, uint64_t ticks) { Step(slot_->finished, stream, ticks); }
+  void SetPhase(wire::SlotPhase phase) {
+    std::atomic_ref<uint32_t>(slot_->phase).store(phase, std::memory_order_release);
+  }
+  void Ready() {
+    Publish(slot_->ready_ticks, NowTicks());
+    SetPhase(wire::kPhaseReady);
+  }
+
+  uint32_t index() const { return index_; }
+  uint32_t generation() const { return slot_->generation; }
+  const wire::CommunicatorSlot& slot() const { return *slot_; }
+
+ private:
+  // The count comes last, with release order: whoever sees it sees the time and stream that go with it.
+  static void Step(wire::Counter& counter, uint64_t stream, uint64_t ticks) {
+    Publish(counter.ticks, ticks);
+    Publish(counter.stream, stream);
+    std::atomic_ref<uint64_t>(counter.count).store(counter.count + 1, std::memory_order_release);
+  }
+
+  wire::CommunicatorSlot* slot_ = nullptr;
+  uint32_t index_ = 0;
+};
+
+class QueuePairRecorder {
+ public:
+  QueuePairRecorder() = default;
+  QueuePairRecorder(wire::QueuePairSlot* slot, uint32_t index) : slot_(slot), index_(index) {}
+
+  void Posted(uint64_t bytes, uint64_t ticks) {
+    Publish(slot_->last_post_ticks, ticks);
+    Add(slot_->posted_bytes, bytes);
+    Add(slot_->posted_messages, 1);
+  }
+  void Moved(uint64_t bytes, uint64_t ticks) {
+    Publish(slot_->last_progress_ticks, ticks);
+    Add(slot_->moved_bytes, bytes);
+  }
+  void Completed(uint64_t bytes, uint64_t posted_ticks, uint64_t ticks) {
+    const uint64_t latency = ticks - posted_ticks;
+    Publish(slot_->last_progress_ticks, ticks);
+    Add(slot_->latency_sum_ticks, latency);
+    if (latency > slot_->latency_max_ticks) Publish(slot_->latency_max_ticks, latency);
+    Add(slot_->completed_bytes, bytes);
+    Add(slot_->completed_messages, 1);
+  }
+  void Waited(uint64_t ticks) {
+    Add(slot_->wait_sum_ticks, ticks);
+    if (ticks > slot_->wait_max_ticks) Publish(slot_->wait_max_ticks, ticks);
+  }
+  void Close(wire::SlotPhase phase, int error) {
+    Publish(slot_->error, static_cast<uint64_t>(error));
+    std::atomic_ref<uint32_t>(slot_->phase).store(phase, std::memory_order_release);
+  }
+
+  uint32_t index() const { return index_; }
+  uint32_t generation() const { return slot_->generation; }
+  const wire::QueuePairSlot& slot() const { return *slot_; }
+
+ private:
+  static void Add(uint64_t& word, uint64_t value) { Publish(word, word + value); }
+
+  wire::QueuePairSlot* slot_ = nullptr;
+  uint32_t index_ = 0;
+};
+
+// One writing thread's ring. A default-constructed writer drops what it is given.
+class RingWriter {
+ public:
+  RingWriter() = default;
+  RingWriter(wire::RingHeader* header, wire::Record* records, uint32_t capacity, const uint32_t* level)
+      : header_(header), records_(records), mask_(capacity - 1), level_(level), head_(header->head) {}
+
+  bool Wants(wire::RecordLevel level) const {
+    return header_ != nullptr &&
+           std::atomic_ref<const uint32_t>(*level_).load(std::memory_order_relaxed) >= level;
+  }
+
+  void Operation(const CommunicatorRecorder& communicator, const wire::OperationRecord& operation) {
+    if (!Wants(wire::kLevelCoarse)) return;
+    wire::Record& record = Next();
+    record.type = wire::kRecordOperation;
+    record.flags = 0;
+    record.slot = communicator.index();
+    record.generation = communicator.generation();
+    record.operation = operation;
+    Push();
+  }
+
+  void Message(const QueuePairRecorder& queue_pair, const wire::MessageRecord& message) {
+    if (!Wants(wire::kLevelFine)) return;
+    wire::Record& record = Next();
+    record.type = wire::kRecordMessage;
+    record.flags = 0;
+    record.slot = queue_pair.index();
+    record.generation = queue_pair.generation();
+    record.message = message;
+    Push();
+  }
+
+  wire::RingHeader* header() const { return header_; }
+
+ private:
+  // The head that was published before must be visible before the record that it allows to be overwritten
+  // changes: a reader that sees any of the new bytes then also sees that head, and drops the record.
+  wire::Record& Next() {
+    std::atomic_thread_fence(std::memory_order_release);
+    return records_[head_ & mask_];
+  }
+  void Push() { std::atomic_ref<uint64_t>(header_->head).store(++head_, std::memory_order_release); }
+
+  wire::RingHeader* header_ = nullptr;
+  wire::Record* records_ = nullptr;
+  uint64_t mask_ = 0;
+  const uint32_t* level_ = nullptr;
+  uint64_t head_ = 0;
+};
+
+}  // namespace c4

@@ -1,0 +1,37 @@
+# What every target of the project shares: warnings as errors, sanitizers, and how a test is added.
+
+add_library(c4_options INTERFACE)
+target_compile_options(c4_options INTERFACE -Wall -Wextra -Werror -Wshadow -Wnon-virtual-dtor -Wpointer-arith
+                                            -Wundef -Wvla -Wno-missing-field-initializers)
+target_include_directories(c4_options INTERFACE ${PROJECT_SOURCE_DIR})
+if(C4_SANITIZE)
+  target_compile_options(c4_options INTERFACE -fsanitize=${C4_SANITIZE} -fno-omit-frame-pointer
+                                              -fno-sanitize-recover=all)
+  target_link_options(c4_options INTERFACE -fsanitize=${C4_SANITIZE})
+endif()
+
+# c4_library(NAME SOURCES... [DEPS...]): a static library of this project.
+function(c4_library name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
+  add_library(${name} STATIC ${ARG_SOURCES})
+  target_link_libraries(${name} PUBLIC c4_options ${ARG_DEPS})
+endfunction()
+
+# c4_test(NAME LABEL SOURCES... [DEPS...]): a GoogleTest program, one ctest entry a program.
+# LABEL is one of unit, net, service, soak (see CONTRIBUTING.md). SERIAL keeps it from running
+# beside other tests (for those that judge time).
+function(c4_test name label)
+  cmake_parse_arguments(ARG "SERIAL" "TIMEOUT" "SOURCES;DEPS" ${ARGN})
+  add_executable(${name} ${ARG_SOURCES})
+  target_link_libraries(${name} PRIVATE c4_options ${ARG_DEPS} GTest::gmock GTest::gtest GTest::gtest_main)
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+  add_test(NAME ${name} COMMAND ${name})
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 60)
+  endif()
+  set_tests_properties(${name} PROPERTIES LABELS ${label} TIMEOUT ${ARG_TIMEOUT} ENVIRONMENT
+                       "C4_BUILD_DIR=${CMAKE_BINARY_DIR};C4_SOURCE_DIR=${PROJECT_SOURCE_DIR}")
+  if(ARG_SERIAL)
+    set_tests_properties(${name} PROPERTIES RUN_SERIAL ON)
+  endif()
+endfunction()

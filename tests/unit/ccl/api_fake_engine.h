@@ -1,0 +1,43 @@
+// An engine for tests of the API layer: it does nothing and remembers what it was asked. Linked in place of
+// the real engines, whose ChooseEngine it stands in for.
+//
+// One record for the whole test program, cleared by Reset; safe from any thread.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "ccl/engine/engine.h"
+
+namespace c4::fake {
+
+struct Event {
+  std::string what;  // join, record, enqueue, finalize, abort, free
+  int rank = -1;
+  Operation operation;
+};
+
+// What the engine answers from now on; Ok until set.
+struct Answers {
+  Result choose;
+  Result unique_id;
+  Result join;
+  Result supports;
+  Result enqueue;
+  int enqueue_after = 0;  // this many Enqueue calls succeed before `enqueue` is given
+  Result finalize;
+  Result async;
+};
+
+void Reset();
+void SetAnswers(const Answers& answers);
+
+std::vector<Event> Events();
+// Only what happened, such as "record 0, enqueue 0": the number is the rank.
+std::string Happened();
+std::string LastJoinName();
+
+// A communicator of `rank_count` ranks, of which this is `rank`.
+ncclComm_t Join(int rank_count = 1, int rank = 0);
+
+}  // namespace c4::fake

@@ -1,0 +1,176 @@
+#include "ccl/bootstrap/bootstrap.h"
+
+#include <cstring>
+#include <gtest/gtest.h>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "ccl/base/clock.h"
+
+namespace c4::bootstrap {
+namespace {
+
+class Bootstrap : public testing::Test {
+ protected:
+  void SetUp() override {
+    setenv("NCCL_SOCKET_IFNAME", "lo", 1);
+    unsetenv("NCCL_COMM_ID");
+  }
+
+  static UniqueId MakeId() {
+    ncclUniqueId id;
+    const Result made = MakeUniqueId(&id);
+    EXPECT_TRUE(made.ok()) << made.message();
+    UniqueId read{};
+    EXPECT_TRUE(ReadUniqueId(id, &read).ok());
+    return read;
+  }
+
+  struct Joining {
+    int rank;
+    int rank_count;
+  };
+  // Joins all at once; gives each one's result, and checks the table of those that succeeded.
+  static std::vector<Result> Join(const UniqueId& id, const std::vector<Joining>& who) {
+    std::vector<Result> results(who.size());
+    std::vector<std::thread> threads;
+    for (size_t i = 0; i < who.size(); ++i) {
+      threads.emplace_back([&, i] {
+        RankInfo info{};
+        info.host_hash = 1000 + static_cast<uint64_t>(who[i].rank);
+        std::vector<RankInfo> all;
+        results[i] = JoinAll(id, who[i].rank, who[i].rank_count, info, AfterSeconds(10), &all);
+        if (!results[i].ok()) return;
+        ASSERT_EQ(all.size(), static_cast<size_t>(who[i].rank_count));
+        for (size_t r = 0; r < all.size(); ++r) EXPECT_EQ(all[r].host_hash, 1000 + r);
+      });
+    }
+    for (auto& thread : threads) thread.join();
+    return results;
+  }
+};
+
+TEST_F(Bootstrap, EveryRankHearsOfEveryOther) {
+  std::vector<Joining> who;
+  for (int r = 0; r < 16; ++r) who.push_back({r, 16});
+  for (const Result& result : Join(MakeId(), who)) EXPECT_TRUE(result.ok()) << result.message();
+}
+
+TEST_F(Bootstrap, AnotherNumberOfRanksFailsAllWithOneSentence) {
+  for (const Result& result : Join(MakeId(), {{0, 3}, {1, 3}, {2, 4}})) {
+    EXPECT_EQ(result.code(), ncclInvalidUsage);
+    EXPECT_NE(result.message().find("ranks, others say"), std::string::npos) << result.message();
+  }
+}
+
+TEST_F(Bootstrap, TheSameRankTwiceFailsAll) {
+  for (const Result& result : Join(MakeId(), {{0, 3}, {1, 3}, {1, 3}})) {
+    EXPECT_EQ(result.code(), ncclInvalidUsage);
+    EXPECT_NE(result.message().find("two processes joined as rank 1"), std::string::npos) << result.message();
+  }
+}
+
+TEST_F(Bootstrap, ARankThatLeavesFailsTheOthers) {
+  const UniqueId id = MakeId();
+  std::thread leaver([&] {
+    Fd fd;
+    ASSERT_TRUE(Connect(FromEndpoint(id.root), AfterSeconds(10), true, &fd).ok());
+    struct Join join {};
+    join.header.magic = kJoinMagic;
+    join.header.major = kMajor;
+    join.header.endian = wire::kEndianMark;
+    join.header.header_bytes = join.header.total_bytes = sizeof join;
+    memcpy(join.nonce, id.nonce, sizeof join.nonce);
+    join.rank = 1;
+    join.rank_count = 3;
+    ASSERT_TRUE(SendAll(fd.get(), &join, sizeof join, AfterSeconds(10)).ok());
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  });
+  const Result result = Join(id, {{0, 3}})[0];
+  leaver.join();
+  EXPECT_EQ(result.code(), ncclRemoteError);
+  EXPECT_NE(result.message().find("rank 1"), std::string::npos) << result.message();
+}
+
+TEST_F(Bootstrap, StrangersDelayNobody) {
+  const UniqueId id = MakeId();
+  std::vector<Fd> silent(20);
+  for (Fd& fd : silent) ASSERT_TRUE(Connect(FromEndpoint(id.root), AfterSeconds(10), true, &fd).ok());
+  Fd noisy;
+  ASSERT_TRUE(Connect(FromEndpoint(id.root), AfterSeconds(10), true, &noisy).ok());
+  const std::string noise(4096, '\xee');
+  ASSERT_TRUE(SendAll(noisy.get(), noise.data(), noise.size(), AfterSeconds(10)).ok());
+  const uint64_t before = MonotonicNs();
+  for (const Result& result : Join(id, {{0, 2}, {1, 2}})) EXPECT_TRUE(result.ok()) << result.message();
+  EXPECT_LT(MonotonicNs() - before, 2000000000u);
+}
+
+TEST_F(Bootstrap, NobodyWaitsPastTheDeadline) {
+  const UniqueId id = MakeId();
+  std::vector<RankInfo> all;
+  const uint64_t before = MonotonicNs();
+  const Result result = JoinAll(id, 0, 2, {}, MonotonicNs() + 100000000u, &all);
+  EXPECT_EQ(result.code(), ncclRemoteError);
+  EXPECT_LT(MonotonicNs() - before, 2000000000u);
+  EXPECT_NE(result.message().find("rank 0"), std::string::npos);
+}
+
+TEST_F(Bootstrap, NoiseIsNoUniqueId) {
+  UniqueId read;
+  ncclUniqueId id;
+  memset(&id, 0x5a, sizeof id);
+  EXPECT_EQ(ReadUniqueId(id, &read).code(), ncclInvalidArgument);
+  ASSERT_TRUE(MakeUniqueId(&id).ok());
+  ASSERT_TRUE(ReadUniqueId(id, &read).ok());
+  for (size_t i = 0; i < offsetof(UniqueId, reserved); ++i) {
+    ncclUniqueId damaged = id;
+    damaged.internal[i] = static_cast<char>(damaged.internal[i] ^ 1);
+    EXPECT_FALSE(ReadUniqueId(damaged, &read).ok()) << "byte " << i;
+  }
+}
+
+TEST_F(Bootstrap, CommunicatorIdsAreEqualOnAllRanksAndNewForEveryUse) {
+  const UniqueId id = MakeId();
+  EXPECT_EQ(CommunicatorId(id, 0), CommunicatorId(id, 1));
+  EXPECT_NE(CommunicatorId(id, 0), CommunicatorId(MakeId(), 0));
+  setenv("NCCL_COMM_ID", "127.0.0.1:31999", 1);
+  const UniqueId fixed = MakeId();
+  const uint64_t first = CommunicatorId(fixed, 0);
+  EXPECT_EQ(first, CommunicatorId(fixed, 1));
+  EXPECT_NE(first, CommunicatorId(fixed, 0));
+}
+
+TEST_F(Bootstrap, OneFixedAddressServesManyCommunicatorsInARow) {
+  SocketAddress address;
+  ASSERT_TRUE(ParseAddress("127.0.0.1:0", &address).ok());
+  {
+    Fd listener;
+    ASSERT_TRUE(Listen(&address, 1, &listener).ok());
+  }
+  setenv("NCCL_COMM_ID", address.ToString().c_str(), 1);
+  const UniqueId id = MakeId();
+  std::vector<std::thread> ranks;
+  for (int rank = 0; rank < 3; ++rank) {
+    ranks.emplace_back([&, rank] {
+      for (int use = 0; use < 10; ++use) {
+        std::vector<RankInfo> all;
+        const Result result = JoinAll(id, rank, 3, {}, AfterSeconds(20), &all);
+        ASSERT_TRUE(result.ok()) << rank << " in use " << use << ": " << result.message();
+      }
+    });
+  }
+  for (auto& rank : ranks) rank.join();
+}
+
+TEST_F(Bootstrap, ABadFixedAddressIsNamed) {
+  setenv("NCCL_COMM_ID", "nowhere", 1);
+  ncclUniqueId id;
+  const Result result = MakeUniqueId(&id);
+  EXPECT_EQ(result.code(), ncclInvalidUsage);
+  EXPECT_NE(result.message().find("NCCL_COMM_ID"), std::string::npos);
+  EXPECT_NE(result.message().find("nowhere"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace c4::bootstrap

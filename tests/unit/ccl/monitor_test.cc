@@ -1,0 +1,235 @@
+#include "ccl/monitor/monitor.h"
+
+#include <fcntl.h>
+#include <filesystem>
+#include <fstream>
+#include <gtest/gtest.h>
+#include <string>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <thread>
+#include <unistd.h>
+#include <vector>
+
+#include "tests/unit/ccl/temp_dir.h"
+
+namespace c4 {
+namespace {
+
+constexpr SegmentGeometry kSmall{4, 4, 2, 16};
+
+JobIdentity SomeJob() {
+  JobIdentity job;
+  job.name = "job-1";
+  job.source = wire::kJobC4;
+  job.rank = 2;
+  return job;
+}
+
+// The file as the agent sees it.
+std::vector<char> Bytes(Monitor& monitor) {
+  std::ifstream file(monitor.directory() + "/" + monitor.segment().file_name(), std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+template <typename T>
+T At(const std::vector<char>& bytes, uint64_t offset) {
+  T value;
+  EXPECT_LE(offset + sizeof value, bytes.size());
+  memcpy(&value, bytes.data() + offset, sizeof value);
+  return value;
+}
+
+TEST(Monitor, TheFileSaysWhoWroteIt) {
+  const test::TempDir directory;
+  Monitor monitor(directory.path(), kSmall, SomeJob());
+  const std::vector<char> bytes = Bytes(monitor);
+  const auto header = At<wire::SegmentHeader>(bytes, 0);
+  EXPECT_EQ(wire::CheckHeader(bytes.data(), bytes.size(), wire::kSegmentMagic, wire::kSegmentMajor,
+                              sizeof(wire::SegmentHeader)),
+            wire::HeaderFault::kOk);
+  EXPECT_EQ(header.header.total_bytes, bytes.size());
+  EXPECT_EQ(header.header.writer.pid, static_cast<uint32_t>(getpid()));
+  EXPECT_STREQ(header.job, "job-1");
+  EXPECT_EQ(header.rank_label, 2);
+  EXPECT_EQ(header.rings.offset + uint64_t{header.rings.count} * header.rings.stride_bytes, bytes.size());
+  struct stat status;
+  ASSERT_EQ(stat((directory.path() + "/" + monitor.segment().file_name()).c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 0777, 0644u);
+}
+
+TEST(Monitor, TheLockTellsThatTheProcessLives) {
+  const test::TempDir directory;
+  Monitor monitor(directory.path(), kSmall, SomeJob());
+  const std::string path = directory.path() + "/" + monitor.segment().file_name();
+  const pid_t parent = getpid();
+  const pid_t child = fork();  // a lock of the own process does not show
+  if (child == 0) {
+    const int fd = open(path.c_str(), O_RDWR);
+    struct flock lock {};
+    lock.l_type = F_WRLCK;
+    lock.l_whence = SEEK_SET;
+    lock.l_len = 1;
+    fcntl(fd, F_GETLK, &lock);
+    _exit(lock.l_type == F_WRLCK && lock.l_pid == parent ? 0 : 1);
+  }
+  int status = 1;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+}
+
+TEST(Monitor, CountersAndIdentityReachTheFile) {
+  const test::TempDir directory;
+  Monitor monitor(directory.path(), kSmall, SomeJob());
+  CommunicatorRecorder recorder = monitor.OpenCommunicator({0xabc, 0, 1, 4, wire::kEngineHost, "world"});
+  recorder.Ready();
+  wire::OperationInfo info{};
+  info.count = 1024;
+  info.function = wire::kAllReduce;
+  recorder.Called(info, 7, 100);
+  recorder.Enqueued(7, 110);
+  recorder.Started(info, 7, 120);
+  recorder.Finished(7, 130);
+  recorder.Called(info, 8, 140);
+  const auto header = At<wire::SegmentHeader>(Bytes(monitor), 0);
+  const auto slot = At<wire::CommunicatorSlot>(Bytes(monitor), header.communicators.offset);
+  EXPECT_EQ(header.communicators_used, 1u);
+  EXPECT_EQ(slot.phase, wire::kPhaseReady);
+  EXPECT_EQ(slot.communicator_id, 0xabcu);
+  EXPECT_EQ(slot.rank, 1);
+  EXPECT_EQ(slot.rank_count, 4u);
+  EXPECT_STREQ(slot.name, "world");
+  EXPECT_EQ(slot.called.count, 2u);
+  EXPECT_EQ(slot.called.ticks, 140u);
+  EXPECT_EQ(slot.called.stream, 8u);
+  EXPECT_EQ(slot.enqueued.ticks, 110u);
+  EXPECT_EQ(slot.started.count, 1u);
+  EXPECT_EQ(slot.finished.ticks, 130u);
+  EXPECT_EQ(slot.last_called.count, 1024u);
+}
+
+TEST(Monitor, AnUnnamedJobIsNamedByItsFirstCommunicator) {
+  const test::TempDir directory;
+  Monitor monitor(directory.path(), kSmall, JobIdentity());
+  monitor.OpenCommunicator({0x1234, 0, 0, 2, wire::kEngineHost, ""});
+  monitor.OpenCommunicator({0x5678, 0, 0, 2, wire::kEngineHost, ""});
+  const auto header = At<wire::SegmentHeader>(Bytes(monitor), 0);
+  EXPECT_STREQ(header.job, "job-0000000000001234");
+  EXPECT_EQ(header.job_source, wire::kJobProvisional);
+}
+
+TEST(Monitor, OnlyAnOrderlyEndIsAnEnd) {
+  const test::TempDir directory;
+  Monitor monitor(directory.path(), kSmall, SomeJob());
+  CommunicatorRecorder first = monitor.OpenCommunicator({1, 0, 0, 2, wire::kEngineHost, ""});
+  CommunicatorRecorder second = monitor.OpenCommunicator({2, 0, 0, 2, wire::kEngineHost, ""});
+  monitor.CloseCommunicator(&first, wire::kPhaseDestroyed);
+  EXPECT_EQ(At<wire::SegmentHeader>(Bytes(monitor), 0).ended, 0u);
+  monitor.CloseCommunicator(&second, wire::kPhaseDestroyed);
+  EXPECT_EQ(At<wire::SegmentHeader>(Bytes(monitor), 0).ended, 1u);
+  CommunicatorRecorder third = monitor.OpenCommunicator({3, 0, 0, 2, wire::kEngineHost, ""});
+  EXPECT_EQ(At<wire::SegmentHeader>(Bytes(monitor), 0).ended, 0u);
+  monitor.CloseCommunicator(&third, wire::kPhaseAborted);
+  EXPECT_EQ(At<wire::SegmentHeader>(Bytes(monitor), 0).ended, 0u);
+}
+
+TEST(Monitor, AFullSegmentCountsWhatItRefusesAndRecordingGoesOn) {
+  const test::TempDir directory;
+  Monitor monitor(directory.path(), kSmall, SomeJob());
+  std::vector<CommunicatorRecorder> recorders;
+  for (int i = 0; i < 6; ++i) {
+    recorders.push_back(monitor.OpenCommunicator({static_cast<uint64_t>(i), 0, 0, 2, wire::kEngineHost, ""}));
+    recorders.back().Called({}, 0, 1);
+  }
+  EXPECT_EQ(At<wire::SegmentHeader>(Bytes(monitor), 0).communicators_refused, 2u);
+  std::vector<RingWriter> rings;
+  for (int i = 0; i < 3; ++i) rings.push_back(monitor.LeaseRing());
+  EXPECT_EQ(rings[2].header(), nullptr);
+  rings[2].Operation(recorders[0], {});
+  EXPECT_EQ(At<wire::SegmentHeader>(Bytes(monitor), 0).rings_refused, 1u);
+  // What is given back is used again, under another generation.
+  const uint32_t generation = recorders[3].generation();
+  monitor.CloseCommunicator(&recorders[3], wire::kPhaseDestroyed);
+  const CommunicatorRecorder again = monitor.OpenCommunicator({9, 0, 0, 2, wire::kEngineHost, ""});
+  EXPECT_EQ(again.index(), 3u);
+  EXPECT_EQ(again.generation(), generation + 1);
+}
+
+TEST(Monitor, RecordsKeepTheirOrderAndTheLevelDecides) {
+  const test::TempDir directory;
+  Monitor monitor(directory.path(), kSmall, SomeJob());
+  const CommunicatorRecorder recorder = monitor.OpenCommunicator({1, 0, 0, 2, wire::kEngineHost, ""});
+  const QueuePairRecorder queue_pair = monitor.OpenQueuePair(recorder, {});
+  RingWriter ring = monitor.LeaseRing();
+  monitor.SetLevel(wire::kLevelOff);
+  ring.Operation(recorder, {});
+  EXPECT_EQ(ring.header()->head, 0u);
+  monitor.SetLevel(wire::kLevelCoarse);
+  ring.Message(queue_pair, {});
+  EXPECT_EQ(ring.header()->head, 0u);
+  monitor.SetLevel(wire::kLevelFine);
+  for (uint64_t i = 0; i < 20; ++i) ring.Message(queue_pair, {i, i, i, 64, {}});
+  EXPECT_EQ(ring.header()->head, 20u);
+  const auto header = At<wire::SegmentHeader>(Bytes(monitor), 0);
+  for (uint64_t i = 4; i < 20; ++i) {
+    const uint64_t offset = header.rings.offset + sizeof(wire::RingHeader) + i % 16 * sizeof(wire::Record);
+    const auto record = At<wire::Record>(Bytes(monitor), offset);
+    EXPECT_EQ(record.type, wire::kRecordMessage);
+    EXPECT_EQ(record.message.sequence, i);
+  }
+}
+
+TEST(Monitor, AChildNeverWritesIntoItsParentsRecords) {
+  const test::TempDir directory;
+  setenv("C4_RUN_DIR", directory.path().c_str(), 1);
+  Monitor& monitor = Monitor::Get();  // the one with the fork handler
+  CommunicatorRecorder recorder = monitor.OpenCommunicator({1, 0, 0, 2, wire::kEngineHost, ""});
+  RingWriter ring = monitor.LeaseRing();
+  const pid_t child = fork();
+  if (child == 0) {
+    for (int i = 0; i < 100; ++i) recorder.Called({}, 0, 1);
+    ring.Operation(recorder, {});
+    monitor.OpenCommunicator({2, 0, 0, 2, wire::kEngineHost, ""});
+    _exit(0);
+  }
+  int status = 1;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(recorder.slot().called.count, 0u);
+  EXPECT_EQ(ring.header()->head, 0u);
+  EXPECT_EQ(monitor.segment().header().communicators_used, 1u);
+}
+
+TEST(Monitor, WithoutADirectoryTheJobRunsAllTheSame) {
+  Monitor monitor("/proc/no/such/place", kSmall, SomeJob());
+  CommunicatorRecorder recorder = monitor.OpenCommunicator({1, 0, 0, 2, wire::kEngineHost, ""});
+  recorder.Called({}, 0, 1);
+  EXPECT_EQ(recorder.slot().called.count, 1u);
+  EXPECT_EQ(monitor.segment().file_name(), "");
+}
+
+TEST(Monitor, ManyThreadsOpenAndClose) {
+  const test::TempDir directory;
+  Monitor monitor(directory.path(), {64, 64, 8, 16}, SomeJob());
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&monitor] {
+      for (uint64_t i = 0; i < 200; ++i) {
+        CommunicatorRecorder recorder = monitor.OpenCommunicator({i, 0, 0, 2, wire::kEngineHost, "x"});
+        RingWriter ring = monitor.LeaseRing();
+        recorder.Called({}, 0, 1);
+        ring.Operation(recorder, {});
+        monitor.ReturnRing(&ring);
+        monitor.CloseCommunicator(&recorder, wire::kPhaseDestroyed);
+      }
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  const wire::SegmentHeader& header = monitor.segment().header();
+  EXPECT_LE(header.communicators_used, 4u);
+  EXPECT_EQ(header.communicators_refused, 0u);
+  EXPECT_EQ(header.ended, 1u);
+}
+
+}  // namespace
+}  // namespace c4

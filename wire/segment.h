@@ -1,0 +1,267 @@
+// The shared-memory segment of one training process (docs/formats/segment.md).
+//
+// One file per process under C4_RUN_DIR, `*.c4seg`: header, a table of communicators, a table of queue
+// pairs, a pool of record rings. The process writes, the agent reads, also after the process stopped,
+// hung or died. The writer holds an exclusive fcntl lock on byte 0 for as long as it lives.
+//
+// Writing: every 64-byte line has one writing thread at a time. A counter is one aligned 64-bit word.
+// A ring has one writer, which publishes `head` with release order after the record; it never waits for
+// the reader and overwrites the oldest record when full.
+// Reading: the agent copies with pread (a truncated file cannot fault it) and bounds-checks every index.
+// Times are raw ticks of `clock_kind`, related to CLOCK_MONOTONIC by the reader.
+#pragma once
+
+#include "wire/header.h"
+
+namespace c4::wire {
+
+inline constexpr uint64_t kSegmentMagic = Magic("C4SEGMNT");
+inline constexpr uint16_t kSegmentMajor = 1;
+inline constexpr uint16_t kSegmentMinor = 0;
+inline constexpr char kSegmentSuffix[] = ".c4seg";
+
+enum ClockKind : uint32_t {
+  kClockMonotonic = 1,  // CLOCK_MONOTONIC nanoseconds
+  kClockTsc = 2,        // invariant time stamp counter
+};
+
+enum RecordLevel : uint32_t { kLevelOff = 0, kLevelCoarse = 1, kLevelFine = 2 };
+
+// Where the job's name came from, best first. A provisional name is a hash of the first communicator.
+enum JobSource : uint32_t {
+  kJobUnknown = 0,
+  kJobC4 = 1,
+  kJobSlurm = 2,
+  kJobTorchElastic = 3,
+  kJobPodLabel = 4,
+  kJobProvisional = 5,
+};
+
+struct TableRef {
+  uint64_t offset;  // from the start of the file, a multiple of 64
+  uint32_t count;
+  uint32_t stride_bytes;
+};
+static_assert(sizeof(TableRef) == 16);
+
+struct SegmentHeader {
+  Header header;
+
+  // Line 1: the clock.
+  uint32_t clock_kind;
+  uint32_t level;  // RecordLevel in force
+  uint64_t ticks_per_second;
+  uint64_t base_ticks;  // taken together with
+  uint64_t base_monotonic_ns;
+  uint64_t pid_namespace;  // inode of /proc/self/ns/pid
+  uint32_t ended;          // 1 once the process has left in order
+  uint32_t job_source;
+  uint32_t reserved1[4];
+
+  // Line 2: the layout.
+  TableRef communicators;
+  TableRef queue_pairs;
+  TableRef rings;               // stride covers a RingHeader and its records
+  uint32_t ring_capacity;       // records of header.record_bytes each, a power of two
+  uint32_t communicators_used;  // high-water marks: slots past them were never used
+  uint32_t queue_pairs_used;
+  uint32_t rings_used;
+
+  // Line 3: what did not fit, and labels.
+  uint64_t communicators_refused;
+  uint64_t queue_pairs_refused;
+  uint64_t rings_refused;
+  int32_t rank_label;        // RANK or its like; -1 when unknown
+  int32_t local_rank_label;  // LOCAL_RANK or its like; -1 when unknown
+  int32_t world_label;       // WORLD_SIZE or its like; -1 when unknown
+  uint32_t incarnation;      // restart count of the job
+  uint8_t reserved3[24];
+
+  // Lines 4 to 7: names, always NUL-terminated.
+  char host[64];
+  char job[128];
+  char program[64];
+};
+static_assert(sizeof(SegmentHeader) == 512);
+static_assert(offsetof(SegmentHeader, clock_kind) == 64);
+static_assert(offsetof(SegmentHeader, communicators) == 128);
+static_assert(offsetof(SegmentHeader, communicators_refused) == 192);
+static_assert(offsetof(SegmentHeader, host) == 256);
+
+enum SlotPhase : uint32_t {
+  kPhaseFree = 0,
+  kPhaseInit = 1,  // communicator: waiting for its peers; queue pair: connecting
+  kPhaseReady = 2,
+  kPhaseFinalized = 3,
+  kPhaseDestroyed = 4,
+  kPhaseAborted = 5,
+  kPhaseFailed = 6,
+};
+
+enum EngineKind : uint32_t { kEngineHost = 1, kEngineVendor = 2 };
+
+// NCCL's operations; the numbers are the format's own.
+enum Function : uint8_t {
+  kFunctionNone = 0,
+  kAllReduce = 1,
+  kReduce = 2,
+  kBroadcast = 3,
+  kAllGather = 4,
+  kReduceScatter = 5,
+  kAlltoAll = 6,
+  kGather = 7,
+  kScatter = 8,
+  kSend = 9,
+  kRecv = 10,
+};
+
+// What an operation is; data type and reduction carry NCCL's own numbers.
+struct OperationInfo {
+  uint64_t count;  // elements
+  int32_t root;    // root or peer; -1 where there is none
+  uint8_t function;
+  uint8_t data_type;
+  uint8_t reduction;
+  uint8_t algorithm;  // 1 ring
+};
+static_assert(sizeof(OperationInfo) == 16);
+
+struct Counter {
+  uint64_t count;
+  uint64_t ticks;   // of the last increment
+  uint64_t stream;  // of the last increment; 0 is the null stream
+};
+static_assert(sizeof(Counter) == 24);
+
+// One rank's membership in one communicator.
+struct CommunicatorSlot {
+  // Line 0: identity; written by the thread that creates or ends the communicator.
+  uint32_t phase;       // SlotPhase, published last
+  uint32_t generation;  // times that this slot was taken
+  uint64_t communicator_id;
+  uint64_t parent_id;  // 0 where there is none
+  int32_t rank;
+  uint32_t rank_count;
+  uint64_t created_ticks;
+  uint64_t ready_ticks;
+  uint32_t engine;
+  uint32_t reserved0[3];
+  // Line 1: written by the calling thread.
+  Counter called;
+  Counter enqueued;
+  OperationInfo last_called;
+  // Line 2: written by the executor.
+  Counter started;
+  Counter finished;
+  OperationInfo last_started;
+  // Line 3.
+  char name[32];
+  uint8_t reserved3[32];
+};
+static_assert(sizeof(CommunicatorSlot) == 256);
+static_assert(offsetof(CommunicatorSlot, called) == 64);
+static_assert(offsetof(CommunicatorSlot, started) == 128);
+static_assert(offsetof(CommunicatorSlot, name) == 192);
+
+enum Direction : uint32_t { kDirectionSend = 1, kDirectionReceive = 2 };
+enum TransportKind : uint16_t { kTransportTcp = 1, kTransportVerbs = 2, kTransportShm = 3 };
+
+struct Endpoint {
+  uint8_t address[16];  // IPv6, or IPv4 mapped into it
+  uint16_t port;
+  uint16_t reserved[3];
+};
+static_assert(sizeof(Endpoint) == 24);
+
+// One queue pair of a connection, seen from this end. A connection carries data one way.
+struct QueuePairSlot {
+  // Line 0: identity.
+  uint32_t phase;
+  uint32_t generation;
+  uint32_t communicator_slot;
+  uint32_t direction;
+  int32_t peer;  // rank in the communicator
+  uint16_t channel;
+  uint16_t index;  // of this queue pair in its connection
+  uint64_t queue_pair_number;
+  uint16_t transport;
+  uint16_t reserved0;
+  uint32_t communicator_generation;
+  uint64_t created_ticks;
+  uint64_t error;  // errno that ended it; 0 while it lives
+  uint64_t reserved0b;
+  // Line 1: addresses.
+  Endpoint local;
+  Endpoint remote;
+  uint8_t reserved1[16];
+  // Line 2: progress. Sender: posted by us, completed = acknowledged by the receiver.
+  // Receiver: posted = receives posted, completed = received whole; moved_bytes also counts the part
+  // of a message that has come or gone so far.
+  uint64_t posted_messages;
+  uint64_t posted_bytes;
+  uint64_t completed_messages;
+  uint64_t completed_bytes;
+  uint64_t moved_bytes;
+  uint64_t last_post_ticks;
+  uint64_t last_progress_ticks;
+  uint64_t reserved2;
+  // Line 3: times. Sender: from post to completion. Receiver: its wait, from posting the receive to
+  // the first byte of the data (0 when the data was there before).
+  uint64_t latency_sum_ticks;
+  uint64_t latency_max_ticks;
+  uint64_t wait_sum_ticks;
+  uint64_t wait_max_ticks;
+  uint64_t reserved3[4];
+};
+static_assert(sizeof(QueuePairSlot) == 256);
+static_assert(offsetof(QueuePairSlot, local) == 64);
+static_assert(offsetof(QueuePairSlot, posted_messages) == 128);
+static_assert(offsetof(QueuePairSlot, latency_sum_ticks) == 192);
+
+struct RingHeader {
+  uint64_t head;         // records ever written; the newest is at (head - 1) % capacity
+  uint32_t thread_id;    // of the writer; 0 when the ring is not leased
+  uint32_t lease_count;  // times that it was leased
+  uint64_t reserved[6];
+};
+static_assert(sizeof(RingHeader) == 64);
+
+enum RecordType : uint16_t {
+  kRecordNone = 0,
+  kRecordOperation = 1,  // one operation, written when it has finished
+  kRecordMessage = 2,    // one message of a queue pair, written when it has completed (fine level)
+};
+
+struct OperationRecord {
+  uint64_t sequence;  // of this operation in its communicator, from 0
+  uint64_t called_ticks;
+  uint64_t started_ticks;
+  uint64_t finished_ticks;
+  OperationInfo info;
+};
+static_assert(sizeof(OperationRecord) == 48);
+
+struct MessageRecord {
+  uint64_t sequence;  // of this message on its queue pair, from 0
+  uint64_t posted_ticks;
+  uint64_t completed_ticks;
+  uint64_t bytes;
+  uint64_t reserved[2];
+};
+static_assert(sizeof(MessageRecord) == 48);
+
+struct Record {
+  uint16_t type;
+  uint16_t flags;
+  uint32_t slot;        // communicator slot, or queue pair slot for messages
+  uint32_t generation;  // of that slot
+  uint32_t reserved;
+  union {
+    OperationRecord operation;
+    MessageRecord message;
+    uint8_t bytes[48];
+  };
+};
+static_assert(sizeof(Record) == 64);
+
+}  // namespace c4::wire
