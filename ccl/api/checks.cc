@@ -5,14 +5,12 @@
 namespace c4::api {
 namespace {
 
-Result CheckType(ncclDataType_t type) {
-  if (ElementBytes(type) != 0) return Ok();
-  return Fail(ncclInvalidArgument, "%d is not a data type (0 to %d are)", static_cast<int>(type),
+Result BadType(int type) {
+  return Fail(ncclInvalidArgument, "%d is not a data type (0 to %d are)", type,
               static_cast<int>(ncclNumTypes) - 1);
 }
 
-Result CheckReduction(ncclRedOp_t reduction) {
-  const auto number = static_cast<int>(reduction);
+Result CheckReduction(int number) {
   if (number >= 0 && number < ncclNumOps) return Ok();
   return Fail(ncclInvalidArgument,
               "%d is not a reduction (0 to %d are), nor an operator that ncclRedOpCreatePreMulSum made",
@@ -21,8 +19,8 @@ Result CheckReduction(ncclRedOp_t reduction) {
 
 }  // namespace
 
-size_t ElementBytes(ncclDataType_t type) {
-  switch (static_cast<int>(type)) {
+size_t ElementBytes(int type) {
+  switch (type) {
     case ncclInt8:
     case ncclUint8:
     case ncclFloat8e4m3:
@@ -50,10 +48,12 @@ Result CheckNotNull(const void* pointer, const char* name) {
 }
 
 Result CheckOperation(const Operation& operation) {
-  C4_RETURN_IF_ERROR(CheckType(operation.data_type));
-  C4_RETURN_IF_ERROR(CheckReduction(operation.reduction));
+  const int type = NumberOf(operation.data_type);
+  const size_t element_bytes = ElementBytes(type);
+  if (element_bytes == 0) return BadType(type);
+  C4_RETURN_IF_ERROR(CheckReduction(NumberOf(operation.reduction)));
   // A negative number that was turned into a size_t is far beyond what can be addressed.
-  if (operation.count > static_cast<size_t>(PTRDIFF_MAX) / ElementBytes(operation.data_type)) {
+  if (operation.count > static_cast<size_t>(PTRDIFF_MAX) / element_bytes) {
     return Fail(ncclInvalidArgument,
                 "a count of %zu elements is more than memory can hold (was it negative?)", operation.count);
   }

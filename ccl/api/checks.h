@@ -5,13 +5,24 @@
 #pragma once
 
 #include <cstddef>
+#include <cstring>
 
 #include "ccl/engine/engine.h"
 
 namespace c4::api {
 
+// The number behind an enumeration's value as the caller passed it. It may be none of the enumerators, and
+// then reading it as the enumeration would be undefined.
+template <typename Enum>
+int NumberOf(const Enum& value) {
+  static_assert(sizeof(Enum) == sizeof(int));
+  int number = 0;
+  memcpy(&number, &value, sizeof number);
+  return number;
+}
+
 // Bytes of one element; 0 for a number that is no data type.
-size_t ElementBytes(ncclDataType_t type);
+size_t ElementBytes(int type);
 
 // An out argument that a call stores to.
 Result CheckNotNull(const void* pointer, const char* name);

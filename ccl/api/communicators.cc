@@ -117,7 +117,7 @@ Result AsyncError(ncclComm_t comm, ncclResult_t* error) {
   const Result result = pin->communicator->AsyncError();
   *error = result.code();
   // The call itself succeeds; who asks ncclGetLastError next wants to know about the error that it found.
-  if (!result.ok()) KeepSentence("an earlier operation failed", comm, result);
+  if (!result.ok()) KeepSentence("the communicator failed", comm, result);
   return Ok();
 }
 

@@ -33,15 +33,14 @@ Result CheckUsable(const Entry& entry) {
   }
   const Result earlier = entry.communicator->AsyncError();
   if (earlier.ok()) return Ok();
-  return Fail(earlier.code(), "an earlier operation of this communicator failed: %s",
-              earlier.message().c_str());
+  return Fail(earlier.code(), "the communicator failed before: %s", earlier.message().c_str());
 }
 
 // REQUIRES: entry.call_mutex is held.
-Result Call(Entry& entry, const Operation& operation) {
+Result Call(Entry& entry, Operation* operation) {
   C4_RETURN_IF_ERROR(CheckUsable(entry));
-  C4_RETURN_IF_ERROR(entry.communicator->Supports(operation));
-  entry.communicator->RecordCall(operation);
+  C4_RETURN_IF_ERROR(entry.communicator->Supports(*operation));
+  operation->called_ticks = entry.communicator->RecordCall(*operation);
   return Ok();
 }
 
@@ -94,9 +93,10 @@ Result Submit(ncclComm_t comm, const Operation& operation) {
   if (!pin) return BadHandle(comm);
   C4_RETURN_IF_ERROR(CheckOperation(operation));
   const std::lock_guard<std::mutex> lock(pin->call_mutex);
-  C4_RETURN_IF_ERROR(Call(*pin, operation));
-  if (depth == 0) return pin->communicator->Enqueue(operation);
-  group.waiting.push_back({comm, operation});
+  Operation called = operation;
+  C4_RETURN_IF_ERROR(Call(*pin, &called));
+  if (depth == 0) return pin->communicator->Enqueue(called);
+  group.waiting.push_back({comm, called});
   return Ok();
 }
 

@@ -16,8 +16,8 @@ Result GetVersion(int* version) {
 }
 
 // NCCL's own texts: programs compare and show them.
-const char* ErrorText(ncclResult_t result) {
-  switch (static_cast<int>(result)) {
+const char* ErrorText(const ncclResult_t& result) {
+  switch (NumberOf(result)) {
     case ncclSuccess:
       return "no error";
     case ncclUnhandledCudaError:

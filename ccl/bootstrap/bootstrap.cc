@@ -38,7 +38,7 @@ void Pause() {
 Result StartRoot(SocketAddress* address, const uint8_t (&nonce)[16], DeadlineNs patience) {
   Fd listener;
   for (;;) {
-    const Result listening = Listen(address, kBacklog, &listener);
+    Result listening = Listen(address, kBacklog, &listener);
     if (listening.ok()) break;
     if (MonotonicNs() >= patience) return listening;
     Pause();
@@ -157,7 +157,7 @@ Result JoinAll(const UniqueId& id, int rank, int rank_count, const RankInfo& inf
   join.info = info;
   for (;;) {
     bool answered = false;
-    const Result result = JoinOnce(id, join, deadline, all, &answered);
+    Result result = JoinOnce(id, join, deadline, all, &answered);
     if (result.ok()) return result;
     if (answered) return result;
     // With NCCL_COMM_ID one port serves one root after the other: a connection that the last one still took

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -24,6 +25,7 @@ struct Operation {
   ncclRedOp_t reduction = ncclSum;
   int root = -1;  // root or peer; -1 where there is none
   cudaStream_t stream = nullptr;
+  uint64_t called_ticks = 0;  // when the user called, as RecordCall gave it
 };
 
 // One rank's end of a communicator. Enqueue may be called by one thread at a time, Abort and AsyncError
@@ -38,8 +40,9 @@ class Communicator {
   virtual int rank() const = 0;
   virtual int rank_count() const = 0;
 
-  // Counts and records the user's call; called once an operation, before it is enqueued.
-  virtual void RecordCall(const Operation& operation) = 0;
+  // Counts and records the user's call, once an operation and before it is enqueued; gives the stamp that
+  // goes into Operation::called_ticks.
+  virtual uint64_t RecordCall(const Operation& operation) = 0;
   // Says whether this engine can do the operation, without doing it.
   virtual Result Supports(const Operation& operation) const = 0;
   // Returns at once; the operation runs in stream order.

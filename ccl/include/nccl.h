@@ -67,10 +67,10 @@ typedef enum {
 // "Not set" for the members of ncclConfig_t and ncclSimInfo_t.
 #define NCCL_CONFIG_UNDEF_INT INT_MIN
 #define NCCL_CONFIG_UNDEF_PTR NULL
-#define NCCL_UNDEF_FLOAT -1.0f
+#define NCCL_UNDEF_FLOAT (-1.0f)
 
 // Colour of a rank that joins no part in ncclCommSplit.
-#define NCCL_SPLIT_NOCOLOR -1
+#define NCCL_SPLIT_NOCOLOR (-1)
 
 // Flags of ncclCommWindowRegister, and the alignment that a window's memory needs.
 #define NCCL_WIN_DEFAULT 0x00

@@ -5,6 +5,8 @@
 #include <cinttypes>
 #include <cstdio>
 #include <cstring>
+#include <ctime>
+#include <dirent.h>
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/random.h>
@@ -34,7 +36,39 @@ Result MakeDirectory(const std::string& directory) {
   return Fail(ncclSystemError, "cannot make %s: %s", directory.c_str(), ErrnoText(errno).c_str());
 }
 
+constexpr int64_t kAbandonedAfterS = 24 * 3600;
+
+bool HasLivingWriter(int fd) {
+  struct flock lock {};
+  lock.l_type = F_WRLCK;
+  lock.l_whence = SEEK_SET;
+  lock.l_len = 1;
+  return fcntl(fd, F_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
+}
+
 }  // namespace
+
+void SweepSegments(const std::string& directory, int64_t age_s) {
+  DIR* entries = opendir(directory.c_str());
+  if (entries == nullptr) return;
+  // Files of this pid stay unopened: closing one would give up a lock that another copy of the library in
+  // this process holds on it.
+  const std::string own = std::to_string(getpid()) + "-";
+  while (const dirent* entry = readdir(entries)) {  // NOLINT(concurrency-mt-unsafe): a stream of our own
+    const std::string name = entry->d_name;
+    if (!name.ends_with(wire::kSegmentSuffix) || name.starts_with(own)) continue;
+    std::string path = directory;
+    path.append("/").append(name);
+    struct stat status;
+    const int fd = open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0) continue;
+    const bool abandoned = fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_uid == geteuid() &&
+                           time(nullptr) - status.st_mtime >= age_s && !HasLivingWriter(fd);
+    close(fd);
+    if (abandoned) unlink(path.c_str());
+  }
+  closedir(entries);
+}
 
 void CopyText(char* to, size_t size, const std::string& from) {
   memset(to, 0, size);
@@ -49,6 +83,7 @@ Segment::~Segment() {
 Result Segment::Create(const std::string& directory, const SegmentGeometry& geometry, const ClockBase& clock,
                        const JobIdentity& job) {
   C4_RETURN_IF_ERROR(MakeDirectory(directory));
+  SweepSegments(directory, kAbandonedAfterS);
   uint64_t salt = 0;
   if (getrandom(&salt, sizeof salt, 0) != sizeof salt) salt = NowTicks();
   char name[96];

@@ -3,7 +3,8 @@
 // One per process. The mapping lives until the process ends, so that recorders need not check; in the
 // child of a fork it is replaced by private memory, so that a child can never write into its parent's
 // records. When no file can be made, the same layout lies in private memory and nobody reads it: recording
-// code is the same in both cases. Files are never unlinked here: the agent does, after it has read them.
+// code is the same in both cases. The agent unlinks files once it has read them; for nodes where none runs,
+// the next process of the same user takes away what dead ones left behind a day ago.
 #pragma once
 
 #include <cstdint>
@@ -54,6 +55,10 @@ class Segment {
   int fd_ = -1;  // kept open: closing it would release the lock
   std::string file_name_;
 };
+
+// Unlinks the segments in `directory` that belong to this user, have no living writer and were not written to
+// for `age_s` seconds.
+void SweepSegments(const std::string& directory, int64_t age_s);
 
 // Copies with truncation; always terminated, never past `size` bytes, the rest zeroed.
 void CopyText(char* to, size_t size, const std::string& from);

@@ -40,7 +40,7 @@ uint64_t StreamId(cudaStream_t handle) {
 }  // namespace
 
 HostCommunicator::HostCommunicator(Monitor* monitor, int rank, int rank_count)
-    : monitor_(monitor), rank_(rank), rank_count_(rank_count) {}
+    : monitor_(monitor), rank_(rank), rank_count_(rank_count), plan_(RingAllReduce(rank, rank_count)) {}
 
 HostCommunicator::~HostCommunicator() {
   if (thread_.started()) Abort();
@@ -84,19 +84,20 @@ Result HostCommunicator::Connect(const bootstrap::UniqueId& id, const std::strin
   C4_INFO("rank %d of %d joined communicator %016" PRIx64 " %s", rank_, rank_count_, communicator_id,
           name.c_str());
   if (rank_count_ == 1) return Ok();
-  const Plan plan = RingAllReduce(rank_, rank_count_);
-  tcp::Recording recording{monitor_, &recorder_, &ring_, rank_, plan.send_peer, 0};
-  const SocketAddress next = FromEndpoint(ranks[static_cast<size_t>(plan.send_peer)].listener);
+  tcp::Recording recording{monitor_, &recorder_, &ring_, rank_, plan_.send_peer, 0};
+  const SocketAddress next = FromEndpoint(ranks[static_cast<size_t>(plan_.send_peer)].listener);
   C4_RETURN_IF_ERROR(
-      tcp::ConnectSender({communicator_id, rank_, plan.send_peer, 0, recording}, next, deadline, &send_));
-  recording.peer = plan.recv_peer;
-  C4_RETURN_IF_ERROR(tcp::AcceptReceiver({communicator_id, rank_, plan.recv_peer, 0, recording},
+      tcp::ConnectSender({communicator_id, rank_, plan_.send_peer, 0, recording}, next, deadline, &send_));
+  recording.peer = plan_.recv_peer;
+  C4_RETURN_IF_ERROR(tcp::AcceptReceiver({communicator_id, rank_, plan_.recv_peer, 0, recording},
                                          listener.get(), deadline, &recv_));
   return Ok();
 }
 
-void HostCommunicator::RecordCall(const Operation& operation) {
-  recorder_.Called(Info(operation), StreamId(operation.stream), NowTicks());
+uint64_t HostCommunicator::RecordCall(const Operation& operation) {
+  const uint64_t now = NowTicks();
+  recorder_.Called(Info(operation), StreamId(operation.stream), now);
+  return now;
 }
 
 Result HostCommunicator::Supports(const Operation& operation) const {
@@ -130,7 +131,7 @@ Result HostCommunicator::Enqueue(const Operation& operation) {
     const uint64_t ticket = stream->TakeTicket();
     recorder_.Enqueued(stream->id(), now);
     wake = queue_.empty();
-    queue_.push_back({operation, std::move(stream), ticket, next_sequence_++, recorder_.slot().called.ticks});
+    queue_.push_back({operation, std::move(stream), ticket, next_sequence_++});
   }
   if (wake) Wake();
   return Ok();
@@ -217,13 +218,12 @@ Result HostCommunicator::Execute(const Pending& pending, RingWriter* ring) {
   const wire::OperationInfo info = Info(operation);
   const uint64_t started = NowTicks();
   recorder_.Started(info, pending.stream->id(), started);
-  const Result result = executor_->Run(RingAllReduce(rank_, rank_count_),
-                                       {static_cast<const float*>(operation.send_buffer),
-                                        static_cast<float*>(operation.recv_buffer), operation.count});
+  Result result = executor_->Run(plan_, {static_cast<const float*>(operation.send_buffer),
+                                         static_cast<float*>(operation.recv_buffer), operation.count});
   if (!result.ok()) return result;
   const uint64_t finished = NowTicks();
   recorder_.Finished(pending.stream->id(), finished);
-  ring->Operation(recorder_, {pending.sequence, pending.called_ticks, started, finished, info});
+  ring->Operation(recorder_, {pending.sequence, operation.called_ticks, started, finished, info});
   return Ok();
 }
 
@@ -248,28 +248,34 @@ void HostCommunicator::CloseConnections(bool in_order) {
   recv_.reset();
 }
 
-void HostCommunicator::StopThread(State state) {
+// Finalize waits for what is queued; an abort from another thread cuts that short. Whoever comes first joins
+// the thread and closes the books, the other waits for it.
+HostCommunicator::State HostCommunicator::End(State wanted) {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    if (state_.load() == State::kReady) state_.store(state);
+    const State now = state_.load();
+    if (now == State::kReady || (now == State::kFinalizing && wanted == State::kAborted))
+      state_.store(wanted);
   }
   Wake();
+  const std::lock_guard<std::mutex> lock(end_mutex_);
+  if (!thread_.started()) return state_.load();
   thread_.Join();
+  const State last = state_.load();
+  monitor_->CloseCommunicator(&recorder_, last == State::kFinalizing ? wire::kPhaseDestroyed
+                                          : last == State::kAborted  ? wire::kPhaseAborted
+                                                                     : wire::kPhaseFailed);
+  return last;
 }
 
 Result HostCommunicator::Finalize() {
-  StopThread(State::kFinalizing);
-  const State state = state_.load();
-  const wire::SlotPhase phase = state == State::kFinalizing ? wire::kPhaseDestroyed : wire::kPhaseFailed;
-  monitor_->CloseCommunicator(&recorder_, phase);
-  const std::lock_guard<std::mutex> lock(mutex_);
-  return failure_;
+  if (End(State::kFinalizing) == State::kAborted)
+    return Fail(ncclInvalidUsage, "the communicator was aborted");
+  return AsyncError();
 }
 
 void HostCommunicator::Abort() {
-  if (!thread_.started()) return;
-  StopThread(State::kAborted);
-  monitor_->CloseCommunicator(&recorder_, wire::kPhaseAborted);
+  (void)End(State::kAborted);
 }
 
 Result HostCommunicator::AsyncError() const {

@@ -14,6 +14,7 @@
 #include "ccl/bootstrap/bootstrap.h"
 #include "ccl/engine/engine.h"
 #include "ccl/engine/host/executor.h"
+#include "ccl/engine/host/plan.h"
 #include "ccl/engine/host/stream.h"
 #include "ccl/monitor/monitor.h"
 #include "ccl/transport/connection.h"
@@ -30,7 +31,7 @@ class HostCommunicator final : public Communicator {
 
   int rank() const override { return rank_; }
   int rank_count() const override { return rank_count_; }
-  void RecordCall(const Operation& operation) override;
+  uint64_t RecordCall(const Operation& operation) override;
   Result Supports(const Operation& operation) const override;
   Result Enqueue(const Operation& operation) override;
   Result Finalize() override;
@@ -43,7 +44,6 @@ class HostCommunicator final : public Communicator {
     std::shared_ptr<Stream> stream;
     uint64_t ticket;
     uint64_t sequence;
-    uint64_t called_ticks;
   };
   enum class State { kReady, kFinalizing, kAborted, kFailed };
 
@@ -57,17 +57,19 @@ class HostCommunicator final : public Communicator {
   void CloseConnections(bool in_order);
   void Wake();
   bool Ended() const;
-  void StopThread(State state);
+  State End(State wanted);
 
   Monitor* const monitor_;
   const int rank_;
   const int rank_count_;
+  const Plan plan_;
   CommunicatorRecorder recorder_;
   RingWriter ring_;
   std::unique_ptr<SendConnection> send_;
   std::unique_ptr<ReceiveConnection> recv_;
   std::unique_ptr<Executor> executor_;
   Fd wake_;
+  std::mutex end_mutex_;  // held while the thread is joined and its slot given back
   Thread thread_;
 
   mutable std::mutex mutex_;  // guards what follows

@@ -6,8 +6,9 @@
 //
 // The handle is CUDA's type, so that calls look the same with both engines, but it is none of CUDA's
 // streams: never hand one to the other side.
-// Threads: any thread may enqueue on, wait for or create streams at any time; a stream is destroyed once no
-// other thread uses it. Errors: an ncclResult_t, with its sentence in ncclGetLastError(NULL).
+// Threads: any thread may create, enqueue on and wait for streams at any time.
+// Errors: a handle that is no stream of this library's, or an argument that is NULL where a place is needed,
+// gives ncclInvalidArgument.
 #ifndef C4_STREAM_H_
 #define C4_STREAM_H_
 
@@ -23,11 +24,12 @@ extern "C" {
 
 ncclResult_t c4StreamCreate(cudaStream_t* stream);
 
-// Waits for what was enqueued, then frees the stream. The null stream is refused.
+// The handle is no longer valid; what was enqueued still runs. The null stream cannot be destroyed.
 ncclResult_t c4StreamDestroy(cudaStream_t stream);
 
-// Waits until all that was enqueued before this call has run; NULL waits for the null stream. Success says
-// that the operations have ended, as with CUDA: whether one of them failed, ncclCommGetAsyncError says.
+// Waits until all that was enqueued before this call has run or failed; NULL waits for the null stream. Gives
+// the code of the first operation that failed since the last such call; its sentence is to be had from
+// ncclCommGetAsyncError and then ncclGetLastError.
 ncclResult_t c4StreamSynchronize(cudaStream_t stream);
 
 #if defined(__GNUC__)

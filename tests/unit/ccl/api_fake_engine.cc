@@ -31,7 +31,10 @@ class FakeCommunicator : public Communicator {
 
   int rank() const override { return rank_; }
   int rank_count() const override { return rank_count_; }
-  void RecordCall(const Operation& operation) override { Note("record", rank_, operation); }
+  uint64_t RecordCall(const Operation& operation) override {
+    Note("record", rank_, operation);
+    return 1;
+  }
   Result Supports(const Operation&) const override { return Current().supports; }
   Result Enqueue(const Operation& operation) override {
     {

@@ -5,8 +5,8 @@
 #include <cstring>
 #include <elf.h>
 #include <fstream>
-#include <iterator>
 #include <optional>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -27,8 +27,9 @@ struct ElfImage {
 
   static ElfImage Read(const std::string& path) {
     ElfImage image;
-    std::ifstream file(path, std::ios::binary);
-    image.bytes_.assign(std::istreambuf_iterator<char>(file), {});
+    std::ostringstream bytes;
+    bytes << std::ifstream(path, std::ios::binary).rdbuf();
+    image.bytes_ = bytes.str();
     image.Parse();
     if (!image.error.empty()) image.error = path + ": " + image.error;
     return image;

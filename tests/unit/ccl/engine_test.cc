@@ -54,8 +54,8 @@ class Engine : public testing::Test {
     return operation;
   }
 
-  static Result Run(HostCommunicator& communicator, const Operation& operation) {
-    communicator.RecordCall(operation);
+  static Result Run(HostCommunicator& communicator, Operation operation) {
+    operation.called_ticks = communicator.RecordCall(operation);
     return communicator.Enqueue(operation);
   }
 
@@ -233,6 +233,28 @@ TEST_F(Engine, AbortEndsAWaitingOperationAtOnce) {
     EXPECT_NE(stream.Synchronize(), ncclSuccess);
     EXPECT_LT(MonotonicNs() - before, kSecondNs / 4);
     other.join();
+  });
+}
+
+TEST_F(Engine, AnAbortFromAnotherThreadCutsAFinalizeShort) {
+  Ranks(2, [](HostCommunicator& communicator) {
+    const OwnStream stream;
+    std::vector<float> data(1000, 1.0f);
+    if (communicator.rank() == 1) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(300));
+      communicator.Abort();
+      return;
+    }
+    ASSERT_TRUE(Run(communicator, AllReduce(data.data(), data.data(), data.size(), stream.handle)).ok());
+    std::thread other([&communicator] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      communicator.Abort();
+    });
+    const uint64_t before = MonotonicNs();
+    EXPECT_FALSE(communicator.Finalize().ok());
+    EXPECT_LT(MonotonicNs() - before, kSecondNs / 4);
+    other.join();
+    EXPECT_NE(stream.Synchronize(), ncclSuccess);
   });
 }
 

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fstream>
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <string>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -198,6 +199,43 @@ TEST(Monitor, AChildNeverWritesIntoItsParentsRecords) {
   EXPECT_EQ(recorder.slot().called.count, 0u);
   EXPECT_EQ(ring.header()->head, 0u);
   EXPECT_EQ(monitor.segment().header().communicators_used, 1u);
+}
+
+TEST(Monitor, OnlyAbandonedSegmentsAreSwept) {
+  const test::TempDir directory;
+  const auto leave = [&](bool alive) {
+    int ready[2];
+    EXPECT_EQ(pipe(ready), 0);
+    const pid_t child = fork();
+    if (child == 0) {
+      Monitor monitor(directory.path(), kSmall, SomeJob());
+      const ssize_t written = write(ready[1], "x", 1);
+      if (alive) pause();
+      _exit(written == 1 ? 0 : 1);
+    }
+    char byte = 0;
+    EXPECT_EQ(read(ready[0], &byte, 1), 1);
+    if (!alive) waitpid(child, nullptr, 0);
+    close(ready[0]);
+    close(ready[1]);
+    return child;
+  };
+  const auto files = [&] {
+    size_t count = 0;
+    for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator(directory.path())) ++count;
+    return count;
+  };
+  leave(false);
+  const pid_t living = leave(true);
+  std::ofstream(directory.path() + "/note.txt") << "no segment";
+  SweepSegments(directory.path(), 3600);
+  EXPECT_EQ(files(), 3u) << "nothing is old enough";
+  SweepSegments(directory.path(), 0);
+  EXPECT_EQ(files(), 2u) << "the dead process's goes, the living one's and the note stay";
+  kill(living, SIGKILL);
+  waitpid(living, nullptr, 0);
+  SweepSegments(directory.path(), 0);
+  EXPECT_EQ(files(), 1u);
 }
 
 TEST(Monitor, WithoutADirectoryTheJobRunsAllTheSame) {

@@ -1,0 +1,45 @@
+# Thin: each target is a script in scripts/, which also says what it takes. Machines without make run those.
+SECONDS ?= 30
+unexport SECONDS MAKEFLAGS
+
+.DEFAULT_GOAL := help
+.PHONY: help build test demo test-bare asan tsan fuzz format format-check tidy tidy-changed clean
+
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1|/p' Makefile | awk -F'|' '{ printf "%-20s %s\n", $$1, $$2 }'
+
+build: ## install what is missing, build everything into build/
+	@scripts/setup.sh build && scripts/build.sh release
+
+test: ## install what is missing, build, run the tests that need no special hardware
+	@scripts/test.sh release
+
+demo: ## install what is missing, build, show a stopped rank being found and named
+	@scripts/demo.sh
+
+test-bare: ## make test in a fresh minimal Debian 12 (needs root)
+	@scripts/test_bare.sh
+
+asan: ## the tests with the address and undefined-behaviour sanitizers
+	@scripts/test.sh asan
+
+tsan: ## the tests of ccl, wire and analysis with the thread sanitizer
+	@scripts/test.sh tsan
+
+fuzz: ## each fuzzer for SECONDS (30) seconds
+	@scripts/fuzz.sh $(SECONDS)
+
+format: ## format all C++
+	@scripts/format.sh
+
+format-check: ## fail when a file is not formatted
+	@scripts/format.sh --check
+
+tidy: ## clang-tidy over everything
+	@scripts/tidy.sh
+
+tidy-changed: ## clang-tidy over what changed since the parent commit
+	@scripts/tidy.sh --changed
+
+clean: ## remove build/
+	@rm -rf build

@@ -1,0 +1,262 @@
+#include "c4a/agent.h"
+
+#include <algorithm>
+#include <cstring>
+#include <pthread.h>
+#include <random>
+#include <unistd.h>
+
+#include "service/address.h"
+#include "service/directory.h"
+#include "service/log.h"
+#include "service/run_dir.h"
+#include "service/text.h"
+#include "service/version.h"
+
+namespace c4::agent {
+namespace {
+
+using service::Concat;
+
+constexpr int64_t kStaleScanNs = 5'000'000'000;
+constexpr int64_t kFarewellNs = 10'000'000'000;  // time for the last batches of a job that has left
+constexpr double kMsToNs = 1e6;
+constexpr absl::Duration kShortestInterval = absl::Milliseconds(10);
+
+constexpr char kProcesses[] = "c4a_processes";
+constexpr char kConnected[] = "c4a_master_connected";
+constexpr char kSent[] = "c4a_batches_sent_total";
+constexpr char kDropped[] = "c4a_batches_dropped_total";
+
+wire::RecordLevel LevelOf(const std::string& word) {
+  if (word == "off") return wire::kLevelOff;
+  return word == "fine" ? wire::kLevelFine : wire::kLevelCoarse;
+}
+
+uint64_t NewEpoch() {
+  std::random_device random;
+  return static_cast<uint64_t>(random()) << 32 | random() | 1;  // never 0
+}
+
+absl::StatusOr<wire::ProcessIdentity> OwnIdentity(const ProcReader& proc) {
+  wire::ProcessIdentity identity{};
+  identity.pid = static_cast<uint32_t>(getpid());
+  const auto boot_id = proc.BootId();
+  if (!boot_id.ok()) return boot_id.status();
+  memcpy(identity.boot_id, boot_id->data(), sizeof identity.boot_id);
+  const auto stat = proc.ReadStat(identity.pid);
+  if (!stat.ok()) return stat.status();
+  identity.start_time_ticks = stat->start_time_ticks;
+  return identity;
+}
+
+}  // namespace
+
+Agent::Agent(AgentOptions options, service::Credentials credentials)
+    : options_(std::move(options)),
+      credentials_(std::move(credentials)),
+      clock_(service::SystemClock()),
+      started_ns_(clock_.MonotonicNs()),
+      http_([this] { return Health(); }, [this] { return MetricsText(); }) {}
+
+Agent::~Agent() {
+  Stop();
+}
+
+absl::Status Agent::Start() {
+  C4_RETURN_IF_NOT_OK(service::EnsureSharedDirectory(options_.run_dir));
+  if (!options_.master.empty()) {
+    if (const auto address = service::ParseHostPort(options_.master); !address.ok()) {
+      return service::Annotate(address.status(), "--master");
+    }
+  }
+  const ProcReader proc;
+  const absl::StatusOr<wire::ProcessIdentity> identity = OwnIdentity(proc);
+  if (!identity.ok()) return identity.status();
+  control_ = std::make_unique<ControlServer>(ControlOptions{
+      .run_dir = options_.run_dir,
+      .identity = *identity,
+      .agent_version = service::VersionNumber(),
+      .level = LevelOf(options_.record_level),
+      .on_hello =
+          [this](const ControlPeer& peer, const std::string& segment) {
+            service::LogDebug("process ", peer.pid, " of user ", peer.uid, " said hello for ", segment);
+            const absl::MutexLock lock(&mutex_);
+            hurry_ = true;
+          },
+  });
+  C4_RETURN_IF_NOT_OK(control_->Start());
+  scanner_ = std::make_unique<Scanner>(
+      ScannerOptions{.run_dir = options_.run_dir, .keep_dead_s = options_.keep_dead_s}, proc, clock_);
+  reporter_ = std::make_unique<Reporter>(ReporterOptions{.host = service::HostName(),
+                                                         .agent_epoch = NewEpoch(),
+                                                         .agent_version = std::string(service::Version())});
+  last_scan_ns_ = clock_.MonotonicNs();
+  metrics_
+      .Gauge("c4a_build_info", "1; the version is a label", {{"version", std::string(service::Version())}})
+      .Set(1);
+  UpdateMetrics();
+  C4_RETURN_IF_NOT_OK(http_.Start(options_.common.http_address, credentials_));
+  thread_ = std::thread([this] { Run(); });
+  service::LogInfo("watching ", options_.run_dir, ", health and metrics at http://", http_.address());
+  return absl::OkStatus();
+}
+
+void Agent::Stop() {
+  {
+    const absl::MutexLock lock(&mutex_);
+    stop_ = true;
+  }
+  if (thread_.joinable()) thread_.join();
+  http_.Stop();
+  control_.reset();
+  jobs_.clear();
+}
+
+void Agent::Run() {
+  pthread_setname_np(pthread_self(), "c4-scan");
+  const auto interval = absl::Milliseconds(options_.scan_interval_ms);
+  int64_t reported_ns = 0;
+  for (;;) {
+    const absl::Time begun = absl::Now();
+    ScanOnce();
+    const int64_t now_ns = clock_.MonotonicNs();
+    if (static_cast<double>(now_ns - reported_ns) >=
+        static_cast<double>(options_.report_interval_ms) * kMsToNs) {
+      reported_ns = now_ns;
+      ReportOnce();
+    }
+    UpdateMetrics();
+    const absl::MutexLock lock(&mutex_);
+    const auto awake = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return stop_ || hurry_; };
+    // New processes are looked at soon, but nobody makes the agent spin by saying hello.
+    mutex_.AwaitWithDeadline(absl::Condition(&stop_), begun + std::min(interval, kShortestInterval));
+    mutex_.AwaitWithDeadline(absl::Condition(&awake), begun + interval);
+    hurry_ = false;
+    if (stop_) return;
+  }
+}
+
+void Agent::ScanOnce() {
+  static const std::vector<double> kBounds = {0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5};
+  const int64_t before_ns = clock_.MonotonicNs();
+  absl::Status status = scanner_->Scan();
+  if (!status.ok()) {
+    // Somebody removed the directory: a new one serves the next rank.
+    if (!scan_failed_) service::LogWarning(status.message(), "; trying again");
+    if (service::EnsureSharedDirectory(options_.run_dir).ok()) status = scanner_->Scan();
+  }
+  scan_failed_ = !status.ok();
+  const int64_t after_ns = clock_.MonotonicNs();
+  metrics_.Histogram("c4a_scan_duration_seconds", "Time that one look at all processes took", kBounds)
+      .Observe(static_cast<double>(after_ns - before_ns) / 1e9);
+  if (status.ok()) last_scan_ns_ = after_ns;
+}
+
+Agent::Job& Agent::JobOf(const std::string& name) {
+  Job& job = jobs_[name];
+  if (job.uplink == nullptr) {
+    job.uplink = std::make_unique<Uplink>(
+        UplinkOptions{.job = name,
+                      .find_master = [this, name] { return FindMaster(name); },
+                      .credentials = credentials_,
+                      .backlog_batches = static_cast<size_t>(options_.backlog_batches)});
+  }
+  return job;
+}
+
+absl::StatusOr<std::string> Agent::FindMaster(const std::string& job) const {
+  if (!options_.master.empty()) return options_.master;
+  const service::MasterDirectory directory(options_.directory.empty() ? options_.run_dir + "/masters"
+                                                                      : options_.directory);
+  const absl::StatusOr<service::MasterEntry> entry = directory.LookUp(job);
+  if (!entry.ok()) return entry.status();
+  return entry->address;
+}
+
+void Agent::ReportOnce() {
+  const std::vector<SegmentFile*> processes = scanner_->Processes();
+  const int64_t now_ns = scanner_->scanned_monotonic_ns();
+  const int64_t unix_ns = scanner_->scanned_unix_ns();
+  std::map<std::string, v1::TelemetryBatch> batches = reporter_->Report(processes, now_ns, unix_ns);
+  for (auto& [name, job] : jobs_) {
+    job.processes = 0;
+    if (batches.contains(name) || job.left_ns != 0) continue;
+    job.left_ns = now_ns;
+    job.uplink->Offer(reporter_->Empty(now_ns, unix_ns));  // says that none is left here
+  }
+  for (auto& [name, batch] : batches) {
+    Job& job = JobOf(name);
+    job.left_ns = 0;
+    job.processes = static_cast<size_t>(batch.processes_size());
+    job.uplink->Offer(std::move(batch));
+  }
+  LetGo(now_ns);
+}
+
+// Ends the uplinks of jobs that have left this node and said so.
+void Agent::LetGo(int64_t now_ns) {
+  for (auto at = jobs_.begin(); at != jobs_.end();) {
+    const Job& job = at->second;
+    const bool over = job.left_ns != 0 && (job.uplink->idle() || now_ns - job.left_ns > kFarewellNs);
+    if (!over) {
+      ++at;
+      continue;
+    }
+    RemoveJobMetrics(at->first);
+    service::LogInfo("job ", at->first, " has left this node");
+    at = jobs_.erase(at);
+  }
+}
+
+void Agent::RemoveJobMetrics(const std::string& name) {
+  for (const char* metric : {kProcesses, kConnected, kSent, kDropped})
+    metrics_.Remove(metric, {{"job", name}});
+}
+
+void Agent::UpdateMetrics() {
+  const ScanFigures& now = scanner_->figures();
+  metrics_.Gauge("c4a_segments", "Segments of processes that are watched")
+      .Set(static_cast<double>(now.processes));
+  metrics_.Gauge("c4a_segments_refused", "Files that are no segment this agent can read")
+      .Set(static_cast<double>(now.segments_refused));
+  metrics_.Gauge("c4a_segments_suspect", "Segments whose content is no longer believed")
+      .Set(static_cast<double>(now.segments_suspect));
+  metrics_.Counter("c4a_records_read_total", "Records read from the rings")
+      .Add(static_cast<double>(now.records_read - told_.records_read));
+  metrics_.Counter("c4a_records_lost_total", "Records overwritten before they were read")
+      .Add(static_cast<double>(now.records_lost - told_.records_lost));
+  metrics_.Gauge("c4a_control_connections", "Libraries connected to the control socket")
+      .Set(control_->clients());
+  told_ = now;
+  for (auto& [name, job] : jobs_) {
+    const service::MetricLabels labels = {{"job", name}};
+    const uint64_t sent = job.uplink->sent();
+    const uint64_t dropped = job.uplink->dropped();
+    metrics_.Gauge(kProcesses, "Processes reported", labels).Set(static_cast<double>(job.processes));
+    metrics_.Gauge(kConnected, "1: the job's master answered the last batch", labels)
+        .Set(job.uplink->connected());
+    metrics_.Counter(kSent, "Batches that the master has answered", labels)
+        .Add(static_cast<double>(sent - job.sent));
+    metrics_.Counter(kDropped, "Batches dropped while the master was away", labels)
+        .Add(static_cast<double>(dropped - job.dropped));
+    job.sent = sent;
+    job.dropped = dropped;
+  }
+}
+
+absl::Status Agent::Health() const {
+  const int64_t limit_ns = std::max(kStaleScanNs, options_.scan_interval_ms * 10'000'000);
+  const int64_t age_ns = clock_.MonotonicNs() - last_scan_ns_;
+  if (age_ns <= limit_ns) return absl::OkStatus();
+  return absl::UnavailableError(Concat("the last look at ", options_.run_dir, " was ",
+                                       static_cast<double>(age_ns) / 1e9, " s ago; see the agent's log"));
+}
+
+std::string Agent::MetricsText() {
+  metrics_.Gauge("c4a_uptime_seconds", "Time since the agent was started")
+      .Set(static_cast<double>(clock_.MonotonicNs() - started_ns_) / 1e9);
+  return metrics_.Serialise();
+}
+
+}  // namespace c4::agent

@@ -1,0 +1,78 @@
+// The agent: scanner, reporter, uplinks, control socket, health and metrics put together. One thread scans
+// and reports (c4-scan); each job's uplink, the control socket and HTTP have their own, so that a master
+// that stands still, or a client of the socket, never delays a scan. Start and Stop by one thread.
+#pragma once
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "absl/synchronization/mutex.h"
+#include "c4a/control_server.h"
+#include "c4a/options.h"
+#include "c4a/reporter.h"
+#include "c4a/scanner.h"
+#include "c4a/uplink.h"
+#include "service/clock.h"
+#include "service/credentials.h"
+#include "service/http_server.h"
+#include "service/metrics.h"
+#include "service/status.h"
+
+namespace c4::agent {
+
+class Agent {
+ public:
+  Agent(AgentOptions options, service::Credentials credentials);
+  ~Agent();
+  Agent(const Agent&) = delete;
+  Agent& operator=(const Agent&) = delete;
+
+  absl::Status Start();
+  void Stop();
+
+  const std::string& http_address() const { return http_.address(); }
+
+ private:
+  // A job's way to its master, and what its metrics have been told.
+  struct Job {
+    std::unique_ptr<Uplink> uplink;
+    uint64_t sent = 0;
+    uint64_t dropped = 0;
+    size_t processes = 0;
+    int64_t left_ns = 0;  // when its last process left this node; 0 while there are some
+  };
+
+  void Run();
+  void ScanOnce();
+  void ReportOnce();
+  void LetGo(int64_t now_ns);
+  void UpdateMetrics();
+  Job& JobOf(const std::string& name);
+  void RemoveJobMetrics(const std::string& name);
+  absl::StatusOr<std::string> FindMaster(const std::string& job) const;
+  absl::Status Health() const;
+  std::string MetricsText();
+
+  const AgentOptions options_;
+  const service::Credentials credentials_;
+  const service::Clock& clock_;
+  const int64_t started_ns_;
+  service::Metrics metrics_;
+  service::HttpServer http_;
+  std::unique_ptr<Scanner> scanner_;
+  std::unique_ptr<Reporter> reporter_;
+  std::unique_ptr<ControlServer> control_;
+  std::map<std::string, Job> jobs_;  // the scanning thread's
+  ScanFigures told_;                 // what the counters have been told
+  bool scan_failed_ = false;
+  std::atomic<int64_t> last_scan_ns_ = 0;
+  absl::Mutex mutex_;
+  bool stop_ ABSL_GUARDED_BY(mutex_) = false;
+  bool hurry_ ABSL_GUARDED_BY(mutex_) = false;  // a new process said hello: scan now
+  std::thread thread_;
+};
+
+}  // namespace c4::agent

@@ -1,0 +1,291 @@
+#include "c4a/control_server.h"
+
+#include <cerrno>
+#include <cstring>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sys/eventfd.h>
+#include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+#include <vector>
+
+#include "service/log.h"
+#include "service/text.h"
+
+namespace c4::agent {
+namespace {
+
+using service::Concat;
+using service::ErrnoStatus;
+
+constexpr char kLockName[] = "agent.lock";
+constexpr size_t kMaxClients = 4096;
+constexpr int kBacklog = 128;
+constexpr size_t kMaxTold = 1000;
+
+template <typename Body>
+struct Frame {
+  wire::ControlFrame frame;
+  Body body;
+};
+
+template <typename Body>
+bool Send(int fd, const wire::ProcessIdentity& identity, wire::ControlType type, const Body& body) {
+  Frame<Body> packet{};
+  static_assert(sizeof packet == sizeof(wire::ControlFrame) + sizeof(Body));
+  wire::Header& header = packet.frame.header;
+  header.magic = wire::kControlMagic;
+  header.major = wire::kControlMajor;
+  header.minor = wire::kControlMinor;
+  header.endian = wire::kEndianMark;
+  header.header_bytes = sizeof(wire::ControlFrame);
+  header.record_bytes = sizeof(Body);
+  header.total_bytes = sizeof packet;
+  header.writer = identity;
+  packet.frame.type = type;
+  packet.body = body;
+  return send(fd, &packet, sizeof packet, MSG_DONTWAIT | MSG_NOSIGNAL) == static_cast<ssize_t>(sizeof packet);
+}
+
+// Whether `path` still names the file that `fd` has open.
+bool StillThere(const std::string& path, int fd) {
+  struct stat named {};
+  struct stat opened {};
+  return lstat(path.c_str(), &named) == 0 && fstat(fd, &opened) == 0 && named.st_dev == opened.st_dev &&
+         named.st_ino == opened.st_ino;
+}
+
+bool IsSocket(const std::string& path) {
+  struct stat named {};
+  return lstat(path.c_str(), &named) == 0 && S_ISSOCK(named.st_mode);
+}
+
+void CloseAndForget(int* fd) {
+  if (*fd >= 0) close(*fd);
+  *fd = -1;
+}
+
+}  // namespace
+
+ControlServer::ControlServer(ControlOptions options)
+    : options_(std::move(options)),
+      lock_path_(options_.run_dir + "/" + kLockName),
+      socket_path_(options_.run_dir + "/" + wire::kControlSocketName),
+      level_(options_.level) {}
+
+ControlServer::~ControlServer() {
+  Stop();
+}
+
+absl::Status ControlServer::Start() {
+  C4_RETURN_IF_NOT_OK(TakeLock());
+  C4_RETURN_IF_NOT_OK(Listen());
+  wake_fd_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (wake_fd_ < 0) return ErrnoStatus(errno, "cannot make an eventfd");
+  thread_ = std::thread([this] { Run(); });
+  return absl::OkStatus();
+}
+
+void ControlServer::Stop() {
+  if (thread_.joinable()) {
+    stop_ = true;
+    eventfd_write(wake_fd_, 1);
+    thread_.join();
+    unlink(socket_path_.c_str());
+  }
+  for (const auto& [fd, client] : by_fd_) close(fd);
+  by_fd_.clear();
+  clients_ = 0;
+  CloseAndForget(&listen_fd_);
+  CloseAndForget(&wake_fd_);
+  CloseAndForget(&lock_fd_);  // gives the lock back; the file stays, as removing it would be a race
+}
+
+// The kernel gives the lock back when an agent dies, however it dies.
+absl::Status ControlServer::TakeLock() {
+  const int fd = open(lock_path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
+  if (fd < 0) return ErrnoStatus(errno, Concat("cannot open ", lock_path_));
+  if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+    const int error = errno;
+    char holder[32] = "";
+    const ssize_t bytes = pread(fd, holder, sizeof holder - 1, 0);
+    close(fd);
+    if (error != EWOULDBLOCK) return ErrnoStatus(error, Concat("cannot lock ", lock_path_));
+    return absl::AlreadyExistsError(Concat(
+        "another agent", bytes > 0 ? Concat(" (process ", atoi(holder), ")") : "", " serves ",
+        options_.run_dir, ": one agent per run directory; end that one ", "or choose another --run-dir"));
+  }
+  const std::string pid = Concat(getpid(), "\n");
+  if (ftruncate(fd, 0) != 0 || pwrite(fd, pid.data(), pid.size(), 0) < 0) {
+    service::LogDebug("the process id could not be written to ", lock_path_);
+  }
+  CloseAndForget(&lock_fd_);
+  lock_fd_ = fd;
+  return absl::OkStatus();
+}
+
+absl::Status ControlServer::Listen() {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (socket_path_.size() >= sizeof address.sun_path) {
+    return absl::InvalidArgumentError(Concat(socket_path_, " is too long for a socket's name (",
+                                             sizeof address.sun_path, " bytes): choose a shorter --run-dir"));
+  }
+  memcpy(address.sun_path, socket_path_.c_str(), socket_path_.size());
+  CloseAndForget(&listen_fd_);
+  // We hold the lock: whoever bound this name before is no more.
+  if (unlink(socket_path_.c_str()) != 0 && errno != ENOENT) {
+    return ErrnoStatus(errno, Concat("cannot replace ", socket_path_));
+  }
+  listen_fd_ = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (listen_fd_ < 0) return ErrnoStatus(errno, "cannot make a socket");
+  if (bind(listen_fd_, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 ||
+      chmod(socket_path_.c_str(), 0666) != 0 || listen(listen_fd_, kBacklog) != 0) {
+    return ErrnoStatus(errno, Concat("cannot listen on ", socket_path_));
+  }
+  return absl::OkStatus();
+}
+
+// Somebody may tidy the run directory up under us (a new one is made by the next rank).
+void ControlServer::CheckFiles() {
+  absl::Status status;
+  if (!StillThere(lock_path_, lock_fd_)) status = TakeLock();
+  if (status.ok() && !IsSocket(socket_path_)) {
+    status = Listen();
+    if (status.ok()) service::LogWarning(socket_path_, " had been removed and was made anew");
+  }
+  if (!status.ok() && !told_files_) {
+    service::LogError("the control socket cannot be kept up: ", status.message(), "; trying again");
+  }
+  told_files_ = !status.ok();
+}
+
+void ControlServer::SetLevel(wire::RecordLevel level) {
+  level_ = level;
+  level_changed_ = true;
+  if (wake_fd_ >= 0) eventfd_write(wake_fd_, 1);
+}
+
+void ControlServer::Run() {
+  pthread_setname_np(pthread_self(), "c4-control");
+  std::vector<pollfd> entries;
+  int64_t checked_ms = 0;
+  while (!stop_) {
+    entries.clear();
+    entries.push_back({wake_fd_, POLLIN, 0});
+    entries.push_back({listen_fd_, POLLIN, 0});  // poll leaves out a negative one
+    for (const auto& [fd, client] : by_fd_) entries.push_back({fd, POLLIN, 0});
+    if (poll(entries.data(), entries.size(), options_.check_files_ms) < 0 && errno != EINTR) {
+      service::LogError("poll: ", ErrnoStatus(errno, "control socket").message());
+      return;
+    }
+    if (entries[0].revents != 0) {
+      eventfd_t ignored = 0;
+      eventfd_read(wake_fd_, &ignored);
+    }
+    for (size_t i = 2; i < entries.size(); ++i) {
+      const int fd = entries[i].fd;
+      if (entries[i].revents == 0 || Receive(fd, &by_fd_.at(fd))) continue;
+      by_fd_.erase(fd);
+      close(fd);
+    }
+    if (entries[1].revents != 0) Accept();
+    if (level_changed_.exchange(false)) Broadcast();
+    clients_ = static_cast<int>(by_fd_.size());
+    timespec now{};
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    const int64_t now_ms = static_cast<int64_t>(now.tv_sec) * 1000 + now.tv_nsec / 1'000'000;
+    if (now_ms - checked_ms < options_.check_files_ms) continue;
+    checked_ms = now_ms;
+    CheckFiles();
+  }
+}
+
+void ControlServer::Accept() {
+  const int fd = accept4(listen_fd_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+  if (fd < 0) return;
+  ucred credentials{};
+  socklen_t bytes = sizeof credentials;
+  const bool known = getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &bytes) == 0;
+  if (!known || by_fd_.size() >= kMaxClients) {
+    if (known && !told_crowded_)
+      service::LogWarning("more than ", kMaxClients, " control connections: no further ones");
+    told_crowded_ = told_crowded_ || known;
+    close(fd);
+    return;
+  }
+  Client client;
+  client.peer = {.pid = static_cast<uint32_t>(credentials.pid), .uid = credentials.uid};
+  by_fd_[fd] = client;
+}
+
+bool ControlServer::Receive(int fd, Client* client) {
+  char packet[wire::kControlMaxBytes];
+  const ssize_t bytes = recv(fd, packet, sizeof packet, MSG_TRUNC | MSG_DONTWAIT);
+  if (bytes < 0) return errno == EAGAIN || errno == EINTR;
+  if (bytes == 0) return false;
+  const auto malformed = [&](std::string_view why) {
+    Tell(client->peer, Concat("sent a control frame that ", why));
+    return false;
+  };
+  if (static_cast<size_t>(bytes) > sizeof packet) return malformed("is longer than a frame may be");
+  wire::HeaderFault fault = wire::HeaderFault::kOk;
+  if (wire::ControlBody(packet, static_cast<size_t>(bytes), 0, &fault) == nullptr) {
+    if (fault == wire::HeaderFault::kMajor) {
+      wire::Header header;
+      memcpy(&header, packet, sizeof header);
+      return malformed(Concat("is of format ", header.major, ".", header.minor, ", this agent speaks ",
+                              wire::kControlMajor, ".x: use an agent and a library of the same release"));
+    }
+    return malformed(wire::HeaderFaultText(fault));
+  }
+  wire::ControlFrame frame;
+  memcpy(&frame, packet, sizeof frame);
+  if (frame.type != wire::kControlHello) return true;  // of a later version
+  const void* body =
+      wire::ControlBody(packet, static_cast<size_t>(bytes), sizeof(wire::ControlHello), &fault);
+  if (body == nullptr) return malformed("is a hello cut short");
+  wire::ControlHello hello;
+  memcpy(&hello, body, sizeof hello);
+  return Greet(fd, client, hello);
+}
+
+bool ControlServer::Greet(int fd, Client* client, const wire::ControlHello& hello) {
+  const std::string name = service::FieldText(hello.segment_name, sizeof hello.segment_name);
+  const bool named =
+      !name.empty() && name.find('/') == std::string::npos && name.ends_with(wire::kSegmentSuffix);
+  if (!named) {
+    Tell(client->peer, Concat("said hello for \"", service::ToUtf8(name), "\", which is no segment's name"));
+    return false;
+  }
+  if (!client->greeted && options_.on_hello) options_.on_hello(client->peer, name);
+  client->greeted = true;
+  const wire::ControlWelcome welcome{.agent_version = options_.agent_version, .level = level_.load()};
+  return Send(fd, options_.identity, wire::kControlWelcome, welcome);
+}
+
+// Once a process: one that is broken comes back again and again.
+void ControlServer::Tell(const ControlPeer& peer, std::string_view fault) {
+  if (told_.size() >= kMaxTold) told_.clear();
+  if (!told_.insert(peer.pid).second) return;
+  service::LogWarning("process ", peer.pid, " of user ", peer.uid, " ", fault, "; its connection is closed");
+}
+
+// A client whose buffer is full does not read (a stopped process): it comes back when it runs again.
+void ControlServer::Broadcast() {
+  const wire::ControlLevel level{.level = level_.load(), .reserved = 0};
+  for (auto at = by_fd_.begin(); at != by_fd_.end();) {
+    if (!at->second.greeted || Send(at->first, options_.identity, wire::kControlLevel, level)) {
+      ++at;
+    } else {
+      close(at->first);
+      at = by_fd_.erase(at);
+    }
+  }
+}
+
+}  // namespace c4::agent

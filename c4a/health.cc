@@ -1,0 +1,56 @@
+#include "c4a/health.h"
+
+namespace c4::agent {
+
+ProcessState StateOfLetter(char letter) {
+  switch (letter) {
+    case 'R':
+      return ProcessState::kRunning;
+    case 'S':
+    case 'I':
+      return ProcessState::kSleeping;
+    case 'D':
+    case 'K':
+    case 'P':
+    case 'W':
+      return ProcessState::kBlocked;
+    case 'T':
+      return ProcessState::kStopped;
+    case 't':
+      return ProcessState::kTraced;
+    case 'Z':
+      return ProcessState::kZombie;
+    case 'X':
+    case 'x':
+      return ProcessState::kGone;
+    default:
+      return ProcessState::kUnknown;
+  }
+}
+
+void HealthTracker::Update(const std::optional<ProcessInfo>& info, int64_t now_ns) {
+  if (!info.has_value()) {
+    Enter(ProcessState::kUnknown, now_ns);
+    return;
+  }
+  const uint64_t io_bytes = info->io_bytes.value_or(health_.io_bytes);
+  if (!seen_ || info->cpu_ns != health_.cpu_ns || io_bytes != health_.io_bytes) health_.progress_ns = now_ns;
+  health_.cpu_ns = info->cpu_ns;
+  health_.io_bytes = io_bytes;
+  health_.wait_channel = info->wait_channel;
+  Enter(StateOfLetter(info->stat.state), now_ns);
+}
+
+void HealthTracker::Gone(int64_t now_ns) {
+  health_.wait_channel.clear();
+  Enter(ProcessState::kGone, now_ns);
+}
+
+void HealthTracker::Enter(ProcessState state, int64_t now_ns) {
+  if (!seen_ || state != health_.state) health_.state_since_ns = now_ns;
+  if (!seen_) health_.progress_ns = now_ns;
+  health_.state = state;
+  seen_ = true;
+}
+
+}  // namespace c4::agent

@@ -1,0 +1,62 @@
+#include "c4a/options.h"
+
+#include "service/run_dir.h"
+
+namespace c4::agent {
+
+AgentOptions DefaultAgentOptions() {
+  AgentOptions options;
+  options.run_dir = service::kDefaultRunDir;
+  options.common.http_address = "127.0.0.1:15140";
+  return options;
+}
+
+service::Program AgentProgram() {
+  return {
+      .name = "c4a",
+      .description = "The node agent of C4: reads what the ranks of this node record and tells the masters.",
+      .environment_prefix = "C4A_"};
+}
+
+std::vector<service::Setting> AgentSettings(AgentOptions* options) {
+  std::vector<service::Setting> settings = {
+      {.name = "run-dir",
+       .field = &options->run_dir,
+       .help = "directory of the segments and of the agent's socket, the same as the ranks'",
+       .also_environment = service::kRunDirVariable},
+      {.name = "master",
+       .field = &options->master,
+       .help = "host:port of one master for all jobs; none: each job's is looked up in the directory"},
+      {.name = "directory",
+       .field = &options->directory,
+       .help = "directory of masters; none: \"masters\" in the run directory"},
+      {.name = "scan-interval-ms",
+       .field = &options->scan_interval_ms,
+       .help = "time between two looks at the processes",
+       .min = 10,
+       .max = 60000},
+      {.name = "report-interval-ms",
+       .field = &options->report_interval_ms,
+       .help = "time between two batches to a master",
+       .min = 10,
+       .max = 60000},
+      {.name = "backlog-batches",
+       .field = &options->backlog_batches,
+       .help = "batches kept per job while its master is away",
+       .min = 1,
+       .max = 100000},
+      {.name = "record-level",
+       .field = &options->record_level,
+       .help = "what the ranks record: nothing, operations, or messages as well",
+       .choices = {"off", "coarse", "fine"}},
+      {.name = "keep-dead-s",
+       .field = &options->keep_dead_s,
+       .help = "how long a process that died is reported as gone",
+       .min = 0,
+       .max = 30.0 * 86400},
+  };
+  service::AppendCommonSettings(&options->common, &settings);
+  return settings;
+}
+
+}  // namespace c4::agent

@@ -1,0 +1,28 @@
+// The agent's options: one table, from which flags, environment and file are read (service/config.h).
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "service/config.h"
+
+namespace c4::agent {
+
+struct AgentOptions {
+  std::string run_dir;
+  std::string master;     // empty: looked up in the directory
+  std::string directory;  // empty: run_dir/masters
+  int64_t scan_interval_ms = 100;
+  int64_t report_interval_ms = 250;
+  int64_t backlog_batches = 64;
+  std::string record_level = "coarse";
+  double keep_dead_s = 600;
+  service::CommonOptions common;
+};
+
+AgentOptions DefaultAgentOptions();
+service::Program AgentProgram();
+// Bound to the fields of `options`.
+std::vector<service::Setting> AgentSettings(AgentOptions* options);
+
+}  // namespace c4::agent

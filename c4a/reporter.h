@@ -1,0 +1,46 @@
+// From what the scanner holds to what the masters get: one whole batch per job. Batches say everything
+// relative to their own time (ages), so that a master needs no clock of the node.
+// Pure apart from the tallies, which a report empties. Belongs to the scanning thread.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+
+#include "c4/v1/telemetry.pb.h"
+#include "c4a/segment_file.h"
+
+namespace c4::agent {
+
+struct ReporterOptions {
+  std::string host;
+  uint64_t agent_epoch = 0;
+  std::string agent_version;
+};
+
+class Reporter {
+ public:
+  explicit Reporter(ReporterOptions options) : options_(std::move(options)) {}
+
+  // By job. Processes that have no job yet are left out. Marks processes that are no more as reported.
+  std::map<std::string, v1::TelemetryBatch> Report(std::span<SegmentFile* const> processes,
+                                                   int64_t monotonic_ns, int64_t unix_ns);
+  // A batch without processes: the job has left this node.
+  v1::TelemetryBatch Empty(int64_t monotonic_ns, int64_t unix_ns);
+
+ private:
+  const ReporterOptions options_;
+  uint64_t sequence_ = 0;  // one for all jobs: within one job it grows, with gaps
+};
+
+// Of a process, relative to `now_ns`.
+v1::ProcessReport MakeProcessReport(const std::string& host, SegmentFile* segment, int64_t now_ns);
+
+// Adds the operations of `dropped`, which no master will see, to those of the same processes in `next`.
+void MergeOperations(const v1::TelemetryBatch& dropped, v1::TelemetryBatch* next);
+
+// "10.0.0.1:4711", "[fe80::1]:4711"; empty when nothing is set.
+std::string EndpointText(const wire::Endpoint& endpoint);
+
+}  // namespace c4::agent

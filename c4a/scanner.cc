@@ -1,0 +1,206 @@
+#include "c4a/scanner.h"
+
+#include <cerrno>
+#include <dirent.h>
+#include <fcntl.h>
+#include <string_view>
+#include <sys/stat.h>
+#include <thread>
+#include <unistd.h>
+
+#include "service/log.h"
+#include "service/run_dir.h"
+#include "service/text.h"
+
+namespace c4::agent {
+namespace {
+
+using service::Concat;
+
+constexpr size_t kMaxSegments = 4096;  // a node has some tens of ranks; the rest is noise
+constexpr int64_t kHiddenKeptNs = 60'000'000'000;
+constexpr auto kFirstClockBase = std::chrono::milliseconds(10);
+
+struct CloseDirectory {
+  void operator()(DIR* directory) const { closedir(directory); }
+};
+
+bool IsSegmentName(std::string_view name) {
+  return name.ends_with(wire::kSegmentSuffix);
+}
+
+// Names come from whoever may write to the directory.
+std::string Shown(const std::string& name) {
+  return service::ToUtf8(name);
+}
+
+bool IsLocked(int fd) {
+  struct flock lock {};
+  lock.l_type = F_WRLCK;
+  lock.l_whence = SEEK_SET;
+  lock.l_len = 1;
+  return fcntl(fd, F_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
+}
+
+}  // namespace
+
+Scanner::Scanner(ScannerOptions options, ProcReader proc, const service::Clock& clock)
+    : options_(std::move(options)), proc_(std::move(proc)), clock_(clock) {
+  SampleClock();
+  std::this_thread::sleep_for(kFirstClockBase);
+}
+
+void Scanner::SampleClock() {
+  if (const std::optional<ClockSample> sample = SampleTsc()) tsc_.Add(*sample);
+}
+
+absl::Status Scanner::Scan() {
+  const std::unique_ptr<DIR, CloseDirectory> directory(opendir(options_.run_dir.c_str()));
+  if (directory == nullptr) {
+    return service::ErrnoStatus(errno, Concat("cannot read the run directory ", options_.run_dir));
+  }
+  SampleClock();
+  scanned_monotonic_ns_ = clock_.MonotonicNs();
+  scanned_unix_ns_ = clock_.UnixNs();
+  const int fd = dirfd(directory.get());
+  seen_.clear();
+  for (auto& [name, refusal] : refused_) refusal.seen = false;
+  while (const dirent* entry =
+             readdir(directory.get())) {  // NOLINT(concurrency-mt-unsafe): a stream of our own
+    const std::string name = entry->d_name;
+    if (!IsSegmentName(name)) continue;
+    if (name.front() == '.') {
+      SweepHidden(fd, name);
+    } else if (seen_.size() < kMaxSegments) {
+      Visit(fd, name);
+    } else if (!told_crowded_) {
+      told_crowded_ = true;
+      service::LogWarning(options_.run_dir, " holds more than ", kMaxSegments,
+                          " segments: the rest is left out");
+    }
+  }
+  std::erase_if(segments_, [&](const auto& entry) { return !seen_.contains(entry.first); });
+  std::erase_if(refused_, [](const auto& entry) { return !entry.second.seen; });
+  UpdateAll(fd);
+  std::erase_if(told_, [&](const auto& name) { return !segments_.contains(name); });
+  figures_.processes = segments_.size();
+  figures_.segments_refused = refused_.size();
+  first_scan_ = false;
+  return absl::OkStatus();
+}
+
+// Makes a SegmentFile of a new name, or of a known name that stands for another file now.
+void Scanner::Visit(int directory, const std::string& name) {
+  struct stat status {};
+  if (fstatat(directory, name.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0) return;  // gone since the listing
+  seen_.insert(name);
+  const auto known = segments_.find(name);
+  if (known != segments_.end() && known->second->IsFile(status.st_dev, status.st_ino)) return;
+  if (known != segments_.end()) {
+    segments_.erase(known);
+    told_.erase(name);
+  }
+  if (!S_ISREG(status.st_mode)) {
+    Refuse(name, status.st_dev, status.st_ino, absl::InvalidArgumentError("not a regular file"));
+    return;
+  }
+  const int fd = openat(directory, name.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+  if (fd < 0) {
+    if (errno != ENOENT)
+      Refuse(name, status.st_dev, status.st_ino, service::ErrnoStatus(errno, "cannot open it"));
+    return;
+  }
+  struct stat opened {};
+  if (fstat(fd, &opened) != 0 || opened.st_dev != status.st_dev || opened.st_ino != status.st_ino) {
+    close(fd);  // replaced in between: the next scan sees which
+    return;
+  }
+  auto segment = std::make_unique<SegmentFile>(name, fd, status.st_dev, status.st_ino);
+  const absl::Status started = segment->Start(first_scan_ ? RingStart::kNewest : RingStart::kOldest);
+  if (!started.ok()) {
+    Refuse(name, status.st_dev, status.st_ino, started);
+    return;
+  }
+  refused_.erase(name);
+  const wire::SegmentHeader& header = segment->header();
+  service::LogInfo("segment ", Shown(name), ": process ", header.header.writer.pid, " (",
+                   service::ToUtf8(header.program), ")", header.job[0] == '\0' ? "" : " of job ",
+                   service::ToUtf8(header.job));
+  segments_[name] = std::move(segment);
+}
+
+void Scanner::Refuse(const std::string& name, dev_t device, ino_t inode, const absl::Status& why) {
+  Refusal& refusal = refused_[name];
+  refusal.seen = true;
+  if (refusal.device == device && refusal.inode == inode) return;
+  refusal.device = device;
+  refusal.inode = inode;
+  service::LogWarning("segment ", Shown(name), " is left out: ", why.message());
+}
+
+// A writer fills its segment under a hidden name first; one that died meanwhile leaves it behind.
+void Scanner::SweepHidden(int directory, const std::string& name) const {
+  struct stat status {};
+  if (fstatat(directory, name.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(status.st_mode)) return;
+  const int64_t age_ns = scanned_unix_ns_ - (static_cast<int64_t>(status.st_mtim.tv_sec) * 1'000'000'000 +
+                                             status.st_mtim.tv_nsec);
+  if (age_ns < kHiddenKeptNs) return;
+  const int fd = openat(directory, name.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+  if (fd < 0) return;
+  if (!IsLocked(fd)) unlinkat(directory, name.c_str(), 0);
+  close(fd);
+}
+
+void Scanner::UpdateAll(int directory) {
+  const std::optional<ClockRelation> tsc = tsc_.Relation();
+  figures_.segments_suspect = 0;
+  for (auto at = segments_.begin(); at != segments_.end();) {
+    SegmentFile& segment = *at->second;
+    const uint64_t read_before = segment.records_read();
+    const uint64_t lost_before = segment.records_lost();
+    const bool was_alive = segment.alive();
+    segment.Update(proc_, tsc, scanned_monotonic_ns_);
+    figures_.records_read += segment.records_read() - read_before;
+    figures_.records_lost += segment.records_lost() - lost_before;
+    if (was_alive && !segment.alive()) {
+      service::LogInfo("segment ", Shown(segment.name()), ": process ", segment.pid(),
+                       segment.ended() ? " has left in order" : " is gone without having said so");
+    }
+    if (!segment.suspicion().empty()) {
+      ++figures_.segments_suspect;
+      if (told_.insert(segment.name()).second) {
+        service::LogWarning("segment ", Shown(segment.name()),
+                            " is no longer believed: ", segment.suspicion(), "; only the health of process ",
+                            segment.pid(), " is reported from here on");
+      }
+    }
+    if (!MayGo(segment)) {
+      ++at;
+    } else if (unlinkat(directory, segment.name().c_str(), 0) == 0 || errno == ENOENT) {
+      at = segments_.erase(at);
+    } else {
+      if (told_.insert(segment.name()).second) {
+        service::LogWarning("segment ", Shown(segment.name()),
+                            " of a process that is no more cannot be removed (",
+                            service::ErrnoStatus(errno, "unlink").message(), "): remove it by hand");
+      }
+      ++at;
+    }
+  }
+}
+
+bool Scanner::MayGo(const SegmentFile& segment) const {
+  if (segment.alive()) return false;
+  if (segment.ended()) return segment.reported_after_end;
+  const int64_t dead_ns = scanned_monotonic_ns_ - segment.health().state_since_ns;
+  return static_cast<double>(dead_ns) >= options_.keep_dead_s * 1e9;
+}
+
+std::vector<SegmentFile*> Scanner::Processes() const {
+  std::vector<SegmentFile*> processes;
+  processes.reserve(segments_.size());
+  for (const auto& [name, segment] : segments_) processes.push_back(segment.get());
+  return processes;
+}
+
+}  // namespace c4::agent

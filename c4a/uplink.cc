@@ -1,0 +1,173 @@
+#include "c4a/uplink.h"
+
+#include <algorithm>
+#include <grpcpp/channel.h>
+#include <grpcpp/client_context.h>
+#include <pthread.h>
+#include <utility>
+
+#include "c4/v1/c4d.grpc.pb.h"
+#include "c4a/reporter.h"
+#include "service/channel.h"
+#include "service/grpc_server.h"
+#include "service/log.h"
+#include "service/text.h"
+
+namespace c4::agent {
+
+Uplink::Uplink(UplinkOptions options) : options_(std::move(options)), thread_([this] { Run(); }) {}
+
+Uplink::~Uplink() {
+  {
+    const absl::MutexLock lock(&mutex_);
+    stop_ = true;
+    if (context_ != nullptr) context_->TryCancel();
+  }
+  thread_.join();
+}
+
+void Uplink::Offer(v1::TelemetryBatch batch) {
+  const absl::MutexLock lock(&mutex_);
+  backlog_.push_back(std::move(batch));
+  Trim();
+}
+
+void Uplink::Trim() {
+  while (backlog_.size() > std::max<size_t>(1, options_.backlog_batches)) {
+    const v1::TelemetryBatch oldest = std::move(backlog_.front());
+    backlog_.pop_front();
+    MergeOperations(oldest, &backlog_.front());
+    ++dropped_;
+  }
+}
+
+bool Uplink::connected() const {
+  const absl::MutexLock lock(&mutex_);
+  return connected_;
+}
+
+bool Uplink::idle() const {
+  const absl::MutexLock lock(&mutex_);
+  return backlog_.empty() && !in_flight_;
+}
+
+uint64_t Uplink::sent() const {
+  const absl::MutexLock lock(&mutex_);
+  return sent_;
+}
+
+uint64_t Uplink::dropped() const {
+  const absl::MutexLock lock(&mutex_);
+  return dropped_;
+}
+
+void Uplink::Run() {
+  pthread_setname_np(pthread_self(), "c4-uplink");
+  absl::Duration pause = options_.first_pause;
+  for (;;) {
+    {
+      const absl::MutexLock lock(&mutex_);
+      const auto awake = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return stop_ || !backlog_.empty(); };
+      mutex_.Await(absl::Condition(&awake));
+      if (stop_) return;
+    }
+    const uint64_t sent_before = sent();
+    const absl::StatusOr<std::string> address = options_.find_master();
+    Disconnected(address.ok() ? Serve(*address) : address.status());
+    pause = sent() > sent_before ? options_.first_pause : std::min(pause * 2, options_.longest_pause);
+    const absl::MutexLock lock(&mutex_);
+    mutex_.AwaitWithTimeout(absl::Condition(&stop_), pause);
+    if (stop_) return;
+  }
+}
+
+absl::Status Uplink::Serve(const std::string& address) {
+  const auto stub = v1::C4d::NewStub(service::MakeChannel(address, options_.credentials));
+  grpc::ClientContext context;
+  options_.credentials.AddToken(&context);
+  {
+    const absl::MutexLock lock(&mutex_);
+    if (stop_) return absl::CancelledError("the agent ends");
+    context_ = &context;
+  }
+  const auto stream = stub->StreamTelemetry(&context);
+  v1::TelemetryBatch batch;
+  v1::TelemetryReply reply;
+  absl::Status fault;
+  while (TakeBatch(&batch)) {
+    const bool answered = stream->Write(batch) && stream->Read(&reply);
+    if (answered && reply.sequence() == batch.sequence()) {
+      Answered(address);
+      continue;
+    }
+    if (answered) {
+      fault = absl::InternalError(
+          service::Concat("it answered batch ", reply.sequence(), " instead of batch ", batch.sequence()));
+      context.TryCancel();
+    }
+    PutBack(std::move(batch));
+    break;
+  }
+  stream->WritesDone();
+  const absl::Status status = service::FromGrpcStatus(stream->Finish());
+  const absl::MutexLock lock(&mutex_);
+  context_ = nullptr;
+  if (!fault.ok()) return service::Annotate(fault, address);
+  return service::Annotate(status.ok() ? absl::UnavailableError("the master ended the stream") : status,
+                           address);
+}
+
+// Takes the oldest batch out of the backlog, once there is one; false when the uplink ends.
+bool Uplink::TakeBatch(v1::TelemetryBatch* batch) {
+  const absl::MutexLock lock(&mutex_);
+  const auto awake = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return stop_ || !backlog_.empty(); };
+  mutex_.Await(absl::Condition(&awake));
+  if (stop_) return false;
+  *batch = std::move(backlog_.front());
+  backlog_.pop_front();
+  batch->set_batches_dropped(dropped_);
+  in_flight_ = true;
+  return true;
+}
+
+// Not answered: it is the oldest again, and the first to go should the backlog overflow.
+void Uplink::PutBack(v1::TelemetryBatch batch) {
+  const absl::MutexLock lock(&mutex_);
+  backlog_.push_front(std::move(batch));
+  in_flight_ = false;
+  Trim();
+}
+
+void Uplink::Answered(const std::string& address) {
+  const std::string line = service::Concat("connected to the master of job ", options_.job, " at ", address);
+  {
+    const absl::MutexLock lock(&mutex_);
+    ++sent_;
+    connected_ = true;
+    in_flight_ = false;
+  }
+  if (told_ != line) service::LogInfo(line);
+  told_ = line;
+}
+
+void Uplink::Disconnected(const absl::Status& why) {
+  bool was_connected = false;
+  {
+    const absl::MutexLock lock(&mutex_);
+    was_connected = std::exchange(connected_, false);
+    if (stop_) return;
+  }
+  // A reason that changes its wording at each attempt is no change of state: the code has to do.
+  const std::string line = service::Concat("away ", static_cast<int>(why.code()));
+  if (told_ == line && !was_connected) return;
+  told_ = line;
+  if (absl::IsNotFound(why)) {
+    service::LogInfo("job ", options_.job, ": ", why.message(),
+                     "; its telemetry is kept back until there is one");
+  } else {
+    service::LogWarning("no way to the master of job ", options_.job, ": ", why.message(),
+                        "; trying again for as long as the job runs");
+  }
+}
+
+}  // namespace c4::agent

@@ -1,0 +1,254 @@
+#include "c4d_master/c4d_handler.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "c4d_master/telemetry_decode.h"
+#include "service/clock.h"
+#include "service/log.h"
+#include "service/text.h"
+#include "service/verdict_json.h"
+
+namespace c4::c4d {
+namespace {
+
+using service::Concat;
+
+constexpr size_t kMaxSaid = 1000;
+
+v1::RankStatus StatusOf(const Host& host, const Process& process, int64_t now_ns) {
+  v1::RankStatus status;
+  status.set_rank(process.rank);
+  status.mutable_process()->set_host(host.name);
+  status.mutable_process()->set_boot_id(process.key.boot_id);
+  status.mutable_process()->set_pid(process.key.pid);
+  status.mutable_process()->set_start_time_ticks(process.key.start_time_ticks);
+  v1::ProcessHealth* health = status.mutable_health();
+  health->set_state(static_cast<v1::ProcessState>(process.health.state));
+  health->set_state_age_ns(std::max<int64_t>(0, now_ns - process.health.state_since_at_ns));
+  health->set_wait_channel(process.health.wait_channel);
+  health->set_cpu_ns(process.health.cpu_ns);
+  health->set_io_bytes(process.health.io_bytes);
+  health->set_progress_age_ns(std::max<int64_t>(0, now_ns - process.health.last_progress_at_ns));
+  const Membership* widest = nullptr;
+  for (const Membership& membership : process.communicators) {
+    if (widest == nullptr || membership.rank_count > widest->rank_count) widest = &membership;
+  }
+  if (widest != nullptr) {
+    status.set_communicator_id(widest->communicator_id);
+    status.set_called(widest->called.count);
+    status.set_started(widest->started.count);
+    status.set_finished(widest->finished.count);
+  }
+  return status;
+}
+
+}  // namespace
+
+C4dHandler::C4dHandler(const HandlerOptions& options, VerdictStore* store, service::Metrics* metrics)
+    : options_(options),
+      store_(store),
+      view_(options.agent_stale_ns),
+      verdicts_(options.job, options.master_epoch) {
+  metrics_.batches = metrics->Counter("c4d_batches_total", "Telemetry batches taken in");
+  metrics_.batches_ignored =
+      metrics->Counter("c4d_batches_ignored_total", "Batches that were known already or of a former agent");
+  metrics_.batches_refused =
+      metrics->Counter("c4d_batches_refused_total", "Malformed batches and those of other jobs");
+  metrics_.entries_left_out =
+      metrics->Counter("c4d_entries_left_out_total", "Entries of batches that contradict themselves");
+  for (const auto kind : {VerdictChange::Kind::kSuspected, VerdictChange::Kind::kConfirmed,
+                          VerdictChange::Kind::kUpdated, VerdictChange::Kind::kCleared}) {
+    metrics_.verdict_changes[static_cast<size_t>(kind)] =
+        metrics->Counter("c4d_verdict_changes_total", "Changes of verdicts",
+                         {{"change", std::string(VerdictChangeWord(kind))}});
+  }
+  metrics_.store_errors =
+      metrics->Counter("c4d_store_errors_total", "Verdict changes that could not be stored");
+  metrics_.store_in_memory = metrics->Gauge(
+      "c4d_store_in_memory", "1 while verdicts would be lost at a restart, because the file failed");
+  metrics_.suspected =
+      metrics->Gauge("c4d_verdicts_open", "Verdicts that are not cleared", {{"state", "suspected"}});
+  metrics_.confirmed =
+      metrics->Gauge("c4d_verdicts_open", "Verdicts that are not cleared", {{"state", "confirmed"}});
+  metrics_.agents = metrics->Gauge("c4d_agents", "Nodes of the job that an agent has told of");
+  metrics_.agents_stale = metrics->Gauge("c4d_agents_stale", "Of these, the ones whose agent is silent");
+  metrics_.processes = metrics->Gauge("c4d_processes", "Processes of the job");
+  metrics_.communicators = metrics->Gauge("c4d_communicators", "Communicators of the job");
+  metrics_.watchers = metrics->Gauge("c4d_watchers", "Subscribers to changes of verdicts");
+  metrics_.tick_seconds =
+      metrics->Histogram("c4d_tick_seconds", "Time to judge the job once", {0.0001, 0.001, 0.01, 0.1, 1});
+
+  const absl::StatusOr<std::vector<v1::Verdict>> stored = store_->Load(options_.job);
+  if (stored.ok()) {
+    verdicts_.Restore(*stored);
+    const size_t open =
+        verdicts_.CountOpen(v1::VERDICT_STATE_SUSPECTED) + verdicts_.CountOpen(v1::VERDICT_STATE_CONFIRMED);
+    if (!stored->empty()) {
+      service::LogInfo("an earlier master left ", stored->size(), " verdicts, ", open, " of them open");
+    }
+  } else {
+    service::LogWarning("the stored verdicts cannot be read: ", stored.status().message(),
+                        "; beginning without");
+  }
+}
+
+absl::Status C4dHandler::CheckJob(const v1::TelemetryBatch& batch) {
+  for (const v1::ProcessReport& report : batch.processes()) {
+    if (report.job() == options_.job) {
+      if (!provisional_job_.empty()) {
+        service::LogInfo("telemetry has come under the job's own name; what came as ", provisional_job_,
+                         " is dropped");
+        provisional_job_.clear();
+        view_.Forget();
+      }
+      job_seen_ = true;
+      continue;
+    }
+    const bool may_adopt = report.job_provisional() && !report.job().empty() && !job_seen_ &&
+                           (provisional_job_.empty() || provisional_job_ == report.job());
+    if (!may_adopt) {
+      return absl::FailedPreconditionError(Concat(
+          "this master serves job \"", options_.job, "\", the batch of ", batch.host(), " is of ",
+          report.job_provisional() ? "a process without a job name, \"" : "job \"", CutText(report.job()),
+          "\": start a c4d_master --job for it and let the agent find it (no --master), or give the "
+          "processes C4_JOB_ID=",
+          options_.job));
+    }
+    if (provisional_job_.empty()) {
+      service::LogInfo("processes without a job name (", CutText(report.job()), ") are taken for job ",
+                       options_.job);
+      provisional_job_ = report.job();
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<v1::TelemetryReply> C4dHandler::Ingest(const v1::TelemetryBatch& batch, Now arrival) {
+  absl::Status status = CheckBatch(batch);
+  if (status.ok()) status = CheckJob(batch);
+  if (!status.ok()) {
+    metrics_.batches_refused.Add();
+    LogOnce(Concat("a batch was refused: ", status.message()));
+    return status;
+  }
+  std::vector<std::string> faults;
+  switch (view_.Ingest(batch, arrival.monotonic_ns, &faults)) {
+    case JobView::Taken::kNew:
+      metrics_.batches.Add();
+      break;
+    case JobView::Taken::kDuplicate:
+      metrics_.batches_ignored.Add();
+      break;
+    case JobView::Taken::kOtherAgent:
+      metrics_.batches_ignored.Add();
+      LogOnce(Concat(
+          "batches of an earlier agent on ", batch.host(),
+          " are ignored; if two agents run there, or two nodes share that host name, only the later one is "
+          "heard"));
+      break;
+  }
+  metrics_.entries_left_out.Add(static_cast<double>(faults.size()));
+  for (const std::string& fault : faults) LogOnce(fault);
+  v1::TelemetryReply reply;
+  reply.set_sequence(batch.sequence());
+  reply.set_master_epoch(options_.master_epoch);
+  return reply;
+}
+
+v1::ListVerdictsReply C4dHandler::ListVerdicts(bool include_cleared) const {
+  v1::ListVerdictsReply reply;
+  reply.set_job(options_.job);
+  reply.set_master_epoch(options_.master_epoch);
+  for (v1::Verdict& verdict : verdicts_.List(include_cleared)) *reply.add_verdicts() = std::move(verdict);
+  return reply;
+}
+
+v1::GetStatusReply C4dHandler::GetStatus(Now now) const {
+  v1::GetStatusReply reply;
+  reply.set_job(options_.job);
+  reply.set_master_epoch(options_.master_epoch);
+  for (const auto& [name, host] : view_.hosts()) {
+    v1::AgentStatus* agent = reply.add_agents();
+    agent->set_host(name);
+    agent->set_last_batch_age_ns(std::max<int64_t>(0, now.monotonic_ns - host.as_of_ns));
+    agent->set_batches(host.batches);
+    agent->set_batches_dropped(host.batches_dropped);
+    agent->set_version(host.agent_version);
+    for (const Process& process : host.processes)
+      *reply.add_ranks() = StatusOf(host, process, now.monotonic_ns);
+  }
+  std::stable_sort(reply.mutable_ranks()->begin(), reply.mutable_ranks()->end(),
+                   [](const v1::RankStatus& a, const v1::RankStatus& b) { return a.rank() < b.rank(); });
+  return reply;
+}
+
+void C4dHandler::Tick(Now now) {
+  const int64_t begin_ns = service::SystemClock().MonotonicNs();
+  const JobSnapshot snapshot = view_.Snapshot(now.monotonic_ns);
+  for (const std::string& conflict : snapshot.conflicts) LogOnce(conflict);
+  const std::vector<Finding> findings = DetectHangs(snapshot, options_.hang);
+  for (const Finding& finding : findings) {
+    if (finding.confirmed_by.empty()) continue;
+    for (const uint64_t communicator : finding.communicators) view_.ExcludeStandstill(communicator);
+  }
+  const std::vector<VerdictChange> changes = verdicts_.Update(findings, snapshot, now);
+  if (!changes.empty()) {
+    Publish(changes, now);
+    Save(changes, now);
+  }
+  UpdateGauges(snapshot);
+  metrics_.tick_seconds.Observe(static_cast<double>(service::SystemClock().MonotonicNs() - begin_ns) / 1e9);
+}
+
+void C4dHandler::Save(const std::vector<VerdictChange>& changes, Now now) {
+  const absl::Status status = store_->Save(changes, now.unix_ns);
+  if (status.ok()) return;
+  metrics_.store_errors.Add(static_cast<double>(changes.size()));
+  LogOnce(Concat("a verdict could not be stored: ", status.message(), "; it is still given to whoever asks"));
+}
+
+void C4dHandler::Publish(const std::vector<VerdictChange>& changes, Now now) {
+  for (const VerdictChange& change : changes) {
+    metrics_.verdict_changes[static_cast<size_t>(change.kind)].Add();
+    const std::string line = service::VerdictLine(change.verdict, now.unix_ns);
+    if (change.kind == VerdictChange::Kind::kConfirmed) {
+      service::LogWarning(line, " [verdict ", change.verdict.id(), "]");
+    } else {
+      service::LogInfo(line, " [verdict ", change.verdict.id(), "]");
+    }
+    for (const auto& [id, on_verdict] : subscribers_) on_verdict(change.verdict);
+  }
+}
+
+void C4dHandler::UpdateGauges(const JobSnapshot& snapshot) {
+  metrics_.suspected.Set(static_cast<double>(verdicts_.CountOpen(v1::VERDICT_STATE_SUSPECTED)));
+  metrics_.confirmed.Set(static_cast<double>(verdicts_.CountOpen(v1::VERDICT_STATE_CONFIRMED)));
+  metrics_.agents.Set(static_cast<double>(snapshot.stale_hosts.size()));
+  metrics_.agents_stale.Set(
+      static_cast<double>(std::count_if(snapshot.stale_hosts.begin(), snapshot.stale_hosts.end(),
+                                        [](const auto& entry) { return entry.second; })));
+  metrics_.processes.Set(static_cast<double>(snapshot.processes.size()));
+  metrics_.communicators.Set(static_cast<double>(snapshot.communicators.size()));
+  metrics_.store_in_memory.Set(store_->in_memory() ? 1 : 0);
+}
+
+uint64_t C4dHandler::Subscribe(OnVerdict on_verdict) {
+  for (const v1::Verdict& verdict : verdicts_.List(/*include_cleared=*/false)) on_verdict(verdict);
+  const uint64_t subscription = next_subscription_++;
+  subscribers_.emplace(subscription, std::move(on_verdict));
+  metrics_.watchers.Set(static_cast<double>(subscribers_.size()));
+  return subscription;
+}
+
+void C4dHandler::Unsubscribe(uint64_t subscription) {
+  subscribers_.erase(subscription);
+  metrics_.watchers.Set(static_cast<double>(subscribers_.size()));
+}
+
+void C4dHandler::LogOnce(const std::string& sentence) {
+  if (said_.size() >= kMaxSaid) said_.clear();
+  if (said_.insert(sentence).second) service::LogWarning(sentence);
+}
+
+}  // namespace c4::c4d

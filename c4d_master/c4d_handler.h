@@ -1,0 +1,91 @@
+// The master of one job without any transport: telemetry in, verdicts out. gRPC's servicer and the HTTP
+// pages are skins over it; tests call it directly, in simulated time.
+//
+// Owned and called by one thread (state_thread.h). `store` and `metrics` belong to the caller and outlive
+// it. Errors of single batches are given to their sender; a store that fails is logged and counted.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <set>
+#include <string>
+
+#include "c4/v1/c4d.pb.h"
+#include "c4/v1/telemetry.pb.h"
+#include "c4d_master/detectors/hang.h"
+#include "c4d_master/job_view.h"
+#include "c4d_master/verdict_store.h"
+#include "c4d_master/verdicts.h"
+#include "service/metrics.h"
+#include "service/status.h"
+
+namespace c4::c4d {
+
+struct HandlerOptions {
+  std::string job;
+  uint64_t master_epoch = 0;
+  int64_t agent_stale_ns = 3 * kSecondNs;
+  HangThresholds hang;
+};
+
+class C4dHandler {
+ public:
+  // Loads the verdicts that an earlier master of this job left.
+  C4dHandler(const HandlerOptions& options, VerdictStore* store, service::Metrics* metrics);
+
+  // InvalidArgument: the batch is malformed. FailedPrecondition: it is of another job. Either changes
+  // nothing. A duplicate is answered like the batch itself.
+  absl::StatusOr<v1::TelemetryReply> Ingest(const v1::TelemetryBatch& batch, Now arrival);
+
+  v1::ListVerdictsReply ListVerdicts(bool include_cleared) const;
+  v1::GetStatusReply GetStatus(Now now) const;
+
+  // Judges the job. To be called a few times a second.
+  void Tick(Now now);
+
+  // `on_verdict` gets at once what is open, then every change, on the thread that calls Tick. It must not
+  // call back into the handler.
+  using OnVerdict = std::function<void(const v1::Verdict&)>;
+  uint64_t Subscribe(OnVerdict on_verdict);
+  void Unsubscribe(uint64_t subscription);
+
+ private:
+  absl::Status CheckJob(const v1::TelemetryBatch& batch);
+  void LogOnce(const std::string& sentence);
+  void Save(const std::vector<VerdictChange>& changes, Now now);
+  void Publish(const std::vector<VerdictChange>& changes, Now now);
+  void UpdateGauges(const JobSnapshot& snapshot);
+
+  const HandlerOptions options_;
+  VerdictStore* const store_;
+  JobView view_;
+  Verdicts verdicts_;
+
+  bool job_seen_ = false;        // telemetry under the job's own name has come
+  std::string provisional_job_;  // under which telemetry is taken until then; empty: none
+  std::set<std::string> said_;   // sentences that were logged once
+
+  uint64_t next_subscription_ = 1;
+  std::map<uint64_t, OnVerdict> subscribers_;
+
+  struct {
+    service::MetricCounter batches;
+    service::MetricCounter batches_ignored;
+    service::MetricCounter batches_refused;
+    service::MetricCounter entries_left_out;
+    service::MetricCounter verdict_changes[4];  // by VerdictChange::Kind
+    service::MetricCounter store_errors;
+    service::MetricGauge store_in_memory;
+    service::MetricGauge suspected;
+    service::MetricGauge confirmed;
+    service::MetricGauge agents;
+    service::MetricGauge agents_stale;
+    service::MetricGauge processes;
+    service::MetricGauge communicators;
+    service::MetricGauge watchers;
+    service::MetricHistogram tick_seconds;
+  } metrics_;
+};
+
+}  // namespace c4::c4d

@@ -1,0 +1,39 @@
+// Non-communication hang: some rank has not entered an operation, or cannot go on inside it, while others
+// wait in it. docs/verdicts.md explains the rules with examples; in short:
+//
+// - A member waits in operation k when it has started more than it has finished, k of them. It waits for
+//   the members that have not called k, and for those that cannot run (stopped, traced, dead) and have not
+//   finished k. A process that cannot run waits for nobody, whatever its counters say.
+// - Over all communicators this makes a wait-for graph; the processes in which it ends are to blame.
+//   An operation that all have entered with nobody stopped, and a communicator that cannot be judged,
+//   are ends as well, but not ones that this detector speaks of.
+// - It is a suspicion when the communicator, and the culprit itself, have stood still for longer than
+//   usual here; it is certain when the culprit cannot run, makes no progress of its own, or the wait
+//   exceeds every reasonable limit.
+//
+// Pure functions of the snapshot and the moment; any thread; no errors.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "c4d_master/finding.h"
+#include "c4d_master/job_snapshot.h"
+
+namespace c4::c4d {
+
+struct HangThresholds {
+  int64_t suspect_ns = 2 * kSecondNs;      // at least
+  int64_t suspect_max_ns = 5 * kSecondNs;  // at most, whatever is usual
+  int64_t no_progress_ns = 10 * kSecondNs;
+  int64_t limit_ns = 60 * kSecondNs;
+};
+
+// After how long a standstill somebody is suspected in a communicator, and after how long it is certain.
+int64_t SuspectAfterNs(const Communicator& communicator, const HangThresholds& thresholds);
+int64_t CertainAfterNs(const Communicator& communicator, const HangThresholds& thresholds);
+
+// By culprit's rank; one finding per culprit.
+std::vector<Finding> DetectHangs(const JobSnapshot& snapshot, const HangThresholds& thresholds);
+
+}  // namespace c4::c4d

@@ -1,0 +1,43 @@
+// What a detector says: who is to blame for what, at one moment. A finding has no history; the verdicts
+// (verdicts.h) give it one. Plain values.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "c4d_master/job_state.h"
+
+namespace c4::c4d {
+
+// The numbers are those of c4.v1.Syndrome.
+enum class Syndrome { kCommunicationHang = 1, kNonCommunicationHang = 2 };
+
+struct Evidence {
+  std::string kind;  // a word: process-state, absent, inside, waiting, connection, progress, rhythm
+  std::string text;  // a sentence
+};
+
+struct Finding {
+  Syndrome syndrome = Syndrome::kNonCommunicationHang;
+
+  ProcessKey culprit;
+  std::string host;
+  int32_t rank = -1;  // the job's
+  ProcessState state = ProcessState::kUnknown;
+  std::string wait_channel;
+  std::string last_call;
+
+  uint64_t communicator_id = 0;         // where the culprit is waited for
+  uint64_t operation = 0;               // that it is waited for in, from 0
+  std::vector<uint32_t> waiting;        // the job's ranks, directly or through others, ascending
+  std::vector<uint64_t> communicators;  // all that stand still because of it
+
+  int64_t since_at_ns = kNever;  // the last step of the communicator
+  double confidence = 0;
+  std::string confirmed_by;  // empty: no more than a suspicion
+  std::vector<Evidence> evidence;
+  std::string suggested_action;
+};
+
+}  // namespace c4::c4d

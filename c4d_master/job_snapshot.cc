@@ -1,0 +1,149 @@
+#include "c4d_master/job_snapshot.h"
+
+#include <algorithm>
+#include <tuple>
+
+#include "absl/strings/str_format.h"
+#include "service/text.h"
+
+namespace c4::c4d {
+namespace {
+
+struct Claim {
+  uint64_t communicator_id;
+  uint32_t rank;
+  Member member;
+};
+
+// Whether the first process is the later one of two that claim the same rank.
+bool IsNewer(const Process& a, const Process& b) {
+  if (a.incarnation != b.incarnation) return a.incarnation > b.incarnation;
+  if (a.key.boot_id == b.key.boot_id && a.key.start_time_ticks != b.key.start_time_ticks) {
+    return a.key.start_time_ticks > b.key.start_time_ticks;
+  }
+  if (a.first_seen_at_ns != b.first_seen_at_ns) return a.first_seen_at_ns > b.first_seen_at_ns;
+  return b.key < a.key;
+}
+
+bool IsAlive(const Process& process) {
+  return !process.ended && process.health.state != ProcessState::kGone;
+}
+
+void CollectProcesses(const std::map<std::string, Host>& hosts, int64_t now_ns, int64_t agent_stale_ns,
+                      JobSnapshot* snapshot) {
+  std::map<int32_t, uint32_t> newest_incarnation;  // of each rank
+  for (const auto& [name, host] : hosts) {
+    const bool stale = !host.Drained() && now_ns - host.as_of_ns > agent_stale_ns;
+    snapshot->stale_hosts[name] = stale;
+    for (const Process& process : host.processes) {
+      snapshot->processes.push_back({&host, &process, stale, false});
+      if (process.rank < 0 || process.communicators.empty()) continue;
+      uint32_t& newest = newest_incarnation[process.rank];
+      newest = std::max(newest, process.incarnation);
+    }
+  }
+  for (ProcessRef& ref : snapshot->processes) {
+    const auto it = newest_incarnation.find(ref.process->rank);
+    ref.superseded = it != newest_incarnation.end() && ref.process->incarnation < it->second;
+  }
+}
+
+std::vector<Claim> CollectClaims(const JobSnapshot& snapshot) {
+  std::vector<Claim> claims;
+  for (uint32_t i = 0; i < snapshot.processes.size(); ++i) {
+    if (snapshot.processes[i].superseded) continue;
+    for (const Membership& membership : snapshot.processes[i].process->communicators) {
+      claims.push_back({membership.communicator_id, membership.rank, {i, &membership}});
+    }
+  }
+  std::sort(claims.begin(), claims.end(), [&](const Claim& a, const Claim& b) {
+    if (std::tie(a.communicator_id, a.rank) != std::tie(b.communicator_id, b.rank)) {
+      return std::tie(a.communicator_id, a.rank) < std::tie(b.communicator_id, b.rank);
+    }
+    return IsNewer(*snapshot.processes[a.member.process].process,
+                   *snapshot.processes[b.member.process].process);
+  });
+  return claims;
+}
+
+std::string Name(const ProcessRef& ref) {
+  return service::Concat("process ", ref.process->key.pid, " on ", ref.host->name);
+}
+
+Judgement Judge(const JobSnapshot& snapshot, const Communicator& communicator) {
+  bool ready = true;
+  bool complete = communicator.members.size() == communicator.rank_count;
+  for (const Member& member : communicator.members) {
+    if (snapshot.processes[member.process].stale) return Judgement::kStale;
+    ready = ready && member.state->phase == Phase::kReady;
+    complete = complete && member.state->rank_count == communicator.rank_count;
+  }
+  if (!complete) return Judgement::kIncomplete;
+  return ready ? Judgement::kCanBeJudged : Judgement::kNotReady;
+}
+
+void AddMember(const ProcessRef& ref, const Membership& state, Communicator* communicator) {
+  if (!ref.process->ended) communicator->as_of_ns = std::min(communicator->as_of_ns, ref.host->as_of_ns);
+  communicator->waited_in = communicator->waited_in || IsWaiting(*ref.process, state);
+  communicator->finished_by_all = std::min(communicator->finished_by_all, state.finished.count);
+  for (const Counter* counter : {&state.called, &state.started, &state.finished}) {
+    communicator->last_step_at_ns = std::max(communicator->last_step_at_ns, counter->last_at_ns);
+    communicator->progress_mark += counter->count;
+  }
+  for (const QueuePair& queue_pair : state.queue_pairs) {
+    communicator->last_step_at_ns = std::max(communicator->last_step_at_ns, queue_pair.last_progress_at_ns);
+    communicator->progress_mark += queue_pair.moved_bytes;
+  }
+}
+
+}  // namespace
+
+const Communicator* JobSnapshot::Find(uint64_t communicator_id) const {
+  const auto it = std::lower_bound(communicators.begin(), communicators.end(), communicator_id,
+                                   [](const Communicator& c, uint64_t id) { return c.id < id; });
+  return it != communicators.end() && it->id == communicator_id ? &*it : nullptr;
+}
+
+bool IsWaiting(const Process& process, const Membership& membership) {
+  return membership.phase == Phase::kReady && membership.started.count > membership.finished.count &&
+         !process.ended && !CannotRun(process.health.state);
+}
+
+JobSnapshot Assemble(const std::map<std::string, Host>& hosts, int64_t now_ns, int64_t agent_stale_ns) {
+  JobSnapshot snapshot;
+  CollectProcesses(hosts, now_ns, agent_stale_ns, &snapshot);
+  const Claim* believed = nullptr;
+  const std::vector<Claim> claims = CollectClaims(snapshot);
+  for (const Claim& claim : claims) {
+    const ProcessRef& ref = snapshot.processes[claim.member.process];
+    if (believed != nullptr && believed->communicator_id == claim.communicator_id &&
+        believed->rank == claim.rank) {
+      const ProcessRef& other = snapshot.processes[believed->member.process];
+      if (IsAlive(*ref.process) && IsAlive(*other.process)) {
+        snapshot.conflicts.push_back(absl::StrFormat(
+            "%s and %s both claim rank %u of communicator 0x%016x; the later one, %s, is believed", Name(ref),
+            Name(other), claim.rank, claim.communicator_id, Name(other)));
+      }
+      continue;
+    }
+    if (believed == nullptr || believed->communicator_id != claim.communicator_id) {
+      Communicator next;
+      next.id = claim.communicator_id;
+      next.rank_count = claim.member.state->rank_count;
+      next.name = claim.member.state->name;
+      next.as_of_ns = now_ns;
+      next.finished_by_all = UINT64_MAX;
+      snapshot.communicators.push_back(std::move(next));
+    }
+    believed = &claim;
+    Communicator& communicator = snapshot.communicators.back();
+    communicator.members.push_back(claim.member);
+    AddMember(ref, *claim.member.state, &communicator);
+  }
+  for (Communicator& communicator : snapshot.communicators) {
+    communicator.judgement = Judge(snapshot, communicator);
+  }
+  return snapshot;
+}
+
+}  // namespace c4::c4d

@@ -1,0 +1,69 @@
+// The job at one moment, put together across its hosts: communicators with all their members, who of
+// them can be judged, and how long each has stood still. This is what the detectors look at.
+//
+// A snapshot points into the hosts that it was made from and lives no longer than they stay unchanged.
+// Assemble is a pure function; one thread.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "c4d_master/job_state.h"
+
+namespace c4::c4d {
+
+struct ProcessRef {
+  const Host* host = nullptr;
+  const Process* process = nullptr;
+  bool stale = false;       // its agent has been silent: nothing is known of it now
+  bool superseded = false;  // its rank has been taken over by a later incarnation
+};
+
+struct Member {
+  uint32_t process = 0;  // index into JobSnapshot::processes
+  const Membership* state = nullptr;
+};
+
+enum class Judgement {
+  kCanBeJudged,
+  kStale,       // a member's agent is silent
+  kIncomplete,  // fewer members are seen than it has ranks
+  kNotReady,    // still being set up, or over, on some member
+};
+
+struct Communicator {
+  uint64_t id = 0;
+  uint32_t rank_count = 0;
+  std::string name;
+  std::vector<Member> members;  // by rank in the communicator
+  Judgement judgement = Judgement::kIncomplete;
+  bool waited_in = false;             // some member is inside an operation
+  int64_t as_of_ns = 0;               // all of its members are known at least up to here
+  int64_t last_step_at_ns = kNever;   // the newest step of any member's counters and queue pairs
+  uint64_t progress_mark = 0;         // changes whenever anything moves
+  uint64_t finished_by_all = 0;       // operations
+  int64_t longest_standstill_ns = 0;  // that is usual here (rhythm.h); 0 while nothing was learnt
+
+  int64_t StandstillNs() const {
+    return last_step_at_ns == kNever || as_of_ns < last_step_at_ns ? 0 : as_of_ns - last_step_at_ns;
+  }
+};
+
+struct JobSnapshot {
+  std::vector<ProcessRef> processes;
+  std::vector<Communicator> communicators;  // by id
+  std::map<std::string, bool> stale_hosts;  // every known host -> whether its agent is silent
+  std::vector<std::string> conflicts;       // sentences: who claims the same rank, and who was believed
+
+  const Communicator* Find(uint64_t communicator_id) const;  // nullptr when there is none
+};
+
+// "Waits": it has started an operation that has not finished, and could go on by itself.
+bool IsWaiting(const Process& process, const Membership& membership);
+
+// `agent_stale_ns`: a host whose state is older than that is stale.
+JobSnapshot Assemble(const std::map<std::string, Host>& hosts, int64_t now_ns, int64_t agent_stale_ns);
+
+}  // namespace c4::c4d

@@ -1,0 +1,153 @@
+// What the master knows of a job, as plain values: hosts, their processes, the communicators that these
+// are members of, the queue pairs of these. Made from telemetry by telemetry_decode, read by the detectors.
+//
+// All times (`*_at_ns`, `as_of_ns`) are on the master's monotonic clock; kNever where nothing happened yet.
+// No ownership beyond the values themselves, no threads of its own, no errors.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <tuple>
+#include <vector>
+
+namespace c4::c4d {
+
+inline constexpr int64_t kNever = std::numeric_limits<int64_t>::min();
+inline constexpr int64_t kSecondNs = 1'000'000'000;
+
+// A moment, as every piece of logic is handed it: what it does depends on nothing else.
+struct Now {
+  int64_t monotonic_ns = 0;
+  int64_t unix_ns = 0;
+
+  // The Unix time of a moment on the master's monotonic clock.
+  int64_t UnixOf(int64_t at_ns) const { return unix_ns - (monotonic_ns - at_ns); }
+};
+
+// A process for as long as the cluster lives: a pid may be used again, these three together not.
+struct ProcessKey {
+  std::string boot_id;
+  uint32_t pid = 0;
+  uint64_t start_time_ticks = 0;
+
+  friend bool operator==(const ProcessKey&, const ProcessKey&) = default;
+  friend bool operator<(const ProcessKey& a, const ProcessKey& b) {
+    return std::tie(a.boot_id, a.pid, a.start_time_ticks) < std::tie(b.boot_id, b.pid, b.start_time_ticks);
+  }
+};
+
+// The numbers are those of c4.v1.ProcessState.
+enum class ProcessState {
+  kUnknown = 0,
+  kRunning = 1,
+  kSleeping = 2,
+  kBlocked = 3,
+  kStopped = 4,
+  kTraced = 5,
+  kZombie = 6,
+  kGone = 7,
+};
+
+// It executes nothing, whatever its counters say.
+constexpr bool CannotRun(ProcessState state) {
+  return state == ProcessState::kStopped || state == ProcessState::kTraced ||
+         state == ProcessState::kZombie || state == ProcessState::kGone;
+}
+
+struct Health {
+  ProcessState state = ProcessState::kUnknown;
+  int64_t state_since_at_ns = kNever;
+  int64_t last_progress_at_ns = kNever;  // CPU time or I/O moved
+  uint64_t cpu_ns = 0;
+  uint64_t io_bytes = 0;
+  std::string wait_channel;
+};
+
+// The numbers are those of c4.v1.Phase.
+enum class Phase {
+  kUnknown = 0,
+  kInit = 1,
+  kReady = 2,
+  kFinalized = 3,
+  kDestroyed = 4,
+  kAborted = 5,
+  kFailed = 6
+};
+
+// One call. The numbers are c4.v1.Function's, and NCCL's own.
+struct OperationInfo {
+  uint32_t function = 0;
+  uint32_t data_type = 0;
+  uint32_t reduction = 0;
+  int32_t root = -1;
+  uint64_t count = 0;
+};
+
+struct Counter {
+  uint64_t count = 0;
+  int64_t last_at_ns = kNever;
+};
+
+struct QueuePair {
+  uint32_t peer = 0;  // rank in the communicator
+  bool sends = false;
+  uint32_t channel = 0;
+  uint32_t index = 0;
+  uint64_t posted_messages = 0;
+  uint64_t posted_bytes = 0;
+  uint64_t completed_messages = 0;
+  uint64_t completed_bytes = 0;
+  uint64_t moved_bytes = 0;
+  int64_t last_progress_at_ns = kNever;
+  std::string local;
+  std::string remote;
+};
+
+// One rank's end of a communicator.
+struct Membership {
+  uint64_t communicator_id = 0;
+  uint32_t rank = 0;
+  uint32_t rank_count = 0;
+  Phase phase = Phase::kUnknown;
+  std::string name;
+  Counter called;
+  Counter started;
+  Counter finished;
+  OperationInfo last_called;
+  OperationInfo last_started;
+  std::vector<QueuePair> queue_pairs;
+};
+
+struct Process {
+  ProcessKey key;
+  std::string program;
+  uint32_t incarnation = 0;
+  int32_t rank = -1;  // the job's: RANK's label, else its rank in the widest communicator
+  bool ended = false;
+  Health health;
+  std::vector<Membership> communicators;
+  int64_t first_seen_at_ns = kNever;
+};
+
+// One node, as its agent told it last.
+struct Host {
+  std::string name;
+  uint64_t agent_epoch = 0;
+  uint64_t sequence = 0;
+  std::string agent_version;
+  uint64_t batches = 0;          // taken in
+  uint64_t batches_dropped = 0;  // by the agent, in all
+  int64_t as_of_ns = kNever;     // when the agent read the state that is held here
+  std::vector<Process> processes;
+
+  // All have left: nothing more is to be told, silence means nothing.
+  bool Drained() const {
+    for (const Process& process : processes) {
+      if (!process.ended) return false;
+    }
+    return true;
+  }
+};
+
+}  // namespace c4::c4d

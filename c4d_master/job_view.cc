@@ -1,0 +1,83 @@
+#include "c4d_master/job_view.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "c4/v1/telemetry.pb.h"
+#include "c4d_master/telemetry_decode.h"
+
+namespace c4::c4d {
+namespace {
+
+constexpr size_t kFormerEpochs = 16;
+// A host without processes of this job is forgotten after so long a silence.
+constexpr int64_t kForgetDrainedNs = 600 * kSecondNs;
+
+}  // namespace
+
+void ClockOffset::Sample(int64_t node_ns, int64_t master_ns) {
+  if (node_ns < last_node_ns_) Reset();  // the node came up anew
+  last_node_ns_ = node_ns;
+  if (window_start_ns_ == kNone) {
+    window_start_ns_ = master_ns;
+  } else if (master_ns - window_start_ns_ > kWindowNs) {
+    previous_ns_ = current_ns_;
+    current_ns_ = kNone;
+    window_start_ns_ = master_ns;
+  }
+  current_ns_ = std::min(current_ns_, master_ns - node_ns);
+}
+
+JobView::Taken JobView::Ingest(const v1::TelemetryBatch& batch, int64_t arrival_ns,
+                               std::vector<std::string>* faults) {
+  const auto [it, is_new] = hosts_.try_emplace(batch.host());
+  Host& host = it->second;
+  Link& link = links_[batch.host()];
+  if (!is_new && batch.agent_epoch() == host.agent_epoch) {
+    if (batch.sequence() <= host.sequence) return Taken::kDuplicate;
+  } else if (!is_new) {
+    const auto& former = link.former_epochs;
+    if (std::find(former.begin(), former.end(), batch.agent_epoch()) != former.end())
+      return Taken::kOtherAgent;
+    link.former_epochs.push_back(host.agent_epoch);
+    if (link.former_epochs.size() > kFormerEpochs) link.former_epochs.pop_front();
+    // The clock relation stays: a node's clock does not care which agent reads it.
+  }
+  link.clock.Sample(batch.monotonic_ns(), arrival_ns);
+  std::vector<Process> processes = DecodeProcesses(batch, link.clock.offset_ns(), faults);
+  std::map<ProcessKey, int64_t> first_seen;
+  for (const Process& old : host.processes) first_seen[old.key] = old.first_seen_at_ns;
+  for (Process& process : processes) {
+    process.first_seen_at_ns = first_seen.try_emplace(process.key, arrival_ns).first->second;
+  }
+  host.name = batch.host();
+  host.agent_epoch = batch.agent_epoch();
+  host.sequence = batch.sequence();
+  host.agent_version = CutText(batch.agent_version());
+  ++host.batches;
+  host.batches_dropped = batch.batches_dropped();
+  host.as_of_ns = batch.monotonic_ns() + link.clock.offset_ns();
+  host.processes = std::move(processes);
+  return Taken::kNew;
+}
+
+JobSnapshot JobView::Snapshot(int64_t now_ns) {
+  for (auto it = hosts_.begin(); it != hosts_.end();) {
+    if (it->second.Drained() && now_ns - it->second.as_of_ns > kForgetDrainedNs) {
+      links_.erase(it->first);
+      it = hosts_.erase(it);
+    } else {
+      ++it;
+    }
+  }
+  JobSnapshot snapshot = Assemble(hosts_, now_ns, agent_stale_ns_);
+  rhythm_.Observe(&snapshot);
+  return snapshot;
+}
+
+void JobView::Forget() {
+  hosts_.clear();
+  links_.clear();
+}
+
+}  // namespace c4::c4d

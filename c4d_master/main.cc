@@ -1,0 +1,127 @@
+// c4d_master: puts the parts together, publishes itself, waits for the signal to end.
+
+#include <array>
+#include <filesystem>
+#include <memory>
+#include <unistd.h>
+
+#include "c4d_master/grpc_service.h"
+#include "c4d_master/http_api.h"
+#include "c4d_master/options.h"
+#include "grpcpp/impl/service_type.h"
+#include "service/address.h"
+#include "service/directory.h"
+#include "service/grpc_server.h"
+#include "service/log.h"
+#include "service/run_dir.h"
+#include "service/signals.h"
+#include "service/version.h"
+
+namespace c4::c4d {
+namespace {
+
+constexpr absl::Duration kTickInterval = absl::Milliseconds(100);
+constexpr absl::Duration kDirectoryInterval = absl::Seconds(5);
+constexpr absl::Duration kShutdownTime = absl::Seconds(1);
+
+int Fail(const absl::Status& status) {
+  service::LogError(status.message());
+  service::FlushLog();
+  return 1;
+}
+
+// Puts a lost entry back (somebody cleaned up); leaves that of a later master of the same job alone.
+void KeepPublished(const service::MasterDirectory& directory, const service::MasterEntry& entry,
+                   bool* replaced) {
+  const absl::StatusOr<service::MasterEntry> found = directory.LookUp(entry.job);
+  if (found.ok()) {
+    if (found->epoch != entry.epoch && !*replaced) {
+      service::LogWarning("another master of job ", entry.job, " (pid ", found->pid, " on ", found->host,
+                          ") has taken this one's place in ", directory.path(), "; agents will go there");
+    }
+    *replaced = found->epoch != entry.epoch;
+    return;
+  }
+  const absl::Status status = directory.Publish(entry);
+  if (status.ok()) service::LogWarning("the entry in ", directory.path(), " was gone; it is back");
+}
+
+void WaitForEnd(const service::MasterDirectory& directory, const service::MasterEntry& entry) {
+  bool replaced = false;
+  for (;;) {
+    if (const std::optional<int> signal = service::WaitForSignal(kDirectoryInterval)) {
+      service::LogInfo("signal ", *signal, ": ending");
+      return;
+    }
+    KeepPublished(directory, entry, &replaced);
+  }
+}
+
+int Run(const MasterOptions& options, const std::vector<service::Setting>& settings) {
+  if (const absl::Status status = service::InitLog(options.common.log, "c4d_master"); !status.ok()) {
+    return Fail(status);
+  }
+  const absl::StatusOr<service::Credentials> credentials =
+      service::Credentials::Load(options.common.tls, options.common.token_file);
+  if (!credentials.ok()) return Fail(credentials.status());
+  const service::Clock& clock = service::SystemClock();
+  const auto epoch = static_cast<uint64_t>(clock.UnixNs());
+  service::LogInfo("c4d_master ", service::Version(), ", ", service::DescribeConfig(settings));
+
+  // The run directory, unless told otherwise: also the store's default place.
+  const std::string base = std::filesystem::path(options.directory).parent_path().string();
+  if (!base.empty()) {
+    if (const absl::Status status = service::EnsureSharedDirectory(base); !status.ok()) return Fail(status);
+  }
+  service::Metrics metrics;
+  VerdictStore store(options.store);
+  C4dHandler handler(options.ForHandler(epoch), &store, &metrics);
+  StateThread state_thread(kTickInterval, [&] { handler.Tick(ReadClock(clock)); });
+
+  const std::unique_ptr<grpc::Service> grpc_service =
+      MakeGrpcService(&handler, &state_thread, *credentials, clock);
+  const std::array<grpc::Service*, 1> services = {grpc_service.get()};
+  const absl::StatusOr<std::unique_ptr<service::GrpcServer>> grpc_server =
+      service::GrpcServer::Start(options.listen, *credentials, services);
+  if (!grpc_server.ok()) return Fail(grpc_server.status());
+
+  service::HttpServer http_server([&] { return state_thread.Health(); }, [&] { return metrics.Serialise(); });
+  AddHttpRoutes(&http_server, &handler, &state_thread, clock);
+  if (const absl::Status status = http_server.Start(options.common.http_address, *credentials);
+      !status.ok()) {
+    return Fail(status);
+  }
+
+  const service::MasterDirectory directory(options.directory);
+  const service::MasterEntry entry{.job = options.job,
+                                   .address = service::ReachableAddress((*grpc_server)->address()),
+                                   .http_address = service::ReachableAddress(http_server.address()),
+                                   .epoch = epoch,
+                                   .pid = getpid(),
+                                   .host = service::HostName()};
+  if (const absl::Status status = directory.Publish(entry); !status.ok()) return Fail(status);
+  service::LogInfo("serving job ", options.job, ": gRPC on ", entry.address, ", HTTP on ", entry.http_address,
+                   ", published in ", options.directory);
+
+  WaitForEnd(directory, entry);
+
+  if (const absl::Status status = directory.Remove(options.job, epoch); !status.ok()) {
+    service::LogWarning(status.message());
+  }
+  http_server.Stop();
+  (*grpc_server)->Shutdown(kShutdownTime);
+  state_thread.Stop();
+  service::LogInfo("ended in order");
+  service::FlushLog();
+  return 0;
+}
+
+}  // namespace
+}  // namespace c4::c4d
+
+int main(int argc, char** argv) {
+  c4::service::BlockSignals();
+  c4::c4d::MasterOptions options;
+  if (const std::optional<int> exit_status = c4::c4d::LoadOptions(argc, argv, &options)) return *exit_status;
+  return c4::c4d::Run(options, c4::c4d::MasterSettings(&options));
+}

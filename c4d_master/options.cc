@@ -1,0 +1,111 @@
+#include "c4d_master/options.h"
+
+#include <cstdio>
+#include <filesystem>
+
+#include "service/directory.h"
+#include "service/run_dir.h"
+#include "service/text.h"
+
+namespace c4::c4d {
+namespace {
+
+constexpr double kMaxSeconds = 86400;
+
+int64_t ToNs(double seconds) {
+  return static_cast<int64_t>(seconds * 1e9);
+}
+
+}  // namespace
+
+HandlerOptions MasterOptions::ForHandler(uint64_t master_epoch) const {
+  HandlerOptions result;
+  result.job = job;
+  result.master_epoch = master_epoch;
+  result.agent_stale_ns = ToNs(agent_stale_s);
+  result.hang.suspect_ns = ToNs(hang_suspect_s);
+  result.hang.suspect_max_ns = ToNs(hang_suspect_max_s);
+  result.hang.no_progress_ns = ToNs(no_progress_s);
+  result.hang.limit_ns = ToNs(hang_limit_s);
+  return result;
+}
+
+std::vector<service::Setting> MasterSettings(MasterOptions* options) {
+  std::vector<service::Setting> settings = {
+      {.name = "job", .field = &options->job, .help = "the job that this master serves", .required = true},
+      {.name = "listen", .field = &options->listen, .help = "host:port of gRPC; port 0: any that is free"},
+      {.name = "directory",
+       .field = &options->directory,
+       .help = "directory of masters, in which agents find this one (default: masters/ in C4_RUN_DIR)"},
+      {.name = "store",
+       .field = &options->store,
+       .help = "SQLite file of verdicts and audit (default: c4d-JOB.db beside the directory)"},
+      {.name = "hang-suspect-s",
+       .field = &options->hang_suspect_s,
+       .help = "a communicator that stands still for so long, with ranks waiting, is suspected to hang",
+       .min = 0.1,
+       .max = kMaxSeconds},
+      {.name = "hang-suspect-max-s",
+       .field = &options->hang_suspect_max_s,
+       .help = "upper end of that time, whatever standstills are usual in the job",
+       .min = 0.1,
+       .max = kMaxSeconds},
+      {.name = "no-progress-s",
+       .field = &options->no_progress_s,
+       .help = "a suspect whose CPU time and I/O have not moved for so long is confirmed",
+       .min = 0.5,
+       .max = kMaxSeconds},
+      {.name = "hang-limit-s",
+       .field = &options->hang_limit_s,
+       .help = "a hang is confirmed after so long (or 5 times the longest usual standstill) in any case",
+       .min = 1,
+       .max = kMaxSeconds},
+      {.name = "agent-stale-s",
+       .field = &options->agent_stale_s,
+       .help = "ranks of a node whose agent has been silent for so long are not judged",
+       .min = 0.5,
+       .max = kMaxSeconds},
+  };
+  service::AppendCommonSettings(&options->common, &settings);
+  return settings;
+}
+
+absl::Status CompleteOptions(MasterOptions* options) {
+  if (options->job.empty()) return absl::InvalidArgumentError("--job is empty; give the job's name");
+  if (options->hang_suspect_max_s < options->hang_suspect_s) {
+    return absl::InvalidArgumentError(service::Concat("--hang-suspect-max-s ", options->hang_suspect_max_s,
+                                                      " is less than --hang-suspect-s ",
+                                                      options->hang_suspect_s));
+  }
+  if (options->hang_limit_s < options->hang_suspect_max_s) {
+    return absl::InvalidArgumentError(service::Concat("--hang-limit-s ", options->hang_limit_s,
+                                                      " is less than --hang-suspect-max-s ",
+                                                      options->hang_suspect_max_s));
+  }
+  const std::filesystem::path run_dir = service::DefaultRunDir();
+  if (options->directory.empty()) options->directory = (run_dir / "masters").string();
+  if (options->store.empty()) {
+    std::filesystem::path directory(options->directory);
+    if (!directory.has_filename()) directory = directory.parent_path();  // it ended in '/'
+    std::string name = service::DirectoryFileName(options->job);         // JOB.json
+    name.resize(name.size() - std::string(".json").size());
+    options->store = (directory.parent_path() / ("c4d-" + name + ".db")).string();
+  }
+  return absl::OkStatus();
+}
+
+std::optional<int> LoadOptions(int argc, const char* const* argv, MasterOptions* options) {
+  const service::Program program{.name = "c4d_master",
+                                 .description = "the master of one job: says which rank holds it up",
+                                 .environment_prefix = "C4D_"};
+  const std::vector<service::Setting> settings = MasterSettings(options);
+  if (const std::optional<int> exit_status = service::LoadConfig(program, settings, argc, argv))
+    return exit_status;
+  if (const absl::Status status = CompleteOptions(options); !status.ok()) {
+    std::fprintf(stderr, "c4d_master: %s\n", std::string(status.message()).c_str());
+    return 2;
+  }
+  return std::nullopt;
+}
+
+}  // namespace c4::c4d

@@ -1,0 +1,37 @@
+// The settings of c4d_master (docs/verdicts.md explains the thresholds). Plain values; one thread, at start.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "c4d_master/c4d_handler.h"
+#include "service/config.h"
+
+namespace c4::c4d {
+
+struct MasterOptions {
+  std::string job;
+  std::string listen = "127.0.0.1:15141";
+  std::string directory;  // default: the run directory's masters/
+  std::string store;      // default: beside the directory, by the job's name
+  double hang_suspect_s = 2;
+  double hang_suspect_max_s = 5;
+  double no_progress_s = 10;
+  double hang_limit_s = 60;
+  double agent_stale_s = 3;
+  service::CommonOptions common = {.http_address = "127.0.0.1:15142"};
+
+  HandlerOptions ForHandler(uint64_t master_epoch) const;
+};
+
+// The table; its fields point into `options`.
+std::vector<service::Setting> MasterSettings(MasterOptions* options);
+
+// What the table alone cannot say: defaults that depend on others, settings that contradict each other.
+absl::Status CompleteOptions(MasterOptions* options);
+
+// From the command line, the environment and the file; the exit status with which to leave, or nothing.
+std::optional<int> LoadOptions(int argc, const char* const* argv, MasterOptions* options);
+
+}  // namespace c4::c4d

@@ -1,0 +1,32 @@
+#include "c4d_master/rhythm.h"
+
+#include <algorithm>
+
+namespace c4::c4d {
+
+void Rhythm::Observe(JobSnapshot* snapshot) {
+  ++round_;
+  for (Communicator& communicator : snapshot->communicators) {
+    Learnt& learnt = learnt_[communicator.id];
+    learnt.round = round_;
+    // A mark, not a time: the estimate of a host's clock may shift by a little while nothing moves.
+    if (communicator.progress_mark != learnt.progress_mark) {
+      if (!learnt.excluded) learnt.longest_ns = std::max(learnt.longest_ns, learnt.current_ns);
+      learnt.progress_mark = communicator.progress_mark;
+      learnt.current_ns = 0;
+      learnt.excluded = false;
+    } else if (communicator.judgement == Judgement::kCanBeJudged && communicator.waited_in &&
+               communicator.finished_by_all >= kWarmUpOperations) {
+      learnt.current_ns = std::max(learnt.current_ns, communicator.StandstillNs());
+    }
+    communicator.longest_standstill_ns = learnt.longest_ns;
+  }
+  std::erase_if(learnt_, [this](const auto& entry) { return entry.second.round != round_; });
+}
+
+void Rhythm::ExcludeStandstill(uint64_t communicator_id) {
+  const auto it = learnt_.find(communicator_id);
+  if (it != learnt_.end()) it->second.excluded = true;
+}
+
+}  // namespace c4::c4d

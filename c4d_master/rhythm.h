@@ -1,0 +1,41 @@
+// The rhythm of a job: the longest standstill that is usual for each communicator, so that the time
+// after which a wait looks like a hang fits the job.
+//
+// Only standstills in which somebody waits count (a communicator that nobody is in stands still for as
+// long as the computation takes, which says nothing), only after the first operations (the first
+// iteration compiles, allocates and warms up), and not those that were part of a confirmed verdict.
+// Time comes with the snapshot. One thread; no errors.
+#pragma once
+
+#include <cstdint>
+#include <map>
+
+#include "c4d_master/job_snapshot.h"
+
+namespace c4::c4d {
+
+inline constexpr uint64_t kWarmUpOperations = 10;
+
+class Rhythm {
+ public:
+  // Looks at every communicator of the snapshot and fills in its longest_standstill_ns. What belongs to
+  // communicators that are no longer there is forgotten.
+  void Observe(JobSnapshot* snapshot);
+
+  // The standstill that this communicator is in now is not usual.
+  void ExcludeStandstill(uint64_t communicator_id);
+
+ private:
+  struct Learnt {
+    uint64_t progress_mark = 0;
+    int64_t current_ns = 0;  // of the standstill under way, with somebody waiting
+    int64_t longest_ns = 0;
+    bool excluded = false;  // the one under way
+    uint64_t round = 0;
+  };
+
+  std::map<uint64_t, Learnt> learnt_;
+  uint64_t round_ = 0;
+};
+
+}  // namespace c4::c4d

@@ -1,0 +1,205 @@
+#include "c4d_master/telemetry_decode.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "c4/v1/telemetry.pb.h"
+#include "service/text.h"
+
+namespace c4::c4d {
+namespace {
+
+static_assert(static_cast<int>(ProcessState::kGone) == v1::PROCESS_STATE_GONE);
+static_assert(static_cast<int>(ProcessState::kStopped) == v1::PROCESS_STATE_STOPPED);
+static_assert(static_cast<int>(Phase::kReady) == v1::PHASE_READY);
+static_assert(static_cast<int>(Phase::kFailed) == v1::PHASE_FAILED);
+
+std::string ProcessName(const v1::ProcessReport& report) {
+  return service::Concat("process ", report.process().pid(), " on ", CutText(report.process().host()));
+}
+
+// Turns ages into moments. An age is never negative, and never longer than the node has been up.
+class Times {
+ public:
+  Times(int64_t monotonic_ns, int64_t offset_ns) : monotonic_ns_(monotonic_ns), offset_ns_(offset_ns) {}
+
+  int64_t Ago(int64_t age_ns) const {
+    return monotonic_ns_ - std::clamp<int64_t>(age_ns, 0, monotonic_ns_) + offset_ns_;
+  }
+  Counter Of(const v1::Counter& counter) const {
+    return {counter.count(), counter.count() == 0 ? kNever : Ago(counter.age_ns())};
+  }
+
+ private:
+  int64_t monotonic_ns_;
+  int64_t offset_ns_;
+};
+
+OperationInfo Decode(const v1::OperationInfo& info) {
+  return {static_cast<uint32_t>(info.function()), info.data_type(), info.reduction(), info.root(),
+          info.count()};
+}
+
+Health Decode(const v1::ProcessHealth& health, const Times& times) {
+  Health result;
+  if (v1::ProcessState_IsValid(health.state())) result.state = static_cast<ProcessState>(health.state());
+  result.state_since_at_ns = times.Ago(health.state_age_ns());
+  result.last_progress_at_ns = times.Ago(health.progress_age_ns());
+  result.cpu_ns = health.cpu_ns();
+  result.io_bytes = health.io_bytes();
+  result.wait_channel = CutText(health.wait_channel());
+  return result;
+}
+
+Membership Decode(const v1::CommunicatorState& state, const Times& times) {
+  Membership result;
+  result.communicator_id = state.communicator_id();
+  result.rank = state.rank();
+  result.rank_count = state.rank_count();
+  if (v1::Phase_IsValid(state.phase())) result.phase = static_cast<Phase>(state.phase());
+  result.name = CutText(state.name());
+  result.called = times.Of(state.called());
+  result.started = times.Of(state.started());
+  result.finished = times.Of(state.finished());
+  result.last_called = Decode(state.last_called());
+  result.last_started = Decode(state.last_started());
+  return result;
+}
+
+QueuePair Decode(const v1::QueuePairState& state, const Times& times) {
+  QueuePair result;
+  result.peer = state.peer();
+  result.sends = state.direction() == v1::DIRECTION_SEND;
+  result.channel = state.channel();
+  result.index = state.index();
+  result.posted_messages = state.posted_messages();
+  result.posted_bytes = state.posted_bytes();
+  result.completed_messages = state.completed_messages();
+  result.completed_bytes = state.completed_bytes();
+  result.moved_bytes = state.moved_bytes();
+  if (state.moved_bytes() != 0) result.last_progress_at_ns = times.Ago(state.last_progress_age_ns());
+  result.local = CutText(state.local());
+  result.remote = CutText(state.remote());
+  return result;
+}
+
+// A destroyed communicator may be made again under the same id: the one in use counts.
+bool Outranks(const Membership& a, const Membership& b) {
+  const auto in_use = [](const Membership& m) { return m.phase == Phase::kReady || m.phase == Phase::kInit; };
+  if (in_use(a) != in_use(b)) return in_use(a);
+  return a.called.last_at_ns > b.called.last_at_ns;
+}
+
+void DecodeCommunicators(const v1::ProcessReport& report, const Times& times,
+                         std::vector<std::string>* faults, Process* process) {
+  std::map<std::pair<uint64_t, uint32_t>, size_t> known;  // (communicator, rank) -> index
+  for (const v1::CommunicatorState& state : report.communicators()) {
+    if (state.rank_count() == 0 || state.rank_count() > kMaxRankCount || state.rank() >= state.rank_count()) {
+      faults->push_back(service::Concat(ProcessName(report), " claims rank ", state.rank(), " of ",
+                                        state.rank_count(),
+                                        " in a communicator; that communicator is left out"));
+      continue;
+    }
+    Membership membership = Decode(state, times);
+    const auto [it, is_new] =
+        known.try_emplace({membership.communicator_id, membership.rank}, process->communicators.size());
+    if (is_new) {
+      process->communicators.push_back(std::move(membership));
+    } else if (Outranks(membership, process->communicators[it->second])) {
+      process->communicators[it->second] = std::move(membership);
+    }
+  }
+  for (const v1::QueuePairState& state : report.queue_pairs()) {
+    const auto it = known.find({state.communicator_id(), state.rank()});
+    if (it == known.end()) continue;  // of a communicator that is over
+    Membership& membership = process->communicators[it->second];
+    if (state.peer() >= membership.rank_count) {
+      faults->push_back(service::Concat(ProcessName(report), " has a queue pair with rank ", state.peer(),
+                                        " of ", membership.rank_count, "; that queue pair is left out"));
+      continue;
+    }
+    membership.queue_pairs.push_back(Decode(state, times));
+  }
+}
+
+int32_t JobRank(const v1::ProcessReport& report, const Process& process) {
+  const int32_t label = report.rank_label();
+  const int32_t world = report.world_label();
+  if (label >= 0 && (world <= 0 || label < world)) return label;
+  const Membership* widest = nullptr;
+  for (const Membership& membership : process.communicators) {
+    if (widest == nullptr || membership.rank_count > widest->rank_count) widest = &membership;
+  }
+  return widest == nullptr ? -1 : static_cast<int32_t>(widest->rank);
+}
+
+}  // namespace
+
+std::string CutText(const std::string& text) {
+  if (text.size() <= kMaxTextBytes) return text;
+  size_t end = kMaxTextBytes;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80)
+    --end;  // inside a UTF-8 character
+  return text.substr(0, end);
+}
+
+absl::Status CheckBatch(const v1::TelemetryBatch& batch) {
+  if (batch.host().empty()) return absl::InvalidArgumentError("the batch names no host");
+  if (batch.host().size() > kMaxTextBytes) {
+    return absl::InvalidArgumentError(service::Concat("the batch's host name has ", batch.host().size(),
+                                                      " bytes; at most ", kMaxTextBytes, " are taken"));
+  }
+  if (batch.monotonic_ns() <= 0 || batch.monotonic_ns() > kMaxMonotonicNs) {
+    return absl::InvalidArgumentError(service::Concat("the batch of ", batch.host(),
+                                                      " says that its node's monotonic ", "clock stands at ",
+                                                      batch.monotonic_ns(), " ns"));
+  }
+  if (batch.processes_size() > kMaxProcessesPerBatch) {
+    return absl::InvalidArgumentError(service::Concat("the batch of ", batch.host(), " holds ",
+                                                      batch.processes_size(), " processes; at most ",
+                                                      kMaxProcessesPerBatch, " are taken"));
+  }
+  for (const v1::ProcessReport& report : batch.processes()) {
+    if (report.communicators_size() > kMaxCommunicatorsPerProcess) {
+      return absl::InvalidArgumentError(
+          service::Concat(ProcessName(report), " reports ", report.communicators_size(),
+                          " communicators; at most ", kMaxCommunicatorsPerProcess, " are taken"));
+    }
+    if (report.queue_pairs_size() > kMaxQueuePairsPerProcess) {
+      return absl::InvalidArgumentError(service::Concat(ProcessName(report), " reports ",
+                                                        report.queue_pairs_size(), " queue pairs; at most ",
+                                                        kMaxQueuePairsPerProcess, " are taken"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+std::vector<Process> DecodeProcesses(const v1::TelemetryBatch& batch, int64_t clock_offset_ns,
+                                     std::vector<std::string>* faults) {
+  const Times times(batch.monotonic_ns(), clock_offset_ns);
+  std::vector<Process> result;
+  result.reserve(static_cast<size_t>(batch.processes_size()));
+  std::set<ProcessKey> known;
+  for (const v1::ProcessReport& report : batch.processes()) {
+    Process process;
+    process.key = {CutText(report.process().boot_id()), report.process().pid(),
+                   report.process().start_time_ticks()};
+    if (!known.insert(process.key).second) {
+      faults->push_back(
+          service::Concat(ProcessName(report), " stands in one batch twice; its first report counts"));
+      continue;
+    }
+    process.program = CutText(report.program());
+    process.incarnation = report.incarnation();
+    process.ended = report.ended();
+    process.health = Decode(report.health(), times);
+    DecodeCommunicators(report, times, faults, &process);
+    process.rank = JobRank(report, process);
+    result.push_back(std::move(process));
+  }
+  return result;
+}
+
+}  // namespace c4::c4d

@@ -1,0 +1,40 @@
+// From an agent's batch to plain values: the only place of the master that reads telemetry messages.
+//
+// Whatever a batch holds, nothing here crashes or allocates beyond what the batch itself weighs: absurd
+// counts refuse the batch, single entries that contradict themselves (a rank past the rank count, a
+// communicator listed twice) are left out and named in `faults`. Pure functions; any thread.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "c4d_master/job_state.h"
+
+namespace c4::v1 {
+class TelemetryBatch;
+}  // namespace c4::v1
+
+namespace c4::c4d {
+
+// Far above what a node holds; a batch beyond them is a defect of its sender.
+inline constexpr int kMaxProcessesPerBatch = 4096;
+inline constexpr int kMaxCommunicatorsPerProcess = 4096;
+inline constexpr int kMaxQueuePairsPerProcess = 1 << 17;
+inline constexpr uint32_t kMaxRankCount = 1 << 22;
+inline constexpr int64_t kMaxMonotonicNs = int64_t{1} << 61;  // 73 years of uptime
+inline constexpr size_t kMaxTextBytes = 256;                  // of one string; the rest is cut off
+
+// InvalidArgument with a sentence when the batch cannot be used at all.
+absl::Status CheckBatch(const v1::TelemetryBatch& batch);
+
+// REQUIRES: CheckBatch(batch). `clock_offset_ns` is added to the node's monotonic times to make them the
+// master's. `faults`: one sentence for each entry that was left out.
+std::vector<Process> DecodeProcesses(const v1::TelemetryBatch& batch, int64_t clock_offset_ns,
+                                     std::vector<std::string>* faults);
+
+// At most kMaxTextBytes, cut between characters.
+std::string CutText(const std::string& text);
+
+}  // namespace c4::c4d

@@ -1,0 +1,124 @@
+#include "c4d_master/verdict_store.h"
+
+#include <google/protobuf/util/json_util.h>
+#include <utility>
+
+#include "service/log.h"
+#include "service/text.h"
+
+namespace c4::c4d {
+namespace {
+
+using service::Concat;
+using service::StoreStatement;
+using service::StoreValue;
+
+constexpr int64_t kMaxStoredCleared = 10'000;
+constexpr int64_t kMaxAuditRows = 100'000;
+
+const std::vector<std::string>& Migrations() {
+  static const std::vector<std::string> migrations = {
+      R"(CREATE TABLE verdict (
+           id TEXT PRIMARY KEY,
+           job TEXT NOT NULL,
+           state INTEGER NOT NULL,
+           since_unix_ns INTEGER NOT NULL,
+           verdict TEXT NOT NULL);
+         CREATE INDEX verdict_by_state ON verdict (job, state, since_unix_ns);
+         CREATE TABLE audit (
+           number INTEGER PRIMARY KEY AUTOINCREMENT,
+           job TEXT NOT NULL,
+           unix_ns INTEGER NOT NULL,
+           verdict_id TEXT NOT NULL,
+           change TEXT NOT NULL,
+           verdict TEXT NOT NULL);)",
+  };
+  return migrations;
+}
+
+absl::StatusOr<std::string> ToJson(const v1::Verdict& verdict) {
+  std::string json;
+  const auto status = google::protobuf::util::MessageToJsonString(verdict, &json);
+  if (!status.ok()) {
+    return absl::InternalError(
+        Concat("verdict ", verdict.id(), " cannot be written as JSON: ", status.ToString()));
+  }
+  return json;
+}
+
+// A newer master may have written fields that this one does not know.
+bool FromJson(const std::string& json, v1::Verdict* verdict) {
+  google::protobuf::util::JsonParseOptions options;
+  options.ignore_unknown_fields = true;
+  return google::protobuf::util::JsonStringToMessage(json, verdict, options).ok();
+}
+
+}  // namespace
+
+VerdictStore::VerdictStore(const std::string& path)
+    : store_(service::Store::OpenOrMemory(path, Migrations())) {}
+
+absl::StatusOr<std::vector<v1::Verdict>> VerdictStore::Load(const std::string& job) {
+  const int64_t cleared = v1::VERDICT_STATE_CLEARED;
+  const auto rows = store_->Query(
+      {.sql =
+           "SELECT verdict FROM (SELECT since_unix_ns, verdict FROM verdict WHERE job = ?1 AND state <> ?2 "
+           "UNION ALL SELECT * FROM (SELECT since_unix_ns, verdict FROM verdict WHERE job = ?1 AND state = "
+           "?2 "
+           "ORDER BY since_unix_ns DESC LIMIT ?3)) ORDER BY since_unix_ns",
+       .parameters = {job, cleared, static_cast<int64_t>(kMaxCleared)}});
+  if (!rows.ok()) return rows.status();
+  std::vector<v1::Verdict> verdicts;
+  for (const service::StoreRow& row : *rows) {
+    v1::Verdict verdict;
+    if (FromJson(service::StoreText(row[0]), &verdict)) {
+      verdicts.push_back(std::move(verdict));
+    } else {
+      service::LogWarning("a stored verdict cannot be read and is left out: ", service::StoreText(row[0]));
+    }
+  }
+  return verdicts;
+}
+
+absl::Status VerdictStore::Save(const std::vector<VerdictChange>& changes, int64_t unix_ns) {
+  std::vector<StoreStatement> statements;
+  bool cleared = false;
+  for (const VerdictChange& change : changes) {
+    const v1::Verdict& verdict = change.verdict;
+    const absl::StatusOr<std::string> json = ToJson(verdict);
+    if (!json.ok()) return json.status();
+    statements.push_back({.sql = "INSERT OR REPLACE INTO verdict VALUES (?, ?, ?, ?, ?)",
+                          .parameters = {verdict.id(), verdict.job(), static_cast<int64_t>(verdict.state()),
+                                         static_cast<int64_t>(verdict.since_unix_ns()), *json}});
+    statements.push_back(
+        {.sql = "INSERT INTO audit (job, unix_ns, verdict_id, change, verdict) VALUES (?, ?, ?, ?, ?)",
+         .parameters = {verdict.job(), unix_ns, verdict.id(), std::string(VerdictChangeWord(change.kind)),
+                        *json}});
+    cleared = cleared || change.kind == VerdictChange::Kind::kCleared;
+  }
+  if (cleared) {
+    statements.push_back(
+        {.sql = "DELETE FROM verdict WHERE id IN (SELECT id FROM verdict WHERE state = ? "
+                "ORDER BY since_unix_ns DESC LIMIT -1 OFFSET ?)",
+         .parameters = {static_cast<int64_t>(v1::VERDICT_STATE_CLEARED), kMaxStoredCleared}});
+    statements.push_back({.sql = "DELETE FROM audit WHERE number <= (SELECT MAX(number) FROM audit) - ?",
+                          .parameters = {kMaxAuditRows}});
+  }
+  return store_->Write(statements);
+}
+
+absl::StatusOr<std::vector<VerdictStore::AuditRow>> VerdictStore::Audit(const std::string& job) {
+  const auto rows = store_->Query(
+      {.sql = "SELECT unix_ns, verdict_id, change, verdict FROM audit WHERE job = ? ORDER BY number",
+       .parameters = {job}});
+  if (!rows.ok()) return rows.status();
+  std::vector<AuditRow> result;
+  for (const service::StoreRow& row : *rows) {
+    AuditRow item{service::StoreInt(row[0]), service::StoreText(row[1]), service::StoreText(row[2]), {}};
+    (void)FromJson(service::StoreText(row[3]), &item.verdict);
+    result.push_back(std::move(item));
+  }
+  return result;
+}
+
+}  // namespace c4::c4d

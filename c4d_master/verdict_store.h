@@ -1,0 +1,44 @@
+// Verdicts and their audit in SQLite: what is open survives a restart of the master, and every change of
+// every verdict can be read later (docs/verdicts.md shows how). Verdicts are kept as JSON of the protobuf
+// message, so that the sqlite3 shell is enough to read them.
+//
+// A file that fails does not stop the master: service/store.h moves on in memory with one warning.
+// Any thread; calls may wait for the disk.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "c4d_master/verdicts.h"
+#include "service/store.h"
+
+namespace c4::c4d {
+
+class VerdictStore {
+ public:
+  // Never fails; see in_memory.
+  explicit VerdictStore(const std::string& path);
+
+  // What is known of this job, oldest first: all open ones and the newest kMaxCleared cleared ones.
+  absl::StatusOr<std::vector<v1::Verdict>> Load(const std::string& job);
+
+  // All of the changes, with their moment, or none.
+  absl::Status Save(const std::vector<VerdictChange>& changes, int64_t unix_ns);
+
+  struct AuditRow {
+    int64_t unix_ns = 0;
+    std::string verdict_id;
+    std::string change;
+    v1::Verdict verdict;
+  };
+  // Oldest first.
+  absl::StatusOr<std::vector<AuditRow>> Audit(const std::string& job);
+
+  bool in_memory() const { return store_->in_memory(); }
+
+ private:
+  std::unique_ptr<service::Store> store_;
+};
+
+}  // namespace c4::c4d

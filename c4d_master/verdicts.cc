@@ -1,0 +1,189 @@
+#include "c4d_master/verdicts.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_format.h"
+
+namespace c4::c4d {
+namespace {
+
+static_assert(static_cast<int>(Syndrome::kNonCommunicationHang) == v1::SYNDROME_NON_COMMUNICATION_HANG);
+
+void FillCulprit(const Finding& finding, v1::Culprit* culprit) {
+  culprit->set_kind(v1::CULPRIT_KIND_RANK);
+  culprit->set_rank(finding.rank);
+  culprit->mutable_process()->set_host(finding.host);
+  culprit->mutable_process()->set_boot_id(finding.culprit.boot_id);
+  culprit->mutable_process()->set_pid(finding.culprit.pid);
+  culprit->mutable_process()->set_start_time_ticks(finding.culprit.start_time_ticks);
+  culprit->set_state(static_cast<v1::ProcessState>(finding.state));
+  culprit->set_wait_channel(finding.wait_channel);
+  culprit->set_last_call(finding.last_call);
+}
+
+// Brings the verdict up to date with the finding; tells whether more than the running times has changed.
+bool Refresh(const Finding& finding, v1::Verdict* verdict) {
+  const bool same_waiting = std::equal(finding.waiting.begin(), finding.waiting.end(),
+                                       verdict->waiting().begin(), verdict->waiting().end());
+  const bool changed = !same_waiting || verdict->culprit().state() != static_cast<int>(finding.state) ||
+                       verdict->communicator_id() != finding.communicator_id ||
+                       verdict->operation() != finding.operation || verdict->culprit().rank() != finding.rank;
+  FillCulprit(finding, verdict->mutable_culprit());
+  verdict->set_communicator_id(finding.communicator_id);
+  verdict->set_operation(finding.operation);
+  verdict->mutable_waiting()->Assign(finding.waiting.begin(), finding.waiting.end());
+  verdict->set_suggested_action(finding.suggested_action);
+  verdict->clear_evidence();
+  for (const Evidence& evidence : finding.evidence) {
+    v1::Evidence* item = verdict->add_evidence();
+    item->set_kind(evidence.kind);
+    item->set_text(evidence.text);
+  }
+  // A confirmed verdict stays what it is; a stronger reason replaces a weaker one.
+  if (verdict->state() != v1::VERDICT_STATE_CONFIRMED || finding.confidence > verdict->confidence()) {
+    verdict->set_confidence(finding.confidence);
+    if (!finding.confirmed_by.empty()) verdict->set_confirmed_by(finding.confirmed_by);
+  }
+  return changed;
+}
+
+}  // namespace
+
+std::string_view VerdictChangeWord(VerdictChange::Kind kind) {
+  switch (kind) {
+    case VerdictChange::Kind::kSuspected:
+      return "suspected";
+    case VerdictChange::Kind::kConfirmed:
+      return "confirmed";
+    case VerdictChange::Kind::kUpdated:
+      return "updated";
+    case VerdictChange::Kind::kCleared:
+      return "cleared";
+  }
+  return "unknown";
+}
+
+Verdicts::Verdicts(std::string job, uint64_t master_epoch)
+    : job_(std::move(job)), master_epoch_(master_epoch) {}
+
+void Verdicts::Restore(const std::vector<v1::Verdict>& verdicts) {
+  for (const v1::Verdict& verdict : verdicts) {
+    if (verdict.state() == v1::VERDICT_STATE_CLEARED) {
+      cleared_.push_back(verdict);
+    } else {
+      open_.push_back({verdict, true, kNever});
+    }
+  }
+  while (cleared_.size() > kMaxCleared) cleared_.pop_front();
+}
+
+Verdicts::Open* Verdicts::FindOpen(const Finding& finding) {
+  for (Open& open : open_) {
+    const v1::ProcessId& process = open.verdict.culprit().process();
+    if (open.verdict.syndrome() == static_cast<int>(finding.syndrome) &&
+        process.pid() == finding.culprit.pid &&
+        process.start_time_ticks() == finding.culprit.start_time_ticks &&
+        process.boot_id() == finding.culprit.boot_id) {
+      return &open;
+    }
+  }
+  return nullptr;
+}
+
+// What it means that the detectors no longer speak of this verdict.
+Verdicts::Absence Verdicts::Judge(const Open& open, const JobSnapshot& snapshot) {
+  const auto host = snapshot.stale_hosts.find(open.verdict.culprit().process().host());
+  if (host == snapshot.stale_hosts.end() || host->second) return Absence::kKeep;
+  const Communicator* communicator = snapshot.Find(open.verdict.communicator_id());
+  if (communicator != nullptr && communicator->judgement == Judgement::kStale) return Absence::kKeep;
+  if (open.restored || communicator == nullptr || communicator->judgement == Judgement::kIncomplete) {
+    return Absence::kSettle;
+  }
+  return Absence::kClear;
+}
+
+bool Verdicts::IsOver(Open* open, const JobSnapshot& snapshot, int64_t now_ns) const {
+  switch (Judge(*open, snapshot)) {
+    case Absence::kKeep:
+      open->settling_since_ns = kNever;
+      return false;
+    case Absence::kSettle:
+      if (open->settling_since_ns == kNever) open->settling_since_ns = now_ns;
+      return now_ns - open->settling_since_ns >= kSettleNs;
+    case Absence::kClear:
+      return true;
+  }
+  return false;
+}
+
+void Verdicts::Clear(Open* open, Now now, std::vector<VerdictChange>* changes) {
+  open->verdict.set_state(v1::VERDICT_STATE_CLEARED);
+  open->verdict.set_cleared_unix_ns(now.unix_ns);
+  changes->push_back({VerdictChange::Kind::kCleared, open->verdict});
+  cleared_.push_back(std::move(open->verdict));
+  if (cleared_.size() > kMaxCleared) cleared_.pop_front();
+}
+
+std::vector<VerdictChange> Verdicts::Update(const std::vector<Finding>& findings, const JobSnapshot& snapshot,
+                                            Now now) {
+  std::vector<VerdictChange> changes;
+  std::vector<bool> found(open_.size(), false);
+  for (const Finding& finding : findings) {
+    Open* open = FindOpen(finding);
+    bool report_update = false;
+    if (open == nullptr) {
+      v1::Verdict verdict;
+      verdict.set_id(absl::StrFormat("%08x-%u", static_cast<uint32_t>(master_epoch_), next_number_++));
+      verdict.set_job(job_);
+      verdict.set_syndrome(static_cast<v1::Syndrome>(finding.syndrome));
+      verdict.set_state(v1::VERDICT_STATE_SUSPECTED);
+      verdict.set_since_unix_ns(now.UnixOf(finding.since_at_ns));
+      verdict.set_suspected_unix_ns(now.unix_ns);
+      Refresh(finding, &verdict);
+      open_.push_back({std::move(verdict), false, kNever});
+      found.push_back(true);
+      open = &open_.back();
+      changes.push_back({VerdictChange::Kind::kSuspected, open->verdict});
+    } else {
+      found[static_cast<size_t>(open - open_.data())] = true;
+      open->restored = false;
+      open->settling_since_ns = kNever;
+      report_update = Refresh(finding, &open->verdict);
+    }
+    if (!finding.confirmed_by.empty() && open->verdict.state() == v1::VERDICT_STATE_SUSPECTED) {
+      open->verdict.set_state(v1::VERDICT_STATE_CONFIRMED);
+      open->verdict.set_confirmed_unix_ns(now.unix_ns);
+      changes.push_back({VerdictChange::Kind::kConfirmed, open->verdict});
+    } else if (report_update) {
+      changes.push_back({VerdictChange::Kind::kUpdated, open->verdict});
+    }
+  }
+  std::vector<Open> still_open;
+  for (size_t i = 0; i < open_.size(); ++i) {
+    if (found[i] || !IsOver(&open_[i], snapshot, now.monotonic_ns)) {
+      still_open.push_back(std::move(open_[i]));
+    } else {
+      Clear(&open_[i], now, &changes);
+    }
+  }
+  open_ = std::move(still_open);
+  return changes;
+}
+
+std::vector<v1::Verdict> Verdicts::List(bool include_cleared) const {
+  std::vector<v1::Verdict> result;
+  if (include_cleared) result.assign(cleared_.begin(), cleared_.end());
+  for (const Open& open : open_) result.push_back(open.verdict);
+  std::stable_sort(result.begin(), result.end(), [](const v1::Verdict& a, const v1::Verdict& b) {
+    return a.since_unix_ns() < b.since_unix_ns();
+  });
+  return result;
+}
+
+size_t Verdicts::CountOpen(v1::VerdictState state) const {
+  return static_cast<size_t>(std::count_if(
+      open_.begin(), open_.end(), [state](const Open& open) { return open.verdict.state() == state; }));
+}
+
+}  // namespace c4::c4d

@@ -1,0 +1,70 @@
+// The life of verdicts: suspected, perhaps confirmed, cleared in the end (docs/verdicts.md).
+//
+// A verdict is known by (syndrome, process of the culprit): as long as the finding comes again it is the
+// same one. It is cleared when fresh data no longer shows it; silence of an agent clears nothing, and what
+// cannot be judged for another reason, or was loaded after a restart, has kSettleNs of fresh data to come
+// back first. State, times and ids depend on the arguments alone.
+//
+// One thread; no errors.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <string>
+#include <vector>
+
+#include "c4/v1/c4d.pb.h"
+#include "c4d_master/finding.h"
+#include "c4d_master/job_snapshot.h"
+
+namespace c4::c4d {
+
+inline constexpr int64_t kSettleNs = 10 * kSecondNs;
+inline constexpr size_t kMaxCleared = 1000;  // that are kept in memory; the store keeps more
+
+struct VerdictChange {
+  enum class Kind { kSuspected, kConfirmed, kUpdated, kCleared };
+  Kind kind = Kind::kSuspected;
+  v1::Verdict verdict;
+};
+
+std::string_view VerdictChangeWord(VerdictChange::Kind kind);  // "suspected", "confirmed", …
+
+class Verdicts {
+ public:
+  // Ids are made of the epoch and a number, so that they are unique even when the store was lost.
+  Verdicts(std::string job, uint64_t master_epoch);
+
+  // What an earlier master left, oldest first.
+  void Restore(const std::vector<v1::Verdict>& verdicts);
+
+  // The findings of a snapshot; gives what has changed, in the order in which it did.
+  std::vector<VerdictChange> Update(const std::vector<Finding>& findings, const JobSnapshot& snapshot,
+                                    Now now);
+
+  // By onset, oldest first.
+  std::vector<v1::Verdict> List(bool include_cleared) const;
+
+  size_t CountOpen(v1::VerdictState state) const;
+
+ private:
+  struct Open {
+    v1::Verdict verdict;
+    bool restored = false;               // not seen yet by this master
+    int64_t settling_since_ns = kNever;  // first fresh data without it
+  };
+  enum class Absence { kKeep, kSettle, kClear };
+
+  Open* FindOpen(const Finding& finding);
+  static Absence Judge(const Open& open, const JobSnapshot& snapshot);
+  bool IsOver(Open* open, const JobSnapshot& snapshot, int64_t now_ns) const;
+  void Clear(Open* open, Now now, std::vector<VerdictChange>* changes);
+
+  const std::string job_;
+  const uint64_t master_epoch_;
+  uint64_t next_number_ = 1;
+  std::vector<Open> open_;
+  std::deque<v1::Verdict> cleared_;
+};
+
+}  // namespace c4::c4d

@@ -1,0 +1,24 @@
+// Exit codes of the `c4` command (docs/cli.md). `c4 run` hands on the code of the rank that failed, so its
+// own failures keep to the numbers that shells, timeout(1) and srun use.
+#pragma once
+
+namespace c4::cli {
+
+inline constexpr int kExitOk = 0;
+
+// c4 verdicts
+inline constexpr int kExitSuspected = 1;    // an open verdict is suspected, none is confirmed
+inline constexpr int kExitConfirmed = 2;    // an open verdict is confirmed
+inline constexpr int kExitUnreachable = 3;  // no master answered; also c4 status
+
+// c4 demo, c4 env
+inline constexpr int kExitFailed = 1;
+
+inline constexpr int kExitUsage = 64;         // the command line is wrong
+inline constexpr int kExitTimeout = 124;      // c4 run --timeout
+inline constexpr int kExitLauncher = 125;     // c4 run could not do its own part
+inline constexpr int kExitNotRunnable = 126;  // the program is there and cannot be executed
+inline constexpr int kExitNotFound = 127;     // there is no such program
+inline constexpr int kExitSignalBase = 128;   // + the signal that ended the rank or the launcher
+
+}  // namespace c4::cli

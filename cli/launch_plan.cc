@@ -1,0 +1,101 @@
+#include "cli/launch_plan.h"
+
+#include <algorithm>
+#include <sys/wait.h>
+
+#include "absl/strings/str_cat.h"
+#include "cli/process.h"
+
+namespace c4::cli {
+
+absl::Status CheckLaunchOptions(const LaunchOptions& options) {
+  if (options.ranks == 0) return absl::InvalidArgumentError("say how many ranks to start: -n N");
+  if (options.ranks < 1 || options.ranks > 4096) {
+    return absl::InvalidArgumentError("a job on one machine has 1 to 4096 ranks");
+  }
+  if (options.command.empty() || options.command.front().empty()) {
+    return absl::InvalidArgumentError("say what to run: put `-- PROGRAM ARGS...` at the end");
+  }
+  // 127 bytes is what a segment has room for (wire/segment.h).
+  if (options.job.size() > 127) return absl::InvalidArgumentError("a job's name has at most 127 bytes");
+  if (!options.monitor && !options.master.empty()) {
+    return absl::InvalidArgumentError(
+        "--master and --no-monitor exclude each other: without an agent nothing talks to a master");
+  }
+  if (!options.master.empty() && options.master.find(':') == std::string::npos) {
+    return absl::InvalidArgumentError(absl::StrCat("--master wants host:port, not '", options.master, "'"));
+  }
+  return absl::OkStatus();
+}
+
+void SetVariable(std::vector<std::string>* environment, const std::string& name, const std::string& value) {
+  const std::string start = name + "=";
+  std::erase_if(*environment, [&start](const std::string& entry) { return entry.starts_with(start); });
+  environment->push_back(start + value);
+}
+
+std::vector<std::string> RankEnvironment(const std::vector<std::string>& inherited,
+                                         const LaunchOptions& options, const LaunchPlan& plan, int rank) {
+  std::vector<std::string> result = inherited;
+  const std::string own_rank = std::to_string(rank);
+  const std::string ranks = std::to_string(options.ranks);
+  SetVariable(&result, "C4_JOB_ID", plan.job);
+  SetVariable(&result, "C4_RUN_DIR", plan.run_dir);
+  if (!EnvironmentValue(inherited, "C4_ENGINE").has_value()) SetVariable(&result, "C4_ENGINE", "host");
+  // No rank need look, and warn, for an agent that is known not to be there.
+  if (!plan.agent && !EnvironmentValue(inherited, "C4_CONTROL").has_value())
+    SetVariable(&result, "C4_CONTROL", "0");
+  SetVariable(&result, "RANK", own_rank);
+  SetVariable(&result, "WORLD_SIZE", ranks);
+  SetVariable(&result, "LOCAL_RANK", own_rank);
+  SetVariable(&result, "LOCAL_WORLD_SIZE", ranks);
+  SetVariable(&result, "MASTER_ADDR", "127.0.0.1");
+  SetVariable(&result, "MASTER_PORT", std::to_string(plan.master_port));
+  SetVariable(&result, "NCCL_COMM_ID", absl::StrCat("127.0.0.1:", plan.communicator_port));
+  SetVariable(&result, "NCCL_SOCKET_IFNAME", "lo");
+  const std::string libraries = EnvironmentValue(inherited, "LD_LIBRARY_PATH").value_or("");
+  SetVariable(&result, "LD_LIBRARY_PATH",
+              libraries.empty() ? plan.library_dir : absl::StrCat(plan.library_dir, ":", libraries));
+  return result;
+}
+
+std::vector<std::string> MasterArguments(const LaunchPlan& plan) {
+  return {"--job",       plan.job,      "--listen",     "127.0.0.1:0", "--http-address",
+          "127.0.0.1:0", "--directory", plan.directory, "--store",     plan.run_dir + "/c4d.db"};
+}
+
+std::vector<std::string> AgentArguments(const LaunchOptions& options, const LaunchPlan& plan) {
+  std::vector<std::string> result = {"--run-dir",   plan.run_dir,  "--http-address",
+                                     "127.0.0.1:0", "--directory", plan.directory};
+  if (!options.master.empty()) result.insert(result.end(), {"--master", options.master});
+  return result;
+}
+
+std::chrono::milliseconds BackOff::Ended(std::chrono::milliseconds lifetime) {
+  if (lifetime >= kLongLife) {
+    quick_ends_ = 0;
+    reported_ = false;
+  }
+  quick_ = lifetime < kQuick;
+  ++quick_ends_;
+  const int doublings = std::min(quick_ends_ - 1, 16);
+  return std::min(kFirst * (1 << doublings), kLongest);
+}
+
+bool BackOff::ShouldReport() {
+  if (reported_ || quick_ends_ < kKeepsFailing) return false;
+  reported_ = true;
+  return true;
+}
+
+std::optional<RankEnd> FirstFailure(const std::vector<RankEnd>& ended) {
+  std::optional<RankEnd> first;
+  for (const RankEnd& end : ended) {
+    if (end.wait_status == 0) continue;
+    const bool by_signal = WIFSIGNALED(end.wait_status);
+    if (!first.has_value() || (by_signal && !WIFSIGNALED(first->wait_status))) first = end;
+  }
+  return first;
+}
+
+}  // namespace c4::cli

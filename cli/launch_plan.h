@@ -1,0 +1,87 @@
+// The part of starting a job that is pure: what the options mean, which environment each rank gets, how the
+// daemons are called, when a daemon is started again, and which rank is to blame when several ended at once.
+//
+// No I/O and no clock in here; the Launcher (launcher.h) does what this plans. Safe from any thread.
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "service/status.h"
+
+namespace c4::cli {
+
+struct LaunchOptions {
+  int ranks = 0;
+  std::string job;         // empty: C4_JOB_ID, else a name made from the launcher's pid
+  std::string base_dir;    // empty: C4_RUN_DIR, else /dev/shm/c4
+  std::string master;      // host:port of a master that runs already; empty: start one
+  bool monitor = true;     // start an agent (and a master)
+  std::string log_dir;     // of the daemons; empty: the job's run directory
+  double timeout_s = 0;    // end the job after this long; 0: never
+  double grace_s = 0;      // once a rank has failed, how long the others may take to end by themselves
+  bool prefix = false;     // "[rank] " before each line of output
+  bool rank_logs = false;  // each rank's output to rank-N.log in the run directory instead
+  std::vector<std::string> command;
+};
+
+// InvalidArgument with a sentence for the user when a job cannot be started from these.
+absl::Status CheckLaunchOptions(const LaunchOptions& options);
+
+// What the launcher found out before it starts anything.
+struct LaunchPlan {
+  std::string job;
+  std::string run_dir;        // of this job alone
+  std::string directory;      // of masters
+  std::string library_dir;    // holds libnccl.so.2
+  std::string binary_dir;     // holds c4a and c4d_master
+  int master_port = 0;        // MASTER_PORT, for frameworks
+  int communicator_port = 0;  // NCCL_COMM_ID
+  bool agent = true;          // there is one that ranks can connect to
+};
+
+// `inherited` with the variables of rank `rank` set; what the user set of C4_ENGINE and
+// C4_CONTROL is kept.
+std::vector<std::string> RankEnvironment(const std::vector<std::string>& inherited,
+                                         const LaunchOptions& options, const LaunchPlan& plan, int rank);
+std::vector<std::string> MasterArguments(const LaunchPlan& plan);
+std::vector<std::string> AgentArguments(const LaunchOptions& options, const LaunchPlan& plan);
+
+// Sets NAME=value in `environment`, replacing all earlier settings of that name.
+void SetVariable(std::vector<std::string>* environment, const std::string& name, const std::string& value);
+
+// When to start a daemon again: at once after a long life, else after a pause that doubles.
+class BackOff {
+ public:
+  static constexpr std::chrono::milliseconds kFirst{100};
+  static constexpr std::chrono::milliseconds kLongest{10000};
+  static constexpr std::chrono::milliseconds kLongLife{10000};
+  static constexpr std::chrono::milliseconds kQuick{1000};
+  static constexpr int kKeepsFailing = 3;
+
+  // The daemon ended after `lifetime`; the pause before the next start.
+  std::chrono::milliseconds Ended(std::chrono::milliseconds lifetime);
+  // True once, when it has ended kKeepsFailing times in a row without a long life.
+  bool ShouldReport();
+  // The life that just ended was a short one.
+  bool quick() const { return quick_; }
+
+ private:
+  int quick_ends_ = 0;
+  bool quick_ = false;
+  bool reported_ = false;
+};
+
+struct RankEnd {
+  int rank = 0;
+  int wait_status = 0;
+};
+
+// Of the ranks that were found to have ended at one look, the one that failed for its own reason: ranks
+// that a signal ended come before those that exited with an error, because a peer's loss makes the others
+// exit with an error a moment later. nullopt when none of them failed.
+std::optional<RankEnd> FirstFailure(const std::vector<RankEnd>& ended);
+
+}  // namespace c4::cli

@@ -1,0 +1,172 @@
+#include "cli/master_client.h"
+
+#include <chrono>
+#include <grpcpp/grpcpp.h>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "c4/v1/c4d.grpc.pb.h"
+#include "cli/process.h"
+#include "service/address.h"
+#include "service/channel.h"
+#include "service/credentials.h"
+#include "service/run_dir.h"
+
+namespace c4::cli {
+namespace {
+
+absl::Status FromGrpc(const grpc::Status& status, const std::string& address) {
+  if (status.ok()) return absl::OkStatus();
+  std::string text = absl::StrCat("the master at ", address, " did not answer: ", status.error_message());
+  if (status.error_code() == grpc::StatusCode::UNAUTHENTICATED) {
+    text = absl::StrCat("the master at ", address, " refused the call: ", status.error_message(),
+                        "; give its token with --token-file");
+  }
+  return absl::Status(static_cast<absl::StatusCode>(status.error_code()), text);
+}
+
+}  // namespace
+
+void MasterOptions::Declare(Options* options) {
+  options->Text("--job", &job, "ID", "the job; needed only where several have a master", "C4_JOB_ID");
+  options->Text("--master", &address, "HOST:PORT", "ask this master, without a look-up", "C4_MASTER");
+  options->Text("--run-dir", &base_dir, "DIR",
+                "where masters are looked up, in DIR/masters; default: C4_RUN_DIR, else /dev/shm/c4");
+  options->Text("--tls-ca", &tls.ca, "FILE", "mutual TLS: certificates to trust (PEM)", "C4_TLS_CA");
+  options->Text("--tls-cert", &tls.cert, "FILE", "mutual TLS: own certificate (PEM)", "C4_TLS_CERT");
+  options->Text("--tls-key", &tls.key, "FILE", "mutual TLS: own key (PEM)", "C4_TLS_KEY");
+  options->Text("--token-file", &token_file, "FILE", "file that holds the master's token", "C4_TOKEN_FILE");
+}
+
+absl::StatusOr<FoundMaster> ChooseMaster(const std::vector<service::MasterEntry>& entries,
+                                         const std::string& job, const std::string& directory) {
+  std::string names;
+  for (const service::MasterEntry& entry : entries) {
+    absl::StrAppend(&names, names.empty() ? "" : ", ", entry.job);
+    if (entry.job == job) return FoundMaster{entry.job, entry.address, entry.epoch};
+  }
+  const std::string hint =
+      " (start one with `c4 run`, name its directory with --run-dir, or give --master HOST:PORT)";
+  if (entries.empty()) {
+    return absl::NotFoundError(
+        absl::StrCat(job.empty() ? "no job" : "neither '" + job + "' nor any other job", " has a master in ",
+                     directory, hint));
+  }
+  if (!job.empty()) {
+    return absl::NotFoundError(
+        absl::StrCat("job '", job, "' has no master in ", directory, "; these have: ", names));
+  }
+  if (entries.size() > 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("several jobs have a master: ", names, "; choose with --job ID"));
+  }
+  const service::MasterEntry& only = entries.front();
+  return FoundMaster{only.job, only.address, only.epoch};
+}
+
+absl::StatusOr<FoundMaster> FindMaster(const MasterOptions& options) {
+  if (!options.address.empty()) return FoundMaster{options.job, options.address, 0};
+  const std::string base = options.base_dir.empty() ? service::DefaultRunDir() : options.base_dir;
+  const service::MasterDirectory directory(base + "/masters");
+  const absl::StatusOr<std::vector<service::MasterEntry>> entries = directory.List();
+  if (!entries.ok()) return entries.status();
+  std::vector<service::MasterEntry> candidates = *entries;
+  if (options.job.empty() && candidates.size() > 1) {
+    // Entries that killed masters left behind need not be chosen from.
+    std::erase_if(candidates, [](const service::MasterEntry& entry) {
+      return entry.host == service::HostName() && !ReadProcessStat(static_cast<pid_t>(entry.pid)).has_value();
+    });
+    if (candidates.empty()) candidates = *entries;
+  }
+  return ChooseMaster(candidates, options.job, directory.path());
+}
+
+struct MasterClient::Parts {
+  std::string address;
+  service::Credentials credentials;
+  std::unique_ptr<v1::C4d::Stub> stub;
+
+  void Prepare(grpc::ClientContext* context, absl::Duration timeout) const {
+    credentials.AddToken(context);
+    context->set_deadline(std::chrono::system_clock::now() + absl::ToChronoMilliseconds(timeout));
+  }
+};
+
+MasterClient::MasterClient(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
+
+MasterClient::~MasterClient() = default;
+
+absl::StatusOr<std::unique_ptr<MasterClient>> MasterClient::Open(const std::string& address,
+                                                                 const MasterOptions& options) {
+  absl::StatusOr<service::Credentials> credentials =
+      service::Credentials::Load(options.tls, options.token_file);
+  if (!credentials.ok()) return credentials.status();
+  auto parts = std::make_unique<Parts>();
+  parts->address = address;
+  parts->credentials = *credentials;
+  parts->stub = v1::C4d::NewStub(service::MakeChannel(address, *credentials));
+  return std::unique_ptr<MasterClient>(new MasterClient(std::move(parts)));
+}
+
+absl::StatusOr<v1::ListVerdictsReply> MasterClient::ListVerdicts(bool include_cleared,
+                                                                 absl::Duration timeout) const {
+  grpc::ClientContext context;
+  parts_->Prepare(&context, timeout);
+  v1::ListVerdictsRequest request;
+  request.set_include_cleared(include_cleared);
+  v1::ListVerdictsReply reply;
+  const grpc::Status status = parts_->stub->ListVerdicts(&context, request, &reply);
+  if (!status.ok()) return FromGrpc(status, parts_->address);
+  return reply;
+}
+
+absl::StatusOr<v1::GetStatusReply> MasterClient::GetStatus(absl::Duration timeout) const {
+  grpc::ClientContext context;
+  parts_->Prepare(&context, timeout);
+  v1::GetStatusReply reply;
+  const grpc::Status status = parts_->stub->GetStatus(&context, v1::GetStatusRequest(), &reply);
+  if (!status.ok()) return FromGrpc(status, parts_->address);
+  return reply;
+}
+
+absl::Status MasterClient::WatchVerdicts(const std::function<bool(const v1::Verdict&)>& on_verdict) const {
+  grpc::ClientContext context;
+  parts_->credentials.AddToken(&context);
+  const std::unique_ptr<grpc::ClientReader<v1::Verdict>> reader =
+      parts_->stub->WatchVerdicts(&context, v1::WatchVerdictsRequest());
+  v1::Verdict verdict;
+  while (reader->Read(&verdict)) {
+    if (on_verdict(verdict)) continue;
+    context.TryCancel();
+    while (reader->Read(&verdict)) {
+    }
+    reader->Finish();
+    return absl::OkStatus();
+  }
+  const grpc::Status status = reader->Finish();
+  if (status.ok()) return absl::UnavailableError(absl::StrCat("the master at ", parts_->address, " ended"));
+  return FromGrpc(status, parts_->address);
+}
+
+absl::StatusOr<std::unique_ptr<MasterClient>> ConnectToMaster(const MasterOptions& options) {
+  const absl::StatusOr<FoundMaster> found = FindMaster(options);
+  if (!found.ok()) return found.status();
+  return MasterClient::Open(found->address, options);
+}
+
+absl::Status AskMaster(const MasterOptions& options, absl::Duration patience,
+                       const std::function<absl::Status(const MasterClient&)>& ask) {
+  const absl::Time until = absl::Now() + patience;
+  for (;;) {
+    const absl::StatusOr<std::unique_ptr<MasterClient>> client = ConnectToMaster(options);
+    if (!client.ok()) return client.status();
+    const absl::Status answer = ask(**client);
+    if (!absl::IsUnavailable(answer)) return answer;
+    if (absl::Now() >= until) {
+      return service::Annotate(answer, "is the job still running? `c4 status` asks for the same master");
+    }
+    absl::SleepFor(absl::Milliseconds(200));
+  }
+}
+
+}  // namespace c4::cli

@@ -1,0 +1,76 @@
+// How the command line reaches the master of a job: found through the masters' directory, asked by gRPC.
+//
+// FindMaster is a look-up, done again at every (re)connect, because a restarted master may sit on another
+// port. A MasterClient talks to one address; its calls block up to their deadline and may come from any
+// thread. Errors are sentences for the user that say what to do.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "c4/v1/c4d.pb.h"
+#include "cli/options.h"
+#include "service/config.h"
+#include "service/directory.h"
+#include "service/status.h"
+
+namespace c4::cli {
+
+// The options that every verb that asks a master has.
+struct MasterOptions {
+  std::string job;       // empty: the only one that there is
+  std::string address;   // host:port; empty: by the directory
+  std::string base_dir;  // empty: C4_RUN_DIR, else /dev/shm/c4
+  service::TlsOptions tls;
+  std::string token_file;
+
+  // --job, --master, --run-dir, --tls-ca, --tls-cert, --tls-key, --token-file
+  void Declare(Options* options);
+};
+
+struct FoundMaster {
+  std::string job;  // empty when only the address is known
+  std::string address;
+  uint64_t epoch = 0;  // 0 when only the address is known
+};
+
+// Pure: the entry meant by `job` (empty: the only one). NotFound when there is none, InvalidArgument when
+// there are several and the user has to choose.
+absl::StatusOr<FoundMaster> ChooseMaster(const std::vector<service::MasterEntry>& entries,
+                                         const std::string& job, const std::string& directory);
+absl::StatusOr<FoundMaster> FindMaster(const MasterOptions& options);
+
+class MasterClient {
+ public:
+  // Loads the TLS files and the token; connects on the first call.
+  static absl::StatusOr<std::unique_ptr<MasterClient>> Open(const std::string& address,
+                                                            const MasterOptions& options);
+  ~MasterClient();
+  MasterClient(const MasterClient&) = delete;
+  MasterClient& operator=(const MasterClient&) = delete;
+
+  absl::StatusOr<v1::ListVerdictsReply> ListVerdicts(bool include_cleared, absl::Duration timeout) const;
+  absl::StatusOr<v1::GetStatusReply> GetStatus(absl::Duration timeout) const;
+  // Hands every verdict and every change of one to `on_verdict`, on this thread, until that returns false
+  // (then OK) or the stream ends (then Unavailable, or what the master said).
+  absl::Status WatchVerdicts(const std::function<bool(const v1::Verdict&)>& on_verdict) const;
+
+ private:
+  struct Parts;
+  explicit MasterClient(std::unique_ptr<Parts> parts);
+  std::unique_ptr<Parts> parts_;
+};
+
+// FindMaster and Open.
+absl::StatusOr<std::unique_ptr<MasterClient>> ConnectToMaster(const MasterOptions& options);
+
+// Looks the master up and calls `ask`; while that gives Unavailable, does both again until `patience` is
+// over: a master that is being restarted comes back within a second or two. The last status, with a hint
+// what to do when no master answered.
+absl::Status AskMaster(const MasterOptions& options, absl::Duration patience,
+                       const std::function<absl::Status(const MasterClient&)>& ask);
+
+}  // namespace c4::cli

@@ -1,0 +1,45 @@
+// Command-line options of one verb, in front of CLI11 so that only options.cc compiles it.
+//
+// Declare the options, then Parse. Targets are the caller's and must outlive Parse; a target that the
+// command line does not name keeps its value, which is also the default shown in --help. Unknown options,
+// stray words and values out of range end the verb with a message and kExitUsage. One thread.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/verb.h"
+
+namespace c4::cli {
+
+class Options {
+ public:
+  Options(const std::string& verb, const std::string& summary);
+  ~Options();
+  Options(const Options&) = delete;
+  Options& operator=(const Options&) = delete;
+
+  // `names` as CLI11 reads them: "-n,--ranks".
+  void Flag(const std::string& names, bool* value, const std::string& help);
+  // `environment`: the variable that it is taken from when the command line does not name it.
+  void Text(const std::string& names, std::string* value, const std::string& metavar, const std::string& help,
+            const std::string& environment = "");
+  void Whole(const std::string& names, int* value, int min, int max, const std::string& help);
+  void Seconds(const std::string& names, double* value, double min, double max, const std::string& help);
+  // Takes every word after `--`, whatever it looks like. Without this call `--` is refused.
+  void Command(std::vector<std::string>* words, const std::string& metavar);
+
+  // nullopt: go on. Otherwise the exit code to return (0 after --help); the text has been printed.
+  std::optional<int> Parse(const Arguments& arguments);
+
+ private:
+  struct Parts;
+  std::unique_ptr<Parts> parts_;
+};
+
+// Prints "c4 VERB: MESSAGE" with a pointer to --help on stderr and returns kExitUsage.
+int UsageError(const std::string& verb, const std::string& message);
+
+}  // namespace c4::cli

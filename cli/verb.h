@@ -1,0 +1,30 @@
+// A verb of the `c4` command: one file each (verb_*.cc), listed in verbs.cc.
+//
+// A verb gets what follows its name on the command line, prints to stdout what was asked for and to stderr
+// what went wrong, and returns the exit code. It runs on the main thread and throws nothing.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+namespace c4::cli {
+
+using Arguments = std::vector<std::string>;
+
+struct Verb {
+  const char* name;
+  const char* summary;  // one line for `c4 --help`
+  int (*run)(const Arguments& arguments);
+};
+
+// All verbs, in the order of the help text.
+std::span<const Verb* const> Verbs();
+
+extern const Verb kRunVerb;
+extern const Verb kVerdictsVerb;
+extern const Verb kStatusVerb;
+extern const Verb kEnvVerb;
+extern const Verb kDemoVerb;
+
+}  // namespace c4::cli

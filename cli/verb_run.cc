@@ -1,0 +1,62 @@
+// c4 run: starts a job on this machine, monitored.
+#include <cstdio>
+
+#include "cli/exit_codes.h"
+#include "cli/launcher.h"
+#include "cli/options.h"
+#include "cli/verb.h"
+
+namespace c4::cli {
+namespace {
+
+constexpr char kSummary[] = "start the ranks of a job on this machine, with its agent and master";
+
+int ExitCodeOf(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kInvalidArgument:
+      return UsageError("run", std::string(status.message()));
+    case absl::StatusCode::kNotFound:
+      return kExitNotFound;
+    case absl::StatusCode::kPermissionDenied:
+      return kExitNotRunnable;
+    default:
+      return kExitLauncher;
+  }
+}
+
+int RunJob(const Arguments& arguments) {
+  LaunchOptions job;
+  bool no_monitor = false;
+  Options options("run", kSummary);
+  options.Whole("-n,--ranks", &job.ranks, 1, 4096, "how many ranks to start");
+  options.Text("--job", &job.job, "ID", "name of the job; default: C4_JOB_ID, else one of its own");
+  options.Text("--run-dir", &job.base_dir, "DIR",
+               "the job's own directory is made in here; default: C4_RUN_DIR, else /dev/shm/c4");
+  options.Text("--master", &job.master, "HOST:PORT", "report to this master instead of starting one");
+  options.Flag("--no-monitor", &no_monitor, "start neither agent nor master");
+  options.Text("--log-dir", &job.log_dir, "DIR",
+               "where agent and master log; default: the job's own directory");
+  options.Seconds("--timeout", &job.timeout_s, 0, 1e9, "end the job after this long, with exit code 124");
+  options.Seconds("--grace", &job.grace_s, 0, 1e6,
+                  "once a rank has failed, let the others end by themselves for this long");
+  options.Flag("--prefix", &job.prefix, "put [rank] before each line of output");
+  options.Command(&job.command, "PROGRAM ARGS...");
+  if (const std::optional<int> exit_code = options.Parse(arguments)) return *exit_code;
+  job.monitor = !no_monitor;
+
+  const auto report = [](const std::string& text) { fprintf(stderr, "c4 run: %s\n", text.c_str()); };
+  const absl::StatusOr<std::unique_ptr<Launcher>> launcher = Launcher::Start(std::move(job), report);
+  if (!launcher.ok()) {
+    if (!absl::IsInvalidArgument(launcher.status())) report(std::string(launcher.status().message()));
+    return ExitCodeOf(launcher.status());
+  }
+  while ((*launcher)->Poll(std::chrono::seconds(60))) {
+  }
+  return (*launcher)->outcome().exit_code;
+}
+
+}  // namespace
+
+constinit const Verb kRunVerb = {"run", kSummary, RunJob};
+
+}  // namespace c4::cli

@@ -1,0 +1,46 @@
+// c4 status: ranks and agents of a job, as its master knows them.
+#include <cstdio>
+
+#include "cli/exit_codes.h"
+#include "cli/master_client.h"
+#include "cli/options.h"
+#include "cli/status_text.h"
+#include "cli/verb.h"
+#include "service/verdict_json.h"
+
+namespace c4::cli {
+namespace {
+
+constexpr char kSummary[] = "show the ranks, their states and counters, and the agents of a job";
+constexpr absl::Duration kCallLimit = absl::Seconds(5);
+constexpr absl::Duration kPatience = absl::Seconds(3);
+
+int RunStatus(const Arguments& arguments) {
+  MasterOptions master;
+  bool json = false;
+  Options options("status", kSummary);
+  master.Declare(&options);
+  options.Flag("--json", &json,
+               "one JSON document: {\"job\",\"master_epoch\",\"agents\":[...],\"ranks\":[...]}");
+  if (const std::optional<int> exit_code = options.Parse(arguments)) return *exit_code;
+
+  v1::GetStatusReply reply;
+  const absl::Status asked = AskMaster(master, kPatience, [&reply](const MasterClient& client) {
+    absl::StatusOr<v1::GetStatusReply> status = client.GetStatus(kCallLimit);
+    if (status.ok()) reply = *std::move(status);
+    return status.status();
+  });
+  if (!asked.ok()) {
+    fprintf(stderr, "c4 status: %s\n", std::string(asked.message()).c_str());
+    return kExitUnreachable;
+  }
+  const std::string text = json ? service::StatusJson(reply, 2) + "\n" : StatusText(reply);
+  fputs(text.c_str(), stdout);
+  return kExitOk;
+}
+
+}  // namespace
+
+constinit const Verb kStatusVerb = {"status", kSummary, RunStatus};
+
+}  // namespace c4::cli

@@ -1,0 +1,101 @@
+// c4 verdicts: what the master of a job says, once or as it comes.
+#include <cstdio>
+
+#include "absl/time/clock.h"
+#include "cli/exit_codes.h"
+#include "cli/master_client.h"
+#include "cli/options.h"
+#include "cli/verb.h"
+#include "cli/verdict_exit.h"
+#include "cli/verdict_watch.h"
+#include "service/verdict_json.h"
+
+namespace c4::cli {
+namespace {
+
+constexpr char kSummary[] = "show who holds the job up";
+constexpr absl::Duration kCallLimit = absl::Seconds(5);
+constexpr absl::Duration kPatience = absl::Seconds(3);
+// --watch: how long a master may be away before we give up.
+constexpr absl::Duration kReconnectPatience = absl::Seconds(15);
+
+int Unreachable(const absl::Status& status) {
+  fprintf(stderr, "c4 verdicts: %s\n", std::string(status.message()).c_str());
+  return kExitUnreachable;
+}
+
+int PrintOnce(const MasterOptions& master, bool all, bool json) {
+  v1::ListVerdictsReply reply;
+  const absl::Status asked = AskMaster(master, kPatience, [&](const MasterClient& client) {
+    absl::StatusOr<v1::ListVerdictsReply> verdicts = client.ListVerdicts(all, kCallLimit);
+    if (verdicts.ok()) reply = *std::move(verdicts);
+    return verdicts.status();
+  });
+  if (!asked.ok()) return Unreachable(asked);
+  if (json) {
+    printf("%s\n", service::VerdictListJson(reply, 2).c_str());
+    return VerdictsExitCode(reply.verdicts());
+  }
+  int open = 0;
+  for (const v1::Verdict& verdict : reply.verdicts()) open += IsOpen(verdict) ? 1 : 0;
+  if (open == 0) printf("job %s: no open verdict\n", reply.job().c_str());
+  for (const v1::Verdict& verdict : reply.verdicts()) {
+    printf("%s", service::VerdictText(verdict, absl::GetCurrentTimeNanos()).c_str());
+  }
+  return VerdictsExitCode(reply.verdicts());
+}
+
+int Watch(MasterOptions master, bool all, bool json) {
+  VerdictWatch watch(all);
+  const auto show = [&](const v1::Verdict& verdict) {
+    if (watch.Take(verdict)) {
+      const std::string line =
+          json ? service::VerdictJson(verdict) : service::VerdictLine(verdict, absl::GetCurrentTimeNanos());
+      printf("%s\n", line.c_str());
+      fflush(stdout);
+    }
+    return true;
+  };
+  bool connected_before = false;
+  absl::Time give_up = absl::Now() + kPatience;
+  for (;;) {
+    const absl::StatusOr<FoundMaster> found = FindMaster(master);
+    if (!found.ok()) {
+      // The entry is taken out when the master leaves in order: the job is over.
+      return connected_before ? watch.exit_code() : Unreachable(found.status());
+    }
+    master.job = found->job;  // of several that start later, stay with this one
+    const absl::StatusOr<std::unique_ptr<MasterClient>> client = MasterClient::Open(found->address, master);
+    if (!client.ok()) return Unreachable(client.status());
+    absl::Status asked = (*client)->GetStatus(kCallLimit).status();
+    if (asked.ok()) {
+      connected_before = true;
+      asked = (*client)->WatchVerdicts(show);
+      give_up = absl::Now() + kReconnectPatience;
+      fprintf(stderr, "c4 verdicts: lost the master at %s; looking it up again\n", found->address.c_str());
+    }
+    if (!absl::IsUnavailable(asked) || absl::Now() >= give_up) return Unreachable(asked);
+    absl::SleepFor(absl::Milliseconds(300));
+  }
+}
+
+int RunVerdicts(const Arguments& arguments) {
+  MasterOptions master;
+  bool json = false;
+  bool all = false;
+  bool watch = false;
+  Options options("verdicts", kSummary);
+  master.Declare(&options);
+  options.Flag("--json", &json,
+               "one JSON document {\"job\",\"verdicts\":[...]}; with --watch one object a line");
+  options.Flag("--all", &all, "cleared verdicts too");
+  options.Flag("--watch", &watch, "go on and print a line for each change");
+  if (const std::optional<int> exit_code = options.Parse(arguments)) return *exit_code;
+  return watch ? Watch(master, all, json) : PrintOnce(master, all, json);
+}
+
+}  // namespace
+
+constinit const Verb kVerdictsVerb = {"verdicts", kSummary, RunVerdicts};
+
+}  // namespace c4::cli

@@ -1,0 +1,13 @@
+#include <array>
+
+#include "cli/verb.h"
+
+namespace c4::cli {
+
+std::span<const Verb* const> Verbs() {
+  static constexpr std::array<const Verb*, 5> kVerbs = {&kRunVerb, &kVerdictsVerb, &kStatusVerb, &kEnvVerb,
+                                                        &kDemoVerb};
+  return kVerbs;
+}
+
+}  // namespace c4::cli

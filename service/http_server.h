@@ -1,0 +1,55 @@
+// The HTTP side of a daemon: /healthz (200 "ok", or 503 and a sentence), /metrics (Prometheus' text) and
+// further GET routes. Handlers run on the server's own threads, several at a time: they must be safe for
+// that, and must not throw. With a token in `credentials` the further routes ask for it ("Authorization:
+// Bearer …"); health and metrics stay open. Plain HTTP: bind it to loopback or put a proxy in front.
+// Set up and stopped by one thread; the destructor stops.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "service/credentials.h"
+#include "service/status.h"
+
+namespace c4::service {
+
+struct HttpRequest {
+  std::string path;
+  std::map<std::string, std::string> query;  // the last of a name counts
+};
+
+struct HttpReply {
+  int status = 200;
+  std::string body;
+  std::string content_type = "application/json";
+};
+
+class HttpServer {
+ public:
+  using Handler = std::function<HttpReply(const HttpRequest&)>;
+
+  // `health`: OK, or why not. `metrics`: the text of /metrics.
+  HttpServer(std::function<absl::Status()> health, std::function<std::string()> metrics);
+  ~HttpServer();
+  HttpServer(const HttpServer&) = delete;
+  HttpServer& operator=(const HttpServer&) = delete;
+
+  // REQUIRES: before Start. `path` is matched whole, as a regular expression.
+  void Get(const std::string& path, Handler handler);
+
+  // `address` is host:port; port 0: any. Fails with the address and the reason in the message.
+  absl::Status Start(const std::string& address, const Credentials& credentials);
+  void Stop();
+
+  uint16_t port() const;
+  const std::string& address() const;  // host as given, port as bound
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace c4::service

@@ -1,0 +1,30 @@
+// The run directory: segments of the processes, the agent's socket, the directory of masters. One per
+// node, C4_RUN_DIR or /dev/shm/c4, shared by all users (mode 01777, as /tmp). Any thread.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+#include "service/status.h"
+
+namespace c4::service {
+
+inline constexpr char kRunDirVariable[] = "C4_RUN_DIR";
+inline constexpr char kDefaultRunDir[] = "/dev/shm/c4";
+
+std::string DefaultRunDir();  // C4_RUN_DIR, else kDefaultRunDir
+
+// Creates `path` (and its parents) when missing; a new one gets mode 01777.
+absl::Status EnsureSharedDirectory(const std::string& path);
+
+// What others can write to is opened without following a link at the end of the path.
+enum class Links { kRefuse, kFollow };
+
+// The whole of a regular file of at most `max_bytes`.
+absl::StatusOr<std::string> ReadSmallFile(const std::string& path, size_t max_bytes, Links links);
+
+// Temporary file in the same directory, flushed, then renamed over `path`.
+absl::Status WriteFileAtomically(const std::string& path, std::string_view content, unsigned mode);
+
+}  // namespace c4::service

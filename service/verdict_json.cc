@@ -1,0 +1,233 @@
+#include "service/verdict_json.h"
+
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "c4/v1/c4d.pb.h"
+#include "service/text.h"
+
+namespace c4::service {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+template <size_t N>
+std::string_view Word(const std::array<std::string_view, N>& words, size_t number) {
+  return number < N ? words[number] : std::string_view("unknown");
+}
+
+double UnixSeconds(int64_t unix_ns) {
+  return static_cast<double>(unix_ns) / 1e9;
+}
+
+Json SecondsOrNull(int64_t unix_ns) {
+  return unix_ns == 0 ? Json(nullptr) : Json(UnixSeconds(unix_ns));
+}
+
+std::string Dump(const Json& json, int indent) {
+  return json.dump(indent, ' ', false, nlohmann::detail::error_handler_t::replace);
+}
+
+Json CulpritToJson(const v1::Culprit& culprit) {
+  return Json{{"kind", CulpritKindWord(culprit.kind())},
+              {"rank", culprit.rank()},
+              {"host", culprit.process().host()},
+              {"pid", culprit.process().pid()},
+              {"boot_id", culprit.process().boot_id()},
+              {"start_time_ticks", culprit.process().start_time_ticks()},
+              {"process_state", ProcessStateWord(culprit.state())},
+              {"wait_channel", culprit.wait_channel()},
+              {"last_call", culprit.last_call()}};
+}
+
+Json VerdictToJson(const v1::Verdict& verdict) {
+  Json waiting = Json::array();
+  for (const uint32_t rank : verdict.waiting()) waiting.push_back(rank);
+  Json evidence = Json::array();
+  for (const v1::Evidence& item : verdict.evidence()) {
+    evidence.push_back(Json{{"kind", item.kind()}, {"text", item.text()}});
+  }
+  return Json{{"id", verdict.id()},
+              {"job", verdict.job()},
+              {"syndrome", SyndromeWord(verdict.syndrome())},
+              {"state", VerdictStateWord(verdict.state())},
+              {"culprit", CulpritToJson(verdict.culprit())},
+              {"communicator", CommunicatorText(verdict.communicator_id())},
+              {"operation", verdict.operation()},
+              {"waiting", std::move(waiting)},
+              {"confidence", verdict.confidence()},
+              {"since_unix_s", UnixSeconds(verdict.since_unix_ns())},
+              {"suspected_unix_s", UnixSeconds(verdict.suspected_unix_ns())},
+              {"confirmed_unix_s", SecondsOrNull(verdict.confirmed_unix_ns())},
+              {"cleared_unix_s", SecondsOrNull(verdict.cleared_unix_ns())},
+              {"confirmed_by", verdict.confirmed_by()},
+              {"evidence", std::move(evidence)},
+              {"suggested_action", verdict.suggested_action()}};
+}
+
+Json AgentToJson(const v1::AgentStatus& agent) {
+  return Json{{"host", agent.host()},
+              {"last_batch_age_s", static_cast<double>(agent.last_batch_age_ns()) / 1e9},
+              {"batches", agent.batches()},
+              {"batches_dropped", agent.batches_dropped()},
+              {"version", agent.version()}};
+}
+
+Json RankToJson(const v1::RankStatus& rank) {
+  return Json{{"rank", rank.rank()},
+              {"host", rank.process().host()},
+              {"pid", rank.process().pid()},
+              {"boot_id", rank.process().boot_id()},
+              {"start_time_ticks", rank.process().start_time_ticks()},
+              {"process_state", ProcessStateWord(rank.health().state())},
+              {"process_state_age_s", static_cast<double>(rank.health().state_age_ns()) / 1e9},
+              {"wait_channel", rank.health().wait_channel()},
+              {"communicator", CommunicatorText(rank.communicator_id())},
+              {"called", rank.called()},
+              {"started", rank.started()},
+              {"finished", rank.finished()}};
+}
+
+std::string CulpritName(const v1::Culprit& culprit) {
+  const std::string process = Concat("(pid ", culprit.process().pid(), " on ", culprit.process().host(), ")");
+  if (culprit.rank() < 0) return Concat("a process without a rank ", process);
+  return Concat("rank ", culprit.rank(), " ", process);
+}
+
+}  // namespace
+
+std::string_view SyndromeWord(int syndrome) {
+  static constexpr std::array<std::string_view, 5> kWords = {"unspecified", "communication hang",
+                                                             "non-communication hang", "communication slow",
+                                                             "non-communication slow"};
+  return Word(kWords, static_cast<size_t>(syndrome));
+}
+
+std::string_view VerdictStateWord(int state) {
+  static constexpr std::array<std::string_view, 4> kWords = {"unspecified", "suspected", "confirmed",
+                                                             "cleared"};
+  return Word(kWords, static_cast<size_t>(state));
+}
+
+std::string_view CulpritKindWord(int kind) {
+  static constexpr std::array<std::string_view, 6> kWords = {"unspecified", "rank",       "node",
+                                                             "nic",         "connection", "ambiguous"};
+  return Word(kWords, static_cast<size_t>(kind));
+}
+
+std::string_view ProcessStateWord(int process_state) {
+  static constexpr std::array<std::string_view, 8> kWords = {"unknown", "running", "sleeping", "blocked",
+                                                             "stopped", "traced",  "zombie",   "gone"};
+  return Word(kWords, static_cast<size_t>(process_state));
+}
+
+std::string_view FunctionWord(int function) {
+  static constexpr std::array<std::string_view, 11> kWords = {
+      "operation",  "all_reduce", "reduce",  "broadcast", "all_gather", "reduce_scatter",
+      "all_to_all", "gather",     "scatter", "send",      "recv"};
+  return Word(kWords, static_cast<size_t>(function));
+}
+
+std::string_view DataTypeWord(uint32_t data_type) {
+  static constexpr std::array<std::string_view, 12> kWords = {
+      "int8",    "uint8",   "int32",   "uint32",   "int64",      "uint64",
+      "float16", "float32", "float64", "bfloat16", "float8e4m3", "float8e5m2"};
+  return Word(kWords, data_type);
+}
+
+std::string_view ReductionWord(uint32_t reduction) {
+  static constexpr std::array<std::string_view, 5> kWords = {"sum", "prod", "max", "min", "avg"};
+  return reduction < kWords.size() ? kWords[reduction] : std::string_view("custom");
+}
+
+std::string RankListText(std::span<const uint32_t> ranks) {
+  constexpr size_t kMaxRuns = 12;
+  if (ranks.empty()) return "no rank";
+  std::vector<std::string> runs;
+  size_t listed = 0;
+  for (size_t first = 0; first < ranks.size() && runs.size() < kMaxRuns;) {
+    size_t last = first;
+    while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) ++last;
+    if (last - first >= 2) {
+      runs.push_back(Concat(ranks[first], "-", ranks[last]));
+    } else {
+      last = first;
+      runs.push_back(Concat(ranks[first]));
+    }
+    first = listed = last + 1;
+  }
+  std::string text = Concat(ranks.size() == 1 ? "rank " : "ranks ", absl::StrJoin(runs, ", "));
+  if (listed < ranks.size()) absl::StrAppend(&text, " and ", ranks.size() - listed, " more");
+  return text;
+}
+
+std::string SecondsText(int64_t duration_ns) {
+  return absl::StrFormat("%.1f s", static_cast<double>(std::max<int64_t>(duration_ns, 0)) / 1e9);
+}
+
+std::string CommunicatorText(uint64_t communicator_id) {
+  return absl::StrFormat("0x%016x", communicator_id);
+}
+
+std::string VerdictJson(const v1::Verdict& verdict, int indent) {
+  return Dump(VerdictToJson(verdict), indent);
+}
+
+std::string VerdictListJson(const v1::ListVerdictsReply& reply, int indent) {
+  Json verdicts = Json::array();
+  for (const v1::Verdict& verdict : reply.verdicts()) verdicts.push_back(VerdictToJson(verdict));
+  return Dump(Json{{"job", reply.job()},
+                   {"master_epoch", CommunicatorText(reply.master_epoch())},
+                   {"verdicts", std::move(verdicts)}},
+              indent);
+}
+
+std::string StatusJson(const v1::GetStatusReply& reply, int indent) {
+  Json agents = Json::array();
+  for (const v1::AgentStatus& agent : reply.agents()) agents.push_back(AgentToJson(agent));
+  Json ranks = Json::array();
+  for (const v1::RankStatus& rank : reply.ranks()) ranks.push_back(RankToJson(rank));
+  return Dump(Json{{"job", reply.job()},
+                   {"master_epoch", CommunicatorText(reply.master_epoch())},
+                   {"agents", std::move(agents)},
+                   {"ranks", std::move(ranks)}},
+              indent);
+}
+
+std::string VerdictLine(const v1::Verdict& verdict, int64_t now_unix_ns) {
+  const std::vector<uint32_t> waiting(verdict.waiting().begin(), verdict.waiting().end());
+  const bool over = verdict.cleared_unix_ns() != 0;
+  std::string line =
+      Concat(absl::AsciiStrToUpper(std::string(VerdictStateWord(verdict.state()))), " ",
+             std::string(SyndromeWord(verdict.syndrome())), ": ", CulpritName(verdict.culprit()),
+             over ? " was " : " is ", std::string(ProcessStateWord(verdict.culprit().state())), "; ",
+             RankListText(waiting), over ? " waited" : (waiting.size() == 1 ? " waits" : " wait"),
+             " in operation ", verdict.operation());
+  const int64_t end_unix_ns = over ? verdict.cleared_unix_ns() : now_unix_ns;
+  absl::StrAppend(&line, " for ", SecondsText(end_unix_ns - verdict.since_unix_ns()));
+  return line;
+}
+
+std::string VerdictText(const v1::Verdict& verdict, int64_t now_unix_ns) {
+  std::string text = Concat(VerdictLine(verdict, now_unix_ns), "\n");
+  absl::StrAppend(&text, "  verdict ", verdict.id(), " of job ", verdict.job(), ", communicator ",
+                  CommunicatorText(verdict.communicator_id()), ", confidence ",
+                  absl::StrFormat("%.2f", verdict.confidence()),
+                  verdict.confirmed_by().empty() ? "" : Concat(", confirmed by: ", verdict.confirmed_by()),
+                  "\n");
+  for (const v1::Evidence& item : verdict.evidence()) {
+    absl::StrAppend(&text, "  ", item.kind(), ": ", item.text(), "\n");
+  }
+  if (!verdict.suggested_action().empty() && verdict.cleared_unix_ns() == 0) {
+    absl::StrAppend(&text, "  what to do: ", verdict.suggested_action(), "\n");
+  }
+  return text;
+}
+
+}  // namespace c4::service

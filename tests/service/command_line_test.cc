@@ -1,0 +1,133 @@
+// Bad command lines and what cannot be reached: a message that says what to do, and the exit code of the
+// manual (docs/cli.md).
+#include <fstream>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/service/harness.h"
+
+namespace c4::service_test {
+namespace {
+
+using ::testing::HasSubstr;
+
+struct Case {
+  std::vector<std::string> arguments;
+  int exit_code;
+  std::string message;
+};
+
+TEST(CommandLineTest, SaysWhatIsWrong) {
+  const std::vector<Case> cases = {
+      {{}, 64, "usage: c4 VERB"},
+      {{"frobnicate"}, 64, "there is no verb 'frobnicate'"},
+      {{"run"}, 64, "-n N"},
+      {{"run", "-n", "4"}, 64, "-- PROGRAM"},
+      {{"run", "-n", "4", "--"}, 64, "-- PROGRAM"},
+      {{"run", "-n", "4", "train"}, 64, "after `--`"},
+      {{"run", "-n", "0", "--", "true"}, 64, "--ranks"},
+      {{"run", "-n", "x", "--", "true"}, 64, "--ranks"},
+      {{"run", "-n", "2", "--wrong", "--", "true"}, 64, "--wrong"},
+      {{"run", "-n", "2", "--master", "host", "--", "true"}, 64, "host:port"},
+      {{"run", "-n", "2", "--master", "host:1", "--no-monitor", "--", "true"}, 64, "exclude each other"},
+      {{"run", "-n", "2", "--no-monitor", "--", "no-such-program"}, 127, "no-such-program"},
+      {{"run", "-n", "2", "--no-monitor", "--", "/etc/passwd"}, 126, "/etc/passwd"},
+      {{"verdicts", "--wrong"}, 64, "--wrong"},
+      {{"verdicts", "word"}, 64, "word"},
+      {{"verdicts"}, 3, "c4 run"},
+      {{"verdicts", "--watch"}, 3, "c4 run"},
+      {{"verdicts", "--job", "mine"}, 3, "mine"},
+      {{"verdicts", "--master", "127.0.0.1:1"}, 3, "127.0.0.1:1"},
+      {{"verdicts", "--token-file", "/no/such/file"}, 3, "no job"},
+      {{"verdicts", "--master", "127.0.0.1:1", "--token-file", "/no/such/file"}, 3, "/no/such/file"},
+      {{"status"}, 3, "c4 run"},
+      {{"status", "--json", "--wrong"}, 64, "--wrong"},
+      {{"env", "--json", "--markdown"}, 64, "exclude"},
+      {{"demo", "--ranks", "2"}, 64, "--ranks"},
+  };
+  const ScratchDir scratch;
+  for (const Case& c : cases) {
+    std::string words = "c4";
+    for (const std::string& word : c.arguments) words += " " + word;
+    SCOPED_TRACE(words);
+    const CommandResult result =
+        RunC4(c.arguments.empty() ? std::vector<std::string>{"--no-verb"} : c.arguments,
+              {"C4_RUN_DIR=" + scratch.path()});
+    EXPECT_EQ(result.exit_code, c.exit_code) << result.errors;
+    EXPECT_THAT(result.errors, HasSubstr(c.message));
+    EXPECT_EQ(result.output, "");
+  }
+}
+
+TEST(CommandLineTest, HelpAndVersionAreNoErrors) {
+  for (const std::vector<std::string>& arguments : {std::vector<std::string>{"--help"},
+                                                    {"--version"},
+                                                    {"run", "--help"},
+                                                    {"verdicts", "-h"},
+                                                    {"status", "--help"},
+                                                    {"env", "--help"},
+                                                    {"demo", "--help"}}) {
+    const CommandResult result = RunC4(arguments);
+    EXPECT_EQ(result.exit_code, 0) << arguments.front();
+    EXPECT_NE(result.output, "") << arguments.front();
+    EXPECT_EQ(result.errors, "") << arguments.front();
+  }
+}
+
+TEST(CommandLineTest, EnvIsJson) {
+  const CommandResult result = RunC4({"env", "--json"}, {"C4_ENGINE=host", "C4_RUNDIR=/x"});
+  EXPECT_EQ(result.exit_code, 0);
+  const Json json = Json::parse(result.output, nullptr, /*allow_exceptions=*/false);
+  ASSERT_TRUE(json.is_object()) << result.output;
+  bool seen = false;
+  for (const Json& knob : json["knobs"]) {
+    if (knob["name"] != "C4_ENGINE") continue;
+    seen = true;
+    EXPECT_EQ(knob["value"], "host");
+  }
+  EXPECT_TRUE(seen);
+  ASSERT_EQ(json["unknown"].size(), 1U);
+  EXPECT_EQ(json["unknown"][0]["meant"], "C4_RUN_DIR");
+}
+
+TEST(CommandLineTest, ADeadMastersEntryIsSaid) {
+  const ScratchDir scratch;
+  ASSERT_EQ(RunC4({"run", "-n", "1", "--no-monitor", "--run-dir", scratch.path(), "--", "mkdir", "-p",
+                   scratch.path() + "/masters"})
+                .exit_code,
+            0);
+  std::ofstream(scratch.path() + "/masters/gone.json")
+      << R"({"job":"gone","address":"127.0.0.1:1","http_address":"","epoch":1,"pid":999999999,"host":"h"})";
+  const CommandResult result = RunC4({"verdicts", "--run-dir", scratch.path()});
+  EXPECT_EQ(result.exit_code, 3);
+  EXPECT_THAT(result.errors, HasSubstr("127.0.0.1:1"));
+}
+
+TEST(CommandLineTest, SeveralJobsAreListed) {
+  const ScratchDir scratch;
+  const std::vector<std::string> command = {"sleep", "60"};
+  Process first(
+      {Binary("c4"), "run", "-n", "1", "--job", "one", "--run-dir", scratch.path(), "--", "sleep", "60"},
+      {"PATH=/usr/bin:/bin"}, scratch.path() + "/first");
+  Process second(
+      {Binary("c4"), "run", "-n", "1", "--job", "two", "--run-dir", scratch.path(), "--", "sleep", "60"},
+      {"PATH=/usr/bin:/bin"}, scratch.path() + "/second");
+  EXPECT_TRUE(Eventually(Seconds(15), [&] {
+    const CommandResult result = RunC4({"verdicts", "--run-dir", scratch.path()});
+    return result.exit_code == 3 && result.errors.find("one, two; choose with --job") != std::string::npos;
+  }));
+  EXPECT_EQ(RunC4({"verdicts", "--run-dir", scratch.path(), "--job", "two"}).exit_code, 0);
+
+  // The same name twice would mix two jobs up.
+  const CommandResult twice =
+      RunC4({"run", "-n", "1", "--job", "one", "--run-dir", scratch.path(), "--", "true"});
+  EXPECT_EQ(twice.exit_code, 125);
+  EXPECT_THAT(twice.errors, HasSubstr("job 'one' has a master already"));
+  for (Process* process : {&first, &second}) {
+    process->Signal(SIGTERM);
+    EXPECT_TRUE(process->Wait(Seconds(15)));
+  }
+}
+
+}  // namespace
+}  // namespace c4::service_test

@@ -1,0 +1,80 @@
+// A rank that is killed: the others get ncclRemoteError, the launcher says which rank it was, nothing stays.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include "cli/process.h"
+#include "tests/service/harness.h"
+
+namespace c4::service_test {
+namespace {
+
+using ::testing::HasSubstr;
+
+bool Ended(pid_t pid) {
+  const std::optional<cli::ProcessStat> stat = cli::ReadProcessStat(pid);
+  return !stat.has_value() || stat->state == 'Z';
+}
+
+TEST(KilledRankTest, TheOthersFailWithinFiveSecondsAndTheLauncherNamesIt) {
+  constexpr int kRanks = 4;
+  constexpr int kVictim = 2;
+  // The launcher's own patience is longer than the promise that is tested here.
+  RunningJob job(kRanks, {"--grace", "15"},
+                 {Binary("all_reduce_perf"), "-b", "1M", "-e", "1M", "-N", "0", "--pause-ms", "5"});
+  ASSERT_TRUE(job.AwaitAtWork(20, Seconds(20)));
+  const std::vector<RankCounters> ranks = job.Counters();
+  const std::vector<pid_t> processes = job.Processes();
+  ASSERT_GE(processes.size(), kRanks + 2U) << "ranks, agent and master";
+
+  const auto killed = Clock::now();
+  ASSERT_EQ(kill(ranks[kVictim].pid, SIGKILL), 0);
+  for (const RankCounters& rank : ranks) {
+    EXPECT_TRUE(Eventually(Seconds(5) - (Clock::now() - killed), [&] { return Ended(rank.pid); }))
+        << "pid " << rank.pid << " still waits for the dead rank";
+  }
+  ASSERT_TRUE(job.launcher().Wait(Seconds(10)));
+  EXPECT_EQ(job.launcher().exit_code(), 128 + SIGKILL);
+  const std::string errors = job.launcher().Errors();
+  EXPECT_THAT(errors, HasSubstr("rank 2 was ended by signal 9 (SIGKILL)"));
+  for (int rank = 0; rank < kRanks; ++rank) {
+    if (rank == kVictim) continue;
+    EXPECT_THAT(errors, HasSubstr("rank " + std::to_string(rank) + ", pid"));
+  }
+  EXPECT_THAT(errors, HasSubstr("remote")) << "the others did not fail with ncclRemoteError";
+  for (const pid_t pid : processes) EXPECT_TRUE(Ended(pid)) << pid;
+  EXPECT_TRUE(job.RunDirIsClean());
+}
+
+TEST(KilledRankTest, AStoppedPeerDoesNotKeepTheJobAlive) {
+  RunningJob job(3, {}, {Binary("all_reduce_perf"), "-b", "1M", "-e", "1M", "-N", "0", "--pause-ms", "5"});
+  ASSERT_TRUE(job.AwaitAtWork(5, Seconds(20)));
+  const std::vector<RankCounters> ranks = job.Counters();
+  kill(ranks[0].pid, SIGSTOP);
+  kill(ranks[1].pid, SIGKILL);
+  ASSERT_TRUE(job.launcher().Wait(Seconds(10)));
+  EXPECT_EQ(job.launcher().exit_code(), 128 + SIGKILL);
+  EXPECT_THAT(job.launcher().Errors(), HasSubstr("rank 1 was ended by signal 9"));
+}
+
+TEST(KilledRankTest, AKilledLauncherLeavesNoProcess) {
+  RunningJob job(3, {}, {Binary("all_reduce_perf"), "-b", "1M", "-e", "1M", "-N", "0", "--pause-ms", "5"});
+  ASSERT_TRUE(job.AwaitAtWork(5, Seconds(20)));
+  const std::vector<pid_t> processes = job.Processes();
+  kill(job.Counters(0).pid, SIGSTOP);
+  job.launcher().Signal(SIGKILL);
+  ASSERT_TRUE(job.launcher().Wait(Seconds(5)));
+  for (const pid_t pid : processes) {
+    EXPECT_TRUE(Eventually(Seconds(5), [&] { return Ended(pid); })) << pid;
+  }
+  EXPECT_TRUE(Eventually(Seconds(2), [&] { return job.MasterEntry().empty(); }))
+      << "the master left its entry behind";
+  // The next launcher removes what it could not.
+  const CommandResult next =
+      RunC4({"run", "-n", "1", "--no-monitor", "--run-dir", job.base_dir(), "--", "true"});
+  EXPECT_EQ(next.exit_code, 0) << next.errors;
+  EXPECT_TRUE(job.RunDirIsClean());
+}
+
+}  // namespace
+}  // namespace c4::service_test

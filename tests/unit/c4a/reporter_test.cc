@@ -1,0 +1,263 @@
+#include "c4a/reporter.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <sys/stat.h>
+
+#include "tests/unit/c4a/segment_builder.h"
+#include "tests/unit/service/temporary_directory.h"
+
+namespace c4::agent {
+namespace {
+
+using test::SegmentBuilder;
+
+constexpr int64_t kNow = 1'000'000;
+
+class ReporterTest : public testing::Test {
+ protected:
+  std::unique_ptr<SegmentFile> Open(const SegmentBuilder& builder, const std::string& name = "a.c4seg") {
+    const int fd = open(builder.ToFile(directory_.File(name)).c_str(), O_RDONLY | O_CLOEXEC);
+    struct stat status {};
+    fstat(fd, &status);
+    auto segment = std::make_unique<SegmentFile>(name, fd, status.st_dev, status.st_ino);
+    EXPECT_TRUE(segment->Start(RingStart::kOldest).ok());
+    segment->Update(proc_, std::nullopt, kNow);
+    EXPECT_EQ(segment->suspicion(), "");
+    return segment;
+  }
+
+  test::TemporaryDirectory directory_;
+  const ProcReader proc_{"/proc/nowhere"};
+  Reporter reporter_{{.host = "node7", .agent_epoch = 77, .agent_version = "1.2.3"}};
+};
+
+TEST_F(ReporterTest, AgesAreRelativeToTheBatch) {
+  SegmentBuilder builder;
+  wire::CommunicatorSlot& slot = builder.AddCommunicator(1, 0xabc, 2);
+  slot.parent_id = 0xdef;
+  slot.created_ticks = kNow - 900;
+  slot.ready_ticks = kNow - 800;
+  slot.called = {.count = 7, .ticks = kNow - 300, .stream = 5};
+  slot.enqueued = {.count = 7, .ticks = kNow + 50, .stream = 5};  // the clocks' error: not from the future
+  slot.started = {.count = 6, .ticks = kNow - 500, .stream = 5};
+  slot.last_called = {
+      .count = 1024, .root = -1, .function = wire::kAllReduce, .data_type = 7, .reduction = 0};
+  strcpy(slot.name, "world");
+  SegmentFile* const segments[] = {Open(builder).release()};
+  const std::unique_ptr<SegmentFile> owner(segments[0]);
+  const auto batches = reporter_.Report(segments, kNow, 5);
+  ASSERT_EQ(batches.size(), 1u);
+  const v1::TelemetryBatch& batch = batches.at("job-1");
+  EXPECT_EQ(batch.host(), "node7");
+  EXPECT_EQ(batch.agent_epoch(), 77u);
+  EXPECT_EQ(batch.monotonic_ns(), kNow);
+  EXPECT_EQ(batch.unix_ns(), 5);
+  EXPECT_EQ(batch.agent_version(), "1.2.3");
+  ASSERT_EQ(batch.processes_size(), 1);
+  const v1::ProcessReport& process = batch.processes(0);
+  EXPECT_EQ(process.process().host(), "node7");
+  EXPECT_EQ(process.process().pid(), 4711u);
+  EXPECT_EQ(process.process().boot_id(),
+            std::string(16, 'x').replace(0, 16, "abababababababab") + "abababababababab");
+  EXPECT_EQ(process.process().start_time_ticks(), 99u);
+  EXPECT_EQ(process.rank_label(), 2);
+  EXPECT_EQ(process.world_label(), 4);
+  EXPECT_EQ(process.program(), "train.py");
+  EXPECT_FALSE(process.job_provisional());
+  ASSERT_EQ(process.communicators_size(), 1);
+  const v1::CommunicatorState& state = process.communicators(0);
+  EXPECT_EQ(state.communicator_id(), 0xabcu);
+  EXPECT_EQ(state.parent_id(), 0xdefu);
+  EXPECT_EQ(state.rank(), 2u);
+  EXPECT_EQ(state.rank_count(), 4u);
+  EXPECT_EQ(state.phase(), v1::PHASE_READY);
+  EXPECT_EQ(state.name(), "world");
+  EXPECT_EQ(state.phase_age_ns(), 800);
+  EXPECT_EQ(state.called().count(), 7u);
+  EXPECT_EQ(state.called().age_ns(), 300);
+  EXPECT_EQ(state.called().stream(), 5u);
+  EXPECT_EQ(state.enqueued().age_ns(), 0);
+  EXPECT_EQ(state.started().age_ns(), 500);
+  EXPECT_EQ(state.finished().count(), 0u);
+  EXPECT_EQ(state.finished().age_ns(), 0);
+  EXPECT_EQ(state.last_called().function(), v1::FUNCTION_ALL_REDUCE);
+  EXPECT_EQ(state.last_called().data_type(), 7u);
+  EXPECT_EQ(state.last_called().root(), -1);
+  EXPECT_EQ(state.last_called().count(), 1024u);
+}
+
+TEST_F(ReporterTest, QueuePairsOfTheSameGenerationOnly) {
+  SegmentBuilder builder;
+  builder.AddCommunicator(1, 0xabc, 2);
+  wire::QueuePairSlot& slot = builder.queue_pair(0);
+  slot.phase = wire::kPhaseReady;
+  slot.communicator_slot = 1;
+  slot.communicator_generation = 1;
+  slot.direction = wire::kDirectionReceive;
+  slot.peer = 3;
+  slot.queue_pair_number = 42;
+  slot.completed_bytes = 4096;
+  slot.last_progress_ticks = kNow - 20;
+  const uint8_t address[16] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 1, 2, 3};
+  memcpy(slot.local.address, address, sizeof address);
+  slot.local.port = 4711;
+  builder.queue_pair(1) = slot;
+  builder.queue_pair(1).communicator_generation = 2;
+  builder.queue_pair(2) = slot;
+  builder.queue_pair(2).communicator_slot = 0xffffffff;
+  const auto segment = Open(builder);
+  const v1::ProcessReport report = MakeProcessReport("node7", segment.get(), kNow);
+  ASSERT_EQ(report.queue_pairs_size(), 1);
+  const v1::QueuePairState& state = report.queue_pairs(0);
+  EXPECT_EQ(state.communicator_id(), 0xabcu);
+  EXPECT_EQ(state.rank(), 2u);
+  EXPECT_EQ(state.peer(), 3u);
+  EXPECT_EQ(state.direction(), v1::DIRECTION_RECEIVE);
+  EXPECT_EQ(state.queue_pair_number(), 42u);
+  EXPECT_EQ(state.local(), "10.1.2.3:4711");
+  EXPECT_EQ(state.remote(), "");
+  EXPECT_EQ(state.completed_bytes(), 4096u);
+  EXPECT_EQ(state.last_progress_age_ns(), 20);
+  EXPECT_EQ(state.last_post_age_ns(), 0);
+}
+
+TEST_F(ReporterTest, OperationsAreSummedUpPerCommunicatorAndFunction) {
+  SegmentBuilder builder;
+  builder.AddCommunicator(0, 0xa, 0);
+  builder.AddCommunicator(1, 0xb, 0);
+  builder.PushOperation(0, 0, 100, 150, 10);
+  builder.PushOperation(0, 0, 200, 230, 20);
+  builder.PushOperation(0, 0, 500, 510, 30, wire::kBroadcast);
+  builder.PushOperation(0, 1, 100, 101, 40);
+  builder.PushOperation(1, 3, 100, 101, 50);  // nobody knows this communicator
+  const auto segment = Open(builder);
+  const v1::ProcessReport report = MakeProcessReport("node7", segment.get(), kNow);
+  ASSERT_EQ(report.operations_size(), 3);
+  const v1::OperationSummary& sums = report.operations(0);
+  EXPECT_EQ(sums.communicator_id(), 0xau);
+  EXPECT_EQ(sums.function(), v1::FUNCTION_ALL_REDUCE);
+  EXPECT_EQ(sums.operations(), 2u);
+  EXPECT_EQ(sums.elements(), 30u);
+  EXPECT_EQ(sums.duration_sum_ns(), 80u);
+  EXPECT_EQ(sums.duration_max_ns(), 50u);
+  EXPECT_EQ(sums.gap_max_ns(), 80u);
+  EXPECT_EQ(report.operations(1).gap_max_ns(), 280u);  // since the operation before, of whatever function
+  EXPECT_EQ(report.operations(2).communicator_id(), 0xbu);
+  EXPECT_EQ(MakeProcessReport("node7", segment.get(), kNow).operations_size(), 0);  // each is reported once
+}
+
+TEST_F(ReporterTest, OneBatchPerJobAndNoneWithoutOne) {
+  SegmentBuilder first;
+  SegmentBuilder second;
+  strcpy(second.header().job, "other");
+  second.header().job_source = wire::kJobProvisional;
+  SegmentBuilder nameless;
+  nameless.header().job[0] = '\0';
+  const auto a = Open(first, "a");
+  const auto b = Open(first, "b");
+  const auto c = Open(second, "c");
+  const auto d = Open(nameless, "d");
+  SegmentFile* const segments[] = {a.get(), b.get(), c.get(), d.get()};
+  const auto batches = reporter_.Report(segments, kNow, 0);
+  ASSERT_EQ(batches.size(), 2u);
+  EXPECT_EQ(batches.at("job-1").processes_size(), 2);
+  EXPECT_EQ(batches.at("other").processes_size(), 1);
+  EXPECT_TRUE(batches.at("other").processes(0).job_provisional());
+  const uint64_t before = batches.at("other").sequence();
+  EXPECT_GT(reporter_.Report(segments, kNow, 0).at("other").sequence(), before);
+}
+
+// Protobuf refuses texts that are not UTF-8: one process must not keep its whole node from being heard.
+TEST_F(ReporterTest, TextsAreMadeFitForProtobuf) {
+  SegmentBuilder builder;
+  strcpy(builder.header().job, "job\xff");
+  strcpy(builder.header().program, "\xc3(");
+  memset(builder.AddCommunicator(0, 1, 0).name, 0xfe, 32);
+  const auto segment = Open(builder);
+  SegmentFile* const segments[] = {segment.get()};
+  const auto batches = reporter_.Report(segments, kNow, 0);
+  ASSERT_TRUE(batches.contains("job?"));
+  v1::TelemetryBatch copy;
+  ASSERT_TRUE(copy.ParseFromString(batches.at("job?").SerializeAsString()));
+  EXPECT_EQ(copy.processes(0).program(), "?(");
+}
+
+TEST_F(ReporterTest, ValuesOfALaterVersionOrOfABrokenWriter) {
+  SegmentBuilder builder;
+  wire::CommunicatorSlot& slot = builder.AddCommunicator(0, 1, 0);
+  slot.phase = 77;
+  slot.last_called.function = 200;
+  slot.called = {.count = 1, .ticks = ~uint64_t{0}, .stream = 0};
+  builder.AddCommunicator(1, 2, -5);  // a rank that is none
+  builder.AddCommunicator(2, 3, 4);   // of 4
+  const auto segment = Open(builder);
+  const v1::ProcessReport report = MakeProcessReport("node7", segment.get(), kNow);
+  ASSERT_EQ(report.communicators_size(), 1);
+  EXPECT_EQ(report.communicators(0).phase(), v1::PHASE_UNSPECIFIED);
+  EXPECT_EQ(report.communicators(0).last_called().function(), v1::FUNCTION_UNSPECIFIED);
+  EXPECT_GE(report.communicators(0).called().age_ns(), 0);
+}
+
+TEST(MergeOperations, IntoTheSameProcessOnly) {
+  v1::TelemetryBatch dropped;
+  v1::ProcessReport* old = dropped.add_processes();
+  old->mutable_process()->set_pid(1);
+  v1::OperationSummary* sums = old->add_operations();
+  sums->set_communicator_id(5);
+  sums->set_function(v1::FUNCTION_ALL_REDUCE);
+  sums->set_operations(3);
+  sums->set_elements(30);
+  sums->set_duration_sum_ns(100);
+  sums->set_duration_max_ns(60);
+  sums->set_gap_max_ns(10);
+  *old->add_operations() = *sums;
+  old->mutable_operations(1)->set_function(v1::FUNCTION_SEND);
+  *dropped.add_processes() = *old;
+  dropped.mutable_processes(1)->mutable_process()->set_pid(2);
+  v1::TelemetryBatch next;
+  *next.add_processes() = *old;
+  next.mutable_processes(0)->mutable_operations()->RemoveLast();
+  next.mutable_processes(0)->mutable_operations(0)->set_duration_max_ns(70);
+  MergeOperations(dropped, &next);
+  ASSERT_EQ(next.processes_size(), 1);
+  ASSERT_EQ(next.processes(0).operations_size(), 2);
+  EXPECT_EQ(next.processes(0).operations(0).operations(), 6u);
+  EXPECT_EQ(next.processes(0).operations(0).elements(), 60u);
+  EXPECT_EQ(next.processes(0).operations(0).duration_sum_ns(), 200u);
+  EXPECT_EQ(next.processes(0).operations(0).duration_max_ns(), 70u);
+  EXPECT_EQ(next.processes(0).operations(0).gap_max_ns(), 10u);
+  EXPECT_EQ(next.processes(0).operations(1).operations(), 3u);
+}
+
+TEST(EndpointText, BothFamilies) {
+  wire::Endpoint endpoint{};
+  EXPECT_EQ(EndpointText(endpoint), "");
+  endpoint.address[15] = 1;
+  endpoint.port = 80;
+  EXPECT_EQ(EndpointText(endpoint), "[::1]:80");
+}
+
+TEST(OperationTally, RecordsOfTheOwnerBeforeStillCount) {
+  SegmentSnapshot snapshot;
+  snapshot.communicators.resize(1);
+  snapshot.communicators[0].slot.generation = 1;
+  snapshot.communicators[0].slot.communicator_id = 0xa;
+  OperationTally tally;
+  tally.Learn(snapshot);
+  snapshot.communicators[0].slot.generation = 2;
+  snapshot.communicators[0].slot.communicator_id = 0xb;
+  tally.Learn(snapshot);
+  wire::Record record{};
+  record.type = wire::kRecordOperation;
+  record.generation = 1;
+  EXPECT_EQ(tally.Add({&record, 1}, ClockRelation()), 0u);
+  record.generation = 3;
+  EXPECT_EQ(tally.Add({&record, 1}, ClockRelation()), 1u);
+  const auto totals = tally.Take();
+  ASSERT_EQ(totals.size(), 1u);
+  EXPECT_EQ(totals[0].communicator_id, 0xau);
+}
+
+}  // namespace
+}  // namespace c4::agent

@@ -1,0 +1,265 @@
+// The uplink against masters in this process that die, come back elsewhere, stand still, and lie.
+#include "c4a/uplink.h"
+
+#include <gmock/gmock.h>
+#include <grpcpp/grpcpp.h>
+
+#include "c4/v1/c4d.grpc.pb.h"
+#include "service/directory.h"
+#include "service/grpc_server.h"
+#include "tests/unit/service/temporary_directory.h"
+
+namespace c4::agent {
+namespace {
+
+using service::Credentials;
+
+class FakeMaster final : public v1::C4d::Service {
+ public:
+  explicit FakeMaster(const std::string& address = "127.0.0.1:0", Credentials credentials = Credentials())
+      : credentials_(std::move(credentials)) {
+    grpc::Service* const services[] = {this};
+    auto server = service::GrpcServer::Start(address, Credentials(), services);
+    EXPECT_TRUE(server.ok()) << server.status();
+    server_ = *std::move(server);
+  }
+  ~FakeMaster() override {
+    Resume();
+    server_->Shutdown(absl::ZeroDuration());
+  }
+
+  grpc::Status StreamTelemetry(
+      grpc::ServerContext* context,
+      grpc::ServerReaderWriter<v1::TelemetryReply, v1::TelemetryBatch>* stream) override {
+    if (const auto allowed = credentials_.CheckToken(*context); !allowed.ok())
+      return service::ToGrpcStatus(allowed);
+    v1::TelemetryBatch batch;
+    while (stream->Read(&batch)) {
+      v1::TelemetryReply reply;
+      {
+        const absl::MutexLock lock(&mutex_);
+        mutex_.Await(absl::Condition(
+            +[](FakeMaster* m) { return !m->stands_still_; }, this));
+        batches_.push_back(batch);
+        reply.set_sequence(batch.sequence() + (lies_ ? 1 : 0));
+      }
+      if (!stream->Write(reply)) break;
+    }
+    return grpc::Status::OK;
+  }
+
+  const std::string& address() const { return server_->address(); }
+  void StandStill() {
+    const absl::MutexLock lock(&mutex_);
+    stands_still_ = true;
+  }
+  void Resume() {
+    const absl::MutexLock lock(&mutex_);
+    stands_still_ = false;
+  }
+  void Lie(bool lies) {
+    const absl::MutexLock lock(&mutex_);
+    lies_ = lies;
+  }
+  std::vector<v1::TelemetryBatch> batches() {
+    const absl::MutexLock lock(&mutex_);
+    return batches_;
+  }
+  // Whether it came within five seconds.
+  bool WaitFor(uint64_t sequence) {
+    const absl::MutexLock lock(&mutex_);
+    const auto there = [this, sequence]() {
+      mutex_.AssertReaderHeld();
+      return !batches_.empty() && batches_.back().sequence() >= sequence;
+    };
+    return mutex_.AwaitWithTimeout(absl::Condition(&there), absl::Seconds(5));
+  }
+
+ private:
+  const Credentials credentials_;
+  absl::Mutex mutex_;
+  bool stands_still_ ABSL_GUARDED_BY(mutex_) = false;
+  bool lies_ ABSL_GUARDED_BY(mutex_) = false;
+  std::vector<v1::TelemetryBatch> batches_ ABSL_GUARDED_BY(mutex_);
+  std::unique_ptr<service::GrpcServer> server_;
+};
+
+v1::TelemetryBatch Batch(uint64_t sequence) {
+  v1::TelemetryBatch batch;
+  batch.set_sequence(sequence);
+  v1::ProcessReport* process = batch.add_processes();
+  process->mutable_process()->set_pid(1);
+  process->add_operations()->set_operations(1);
+  return batch;
+}
+
+uint64_t Operations(const std::vector<v1::TelemetryBatch>& batches) {
+  uint64_t operations = 0;
+  for (const auto& batch : batches) operations += batch.processes(0).operations(0).operations();
+  return operations;
+}
+
+template <typename Condition>
+bool Eventually(const Condition& condition) {
+  for (int i = 0; i < 5000; ++i) {
+    if (condition()) return true;
+    absl::SleepFor(absl::Milliseconds(1));
+  }
+  return false;
+}
+
+class UplinkTest : public testing::Test {
+ protected:
+  UplinkOptions Options(size_t backlog = 64, Credentials credentials = Credentials()) {
+    return {.job = "job",
+            .find_master = [this]() -> absl::StatusOr<std::string> {
+              const auto entry = masters_.LookUp("job");
+              if (!entry.ok()) return entry.status();
+              return entry->address;
+            },
+            .credentials = std::move(credentials),
+            .backlog_batches = backlog,
+            .first_pause = absl::Milliseconds(10),
+            .longest_pause = absl::Milliseconds(50)};
+  }
+  void Publish(const FakeMaster& master) {
+    ASSERT_TRUE(masters_.Publish({.job = "job", .address = master.address(), .epoch = ++epoch_}).ok());
+  }
+
+  test::TemporaryDirectory directory_;
+  const service::MasterDirectory masters_{directory_.path()};
+  uint64_t epoch_ = 0;
+};
+
+TEST_F(UplinkTest, BatchesArriveInOrderAndAreCounted) {
+  FakeMaster master;
+  Publish(master);
+  Uplink uplink(Options());
+  for (uint64_t i = 1; i <= 20; ++i) uplink.Offer(Batch(i));
+  ASSERT_TRUE(master.WaitFor(20));
+  ASSERT_TRUE(Eventually([&] { return uplink.idle(); }));
+  EXPECT_TRUE(uplink.connected());
+  EXPECT_EQ(uplink.sent(), 20u);
+  EXPECT_EQ(uplink.dropped(), 0u);
+  const auto batches = master.batches();
+  ASSERT_EQ(batches.size(), 20u);
+  for (uint64_t i = 0; i < 20; ++i) EXPECT_EQ(batches[i].sequence(), i + 1);
+}
+
+TEST_F(UplinkTest, WaitsForAMasterThatIsNotThereYet) {
+  Uplink uplink(Options());
+  uplink.Offer(Batch(1));
+  absl::SleepFor(absl::Milliseconds(30));
+  EXPECT_FALSE(uplink.connected());
+  FakeMaster master;
+  Publish(master);
+  EXPECT_TRUE(master.WaitFor(1));
+}
+
+// The master dies; its successor listens on another port.
+TEST_F(UplinkTest, FollowsARestartedMasterToItsNewPort) {
+  auto first = std::make_unique<FakeMaster>();
+  Publish(*first);
+  Uplink uplink(Options());
+  uplink.Offer(Batch(1));
+  ASSERT_TRUE(first->WaitFor(1));
+  const std::string old_address = first->address();
+  first.reset();
+  uplink.Offer(Batch(2));
+  ASSERT_TRUE(Eventually([&] { return !uplink.connected(); }));
+  uplink.Offer(Batch(3));
+  FakeMaster second;
+  ASSERT_NE(second.address(), old_address);
+  Publish(second);
+  ASSERT_TRUE(second.WaitFor(3));
+  EXPECT_EQ(second.batches().front().sequence(), 2u);
+  EXPECT_TRUE(Eventually([&] { return uplink.connected(); }));
+}
+
+// Several times in a row, with batches offered all the while: each is answered once or counted as dropped.
+TEST_F(UplinkTest, ManyRestartsLoseNothingUnseen) {
+  Uplink uplink(Options(1000));
+  uint64_t sequence = 0;
+  std::vector<v1::TelemetryBatch> all;
+  for (int restart = 0; restart < 5; ++restart) {
+    FakeMaster master;
+    Publish(master);
+    for (int i = 0; i < 20; ++i) uplink.Offer(Batch(++sequence));
+    ASSERT_TRUE(master.WaitFor(sequence - 10));
+    for (const auto& batch : master.batches()) all.push_back(batch);
+  }
+  FakeMaster last;
+  Publish(last);
+  ASSERT_TRUE(Eventually([&] { return uplink.idle(); }));
+  EXPECT_EQ(uplink.dropped(), 0u);
+  EXPECT_EQ(uplink.sent(), sequence);
+}
+
+// A stopped master: Offer never waits, the backlog stays bounded, operations move on, all is counted.
+TEST_F(UplinkTest, AMasterThatStandsStillFillsABoundedBacklog) {
+  FakeMaster master;
+  Publish(master);
+  Uplink uplink(Options(4));
+  uplink.Offer(Batch(1));
+  ASSERT_TRUE(master.WaitFor(1));
+  ASSERT_TRUE(Eventually([&] { return uplink.idle(); }));
+  master.StandStill();
+  uplink.Offer(Batch(2));  // goes out and is not answered
+  ASSERT_TRUE(Eventually([&] { return !uplink.idle(); }));
+  absl::SleepFor(absl::Milliseconds(20));
+  const absl::Time start = absl::Now();
+  for (uint64_t i = 3; i <= 100; ++i) uplink.Offer(Batch(i));
+  EXPECT_LT(absl::Now() - start, absl::Milliseconds(500));
+  EXPECT_EQ(uplink.dropped(), 94u);
+  master.Resume();
+  ASSERT_TRUE(master.WaitFor(100));
+  const auto batches = master.batches();
+  ASSERT_EQ(batches.size(), 6u);
+  EXPECT_EQ(batches[2].sequence(), 97u);
+  EXPECT_EQ(batches[2].batches_dropped(), 94u);
+  EXPECT_EQ(Operations(batches), 100u);
+}
+
+TEST_F(UplinkTest, EndsAtOnceWhateverTheMasterDoes) {
+  FakeMaster master;
+  Publish(master);
+  master.StandStill();
+  const absl::Time start = absl::Now();
+  {
+    Uplink uplink(Options());
+    uplink.Offer(Batch(1));
+    absl::SleepFor(absl::Milliseconds(30));
+  }
+  EXPECT_LT(absl::Now() - start, absl::Seconds(2));
+  { const Uplink idle(Options()); }
+}
+
+TEST_F(UplinkTest, AnAnswerToAnotherBatchIsNoAnswer) {
+  FakeMaster master;
+  Publish(master);
+  master.Lie(true);
+  Uplink uplink(Options());
+  uplink.Offer(Batch(1));
+  ASSERT_TRUE(master.WaitFor(1));
+  absl::SleepFor(absl::Milliseconds(20));
+  EXPECT_EQ(uplink.sent(), 0u);
+  master.Lie(false);
+  EXPECT_TRUE(Eventually([&] { return uplink.sent() == 1; }));
+}
+
+TEST_F(UplinkTest, TheTokenGoesAlong) {
+  const auto right = Credentials::Load({}, directory_.Write("right", "abc"));
+  const auto wrong = Credentials::Load({}, directory_.Write("wrong", "abd"));
+  FakeMaster master("127.0.0.1:0", *right);
+  Publish(master);
+  Uplink refused(Options(64, *wrong));
+  refused.Offer(Batch(1));
+  Uplink accepted(Options(64, *right));
+  accepted.Offer(Batch(2));
+  ASSERT_TRUE(master.WaitFor(2));
+  EXPECT_FALSE(refused.connected());
+  EXPECT_EQ(master.batches().size(), 1u);
+}
+
+}  // namespace
+}  // namespace c4::agent

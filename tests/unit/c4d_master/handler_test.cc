@@ -1,0 +1,280 @@
+// The handler over scripted runs in simulated time: agents report every 250 ms, the master ticks every
+// 100 ms; no thread, no transport, no sleeping.
+#include <memory>
+
+#include "c4d_master/c4d_handler.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/unit/c4d_master/fake_job.h"
+
+namespace c4::c4d {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+class HandlerTest : public ::testing::Test {
+ protected:
+  HandlerTest() { Restart(); }
+
+  // kill -9 of the master, and a new one: only the store is left.
+  void Restart() {
+    HandlerOptions options;
+    options.job = "job";
+    options.master_epoch = ++epoch_;
+    metrics_ = std::make_unique<service::Metrics>();
+    handler_ = std::make_unique<C4dHandler>(options, &store_, metrics_.get());
+    handler_->Subscribe([this](const v1::Verdict& verdict) { seen_.push_back(verdict); });
+  }
+
+  void Report() {
+    for (const auto& [name, host] : job_.hosts()) {
+      if (down_ == name) continue;
+      const auto reply = handler_->Ingest(job_.Batch(name), job_.now());
+      ASSERT_TRUE(reply.ok()) << reply.status();
+    }
+  }
+
+  void Pass(int64_t ns) {
+    for (int64_t passed = 0; passed < ns; passed += 50 * kMillisecondNs) {
+      job_.Advance(50 * kMillisecondNs);
+      ticks_ += 1;
+      if (ticks_ % 5 == 0) Report();
+      if (ticks_ % 2 == 0) handler_->Tick(job_.now());
+    }
+  }
+
+  // Training: operations with pauses for computation, all ranks late by turns.
+  void Train(int operations) {
+    for (int i = 0; i < operations; ++i) {
+      const auto late = static_cast<uint32_t>(i) % 4;
+      job_.EnterAllBut(late);
+      Pass(150 * kMillisecondNs);
+      job_.Enter(late);
+      Pass(50 * kMillisecondNs);
+      for (uint32_t rank = 0; rank < 4; ++rank) job_.Finish(rank);
+      Pass(100 * kMillisecondNs);
+    }
+  }
+
+  std::vector<std::string> SeenStates() const {
+    std::vector<std::string> states;
+    for (const v1::Verdict& verdict : seen_) {
+      states.push_back(v1::VerdictState_Name(verdict.state()) + " " +
+                       std::to_string(verdict.culprit().rank()));
+    }
+    return states;
+  }
+
+  FakeJob job_{4, 2};
+  VerdictStore store_{":memory:"};
+  std::unique_ptr<service::Metrics> metrics_;
+  std::unique_ptr<C4dHandler> handler_;
+  std::vector<v1::Verdict> seen_;
+  std::string down_;  // the host whose agent is down
+  uint64_t epoch_ = 100;
+  int ticks_ = 0;
+};
+
+TEST_F(HandlerTest, AStoppedRankFromOnsetToClearing) {
+  Train(30);
+  EXPECT_THAT(seen_, IsEmpty());
+  for (uint32_t rank = 0; rank < 4; ++rank) job_.Enter(rank);
+  job_.SetState(2, ProcessState::kStopped);
+  const int64_t onset_unix_ns = job_.now().unix_ns;
+  Pass(3 * kSecondNs);
+  EXPECT_THAT(SeenStates(), ElementsAre("VERDICT_STATE_SUSPECTED 2", "VERDICT_STATE_CONFIRMED 2"));
+  EXPECT_LE(seen_[0].suspected_unix_ns() - onset_unix_ns, 2500 * kMillisecondNs);
+  EXPECT_NEAR(static_cast<double>(seen_[0].since_unix_ns() - onset_unix_ns), 0, 1e6);
+  Pass(20 * kSecondNs);
+  EXPECT_THAT(seen_, SizeIs(2));
+  const v1::ListVerdictsReply open = handler_->ListVerdicts(false);
+  EXPECT_EQ(open.job(), "job");
+  EXPECT_EQ(open.master_epoch(), epoch_);
+  ASSERT_THAT(open.verdicts(), SizeIs(1));
+  EXPECT_THAT(open.verdicts(0).evidence(0).text(),
+              HasSubstr("stopped by a signal for 2"));  // 22 s or so by now
+
+  job_.SetState(2, ProcessState::kSleeping);
+  for (uint32_t rank = 0; rank < 4; ++rank) job_.Finish(rank);
+  Pass(500 * kMillisecondNs);
+  EXPECT_THAT(SeenStates(), ElementsAre("VERDICT_STATE_SUSPECTED 2", "VERDICT_STATE_CONFIRMED 2",
+                                        "VERDICT_STATE_CLEARED 2"));
+  EXPECT_THAT(handler_->ListVerdicts(false).verdicts(), IsEmpty());
+  EXPECT_THAT(handler_->ListVerdicts(true).verdicts(), SizeIs(1));
+  Train(30);
+  EXPECT_THAT(seen_, SizeIs(3));
+  EXPECT_THAT(*store_.Audit("job"), SizeIs(3));
+
+  // The hang did not pass for a usual wait: the next one is suspected as early.
+  job_.EnterAllBut(0);
+  Pass(2400 * kMillisecondNs);
+  ASSERT_THAT(seen_, SizeIs(4));
+  EXPECT_EQ(seen_[3].culprit().rank(), 0);
+}
+
+TEST_F(HandlerTest, ARankThatComesLateByALotIsNoAlarmAndIsLearnt) {
+  Train(15);
+  for (int round = 0; round < 3; ++round) {
+    job_.EnterAllBut(1);
+    Pass(3200 * kMillisecondNs);  // a checkpoint, say
+    job_.Enter(1);
+    Pass(50 * kMillisecondNs);
+    for (uint32_t rank = 0; rank < 4; ++rank) job_.Finish(rank);
+    Pass(500 * kMillisecondNs);
+  }
+  // The first time it looked like a hang for a second; then it was usual.
+  EXPECT_THAT(SeenStates(), ElementsAre("VERDICT_STATE_SUSPECTED 1", "VERDICT_STATE_CLEARED 1"));
+}
+
+TEST_F(HandlerTest, AStalledAgentIsNotAStalledRank) {
+  Train(15);
+  down_ = "host1";
+  for (int i = 0; i < 20; ++i) {
+    for (const uint32_t rank : {0U, 1U}) job_.Enter(rank);  // the others do, too, but nobody tells
+    Pass(500 * kMillisecondNs);
+  }
+  EXPECT_THAT(seen_, IsEmpty());
+}
+
+TEST_F(HandlerTest, ARestartedMasterGoesOnWithTheSameVerdict) {
+  Train(15);
+  for (uint32_t rank = 0; rank < 4; ++rank) job_.Enter(rank);
+  job_.SetState(3, ProcessState::kStopped);
+  Pass(4 * kSecondNs);
+  ASSERT_THAT(handler_->ListVerdicts(false).verdicts(), SizeIs(1));
+  const std::string id = handler_->ListVerdicts(false).verdicts(0).id();
+  Restart();
+  EXPECT_THAT(handler_->ListVerdicts(false).verdicts(), SizeIs(1));  // before anybody has reported
+  Pass(30 * kSecondNs);
+  ASSERT_THAT(handler_->ListVerdicts(true).verdicts(), SizeIs(1));
+  EXPECT_EQ(handler_->ListVerdicts(true).verdicts(0).id(), id);
+  EXPECT_EQ(handler_->ListVerdicts(true).verdicts(0).state(), v1::VERDICT_STATE_CONFIRMED);
+  Restart();
+  job_.SetState(3, ProcessState::kSleeping);
+  for (uint32_t rank = 0; rank < 4; ++rank) job_.Finish(rank);
+  Pass(9 * kSecondNs);
+  EXPECT_THAT(handler_->ListVerdicts(false).verdicts(), SizeIs(1));
+  Pass(2 * kSecondNs);
+  EXPECT_THAT(handler_->ListVerdicts(false).verdicts(), IsEmpty());
+  EXPECT_THAT(handler_->ListVerdicts(true).verdicts(), SizeIs(1));
+}
+
+TEST_F(HandlerTest, AnOrderlyEndIsSilent) {
+  Train(15);
+  job_.EnterAllBut(3);
+  Pass(100 * kMillisecondNs);
+  job_.Enter(3);
+  for (uint32_t rank = 0; rank < 4; ++rank) {
+    job_.Finish(rank);
+    job_.membership(rank).phase = Phase::kDestroyed;
+    job_.process(rank).ended = true;
+    job_.SetState(rank, ProcessState::kGone);
+    Pass(5 * kSecondNs);  // one after the other
+  }
+  for (auto& [name, host] : job_.hosts()) host.processes.clear();
+  Pass(20 * kSecondNs);
+  EXPECT_THAT(seen_, IsEmpty());
+}
+
+TEST_F(HandlerTest, OtherJobsAreRefused) {
+  FakeJob other(2, 2, "other");
+  const auto refused = handler_->Ingest(other.Batch("host0"), job_.now());
+  EXPECT_EQ(refused.status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(refused.status().message()), HasSubstr("serves job \"job\""));
+  EXPECT_THAT(std::string(refused.status().message()), HasSubstr("job \"other\""));
+  EXPECT_THAT(handler_->GetStatus(job_.now()).agents(), IsEmpty());
+  EXPECT_THAT(metrics_->Serialise(), HasSubstr("c4d_batches_refused_total 1"));
+}
+
+TEST_F(HandlerTest, AProvisionalNameIsTakenUntilTheJobsOwnComes) {
+  FakeJob nameless(2, 2, "provisional-1");
+  const auto provisional = [&](FakeJob* job) {
+    v1::TelemetryBatch batch = job->Batch("host0");
+    for (v1::ProcessReport& report : *batch.mutable_processes()) report.set_job_provisional(true);
+    return batch;
+  };
+  EXPECT_TRUE(handler_->Ingest(provisional(&nameless), job_.now()).ok());
+  EXPECT_THAT(handler_->GetStatus(job_.now()).ranks(), SizeIs(2));
+  FakeJob another(2, 2, "provisional-2");
+  EXPECT_FALSE(handler_->Ingest(provisional(&another), job_.now()).ok());
+  EXPECT_TRUE(handler_->Ingest(job_.Batch("host1"), job_.now()).ok());
+  const v1::GetStatusReply status = handler_->GetStatus(job_.now());
+  ASSERT_THAT(status.agents(), SizeIs(1));
+  EXPECT_EQ(status.agents(0).host(), "host1");
+  EXPECT_FALSE(handler_->Ingest(provisional(&nameless), job_.now()).ok());
+}
+
+TEST_F(HandlerTest, StatusSaysWhatIsKnown) {
+  Train(3);
+  Report();
+  job_.Advance(kSecondNs);
+  const v1::GetStatusReply status = handler_->GetStatus(job_.now());
+  EXPECT_EQ(status.job(), "job");
+  ASSERT_THAT(status.agents(), SizeIs(2));
+  EXPECT_EQ(status.agents(0).last_batch_age_ns(), kSecondNs);
+  EXPECT_EQ(status.agents(0).version(), "0.1.0");
+  ASSERT_THAT(status.ranks(), SizeIs(4));
+  for (int rank = 0; rank < 4; ++rank) {
+    EXPECT_EQ(status.ranks(rank).rank(), rank);
+    EXPECT_EQ(status.ranks(rank).process().pid(), 1000U + static_cast<uint32_t>(rank));
+    EXPECT_EQ(status.ranks(rank).communicator_id(), kWorld);
+    EXPECT_EQ(status.ranks(rank).finished(), 3U);
+  }
+}
+
+TEST_F(HandlerTest, ASubscriberBeginsWithWhatIsOpen) {
+  Train(15);
+  for (uint32_t rank = 0; rank < 4; ++rank) job_.Enter(rank);
+  job_.SetState(0, ProcessState::kStopped);
+  Pass(3 * kSecondNs);
+  std::vector<v1::Verdict> late;
+  const uint64_t subscription =
+      handler_->Subscribe([&](const v1::Verdict& verdict) { late.push_back(verdict); });
+  ASSERT_THAT(late, SizeIs(1));
+  EXPECT_EQ(late[0].state(), v1::VERDICT_STATE_CONFIRMED);
+  handler_->Unsubscribe(subscription);
+  job_.SetState(0, ProcessState::kRunning);
+  for (uint32_t rank = 0; rank < 4; ++rank) job_.Finish(rank);
+  Pass(kSecondNs);
+  EXPECT_THAT(late, SizeIs(1));
+}
+
+// 10 MB of contradictions: taken or refused with a sentence, never more.
+TEST_F(HandlerTest, AHeavyBatch) {
+  v1::TelemetryBatch batch = job_.Batch("host0");
+  while (batch.ByteSizeLong() < 10'000'000) {
+    v1::ProcessReport* report = batch.mutable_processes(0);
+    for (int i = 0; i < 4000 && report->communicators_size() < 4000; ++i) {
+      v1::CommunicatorState* state = report->add_communicators();
+      state->set_communicator_id(static_cast<uint64_t>(i) % 10);
+      state->set_rank(static_cast<uint32_t>(i) * 1'000'003);
+      state->set_rank_count(i % 2 == 0 ? UINT32_MAX : 4'000'000);
+      state->mutable_called()->set_count(UINT64_MAX);
+      state->mutable_called()->set_age_ns(-i);
+      state->set_name(std::string(3000, 'n'));
+    }
+  }
+  EXPECT_TRUE(handler_->Ingest(batch, job_.now()).ok());
+  handler_->Tick(job_.now());
+  EXPECT_THAT(seen_, IsEmpty());
+  EXPECT_TRUE(handler_->Ingest(job_.Batch("host0"), job_.now()).ok());
+}
+
+TEST_F(HandlerTest, MetricsTellTheState) {
+  Train(12);
+  for (uint32_t rank = 0; rank < 4; ++rank) job_.Enter(rank);
+  job_.SetState(0, ProcessState::kStopped);
+  Pass(3 * kSecondNs);
+  const std::string text = metrics_->Serialise();
+  EXPECT_THAT(text, HasSubstr("c4d_verdicts_open{state=\"confirmed\"} 1"));
+  EXPECT_THAT(text, HasSubstr("c4d_verdict_changes_total{change=\"confirmed\"} 1"));
+  EXPECT_THAT(text, HasSubstr("c4d_agents 2"));
+  EXPECT_THAT(text, HasSubstr("c4d_processes 4"));
+  EXPECT_THAT(text, HasSubstr("c4d_communicators 1"));
+}
+
+}  // namespace
+}  // namespace c4::c4d

@@ -1,0 +1,520 @@
+// The hang detector on synthetic jobs. The culprit is tried at every rank: a detector that reads it from
+// the waiting ranks, or from its position in the ring, fails here.
+#include "c4d_master/detectors/hang.h"
+
+#include <random>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/unit/c4d_master/fake_job.h"
+
+namespace c4::c4d {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::Field;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+constexpr uint32_t kRanks = 4;
+constexpr uint64_t kOther = 0xB22;
+const HangThresholds kThresholds;
+
+std::vector<Finding> Detect(const FakeJob& job) {
+  return DetectHangs(job.Snapshot(), kThresholds);
+}
+
+std::vector<uint32_t> AllBut(uint32_t rank) {
+  std::vector<uint32_t> ranks;
+  for (uint32_t other = 0; other < kRanks; ++other) {
+    if (other != rank) ranks.push_back(other);
+  }
+  return ranks;
+}
+
+std::string EvidenceOf(const Finding& finding, const std::string& kind) {
+  std::string texts;
+  for (const Evidence& evidence : finding.evidence) {
+    if (evidence.kind == kind) texts += evidence.text + "\n";
+  }
+  return texts;
+}
+
+class HangOfRankTest : public ::testing::TestWithParam<uint32_t> {
+ protected:
+  void ExpectBlamed(const FakeJob& job, const std::string& confirmed_by) const {
+    const std::vector<Finding> findings = Detect(job);
+    ASSERT_THAT(findings, SizeIs(1));
+    const Finding& finding = findings[0];
+    EXPECT_EQ(finding.rank, static_cast<int32_t>(GetParam()));
+    EXPECT_EQ(finding.culprit.pid, 1000 + GetParam());
+    EXPECT_EQ(finding.host, "host" + std::to_string(GetParam()));
+    EXPECT_EQ(finding.waiting, AllBut(GetParam()));
+    EXPECT_EQ(finding.communicator_id, kWorld);
+    EXPECT_EQ(finding.operation, 410U);
+    EXPECT_EQ(finding.confirmed_by, confirmed_by);
+  }
+};
+
+TEST_P(HangOfRankTest, AbsentIsSuspectedAfterTwoSeconds) {
+  FakeJob job(kRanks);
+  job.Complete(410);
+  job.EnterAllBut(GetParam());
+  job.Advance(1999 * kMillisecondNs);
+  EXPECT_THAT(Detect(job), IsEmpty());
+  job.Advance(kMillisecondNs);
+  ExpectBlamed(job, "");
+}
+
+TEST_P(HangOfRankTest, AbsentWithoutProgressIsConfirmed) {
+  FakeJob job(kRanks);
+  job.Complete(410);
+  job.EnterAllBut(GetParam());
+  job.SetIdle(GetParam());
+  job.Advance(9 * kSecondNs);
+  ExpectBlamed(job, "");
+  job.Advance(kSecondNs);
+  ExpectBlamed(job, "no-progress");
+}
+
+TEST_P(HangOfRankTest, AbsentButBusyIsConfirmedPastTheLimit) {
+  FakeJob job(kRanks);
+  job.Complete(410);
+  job.EnterAllBut(GetParam());
+  job.Advance(59 * kSecondNs);
+  ExpectBlamed(job, "");
+  job.Advance(kSecondNs);
+  ExpectBlamed(job, "past-limit");
+}
+
+// SIGSTOP lands inside the collective most of the time: all have entered, nobody is absent.
+TEST_P(HangOfRankTest, StoppedInsideTheOperation) {
+  FakeJob job(kRanks);
+  job.Complete(410);
+  for (uint32_t rank = 0; rank < kRanks; ++rank) job.Enter(rank);
+  job.SetState(GetParam(), ProcessState::kStopped);
+  job.Advance(1999 * kMillisecondNs);
+  EXPECT_THAT(Detect(job), IsEmpty());
+  job.Advance(kMillisecondNs);
+  ExpectBlamed(job, "stopped");
+}
+
+TEST_P(HangOfRankTest, StoppedBetweenOperations) {
+  FakeJob job(kRanks);
+  job.Complete(410);
+  job.SetState(GetParam(), ProcessState::kStopped);
+  job.Advance(kSecondNs);
+  job.EnterAllBut(GetParam());
+  job.Advance(2 * kSecondNs);
+  ExpectBlamed(job, "stopped");
+}
+
+TEST_P(HangOfRankTest, StoppedAfterTheCallBeforeTheStart) {
+  FakeJob job(kRanks);
+  job.Complete(410);
+  job.EnterAllBut(GetParam());
+  job.Call(GetParam());
+  job.SetState(GetParam(), ProcessState::kStopped);
+  job.Advance(2 * kSecondNs);
+  ExpectBlamed(job, "stopped");
+}
+
+TEST_P(HangOfRankTest, TracedAndDead) {
+  for (const auto& [state, by] :
+       {std::pair(ProcessState::kTraced, "traced"), std::pair(ProcessState::kZombie, "gone"),
+        std::pair(ProcessState::kGone, "gone")}) {
+    FakeJob job(kRanks);
+    job.Complete(410);
+    for (uint32_t rank = 0; rank < kRanks; ++rank) job.Enter(rank);
+    job.SetState(GetParam(), state);
+    job.Advance(2 * kSecondNs);
+    ExpectBlamed(job, by);
+  }
+}
+
+// The predecessor has finished its part early: it neither waits nor is it to blame.
+TEST_P(HangOfRankTest, WhoFinishedEarlyIsLeftOut) {
+  const uint32_t early = (GetParam() + 1) % kRanks;
+  FakeJob job(kRanks);
+  job.Complete(410);
+  for (uint32_t rank = 0; rank < kRanks; ++rank) job.Enter(rank);
+  job.Finish(early);
+  job.SetState(GetParam(), ProcessState::kStopped);
+  job.Advance(2 * kSecondNs);
+  const std::vector<Finding> findings = Detect(job);
+  ASSERT_THAT(findings, SizeIs(1));
+  EXPECT_EQ(findings[0].rank, static_cast<int32_t>(GetParam()));
+  std::vector<uint32_t> expected = AllBut(GetParam());
+  std::erase(expected, early);
+  EXPECT_EQ(findings[0].waiting, expected);
+}
+
+// Ranks 4 and GetParam() share a second communicator; GetParam() waits there for 4 and is absent from the
+// first one because of that.
+TEST_P(HangOfRankTest, WhoWaitsElsewhereIsNotToBlame) {
+  FakeJob job(kRanks + 1);
+  for (uint32_t rank = 0; rank <= kRanks; ++rank) job.process(rank).communicators.clear();
+  job.AddCommunicator(kWorld, {0, 1, 2, 3});
+  job.AddCommunicator(kOther, {GetParam(), 4});
+  job.Complete(20);
+  job.Complete(30, kOther);
+  job.Enter(GetParam(), kOther);
+  job.EnterAllBut(GetParam());
+  job.SetIdle(4);
+  job.Advance(3 * kSecondNs);
+  std::vector<Finding> findings = Detect(job);
+  ASSERT_THAT(findings, SizeIs(1));
+  EXPECT_EQ(findings[0].rank, 4);
+  EXPECT_THAT(findings[0].waiting, ElementsAre(0, 1, 2, 3));
+  EXPECT_EQ(findings[0].communicator_id, kOther);
+  EXPECT_EQ(findings[0].operation, 30U);
+  EXPECT_THAT(findings[0].communicators, ElementsAre(kWorld, kOther));
+
+  // Inside the operation, stopped: the same.
+  job.Enter(4, kOther);
+  job.SetState(4, ProcessState::kStopped);
+  job.Advance(3 * kSecondNs);
+  findings = Detect(job);
+  ASSERT_THAT(findings, SizeIs(1));
+  EXPECT_EQ(findings[0].rank, 4);
+  EXPECT_EQ(findings[0].confirmed_by, "stopped");
+
+  // Nothing is known of rank 4: its state cannot be judged, and nobody else is blamed in its place.
+  job.Silence("host4");
+  job.Advance(4 * kSecondNs);
+  EXPECT_THAT(Detect(job), IsEmpty());
+}
+
+TEST_P(HangOfRankTest, StaleAgentIsNotAStaleRank) {
+  FakeJob job(kRanks);
+  job.Complete(410);
+  job.Silence("host" + std::to_string(GetParam()));
+  job.Advance(kMillisecondNs);
+  job.EnterAllBut(GetParam());  // so did the silent one, for all that is known
+  for (int i = 0; i < 300; ++i) {
+    job.Advance(100 * kMillisecondNs);
+    ASSERT_THAT(Detect(job), IsEmpty()) << "after " << i;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(EachRank, HangOfRankTest, ::testing::Range(0U, kRanks));
+
+TEST(HangTest, EverybodyIdleInComputation) {
+  FakeJob job(kRanks);
+  job.Complete(50);
+  for (uint32_t rank = 0; rank < kRanks; ++rank) job.SetIdle(rank);
+  job.Advance(500 * kSecondNs);
+  EXPECT_THAT(Detect(job), IsEmpty());
+}
+
+TEST(HangTest, AllInsideAndAllCanRunIsAnotherSyndrome) {
+  FakeJob job(kRanks);
+  job.Complete(50);
+  for (uint32_t rank = 0; rank < kRanks; ++rank) job.Enter(rank);
+  job.Advance(500 * kSecondNs);
+  EXPECT_THAT(Detect(job), IsEmpty());
+}
+
+TEST(HangTest, AJobThatIsSuspendedAsAWholeDoesNotHang) {
+  FakeJob job(kRanks);
+  job.Complete(50);
+  job.EnterAllBut(2);
+  for (uint32_t rank = 0; rank < kRanks; ++rank) job.SetState(rank, ProcessState::kStopped);
+  job.Advance(500 * kSecondNs);
+  EXPECT_THAT(Detect(job), IsEmpty());
+}
+
+TEST(HangTest, TwoStoppedRanksAreTwoFindings) {
+  FakeJob job(kRanks);
+  job.Complete(50);
+  for (uint32_t rank = 0; rank < kRanks; ++rank) job.Enter(rank);
+  job.SetState(1, ProcessState::kStopped);
+  job.SetState(3, ProcessState::kStopped);
+  job.Advance(2 * kSecondNs);
+  EXPECT_THAT(Detect(job),
+              ElementsAre(AllOf(Field(&Finding::rank, 1), Field(&Finding::waiting, ElementsAre(0, 2))),
+                          AllOf(Field(&Finding::rank, 3), Field(&Finding::waiting, ElementsAre(0, 2)))));
+}
+
+// One is stopped inside, another has yet to come: the others wait for both.
+TEST(HangTest, AbsentAndStoppedAreBothToBlame) {
+  FakeJob job(kRanks);
+  job.Complete(50);
+  job.EnterAllBut(0);
+  job.SetState(3, ProcessState::kStopped);
+  job.Advance(2 * kSecondNs);
+  const std::vector<Finding> findings = Detect(job);
+  ASSERT_THAT(findings, SizeIs(2));
+  EXPECT_EQ(findings[0].rank, 0);
+  EXPECT_EQ(findings[0].confirmed_by, "");
+  EXPECT_EQ(findings[1].rank, 3);
+  EXPECT_EQ(findings[1].confirmed_by, "stopped");
+}
+
+TEST(HangTest, MovingBytesAreSlowNotHung) {
+  FakeJob job(kRanks);
+  job.Complete(50);
+  for (uint32_t rank = 0; rank < kRanks; ++rank) job.Enter(rank);
+  job.SetState(2, ProcessState::kStopped);
+  job.membership(3).queue_pairs.push_back({.peer = 0, .sends = true});
+  QueuePair& queue_pair = job.membership(3).queue_pairs[0];
+  for (int i = 0; i < 50; ++i) {
+    queue_pair.moved_bytes += 1000;
+    queue_pair.last_progress_at_ns = job.now_ns();
+    job.Advance(kSecondNs);
+    ASSERT_THAT(Detect(job), IsEmpty());
+  }
+  job.Advance(kSecondNs);
+  EXPECT_THAT(Detect(job), SizeIs(1));
+}
+
+TEST(HangTest, WhoIsBusyInAnotherCommunicatorIsLateNotHung) {
+  FakeJob job(kRanks);
+  job.AddCommunicator(kOther, {2});
+  job.Complete(50);
+  job.EnterAllBut(2);
+  for (int i = 0; i < 59; ++i) {
+    job.Complete(1, kOther, kSecondNs);
+    ASSERT_THAT(Detect(job), IsEmpty()) << i;
+  }
+  job.Complete(1, kOther, kSecondNs);
+  const std::vector<Finding> findings = Detect(job);
+  ASSERT_THAT(findings, SizeIs(1));
+  EXPECT_EQ(findings[0].rank, 2);
+  EXPECT_EQ(findings[0].confirmed_by, "past-limit");
+}
+
+TEST(HangTest, WhoIsStoppedHasNoOtherWork) {
+  FakeJob job(kRanks);
+  job.AddCommunicator(kOther, {2});
+  job.Complete(50);
+  job.EnterAllBut(2);
+  job.Complete(10, kOther, kSecondNs);
+  ASSERT_THAT(Detect(job), IsEmpty());
+  job.SetState(2, ProcessState::kStopped);
+  EXPECT_THAT(Detect(job), SizeIs(1));  // the others have waited for long enough
+}
+
+// Rank 2 was through with the operation when it was stopped: nobody waits for it there.
+TEST(HangTest, WhoIsStoppedAfterItsPartIsNotToBlame) {
+  FakeJob job(kRanks);
+  job.Complete(50);
+  job.EnterAllBut(1);
+  job.Finish(2);
+  job.SetState(2, ProcessState::kStopped);
+  job.Advance(2 * kSecondNs);
+  EXPECT_THAT(Detect(job), ElementsAre(Field(&Finding::rank, 1)));
+}
+
+// It is inside an operation of a communicator that cannot be judged as well: it waits for nobody there.
+TEST(HangTest, WhoIsStoppedWaitsNowhere) {
+  FakeJob job(kRanks);
+  job.AddCommunicator(kOther, {2, 3});
+  job.membership(3, kOther).phase = Phase::kInit;
+  job.process(3).ended = true;
+  job.membership(3).phase = Phase::kReady;
+  job.Complete(50);
+  for (uint32_t rank = 0; rank < kRanks; ++rank) job.Enter(rank);
+  job.Enter(2, kOther);
+  job.SetState(2, ProcessState::kStopped);
+  job.Advance(2 * kSecondNs);
+  EXPECT_THAT(Detect(job), ElementsAre(Field(&Finding::rank, 2)));
+}
+
+// A process that has left holds up neither the judgement nor the clock.
+TEST(HangTest, SilenceOfAHostThatAllHaveLeft) {
+  FakeJob job(kRanks);
+  job.Complete(50);
+  job.process(0).ended = true;
+  job.Silence("host0");
+  for (const uint32_t rank : {1U, 2U, 3U}) job.Enter(rank);
+  job.SetState(2, ProcessState::kStopped);
+  job.Advance(10 * kSecondNs);
+  EXPECT_THAT(Detect(job), ElementsAre(Field(&Finding::rank, 2)));
+}
+
+TEST(HangTest, OrderlyEnd) {
+  FakeJob job(kRanks);
+  job.Complete(50);
+  job.EnterAllBut(2);
+  job.process(2).ended = true;
+  job.SetState(2, ProcessState::kGone);
+  job.Advance(100 * kSecondNs);
+  EXPECT_THAT(Detect(job), IsEmpty());
+  for (uint32_t rank = 0; rank < kRanks; ++rank) job.membership(rank).phase = Phase::kDestroyed;
+  EXPECT_THAT(Detect(job), IsEmpty());
+}
+
+TEST(HangTest, IncompleteAndUnreadyCommunicatorsAreNotJudged) {
+  FakeJob job(kRanks);
+  job.Complete(50);
+  job.EnterAllBut(2);
+  job.Advance(10 * kSecondNs);
+  ASSERT_THAT(Detect(job), SizeIs(1));
+  job.membership(1).phase = Phase::kFailed;
+  EXPECT_THAT(Detect(job), IsEmpty());
+  job.membership(1).phase = Phase::kInit;
+  EXPECT_THAT(Detect(job), IsEmpty());
+  job.membership(1).phase = Phase::kReady;
+  ASSERT_THAT(Detect(job), SizeIs(1));
+  job.hosts()["host1"].processes.clear();
+  EXPECT_THAT(Detect(job), IsEmpty());
+}
+
+// It waits for its peers in another communicator's set-up: held up, not holding up.
+TEST(HangTest, WhoJoinsAnotherCommunicatorIsNotToBlame) {
+  FakeJob job(kRanks);
+  job.AddCommunicator(kOther, {2, 3});
+  job.membership(2, kOther).phase = Phase::kInit;
+  job.Complete(50);
+  job.EnterAllBut(2);
+  job.Advance(10 * kSecondNs);
+  EXPECT_THAT(Detect(job), IsEmpty());
+}
+
+// Process 2 is rank 2 and rank 3 of the communicator, and has called for rank 2 only: it waits for itself.
+TEST(HangTest, OneProcessWithTwoRanks) {
+  FakeJob job(3);
+  for (uint32_t rank = 0; rank < 3; ++rank) job.membership(rank).rank_count = 4;
+  job.Complete(20);
+  Membership second = job.membership(2);
+  second.rank = 3;
+  job.process(2).communicators.push_back(second);
+  for (uint32_t rank = 0; rank < 3; ++rank) job.Enter(rank);
+  job.Advance(2 * kSecondNs);
+  const std::vector<Finding> findings = Detect(job);
+  ASSERT_THAT(findings, SizeIs(1));
+  EXPECT_EQ(findings[0].culprit.pid, 1002U);
+  EXPECT_THAT(findings[0].waiting, ElementsAre(0, 1));
+  EXPECT_EQ(findings[0].operation, 20U);
+}
+
+TEST(HangTest, ThresholdsFollowTheRhythmWithinBounds) {
+  Communicator communicator;
+  EXPECT_EQ(SuspectAfterNs(communicator, kThresholds), 2 * kSecondNs);
+  EXPECT_EQ(CertainAfterNs(communicator, kThresholds), 60 * kSecondNs);
+  communicator.longest_standstill_ns = 2 * kSecondNs;
+  EXPECT_EQ(SuspectAfterNs(communicator, kThresholds), 3 * kSecondNs);
+  communicator.longest_standstill_ns = 40 * kSecondNs;
+  EXPECT_EQ(SuspectAfterNs(communicator, kThresholds), 5 * kSecondNs);
+  EXPECT_EQ(CertainAfterNs(communicator, kThresholds), 200 * kSecondNs);
+
+  FakeJob job(kRanks);
+  job.Complete(50);
+  job.EnterAllBut(2);
+  job.Advance(2900 * kMillisecondNs);
+  EXPECT_THAT(DetectHangs(job.Snapshot(2 * kSecondNs), kThresholds), IsEmpty());
+  job.Advance(100 * kMillisecondNs);
+  EXPECT_THAT(DetectHangs(job.Snapshot(2 * kSecondNs), kThresholds), SizeIs(1));
+  job.Advance(60 * kSecondNs);
+  EXPECT_EQ(DetectHangs(job.Snapshot(2 * kSecondNs), kThresholds)[0].confirmed_by, "past-limit");
+  EXPECT_EQ(DetectHangs(job.Snapshot(40 * kSecondNs), kThresholds)[0].confirmed_by, "");
+}
+
+TEST(HangTest, EvidenceAndActionAreInNumbers) {
+  FakeJob job(kRanks);
+  job.Complete(410);
+  for (uint32_t rank = 0; rank < kRanks; ++rank) job.Enter(rank);
+  job.SetState(2, ProcessState::kStopped);
+  const int64_t moved_at_ns = job.now_ns();
+  job.membership(1).queue_pairs.push_back({.peer = 2,
+                                           .sends = true,
+                                           .posted_messages = 3,
+                                           .posted_bytes = 5000,
+                                           .completed_messages = 2,
+                                           .completed_bytes = 1000,
+                                           .moved_bytes = 1500,
+                                           .last_progress_at_ns = moved_at_ns,
+                                           .local = "10.0.0.1:4000",
+                                           .remote = "10.0.0.2:5000"});
+  job.membership(3).queue_pairs.push_back({.peer = 2, .posted_messages = 3, .completed_messages = 2});
+  job.membership(3).queue_pairs.push_back(
+      {.peer = 0, .sends = true, .posted_bytes = 9, .completed_bytes = 1});
+  job.Advance(2300 * kMillisecondNs);
+  const std::vector<Finding> findings = Detect(job);
+  ASSERT_THAT(findings, SizeIs(1));
+  const Finding& finding = findings[0];
+  EXPECT_THAT(
+      EvidenceOf(finding, "process-state"),
+      HasSubstr(
+          "rank 2 is process 1002 on host2 (trainer): stopped by a signal for 2.3 s, kernel wait channel "
+          "do_signal_stop"));
+  EXPECT_THAT(EvidenceOf(finding, "inside"),
+              HasSubstr("rank 2 has called 411 operations of communicator "
+                        "0x0000000000000a11 and finished 410: it is inside operation "
+                        "410 and cannot go on"));
+  EXPECT_THAT(
+      EvidenceOf(finding, "waiting"),
+      HasSubstr("ranks 0, 1, 3 wait in operation 410 (all_reduce of 1048576 x float32, sum) for 2.3 s"));
+  EXPECT_EQ(
+      EvidenceOf(finding, "connection"),
+      "rank 1 has 4000 bytes towards it that are not acknowledged (10.0.0.1:4000 to 10.0.0.2:5000), the last "
+      "byte moved 2.3 s ago\n"
+      "rank 3 has 1 receive posted from it that is not answered\n");
+  EXPECT_EQ(EvidenceOf(finding, "progress"), "");
+  EXPECT_THAT(finding.last_call, HasSubstr("operation 410 (all_reduce of 1048576 x float32, sum)"));
+  EXPECT_THAT(finding.suggested_action, HasSubstr("`kill -CONT 1002` on host2"));
+  EXPECT_THAT(finding.suggested_action,
+              HasSubstr("isolate host2 and restart the job from its last checkpoint"));
+  EXPECT_EQ(finding.confidence, 0.99);
+  EXPECT_EQ(finding.since_at_ns, moved_at_ns);
+
+  job.SetState(2, ProcessState::kBlocked);
+  job.process(2).health.wait_channel = "nfs_wait";
+  job.membership(2).called = job.membership(2).finished;
+  const std::vector<Finding> absent = Detect(job);
+  ASSERT_THAT(absent, SizeIs(1));
+  EXPECT_THAT(EvidenceOf(absent[0], "absent"), HasSubstr("has called 410 operations"));
+  EXPECT_THAT(EvidenceOf(absent[0], "absent"), HasSubstr("it has not called operation 410"));
+  EXPECT_THAT(absent[0].suggested_action, HasSubstr("nfs_wait"));
+}
+
+// Every rank computes for a while of its own before each operation, up to 1.9 s; the operation runs once
+// all are there.
+TEST(HangTest, HealthySkewIsNeverSuspicious) {
+  constexpr uint32_t kSeed = 4711;
+  std::mt19937 random(kSeed);  // NOLINT: a fixed seed, so that a failure can be repeated
+  FakeJob job(kRanks, 2);
+  for (int operation = 0; operation < 100; ++operation) {
+    SCOPED_TRACE(::testing::Message() << "seed " << kSeed << ", operation " << operation);
+    std::vector<int> ready_in_ms(kRanks);
+    for (int& ms : ready_in_ms) ms = static_cast<int>(random() % 1900);
+    for (int ms = 0; ms <= 1900; ms += 50) {
+      for (uint32_t rank = 0; rank < kRanks; ++rank) {
+        if (ready_in_ms[rank] >= ms && ready_in_ms[rank] < ms + 50) job.Enter(rank);
+      }
+      job.Advance(50 * kMillisecondNs);
+      ASSERT_THAT(Detect(job), IsEmpty());
+    }
+    for (uint32_t rank = 0; rank < kRanks; ++rank) job.Finish(rank);
+  }
+}
+
+// A first iteration of half a minute may be suspected, but is no alarm.
+TEST(HangTest, SlowFirstIterationIsNotConfirmed) {
+  FakeJob job(kRanks);
+  job.EnterAllBut(1);
+  for (int second = 0; second < 30; ++second) {
+    job.Advance(kSecondNs);
+    for (const Finding& finding : Detect(job)) EXPECT_EQ(finding.confirmed_by, "");
+  }
+}
+
+TEST(HangTest, ManyRanksTakeLittleTime) {
+  constexpr uint32_t kMany = 4000;
+  FakeJob job(kMany, kMany);
+  Host& host = job.host_of(0);
+  for (uint32_t rank = 0; rank < kMany; ++rank) {
+    Membership& membership = host.processes[rank].communicators[0];
+    membership.called = membership.started = {51, job.now_ns()};
+    membership.finished = {50, job.now_ns()};
+    if (rank % 2 == 0) membership.called = membership.started = membership.finished;  // half are absent
+  }
+  const JobSnapshot snapshot = job.Snapshot();
+  EXPECT_THAT(DetectHangs(snapshot, kThresholds), IsEmpty());
+}
+
+}  // namespace
+}  // namespace c4::c4d

@@ -1,0 +1,68 @@
+#include "c4d_master/options.h"
+
+#include <cstdlib>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace c4::c4d {
+namespace {
+
+using ::testing::HasSubstr;
+
+const service::Program kProgram{.name = "c4d_master", .description = "", .environment_prefix = "C4D_"};
+
+absl::Status Parse(
+    const std::vector<std::string>& arguments, MasterOptions* options,
+    const service::ReadEnvironment& environment = [](const char*) { return nullptr; }) {
+  const auto parsed = service::ParseConfig(kProgram, MasterSettings(options), arguments, environment);
+  return parsed.ok() ? CompleteOptions(options) : parsed.status();
+}
+
+TEST(OptionsTest, Defaults) {
+  MasterOptions options;
+  ASSERT_TRUE(Parse({"--job", "a/b"}, &options).ok());
+  EXPECT_EQ(options.job, "a/b");
+  EXPECT_EQ(options.listen, "127.0.0.1:15141");
+  EXPECT_EQ(options.common.http_address, "127.0.0.1:15142");
+  EXPECT_THAT(options.directory, HasSubstr("/masters"));
+  const HandlerOptions handler = options.ForHandler(3);
+  EXPECT_EQ(handler.master_epoch, 3U);
+  EXPECT_EQ(handler.hang.suspect_ns, 2 * kSecondNs);
+  EXPECT_EQ(handler.hang.suspect_max_ns, 5 * kSecondNs);
+  EXPECT_EQ(handler.hang.no_progress_ns, 10 * kSecondNs);
+  EXPECT_EQ(handler.hang.limit_ns, 60 * kSecondNs);
+  EXPECT_EQ(handler.agent_stale_ns, 3 * kSecondNs);
+}
+
+TEST(OptionsTest, TheStoreStandsBesideTheDirectory) {
+  for (const std::string directory : {"/run/c4/masters", "/run/c4/masters/"}) {
+    MasterOptions options;
+    ASSERT_TRUE(Parse({"--job", "a/b", "--directory", directory}, &options).ok());
+    EXPECT_EQ(options.store, "/run/c4/c4d-a_b.db");
+  }
+}
+
+TEST(OptionsTest, TheEnvironmentCounts) {
+  MasterOptions options;
+  ASSERT_TRUE(Parse({"--job", "j"}, &options, [](const char* name) {
+                return std::string(name) == "C4D_HANG_SUSPECT_S" ? "1.5" : nullptr;
+              }).ok());
+  EXPECT_EQ(options.ForHandler(1).hang.suspect_ns, 1500 * 1'000'000);
+}
+
+TEST(OptionsTest, ContradictionsAreErrors) {
+  MasterOptions options;
+  EXPECT_THAT(std::string(Parse({"--job", "j", "--hang-suspect-s", "6"}, &options).message()),
+              HasSubstr("--hang-suspect-max-s 5 is less than --hang-suspect-s 6"));
+  MasterOptions others;
+  EXPECT_THAT(std::string(Parse({"--job", "j", "--hang-limit-s", "4"}, &others).message()),
+              HasSubstr("--hang-limit-s"));
+  MasterOptions unknown;
+  EXPECT_FALSE(Parse({"--job", "j", "--no-such-option", "4"}, &unknown).ok());
+  MasterOptions nameless;
+  EXPECT_FALSE(Parse({}, &nameless).ok());
+}
+
+}  // namespace
+}  // namespace c4::c4d

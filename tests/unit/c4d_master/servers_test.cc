@@ -1,0 +1,305 @@
+// The skins over real sockets of this process: gRPC streams and calls, the HTTP pages, tokens, and ends
+// at any moment.
+#include <arpa/inet.h>
+#include <array>
+#include <atomic>
+#include <fstream>
+#include <grpcpp/grpcpp.h>
+#include <memory>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <thread>
+#include <unistd.h>
+
+#include "c4/v1/c4d.grpc.pb.h"
+#include "c4d_master/grpc_service.h"
+#include "c4d_master/http_api.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "service/channel.h"
+#include "service/grpc_server.h"
+#include "service/log.h"
+#include "tests/unit/c4d_master/fake_job.h"
+
+namespace c4::c4d {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+using ::testing::StartsWith;
+
+// One GET, the whole answer with its head.
+std::string Get(uint16_t port, const std::string& path, const std::string& header = "") {
+  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(port);
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  if (connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) != 0) {
+    close(fd);
+    return "no connection";
+  }
+  const std::string request =
+      "GET " + path + " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n" + header + "\r\n";
+  (void)!write(fd, request.data(), request.size());
+  std::string answer;
+  std::array<char, 4096> part;
+  for (ssize_t n = 0; (n = read(fd, part.data(), part.size())) > 0;)
+    answer.append(part.data(), static_cast<size_t>(n));
+  close(fd);
+  return answer;
+}
+
+// A master whose time stands still unless the test moves it.
+class ServersTest : public ::testing::Test {
+ protected:
+  void Start(const service::Credentials& credentials = {}, size_t max_watch_backlog = kMaxWatchBacklog) {
+    HandlerOptions options;
+    options.job = "job";
+    options.master_epoch = 5;
+    handler_ = std::make_unique<C4dHandler>(options, &store_, &metrics_);
+    state_thread_ =
+        std::make_unique<StateThread>(absl::Milliseconds(5), [this] { handler_->Tick(ReadClock(clock_)); });
+    service_ = MakeGrpcService(handler_.get(), state_thread_.get(), credentials, clock_, max_watch_backlog);
+    const std::array<grpc::Service*, 1> services = {service_.get()};
+    auto server = service::GrpcServer::Start("127.0.0.1:0", credentials, services);
+    ASSERT_TRUE(server.ok()) << server.status();
+    grpc_server_ = *std::move(server);
+    http_server_ = std::make_unique<service::HttpServer>([this] { return state_thread_->Health(); },
+                                                         [this] { return metrics_.Serialise(); });
+    AddHttpRoutes(http_server_.get(), handler_.get(), state_thread_.get(), clock_);
+    ASSERT_TRUE(http_server_->Start("127.0.0.1:0", credentials).ok());
+    stub_ = v1::C4d::NewStub(service::MakeChannel(grpc_server_->address(), {}));
+  }
+
+  void TearDown() override {
+    if (http_server_ != nullptr) http_server_->Stop();
+    if (grpc_server_ != nullptr) grpc_server_->Shutdown(absl::Milliseconds(100));
+    if (state_thread_ != nullptr) state_thread_->Stop();
+  }
+
+  // On one stream: every host's batch, its reply checked.
+  void Report(grpc::ClientReaderWriterInterface<v1::TelemetryBatch, v1::TelemetryReply>* stream) {
+    for (const auto& [name, host] : job_.hosts()) {
+      const v1::TelemetryBatch batch = job_.Batch(name);
+      ASSERT_TRUE(stream->Write(batch));
+      v1::TelemetryReply reply;
+      ASSERT_TRUE(stream->Read(&reply));
+      EXPECT_EQ(reply.sequence(), batch.sequence());
+      EXPECT_EQ(reply.master_epoch(), 5U);
+    }
+  }
+  void Advance(int64_t ns) {
+    job_.Advance(ns);
+    clock_.Advance(ns);
+  }
+
+  FakeJob job_{4, 2};
+  service::FakeClock clock_{1000 * kSecondNs};
+  service::Metrics metrics_;
+  VerdictStore store_{":memory:"};
+  std::unique_ptr<C4dHandler> handler_;
+  std::unique_ptr<StateThread> state_thread_;
+  std::unique_ptr<grpc::Service> service_;
+  std::unique_ptr<service::GrpcServer> grpc_server_;
+  std::unique_ptr<service::HttpServer> http_server_;
+  std::unique_ptr<v1::C4d::Stub> stub_;
+};
+
+TEST_F(ServersTest, FromTelemetryToVerdictsOnEveryWayOut) {
+  Start();
+  grpc::ClientContext watch_context;
+  const auto watch = stub_->WatchVerdicts(&watch_context, {});
+  grpc::ClientContext context;
+  const auto stream = stub_->StreamTelemetry(&context);
+  job_.Complete(50, kWorld, 0);
+  for (uint32_t rank = 0; rank < 4; ++rank) job_.Enter(rank);
+  job_.SetState(2, ProcessState::kStopped);
+  Report(stream.get());
+  Advance(2500 * kMillisecondNs);
+  Report(stream.get());
+
+  v1::Verdict verdict;
+  do {
+    ASSERT_TRUE(watch->Read(&verdict));
+  } while (verdict.state() == v1::VERDICT_STATE_SUSPECTED);
+  EXPECT_EQ(verdict.state(), v1::VERDICT_STATE_CONFIRMED);
+  EXPECT_EQ(verdict.culprit().rank(), 2);
+
+  grpc::ClientContext list_context;
+  v1::ListVerdictsReply list;
+  ASSERT_TRUE(stub_->ListVerdicts(&list_context, {}, &list).ok());
+  ASSERT_THAT(list.verdicts(), SizeIs(1));
+  EXPECT_EQ(list.verdicts(0).id(), verdict.id());
+
+  grpc::ClientContext status_context;
+  v1::GetStatusReply status;
+  ASSERT_TRUE(stub_->GetStatus(&status_context, {}, &status).ok());
+  EXPECT_THAT(status.ranks(), SizeIs(4));
+  EXPECT_THAT(status.agents(), SizeIs(2));
+
+  const uint16_t port = http_server_->port();
+  EXPECT_THAT(Get(port, "/v1/verdicts"),
+              AllOf(StartsWith("HTTP/1.1 200"), HasSubstr("application/json"),
+                    HasSubstr("\"state\": \"confirmed\""), HasSubstr("\"rank\": 2")));
+  EXPECT_THAT(Get(port, "/v1/status"), HasSubstr("\"host\": \"host1\""));
+  EXPECT_THAT(Get(port, "/healthz"), AllOf(StartsWith("HTTP/1.1 200"), HasSubstr("ok")));
+  EXPECT_THAT(Get(port, "/metrics"), HasSubstr("c4d_verdicts_open{state=\"confirmed\"} 1"));
+
+  job_.SetState(2, ProcessState::kRunning);
+  for (uint32_t rank = 0; rank < 4; ++rank) job_.Finish(rank);
+  Advance(250 * kMillisecondNs);
+  Report(stream.get());
+  ASSERT_TRUE(watch->Read(&verdict));
+  EXPECT_EQ(verdict.state(), v1::VERDICT_STATE_CLEARED);
+  EXPECT_THAT(Get(port, "/v1/verdicts"), HasSubstr("\"verdicts\": []"));
+  EXPECT_THAT(Get(port, "/v1/verdicts?cleared=true"), HasSubstr("\"state\": \"cleared\""));
+
+  stream->WritesDone();
+  EXPECT_TRUE(stream->Finish().ok());
+  watch_context.TryCancel();
+  EXPECT_EQ(watch->Finish().error_code(), grpc::StatusCode::CANCELLED);
+}
+
+TEST_F(ServersTest, ABatchOfAnotherJobEndsTheStreamWithASentence) {
+  Start();
+  FakeJob other(2, 2, "other");
+  grpc::ClientContext context;
+  const auto stream = stub_->StreamTelemetry(&context);
+  ASSERT_TRUE(stream->Write(other.Batch("host0")));
+  v1::TelemetryReply reply;
+  EXPECT_FALSE(stream->Read(&reply));
+  const grpc::Status status = stream->Finish();
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
+  EXPECT_THAT(status.error_message(), HasSubstr("job \"other\""));
+}
+
+TEST_F(ServersTest, TheTokenIsAskedForEverywhere) {
+  const std::string path = ::testing::TempDir() + "/c4d_token_" + std::to_string(getpid());
+  std::ofstream(path) << "secret-of-the-test\n";
+  const auto credentials = service::Credentials::Load({}, path);
+  ASSERT_TRUE(credentials.ok()) << credentials.status();
+  unlink(path.c_str());
+  Start(*credentials);
+
+  grpc::ClientContext list_context;
+  v1::ListVerdictsReply list;
+  EXPECT_EQ(stub_->ListVerdicts(&list_context, {}, &list).error_code(), grpc::StatusCode::UNAUTHENTICATED);
+  grpc::ClientContext status_context;
+  v1::GetStatusReply status;
+  EXPECT_EQ(stub_->GetStatus(&status_context, {}, &status).error_code(), grpc::StatusCode::UNAUTHENTICATED);
+  grpc::ClientContext watch_context;
+  const auto watch = stub_->WatchVerdicts(&watch_context, {});
+  EXPECT_EQ(watch->Finish().error_code(), grpc::StatusCode::UNAUTHENTICATED);
+  grpc::ClientContext stream_context;
+  const auto stream = stub_->StreamTelemetry(&stream_context);
+  stream->Write(job_.Batch("host0"));
+  EXPECT_EQ(stream->Finish().error_code(), grpc::StatusCode::UNAUTHENTICATED);
+  EXPECT_THAT(Get(http_server_->port(), "/v1/verdicts"), StartsWith("HTTP/1.1 401"));
+  EXPECT_THAT(
+      Get(http_server_->port(), "/v1/verdicts", "Authorization: " + credentials->Authorization() + "\r\n"),
+      StartsWith("HTTP/1.1 200"));
+
+  grpc::ClientContext allowed_context;
+  credentials->AddToken(&allowed_context);
+  const auto allowed = stub_->StreamTelemetry(&allowed_context);
+  Report(allowed.get());
+  allowed->WritesDone();
+  EXPECT_TRUE(allowed->Finish().ok());
+}
+
+TEST_F(ServersTest, AWatcherThatDoesNotReadIsLetGo) {
+  ASSERT_TRUE(service::InitLog({.level = "error"}, "test").ok());  // thousands of changes
+  Start({}, 16);
+  grpc::ClientContext context;
+  const auto watch = stub_->WatchVerdicts(&context, {});
+  while (metrics_.Serialise().find("c4d_watchers 1") == std::string::npos) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  // A rank stops and goes on until the watcher is let go. Long texts, so that the connection's own
+  // buffers fill soon.
+  job_.Complete(50, kWorld, 0);
+  const std::string address(250, 'a');
+  for (const uint32_t rank : {0U, 1U, 3U, 0U, 1U, 3U}) {
+    job_.membership(rank).queue_pairs.push_back(
+        {.peer = 2, .sends = true, .posted_bytes = 5, .local = address, .remote = address});
+  }
+  size_t changes = 0;
+  const auto rounds = [&] {
+    for (int round = 0; round < 100; ++round) {
+      for (const bool stop : {true, false}) {
+        for (uint32_t rank = 0; rank < 4; ++rank) stop ? job_.Enter(rank) : job_.Finish(rank);
+        job_.SetState(2, stop ? ProcessState::kStopped : ProcessState::kRunning);
+        Advance(2500 * kMillisecondNs);
+        for (const auto& [name, host] : job_.hosts())
+          (void)handler_->Ingest(job_.Batch(name), ReadClock(clock_));
+        handler_->Tick(ReadClock(clock_));
+        changes += stop ? 2 : 1;
+      }
+    }
+  };
+  while (metrics_.Serialise().find("c4d_watchers 0") == std::string::npos) {
+    ASSERT_LT(changes, 50'000U) << "the queue has no end";
+    ASSERT_TRUE(state_thread_->Call(rounds, absl::Seconds(10)).ok());
+  }
+  v1::Verdict verdict;
+  size_t read = 0;
+  while (watch->Read(&verdict)) ++read;
+  const grpc::Status status = watch->Finish();
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED) << status.error_message();
+  EXPECT_LT(read, changes);
+  ASSERT_TRUE(service::InitLog({}, "test").ok());
+}
+
+TEST_F(ServersTest, ManyStreamsThatComeAndGo) {
+  Start();
+  std::atomic<int> answered = 0;
+  std::vector<std::thread> threads;
+  std::vector<v1::TelemetryBatch> batches;
+  for (int i = 0; i < 50; ++i) batches.push_back(job_.Batch("host0"));
+  for (int thread = 0; thread < 4; ++thread) {
+    threads.emplace_back([&, thread] {
+      for (int round = 0; round < 10; ++round) {
+        grpc::ClientContext context;
+        const auto stream = stub_->StreamTelemetry(&context);
+        grpc::ClientContext watch_context;
+        const auto watch = stub_->WatchVerdicts(&watch_context, {});
+        v1::TelemetryReply reply;
+        for (int i = 0; i < 5; ++i) {
+          if (stream->Write(batches[static_cast<size_t>(round * 5 + i)]) && stream->Read(&reply)) ++answered;
+        }
+        // Half of them just vanish, with a batch under way.
+        if ((round + thread) % 2 == 0) {
+          stream->Write(batches[0]);
+          context.TryCancel();
+          watch_context.TryCancel();
+        } else {
+          stream->WritesDone();
+          watch_context.TryCancel();
+        }
+        (void)stream->Finish();
+        (void)watch->Finish();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(answered, 4 * 10 * 5);
+  EXPECT_THAT(Get(http_server_->port(), "/metrics"), HasSubstr("c4d_batches_total 50"));
+}
+
+TEST_F(ServersTest, EndsInOrderWithStreamsOpen) {
+  Start();
+  grpc::ClientContext context;
+  const auto stream = stub_->StreamTelemetry(&context);
+  Report(stream.get());
+  grpc::ClientContext watch_context;
+  const auto watch = stub_->WatchVerdicts(&watch_context, {});
+  TearDown();
+  EXPECT_FALSE(stream->Finish().ok());
+  EXPECT_FALSE(watch->Finish().ok());
+  EXPECT_FALSE(state_thread_->Post([] {}));
+}
+
+}  // namespace
+}  // namespace c4::c4d

@@ -1,0 +1,170 @@
+#include "cli/launch_plan.h"
+
+#include <algorithm>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include "cli/process.h"
+
+namespace c4::cli {
+namespace {
+
+using std::chrono::milliseconds;
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+LaunchOptions Options(int ranks) {
+  LaunchOptions options;
+  options.ranks = ranks;
+  options.command = {"train"};
+  return options;
+}
+
+LaunchPlan Plan() {
+  return {.job = "job-1",
+          .run_dir = "/dev/shm/c4/run-1",
+          .directory = "/dev/shm/c4/masters",
+          .library_dir = "/opt/c4/lib",
+          .binary_dir = "/opt/c4/bin",
+          .master_port = 21000,
+          .communicator_port = 22000};
+}
+
+// Of wait(2): how a process that `code` or `signal` ended is reported.
+int Exited(int code) {
+  return code << 8;
+}
+int Signalled(int signal) {
+  return signal;
+}
+
+TEST(CheckLaunchOptionsTest, SaysWhatIsMissing) {
+  EXPECT_TRUE(CheckLaunchOptions(Options(4)).ok());
+  EXPECT_THAT(std::string(CheckLaunchOptions(Options(0)).message()), HasSubstr("-n N"));
+  EXPECT_FALSE(CheckLaunchOptions(Options(-1)).ok());
+  EXPECT_FALSE(CheckLaunchOptions(Options(4097)).ok());
+
+  LaunchOptions no_program = Options(2);
+  no_program.command.clear();
+  EXPECT_THAT(std::string(CheckLaunchOptions(no_program).message()), HasSubstr("-- PROGRAM"));
+
+  LaunchOptions contradiction = Options(2);
+  contradiction.monitor = false;
+  contradiction.master = "host:1";
+  EXPECT_FALSE(CheckLaunchOptions(contradiction).ok());
+
+  LaunchOptions no_port = Options(2);
+  no_port.master = "host";
+  EXPECT_THAT(std::string(CheckLaunchOptions(no_port).message()), HasSubstr("host:port"));
+
+  LaunchOptions long_name = Options(2);
+  long_name.job.assign(128, 'x');
+  EXPECT_FALSE(CheckLaunchOptions(long_name).ok());
+}
+
+TEST(RankEnvironmentTest, SetsWhatTheLibraryAndTheFrameworksRead) {
+  const std::vector<std::string> environment =
+      RankEnvironment({"HOME=/root", "RANK=77", "LD_LIBRARY_PATH=/usr/local/lib"}, Options(4), Plan(), 2);
+  for (const char* entry : {"C4_JOB_ID=job-1", "C4_RUN_DIR=/dev/shm/c4/run-1", "C4_ENGINE=host", "RANK=2",
+                            "WORLD_SIZE=4", "LOCAL_RANK=2", "LOCAL_WORLD_SIZE=4", "MASTER_ADDR=127.0.0.1",
+                            "MASTER_PORT=21000", "NCCL_COMM_ID=127.0.0.1:22000", "NCCL_SOCKET_IFNAME=lo",
+                            "LD_LIBRARY_PATH=/opt/c4/lib:/usr/local/lib", "HOME=/root"}) {
+    EXPECT_THAT(environment, Contains(entry)) << entry;
+  }
+  EXPECT_THAT(environment, Not(Contains("RANK=77")));
+}
+
+TEST(RankEnvironmentTest, KeepsTheUsersEngine) {
+  const std::vector<std::string> environment = RankEnvironment({"C4_ENGINE=vendor"}, Options(1), Plan(), 0);
+  EXPECT_THAT(environment, Contains("C4_ENGINE=vendor"));
+  EXPECT_EQ(std::ranges::count_if(environment, [](const auto& e) { return e.starts_with("C4_ENGINE="); }), 1);
+}
+
+TEST(RankEnvironmentTest, WithoutAnAgentRanksDoNotLookForOne) {
+  LaunchPlan plan = Plan();
+  EXPECT_THAT(RankEnvironment({}, Options(1), plan, 0), Not(Contains("C4_CONTROL=0")));
+  plan.agent = false;
+  EXPECT_THAT(RankEnvironment({}, Options(1), plan, 0), Contains("C4_CONTROL=0"));
+  EXPECT_THAT(RankEnvironment({"C4_CONTROL=1"}, Options(1), plan, 0), Not(Contains("C4_CONTROL=0")));
+}
+
+TEST(RankEnvironmentTest, AnEmptySearchPathGetsNoEmptyEntry) {
+  // An empty entry would mean the current directory.
+  EXPECT_THAT(RankEnvironment({}, Options(1), Plan(), 0), Contains("LD_LIBRARY_PATH=/opt/c4/lib"));
+}
+
+TEST(DaemonArgumentsTest, AgentGoesToTheGivenMasterOnly) {
+  LaunchOptions options = Options(1);
+  EXPECT_THAT(AgentArguments(options, Plan()), Not(Contains("--master")));
+  options.master = "10.0.0.1:15141";
+  const std::vector<std::string> arguments = AgentArguments(options, Plan());
+  const auto master = std::ranges::find(arguments, "--master");
+  ASSERT_NE(master, arguments.end());
+  EXPECT_EQ(*(master + 1), "10.0.0.1:15141");
+}
+
+TEST(DaemonArgumentsTest, MasterSitsOnAnyPortAndStoresInTheRunDirectory) {
+  EXPECT_THAT(MasterArguments(Plan()),
+              ElementsAre("--job", "job-1", "--listen", "127.0.0.1:0", "--http-address", "127.0.0.1:0",
+                          "--directory", "/dev/shm/c4/masters", "--store", "/dev/shm/c4/run-1/c4d.db"));
+}
+
+TEST(BackOffTest, DoublesUpToTheLongest) {
+  BackOff back_off;
+  EXPECT_EQ(back_off.Ended(milliseconds(5)), milliseconds(100));
+  EXPECT_EQ(back_off.Ended(milliseconds(5)), milliseconds(200));
+  EXPECT_EQ(back_off.Ended(milliseconds(5)), milliseconds(400));
+  for (int i = 0; i < 100; ++i) EXPECT_LE(back_off.Ended(milliseconds(5)), BackOff::kLongest);
+  EXPECT_EQ(back_off.Ended(milliseconds(5)), BackOff::kLongest);
+}
+
+TEST(BackOffTest, ALongLifeStartsAgain) {
+  BackOff back_off;
+  for (int i = 0; i < 5; ++i) (void)back_off.Ended(milliseconds(5));
+  EXPECT_EQ(back_off.Ended(BackOff::kLongLife), milliseconds(100));
+}
+
+TEST(BackOffTest, TellsAnEndAtOnceFromTheEndOfALife) {
+  BackOff back_off;
+  (void)back_off.Ended(milliseconds(5));
+  EXPECT_TRUE(back_off.quick());
+  (void)back_off.Ended(BackOff::kQuick);
+  EXPECT_FALSE(back_off.quick());
+}
+
+TEST(BackOffTest, ReportsOnceThatItKeepsFailing) {
+  BackOff back_off;
+  (void)back_off.Ended(milliseconds(5));
+  (void)back_off.Ended(milliseconds(5));
+  EXPECT_FALSE(back_off.ShouldReport());
+  (void)back_off.Ended(milliseconds(5));
+  EXPECT_TRUE(back_off.ShouldReport());
+  (void)back_off.Ended(milliseconds(5));
+  EXPECT_FALSE(back_off.ShouldReport());
+}
+
+TEST(FirstFailureTest, TheOneThatASignalEndedIsTheCause) {
+  // Rank 2 was killed; 0 and 1 exited because of that, and were all found at one look.
+  const std::optional<RankEnd> first =
+      FirstFailure({{0, Exited(3)}, {1, Exited(3)}, {2, Signalled(SIGKILL)}, {3, Signalled(SIGTERM)}});
+  ASSERT_TRUE(first.has_value());
+  EXPECT_EQ(first->rank, 2);
+}
+
+TEST(FirstFailureTest, RanksThatEndedInOrderAreNone) {
+  EXPECT_FALSE(FirstFailure({}).has_value());
+  EXPECT_FALSE(FirstFailure({{0, Exited(0)}, {1, Exited(0)}}).has_value());
+  EXPECT_EQ(FirstFailure({{0, Exited(0)}, {1, Exited(1)}})->rank, 1);
+}
+
+TEST(SetVariableTest, ReplacesAllEarlierSettings) {
+  std::vector<std::string> environment = {"A=1", "AB=2", "A=3"};
+  SetVariable(&environment, "A", "4");
+  EXPECT_THAT(environment, ElementsAre("AB=2", "A=4"));
+}
+
+}  // namespace
+}  // namespace c4::cli

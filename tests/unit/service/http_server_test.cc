@@ -1,0 +1,95 @@
+#include "service/http_server.h"
+
+#include <atomic>
+#include <gmock/gmock.h>
+#include <httplib.h>
+
+#include "service/metrics.h"
+#include "tests/unit/service/temporary_directory.h"
+
+namespace c4::service {
+namespace {
+
+using testing::HasSubstr;
+
+TEST(HttpServer, HealthMetricsAndRoutes) {
+  Metrics metrics;
+  MetricCounter counter = metrics.Counter("c4a_things_total", "Things", {{"job", "a\"b"}});
+  counter.Add(2);
+  metrics.Counter("c4a_things_total", "Things", {{"job", "a\"b"}}).Add();  // the same one
+  std::atomic<bool> healthy = true;
+  HttpServer server(
+      [&] { return healthy ? absl::OkStatus() : absl::UnavailableError("the scan stands still"); },
+      [&] { return metrics.Serialise(); });
+  server.Get("/v1/items", [](const HttpRequest& request) {
+    const auto limit = request.query.find("limit");
+    return HttpReply{.body = "[" + (limit == request.query.end() ? "" : limit->second) + "]"};
+  });
+  ASSERT_TRUE(server.Start("127.0.0.1:0", Credentials()).ok());
+  EXPECT_GT(server.port(), 0);
+  EXPECT_EQ(server.address(), "127.0.0.1:" + std::to_string(server.port()));
+
+  httplib::Client client("127.0.0.1", server.port());
+  auto reply = client.Get("/healthz");
+  ASSERT_TRUE(reply);
+  EXPECT_EQ(reply->status, 200);
+  EXPECT_EQ(reply->body, "ok\n");
+  healthy = false;
+  reply = client.Get("/healthz");
+  EXPECT_EQ(reply->status, 503);
+  EXPECT_EQ(reply->body, "the scan stands still\n");
+  reply = client.Get("/metrics");
+  EXPECT_EQ(reply->status, 200);
+  EXPECT_THAT(reply->body, HasSubstr("c4a_things_total{job=\"a\\\"b\"} 3"));
+  EXPECT_THAT(reply->get_header_value("Content-Type"), HasSubstr("version=0.0.4"));
+  reply = client.Get("/v1/items?limit=7");
+  EXPECT_EQ(reply->body, "[7]");
+  EXPECT_EQ(reply->get_header_value("Content-Type"), "application/json");
+  EXPECT_EQ(client.Get("/nothing")->status, 404);
+  server.Stop();
+  EXPECT_FALSE(httplib::Client("127.0.0.1", server.port()).Get("/healthz"));
+}
+
+TEST(HttpServer, ATakenPortIsAnErrorWithTheAddress) {
+  const auto healthy = [] { return absl::OkStatus(); };
+  HttpServer first(healthy, [] { return std::string(); });
+  ASSERT_TRUE(first.Start("127.0.0.1:0", Credentials()).ok());
+  HttpServer second(healthy, [] { return std::string(); });
+  const absl::Status status = second.Start(first.address(), Credentials());
+  EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr(first.address()), HasSubstr("in use")));
+  EXPECT_FALSE(second.Start("nonsense", Credentials()).ok());
+}
+
+TEST(HttpServer, ATokenGuardsTheFurtherRoutesOnly) {
+  const test::TemporaryDirectory directory;
+  const auto credentials = Credentials::Load({}, directory.Write("token", "s3cret\n"));
+  ASSERT_TRUE(credentials.ok());
+  HttpServer server([] { return absl::OkStatus(); }, [] { return std::string("m 1\n"); });
+  server.Get("/v1/items", [](const HttpRequest&) { return HttpReply{.body = "[]"}; });
+  ASSERT_TRUE(server.Start("127.0.0.1:0", *credentials).ok());
+  httplib::Client client("127.0.0.1", server.port());
+  EXPECT_EQ(client.Get("/healthz")->status, 200);
+  EXPECT_EQ(client.Get("/metrics")->status, 200);
+  EXPECT_EQ(client.Get("/v1/items")->status, 401);
+  EXPECT_EQ(client.Get("/v1/items", {{"Authorization", "Bearer s3cre"}})->status, 401);
+  EXPECT_EQ(client.Get("/v1/items", {{"Authorization", "Bearer s3cret"}})->status, 200);
+}
+
+TEST(Metrics, GaugesGoAndHistogramsCount) {
+  Metrics metrics;
+  metrics.Gauge("c4a_connected", "Connected", {{"job", "a"}}).Set(1);
+  metrics.Gauge("c4a_connected", "Connected", {{"job", "b"}}).Set(1);
+  metrics.Remove("c4a_connected", {{"job", "a"}});
+  metrics.Remove("c4a_unknown", {});
+  metrics.Histogram("c4a_scan_seconds", "Scan", {0.001, 0.01}).Observe(0.005);
+  const std::string text = metrics.Serialise();
+  EXPECT_THAT(text, Not(HasSubstr("job=\"a\"")));
+  EXPECT_THAT(text, HasSubstr("c4a_connected{job=\"b\"} 1"));
+  EXPECT_THAT(text, HasSubstr("c4a_scan_seconds_bucket{le=\"0.01\"} 1"));
+  // Bugs of ours must not end a daemon.
+  metrics.Gauge("c4a_scan_seconds", "another type").Set(1);
+  metrics.Counter("not a name", "").Add();
+}
+
+}  // namespace
+}  // namespace c4::service

@@ -1,0 +1,295 @@
+// Every structure of the shared-memory and socket formats, field by field, as this build lays it out: what
+// the pages in docs/formats/ and the golden files in tests/data/formats/ are compared with. A field that is
+// missing here leaves a gap, which layout_test finds. Pure data; any thread.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "ccl/bootstrap/protocol.h"
+#include "ccl/transport/tcp/frame.h"
+#include "wire/control.h"
+#include "wire/header.h"
+#include "wire/segment.h"
+
+namespace c4::wire {
+
+struct Field {
+  std::string name;
+  size_t offset = 0;
+  size_t bytes = 0;
+};
+
+struct Layout {
+  std::string name;
+  std::string page;  // in docs/formats/
+  size_t bytes = 0;
+  std::vector<Field> fields;
+};
+
+#define C4_FIELD(field)                          \
+  Field {                                        \
+#field, offsetof(T, field), sizeof(T::field) \
+  }
+
+inline Layout HeaderLayout() {
+  using T = Header;
+  return {"Header",
+          "header.md",
+          sizeof(T),
+          {C4_FIELD(magic), C4_FIELD(major), C4_FIELD(minor), C4_FIELD(endian), C4_FIELD(header_bytes),
+           C4_FIELD(record_bytes), C4_FIELD(total_bytes), C4_FIELD(writer)}};
+}
+
+inline Layout ProcessIdentityLayout() {
+  using T = ProcessIdentity;
+  return {"ProcessIdentity",
+          "header.md",
+          sizeof(T),
+          {C4_FIELD(boot_id), C4_FIELD(start_time_ticks), C4_FIELD(pid), C4_FIELD(reserved)}};
+}
+
+inline Layout SegmentHeaderLayout() {
+  using T = SegmentHeader;
+  return {"SegmentHeader",
+          "segment.md",
+          sizeof(T),
+          {C4_FIELD(header),
+           C4_FIELD(clock_kind),
+           C4_FIELD(level),
+           C4_FIELD(ticks_per_second),
+           C4_FIELD(base_ticks),
+           C4_FIELD(base_monotonic_ns),
+           C4_FIELD(pid_namespace),
+           C4_FIELD(ended),
+           C4_FIELD(job_source),
+           C4_FIELD(reserved1),
+           C4_FIELD(communicators),
+           C4_FIELD(queue_pairs),
+           C4_FIELD(rings),
+           C4_FIELD(ring_capacity),
+           C4_FIELD(communicators_used),
+           C4_FIELD(queue_pairs_used),
+           C4_FIELD(rings_used),
+           C4_FIELD(communicators_refused),
+           C4_FIELD(queue_pairs_refused),
+           C4_FIELD(rings_refused),
+           C4_FIELD(rank_label),
+           C4_FIELD(local_rank_label),
+           C4_FIELD(world_label),
+           C4_FIELD(incarnation),
+           C4_FIELD(reserved3),
+           C4_FIELD(host),
+           C4_FIELD(job),
+           C4_FIELD(program)}};
+}
+
+inline Layout TableRefLayout() {
+  using T = TableRef;
+  return {"TableRef", "segment.md", sizeof(T), {C4_FIELD(offset), C4_FIELD(count), C4_FIELD(stride_bytes)}};
+}
+
+inline Layout CommunicatorSlotLayout() {
+  using T = CommunicatorSlot;
+  return {
+      "CommunicatorSlot",
+      "segment.md",
+      sizeof(T),
+      {C4_FIELD(phase), C4_FIELD(generation), C4_FIELD(communicator_id), C4_FIELD(parent_id), C4_FIELD(rank),
+       C4_FIELD(rank_count), C4_FIELD(created_ticks), C4_FIELD(ready_ticks), C4_FIELD(engine),
+       C4_FIELD(reserved0), C4_FIELD(called), C4_FIELD(enqueued), C4_FIELD(last_called), C4_FIELD(started),
+       C4_FIELD(finished), C4_FIELD(last_started), C4_FIELD(name), C4_FIELD(reserved3)}};
+}
+
+inline Layout CounterLayout() {
+  using T = Counter;
+  return {"Counter", "segment.md", sizeof(T), {C4_FIELD(count), C4_FIELD(ticks), C4_FIELD(stream)}};
+}
+
+inline Layout OperationInfoLayout() {
+  using T = OperationInfo;
+  return {"OperationInfo",
+          "segment.md",
+          sizeof(T),
+          {C4_FIELD(count), C4_FIELD(root), C4_FIELD(function), C4_FIELD(data_type), C4_FIELD(reduction),
+           C4_FIELD(algorithm)}};
+}
+
+inline Layout QueuePairSlotLayout() {
+  using T = QueuePairSlot;
+  return {"QueuePairSlot",
+          "segment.md",
+          sizeof(T),
+          {C4_FIELD(phase),
+           C4_FIELD(generation),
+           C4_FIELD(communicator_slot),
+           C4_FIELD(direction),
+           C4_FIELD(peer),
+           C4_FIELD(channel),
+           C4_FIELD(index),
+           C4_FIELD(queue_pair_number),
+           C4_FIELD(transport),
+           C4_FIELD(reserved0),
+           C4_FIELD(communicator_generation),
+           C4_FIELD(created_ticks),
+           C4_FIELD(error),
+           C4_FIELD(reserved0b),
+           C4_FIELD(local),
+           C4_FIELD(remote),
+           C4_FIELD(reserved1),
+           C4_FIELD(posted_messages),
+           C4_FIELD(posted_bytes),
+           C4_FIELD(completed_messages),
+           C4_FIELD(completed_bytes),
+           C4_FIELD(moved_bytes),
+           C4_FIELD(last_post_ticks),
+           C4_FIELD(last_progress_ticks),
+           C4_FIELD(reserved2),
+           C4_FIELD(latency_sum_ticks),
+           C4_FIELD(latency_max_ticks),
+           C4_FIELD(wait_sum_ticks),
+           C4_FIELD(wait_max_ticks),
+           C4_FIELD(reserved3)}};
+}
+
+inline Layout EndpointLayout() {
+  using T = Endpoint;
+  return {"Endpoint", "segment.md", sizeof(T), {C4_FIELD(address), C4_FIELD(port), C4_FIELD(reserved)}};
+}
+
+inline Layout RingHeaderLayout() {
+  using T = RingHeader;
+  return {"RingHeader",
+          "segment.md",
+          sizeof(T),
+          {C4_FIELD(head), C4_FIELD(thread_id), C4_FIELD(lease_count), C4_FIELD(reserved)}};
+}
+
+inline Layout RecordLayout() {
+  using T = Record;
+  return {"Record",
+          "segment.md",
+          sizeof(T),
+          {C4_FIELD(type), C4_FIELD(flags), C4_FIELD(slot), C4_FIELD(generation), C4_FIELD(reserved),
+           C4_FIELD(bytes)}};
+}
+
+inline Layout OperationRecordLayout() {
+  using T = OperationRecord;
+  return {"OperationRecord",
+          "segment.md",
+          sizeof(T),
+          {C4_FIELD(sequence), C4_FIELD(called_ticks), C4_FIELD(started_ticks), C4_FIELD(finished_ticks),
+           C4_FIELD(info)}};
+}
+
+inline Layout MessageRecordLayout() {
+  using T = MessageRecord;
+  return {"MessageRecord",
+          "segment.md",
+          sizeof(T),
+          {C4_FIELD(sequence), C4_FIELD(posted_ticks), C4_FIELD(completed_ticks), C4_FIELD(bytes),
+           C4_FIELD(reserved)}};
+}
+
+inline Layout ControlFrameLayout() {
+  using T = ControlFrame;
+  return {"ControlFrame", "control.md", sizeof(T), {C4_FIELD(header), C4_FIELD(type), C4_FIELD(reserved)}};
+}
+
+inline Layout ControlHelloLayout() {
+  using T = ControlHello;
+  return {"ControlHello",
+          "control.md",
+          sizeof(T),
+          {C4_FIELD(segment_name), C4_FIELD(library_version), C4_FIELD(reserved)}};
+}
+
+inline Layout ControlWelcomeLayout() {
+  using T = ControlWelcome;
+  return {"ControlWelcome", "control.md", sizeof(T), {C4_FIELD(agent_version), C4_FIELD(level)}};
+}
+
+inline Layout ControlLevelLayout() {
+  using T = ControlLevel;
+  return {"ControlLevel", "control.md", sizeof(T), {C4_FIELD(level), C4_FIELD(reserved)}};
+}
+
+inline Layout UniqueIdLayout() {
+  using T = bootstrap::UniqueId;
+  return {"UniqueId",
+          "bootstrap.md",
+          sizeof(T),
+          {C4_FIELD(magic), C4_FIELD(major), C4_FIELD(minor), C4_FIELD(flags), C4_FIELD(root),
+           C4_FIELD(nonce), C4_FIELD(check), C4_FIELD(reserved)}};
+}
+
+inline Layout RankInfoLayout() {
+  using T = bootstrap::RankInfo;
+  return {
+      "RankInfo", "bootstrap.md", sizeof(T), {C4_FIELD(listener), C4_FIELD(process), C4_FIELD(host_hash)}};
+}
+
+inline Layout JoinLayout() {
+  using T = bootstrap::Join;
+  return {"Join",
+          "bootstrap.md",
+          sizeof(T),
+          {C4_FIELD(header), C4_FIELD(nonce), C4_FIELD(rank), C4_FIELD(rank_count), C4_FIELD(info),
+           C4_FIELD(reserved)}};
+}
+
+inline Layout TableLayout() {
+  using T = bootstrap::Table;
+  return {"Table",
+          "bootstrap.md",
+          sizeof(T),
+          {C4_FIELD(header), C4_FIELD(code), C4_FIELD(rank_count), C4_FIELD(reserved), C4_FIELD(text)}};
+}
+
+inline Layout TcpHelloLayout() {
+  using T = tcp::Hello;
+  return {"Hello",
+          "tcp.md",
+          sizeof(T),
+          {C4_FIELD(header), C4_FIELD(communicator_id), C4_FIELD(from_rank), C4_FIELD(to_rank),
+           C4_FIELD(channel), C4_FIELD(queue_pair_index), C4_FIELD(reserved), C4_FIELD(queue_pair_number)}};
+}
+
+inline Layout TcpFrameLayout() {
+  using T = tcp::Frame;
+  return {"Frame",
+          "tcp.md",
+          sizeof(T),
+          {C4_FIELD(mark), C4_FIELD(kind), C4_FIELD(reserved), C4_FIELD(sequence), C4_FIELD(bytes)}};
+}
+
+#undef C4_FIELD
+
+inline std::vector<Layout> AllLayouts() {
+  return {HeaderLayout(),
+          ProcessIdentityLayout(),
+          SegmentHeaderLayout(),
+          TableRefLayout(),
+          CommunicatorSlotLayout(),
+          CounterLayout(),
+          OperationInfoLayout(),
+          QueuePairSlotLayout(),
+          EndpointLayout(),
+          RingHeaderLayout(),
+          RecordLayout(),
+          OperationRecordLayout(),
+          MessageRecordLayout(),
+          ControlFrameLayout(),
+          ControlHelloLayout(),
+          ControlWelcomeLayout(),
+          ControlLevelLayout(),
+          UniqueIdLayout(),
+          RankInfoLayout(),
+          JoinLayout(),
+          TableLayout(),
+          TcpHelloLayout(),
+          TcpFrameLayout()};
+}
+
+}  // namespace c4::wire

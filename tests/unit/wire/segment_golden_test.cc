@@ -1,0 +1,249 @@
+// A segment of version 1.0 from a file: every field where it was when that version was released.
+#include "tests/unit/wire/golden.h"
+
+namespace c4::wire {
+namespace {
+
+constexpr char kName[] = "segment-1.0.bin";
+constexpr uint32_t kCommunicators = 2;
+constexpr uint32_t kQueuePairs = 2;
+constexpr uint32_t kRings = 2;
+constexpr uint32_t kRingCapacity = 4;
+constexpr size_t kCommunicatorsAt = 512;
+constexpr size_t kQueuePairsAt = kCommunicatorsAt + 256 * kCommunicators;
+constexpr size_t kRingsAt = kQueuePairsAt + 256 * kQueuePairs;
+constexpr size_t kRingStride = 64 + 64 * kRingCapacity;
+constexpr size_t kBytes = kRingsAt + kRingStride * kRings;
+
+SegmentHeader ExpectedHeader() {
+  SegmentHeader h{};
+  h.header = {.magic = kSegmentMagic,
+              .major = 1,
+              .minor = 0,
+              .endian = kEndianMark,
+              .header_bytes = 512,
+              .record_bytes = 64,
+              .total_bytes = kBytes,
+              .writer = {.boot_id = {0x10, 0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18, 0x19, 0x1a, 0x1b,
+                                     0x1c, 0x1d, 0x1e, 0x1f},
+                         .start_time_ticks = 8675309,
+                         .pid = 4242,
+                         .reserved = 0}};
+  h.clock_kind = kClockTsc;
+  h.level = kLevelFine;
+  h.ticks_per_second = 2'400'000'000;
+  h.base_ticks = 111'222'333'444;
+  h.base_monotonic_ns = 55'666'777'888;
+  h.pid_namespace = 4'026'531'836;
+  h.ended = 0;
+  h.job_source = kJobSlurm;
+  h.communicators = {kCommunicatorsAt, kCommunicators, 256};
+  h.queue_pairs = {kQueuePairsAt, kQueuePairs, 256};
+  h.rings = {kRingsAt, kRings, kRingStride};
+  h.ring_capacity = kRingCapacity;
+  h.communicators_used = 1;
+  h.queue_pairs_used = 2;
+  h.rings_used = 1;
+  h.communicators_refused = 31;
+  h.queue_pairs_refused = 32;
+  h.rings_refused = 33;
+  h.rank_label = 2;
+  h.local_rank_label = 0;
+  h.world_label = 4;
+  h.incarnation = 7;
+  memcpy(h.host, "node-17", 8);
+  memcpy(h.job, "1234.0", 7);
+  memcpy(h.program, "python3", 8);
+  return h;
+}
+
+CommunicatorSlot ExpectedCommunicator() {
+  CommunicatorSlot slot{};
+  slot.phase = kPhaseReady;
+  slot.generation = 3;
+  slot.communicator_id = 0xc4c4'0000'0000'0001;
+  slot.parent_id = 0xc4c4'0000'0000'0002;
+  slot.rank = 2;
+  slot.rank_count = 4;
+  slot.created_ticks = 1001;
+  slot.ready_ticks = 1002;
+  slot.engine = kEngineHost;
+  slot.called = {.count = 11, .ticks = 2011, .stream = 3011};
+  slot.enqueued = {.count = 12, .ticks = 2012, .stream = 3012};
+  slot.last_called = {
+      .count = 1048576, .root = -1, .function = kAllReduce, .data_type = 7, .reduction = 0, .algorithm = 1};
+  slot.started = {.count = 13, .ticks = 2013, .stream = 3013};
+  slot.finished = {.count = 14, .ticks = 2014, .stream = 3014};
+  slot.last_started = {
+      .count = 77, .root = 3, .function = kBroadcast, .data_type = 9, .reduction = 2, .algorithm = 0};
+  memcpy(slot.name, "tensor-parallel", 16);
+  return slot;
+}
+
+QueuePairSlot ExpectedQueuePair(uint32_t direction) {
+  QueuePairSlot slot{};
+  slot.phase = kPhaseReady;
+  slot.generation = 5;
+  slot.communicator_slot = 0;
+  slot.direction = direction;
+  slot.peer = direction == kDirectionSend ? 3 : 1;
+  slot.channel = 6;
+  slot.index = 1;
+  slot.queue_pair_number = 900 + direction;
+  slot.transport = kTransportTcp;
+  slot.communicator_generation = 3;
+  slot.created_ticks = 1003;
+  slot.error = direction == kDirectionSend ? 0 : 104;
+  slot.local = {
+      .address = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 127, 0, 0, 1}, .port = 40001, .reserved = {}};
+  slot.remote = {
+      .address = {0xfd, 0xc4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 9}, .port = 40002, .reserved = {}};
+  slot.posted_messages = 21;
+  slot.posted_bytes = 22;
+  slot.completed_messages = 19;
+  slot.completed_bytes = 20;
+  slot.moved_bytes = 23;
+  slot.last_post_ticks = 2101;
+  slot.last_progress_ticks = 2102;
+  slot.latency_sum_ticks = 2201;
+  slot.latency_max_ticks = 2202;
+  slot.wait_sum_ticks = 2203;
+  slot.wait_max_ticks = 2204;
+  return slot;
+}
+
+RingHeader ExpectedRing() {
+  RingHeader ring{};
+  ring.head = 6;  // two of the six were overwritten
+  ring.thread_id = 4243;
+  ring.lease_count = 2;
+  return ring;
+}
+
+Record ExpectedRecord(uint32_t place) {
+  Record record{};
+  record.slot = place % 2;
+  record.generation = 3 + place;
+  record.flags = static_cast<uint16_t>(place);
+  if (place % 2 == 0) {
+    record.type = kRecordOperation;
+    record.operation = {.sequence = 100 + place,
+                        .called_ticks = 5000 + place,
+                        .started_ticks = 6000 + place,
+                        .finished_ticks = 7000 + place,
+                        .info = {.count = 64,
+                                 .root = -1,
+                                 .function = kReduceScatter,
+                                 .data_type = 7,
+                                 .reduction = 4,
+                                 .algorithm = 1}};
+  } else {
+    record.type = kRecordMessage;
+    record.message = {.sequence = 200 + place,
+                      .posted_ticks = 8000 + place,
+                      .completed_ticks = 9000 + place,
+                      .bytes = 262144,
+                      .reserved = {}};
+  }
+  return record;
+}
+
+std::string Written() {
+  std::string bytes;
+  Append(&bytes, ExpectedHeader());
+  Append(&bytes, ExpectedCommunicator());
+  Append(&bytes, CommunicatorSlot{});
+  Append(&bytes, ExpectedQueuePair(kDirectionSend));
+  Append(&bytes, ExpectedQueuePair(kDirectionReceive));
+  Append(&bytes, ExpectedRing());
+  for (uint32_t i = 0; i < kRingCapacity; ++i) Append(&bytes, ExpectedRecord(i));
+  Append(&bytes, RingHeader{});
+  for (uint32_t i = 0; i < kRingCapacity; ++i) Append(&bytes, Record{});
+  return bytes;
+}
+
+TEST(SegmentGolden, HeaderOf10) {
+  const std::string bytes = Golden(kName, Written());
+  ASSERT_EQ(bytes.size(), kBytes);
+  EXPECT_EQ(CheckHeader(bytes.data(), bytes.size(), kSegmentMagic, 1, sizeof(SegmentHeader)),
+            HeaderFault::kOk);
+  ExpectFields(bytes, 0, ExpectedHeader().header, HeaderLayout());
+  ExpectFields(bytes, 32, ExpectedHeader().header.writer, ProcessIdentityLayout());
+  ExpectFields(bytes, 0, ExpectedHeader(), SegmentHeaderLayout());
+  ExpectFields(bytes, 128, ExpectedHeader().communicators, TableRefLayout());
+}
+
+TEST(SegmentGolden, CommunicatorOf10) {
+  const std::string bytes = Golden(kName, Written());
+  const auto header = At<SegmentHeader>(bytes, 0);
+  const size_t at = header.communicators.offset;
+  ExpectFields(bytes, at, ExpectedCommunicator(), CommunicatorSlotLayout());
+  ExpectFields(bytes, at + 64, ExpectedCommunicator().called, CounterLayout());
+  ExpectFields(bytes, at + 112, ExpectedCommunicator().last_called, OperationInfoLayout());
+  ExpectFields(bytes, at + header.communicators.stride_bytes, CommunicatorSlot{}, CommunicatorSlotLayout());
+}
+
+TEST(SegmentGolden, QueuePairsOf10) {
+  const std::string bytes = Golden(kName, Written());
+  const auto header = At<SegmentHeader>(bytes, 0);
+  const size_t at = header.queue_pairs.offset;
+  ExpectFields(bytes, at, ExpectedQueuePair(kDirectionSend), QueuePairSlotLayout());
+  ExpectFields(bytes, at + header.queue_pairs.stride_bytes, ExpectedQueuePair(kDirectionReceive),
+               QueuePairSlotLayout());
+  ExpectFields(bytes, at + 64, ExpectedQueuePair(kDirectionSend).local, EndpointLayout());
+}
+
+TEST(SegmentGolden, RecordsOf10) {
+  const std::string bytes = Golden(kName, Written());
+  const auto header = At<SegmentHeader>(bytes, 0);
+  ExpectFields(bytes, header.rings.offset, ExpectedRing(), RingHeaderLayout());
+  for (uint32_t i = 0; i < kRingCapacity; ++i) {
+    const size_t at = header.rings.offset + sizeof(RingHeader) + i * header.header.record_bytes;
+    ExpectFields(bytes, at, ExpectedRecord(i), RecordLayout());
+    const auto record = At<Record>(bytes, at);
+    if (record.type == kRecordOperation) {
+      ExpectFields(bytes, at + 16, ExpectedRecord(i).operation, OperationRecordLayout());
+    } else {
+      ASSERT_EQ(record.type, kRecordMessage);
+      ExpectFields(bytes, at + 16, ExpectedRecord(i).message, MessageRecordLayout());
+    }
+  }
+}
+
+// The numbers themselves are part of the format: a renumbered enumerator would change old files' meaning.
+TEST(SegmentGolden, NumbersOf10) {
+  EXPECT_EQ((std::vector<uint32_t>{kClockMonotonic, kClockTsc}), (std::vector<uint32_t>{1, 2}));
+  EXPECT_EQ((std::vector<uint32_t>{kLevelOff, kLevelCoarse, kLevelFine}), (std::vector<uint32_t>{0, 1, 2}));
+  EXPECT_EQ((std::vector<uint32_t>{kJobUnknown, kJobC4, kJobSlurm, kJobTorchElastic, kJobPodLabel,
+                                   kJobProvisional}),
+            (std::vector<uint32_t>{0, 1, 2, 3, 4, 5}));
+  EXPECT_EQ((std::vector<uint32_t>{kPhaseFree, kPhaseInit, kPhaseReady, kPhaseFinalized, kPhaseDestroyed,
+                                   kPhaseAborted, kPhaseFailed}),
+            (std::vector<uint32_t>{0, 1, 2, 3, 4, 5, 6}));
+  EXPECT_EQ((std::vector<uint32_t>{kFunctionNone, kAllReduce, kReduce, kBroadcast, kAllGather, kReduceScatter,
+                                   kAlltoAll, kGather, kScatter, kSend, kRecv}),
+            (std::vector<uint32_t>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10}));
+  EXPECT_EQ((std::vector<uint32_t>{kEngineHost, kEngineVendor}), (std::vector<uint32_t>{1, 2}));
+  EXPECT_EQ((std::vector<uint32_t>{kDirectionSend, kDirectionReceive}), (std::vector<uint32_t>{1, 2}));
+  EXPECT_EQ((std::vector<uint32_t>{kTransportTcp, kTransportVerbs, kTransportShm}),
+            (std::vector<uint32_t>{1, 2, 3}));
+  EXPECT_EQ((std::vector<uint32_t>{kRecordNone, kRecordOperation, kRecordMessage}),
+            (std::vector<uint32_t>{0, 1, 2}));
+}
+
+TEST(SegmentGolden, LaterMinorIsReadAndAnotherMajorRefused) {
+  std::string bytes = Golden(kName, Written());
+  auto header = At<SegmentHeader>(bytes, 0);
+  const auto check = [&] {
+    memcpy(bytes.data(), &header, sizeof header);
+    return CheckHeader(bytes.data(), bytes.size(), kSegmentMagic, kSegmentMajor, sizeof(SegmentHeader));
+  };
+  header.header.minor = kSegmentMinor + 1;
+  header.header.header_bytes = 640;
+  EXPECT_EQ(check(), HeaderFault::kOk);
+  header.header.major = kSegmentMajor + 1;
+  EXPECT_EQ(check(), HeaderFault::kMajor);
+}
+
+}  // namespace
+}  // namespace c4::wire
