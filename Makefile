@@ -2,10 +2,10 @@
 SECONDS ?= 30
 unexport SECONDS MAKEFLAGS
 
-.DEFAULT_GOAL := help
+.DEFAULT_GOAL := build
 .PHONY: help build test demo test-bare asan tsan fuzz format format-check tidy tidy-changed clean
 
-help: ## this list
+help: ## this list; make alone builds
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1|/p' Makefile | awk -F'|' '{ printf "%-20s %s\n", $$1, $$2 }'
 
 build: ## install what is missing, build everything into build/

@@ -46,7 +46,8 @@ struct ChildPlan {
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
-  signal(SIGPIPE, SIG_DFL);  // gRPC ignores it, and execve would hand that on
+  // execve would hand on what is ignored: SIGPIPE by us, SIGINT and SIGQUIT in the background of a script.
+  for (const int ignored : {SIGPIPE, SIGINT, SIGQUIT, SIGTERM}) signal(ignored, SIG_DFL);
   int failed = dup2(plan.stdin_fd, STDIN_FILENO);
   if (failed >= 0 && plan.stdout_fd >= 0) failed = dup2(plan.stdout_fd, STDOUT_FILENO);
   if (failed >= 0 && plan.stderr_fd >= 0) failed = dup2(plan.stderr_fd, STDERR_FILENO);

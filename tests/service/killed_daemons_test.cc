@@ -31,11 +31,9 @@ Pace MeasurePace(const RunningJob& job, Seconds time) {
   Pace pace;
   while (Clock::now() - start < time) {
     const uint64_t now = job.Counters(0).finished;
-    if (now != last) {
-      last = now;
-      last_step = Clock::now();
-    }
     pace.longest_standstill = std::max<Seconds>(pace.longest_standstill, Clock::now() - last_step);
+    if (now != last) last_step = Clock::now();
+    last = now;
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
   pace.per_second = static_cast<double>(last - first) / Seconds(Clock::now() - start).count();
