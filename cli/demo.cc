@@ -20,12 +20,12 @@ using std::chrono::seconds;
 constexpr milliseconds kLookEvery{100};
 constexpr seconds kStartLimit{15};
 constexpr seconds kHealthyTime{5};
-constexpr seconds kConfirmLimit{10};
+constexpr seconds kSuspectPatience{8};  // beyond the limit, to say how late it was
+constexpr seconds kConfirmLimit{8};
 constexpr seconds kAfterConfirmed{1};
 constexpr seconds kClearLimit{8};
 constexpr seconds kQuietTime{3};
 constexpr double kSuspectLimit_s = 5;
-// A master that is being restarted is given this long to come back.
 constexpr absl::Duration kAnswerLimit = absl::Seconds(2);
 
 }  // namespace
@@ -144,14 +144,16 @@ absl::Status Demo::PlayStopped() {
   const pid_t pid = launcher_->RankPid(victim_);
   if (absl::Status fault = launcher_->SignalRank(victim_, SIGSTOP); !fault.ok()) return fault;
   Say(absl::StrFormat("rank %d (pid %d) is stopped; all the others now wait for it", victim_, pid));
-  const absl::StatusOr<bool> suspected = Watch(kConfirmLimit, [this] { return judge_->suspected(); });
+  const absl::StatusOr<bool> suspected = Watch(kSuspectPatience, [this] { return judge_->suspected(); });
   if (!suspected.ok()) return suspected.status();
-  if (*suspected) Say(absl::StrFormat("suspected after %.1f s", *judge_->phases().back().onset_to_verdict_s));
-  const absl::StatusOr<bool> confirmed = Watch(kConfirmLimit, [this] { return judge_->confirmed(); });
-  if (!confirmed.ok()) return confirmed.status();
-  if (*confirmed) {
-    Say(absl::StrFormat("confirmed after %.1f s:", *judge_->phases().back().onset_to_confirmed_s));
-    fputs(service::VerdictText(*judge_->verdict(), absl::GetCurrentTimeNanos()).c_str(), stdout);
+  if (*suspected) {
+    Say(absl::StrFormat("suspected after %.1f s", *judge_->phases().back().onset_to_verdict_s));
+    const absl::StatusOr<bool> confirmed = Watch(kConfirmLimit, [this] { return judge_->confirmed(); });
+    if (!confirmed.ok()) return confirmed.status();
+    if (*confirmed) {
+      Say(absl::StrFormat("confirmed after %.1f s:", *judge_->phases().back().onset_to_confirmed_s));
+      fputs(service::VerdictText(*judge_->verdict(), absl::GetCurrentTimeNanos()).c_str(), stdout);
+    }
   }
   const absl::StatusOr<bool> watched = Watch(kAfterConfirmed, [] { return false; });
   if (!watched.ok()) return watched.status();

@@ -53,7 +53,7 @@ absl::StatusOr<int> OpenSignals() {
   // Under nohup a hang-up is to be ignored; a blocked one would come to us all the same.
   struct sigaction hang_up = {};
   if (sigaction(SIGHUP, nullptr, &hang_up) != 0 || hang_up.sa_handler != SIG_IGN) sigaddset(&set, SIGHUP);
-  sigprocmask(SIG_BLOCK, &set, nullptr);
+  pthread_sigmask(SIG_BLOCK, &set, nullptr);
   signal(SIGPIPE, SIG_IGN);  // the reader of our output may leave; the job is still to be ended in order
   const int fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
   if (fd < 0) return service::ErrnoStatus(errno, "cannot open a signalfd");

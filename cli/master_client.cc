@@ -160,7 +160,7 @@ absl::Status AskMaster(const MasterOptions& options, absl::Duration patience,
   for (;;) {
     const absl::StatusOr<std::unique_ptr<MasterClient>> client = ConnectToMaster(options);
     if (!client.ok()) return client.status();
-    const absl::Status answer = ask(**client);
+    absl::Status answer = ask(**client);
     if (!absl::IsUnavailable(answer)) return answer;
     if (absl::Now() >= until) {
       return service::Annotate(answer, "is the job still running? `c4 status` asks for the same master");

@@ -45,7 +45,7 @@ struct ChildPlan {
   if (getppid() != plan.parent) _exit(kill(getpid(), SIGKILL));  // the parent ended before prctl
   sigset_t none;
   sigemptyset(&none);
-  sigprocmask(SIG_SETMASK, &none, nullptr);
+  pthread_sigmask(SIG_SETMASK, &none, nullptr);
   // execve would hand on what is ignored: SIGPIPE by us, SIGINT and SIGQUIT in the background of a script.
   for (const int ignored : {SIGPIPE, SIGINT, SIGQUIT, SIGTERM}) signal(ignored, SIG_DFL);
   int failed = dup2(plan.stdin_fd, STDIN_FILENO);

@@ -27,8 +27,9 @@ int RunStatus(const Arguments& arguments) {
   v1::GetStatusReply reply;
   const absl::Status asked = AskMaster(master, kPatience, [&reply](const MasterClient& client) {
     absl::StatusOr<v1::GetStatusReply> status = client.GetStatus(kCallLimit);
-    if (status.ok()) reply = *std::move(status);
-    return status.status();
+    if (!status.ok()) return status.status();
+    reply = *std::move(status);
+    return absl::OkStatus();
   });
   if (!asked.ok()) {
     fprintf(stderr, "c4 status: %s\n", std::string(asked.message()).c_str());

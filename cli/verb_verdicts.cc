@@ -28,8 +28,9 @@ int PrintOnce(const MasterOptions& master, bool all, bool json) {
   v1::ListVerdictsReply reply;
   const absl::Status asked = AskMaster(master, kPatience, [&](const MasterClient& client) {
     absl::StatusOr<v1::ListVerdictsReply> verdicts = client.ListVerdicts(all, kCallLimit);
-    if (verdicts.ok()) reply = *std::move(verdicts);
-    return verdicts.status();
+    if (!verdicts.ok()) return verdicts.status();
+    reply = *std::move(verdicts);
+    return absl::OkStatus();
   });
   if (!asked.ok()) return Unreachable(asked);
   if (json) {

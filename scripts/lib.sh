@@ -1,4 +1,5 @@
 # What the scripts share; sourced, never run. Sets C4_ROOT and changes to it.
+# shellcheck shell=bash
 set -euo pipefail
 
 C4_ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
