@@ -46,6 +46,11 @@ int PrintOnce(const MasterOptions& master, bool all, bool json) {
   return VerdictsExitCode(reply.verdicts());
 }
 
+// How a stream ends when its master ends, in order or not.
+bool MayComeBack(const absl::Status& status) {
+  return absl::IsUnavailable(status) || absl::IsCancelled(status) || absl::IsDeadlineExceeded(status);
+}
+
 int Watch(MasterOptions master, bool all, bool json) {
   VerdictWatch watch(all);
   const auto show = [&](const v1::Verdict& verdict) {
@@ -70,12 +75,15 @@ int Watch(MasterOptions master, bool all, bool json) {
     if (!client.ok()) return Unreachable(client.status());
     absl::Status asked = (*client)->GetStatus(kCallLimit).status();
     if (asked.ok()) {
+      if (connected_before) {
+        fprintf(stderr, "c4 verdicts: the master went away; following the one at %s\n",
+                found->address.c_str());
+      }
       connected_before = true;
       asked = (*client)->WatchVerdicts(show);
       give_up = absl::Now() + kReconnectPatience;
-      fprintf(stderr, "c4 verdicts: lost the master at %s; looking it up again\n", found->address.c_str());
     }
-    if (!absl::IsUnavailable(asked) || absl::Now() >= give_up) return Unreachable(asked);
+    if (!MayComeBack(asked) || absl::Now() >= give_up) return Unreachable(asked);
     absl::SleepFor(absl::Milliseconds(300));
   }
 }

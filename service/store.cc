@@ -99,7 +99,7 @@ bool IsWhole(sqlite3* database) {
 // One transaction for all of it: a crash in the middle leaves the old version.
 absl::Status Migrate(const std::string& path, sqlite3* database, const std::vector<std::string>& migrations) {
   C4_RETURN_IF_NOT_OK(RunScript(path, database, "BEGIN IMMEDIATE"));
-  const absl::Status status = [&]() -> absl::Status {
+  absl::Status status = [&]() -> absl::Status {
     C4_RETURN_IF_NOT_OK(
         RunScript(path, database, "CREATE TABLE IF NOT EXISTS schema_version (version INTEGER NOT NULL)"));
     const absl::StatusOr<int64_t> version =

@@ -166,7 +166,7 @@ TEST_F(JobViewTest, TheLaterIncarnationOfARankIsBelieved) {
   Process again = job_.process(2);
   again.key.pid = 3002;
   again.key.start_time_ticks += 100;
-  again.communicators[0].called.count = 77;
+  again.communicators[0].called = {77, job_.now_ns()};
   job_.hosts()["host0"].processes.push_back(again);
   IngestAll();
   JobSnapshot snapshot = Snapshot();
