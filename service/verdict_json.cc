@@ -24,7 +24,8 @@ std::string_view Word(const std::array<std::string_view, N>& words, size_t numbe
 
 double UnixSeconds(int64_t unix_ns) {
   // In two parts: a double holds nanoseconds since 1970 only to some 200 of them.
-  return static_cast<double>(unix_ns / 1000000000) + static_cast<double>(unix_ns % 1000000000) / 1e9;
+  const int64_t whole_s = unix_ns / 1'000'000'000;
+  return static_cast<double>(whole_s) + static_cast<double>(unix_ns % 1'000'000'000) / 1e9;
 }
 
 Json SecondsOrNull(int64_t unix_ns) {

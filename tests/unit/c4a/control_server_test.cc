@@ -32,13 +32,19 @@ Hello MakeHello(const std::string& segment) {
   return hello;
 }
 
+sockaddr_un SocketAddress(const std::string& run_dir) {
+  const std::string path = run_dir + "/" + wire::kControlSocketName;
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  path.copy(address.sun_path, sizeof address.sun_path - 1);
+  return address;
+}
+
 // The library's side, by hand.
 class Client {
  public:
   explicit Client(const std::string& run_dir) : fd_(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0)) {
-    sockaddr_un address{};
-    address.sun_family = AF_UNIX;
-    strcpy(address.sun_path, (run_dir + "/" + wire::kControlSocketName).c_str());
+    const sockaddr_un address = SocketAddress(run_dir);
     connected_ = connect(fd_, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
   }
   ~Client() { close(fd_); }
@@ -203,9 +209,7 @@ TEST_F(ControlTest, OneAgentPerRunDirectory) {
 // What a killed agent leaves: a socket that nobody listens on, and a lock file without a lock.
 TEST_F(ControlTest, TheSocketOfADeadAgentIsReplaced) {
   const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  strcpy(address.sun_path, directory_.File("agent.sock").c_str());
+  const sockaddr_un address = SocketAddress(directory_.path());
   ASSERT_EQ(bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
   close(fd);
   directory_.Write("agent.lock", "99999999\n");

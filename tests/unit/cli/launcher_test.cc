@@ -86,24 +86,24 @@ TEST_F(LauncherTest, AKilledRankIsNamedWithItsSignal) {
 TEST_F(LauncherTest, AStoppedRankIsEndedWithoutDelay) {
   // SIGTERM would only be pending.
   const auto start = Launcher::Clock::now();
-  EXPECT_EQ(Run(2, "if [ $RANK = 1 ]; then sleep 0.2; exit 3; fi; kill -STOP $$"), 3);
+  EXPECT_EQ(Run(2, "if [ $RANK = 1 ]; then sleep 0.1; exit 3; fi; kill -STOP $$"), 3);
   EXPECT_LT(Launcher::Clock::now() - start, std::chrono::seconds(4));
 }
 
 TEST_F(LauncherTest, HelpersOfRanksAreEndedToo) {
   // One stays in the rank's group, one makes a session of its own; the fixture checks that both are gone.
-  EXPECT_EQ(Run(1, "sleep 60 & setsid sleep 60 & sleep 0.1"), 0);
+  EXPECT_EQ(Run(1, "sleep 60 & setsid sleep 60 & sleep 0.05"), 0);
 }
 
 TEST_F(LauncherTest, TheOthersMayEndByThemselvesInTheGraceTime) {
   grace_s_ = 10;
-  EXPECT_EQ(Run(2, "if [ $RANK = 1 ]; then exit 3; fi; sleep 0.3; echo done > $C4_RUN_DIR/../out; exit 4"),
+  EXPECT_EQ(Run(2, "if [ $RANK = 1 ]; then exit 3; fi; sleep 0.15; echo done > $C4_RUN_DIR/../out; exit 4"),
             3);
   EXPECT_EQ(FileText("out"), "done\n");
 }
 
 TEST_F(LauncherTest, TheTimeLimitEndsTheJob) {
-  timeout_s_ = 0.2;
+  timeout_s_ = 0.1;
   EXPECT_EQ(Run(2, "exec sleep 60"), kExitTimeout);
   EXPECT_THAT(reports_, ElementsAre(HasSubstr("--timeout")));
 }

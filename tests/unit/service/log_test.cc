@@ -56,6 +56,7 @@ TEST(Log, LinesOfManyThreadsAreNotTorn) {
   const std::string file = directory.File("log");
   ASSERT_TRUE(InitLog({.format = "json", .file = file}, "c4a").ok());
   std::vector<std::thread> threads;
+  threads.reserve(4);
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([t] {
       for (int i = 0; i < 200; ++i)
