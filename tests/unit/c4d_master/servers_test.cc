@@ -249,18 +249,20 @@ TEST_F(ServersTest, ManyStreamsThatComeAndGo) {
   Start();
   std::atomic<int> answered = 0;
   std::vector<std::thread> threads;
+  threads.reserve(4);
   std::vector<v1::TelemetryBatch> batches;
+  batches.reserve(50);
   for (int i = 0; i < 50; ++i) batches.push_back(job_.Batch("host0"));
-  for (int thread = 0; thread < 4; ++thread) {
+  for (size_t thread = 0; thread < 4; ++thread) {
     threads.emplace_back([&, thread] {
-      for (int round = 0; round < 10; ++round) {
+      for (size_t round = 0; round < 10; ++round) {
         grpc::ClientContext context;
         const auto stream = stub_->StreamTelemetry(&context);
         grpc::ClientContext watch_context;
         const auto watch = stub_->WatchVerdicts(&watch_context, {});
         v1::TelemetryReply reply;
-        for (int i = 0; i < 5; ++i) {
-          if (stream->Write(batches[static_cast<size_t>(round * 5 + i)]) && stream->Read(&reply)) ++answered;
+        for (size_t i = 0; i < 5; ++i) {
+          if (stream->Write(batches[round * 5 + i]) && stream->Read(&reply)) ++answered;
         }
         // Half of them just vanish, with a batch under way.
         if ((round + thread) % 2 == 0) {

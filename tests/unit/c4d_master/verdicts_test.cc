@@ -38,6 +38,7 @@ class VerdictsTest : public ::testing::Test {
   }
   std::vector<Kind> Kinds(const std::vector<VerdictChange>& changes) {
     std::vector<Kind> kinds;
+    kinds.reserve(changes.size());
     for (const VerdictChange& change : changes) kinds.push_back(change.kind);
     return kinds;
   }
