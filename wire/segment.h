@@ -17,7 +17,7 @@ namespace c4::wire {
 
 inline constexpr uint64_t kSegmentMagic = Magic("C4SEGMNT");
 inline constexpr uint16_t kSegmentMajor = 1;
-inline constexpr uint16_t kSegmentMinor = 0;
+inline constexpr uint16_t kSegmentMinor = 1;
 inline constexpr char kSegmentSuffix[] = ".c4seg";
 
 enum ClockKind : uint32_t {
@@ -133,7 +133,8 @@ struct Counter {
 };
 static_assert(sizeof(Counter) == 24);
 
-// One rank's membership in one communicator.
+// One rank's membership in one communicator. Collectives are numbered per communicator, so that ranks can
+// be compared by their counters; sends and receives are counted apart, because they are nobody else's.
 struct CommunicatorSlot {
   // Line 0: identity; written by the thread that creates or ends the communicator.
   uint32_t phase;       // SlotPhase, published last
@@ -157,11 +158,22 @@ struct CommunicatorSlot {
   // Line 3.
   char name[32];
   uint8_t reserved3[32];
+  // Line 4, since 1.1: as line 1, for sends and receives.
+  Counter p2p_called;
+  Counter p2p_enqueued;
+  OperationInfo last_p2p_called;
+  // Line 5, since 1.1: as line 2, for sends and receives.
+  Counter p2p_started;
+  Counter p2p_finished;
+  OperationInfo last_p2p_started;
 };
-static_assert(sizeof(CommunicatorSlot) == 256);
+static_assert(sizeof(CommunicatorSlot) == 384);
 static_assert(offsetof(CommunicatorSlot, called) == 64);
 static_assert(offsetof(CommunicatorSlot, started) == 128);
 static_assert(offsetof(CommunicatorSlot, name) == 192);
+static_assert(offsetof(CommunicatorSlot, p2p_called) == 256);
+static_assert(offsetof(CommunicatorSlot, p2p_started) == 320);
+inline constexpr uint32_t kCommunicatorSlotBytesV10 = 256;
 
 enum Direction : uint32_t { kDirectionSend = 1, kDirectionReceive = 2 };
 enum TransportKind : uint16_t { kTransportTcp = 1, kTransportVerbs = 2, kTransportShm = 3 };
@@ -173,7 +185,23 @@ struct Endpoint {
 };
 static_assert(sizeof(Endpoint) == 24);
 
-// One queue pair of a connection, seen from this end. A connection carries data one way.
+// Latency of a chunk, normalised by its size, in half octaves: bucket i counts those from
+// 2^(4 + i/2) to 2^(4 + (i+1)/2) ns per KiB, the first and the last also what lies beyond. Chunks below
+// kLatencyFloorBytes count as that large: their latency is that of a message, not of its bytes.
+inline constexpr int kLatencyBuckets = 32;
+inline constexpr uint64_t kLatencyFloorBytes = 16384;
+
+inline int LatencyBucket(uint64_t latency_ns, uint64_t bytes) {
+  const uint64_t per_kib = latency_ns * 1024 / (bytes < kLatencyFloorBytes ? kLatencyFloorBytes : bytes);
+  if (per_kib < 16) return 0;
+  const int octave = 63 - __builtin_clzll(per_kib);
+  const int half = (per_kib >> (octave - 4)) >= 23 ? 1 : 0;  // sqrt(2) is about 23/16
+  const int bucket = 2 * (octave - 4) + half;
+  return bucket < kLatencyBuckets ? bucket : kLatencyBuckets - 1;
+}
+
+// One queue pair of a connection, seen from this end. A connection carries data one way. A message of the
+// connection is cut into chunks; `messages` below are chunks of this queue pair.
 struct QueuePairSlot {
   // Line 0: identity.
   uint32_t phase;
@@ -206,17 +234,40 @@ struct QueuePairSlot {
   uint64_t last_progress_ticks;
   uint64_t reserved2;
   // Line 3: times. Sender: from post to completion. Receiver: its wait, from posting the receive to
-  // the first byte of the data (0 when the data was there before).
+  // the first byte of the message's data (0 when the data was there before), on the queue pair where it came.
   uint64_t latency_sum_ticks;
   uint64_t latency_max_ticks;
   uint64_t wait_sum_ticks;
   uint64_t wait_max_ticks;
   uint64_t reserved3[4];
+  // Lines 4 and 5, since 1.1: latencies of completed chunks (sender).
+  uint32_t latency_histogram[kLatencyBuckets];
+  // Line 6, since 1.1, of the connection as a whole; only where `index` is 0. Sender: messages handed
+  // over, allowed by the receiver (clear to send), acknowledged. Receiver: receives posted, announced to
+  // the sender, filled.
+  uint64_t wanted_messages;
+  uint64_t granted_messages;
+  uint64_t done_messages;
+  uint64_t wanted_bytes;
+  uint64_t done_bytes;
+  uint64_t last_wanted_ticks;
+  uint64_t last_done_ticks;
+  uint64_t reserved6;
+  // Line 7, since 1.1, receiver, where `index` is 0: the wait for the first message of each operation,
+  // which says how late the sender came; the waits inside an operation say how fast the data flow.
+  uint64_t first_waits;
+  uint64_t first_wait_sum_ticks;
+  uint64_t first_wait_max_ticks;
+  uint64_t reserved7[5];
 };
-static_assert(sizeof(QueuePairSlot) == 256);
+static_assert(sizeof(QueuePairSlot) == 512);
+static_assert(offsetof(QueuePairSlot, latency_histogram) == 256);
+static_assert(offsetof(QueuePairSlot, wanted_messages) == 384);
+static_assert(offsetof(QueuePairSlot, first_waits) == 448);
 static_assert(offsetof(QueuePairSlot, local) == 64);
 static_assert(offsetof(QueuePairSlot, posted_messages) == 128);
 static_assert(offsetof(QueuePairSlot, latency_sum_ticks) == 192);
+inline constexpr uint32_t kQueuePairSlotBytesV10 = 256;
 
 struct RingHeader {
   uint64_t head;         // records ever written; the newest is at (head - 1) % capacity
