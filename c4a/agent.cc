@@ -109,8 +109,8 @@ void Agent::Stop() {
   }
   if (thread_.joinable()) thread_.join();
   http_.Stop();
+  jobs_.clear();  // their threads call back
   control_.reset();
-  jobs_.clear();
 }
 
 void Agent::Run() {
@@ -160,9 +160,36 @@ Agent::Job& Agent::JobOf(const std::string& name) {
         UplinkOptions{.job = name,
                       .find_master = [this, name] { return FindMaster(name); },
                       .credentials = credentials_,
+                      .on_level = [this, name](v1::RecordLevel level) { WantLevel(name, level); },
                       .backlog_batches = static_cast<size_t>(options_.backlog_batches)});
   }
   return job;
+}
+
+// The libraries of a node share one level: the finest that any job's master wants, else the configured one.
+void Agent::WantLevel(const std::string& job, v1::RecordLevel level) {
+  const absl::MutexLock lock(&level_mutex_);
+  const auto [at, added] = wanted_levels_.try_emplace(job, level);
+  if (!added && at->second == level) return;
+  at->second = level;
+  ApplyLevel();
+}
+
+void Agent::ForgetLevel(const std::string& job) {
+  const absl::MutexLock lock(&level_mutex_);
+  if (wanted_levels_.erase(job) > 0) ApplyLevel();
+}
+
+void Agent::ApplyLevel() {
+  wire::RecordLevel level = LevelOf(options_.record_level);
+  if (!wanted_levels_.empty()) {
+    v1::RecordLevel finest = v1::RECORD_LEVEL_OFF;
+    for (const auto& [name, wanted] : wanted_levels_) finest = std::max(finest, wanted);
+    level = finest == v1::RECORD_LEVEL_OFF      ? wire::kLevelOff
+            : finest == v1::RECORD_LEVEL_COARSE ? wire::kLevelCoarse
+                                                : wire::kLevelFine;
+  }
+  control_->SetLevel(level);
 }
 
 absl::StatusOr<std::string> Agent::FindMaster(const std::string& job) const {
@@ -204,6 +231,7 @@ void Agent::LetGo(int64_t now_ns) {
       continue;
     }
     RemoveJobMetrics(at->first);
+    ForgetLevel(at->first);
     service::LogInfo("job ", at->first, " has left this node");
     at = jobs_.erase(at);
   }

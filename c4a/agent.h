@@ -36,6 +36,9 @@ class Agent {
   const std::string& http_address() const { return http_.address(); }
 
  private:
+  void WantLevel(const std::string& job, v1::RecordLevel level) ABSL_LOCKS_EXCLUDED(level_mutex_);
+  void ForgetLevel(const std::string& job) ABSL_LOCKS_EXCLUDED(level_mutex_);
+  void ApplyLevel() ABSL_EXCLUSIVE_LOCKS_REQUIRED(level_mutex_);
   // A job's way to its master, and what its metrics have been told.
   struct Job {
     std::unique_ptr<Uplink> uplink;
@@ -69,6 +72,9 @@ class Agent {
   ScanFigures told_;                 // what the counters have been told
   bool scan_failed_ = false;
   std::atomic<int64_t> last_scan_ns_ = 0;
+  absl::Mutex level_mutex_;
+  std::map<std::string, v1::RecordLevel> wanted_levels_ ABSL_GUARDED_BY(level_mutex_);  // by job
+
   absl::Mutex mutex_;
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;
   bool hurry_ ABSL_GUARDED_BY(mutex_) = false;  // a new process said hello: scan now

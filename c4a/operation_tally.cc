@@ -37,7 +37,11 @@ uint64_t OperationTally::Add(std::span<const wire::Record> records, const ClockR
     totals.function = operation.info.function;
     totals.operations += 1;
     totals.elements += operation.info.count;
+    ++finished_;
     if (operation.finished_ticks >= operation.started_ticks) {
+      const int64_t started_ns = clock.ToMonotonicNs(operation.started_ticks);
+      if (first_started_ns_ == 0) first_started_ns_ = started_ns;
+      in_operation_.Add(started_ns, std::max(started_ns, clock.ToMonotonicNs(operation.finished_ticks)));
       const uint64_t duration_ns = clock.ToDurationNs(operation.finished_ticks - operation.started_ticks);
       totals.duration_sum_ns += duration_ns;
       totals.duration_max_ns = std::max(totals.duration_max_ns, duration_ns);
@@ -52,6 +56,22 @@ uint64_t OperationTally::Add(std::span<const wire::Record> records, const ClockR
     }
   }
   return left_out;
+}
+
+uint64_t OperationTally::InOperationNs(const SegmentSnapshot& snapshot, const ClockRelation& clock,
+                                       int64_t now_ns) const {
+  // Only those that began in a communicator that lives: what a dead one left open is over.
+  int64_t since_ns = now_ns;
+  for (const auto& entry : snapshot.communicators) {
+    if (entry.slot.phase != wire::kPhaseReady) continue;
+    const wire::Counter* const pairs[][2] = {{&entry.slot.started, &entry.slot.finished},
+                                             {&entry.slot.p2p_started, &entry.slot.p2p_finished}};
+    for (const auto& [started, finished] : pairs) {
+      if (started->count > finished->count)
+        since_ns = std::min(since_ns, clock.ToMonotonicNs(started->ticks));
+    }
+  }
+  return in_operation_.CoveredWith(since_ns, now_ns);
 }
 
 std::vector<OperationTotals> OperationTally::Take() {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "c4a/clock_relation.h"
+#include "c4a/interval_union.h"
 #include "c4a/segment_reader.h"
 
 namespace c4::agent {
@@ -32,6 +33,13 @@ class OperationTally {
   // What has come since the last time.
   std::vector<OperationTotals> Take();
 
+  // Ever since: operations finished, and time with at least one under way, those of `snapshot` included that
+  // have not finished by `now_ns`.
+  uint64_t finished() const { return finished_; }
+  uint64_t InOperationNs(const SegmentSnapshot& snapshot, const ClockRelation& clock, int64_t now_ns) const;
+  // When the first one started; 0 before.
+  int64_t first_started_ns() const { return first_started_ns_; }
+
  private:
   struct Owner {
     uint32_t generation = 0;
@@ -45,6 +53,9 @@ class OperationTally {
   };
   Owner* Find(uint32_t slot, uint32_t generation);
 
+  IntervalUnion in_operation_;
+  uint64_t finished_ = 0;
+  int64_t first_started_ns_ = 0;
   std::map<uint32_t, Owners> owners_;                               // by slot
   std::map<std::pair<uint64_t, uint8_t>, OperationTotals> totals_;  // by communicator and function
 };

@@ -53,6 +53,19 @@ v1::Phase PhaseToProto(uint32_t phase) {
   }
 }
 
+v1::RecordLevel LevelToProto(uint32_t level) {
+  switch (level) {
+    case wire::kLevelOff:
+      return v1::RECORD_LEVEL_OFF;
+    case wire::kLevelCoarse:
+      return v1::RECORD_LEVEL_COARSE;
+    case wire::kLevelFine:
+      return v1::RECORD_LEVEL_FINE;
+    default:
+      return v1::RECORD_LEVEL_UNSPECIFIED;
+  }
+}
+
 // The numbers are the same on purpose; those that this version does not know become "unspecified".
 v1::Function FunctionToProto(uint8_t function) {
   return v1::Function_IsValid(function) ? static_cast<v1::Function>(function) : v1::FUNCTION_UNSPECIFIED;
@@ -103,7 +116,28 @@ void FillCommunicator(const wire::CommunicatorSlot& slot, const Ages& ages, v1::
   FillCounter(slot.finished, ages, to->mutable_finished());
   if (slot.called.count > 0) FillOperation(slot.last_called, to->mutable_last_called());
   if (slot.started.count > 0) FillOperation(slot.last_started, to->mutable_last_started());
+  if (slot.p2p_called.count > 0) {
+    FillCounter(slot.p2p_called, ages, to->mutable_p2p_called());
+    FillCounter(slot.p2p_enqueued, ages, to->mutable_p2p_enqueued());
+    FillCounter(slot.p2p_started, ages, to->mutable_p2p_started());
+    FillCounter(slot.p2p_finished, ages, to->mutable_p2p_finished());
+    FillOperation(slot.last_p2p_called, to->mutable_last_p2p_called());
+    if (slot.p2p_started.count > 0) FillOperation(slot.last_p2p_started, to->mutable_last_p2p_started());
+  }
   to->set_phase_age_ns(ages.Of(slot.ready_ticks != 0 ? slot.ready_ticks : slot.created_ticks));
+}
+
+void FillConnection(const wire::QueuePairSlot& slot, const Ages& ages, v1::ConnectionState* to) {
+  to->set_wanted_messages(slot.wanted_messages);
+  to->set_granted_messages(slot.granted_messages);
+  to->set_done_messages(slot.done_messages);
+  to->set_wanted_bytes(slot.wanted_bytes);
+  to->set_done_bytes(slot.done_bytes);
+  to->set_last_wanted_age_ns(ages.Of(slot.last_wanted_ticks));
+  to->set_last_done_age_ns(ages.Of(slot.last_done_ticks));
+  to->set_first_waits(slot.first_waits);
+  to->set_first_wait_sum_ns(ages.Duration(slot.first_wait_sum_ticks));
+  to->set_first_wait_max_ns(ages.Duration(slot.first_wait_max_ticks));
 }
 
 void FillQueuePair(const wire::QueuePairSlot& slot, const wire::CommunicatorSlot& communicator,
@@ -131,6 +165,11 @@ void FillQueuePair(const wire::QueuePairSlot& slot, const wire::CommunicatorSlot
   to->set_latency_max_ns(ages.Duration(slot.latency_max_ticks));
   to->set_wait_sum_ns(ages.Duration(slot.wait_sum_ticks));
   to->set_wait_max_ns(ages.Duration(slot.wait_max_ticks));
+  to->set_error(static_cast<uint32_t>(slot.error));
+  int used = wire::kLatencyBuckets;
+  while (used > 0 && slot.latency_histogram[used - 1] == 0) --used;
+  to->mutable_latency_histogram()->Add(slot.latency_histogram, slot.latency_histogram + used);
+  if (slot.index == 0) FillConnection(slot, ages, to->mutable_connection());
 }
 
 // The slot of that generation, nullptr when it has another owner by now.
@@ -190,8 +229,15 @@ v1::ProcessReport MakeProcessReport(const std::string& host, SegmentFile* segmen
   FillHealth(segment->health(), now_ns, report.mutable_health());
   report.set_ended(segment->ended());
   report.set_records_lost(segment->records_lost());
+  report.set_level(LevelToProto(header.level));
   const std::vector<OperationTotals> operations = segment->TakeOperations();
   if (!segment->suspicion().empty()) return report;
+  const OperationTally& tally = segment->tally();
+  report.set_in_operation_ns(tally.InOperationNs(snapshot, segment->clock(), now_ns));
+  report.set_operations_finished(tally.finished());
+  if (tally.first_started_ns() != 0) {
+    report.set_first_operation_age_ns(std::max<int64_t>(1, now_ns - tally.first_started_ns()));
+  }
   for (const auto& entry : snapshot.communicators) {
     if (IsMember(entry.slot)) FillCommunicator(entry.slot, ages, report.add_communicators());
   }

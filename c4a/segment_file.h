@@ -51,6 +51,7 @@ class SegmentFile {
   uint64_t records_read() const { return records_read_; }
   uint64_t records_lost() const { return records_lost_; }
   std::vector<OperationTotals> TakeOperations() { return tally_.Take(); }
+  const OperationTally& tally() const { return tally_; }
 
   bool reported_after_end = false;  // the last report has gone out: the file may go
 

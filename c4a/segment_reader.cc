@@ -74,10 +74,10 @@ ReadStatus CheckLayout(const wire::SegmentHeader& header, const SegmentLimits& l
     return Refuse("rings of " + std::to_string(capacity) + " records");
   }
   const uint64_t ring_bytes = sizeof(wire::RingHeader) + uint64_t{capacity} * common.record_bytes;
-  ReadStatus status = CheckTable("communicators", header.communicators, sizeof(wire::CommunicatorSlot),
+  ReadStatus status = CheckTable("communicators", header.communicators, wire::kCommunicatorSlotBytesV10,
                                  kMaxItemBytes, limits.communicators, header.communicators_used, common);
   if (status.ok()) {
-    status = CheckTable("queue pairs", header.queue_pairs, sizeof(wire::QueuePairSlot), kMaxItemBytes,
+    status = CheckTable("queue pairs", header.queue_pairs, wire::kQueuePairSlotBytesV10, kMaxItemBytes,
                         limits.queue_pairs, header.queue_pairs_used, common);
   }
   if (status.ok())
@@ -94,13 +94,14 @@ ReadStatus CheckLayout(const wire::SegmentHeader& header, const SegmentLimits& l
 // Two reads in a row that agree were not torn by the writer. A slot whose counters move all the time never
 // agrees; then it is enough that its owner stayed the same, since counters that move are young anyway.
 //
-// Reads on until two reads in a row agree; false when the bytes cannot be read.
+// Reads on until two reads in a row agree; false when the bytes cannot be read. Of a slot of an earlier minor
+// version `bytes` are there, the rest stays 0.
 template <typename Slot>
-bool Settle(ByteSource* source, uint64_t offset, Slot* before, Slot* slot) {
+bool Settle(ByteSource* source, uint64_t offset, size_t bytes, Slot* before, Slot* slot) {
   static_assert(std::has_unique_object_representations_v<Slot>);  // no padding: memcmp compares values
   for (int attempt = 0; attempt < kAttempts && memcmp(before, slot, sizeof *slot) != 0; ++attempt) {
     *before = *slot;
-    if (!source->ReadAt(slot, sizeof *slot, offset)) return false;
+    if (!source->ReadAt(slot, bytes, offset)) return false;
   }
   return true;
 }
@@ -130,11 +131,12 @@ ReadStatus ReadSlots(ByteSource* source, const wire::TableRef& table, uint32_t u
     }
     for (uint32_t i = 0; i < count; ++i) {
       const size_t at = size_t{i} * table.stride_bytes;
-      Slot before;
-      Slot slot;
-      memcpy(&before, first.data() + at, sizeof before);
-      memcpy(&slot, second.data() + at, sizeof slot);
-      if (!Settle(source, offset + at, &before, &slot)) return CutShort(offset + at, sizeof slot, source);
+      const size_t known = std::min<size_t>(sizeof(Slot), table.stride_bytes);
+      Slot before{};
+      Slot slot{};
+      memcpy(&before, first.data() + at, known);
+      memcpy(&slot, second.data() + at, known);
+      if (!Settle(source, offset + at, known, &before, &slot)) return CutShort(offset + at, known, source);
       if (!SameOwner(before, slot)) {
         ++*unsettled;
       } else if (slot.phase != wire::kPhaseFree) {

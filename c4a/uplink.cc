@@ -9,6 +9,7 @@
 #include "c4/v1/c4d.grpc.pb.h"
 #include "c4a/reporter.h"
 #include "service/channel.h"
+#include "service/clock.h"
 #include "service/grpc_server.h"
 #include "service/log.h"
 #include "service/text.h"
@@ -95,8 +96,17 @@ absl::Status Uplink::Serve(const std::string& address) {
   v1::TelemetryReply reply;
   absl::Status fault;
   while (TakeBatch(&batch)) {
+    const int64_t sent_ns = service::SystemClock().MonotonicNs();
+    if (const auto relation = clock_.At(batch.monotonic_ns()); relation.has_value()) {
+      batch.mutable_clock()->set_offset_ns(relation->offset_ns);
+      batch.mutable_clock()->set_error_ns(relation->error_ns);
+      batch.mutable_clock()->set_age_ns(relation->age_ns);
+    } else {
+      batch.clear_clock();
+    }
     const bool answered = stream->Write(batch) && stream->Read(&reply);
     if (answered && reply.sequence() == batch.sequence()) {
+      Heed(reply, sent_ns, service::SystemClock().MonotonicNs());
       Answered(address);
       continue;
     }
@@ -136,6 +146,13 @@ void Uplink::PutBack(v1::TelemetryBatch batch) {
   backlog_.push_front(std::move(batch));
   in_flight_ = false;
   Trim();
+}
+
+void Uplink::Heed(const v1::TelemetryReply& reply, int64_t sent_ns, int64_t answered_ns) {
+  clock_.Sample(reply.master_epoch(), sent_ns, reply.received_ns(), reply.sent_ns(), answered_ns);
+  if (options_.on_level != nullptr && reply.level() != v1::RECORD_LEVEL_UNSPECIFIED) {
+    options_.on_level(reply.level());
+  }
 }
 
 void Uplink::Answered(const std::string& address) {

@@ -18,6 +18,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "c4/v1/telemetry.pb.h"
+#include "c4a/master_clock.h"
 #include "service/credentials.h"
 #include "service/status.h"
 
@@ -32,6 +33,8 @@ struct UplinkOptions {
   // Where the job's master listens now: asked before each attempt to connect, on the uplink's thread.
   std::function<absl::StatusOr<std::string>()> find_master;
   service::Credentials credentials;
+  // The master wants the job's processes to record at this level; on the uplink's thread.
+  std::function<void(v1::RecordLevel)> on_level;
   size_t backlog_batches = 64;
   absl::Duration first_pause = absl::Milliseconds(100);
   absl::Duration longest_pause = absl::Seconds(2);
@@ -57,6 +60,8 @@ class Uplink {
   absl::Status Serve(const std::string& address) ABSL_LOCKS_EXCLUDED(mutex_);
   bool TakeBatch(v1::TelemetryBatch* batch) ABSL_LOCKS_EXCLUDED(mutex_);
   void PutBack(v1::TelemetryBatch batch) ABSL_LOCKS_EXCLUDED(mutex_);
+  // `sent_ns`, `answered_ns`: on the node's clock.
+  void Heed(const v1::TelemetryReply& reply, int64_t sent_ns, int64_t answered_ns);
   void Answered(const std::string& address) ABSL_LOCKS_EXCLUDED(mutex_);
   void Trim() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Disconnected(const absl::Status& why) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -70,6 +75,7 @@ class Uplink {
   uint64_t sent_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t dropped_ ABSL_GUARDED_BY(mutex_) = 0;
   grpc::ClientContext* context_ ABSL_GUARDED_BY(mutex_) = nullptr;  // of the stream under way
+  MasterClock clock_;                                               // the thread's own, as what follows
   std::string told_;  // what the log says of the connection; the thread's own
   std::thread thread_;
 };

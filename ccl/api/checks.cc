@@ -2,6 +2,8 @@
 
 #include <cstdint>
 
+#include "ccl/base/data_type.h"
+
 namespace c4::api {
 namespace {
 
@@ -19,29 +21,6 @@ Result CheckReduction(int number) {
 
 }  // namespace
 
-size_t ElementBytes(int type) {
-  switch (type) {
-    case ncclInt8:
-    case ncclUint8:
-    case ncclFloat8e4m3:
-    case ncclFloat8e5m2:
-      return 1;
-    case ncclFloat16:
-    case ncclBfloat16:
-      return 2;
-    case ncclInt32:
-    case ncclUint32:
-    case ncclFloat32:
-      return 4;
-    case ncclInt64:
-    case ncclUint64:
-    case ncclFloat64:
-      return 8;
-    default:
-      return 0;
-  }
-}
-
 Result CheckNotNull(const void* pointer, const char* name) {
   if (pointer != nullptr) return Ok();
   return Fail(ncclInvalidArgument, "the argument %s is NULL", name);
@@ -58,7 +37,8 @@ Result CheckOperation(const Operation& operation) {
                 "a count of %zu elements is more than memory can hold (was it negative?)", operation.count);
   }
   if (operation.count == 0) return Ok();
-  C4_RETURN_IF_ERROR(CheckNotNull(operation.send_buffer, "sendbuff"));
+  if (operation.function != wire::kRecv) C4_RETURN_IF_ERROR(CheckNotNull(operation.send_buffer, "sendbuff"));
+  if (operation.function == wire::kSend) return Ok();
   return CheckNotNull(operation.recv_buffer, "recvbuff");
 }
 

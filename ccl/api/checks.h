@@ -21,9 +21,6 @@ int NumberOf(const Enum& value) {
   return number;
 }
 
-// Bytes of one element; 0 for a number that is no data type.
-size_t ElementBytes(int type);
-
 // An out argument that a call stores to.
 Result CheckNotNull(const void* pointer, const char* name);
 

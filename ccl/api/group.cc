@@ -1,5 +1,6 @@
 #include "ccl/api/group.h"
 
+#include <algorithm>
 #include <mutex>
 #include <string>
 #include <utility>
@@ -44,12 +45,12 @@ Result Call(Entry& entry, Operation* operation) {
   return Ok();
 }
 
-Result EnqueueWaiting(const WaitingOperation& waiting) {
-  const Pin pin(waiting.comm);
+Result EnqueueWaiting(ncclComm_t comm, const std::vector<Operation>& operations) {
+  const Pin pin(comm);
   if (!pin) return Fail(ncclInvalidArgument, "its communicator was destroyed before the end of the group");
   const std::lock_guard<std::mutex> lock(pin->call_mutex);
   C4_RETURN_IF_ERROR(CheckUsable(*pin));
-  return pin->communicator->Enqueue(waiting.operation);
+  return pin->communicator->Enqueue(operations.data(), operations.size());
 }
 
 Result EnqueueAll(const Group& done) {
@@ -57,11 +58,21 @@ Result EnqueueAll(const Group& done) {
     return Fail(done.code, "nothing of the group was enqueued, since a call in it failed: %s",
                 done.failure.c_str());
   }
-  for (size_t i = 0; i < done.waiting.size(); ++i) {
-    const Result result = EnqueueWaiting(done.waiting[i]);
+  // What belongs to one communicator goes to it at once, in the order of the calls.
+  std::vector<std::pair<ncclComm_t, std::vector<Operation>>> by_communicator;
+  for (const WaitingOperation& waiting : done.waiting) {
+    auto found = std::find_if(by_communicator.begin(), by_communicator.end(),
+                              [&](const auto& entry) { return entry.first == waiting.comm; });
+    if (found == by_communicator.end()) {
+      found = by_communicator.insert(found, {waiting.comm, {}});
+    }
+    found->second.push_back(waiting.operation);
+  }
+  for (const auto& [comm, operations] : by_communicator) {
+    const Result result = EnqueueWaiting(comm, operations);
     if (result.ok()) continue;
-    return Fail(result.code(), "operation %zu of the %zu in the group could not be enqueued: %s", i + 1,
-                done.waiting.size(), result.message().c_str());
+    return Fail(result.code(), "%zu of the %zu operations in the group could not be enqueued: %s",
+                operations.size(), done.waiting.size(), result.message().c_str());
   }
   return Ok();
 }
@@ -95,7 +106,7 @@ Result Submit(ncclComm_t comm, const Operation& operation) {
   const std::lock_guard<std::mutex> lock(pin->call_mutex);
   Operation called = operation;
   C4_RETURN_IF_ERROR(Call(*pin, &called));
-  if (depth == 0) return pin->communicator->Enqueue(called);
+  if (depth == 0) return pin->communicator->Enqueue(&called, 1);
   group.waiting.push_back({comm, called});
   return Ok();
 }

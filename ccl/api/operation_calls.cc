@@ -31,6 +31,32 @@ extern "C" ncclResult_t pncclAllReduce(const void* sendbuff, void* recvbuff, siz
 }
 C4_WEAK_TWIN(ncclAllReduce);
 
+extern "C" ncclResult_t pncclSend(const void* sendbuff, size_t count, ncclDataType_t datatype, int peer,
+                                  ncclComm_t comm, cudaStream_t stream) {
+  c4::Operation operation;
+  operation.function = c4::wire::kSend;
+  operation.send_buffer = sendbuff;
+  operation.count = count;
+  operation.data_type = datatype;
+  operation.root = peer;
+  operation.stream = stream;
+  return c4::api::SubmitAndReport("ncclSend", comm, operation);
+}
+C4_WEAK_TWIN(ncclSend);
+
+extern "C" ncclResult_t pncclRecv(void* recvbuff, size_t count, ncclDataType_t datatype, int peer,
+                                  ncclComm_t comm, cudaStream_t stream) {
+  c4::Operation operation;
+  operation.function = c4::wire::kRecv;
+  operation.recv_buffer = recvbuff;
+  operation.count = count;
+  operation.data_type = datatype;
+  operation.root = peer;
+  operation.stream = stream;
+  return c4::api::SubmitAndReport("ncclRecv", comm, operation);
+}
+C4_WEAK_TWIN(ncclRecv);
+
 extern "C" ncclResult_t pncclGroupStart() {
   return c4::api::Report("ncclGroupStart", nullptr, c4::api::StartGroup());
 }

@@ -155,16 +155,6 @@ extern "C" ncclResult_t pncclScatter(const void*, void*, size_t, ncclDataType_t,
 }
 C4_WEAK_TWIN(ncclScatter);
 
-extern "C" ncclResult_t pncclSend(const void*, size_t, ncclDataType_t, int, ncclComm_t comm, cudaStream_t) {
-  return RefuseInGroup("ncclSend", comm);
-}
-C4_WEAK_TWIN(ncclSend);
-
-extern "C" ncclResult_t pncclRecv(void*, size_t, ncclDataType_t, int, ncclComm_t comm, cudaStream_t) {
-  return RefuseInGroup("ncclRecv", comm);
-}
-C4_WEAK_TWIN(ncclRecv);
-
 // Groups. The group stays open.
 
 extern "C" ncclResult_t pncclGroupSimulateEnd(ncclSimInfo_t*) {

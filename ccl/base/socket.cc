@@ -234,20 +234,41 @@ Result Connect(const SocketAddress& address, DeadlineNs deadline, bool retry_ref
   }
 }
 
-Result Accept(int listener, DeadlineNs deadline, Fd* accepted, SocketAddress* peer) {
+Result StartConnect(const SocketAddress& address, Fd* connecting) {
+  C4_RETURN_IF_ERROR(OpenSocket(address.storage.ss_family, connecting));
+  SetNoDelay(connecting->get());
+  if (connect(connecting->get(), reinterpret_cast<const sockaddr*>(&address.storage), address.length) != 0 &&
+      errno != EINPROGRESS && errno != EINTR) {
+    return Fail(ncclSystemError, "cannot connect to %s: %s", address.ToString().c_str(),
+                ErrnoText(errno).c_str());
+  }
+  return Ok();
+}
+
+Result TryAccept(int listener, Fd* accepted, SocketAddress* peer, bool* any) {
+  *any = false;
   for (;;) {
     peer->length = sizeof peer->storage;
     accepted->Reset(accept4(listener, reinterpret_cast<sockaddr*>(&peer->storage), &peer->length,
                             SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (accepted->valid()) {
       SetNoDelay(accepted->get());
+      *any = true;
       return Ok();
     }
-    if (errno == EAGAIN || errno == EWOULDBLOCK) {
-      if (!WaitFor(listener, POLLIN, deadline)) return Fail(ncclRemoteError, "nobody connected in time");
-    } else if (errno != EINTR && errno != ECONNABORTED) {
+    if (errno == EAGAIN || errno == EWOULDBLOCK) return Ok();
+    if (errno != EINTR && errno != ECONNABORTED) {
       return Fail(ncclSystemError, "cannot accept a connection: %s", ErrnoText(errno).c_str());
     }
+  }
+}
+
+Result Accept(int listener, DeadlineNs deadline, Fd* accepted, SocketAddress* peer) {
+  for (;;) {
+    bool any = false;
+    C4_RETURN_IF_ERROR(TryAccept(listener, accepted, peer, &any));
+    if (any) return Ok();
+    if (!WaitFor(listener, POLLIN, deadline)) return Fail(ncclRemoteError, "nobody connected in time");
   }
 }
 

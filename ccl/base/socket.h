@@ -64,6 +64,10 @@ bool InterfaceAllowed(const std::string& filter, const std::string& name);
 Result Listen(SocketAddress* address, int backlog, Fd* listener);
 // Connects before the deadline. With `retry_refused`, a listener that is not there yet is waited for.
 Result Connect(const SocketAddress& address, DeadlineNs deadline, bool retry_refused, Fd* connected);
+// Begins to connect and returns; what becomes of it shows when the socket is used.
+Result StartConnect(const SocketAddress& address, Fd* connecting);
+// A connection from `listener`, if one is there.
+Result TryAccept(int listener, Fd* accepted, SocketAddress* peer, bool* any);
 // One connection from `listener`, before the deadline.
 Result Accept(int listener, DeadlineNs deadline, Fd* accepted, SocketAddress* peer);
 

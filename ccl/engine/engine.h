@@ -45,8 +45,9 @@ class Communicator {
   virtual uint64_t RecordCall(const Operation& operation) = 0;
   // Says whether this engine can do the operation, without doing it.
   virtual Result Supports(const Operation& operation) const = 0;
-  // Returns at once; the operation runs in stream order.
-  virtual Result Enqueue(const Operation& operation) = 0;
+  // The operations of one call, or of one group of calls, in their order. Returns at once; they run in stream
+  // order, sends and receives of a group all together.
+  virtual Result Enqueue(const Operation* operations, size_t count) = 0;
   // Waits for all that was enqueued, then tells the peers that this end leaves in order.
   virtual Result Finalize() = 0;
   // Ends everything at once; what is under way fails. Never waits for a peer.

@@ -32,6 +32,17 @@ class CommunicatorRecorder {
     Step(slot_->started, stream, ticks);
   }
   void Finished(uint64_t stream, uint64_t ticks) { Step(slot_->finished, stream, ticks); }
+  // The same for sends and receives.
+  void P2pCalled(const wire::OperationInfo& info, uint64_t stream, uint64_t ticks) {
+    slot_->last_p2p_called = info;
+    Step(slot_->p2p_called, stream, ticks);
+  }
+  void P2pEnqueued(uint64_t stream, uint64_t ticks) { Step(slot_->p2p_enqueued, stream, ticks); }
+  void P2pStarted(const wire::OperationInfo& info, uint64_t stream, uint64_t ticks) {
+    slot_->last_p2p_started = info;
+    Step(slot_->p2p_started, stream, ticks);
+  }
+  void P2pFinished(uint64_t stream, uint64_t ticks) { Step(slot_->p2p_finished, stream, ticks); }
   void SetPhase(wire::SlotPhase phase) {
     std::atomic_ref<uint32_t>(slot_->phase).store(phase, std::memory_order_release);
   }
@@ -61,6 +72,24 @@ class QueuePairRecorder {
   QueuePairRecorder() = default;
   QueuePairRecorder(wire::QueuePairSlot* slot, uint32_t index) : slot_(slot), index_(index) {}
 
+  // Of the connection as a whole, on its first queue pair.
+  void Wanted(uint64_t bytes, uint64_t ticks) {
+    Publish(slot_->last_wanted_ticks, ticks);
+    Add(slot_->wanted_bytes, bytes);
+    Add(slot_->wanted_messages, 1);
+  }
+  void Granted(uint64_t messages) { Publish(slot_->granted_messages, messages); }
+  void Done(uint64_t bytes, uint64_t ticks) {
+    Publish(slot_->last_done_ticks, ticks);
+    Add(slot_->done_bytes, bytes);
+    Add(slot_->done_messages, 1);
+  }
+  void FirstWait(uint64_t ticks) {
+    Add(slot_->first_wait_sum_ticks, ticks);
+    if (ticks > slot_->first_wait_max_ticks) Publish(slot_->first_wait_max_ticks, ticks);
+    Add(slot_->first_waits, 1);
+  }
+
   void Posted(uint64_t bytes, uint64_t ticks) {
     Publish(slot_->last_post_ticks, ticks);
     Add(slot_->posted_bytes, bytes);
@@ -77,6 +106,11 @@ class QueuePairRecorder {
     if (latency > slot_->latency_max_ticks) Publish(slot_->latency_max_ticks, latency);
     Add(slot_->completed_bytes, bytes);
     Add(slot_->completed_messages, 1);
+  }
+  // Sender: into the histogram of what bytes cost on this path.
+  void Latency(uint64_t bytes, uint64_t latency_ns) {
+    uint32_t& bucket = slot_->latency_histogram[wire::LatencyBucket(latency_ns, bytes)];
+    Publish(bucket, bucket + 1);
   }
   void Waited(uint64_t ticks) {
     Add(slot_->wait_sum_ticks, ticks);

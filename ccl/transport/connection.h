@@ -1,54 +1,120 @@
 // A connection joins two ranks and carries messages one way, in posting order; the sender connects, so that
-// its source port decides the path of the data. Today a connection owns one queue pair.
+// the source ports of its queue pairs decide the paths of the data. It owns N queue pairs: messages are cut
+// into chunks, the scheduler spreads them, they arrive in any order, and messages complete in order.
 //
-// Not thread-safe: one thread drives both ends of a communicator's connections. Nothing here blocks: Progress
+// The receiver announces its receives (clear to send), and nothing is posted to a queue pair before: what is
+// posted and not acknowledged is on the network, never waiting for a receiver that has not come.
+//
+// Not thread-safe: one thread drives all connections of a communicator. Nothing here blocks: Progress
 // does what can be done now, and the poll descriptors say what to wait for. Buffers belong to the caller and
 // stay valid until the message that uses them has completed. A failed connection stays failed.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <poll.h>
+#include <deque>
+#include <memory>
+#include <vector>
 
-#include "ccl/base/result.h"
+#include "ccl/transport/queue_pair.h"
+#include "ccl/transport/scheduler.h"
 
 namespace c4 {
 
+// Chunks of a message; an empty message is one empty chunk.
+inline uint64_t ChunkCount(uint64_t message_bytes, uint32_t chunk_bytes) {
+  return message_bytes == 0 ? 1 : (message_bytes - 1) / chunk_bytes + 1;
+}
+
 class SendConnection {
  public:
-  SendConnection() = default;
+  // `queue_pairs`: at least one; `chunk_bytes`: not 0.
+  SendConnection(int peer, std::vector<std::unique_ptr<SendQueuePair>> queue_pairs, uint32_t chunk_bytes,
+                 size_t window_bytes);
   SendConnection(const SendConnection&) = delete;
   SendConnection& operator=(const SendConnection&) = delete;
-  virtual ~SendConnection() = default;
 
-  virtual void Post(const void* data, size_t bytes) = 0;
-  virtual uint64_t posted() const = 0;
-  // Messages that the receiver has acknowledged: it holds their bytes.
-  virtual uint64_t completed() const = 0;
-  // Sets *moved when anything came or went.
-  virtual Result Progress(bool* moved) = 0;
-  virtual pollfd Poll() const = 0;
-  // Tells the receiver that nothing more will come, in order. Best effort.
-  virtual void SayGoodbye() = 0;
-  // The receiver has said goodbye.
-  virtual bool peer_left() const = 0;
+  void Post(const void* data, size_t bytes);
+  uint64_t posted() const { return posted_; }
+  // Messages that the receiver has acknowledged, all before them included: it holds their bytes.
+  uint64_t completed() const { return completed_; }
+  Result Progress(bool* moved);
+  bool connected() const;
+  void AppendPolls(std::vector<pollfd>* polls) const;
+  void SayGoodbye();
+
+ private:
+  struct Message {
+    const char* data;
+    size_t bytes;
+    uint64_t chunks_left;  // not acknowledged
+  };
+  struct Posted {
+    uint64_t message;
+    uint32_t bytes;
+    uint64_t ticks;
+    uint64_t ns;
+  };
+
+  Result TakeCompletions(bool* moved);
+  Result Dispatch(bool* moved);
+
+  const int peer_;
+  std::vector<std::unique_ptr<SendQueuePair>> queue_pairs_;
+  std::vector<std::deque<Posted>> in_flight_;  // by queue pair, oldest first
+  QpScheduler scheduler_;
+  const uint32_t chunk_bytes_;
+  std::deque<Message> messages_;  // posted and not completed, oldest first
+  uint64_t next_message_ = 0;     // that chunks are taken from
+  uint32_t next_chunk_ = 0;
+  uint64_t granted_ = 0;
+  uint64_t posted_ = 0;
+  uint64_t completed_ = 0;
 };
 
-class ReceiveConnection {
+class ReceiveConnection final : private ChunkSink {
  public:
-  ReceiveConnection() = default;
+  ReceiveConnection(int rank, int peer) : rank_(rank), peer_(peer) {}
   ReceiveConnection(const ReceiveConnection&) = delete;
   ReceiveConnection& operator=(const ReceiveConnection&) = delete;
-  virtual ~ReceiveConnection() = default;
+
+  // Receives may be posted before the sender has connected; `chunk_bytes` is the sender's.
+  void Attach(std::vector<std::unique_ptr<ReceiveQueuePair>> queue_pairs, uint32_t chunk_bytes);
+  bool attached() const { return !queue_pairs_.empty(); }
 
   // The next message has to have exactly `bytes` bytes: anything else is an error.
-  virtual void Post(void* data, size_t bytes) = 0;
-  virtual uint64_t posted() const = 0;
-  virtual uint64_t completed() const = 0;
-  virtual Result Progress(bool* moved) = 0;
-  virtual pollfd Poll() const = 0;
-  virtual void SayGoodbye() = 0;
-  virtual bool peer_left() const = 0;
+  void Post(void* data, size_t bytes);
+  // The next receive is the first of an operation: its wait says how late the sender is.
+  void BeginOperation() { first_of_operation_ = true; }
+  uint64_t posted() const { return posted_; }
+  uint64_t completed() const { return completed_; }
+  Result Progress(bool* moved);
+  void AppendPolls(std::vector<pollfd>* polls) const;
+  void SayGoodbye();
+
+ private:
+  struct Buffer {
+    char* data;
+    size_t bytes;
+    uint64_t posted_ticks;
+    bool first_of_operation;
+    uint64_t chunks_left;
+    std::vector<bool> arrived;  // by chunk; empty before the first
+  };
+
+  Result Begin(const Chunk& chunk, uint64_t now_ticks, Place* place) override;
+  void Arrived(const Chunk& chunk, uint64_t now_ticks) override;
+  void GrantPosted();
+
+  const int rank_;
+  const int peer_;
+  uint32_t chunk_bytes_ = 0;
+  std::vector<std::unique_ptr<ReceiveQueuePair>> queue_pairs_;
+  std::deque<Buffer> buffers_;  // posted and not completed, oldest first
+  bool first_of_operation_ = false;
+  uint64_t posted_ = 0;
+  uint64_t granted_ = 0;
+  uint64_t completed_ = 0;
+  uint64_t last_completed_ticks_ = 0;
+  size_t next_grant_ = 0;  // queue pair that announces next
 };
 
 }  // namespace c4

@@ -1,25 +1,26 @@
 #include "ccl/engine/host/communicator.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cinttypes>
-#include <poll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 #include <utility>
 #include <vector>
 
 #include "ccl/base/clock.h"
+#include "ccl/base/data_type.h"
 #include "ccl/base/identity.h"
 #include "ccl/base/knobs.h"
 #include "ccl/base/log.h"
 #include "ccl/base/socket.h"
 #include "ccl/engine/host/plan.h"
-#include "ccl/transport/tcp/connect.h"
 
 namespace c4::host {
 namespace {
 
 constexpr int kTurnMs = 50;
+constexpr int kBacklog = 1024;
 
 wire::OperationInfo Info(const Operation& operation) {
   wire::OperationInfo info{};
@@ -28,8 +29,12 @@ wire::OperationInfo Info(const Operation& operation) {
   info.function = operation.function;
   info.data_type = static_cast<uint8_t>(operation.data_type);
   info.reduction = static_cast<uint8_t>(operation.reduction);
-  info.algorithm = 1;
+  info.algorithm = operation.function == wire::kAllReduce ? 1 : 0;
   return info;
+}
+
+bool IsTransfer(const Operation& operation) {
+  return operation.function == wire::kSend || operation.function == wire::kRecv;
 }
 
 uint64_t StreamId(cudaStream_t handle) {
@@ -72,7 +77,7 @@ Result HostCommunicator::Connect(const bootstrap::UniqueId& id, const std::strin
   SocketAddress listen_address;
   C4_RETURN_IF_ERROR(InterfaceAddress(KnobText(Knob::NCCL_SOCKET_IFNAME), &listen_address));
   Fd listener;
-  C4_RETURN_IF_ERROR(Listen(&listen_address, 16, &listener));
+  C4_RETURN_IF_ERROR(Listen(&listen_address, kBacklog, &listener));
   bootstrap::RankInfo info{};
   info.listener = ToEndpoint(listen_address);
   info.process = monitor_->segment().header().header.writer;
@@ -83,28 +88,32 @@ Result HostCommunicator::Connect(const bootstrap::UniqueId& id, const std::strin
   const uint64_t communicator_id = recorder_.slot().communicator_id;
   C4_INFO("rank %d of %d joined communicator %016" PRIx64 " %s", rank_, rank_count_, communicator_id,
           name.c_str());
-  if (rank_count_ == 1) return Ok();
-  tcp::Recording recording{monitor_, &recorder_, &ring_, rank_, plan_.send_peer, 0};
-  const SocketAddress next = FromEndpoint(ranks[static_cast<size_t>(plan_.send_peer)].listener);
-  C4_RETURN_IF_ERROR(
-      tcp::ConnectSender({communicator_id, rank_, plan_.send_peer, 0, recording}, next, deadline, &send_));
-  recording.peer = plan_.recv_peer;
-  C4_RETURN_IF_ERROR(tcp::AcceptReceiver({communicator_id, rank_, plan_.recv_peer, 0, recording},
-                                         listener.get(), deadline, &recv_));
-  return Ok();
+  std::vector<SocketAddress> listeners;
+  for (const bootstrap::RankInfo& peer : ranks) listeners.push_back(FromEndpoint(peer.listener));
+  links_ = std::make_unique<Links>(Recording{monitor_, &recorder_, &ring_, rank_, rank_, 0}, wake_.get());
+  links_->Open(std::move(listener), std::move(listeners));
+  return rank_count_ == 1 ? Ok() : links_->ConnectRing(plan_.send_peer, plan_.recv_peer, deadline);
 }
 
 uint64_t HostCommunicator::RecordCall(const Operation& operation) {
   const uint64_t now = NowTicks();
-  recorder_.Called(Info(operation), StreamId(operation.stream), now);
+  if (IsTransfer(operation)) {
+    recorder_.P2pCalled(Info(operation), StreamId(operation.stream), now);
+  } else {
+    recorder_.Called(Info(operation), StreamId(operation.stream), now);
+  }
   return now;
 }
 
 Result HostCommunicator::Supports(const Operation& operation) const {
-  if (operation.function != wire::kAllReduce) {
-    return Fail(ncclInvalidUsage, "the host engine of this version does AllReduce only");
-  }
-  if (operation.data_type != ncclFloat32 || operation.reduction != ncclSum) {
+  if (IsTransfer(operation)) {
+    if (operation.root < 0 || operation.root >= rank_count_) {
+      return Fail(ncclInvalidArgument, "peer %d is not a rank of the communicator (0 to %d are)",
+                  operation.root, rank_count_ - 1);
+    }
+  } else if (operation.function != wire::kAllReduce) {
+    return Fail(ncclInvalidUsage, "the host engine of this version does AllReduce, Send and Recv only");
+  } else if (operation.data_type != ncclFloat32 || operation.reduction != ncclSum) {
     return Fail(ncclInvalidUsage,
                 "the host engine of this version reduces float (ncclFloat32) by sum (ncclSum) only");
   }
@@ -115,10 +124,13 @@ Result HostCommunicator::Supports(const Operation& operation) const {
   return Ok();
 }
 
-Result HostCommunicator::Enqueue(const Operation& operation) {
-  std::shared_ptr<Stream> stream = FindStream(operation.stream);
-  if (stream == nullptr)
-    return Fail(ncclInvalidArgument, "the stream was destroyed before the operation was enqueued");
+Result HostCommunicator::Enqueue(const Operation* operations, size_t count) {
+  std::vector<std::shared_ptr<Stream>> streams;
+  for (size_t i = 0; i < count; ++i) {
+    streams.push_back(FindStream(operations[i].stream));
+    if (streams.back() == nullptr)
+      return Fail(ncclInvalidArgument, "the stream was destroyed before the operation was enqueued");
+  }
   const uint64_t now = NowTicks();
   bool wake = false;
   {
@@ -128,10 +140,30 @@ Result HostCommunicator::Enqueue(const Operation& operation) {
     if (state != State::kReady) {
       return Fail(ncclInvalidUsage, "the communicator of rank %d was finalized or aborted", rank_);
     }
-    const uint64_t ticket = stream->TakeTicket();
-    recorder_.Enqueued(stream->id(), now);
     wake = queue_.empty();
-    queue_.push_back({operation, std::move(stream), ticket, next_sequence_++});
+    bool group_open = false;  // its sends and receives run where the first of them stands
+    size_t group = 0;
+    for (size_t i = 0; i < count; ++i) {
+      const bool transfer = IsTransfer(operations[i]);
+      const uint64_t ticket = streams[i]->TakeTicket();
+      if (transfer) {
+        recorder_.P2pEnqueued(streams[i]->id(), now);
+      } else {
+        recorder_.Enqueued(streams[i]->id(), now);
+      }
+      Entry entry{operations[i], std::move(streams[i]), ticket,
+                  transfer ? next_transfer_++ : next_collective_++};
+      if (transfer && group_open) {
+        queue_[group].push_back(std::move(entry));
+        continue;
+      }
+      if (transfer) {
+        group = queue_.size();
+        group_open = true;
+      }
+      queue_.emplace_back();
+      queue_.back().push_back(std::move(entry));
+    }
   }
   if (wake) Wake();
   return Ok();
@@ -150,14 +182,14 @@ bool HostCommunicator::Ended() const {
 
 void HostCommunicator::Run() {
   ring_ = monitor_->LeaseRing();
-  executor_ = std::make_unique<Executor>(
-      Channel{send_.get(), recv_.get(), wake_.get()}, static_cast<size_t>(KnobNumber(Knob::C4_SLICE_BYTES)),
-      static_cast<uint64_t>(KnobNumber(Knob::C4_TIMEOUT)) * 1000000000u, [this] { return Ended(); });
+  executor_ = std::make_unique<Executor>(links_.get(), static_cast<size_t>(KnobNumber(Knob::C4_SLICE_BYTES)),
+                                         static_cast<uint64_t>(KnobNumber(Knob::C4_TIMEOUT)) * 1000000000u,
+                                         [this] { return Ended(); });
   Pending pending;
   while (Next(&pending)) {
-    Result result = Execute(pending, &ring_);
+    const Result result = Execute(pending);
     if (!result.ok()) FailWith(result);
-    pending.stream->Finish(pending.ticket, result);
+    for (const Entry& entry : pending) entry.stream->Finish(entry.ticket, result);
   }
   // What was still queued is over as well, or a waiting stream would wait for ever.
   std::deque<Pending> left;
@@ -167,7 +199,9 @@ void HostCommunicator::Run() {
     left.swap(queue_);
     reason = failure_.ok() ? Fail(ncclInvalidUsage, "the communicator was aborted") : failure_;
   }
-  for (const Pending& entry : left) entry.stream->Finish(entry.ticket, reason);
+  for (const Pending& entries : left) {
+    for (const Entry& entry : entries) entry.stream->Finish(entry.ticket, reason);
+  }
   CloseConnections(state_.load() == State::kFinalizing);
   monitor_->ReturnRing(&ring_);
 }
@@ -188,43 +222,56 @@ bool HostCommunicator::Next(Pending* pending) {
   }
 }
 
-// Idle: sleeps until an operation comes, and notices a peer that goes without a goodbye. Data that arrives
-// early (the peer is ahead) stays in the socket and does not wake anybody.
+// Idle: sleeps until an operation comes, and notices a peer that goes without a goodbye.
 void HostCommunicator::WatchPeers() {
-  pollfd entries[3] = {{wake_.get(), POLLIN, 0}, {-1, 0, 0}, {-1, 0, 0}};
-  if (send_ != nullptr) {
-    entries[1] = send_->Poll();
-    entries[2] = recv_->Poll();
-    for (int i = 1; i < 3; ++i) entries[i].events = POLLRDHUP;
-  }
-  if (poll(entries, 3, -1) < 0) return;
-  if (entries[0].revents != 0) {
-    uint64_t count = 0;
-    const ssize_t ignored = read(wake_.get(), &count, sizeof count);
-    (void)ignored;
-  }
-  if (entries[1].revents == 0 && entries[2].revents == 0) return;
-  bool moved = false;
-  Result result = send_->Progress(&moved);
-  if (result.ok()) result = recv_->Progress(&moved);
+  const Result result = links_->WaitIdle();
   if (!result.ok()) FailWith(result);
 }
 
-Result HostCommunicator::Execute(const Pending& pending, RingWriter* ring) {
-  while (!pending.stream->WaitForTurn(pending.ticket, kTurnMs)) {
-    if (Ended()) return Fail(ncclInvalidUsage, "the communicator was aborted");
+Result HostCommunicator::Execute(const Pending& pending) {
+  // The later operations of a group on the same stream come with its first.
+  std::vector<const Stream*> reached;
+  for (const Entry& entry : pending) {
+    if (std::find(reached.begin(), reached.end(), entry.stream.get()) != reached.end()) continue;
+    reached.push_back(entry.stream.get());
+    while (!entry.stream->WaitForTurn(entry.ticket, kTurnMs)) {
+      if (Ended()) return Fail(ncclInvalidUsage, "the communicator was aborted");
+    }
   }
-  const Operation& operation = pending.operation;
-  const wire::OperationInfo info = Info(operation);
+  return IsTransfer(pending.front().operation) ? RunTransfers(pending) : RunCollective(pending.front());
+}
+
+void HostCommunicator::Record(const Entry& entry, uint64_t started, uint64_t finished) {
+  const Operation& operation = entry.operation;
+  ring_.Operation(recorder_, {entry.sequence, operation.called_ticks, started, finished, Info(operation)});
+}
+
+Result HostCommunicator::RunCollective(const Entry& entry) {
+  const Operation& operation = entry.operation;
   const uint64_t started = NowTicks();
-  recorder_.Started(info, pending.stream->id(), started);
-  Result result = executor_->Run(plan_, {static_cast<const float*>(operation.send_buffer),
-                                         static_cast<float*>(operation.recv_buffer), operation.count});
-  if (!result.ok()) return result;
+  recorder_.Started(Info(operation), entry.stream->id(), started);
+  C4_RETURN_IF_ERROR(executor_->Run(plan_, {static_cast<const float*>(operation.send_buffer),
+                                            static_cast<float*>(operation.recv_buffer), operation.count}));
   const uint64_t finished = NowTicks();
-  recorder_.Finished(pending.stream->id(), finished);
-  ring->Operation(recorder_, {pending.sequence, operation.called_ticks, started, finished, info});
+  recorder_.Finished(entry.stream->id(), finished);
+  Record(entry, started, finished);
   return Ok();
+}
+
+Result HostCommunicator::RunTransfers(const Pending& pending) {
+  const uint64_t started = NowTicks();
+  std::vector<Transfer> transfers;
+  for (const Entry& entry : pending) {
+    const Operation& operation = entry.operation;
+    recorder_.P2pStarted(Info(operation), entry.stream->id(), started);
+    transfers.push_back({operation.function == wire::kSend, operation.root, operation.send_buffer,
+                         operation.recv_buffer, operation.count * ElementBytes(operation.data_type)});
+  }
+  return executor_->Run(transfers, rank_, [&](size_t i) {
+    const uint64_t finished = NowTicks();
+    recorder_.P2pFinished(pending[i].stream->id(), finished);
+    Record(pending[i], started, finished);
+  });
 }
 
 void HostCommunicator::FailWith(const Result& result) {
@@ -240,12 +287,9 @@ void HostCommunicator::FailWith(const Result& result) {
 }
 
 void HostCommunicator::CloseConnections(bool in_order) {
-  if (in_order && send_ != nullptr) {
-    send_->SayGoodbye();
-    recv_->SayGoodbye();
-  }
-  send_.reset();
-  recv_.reset();
+  if (links_ == nullptr) return;
+  if (in_order) links_->SayGoodbye();
+  links_->Close();
 }
 
 // Finalize waits for what is queued; an abort from another thread cuts that short. Whoever comes first joins

@@ -1,21 +1,16 @@
-// Runs a plan: moves slices of chunks over the two connections of a channel and reduces what comes in. Runs
-// on the communicator's thread and blocks it until the plan is done, fails, or `cancelled` says so.
+// Runs a plan: moves slices over the ring's two connections and reduces what comes in; and runs sends and
+// receives of one group, all at once. Runs on the communicator's thread and blocks it until all is done,
+// something fails, or `cancelled` says so.
 #pragma once
 
 #include <functional>
 #include <vector>
 
 #include "ccl/base/result.h"
+#include "ccl/engine/host/links.h"
 #include "ccl/engine/host/plan.h"
-#include "ccl/transport/connection.h"
 
 namespace c4::host {
-
-struct Channel {
-  SendConnection* send = nullptr;
-  ReceiveConnection* recv = nullptr;
-  int wake_fd = -1;  // readable when `cancelled` may have changed
-};
 
 struct Buffers {
   const float* input = nullptr;  // may be `output`
@@ -23,13 +18,24 @@ struct Buffers {
   size_t count = 0;
 };
 
+// One send or receive.
+struct Transfer {
+  bool sends = false;
+  int peer = 0;
+  const void* data = nullptr;  // sends
+  void* buffer = nullptr;      // receives
+  size_t bytes = 0;
+};
+
 class Executor {
  public:
-  // `slice_bytes` is what one message carries at most; `silence_ns` without a byte fails the run, 0 never
-  // does.
-  Executor(const Channel& channel, size_t slice_bytes, uint64_t silence_ns, std::function<bool()> cancelled);
+  // `slice_bytes` is what one message of a ring carries at most; `silence_ns` without a byte fails the run, 0
+  // never does. `cancelled` may change when the wake descriptor of `links` becomes readable.
+  Executor(Links* links, size_t slice_bytes, uint64_t silence_ns, std::function<bool()> cancelled);
 
   Result Run(const Plan& plan, const Buffers& buffers);
+  // Transfers between the same two ranks in the same direction match in order. `done` hears of each.
+  Result Run(const std::vector<Transfer>& transfers, int rank, const std::function<void(size_t)>& done);
 
  private:
   // One message: slice `index` of the chunk that a step sends or receives.
@@ -40,9 +46,10 @@ class Executor {
   };
 
   static std::vector<Slice> Cut(const Plan& plan, size_t count, size_t slice_elements, bool sending);
-  Result Wait();
+  // Drives the links and calls `step` until it sets *done.
+  Result Drive(const std::function<Result(bool* moved, bool* done)>& step);
 
-  Channel channel_;
+  Links* links_;
   size_t slice_elements_;
   uint64_t silence_ns_;
   std::function<bool()> cancelled_;

@@ -4,58 +4,46 @@
 #include <atomic>
 #include <utility>
 
-#include "ccl/base/log.h"
+#include "ccl/base/knobs.h"
 
 namespace c4::tcp {
-namespace {
 
-// A stranger that connects and stays silent must not hold the set-up up for longer than this.
-constexpr uint64_t kHelloTimeoutNs = 5000000000u;
-
-}  // namespace
-
-Result ConnectSender(const ConnectionSetup& setup, const SocketAddress& peer_listener, DeadlineNs deadline,
-                     std::unique_ptr<SendConnection>* connection) {
-  Fd fd;
-  C4_RETURN_IF_ERROR(Connect(peer_listener, deadline, false, &fd));
-  static std::atomic<uint64_t> next_number{1};
-  Hello hello{};
-  hello.header.magic = kHelloMagic;
-  hello.header.major = kMajor;
-  hello.header.minor = kMinor;
-  hello.header.endian = wire::kEndianMark;
-  hello.header.header_bytes = sizeof hello;
-  hello.header.total_bytes = sizeof hello;
-  hello.header.writer = setup.recording.monitor->segment().header().header.writer;
-  hello.communicator_id = setup.communicator_id;
-  hello.from_rank = setup.rank;
-  hello.to_rank = setup.peer;
-  hello.channel = setup.channel;
-  hello.queue_pair_number = next_number.fetch_add(1);
-  C4_RETURN_IF_ERROR(SendAll(fd.get(), &hello, sizeof hello, deadline));
-  *connection = std::make_unique<SendQueuePair>(std::move(fd), setup.recording, hello.queue_pair_number);
-  return Ok();
+Shape KnobShape() {
+  Shape shape;
+  shape.queue_pairs = static_cast<uint32_t>(KnobNumber(Knob::C4_QUEUE_PAIRS));
+  shape.chunk_bytes = static_cast<uint32_t>(KnobNumber(Knob::C4_CHUNK_BYTES));
+  shape.window_bytes = static_cast<size_t>(KnobNumber(Knob::C4_WINDOW_BYTES));
+  return shape;
 }
 
-Result AcceptReceiver(const ConnectionSetup& setup, int listener, DeadlineNs deadline,
-                      std::unique_ptr<ReceiveConnection>* connection) {
-  for (;;) {
+Result ConnectSender(const Recording& recording, const SocketAddress& peer_listener, const Shape& shape,
+                     std::unique_ptr<SendConnection>* connection) {
+  static std::atomic<uint64_t> next_number{1};
+  std::vector<std::unique_ptr<SendQueuePair>> queue_pairs;
+  for (uint32_t i = 0; i < shape.queue_pairs; ++i) {
     Fd fd;
-    SocketAddress from;
-    C4_RETURN_IF_ERROR(Accept(listener, deadline, &fd, &from));
+    C4_RETURN_IF_ERROR(StartConnect(peer_listener, &fd));
     Hello hello{};
-    const DeadlineNs hello_deadline = std::min(deadline, MonotonicNs() + kHelloTimeoutNs);
-    const Result got = ReceiveAll(fd.get(), &hello, sizeof hello, hello_deadline);
-    const char* fault = got.ok()
-                            ? CheckHello(&hello, sizeof hello, setup.communicator_id, setup.peer, setup.rank)
-                            : got.message().c_str();
-    if (fault != nullptr) {
-      C4_WARN("turned a connection from %s away: its hello %s", from.ToString().c_str(), fault);
-      continue;
-    }
-    *connection = std::make_unique<ReceiveQueuePair>(std::move(fd), setup.recording, hello.queue_pair_number);
-    return Ok();
+    hello.header.magic = kHelloMagic;
+    hello.header.major = kMajor;
+    hello.header.minor = kMinor;
+    hello.header.endian = wire::kEndianMark;
+    hello.header.header_bytes = sizeof hello;
+    hello.header.total_bytes = sizeof hello;
+    hello.header.writer = recording.monitor->segment().header().header.writer;
+    hello.communicator_id = recording.communicator->slot().communicator_id;
+    hello.from_rank = recording.rank;
+    hello.to_rank = recording.peer;
+    hello.channel = recording.channel;
+    hello.queue_pair_index = static_cast<uint16_t>(i);
+    hello.queue_pair_count = static_cast<uint16_t>(shape.queue_pairs);
+    hello.queue_pair_number = next_number.fetch_add(1);
+    hello.chunk_bytes = shape.chunk_bytes;
+    queue_pairs.push_back(std::make_unique<TcpSendQueuePair>(std::move(fd), hello, recording));
   }
+  *connection = std::make_unique<SendConnection>(recording.peer, std::move(queue_pairs), shape.chunk_bytes,
+                                                 shape.window_bytes);
+  return Ok();
 }
 
 }  // namespace c4::tcp

@@ -1,25 +1,25 @@
-// Setting up a connection over TCP: the sender connects and says hello, the receiver takes only the hello
-// that it expects. Strangers are turned away without disturbing the set-up. Blocks until the deadline.
+// The sender's side of setting up a connection over TCP: N queue pairs towards the receiver's listener, each
+// with a hello. Returns at once; the streams connect and say hello as the connection progresses, and what
+// fails then fails the connection.
 #pragma once
 
-#include <functional>
 #include <memory>
+#include <vector>
 
+#include "ccl/transport/connection.h"
 #include "ccl/transport/tcp/queue_pair.h"
 
 namespace c4::tcp {
 
-struct ConnectionSetup {
-  uint64_t communicator_id = 0;
-  int rank = 0;  // this end
-  int peer = 0;
-  uint16_t channel = 0;
-  Recording recording;
+// Size and number of queue pairs and chunks, from the knobs.
+struct Shape {
+  uint32_t queue_pairs = 1;
+  uint32_t chunk_bytes = 131072;
+  size_t window_bytes = 524288;  // in flight on a queue pair
 };
+Shape KnobShape();
 
-Result ConnectSender(const ConnectionSetup& setup, const SocketAddress& peer_listener, DeadlineNs deadline,
+Result ConnectSender(const Recording& recording, const SocketAddress& peer_listener, const Shape& shape,
                      std::unique_ptr<SendConnection>* connection);
-Result AcceptReceiver(const ConnectionSetup& setup, int listener, DeadlineNs deadline,
-                      std::unique_ptr<ReceiveConnection>* connection);
 
 }  // namespace c4::tcp

@@ -1,6 +1,6 @@
 // What goes over a TCP queue pair (docs/formats/tcp.md). At first a hello, from the side that connects; then
-// message headers, each followed by its payload, one way, and acknowledgements the other way. Pure data and
-// pure checks: every field comes from outside.
+// chunk headers, each followed by its payload, one way, and reports the other way. Pure data and pure checks:
+// every field comes from outside.
 #pragma once
 
 #include <cstring>
@@ -10,8 +10,11 @@
 namespace c4::tcp {
 
 inline constexpr uint64_t kHelloMagic = wire::Magic("C4TCPHLO");
-inline constexpr uint16_t kMajor = 1;
+inline constexpr uint16_t kMajor = 2;
 inline constexpr uint16_t kMinor = 0;
+inline constexpr uint32_t kMaxQueuePairs = 64;
+inline constexpr uint32_t kMinChunkBytes = 1024;
+inline constexpr uint32_t kMaxChunkBytes = 1u << 30;
 
 struct Hello {
   wire::Header header;
@@ -20,47 +23,60 @@ struct Hello {
   int32_t to_rank;
   uint16_t channel;
   uint16_t queue_pair_index;
-  uint32_t reserved;
+  uint16_t queue_pair_count;  // of the connection
+  uint16_t reserved;
   uint64_t queue_pair_number;  // the connecting side's
+  uint32_t chunk_bytes;        // every chunk but a message's last is this long
+  uint32_t reserved2;
 };
-static_assert(sizeof(Hello) == 96);
+static_assert(sizeof(Hello) == 104);
 
 inline constexpr uint32_t kFrameMark = 0x51503443;  // "C4PQ"
 
 enum FrameKind : uint16_t {
-  kMessage = 1,      // payload of `bytes` bytes follows
-  kAcknowledge = 2,  // the receiver holds all messages up to and with `sequence`
-  kGoodbye = 3,      // this side leaves in order; nothing follows
+  kChunk = 1,  // payload of `bytes` bytes follows
+  kReport =
+      2,  // the receiver holds `sequence` chunks of this queue pair, and has buffers for `message` messages
+  kGoodbye = 3,  // this side leaves in order; nothing follows
 };
 
 struct Frame {
   uint32_t mark;
   uint16_t kind;
   uint16_t reserved;
-  uint64_t sequence;  // from 0
-  uint64_t bytes;
+  uint32_t chunk;          // of the message, from 0
+  uint32_t bytes;          // of this chunk
+  uint64_t sequence;       // chunks sent before on this queue pair; in a report: chunks received
+  uint64_t message;        // of the connection, from 0; in a report: messages granted
+  uint64_t message_bytes;  // the whole message
 };
-static_assert(sizeof(Frame) == 24);
+static_assert(sizeof(Frame) == 40);
 
-// nullptr when `frame` is one that may stand at this place, else what is wrong with it.
-inline const char* CheckFrame(const Frame& frame, bool from_sender, uint64_t next_sequence) {
-  if (frame.mark != kFrameMark) return "is no frame of ours";
-  if (frame.kind == kGoodbye) return frame.bytes == 0 ? nullptr : "is a goodbye with a payload";
-  if (from_sender) {
-    if (frame.kind != kMessage) return "is of a kind that a sender never sends";
-    if (frame.sequence != next_sequence) return "is out of sequence";
-    return nullptr;
-  }
-  if (frame.kind != kAcknowledge) return "is of a kind that a receiver never sends";
-  if (frame.bytes != 0) return "is an acknowledgement with a payload";
-  // `next_sequence` is what was not posted yet.
-  if (frame.sequence >= next_sequence) return "acknowledges what was not sent";
+// nullptr when `frame` may come from the sender as its chunk number `sequence`, else what is wrong with it.
+inline const char* CheckChunk(const Frame& frame, uint64_t sequence) {
+  if (frame.mark != kFrameMark) return "sent what is no frame of ours";
+  if (frame.kind == kGoodbye) return frame.bytes == 0 ? nullptr : "sent a goodbye with a payload";
+  if (frame.kind != kChunk) return "sent a frame of a kind that a sender never sends";
+  if (frame.sequence != sequence) return "sent a chunk out of sequence";
+  if (frame.bytes > frame.message_bytes) return "sent a chunk larger than its message";
+  return nullptr;
+}
+
+// The same for what comes from the receiver. `received` and `granted` are what it said before, `sent` the
+// chunks that were sent.
+inline const char* CheckReport(const Frame& frame, uint64_t received, uint64_t granted, uint64_t sent) {
+  if (frame.mark != kFrameMark) return "sent what is no frame of ours";
+  if (frame.bytes != 0) return "sent a report with a payload";
+  if (frame.kind == kGoodbye) return nullptr;
+  if (frame.kind != kReport) return "sent a frame of a kind that a receiver never sends";
+  if (frame.sequence < received || frame.message < granted) return "took back what it had acknowledged";
+  if (frame.sequence > sent) return "acknowledged what was not sent";
   return nullptr;
 }
 
 // nullptr when `bytes` bytes at `data` are a hello to `to_rank` of `communicator_id`, else what is wrong.
-inline const char* CheckHello(const void* data, size_t bytes, uint64_t communicator_id, int from_rank,
-                              int to_rank) {
+inline const char* CheckHello(const void* data, size_t bytes, uint64_t communicator_id, int to_rank,
+                              int rank_count) {
   if (bytes < sizeof(Hello)) return "is too short";
   const wire::HeaderFault fault = wire::CheckHeader(data, bytes, kHelloMagic, kMajor, sizeof(Hello));
   if (fault != wire::HeaderFault::kOk) return wire::HeaderFaultText(fault);
@@ -69,7 +85,16 @@ inline const char* CheckHello(const void* data, size_t bytes, uint64_t communica
   if (hello.header.total_bytes != sizeof(Hello)) return "is of a length that this version does not know";
   if (hello.communicator_id != communicator_id) return "belongs to another communicator";
   if (hello.to_rank != to_rank) return "is meant for another rank";
-  if (hello.from_rank != from_rank) return "comes from a rank that is not expected here";
+  if (hello.from_rank < 0 || hello.from_rank >= rank_count || hello.from_rank == to_rank) {
+    return "comes from a rank that is not expected here";
+  }
+  if (hello.queue_pair_count == 0 || hello.queue_pair_count > kMaxQueuePairs ||
+      hello.queue_pair_index >= hello.queue_pair_count) {
+    return "names a queue pair that its connection does not have";
+  }
+  if (hello.chunk_bytes < kMinChunkBytes || hello.chunk_bytes > kMaxChunkBytes) {
+    return "names an impossible chunk size";
+  }
   return nullptr;
 }
 

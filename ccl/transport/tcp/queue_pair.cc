@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <netinet/tcp.h>
 #include <sys/uio.h>
 
 #include "ccl/base/clock.h"
@@ -12,21 +13,29 @@ namespace c4::tcp {
 namespace {
 
 constexpr size_t kMostFramesAWrite = 16;
+// Linux 6.15 and later: the longest wait for a retransmission. A path that comes back after a minute should
+// not be used again only after another one.
+constexpr int kTcpRtoMaxMs = 44;
+constexpr int kLongestRetransmitMs = 2000;
 
-// Sized by hand only when asked to: the kernel caps what it was not told to allow.
-void SetBuffers(int fd) {
+// Buffers are sized by hand only when asked to: the kernel caps what it was not told to allow. Neither option
+// is needed for anything to work.
+void SetOptions(int fd) {
   const int bytes = static_cast<int>(KnobNumber(Knob::C4_SOCKET_BUFFER_BYTES));
-  if (bytes == 0) return;
-  setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes);
-  setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof bytes);
+  if (bytes != 0) {
+    setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes);
+    setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof bytes);
+  }
+  setsockopt(fd, IPPROTO_TCP, kTcpRtoMaxMs, &kLongestRetransmitMs, sizeof kLongestRetransmitMs);
 }
 
-QueuePairRecorder Open(int fd, const Recording& recording, wire::Direction direction, uint64_t number) {
+QueuePairRecorder Open(int fd, const Recording& recording, const Hello& hello, wire::Direction direction) {
   QueuePairIdentity identity;
   identity.direction = direction;
   identity.peer = recording.peer;
   identity.channel = recording.channel;
-  identity.number = number;
+  identity.index = hello.queue_pair_index;
+  identity.number = hello.queue_pair_number;
   identity.transport = wire::kTransportTcp;
   SocketAddress address;
   if (LocalAddress(fd, &address).ok()) identity.local = ToEndpoint(address);
@@ -34,77 +43,98 @@ QueuePairRecorder Open(int fd, const Recording& recording, wire::Direction direc
   return recording.monitor->OpenQueuePair(*recording.communicator, identity);
 }
 
+// Also while the stream is still being connected.
 bool WouldBlock(int error) {
-  return error == EAGAIN || error == EWOULDBLOCK || error == EINTR;
+  return error == EAGAIN || error == EWOULDBLOCK || error == EINTR || error == ENOTCONN ||
+         error == EINPROGRESS;
+}
+
+Frame MakeFrame(FrameKind kind) {
+  Frame frame{};
+  frame.mark = kFrameMark;
+  frame.kind = kind;
+  return frame;
 }
 
 // The last frame of a side that leaves; the socket's buffer has room, or the peer is far behind anyway.
 void SendGoodbye(int fd) {
-  Frame frame{};
-  frame.mark = kFrameMark;
-  frame.kind = kGoodbye;
+  const Frame frame = MakeFrame(kGoodbye);
   const ssize_t ignored = send(fd, &frame, sizeof frame, MSG_NOSIGNAL);
   (void)ignored;
 }
 
-}  // namespace
-
-SendQueuePair::SendQueuePair(Fd fd, const Recording& recording, uint64_t queue_pair_number)
-    : fd_(std::move(fd)), recording_(recording) {
-  SetBuffers(fd_.get());
-  recorder_ = Open(fd_.get(), recording, wire::kDirectionSend, queue_pair_number);
+Result LostText(bool sends, int peer, const char* what, int error) {
+  return Fail(ncclRemoteError, "connection %s rank %d %s%s%s", sends ? "to" : "from", peer, what,
+              error != 0 ? ": " : "", error != 0 ? ErrnoText(error).c_str() : "");
 }
 
-SendQueuePair::~SendQueuePair() {
+}  // namespace
+
+TcpSendQueuePair::TcpSendQueuePair(Fd fd, const Hello& hello, const Recording& recording)
+    : fd_(std::move(fd)), recording_(recording), hello_(hello) {
+  SetOptions(fd_.get());
+  recorder_ = Open(fd_.get(), recording, hello, wire::kDirectionSend);
+  const uint64_t per_second = recording.monitor->segment().header().ticks_per_second;
+  ns_per_tick_ = per_second == 0 ? 1.0 : 1e9 / static_cast<double>(per_second);
+}
+
+TcpSendQueuePair::~TcpSendQueuePair() {
   recording_.monitor->CloseQueuePair(&recorder_, failed_ ? wire::kPhaseFailed : wire::kPhaseDestroyed,
                                      error_);
 }
 
-void SendQueuePair::Post(const void* data, size_t bytes) {
-  Message message{};
-  message.frame.mark = kFrameMark;
-  message.frame.kind = kMessage;
-  message.frame.sequence = posted_++;
-  message.frame.bytes = bytes;
-  message.data = static_cast<const char*>(data);
-  message.bytes = bytes;
-  message.posted_ticks = NowTicks();
-  messages_.push_back(message);
-  recorder_.Posted(bytes, message.posted_ticks);
+void TcpSendQueuePair::Post(const Chunk& chunk, const char* data, uint64_t now_ticks) {
+  Frame frame = MakeFrame(kChunk);
+  frame.chunk = chunk.index;
+  frame.bytes = chunk.bytes;
+  frame.sequence = posted_++;
+  frame.message = chunk.message;
+  frame.message_bytes = chunk.message_bytes;
+  chunks_.push_back({frame, data, now_ticks});
+  recorder_.Posted(chunk.bytes, now_ticks);
 }
 
-Result SendQueuePair::Lost(const char* what, int error) {
+Result TcpSendQueuePair::Lost(const char* what, int error) {
   failed_ = true;
   error_ = error;
-  return Fail(ncclRemoteError, "connection to rank %d %s%s%s", recording_.peer, what, error != 0 ? ": " : "",
-              error != 0 ? ErrnoText(error).c_str() : "");
+  return LostText(true, recording_.peer, what, error);
 }
 
 // The end of the stream is in order only behind a goodbye, and only when nothing is under way.
-Result SendQueuePair::Ended(const char* what, int error) {
+Result TcpSendQueuePair::Ended(const char* what, int error) {
   if (!peer_left_) return Lost(what, error);
-  return messages_.empty() ? Ok() : Lost("ended: that rank has left the communicator", 0);
+  return chunks_.empty() ? Ok() : Lost("ended: that rank has left the communicator", 0);
 }
 
-Result SendQueuePair::Progress(bool* moved) {
-  C4_RETURN_IF_ERROR(ReadAcknowledgements(moved));
-  return Write(moved);
+Result TcpSendQueuePair::Progress(bool* moved) {
+  if (!connected()) C4_RETURN_IF_ERROR(WriteHello(moved));
+  C4_RETURN_IF_ERROR(ReadReports(moved));
+  return connected() ? Write(moved) : Ok();
 }
 
-Result SendQueuePair::Write(bool* moved) {
-  while (writing_ < messages_.size()) {
+Result TcpSendQueuePair::WriteHello(bool* moved) {
+  const auto* at = reinterpret_cast<const char*>(&hello_) + hello_written_;
+  const ssize_t sent = send(fd_.get(), at, sizeof hello_ - hello_written_, MSG_NOSIGNAL);
+  if (sent < 0) return WouldBlock(errno) ? Ok() : Lost("cannot be made", errno);
+  *moved = true;
+  hello_written_ += static_cast<size_t>(sent);
+  return Ok();
+}
+
+Result TcpSendQueuePair::Write(bool* moved) {
+  while (writing_ < chunks_.size()) {
     iovec pieces[2 * kMostFramesAWrite];
     size_t count = 0;
     size_t skip = written_;
-    for (size_t i = writing_; i < messages_.size() && count + 2 <= 2 * kMostFramesAWrite; ++i) {
-      Message& message = messages_[i];
+    for (size_t i = writing_; i < chunks_.size() && count + 2 <= 2 * kMostFramesAWrite; ++i) {
+      Posted& chunk = chunks_[i];
       if (skip < sizeof(Frame)) {
-        pieces[count++] = {reinterpret_cast<char*>(&message.frame) + skip, sizeof(Frame) - skip};
+        pieces[count++] = {reinterpret_cast<char*>(&chunk.frame) + skip, sizeof(Frame) - skip};
         skip = sizeof(Frame);
       }
       const size_t payload = skip - sizeof(Frame);
-      if (payload < message.bytes) {
-        pieces[count++] = {const_cast<char*>(message.data) + payload, message.bytes - payload};
+      if (payload < chunk.frame.bytes) {
+        pieces[count++] = {const_cast<char*>(chunk.data) + payload, chunk.frame.bytes - payload};
       }
       skip = 0;
     }
@@ -119,15 +149,15 @@ Result SendQueuePair::Write(bool* moved) {
     *moved = true;
     recorder_.Moved(static_cast<uint64_t>(sent), NowTicks());
     written_ += static_cast<size_t>(sent);
-    while (writing_ < messages_.size() && written_ >= sizeof(Frame) + messages_[writing_].bytes) {
-      written_ -= sizeof(Frame) + messages_[writing_].bytes;
+    while (writing_ < chunks_.size() && written_ >= sizeof(Frame) + chunks_[writing_].frame.bytes) {
+      written_ -= sizeof(Frame) + chunks_[writing_].frame.bytes;
       ++writing_;
     }
   }
   return Ok();
 }
 
-Result SendQueuePair::ReadAcknowledgements(bool* moved) {
+Result TcpSendQueuePair::ReadReports(bool* moved) {
   for (;;) {
     const ssize_t got = recv(fd_.get(), in_ + in_bytes_, sizeof in_ - in_bytes_, 0);
     if (got < 0) {
@@ -141,82 +171,76 @@ Result SendQueuePair::ReadAcknowledgements(bool* moved) {
     in_bytes_ = 0;
     Frame frame;
     memcpy(&frame, in_, sizeof frame);
-    const uint64_t written = completed_ + writing_;
-    if (const char* fault = CheckFrame(frame, false, written)) return Lost(fault, EPROTO);
+    if (const char* fault = CheckReport(frame, completed_, granted_, completed_ + writing_)) {
+      return Lost(fault, EPROTO);
+    }
     if (frame.kind == kGoodbye) {
       peer_left_ = true;
       continue;
     }
-    const uint64_t now = NowTicks();
-    while (completed_ <= frame.sequence) {
-      const Message& message = messages_.front();
-      recorder_.Completed(message.bytes, message.posted_ticks, now);
-      recording_.ring->Message(recorder_, {completed_, message.posted_ticks, now, message.bytes, {}});
-      messages_.pop_front();
-      --writing_;
-      ++completed_;
-    }
+    granted_ = frame.message;
+    Acknowledge(frame.sequence);
   }
 }
 
-pollfd SendQueuePair::Poll() const {
-  if (peer_left_ && messages_.empty()) return {-1, 0, 0};
-  const bool to_write = writing_ < messages_.size();
+void TcpSendQueuePair::Acknowledge(uint64_t received) {
+  const uint64_t now = completed_ < received ? NowTicks() : 0;
+  for (; completed_ < received; ++completed_) {
+    const Posted& chunk = chunks_.front();
+    recorder_.Completed(chunk.frame.bytes, chunk.ticks, now);
+    recorder_.Latency(chunk.frame.bytes,
+                      static_cast<uint64_t>(static_cast<double>(now - chunk.ticks) * ns_per_tick_));
+    recording_.ring->Message(recorder_, {completed_, chunk.ticks, now, chunk.frame.bytes, {}});
+    chunks_.pop_front();
+    --writing_;
+  }
+}
+
+pollfd TcpSendQueuePair::Poll() const {
+  if (peer_left_ && chunks_.empty()) return {-1, 0, 0};
+  const bool to_write = writing_ < chunks_.size() || !connected();
   return {fd_.get(), static_cast<short>(to_write ? POLLIN | POLLOUT : POLLIN), 0};
 }
 
-void SendQueuePair::SayGoodbye() {
-  if (writing_ == messages_.size()) SendGoodbye(fd_.get());  // never into the middle of a frame
+void TcpSendQueuePair::SayGoodbye() {
+  // Never into the middle of a frame, never before the hello.
+  if (writing_ == chunks_.size() && connected()) SendGoodbye(fd_.get());
 }
 
-ReceiveQueuePair::ReceiveQueuePair(Fd fd, const Recording& recording, uint64_t queue_pair_number)
+TcpReceiveQueuePair::TcpReceiveQueuePair(Fd fd, const Hello& hello, const Recording& recording)
     : fd_(std::move(fd)), recording_(recording) {
-  SetBuffers(fd_.get());
-  recorder_ = Open(fd_.get(), recording, wire::kDirectionReceive, queue_pair_number);
+  SetOptions(fd_.get());
+  recorder_ = Open(fd_.get(), recording, hello, wire::kDirectionReceive);
 }
 
-ReceiveQueuePair::~ReceiveQueuePair() {
+TcpReceiveQueuePair::~TcpReceiveQueuePair() {
   recording_.monitor->CloseQueuePair(&recorder_, failed_ ? wire::kPhaseFailed : wire::kPhaseDestroyed,
                                      error_);
 }
 
-void ReceiveQueuePair::Post(void* data, size_t bytes) {
-  const uint64_t now = NowTicks();
-  buffers_.push_back({static_cast<char*>(data), bytes, now});
-  ++posted_;
-  recorder_.Posted(bytes, now);
-}
-
-Result ReceiveQueuePair::Lost(const char* what, int error) {
+Result TcpReceiveQueuePair::Lost(const char* what, int error) {
   failed_ = true;
   error_ = error;
-  return Fail(ncclRemoteError, "connection from rank %d %s%s%s", recording_.peer, what,
-              error != 0 ? ": " : "", error != 0 ? ErrnoText(error).c_str() : "");
+  return LostText(false, recording_.peer, what, error);
 }
 
-Result ReceiveQueuePair::Ended(const char* what, int error) {
-  if (!peer_left_) return Lost(what, error);
-  return buffers_.empty() ? Ok() : Lost("ended: that rank has left the communicator", 0);
+Result TcpReceiveQueuePair::Ended(const char* what, int error) {
+  return peer_left_ && idle() ? Ok() : Lost(what, error);
 }
 
-Result ReceiveQueuePair::Progress(bool* moved) {
-  C4_RETURN_IF_ERROR(Acknowledge());
+Result TcpReceiveQueuePair::Progress(ChunkSink* sink, bool* moved) {
+  C4_RETURN_IF_ERROR(Report());
   for (;;) {
     bool step = false;
-    if (frame_bytes_ < sizeof(Frame)) {
-      C4_RETURN_IF_ERROR(ReadFrame(&step));
-    }
-    // A message that nobody has asked for yet stays in the socket: that is the flow control.
-    if (frame_bytes_ == sizeof(Frame) && !buffers_.empty()) {
-      C4_RETURN_IF_ERROR(ReadPayload(&step));
-    }
+    if (frame_bytes_ < sizeof(Frame)) C4_RETURN_IF_ERROR(ReadFrame(sink, &step));
+    if (frame_bytes_ == sizeof(Frame)) C4_RETURN_IF_ERROR(ReadPayload(sink, &step));
     if (!step) break;
     *moved = true;
   }
-  return Acknowledge();
+  return Report();
 }
 
-Result ReceiveQueuePair::ReadFrame(bool* moved) {
+Result TcpReceiveQueuePair::ReadFrame(ChunkSink* sink, bool* moved) {
   const ssize_t got =
       recv(fd_.get(), reinterpret_cast<char*>(&frame_) + frame_bytes_, sizeof(Frame) - frame_bytes_, 0);
   if (got < 0) {
@@ -227,36 +251,33 @@ Result ReceiveQueuePair::ReadFrame(bool* moved) {
   *moved = true;
   frame_bytes_ += static_cast<size_t>(got);
   if (frame_bytes_ < sizeof(Frame)) return Ok();
-  if (const char* fault = CheckFrame(frame_, true, completed_)) return Lost(fault, EPROTO);
+  if (const char* fault = CheckChunk(frame_, completed_)) return Lost(fault, EPROTO);
   if (frame_.kind == kGoodbye) {
     peer_left_ = true;
     frame_bytes_ = 0;
+    return Ok();
   }
+  began_ticks_ = NowTicks();
+  ChunkSink::Place place;
+  Result accepted = sink->Begin(chunk(), began_ticks_, &place);
+  if (!accepted.ok()) {
+    failed_ = true;
+    error_ = accepted.code() == ncclInvalidUsage ? EMSGSIZE : EPROTO;
+    return accepted;
+  }
+  to_ = place.to;
+  recorder_.Posted(frame_.bytes, began_ticks_);
+  if (place.first) recorder_.Waited(place.waited_ticks);
   return Ok();
 }
 
-Result ReceiveQueuePair::ReadPayload(bool* moved) {
-  const Buffer& buffer = buffers_.front();
-  if (payload_bytes_ == 0) {
-    if (frame_.bytes != buffer.bytes) {
-      failed_ = true;
-      error_ = EMSGSIZE;
-      return Fail(ncclInvalidUsage,
-                  "rank %d sent a message of %llu bytes where rank %d expects %zu: the ranks called the "
-                  "operation with "
-                  "different counts or types",
-                  recording_.peer, static_cast<unsigned long long>(frame_.bytes), recording_.rank,
-                  buffer.bytes);
-    }
-    const uint64_t now = NowTicks();
-    const uint64_t waiting_since = std::max(buffer.posted_ticks, last_completed_ticks_);
-    recorder_.Waited(now > waiting_since ? now - waiting_since : 0);
-    if (buffer.bytes == 0) {
-      *moved = true;
-      return Complete();
-    }
+Result TcpReceiveQueuePair::ReadPayload(ChunkSink* sink, bool* moved) {
+  if (frame_.bytes == 0) {
+    *moved = true;
+    Complete(sink);
+    return Ok();
   }
-  const ssize_t got = recv(fd_.get(), buffer.data + payload_bytes_, buffer.bytes - payload_bytes_, 0);
+  const ssize_t got = recv(fd_.get(), to_ + payload_bytes_, frame_.bytes - payload_bytes_, 0);
   if (got < 0) {
     if (WouldBlock(errno)) return Ok();
     return Lost("broke", errno);
@@ -265,52 +286,46 @@ Result ReceiveQueuePair::ReadPayload(bool* moved) {
   *moved = true;
   payload_bytes_ += static_cast<size_t>(got);
   recorder_.Moved(static_cast<uint64_t>(got), NowTicks());
-  return payload_bytes_ == buffer.bytes ? Complete() : Ok();
-}
-
-Result ReceiveQueuePair::Complete() {
-  const Buffer& buffer = buffers_.front();
-  const uint64_t now = NowTicks();
-  recorder_.Completed(buffer.bytes, buffer.posted_ticks, now);
-  recording_.ring->Message(recorder_, {completed_, buffer.posted_ticks, now, buffer.bytes, {}});
-  last_completed_ticks_ = now;
-  buffers_.pop_front();
-  ++completed_;
-  frame_bytes_ = 0;
-  payload_bytes_ = 0;
+  if (payload_bytes_ == frame_.bytes) Complete(sink);
   return Ok();
 }
 
-// Cumulative: one frame for all that has come since the last one.
-Result ReceiveQueuePair::Acknowledge() {
+void TcpReceiveQueuePair::Complete(ChunkSink* sink) {
+  const uint64_t now = NowTicks();
+  recorder_.Completed(frame_.bytes, began_ticks_, now);
+  recording_.ring->Message(recorder_, {completed_, began_ticks_, now, frame_.bytes, {}});
+  ++completed_;
+  frame_bytes_ = 0;
+  payload_bytes_ = 0;
+  sink->Arrived(chunk(), now);
+}
+
+// Cumulative: one frame for all that has come, and all that was granted, since the last one.
+Result TcpReceiveQueuePair::Report() {
   for (;;) {
     if (out_at_ == sizeof out_) {
-      if (acknowledged_ == completed_) return Ok();
-      Frame frame{};
-      frame.mark = kFrameMark;
-      frame.kind = kAcknowledge;
-      frame.sequence = completed_ - 1;
-      acknowledged_ = completed_;
+      if (peer_left_ || (reported_completed_ == completed_ && reported_granted_ == granted_)) return Ok();
+      Frame frame = MakeFrame(kReport);
+      frame.sequence = reported_completed_ = completed_;
+      frame.message = reported_granted_ = granted_;
       memcpy(out_, &frame, sizeof frame);
       out_at_ = 0;
     }
     const ssize_t sent = send(fd_.get(), out_ + out_at_, sizeof out_ - out_at_, MSG_NOSIGNAL);
     if (sent < 0) {
-      if (WouldBlock(errno)) return Ok();
+      if (WouldBlock(errno) || peer_left_) return Ok();
       return Lost("broke", errno);
     }
     out_at_ += static_cast<size_t>(sent);
   }
 }
 
-pollfd ReceiveQueuePair::Poll() const {
-  if (peer_left_ && buffers_.empty()) return {-1, 0, 0};
-  const bool wants_data = frame_bytes_ < sizeof(Frame) || !buffers_.empty();
-  const int events = (wants_data ? POLLIN : 0) | (out_at_ < sizeof out_ ? POLLOUT : 0);
-  return {fd_.get(), static_cast<short>(events), 0};
+pollfd TcpReceiveQueuePair::Poll() const {
+  if (peer_left_ && idle()) return {-1, 0, 0};
+  return {fd_.get(), static_cast<short>(POLLIN | (out_at_ < sizeof out_ ? POLLOUT : 0)), 0};
 }
 
-void ReceiveQueuePair::SayGoodbye() {
+void TcpReceiveQueuePair::SayGoodbye() {
   if (out_at_ == sizeof out_) SendGoodbye(fd_.get());
 }
 

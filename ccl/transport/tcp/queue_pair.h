@@ -1,61 +1,58 @@
-// The two ends of a connection over one TCP stream (docs/formats/tcp.md). See transport/connection.h for the
-// rules; both record every message and their byte progress in the monitor.
+// The two ends of a queue pair over one TCP stream (docs/formats/tcp.md). See transport/queue_pair.h for the
+// rules; both record every chunk and their byte progress in the monitor.
 #pragma once
 
 #include <deque>
 #include <string>
 
 #include "ccl/base/socket.h"
-#include "ccl/monitor/monitor.h"
-#include "ccl/transport/connection.h"
+#include "ccl/transport/queue_pair.h"
 #include "ccl/transport/tcp/frame.h"
 
 namespace c4::tcp {
 
-// What both ends need to record; none of it is owned.
-struct Recording {
-  Monitor* monitor = nullptr;
-  const CommunicatorRecorder* communicator = nullptr;
-  RingWriter* ring = nullptr;
-  int rank = 0;
-  int peer = 0;
-  uint16_t channel = 0;
-};
-
-class SendQueuePair final : public SendConnection {
+class TcpSendQueuePair final : public SendQueuePair {
  public:
-  SendQueuePair(Fd fd, const Recording& recording, uint64_t queue_pair_number);
-  ~SendQueuePair() override;
+  // `fd` may still be connecting; the hello is the first that goes out.
+  TcpSendQueuePair(Fd fd, const Hello& hello, const Recording& recording);
+  ~TcpSendQueuePair() override;
 
-  void Post(const void* data, size_t bytes) override;
-  uint64_t posted() const override { return posted_; }
+  void Post(const Chunk& chunk, const char* data, uint64_t now_ticks) override;
   uint64_t completed() const override { return completed_; }
+  uint64_t granted() const override { return granted_; }
   Result Progress(bool* moved) override;
+  bool connected() const override { return hello_written_ == sizeof(Hello); }
   pollfd Poll() const override;
   void SayGoodbye() override;
   bool peer_left() const override { return peer_left_; }
+  QueuePairRecorder& recorder() override { return recorder_; }
 
  private:
-  struct Message {
+  struct Posted {
     Frame frame;
     const char* data;
-    size_t bytes;
-    uint64_t posted_ticks;
+    uint64_t ticks;
   };
 
+  Result WriteHello(bool* moved);
   Result Write(bool* moved);
-  Result ReadAcknowledgements(bool* moved);
+  Result ReadReports(bool* moved);
+  void Acknowledge(uint64_t received);
   Result Lost(const char* what, int error);
   Result Ended(const char* what, int error);
 
   Fd fd_;
-  Recording recording_;
+  const Recording recording_;
+  const Hello hello_;
+  size_t hello_written_ = 0;
   QueuePairRecorder recorder_;
-  std::deque<Message> messages_;  // posted and not acknowledged, oldest first
-  size_t writing_ = 0;            // index in messages_ of the one that is being written
-  size_t written_ = 0;            // bytes of it, header included, that the kernel has taken
+  double ns_per_tick_;
+  std::deque<Posted> chunks_;  // posted and not acknowledged, oldest first
+  size_t writing_ = 0;         // index in chunks_ of the one that is being written
+  size_t written_ = 0;         // bytes of it, header included, that the kernel has taken
   uint64_t posted_ = 0;
   uint64_t completed_ = 0;
+  uint64_t granted_ = 0;
   char in_[sizeof(Frame)];
   size_t in_bytes_ = 0;
   bool peer_left_ = false;
@@ -63,45 +60,42 @@ class SendQueuePair final : public SendConnection {
   bool failed_ = false;
 };
 
-class ReceiveQueuePair final : public ReceiveConnection {
+class TcpReceiveQueuePair final : public ReceiveQueuePair {
  public:
-  ReceiveQueuePair(Fd fd, const Recording& recording, uint64_t queue_pair_number);
-  ~ReceiveQueuePair() override;
+  // `fd` has said `hello`.
+  TcpReceiveQueuePair(Fd fd, const Hello& hello, const Recording& recording);
+  ~TcpReceiveQueuePair() override;
 
-  void Post(void* data, size_t bytes) override;
-  uint64_t posted() const override { return posted_; }
-  uint64_t completed() const override { return completed_; }
-  Result Progress(bool* moved) override;
+  void Grant(uint64_t messages) override { granted_ = messages; }
+  Result Progress(ChunkSink* sink, bool* moved) override;
+  bool idle() const override { return frame_bytes_ == 0; }
   pollfd Poll() const override;
   void SayGoodbye() override;
   bool peer_left() const override { return peer_left_; }
+  QueuePairRecorder& recorder() override { return recorder_; }
 
  private:
-  struct Buffer {
-    char* data;
-    size_t bytes;
-    uint64_t posted_ticks;
-  };
-
-  Result ReadFrame(bool* moved);
-  Result ReadPayload(bool* moved);
-  Result Complete();
-  Result Acknowledge();
+  Result ReadFrame(ChunkSink* sink, bool* moved);
+  Result ReadPayload(ChunkSink* sink, bool* moved);
+  void Complete(ChunkSink* sink);
+  Result Report();
   Result Lost(const char* what, int error);
   Result Ended(const char* what, int error);
+  Chunk chunk() const { return {frame_.message, frame_.message_bytes, frame_.chunk, frame_.bytes}; }
 
   Fd fd_;
-  Recording recording_;
+  const Recording recording_;
   QueuePairRecorder recorder_;
-  std::deque<Buffer> buffers_;
   Frame frame_{};
   size_t frame_bytes_ = 0;    // of the header that is being read
   size_t payload_bytes_ = 0;  // of the payload that is being read
-  uint64_t posted_ = 0;
+  char* to_ = nullptr;
+  uint64_t began_ticks_ = 0;
   uint64_t completed_ = 0;
-  uint64_t acknowledged_ = 0;
-  uint64_t last_completed_ticks_ = 0;
-  char out_[sizeof(Frame)];  // an acknowledgement that the kernel has not taken whole
+  uint64_t granted_ = 0;
+  uint64_t reported_completed_ = 0;
+  uint64_t reported_granted_ = 0;
+  char out_[sizeof(Frame)];  // a report that the kernel has not taken whole
   size_t out_at_ = sizeof(Frame);
   bool peer_left_ = false;
   int error_ = 0;

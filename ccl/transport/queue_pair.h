@@ -1,0 +1,95 @@
+// What a backend gives a connection: queue pairs that carry chunks one way. A backend's folder holds both
+// ends (queue_pair.h), how the sender reaches the receiver (connect.h) and how the receiver takes it
+// (acceptor.h).
+//
+// Not thread-safe; nothing blocks. Every queue pair records what it does in its slot of the segment. Buffers
+// stay valid until their chunk has completed. A queue pair that failed stays failed.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <poll.h>
+
+#include "ccl/base/result.h"
+#include "ccl/monitor/monitor.h"
+
+namespace c4 {
+
+// What both ends need to record; none of it is owned.
+struct Recording {
+  Monitor* monitor = nullptr;
+  const CommunicatorRecorder* communicator = nullptr;
+  RingWriter* ring = nullptr;
+  int rank = 0;
+  int peer = 0;
+  uint16_t channel = 0;
+};
+
+// A piece of a message. Messages are numbered per connection, chunks per message.
+struct Chunk {
+  uint64_t message = 0;
+  uint64_t message_bytes = 0;
+  uint32_t index = 0;
+  uint32_t bytes = 0;
+};
+
+class SendQueuePair {
+ public:
+  SendQueuePair() = default;
+  SendQueuePair(const SendQueuePair&) = delete;
+  SendQueuePair& operator=(const SendQueuePair&) = delete;
+  virtual ~SendQueuePair() = default;
+
+  virtual void Post(const Chunk& chunk, const char* data, uint64_t now_ticks) = 0;
+  // Chunks that the receiver holds; they complete in the order in which they were posted.
+  virtual uint64_t completed() const = 0;
+  // Messages of the connection that the receiver is ready for, as far as this queue pair has heard.
+  virtual uint64_t granted() const = 0;
+  // Sets *moved when anything came or went.
+  virtual Result Progress(bool* moved) = 0;
+  // The receiver has, or will have without any more ado, what it needs to take it in.
+  virtual bool connected() const = 0;
+  virtual pollfd Poll() const = 0;
+  // Tells the receiver that nothing more will come, in order. Best effort.
+  virtual void SayGoodbye() = 0;
+  // The receiver has said goodbye.
+  virtual bool peer_left() const = 0;
+  // Its place in the monitor; the first queue pair's also stands for the connection.
+  virtual QueuePairRecorder& recorder() = 0;
+};
+
+// Where arriving chunks go: the connection.
+class ChunkSink {
+ public:
+  // The place for the payload, and for the first chunk of a message how long the receive has waited for it.
+  struct Place {
+    char* to = nullptr;
+    bool first = false;
+    uint64_t waited_ticks = 0;
+  };
+  virtual Result Begin(const Chunk& chunk, uint64_t now_ticks, Place* place) = 0;
+  virtual void Arrived(const Chunk& chunk, uint64_t now_ticks) = 0;
+
+ protected:
+  ~ChunkSink() = default;
+};
+
+class ReceiveQueuePair {
+ public:
+  ReceiveQueuePair() = default;
+  ReceiveQueuePair(const ReceiveQueuePair&) = delete;
+  ReceiveQueuePair& operator=(const ReceiveQueuePair&) = delete;
+  virtual ~ReceiveQueuePair() = default;
+
+  // Clear to send: the connection's first `messages` messages have their buffers. Never falls.
+  virtual void Grant(uint64_t messages) = 0;
+  virtual Result Progress(ChunkSink* sink, bool* moved) = 0;
+  // Nothing of a chunk that has begun is missing.
+  virtual bool idle() const = 0;
+  virtual pollfd Poll() const = 0;
+  virtual void SayGoodbye() = 0;
+  virtual bool peer_left() const = 0;
+  virtual QueuePairRecorder& recorder() = 0;
+};
+
+}  // namespace c4

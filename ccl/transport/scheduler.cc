@@ -1,0 +1,63 @@
+#include "ccl/transport/scheduler.h"
+
+#include <algorithm>
+
+namespace c4 {
+namespace {
+
+constexpr double kSmoothing = 0.25;      // weight of the newest completion
+constexpr size_t kLeastBytes = 4096;     // below, a latency says nothing about bytes
+constexpr size_t kChunkOverhead = 1024;  // what a chunk costs beside its bytes, so that empty ones count
+
+}  // namespace
+
+QpScheduler::QpScheduler(size_t queue_pairs, size_t window_bytes)
+    : pairs_(std::max<size_t>(1, queue_pairs)), window_bytes_(window_bytes) {}
+
+int QpScheduler::Pick(size_t bytes, uint64_t now_ns) const {
+  // One that was never measured is taken to be as good as the best, so that it will be.
+  double best_cost = 0;
+  for (const Pair& pair : pairs_) {
+    if (pair.cost > 0 && (best_cost <= 0 || pair.cost < best_cost)) best_cost = pair.cost;
+  }
+  int best = kNone;
+  double best_finish = 0;
+  int starved = kNone;
+  for (size_t i = 0; i < pairs_.size(); ++i) {
+    const Pair& pair = pairs_[i];
+    if (pair.in_flight == 0 && now_ns - pair.last_posted_ns >= kProbeNs &&
+        (starved == kNone || pair.last_posted_ns < pairs_[static_cast<size_t>(starved)].last_posted_ns)) {
+      starved = static_cast<int>(i);
+    }
+    const double cost = pair.cost > 0 ? pair.cost : std::max(best_cost, 1e-3);
+    const double finish = static_cast<double>(pair.in_flight + bytes + kChunkOverhead) * cost;
+    const bool better =
+        best == kNone || finish < best_finish ||
+        (finish <= best_finish && pair.last_posted_ns < pairs_[static_cast<size_t>(best)].last_posted_ns);
+    if (!better) continue;
+    best = static_cast<int>(i);
+    best_finish = finish;
+  }
+  if (starved != kNone) return starved;
+  const size_t in_flight = pairs_[static_cast<size_t>(best)].in_flight;
+  return in_flight == 0 || in_flight + bytes <= window_bytes_ ? best : kNone;
+}
+
+void QpScheduler::Posted(int queue_pair, size_t bytes, uint64_t now_ns) {
+  Pair& pair = pairs_[static_cast<size_t>(queue_pair)];
+  pair.in_flight += bytes + kChunkOverhead;
+  pair.last_posted_ns = now_ns;
+}
+
+void QpScheduler::Completed(int queue_pair, size_t bytes, uint64_t posted_ns, uint64_t now_ns) {
+  Pair& pair = pairs_[static_cast<size_t>(queue_pair)];
+  pair.in_flight -= std::min(pair.in_flight, bytes + kChunkOverhead);
+  // Its own time on the path: not that of the chunks that were ahead of it.
+  const uint64_t since = std::max(posted_ns, pair.last_completed_ns);
+  pair.last_completed_ns = now_ns;
+  const auto took = static_cast<double>(now_ns > since ? now_ns - since : 1);
+  const double cost = took / static_cast<double>(std::max(bytes, kLeastBytes));
+  pair.cost = pair.cost > 0 ? pair.cost + kSmoothing * (cost - pair.cost) : cost;
+}
+
+}  // namespace c4

@@ -1,0 +1,45 @@
+// Which queue pair of a connection carries the next chunk: the one that will have it done first, by what it
+// has in flight and how fast it has been. A queue pair whose share would exceed the window gets no more, so
+// that queues on its path stay short; when the best one has no room the chunk waits, rather than taking a
+// path on which it would arrive later still. While there is something to send, each queue pair gets at least
+// one chunk a second: a slow one shows when it has recovered, and is seen by C4D until then.
+//
+// Pure: no I/O, time is handed in. One thread. (C4 paper, section 3.2: dynamic load balance.)
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace c4 {
+
+class QpScheduler {
+ public:
+  static constexpr int kNone = -1;
+  static constexpr uint64_t kProbeNs = 1000000000;
+
+  QpScheduler(size_t queue_pairs, size_t window_bytes);
+
+  // The queue pair for a chunk of `bytes` bytes, or kNone: ask again after a completion.
+  int Pick(size_t bytes, uint64_t now_ns) const;
+  void Posted(int queue_pair, size_t bytes, uint64_t now_ns);
+  // A queue pair completes its chunks in the order in which they were posted.
+  void Completed(int queue_pair, size_t bytes, uint64_t posted_ns, uint64_t now_ns);
+
+  size_t in_flight_bytes(int queue_pair) const { return pairs_[static_cast<size_t>(queue_pair)].in_flight; }
+  // Nanoseconds a byte, smoothed; 0 before the first completion.
+  double cost(int queue_pair) const { return pairs_[static_cast<size_t>(queue_pair)].cost; }
+
+ private:
+  struct Pair {
+    size_t in_flight = 0;
+    double cost = 0;
+    uint64_t last_posted_ns = 0;
+    uint64_t last_completed_ns = 0;
+  };
+
+  std::vector<Pair> pairs_;
+  size_t window_bytes_;
+};
+
+}  // namespace c4

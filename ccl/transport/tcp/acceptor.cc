@@ -1,0 +1,115 @@
+#include "ccl/transport/tcp/acceptor.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "ccl/base/clock.h"
+#include "ccl/base/log.h"
+
+namespace c4::tcp {
+namespace {
+
+constexpr uint64_t kHelloTimeoutNs = 5000000000u;
+constexpr size_t kMostStrangers = 4096;
+
+void TurnAway(const SocketAddress& from, const char* fault) {
+  C4_WARN("turned a connection from %s away: its hello %s", from.ToString().c_str(), fault);
+}
+
+}  // namespace
+
+Acceptor::Acceptor(Fd listener, uint64_t communicator_id, int rank, int rank_count)
+    : listener_(std::move(listener)),
+      communicator_id_(communicator_id),
+      rank_(rank),
+      rank_count_(rank_count) {}
+
+Result Acceptor::AcceptAll(bool* moved) {
+  while (strangers_.size() < kMostStrangers) {
+    Stranger stranger;
+    bool any = false;
+    C4_RETURN_IF_ERROR(TryAccept(listener_.get(), &stranger.fd, &stranger.from, &any));
+    if (!any) return Ok();
+    *moved = true;
+    stranger.deadline_ns = MonotonicNs() + kHelloTimeoutNs;
+    strangers_.push_back(std::move(stranger));
+  }
+  return Ok();
+}
+
+Result Acceptor::Progress(bool* moved) {
+  C4_RETURN_IF_ERROR(AcceptAll(moved));
+  if (strangers_.empty()) return Ok();
+  const uint64_t now_ns = MonotonicNs();
+  size_t kept = 0;
+  for (size_t i = 0; i < strangers_.size(); ++i) {
+    if (!Listen(&strangers_[i], now_ns, moved)) continue;
+    if (kept != i) strangers_[kept] = std::move(strangers_[i]);
+    ++kept;
+  }
+  strangers_.resize(kept);
+  return Ok();
+}
+
+bool Acceptor::Listen(Stranger* stranger, uint64_t now_ns, bool* moved) {
+  while (stranger->bytes < sizeof(Hello)) {
+    const ssize_t got =
+        recv(stranger->fd.get(), stranger->hello + stranger->bytes, sizeof(Hello) - stranger->bytes, 0);
+    if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) {
+      if (now_ns < stranger->deadline_ns) return true;
+      TurnAway(stranger->from, "did not come in time");
+      return false;
+    }
+    if (got <= 0) {
+      TurnAway(stranger->from, "was cut short");
+      return false;
+    }
+    stranger->bytes += static_cast<size_t>(got);
+  }
+  *moved = true;
+  if (const char* fault =
+          CheckHello(stranger->hello, sizeof stranger->hello, communicator_id_, rank_, rank_count_)) {
+    TurnAway(stranger->from, fault);
+    return false;
+  }
+  TakeIn(stranger);
+  return false;
+}
+
+void Acceptor::TakeIn(Stranger* stranger) {
+  Hello hello;
+  memcpy(&hello, stranger->hello, sizeof hello);
+  std::vector<Accepted>& connection = connections_[{hello.from_rank, hello.channel}];
+  if (connection.empty()) connection.resize(hello.queue_pair_count);
+  if (connection.size() != hello.queue_pair_count) {
+    TurnAway(stranger->from, "counts other queue pairs than those before it");
+    return;
+  }
+  Accepted& place = connection[hello.queue_pair_index];
+  if (place.fd.valid()) {
+    TurnAway(stranger->from, "names a queue pair that has come already");
+    return;
+  }
+  place = {std::move(stranger->fd), hello};
+}
+
+bool Acceptor::Take(int peer, uint16_t channel, std::vector<Accepted>* queue_pairs) {
+  const auto found = connections_.find({peer, channel});
+  if (found == connections_.end()) return false;
+  for (const Accepted& accepted : found->second) {
+    if (!accepted.fd.valid() || accepted.hello.chunk_bytes != found->second.front().hello.chunk_bytes) {
+      return false;
+    }
+  }
+  *queue_pairs = std::move(found->second);
+  connections_.erase(found);
+  return true;
+}
+
+void Acceptor::AppendPolls(std::vector<pollfd>* polls) const {
+  polls->push_back({listener_.get(), POLLIN, 0});
+  for (const Stranger& stranger : strangers_) polls->push_back({stranger.fd.get(), POLLIN, 0});
+}
+
+}  // namespace c4::tcp
