@@ -1,0 +1,29 @@
+// The command line of the trainer. Parse prints the usage or a sentence and returns an exit code, or -1 to go
+// on.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+namespace c4::examples {
+
+struct TrainerOptions {
+  int tensor = 2;    // ranks that share a block
+  int pipeline = 2;  // stages
+  size_t width = 512;
+  size_t hidden = 256;
+  size_t batch = 16;  // samples of a micro-batch
+  int micro_batches = 4;
+  int iterations = 0;            // 0: until `seconds` are over
+  double seconds = 0;            // 0: until `iterations` are done
+  double first_iteration_s = 0;  // computed in the first iteration, as a compiler would
+  int checkpoint_every = 0;      // iterations; 0: never
+  double checkpoint_s = 0;       // that writing a checkpoint takes
+  std::string checkpoint_dir = "/tmp";
+  int evaluate_every = 0;  // iterations; 0: never
+  int report_every = 10;   // iterations
+};
+
+int ParseTrainerOptions(int argc, char** argv, TrainerOptions* options);
+
+}  // namespace c4::examples
