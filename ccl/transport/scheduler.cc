@@ -5,7 +5,10 @@
 namespace c4 {
 namespace {
 
-constexpr double kSmoothing = 0.25;      // weight of the newest completion
+// Costs less apart than this count as equal: chunks of one path differ as much among themselves, and a
+// scheduler that took that for a difference would leave good paths idle.
+constexpr double kClearlySlower = 3;
+constexpr double kSmoothing = 0.125;     // weight of the newest completion
 constexpr size_t kLeastBytes = 4096;     // below, a latency says nothing about bytes
 constexpr size_t kChunkOverhead = 1024;  // what a chunk costs beside its bytes, so that empty ones count
 
@@ -15,7 +18,6 @@ QpScheduler::QpScheduler(size_t queue_pairs, size_t window_bytes)
     : pairs_(std::max<size_t>(1, queue_pairs)), window_bytes_(window_bytes) {}
 
 int QpScheduler::Pick(size_t bytes, uint64_t now_ns) const {
-  // One that was never measured is taken to be as good as the best, so that it will be.
   double best_cost = 0;
   for (const Pair& pair : pairs_) {
     if (pair.cost > 0 && (best_cost <= 0 || pair.cost < best_cost)) best_cost = pair.cost;
@@ -29,7 +31,7 @@ int QpScheduler::Pick(size_t bytes, uint64_t now_ns) const {
         (starved == kNone || pair.last_posted_ns < pairs_[static_cast<size_t>(starved)].last_posted_ns)) {
       starved = static_cast<int>(i);
     }
-    const double cost = pair.cost > 0 ? pair.cost : std::max(best_cost, 1e-3);
+    const double cost = pair.cost > kClearlySlower * best_cost ? pair.cost : std::max(best_cost, 1e-3);
     const double finish = static_cast<double>(pair.in_flight + bytes + kChunkOverhead) * cost;
     const bool better =
         best == kNone || finish < best_finish ||
@@ -56,8 +58,9 @@ void QpScheduler::Completed(int queue_pair, size_t bytes, uint64_t posted_ns, ui
   const uint64_t since = std::max(posted_ns, pair.last_completed_ns);
   pair.last_completed_ns = now_ns;
   const auto took = static_cast<double>(now_ns > since ? now_ns - since : 1);
-  const double cost = took / static_cast<double>(std::max(bytes, kLeastBytes));
-  pair.cost = pair.cost > 0 ? pair.cost + kSmoothing * (cost - pair.cost) : cost;
+  // The best of the last few: noise only ever adds, and a path that is slow is so for every chunk.
+  pair.recent[pair.completions++ % kRecent] = took / static_cast<double>(std::max(bytes, kLeastBytes));
+  pair.cost = *std::min_element(pair.recent, pair.recent + std::min<uint64_t>(pair.completions, kRecent));
 }
 
 }  // namespace c4

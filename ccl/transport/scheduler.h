@@ -27,13 +27,17 @@ class QpScheduler {
   void Completed(int queue_pair, size_t bytes, uint64_t posted_ns, uint64_t now_ns);
 
   size_t in_flight_bytes(int queue_pair) const { return pairs_[static_cast<size_t>(queue_pair)].in_flight; }
-  // Nanoseconds a byte, smoothed; 0 before the first completion.
+  // Nanoseconds a byte, the best of the last few chunks; 0 before the first completion.
   double cost(int queue_pair) const { return pairs_[static_cast<size_t>(queue_pair)].cost; }
 
  private:
+  static constexpr size_t kRecent = 4;
+
   struct Pair {
     size_t in_flight = 0;
-    double cost = 0;
+    double cost = 0;              // 0 before the first completion
+    double recent[kRecent] = {};  // of the last completions
+    uint64_t completions = 0;
     uint64_t last_posted_ns = 0;
     uint64_t last_completed_ns = 0;
   };
