@@ -143,12 +143,18 @@ absl::Status SetHostQuota(const FabricSpec& spec, int host, double quota_percent
   return has_burst ? WriteText(burst, absl::StrCat(limit.quota_us)) : absl::OkStatus();
 }
 
-absl::StatusOr<std::string> JobProcessesFile(const FabricSpec& spec, int host, const std::string& job) {
-  const std::string host_group = absl::StrCat(FabricGroup(spec.name), "/", HostName(host));
-  if (absl::Status fault = HandOn(host_group); !fault.ok()) return fault;
-  const std::string group = absl::StrCat(host_group, "/", job);
-  if (absl::Status fault = Make(group); !fault.ok()) return fault;
-  return group + "/cgroup.procs";
+absl::StatusOr<std::string> JobProcessesFile(const FabricSpec& spec, const std::string& group,
+                                             const std::string& job) {
+  const std::string parent = absl::StrCat(FabricGroup(spec.name), "/", group);
+  if (absl::Status fault = Make(parent); !fault.ok()) return fault;
+  if (absl::Status fault = HandOn(parent); !fault.ok()) return fault;
+  const std::string path = absl::StrCat(parent, "/", job);
+  if (absl::Status fault = Make(path); !fault.ok()) return fault;
+  return path + "/cgroup.procs";
+}
+
+std::vector<int> HostJobProcesses(const FabricSpec& spec, int host, const std::string& job) {
+  return Processes(absl::StrCat(FabricGroup(spec.name), "/", HostName(host), "/", job));
 }
 
 std::vector<int> JobProcesses(const std::string& fabric, const std::string& job) {

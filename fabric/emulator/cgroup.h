@@ -3,6 +3,7 @@
 //
 //   <hierarchy>/c4-FABRIC/hostN       the quota
 //   <hierarchy>/c4-FABRIC/hostN/JOB   the processes
+//   <hierarchy>/c4-FABRIC/unlimited/JOB   those of no host's quota: agents
 //
 // The hierarchy is the cpu controller of cgroup v1, or cgroup v2 where it has that controller. Stateless: any
 // thread; errors name the file.
@@ -31,8 +32,11 @@ std::string CpuHierarchy();
 // Makes the groups of the fabric's hosts. Unavailable when there is no hierarchy.
 absl::Status MakeHostGroups(const FabricSpec& spec);
 absl::Status SetHostQuota(const FabricSpec& spec, int host, double quota_percent);
-// The file that takes the processes of `job` on that host; makes the group.
-absl::StatusOr<std::string> JobProcessesFile(const FabricSpec& spec, int host, const std::string& job);
+inline constexpr char kUnlimited[] = "unlimited";
+// The file that takes the processes of `job` in the group of a host ("host3") or kUnlimited; makes it.
+absl::StatusOr<std::string> JobProcessesFile(const FabricSpec& spec, const std::string& group,
+                                             const std::string& job);
+std::vector<int> HostJobProcesses(const FabricSpec& spec, int host, const std::string& job);
 // Processes in a job's groups on all hosts.
 std::vector<int> JobProcesses(const std::string& fabric, const std::string& job);
 // Removes a job's groups, which must be empty; what is not there is no error.
