@@ -16,12 +16,13 @@ using std::chrono::duration_cast;
 using std::chrono::milliseconds;
 
 Daemon::Daemon(std::string name, std::string program, std::vector<std::string> arguments,
-               std::vector<std::string> environment, std::string log_path)
+               std::vector<std::string> environment, std::string log_path, Place place)
     : name_(std::move(name)),
       program_(std::move(program)),
       arguments_(std::move(arguments)),
       environment_(std::move(environment)),
-      log_path_(std::move(log_path)) {}
+      log_path_(std::move(log_path)),
+      place_(std::move(place)) {}
 
 std::optional<Daemon::Clock::time_point> Daemon::next_start() const {
   if (running()) return std::nullopt;
@@ -41,6 +42,7 @@ std::optional<std::string> Daemon::Tick(Clock::time_point now) {
     request.death_signal = SIGTERM;
     request.stdout_fd = log_fd;
     request.stderr_fd = log_fd;
+    request.place = place_;
     const absl::StatusOr<pid_t> pid = Spawn(request);
     close(log_fd);
     if (pid.ok()) {

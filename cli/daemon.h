@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "cli/launch_plan.h"
+#include "cli/process.h"
 
 namespace c4::cli {
 
@@ -21,7 +22,7 @@ class Daemon {
   using Clock = std::chrono::steady_clock;
 
   Daemon(std::string name, std::string program, std::vector<std::string> arguments,
-         std::vector<std::string> environment, std::string log_path);
+         std::vector<std::string> environment, std::string log_path, Place place = {});
 
   const std::string& name() const { return name_; }
   const std::string& log_path() const { return log_path_; }
@@ -49,6 +50,7 @@ class Daemon {
   const std::vector<std::string> arguments_;
   const std::vector<std::string> environment_;
   const std::string log_path_;
+  const Place place_;
   pid_t pid_ = 0;
   int64_t log_start_ = 0;  // size of the log when it was last started
   BackOff back_off_;

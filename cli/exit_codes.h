@@ -11,8 +11,9 @@ inline constexpr int kExitSuspected = 1;    // an open verdict is suspected, non
 inline constexpr int kExitConfirmed = 2;    // an open verdict is confirmed
 inline constexpr int kExitUnreachable = 3;  // no master answered; also c4 status
 
-// c4 demo, c4 env
+// c4 demo, c4 env, c4 fabric, c4 inject
 inline constexpr int kExitFailed = 1;
+inline constexpr int kExitNoRights = 77;  // c4 fabric, c4 inject: this user may not make namespaces
 
 inline constexpr int kExitUsage = 64;         // the command line is wrong
 inline constexpr int kExitTimeout = 124;      // c4 run --timeout

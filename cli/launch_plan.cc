@@ -25,8 +25,28 @@ absl::Status CheckLaunchOptions(const LaunchOptions& options) {
   if (!options.master.empty() && options.master.find(':') == std::string::npos) {
     return absl::InvalidArgumentError(absl::StrCat("--master wants host:port, not '", options.master, "'"));
   }
+  if (options.fabric.empty() && options.ranks_per_host > 0) {
+    return absl::InvalidArgumentError("--ranks-per-host needs --fabric: without one there is one host");
+  }
+  if (!options.fabric.empty() && !options.master.empty()) {
+    return absl::InvalidArgumentError(
+        "--master and --fabric exclude each other: the fabric's hosts reach only a master that listens in its "
+        "management network");
+  }
   return absl::OkStatus();
 }
+
+int HostIndexOf(const LaunchPlan& plan, int rank) {
+  return plan.host_of_rank.empty() ? 0 : plan.host_of_rank[static_cast<size_t>(rank)];
+}
+
+namespace {
+
+std::string RunDirOf(const LaunchPlan& plan, int host) {
+  return plan.hosts.empty() ? plan.run_dir : plan.hosts[static_cast<size_t>(host)].run_dir;
+}
+
+}  // namespace
 
 void SetVariable(std::vector<std::string>* environment, const std::string& name, const std::string& value) {
   const std::string start = name + "=";
@@ -40,19 +60,27 @@ std::vector<std::string> RankEnvironment(const std::vector<std::string>& inherit
   const std::string own_rank = std::to_string(rank);
   const std::string ranks = std::to_string(options.ranks);
   SetVariable(&result, "C4_JOB_ID", plan.job);
-  SetVariable(&result, "C4_RUN_DIR", plan.run_dir);
+  const int host = HostIndexOf(plan, rank);
+  int local_rank = 0, local_ranks = 0;  // among those of its host
+  for (int other = 0; other < options.ranks; ++other) {
+    if (HostIndexOf(plan, other) != host) continue;
+    if (other < rank) ++local_rank;
+    ++local_ranks;
+  }
+  SetVariable(&result, "C4_RUN_DIR", RunDirOf(plan, host));
+  if (options.restarts > 0) SetVariable(&result, "C4_INCARNATION", std::to_string(plan.incarnation));
   if (!EnvironmentValue(inherited, "C4_ENGINE").has_value()) SetVariable(&result, "C4_ENGINE", "host");
   // No rank need look, and warn, for an agent that is known not to be there.
   if (!plan.agent && !EnvironmentValue(inherited, "C4_CONTROL").has_value())
     SetVariable(&result, "C4_CONTROL", "0");
   SetVariable(&result, "RANK", own_rank);
   SetVariable(&result, "WORLD_SIZE", ranks);
-  SetVariable(&result, "LOCAL_RANK", own_rank);
-  SetVariable(&result, "LOCAL_WORLD_SIZE", ranks);
-  SetVariable(&result, "MASTER_ADDR", "127.0.0.1");
+  SetVariable(&result, "LOCAL_RANK", std::to_string(local_rank));
+  SetVariable(&result, "LOCAL_WORLD_SIZE", std::to_string(local_ranks));
+  SetVariable(&result, "MASTER_ADDR", plan.rendezvous);
   SetVariable(&result, "MASTER_PORT", std::to_string(plan.master_port));
-  SetVariable(&result, "NCCL_COMM_ID", absl::StrCat("127.0.0.1:", plan.communicator_port));
-  SetVariable(&result, "NCCL_SOCKET_IFNAME", "lo");
+  SetVariable(&result, "NCCL_COMM_ID", absl::StrCat(plan.rendezvous, ":", plan.communicator_port));
+  SetVariable(&result, "NCCL_SOCKET_IFNAME", plan.interfaces);
   const std::string libraries = EnvironmentValue(inherited, "LD_LIBRARY_PATH").value_or("");
   SetVariable(&result, "LD_LIBRARY_PATH",
               libraries.empty() ? plan.library_dir : absl::StrCat(plan.library_dir, ":", libraries));
@@ -60,13 +88,13 @@ std::vector<std::string> RankEnvironment(const std::vector<std::string>& inherit
 }
 
 std::vector<std::string> MasterArguments(const LaunchPlan& plan) {
-  return {"--job",       plan.job,      "--listen",     "127.0.0.1:0", "--http-address",
-          "127.0.0.1:0", "--directory", plan.directory, "--store",     plan.run_dir + "/c4d.db"};
+  return {"--job",       plan.job,      "--listen",     plan.master_host + ":0", "--http-address",
+          "127.0.0.1:0", "--directory", plan.directory, "--store",               plan.run_dir + "/c4d.db"};
 }
 
-std::vector<std::string> AgentArguments(const LaunchOptions& options, const LaunchPlan& plan) {
-  std::vector<std::string> result = {"--run-dir",   plan.run_dir,  "--http-address",
-                                     "127.0.0.1:0", "--directory", plan.directory};
+std::vector<std::string> AgentArguments(const LaunchOptions& options, const LaunchPlan& plan, int host) {
+  std::vector<std::string> result = {"--run-dir",   RunDirOf(plan, host), "--http-address",
+                                     "127.0.0.1:0", "--directory",        plan.directory};
   if (!options.master.empty()) result.insert(result.end(), {"--master", options.master});
   return result;
 }

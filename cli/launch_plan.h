@@ -23,6 +23,9 @@ struct LaunchOptions {
   double timeout_s = 0;    // end the job after this long; 0: never
   double grace_s = 0;      // once a rank has failed, how long the others may take to end by themselves
   bool prefix = false;     // "[rank] " before each line of output
+  std::string fabric;      // name or size of an emulated fabric to run in; empty: over loopback
+  int ranks_per_host = 0;  // in a fabric: 0 spreads rank i to host i % hosts
+  int restarts = 0;        // how often a failed job is started again
   bool rank_logs = false;  // each rank's output to rank-N.log in the run directory instead
   std::vector<std::string> command;
 };
@@ -40,14 +43,30 @@ struct LaunchPlan {
   int master_port = 0;        // MASTER_PORT, for frameworks
   int communicator_port = 0;  // NCCL_COMM_ID
   bool agent = true;          // there is one that ranks can connect to
+  int incarnation = 0;        // how often the job has been started again
+
+  // In a fabric: its name, the hosts in use and each rank's; else one host, this machine.
+  struct Host {
+    std::string name;     // empty: this machine's own
+    std::string run_dir;  // of its ranks and agent
+  };
+  std::string fabric;
+  std::vector<Host> hosts;
+  std::vector<int> host_of_rank;           // empty: all on hosts[0]
+  std::string rendezvous = "127.0.0.1";    // where rank 0 is reached
+  std::string interfaces = "lo";           // NCCL_SOCKET_IFNAME
+  std::string master_host = "127.0.0.1";   // where the master listens
 };
+
+int HostIndexOf(const LaunchPlan& plan, int rank);
 
 // `inherited` with the variables of rank `rank` set; what the user set of C4_ENGINE and
 // C4_CONTROL is kept.
 std::vector<std::string> RankEnvironment(const std::vector<std::string>& inherited,
                                          const LaunchOptions& options, const LaunchPlan& plan, int rank);
 std::vector<std::string> MasterArguments(const LaunchPlan& plan);
-std::vector<std::string> AgentArguments(const LaunchOptions& options, const LaunchPlan& plan);
+// Of the agent of the plan's host of that index.
+std::vector<std::string> AgentArguments(const LaunchOptions& options, const LaunchPlan& plan, int host = 0);
 
 // Sets NAME=value in `environment`, replacing all earlier settings of that name.
 void SetVariable(std::vector<std::string>* environment, const std::string& name, const std::string& value);

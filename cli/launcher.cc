@@ -12,8 +12,10 @@
 #include <thread>
 #include <unistd.h>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "cli/exit_codes.h"
+#include "cli/job_file.h"
 #include "cli/process.h"
 #include "service/directory.h"
 #include "service/run_dir.h"
@@ -116,14 +118,64 @@ absl::Status Launcher::Prepare() {
     plan_.run_dir = options_.base_dir;
     if (plan_.job.empty()) plan_.job = absl::StrCat("run-", getpid());
   }
+  const std::string incarnation = EnvironmentValue(environment, "C4_INCARNATION").value_or("");
+  if (!absl::SimpleAtoi(incarnation, &plan_.incarnation) || plan_.incarnation < 0) plan_.incarnation = 0;
+  if (options_.monitor && options_.master.empty()) C4_RETURN_IF_NOT_OK(CheckJobIsFree());
+  if (!options_.fabric.empty()) C4_RETURN_IF_NOT_OK(EnterFabric());
+  return ChoosePorts();
+}
+
+absl::Status Launcher::ChoosePorts() {
   std::mt19937 random(std::random_device{}());
   for (int* port : {&plan_.master_port, &plan_.communicator_port}) {
     const absl::StatusOr<int> free = FreePort(&random);
     if (!free.ok()) return free.status();
     *port = *free;
   }
-  if (options_.monitor && options_.master.empty()) return CheckJobIsFree();
   return absl::OkStatus();
+}
+
+absl::Status Launcher::EnterFabric() {
+  if (job_dir_ == nullptr) {
+    return absl::FailedPreconditionError("a job in a fabric needs its directory: name one with --run-dir");
+  }
+  absl::StatusOr<std::unique_ptr<FabricJob>> entered =
+      FabricJob::Enter({options_.fabric, options_.ranks, options_.ranks_per_host, job_dir_->name()});
+  if (absl::IsPermissionDenied(entered.status())) {
+    report_(absl::StrCat("warning: ", std::string(entered.status().message()), "; the job runs over loopback"));
+    return absl::OkStatus();
+  }
+  if (!entered.ok()) return entered.status();
+  fabric_job_ = *std::move(entered);
+  const fabric::FabricSpec& spec = fabric_job_->fabric().spec();
+  plan_.fabric = spec.name;
+  for (int host = 0; host < fabric_job_->HostsInUse(); ++host) {
+    const std::string name = fabric::HostName(host);
+    plan_.hosts.push_back({name, absl::StrCat(plan_.run_dir, "/", name)});
+    std::error_code error;
+    if (!fs::create_directory(plan_.hosts.back().run_dir, error)) {
+      return absl::UnavailableError(absl::StrCat("cannot make ", plan_.hosts.back().run_dir));
+    }
+  }
+  for (int rank = 0; rank < options_.ranks; ++rank) plan_.host_of_rank.push_back(fabric_job_->HostOfRank(rank));
+  plan_.rendezvous = fabric::HostAddresses(spec, HostIndexOf(plan_, 0)).front();
+  plan_.interfaces = fabric::DataInterfaces(spec);
+  plan_.master_host = fabric::ManagementRootAddress(fabric_job_->fabric().management_block());
+  return absl::OkStatus();
+}
+
+void Launcher::WriteJobFile() const {
+  if (job_dir_ == nullptr) return;
+  std::vector<pid_t> pids;
+  for (const Rank& rank : ranks_) pids.push_back(rank.pid);
+  std::vector<pid_t> agents;
+  for (const auto& daemon : daemons_) {
+    if (daemon->name().starts_with("c4a")) agents.push_back(daemon->pid());
+  }
+  const absl::Status written =
+      service::WriteFileAtomically(absl::StrCat(plan_.run_dir, "/", kJobFileName),
+                                   JobFileText(plan_, getpid(), pids, agents), 0644);
+  if (!written.ok()) report_(absl::StrCat("warning: ", std::string(written.message())));
 }
 
 absl::Status Launcher::CheckJobIsFree() const {
@@ -137,13 +189,25 @@ absl::Status Launcher::CheckJobIsFree() const {
 
 void Launcher::StartMonitor() {
   struct Kind {
-    const char* name;
+    const char* program;
+    std::string name;
     std::vector<std::string> arguments;
+    Place place;
   };
-  std::vector<Kind> kinds = {{"c4a", AgentArguments(options_, plan_)}};
-  if (options_.master.empty()) kinds.push_back({"c4d_master", MasterArguments(plan_)});
+  std::vector<Kind> kinds;
+  for (size_t host = 0; host < plan_.hosts.size(); ++host) {
+    const absl::StatusOr<Place> place = fabric_job_->AgentPlace(static_cast<int>(host));
+    if (!place.ok()) {
+      report_(absl::StrCat("warning: ", std::string(place.status().message()), "; the job runs without a monitor"));
+      return;
+    }
+    kinds.push_back({"c4a", "c4a-" + plan_.hosts[host].name,
+                     AgentArguments(options_, plan_, static_cast<int>(host)), *place});
+  }
+  if (plan_.hosts.empty()) kinds.push_back({"c4a", "c4a", AgentArguments(options_, plan_), {}});
+  if (options_.master.empty()) kinds.push_back({"c4d_master", "c4d_master", MasterArguments(plan_), {}});
   for (const Kind& kind : kinds) {
-    const std::string program = absl::StrCat(plan_.binary_dir, "/", kind.name);
+    const std::string program = absl::StrCat(plan_.binary_dir, "/", kind.program);
     if (access(program.c_str(), X_OK) != 0) {
       report_(absl::StrCat("warning: there is no ", program, "; the job runs without a monitor"));
       daemons_.clear();
@@ -153,14 +217,17 @@ void Launcher::StartMonitor() {
     std::error_code ignored;
     fs::create_directories(log_dir, ignored);
     daemons_.push_back(std::make_unique<Daemon>(kind.name, program, kind.arguments, OwnEnvironment(),
-                                                absl::StrCat(log_dir, "/", kind.name, ".log")));
+                                                absl::StrCat(log_dir, "/", kind.name, ".log"), kind.place));
   }
   TickDaemons();
 }
 
 bool Launcher::MonitorIsUp() const {
   std::error_code ignored;
-  if (!fs::exists(plan_.run_dir + "/agent.sock", ignored)) return false;
+  if (plan_.hosts.empty() && !fs::exists(plan_.run_dir + "/agent.sock", ignored)) return false;
+  for (const LaunchPlan::Host& host : plan_.hosts) {
+    if (!fs::exists(host.run_dir + "/agent.sock", ignored)) return false;
+  }
   return !options_.master.empty() || service::MasterDirectory(plan_.directory).LookUp(plan_.job).ok();
 }
 
@@ -178,14 +245,15 @@ void Launcher::AwaitMonitor() {
 
 absl::Status Launcher::StartRanks() {
   const std::vector<std::string> inherited = OwnEnvironment();
-  ranks_.resize(static_cast<size_t>(options_.ranks));
+  ranks_.assign(static_cast<size_t>(options_.ranks), Rank());
   for (int rank = 0; rank < options_.ranks; ++rank) {
     if (absl::Status fault = StartRank(rank, RankEnvironment(inherited, options_, plan_, rank));
         !fault.ok()) {
       return fault;
     }
   }
-  if (options_.timeout_s > 0) {
+  WriteJobFile();
+  if (options_.timeout_s > 0 && !timeout_at_.has_value()) {
     timeout_at_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(
                                      std::chrono::duration<double>(options_.timeout_s));
   }
@@ -196,6 +264,11 @@ absl::Status Launcher::StartRank(int rank, const std::vector<std::string>& envir
   SpawnRequest request = {
       options_.command.front(), {options_.command.begin() + 1, options_.command.end()}, environment};
   request.death_signal = SIGKILL;  // SIGTERM would not end a stopped rank
+  if (fabric_job_ != nullptr) {
+    absl::StatusOr<Place> place = fabric_job_->RankPlace(HostIndexOf(plan_, rank));
+    if (!place.ok()) return place.status();
+    request.place = *std::move(place);
+  }
   std::vector<int> to_close;
   if (options_.rank_logs) {
     const int fd = open(RankLogPath(rank).c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644);

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "cli/daemon.h"
+#include "cli/fabric_job.h"
 #include "cli/job_dir.h"
 #include "cli/launch_plan.h"
 #include "cli/line_prefixer.h"
@@ -77,6 +78,13 @@ class Launcher {
   Launcher(LaunchOptions options, Report report);
 
   absl::Status Prepare();
+  absl::Status EnterFabric();
+  // Places on free ports where rank 0 gathers the others.
+  absl::Status ChoosePorts();
+  // For whoever injects faults (docs/inject.md): who runs where.
+  void WriteJobFile() const;
+  // True when a failed job is started again.
+  bool Restarts();
   absl::Status CheckJobIsFree() const;
   void StartMonitor();
   void AwaitMonitor();
@@ -97,6 +105,7 @@ class Launcher {
   bool RanksRunning() const;
   void SignalRanks(int signal);
   void EndDaemon(const Daemon& daemon);
+  // Helpers that ranks left behind; the daemons too where they are still children.
   void EndStragglers() const;
   void CleanUp();
 
@@ -105,6 +114,7 @@ class Launcher {
   LaunchPlan plan_;
   int signal_fd_ = -1;
   std::unique_ptr<JobDirectory> job_dir_;
+  std::unique_ptr<FabricJob> fabric_job_;  // null: over loopback
   std::vector<std::unique_ptr<Daemon>> daemons_;  // in the order in which they are ended
   std::vector<Rank> ranks_;
   std::vector<OutputPipe> pipes_;

@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "cli/exit_codes.h"
@@ -36,10 +37,34 @@ bool Launcher::Poll(milliseconds wait) {
   WaitForEvents(wait);
   TickDaemons();
   ApplyDeadlines();
-  if (RanksRunning()) return true;
+  if (RanksRunning() || Restarts()) return true;
   CleanUp();
   over_ = true;
   return false;
+}
+
+bool Launcher::Restarts() {
+  if (interrupted_ || !outcome_.failed.has_value() || options_.restarts <= 0) return false;
+  --options_.restarts;
+  ++plan_.incarnation;
+  EndStragglers();
+  for (OutputPipe& pipe : pipes_) {
+    ReadOutput(&pipe);
+    CloseOutput(&pipe);
+  }
+  pipes_.clear();
+  terminate_at_.reset();
+  kill_at_.reset();
+  report_(absl::StrCat("starting the job again, incarnation ", plan_.incarnation));
+  const Outcome failed = std::exchange(outcome_, Outcome());
+  absl::Status started = ChoosePorts();
+  if (started.ok()) started = StartRanks();
+  if (started.ok()) return true;
+  report_(absl::StrCat("the job cannot be started again: ", std::string(started.message())));
+  outcome_ = failed;
+  options_.restarts = 0;
+  terminate_at_ = Clock::now();
+  return RanksRunning();
 }
 
 void Launcher::WaitForEvents(milliseconds wait) {
@@ -168,6 +193,7 @@ void Launcher::ApplyDeadlines() {
   const Clock::time_point now = Clock::now();
   if (timeout_at_.has_value() && now >= *timeout_at_) {
     timeout_at_.reset();
+    options_.restarts = 0;
     if (outcome_.exit_code == 0) outcome_.exit_code = kExitTimeout;
     report_(absl::StrCat("the job did not end within ", options_.timeout_s, " s (--timeout); ending it"));
     terminate_at_ = now;
@@ -207,10 +233,17 @@ void Launcher::EndDaemon(const Daemon& daemon) {
 // met in the next round.
 void Launcher::EndStragglers() const {
   for (int round = 0; round < 100; ++round) {
-    const std::vector<pid_t> children = ChildrenOf(getpid());
+    std::vector<pid_t> children = ChildrenOf(getpid());
+    // In a fabric also those that have left us: they are in the job's control groups.
+    if (fabric_job_ != nullptr) fabric_job_->EndRanks();
+    std::erase_if(children, [this](pid_t pid) {
+      const bool daemon = std::any_of(daemons_.begin(), daemons_.end(),
+                                      [pid](const auto& candidate) { return candidate->pid() == pid; });
+      return daemon || (fabric_job_ != nullptr && fabric_job_->guard() == pid);
+    });
     for (const pid_t pid : children) kill(pid, SIGKILL);
-    while (waitpid(-1, nullptr, WNOHANG) > 0) {
-    }
+    // One by one: what became of a daemon is for Reap.
+    for (const pid_t pid : children) waitpid(pid, nullptr, WNOHANG);
     if (children.empty()) return;
     std::this_thread::sleep_for(milliseconds(10));
   }
@@ -234,6 +267,7 @@ void Launcher::CleanUp() {
     const absl::StatusOr<service::MasterEntry> entry = directory.LookUp(plan_.job);
     if (entry.ok()) directory.Remove(plan_.job, entry->epoch).IgnoreError();
   }
+  fabric_job_.reset();
   job_dir_.reset();
 }
 

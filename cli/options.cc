@@ -42,7 +42,12 @@ void Options::Whole(const std::string& names, int* value, int min, int max, cons
 
 void Options::Seconds(const std::string& names, double* value, double min, double max,
                       const std::string& help) {
-  parts_->app.add_option(names, *value, help)->check(CLI::Range(min, max))->type_name("SECONDS");
+  Real(names, value, min, max, "SECONDS", help);
+}
+
+void Options::Real(const std::string& names, double* value, double min, double max, const std::string& metavar,
+                   const std::string& help) {
+  parts_->app.add_option(names, *value, help)->check(CLI::Range(min, max))->type_name(metavar);
 }
 
 void Options::Command(std::vector<std::string>* words, const std::string& metavar) {

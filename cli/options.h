@@ -28,6 +28,8 @@ class Options {
             const std::string& environment = "");
   void Whole(const std::string& names, int* value, int min, int max, const std::string& help);
   void Seconds(const std::string& names, double* value, double min, double max, const std::string& help);
+  void Real(const std::string& names, double* value, double min, double max, const std::string& metavar,
+            const std::string& help);
   // Takes every word after `--`, whatever it looks like. Without this call `--` is refused.
   void Command(std::vector<std::string>* words, const std::string& metavar);
 

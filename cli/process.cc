@@ -8,6 +8,7 @@
 #include <fstream>
 #include <iterator>
 #include <linux/close_range.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -36,6 +37,44 @@ struct ChildPlan {
   int death_signal;
   int stdin_fd, stdout_fd, stderr_fd, error_fd;
   pid_t parent;
+  int ns_fd = -1;         // -1: the parent's
+  int processes_fd = -1;  // -1: the parent's control group
+  const char* host_name = nullptr;
+  size_t host_name_size = 0;
+};
+
+// Where between fork and exec it failed.
+enum class Step : int { kPlace, kExecute };
+struct ChildError {
+  Step step;
+  int error;
+};
+
+bool EnterPlace(const ChildPlan& plan) {
+  if (plan.processes_fd >= 0 && write(plan.processes_fd, "0", 1) != 1) return false;
+  if (plan.ns_fd >= 0 && setns(plan.ns_fd, CLONE_NEWNET) != 0) return false;
+  if (plan.host_name_size == 0) return true;
+  return unshare(CLONE_NEWUTS) == 0 && sethostname(plan.host_name, plan.host_name_size) == 0;
+}
+
+// Files that have to be open before the fork, closed with it.
+class OpenFile {
+ public:
+  absl::Status Open(const std::string& path, int flags) {
+    if (path.empty()) return absl::OkStatus();
+    fd_ = open(path.c_str(), flags | O_CLOEXEC);
+    return fd_ >= 0 ? absl::OkStatus() : service::ErrnoStatus(errno, "cannot open " + path);
+  }
+  OpenFile() = default;
+  ~OpenFile() {
+    if (fd_ >= 0) close(fd_);
+  }
+  OpenFile(const OpenFile&) = delete;
+  OpenFile& operator=(const OpenFile&) = delete;
+  int fd() const { return fd_; }
+
+ private:
+  int fd_ = -1;
 };
 
 // Runs between fork and exec: async-signal-safe calls only.
@@ -48,13 +87,19 @@ struct ChildPlan {
   pthread_sigmask(SIG_SETMASK, &none, nullptr);
   // execve would hand on what is ignored: SIGPIPE by us, SIGINT and SIGQUIT in the background of a script.
   for (const int ignored : {SIGPIPE, SIGINT, SIGQUIT, SIGTERM}) signal(ignored, SIG_DFL);
+  ChildError fault = {Step::kPlace, 0};
+  if (!EnterPlace(plan)) {
+    fault.error = errno;
+    [[maybe_unused]] const ssize_t told = write(plan.error_fd, &fault, sizeof fault);
+    _exit(127);
+  }
   int failed = dup2(plan.stdin_fd, STDIN_FILENO);
   if (failed >= 0 && plan.stdout_fd >= 0) failed = dup2(plan.stdout_fd, STDOUT_FILENO);
   if (failed >= 0 && plan.stderr_fd >= 0) failed = dup2(plan.stderr_fd, STDERR_FILENO);
   close_range(3, ~0U, CLOSE_RANGE_CLOEXEC);
   if (failed >= 0) execve(plan.path, plan.arguments, plan.environment);
-  const int error = errno;
-  [[maybe_unused]] const ssize_t written = write(plan.error_fd, &error, sizeof error);
+  fault = {Step::kExecute, errno};
+  [[maybe_unused]] const ssize_t written = write(plan.error_fd, &fault, sizeof fault);
   _exit(127);
 }
 
@@ -92,12 +137,18 @@ absl::StatusOr<pid_t> Spawn(const SpawnRequest& request) {
   const std::vector<char*> arguments = Pointers(words);
   const std::vector<char*> environment = Pointers(request.environment);
 
+  OpenFile ns, processes;
+  const std::string ns_path = request.place.ns.empty() ? "" : "/run/netns/" + request.place.ns;
+  C4_RETURN_IF_NOT_OK(ns.Open(ns_path, O_RDONLY));
+  C4_RETURN_IF_NOT_OK(processes.Open(request.place.processes_file, O_WRONLY));
   int error_pipe[2];
   if (pipe2(error_pipe, O_CLOEXEC) != 0) return service::ErrnoStatus(errno, "cannot make a pipe");
   const int null_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
   const ChildPlan plan = {path->c_str(),        arguments.data(), environment.data(),
                           request.death_signal, null_fd,          request.stdout_fd,
-                          request.stderr_fd,    error_pipe[1],    getpid()};
+                          request.stderr_fd,    error_pipe[1],    getpid(),
+                          ns.fd(),              processes.fd(),   request.place.host_name.c_str(),
+                          request.place.host_name.size()};
   const pid_t pid = null_fd >= 0 ? fork() : -1;
   const int fork_error = errno;
   if (pid == 0) BecomeProgram(plan);
@@ -108,20 +159,24 @@ absl::StatusOr<pid_t> Spawn(const SpawnRequest& request) {
     return service::ErrnoStatus(fork_error, absl::StrCat("cannot start '", request.program, "'"));
   }
   setpgid(pid, pid);  // both sides do it, so that it holds as soon as either has run
-  int exec_error = 0;
+  ChildError failed = {Step::kExecute, 0};
   ssize_t count;
   do {
-    count = read(error_pipe[0], &exec_error, sizeof exec_error);
+    count = read(error_pipe[0], &failed, sizeof failed);
   } while (count < 0 && errno == EINTR);
   close(error_pipe[0]);
-  if (count == sizeof exec_error) {
+  if (count == sizeof failed) {
     waitpid(pid, nullptr, 0);
+    if (failed.step == Step::kPlace) {
+      return service::ErrnoStatus(failed.error, absl::StrCat("cannot start '", *path, "' in host ",
+                                                             request.place.host_name, " of the fabric"));
+    }
     const std::string text = absl::StrCat("cannot execute '", *path, "'");
-    if (exec_error == ENOEXEC) {
+    if (failed.error == ENOEXEC) {
       return absl::PermissionDeniedError(
           absl::StrCat(text, ": it is neither a program nor a script with #!"));
     }
-    return service::ErrnoStatus(exec_error, text);
+    return service::ErrnoStatus(failed.error, text);
   }
   return pid;
 }

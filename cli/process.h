@@ -17,6 +17,13 @@
 
 namespace c4::cli {
 
+// Where in an emulated fabric a process runs (fabric/emulator); empty strings leave things as they are.
+struct Place {
+  std::string ns;              // network namespace, a name in /run/netns
+  std::string host_name;       // it gets a UTS namespace of its own with that name
+  std::string processes_file;  // cgroup.procs of its control group
+};
+
 struct SpawnRequest {
   std::string program;                   // a path, or a name to look up in PATH
   std::vector<std::string> arguments;    // what follows the program's name
@@ -24,6 +31,7 @@ struct SpawnRequest {
   int death_signal = 9;
   int stdout_fd = -1;  // -1: the caller's own
   int stderr_fd = -1;
+  Place place = {};
 };
 
 // The path to execute: a name without '/' is looked up in the PATH of `environment`. NotFound when there is

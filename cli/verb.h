@@ -26,5 +26,7 @@ extern const Verb kVerdictsVerb;
 extern const Verb kStatusVerb;
 extern const Verb kEnvVerb;
 extern const Verb kDemoVerb;
+extern const Verb kFabricVerb;
+extern const Verb kInjectVerb;
 
 }  // namespace c4::cli

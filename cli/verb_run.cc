@@ -24,6 +24,17 @@ int ExitCodeOf(const absl::Status& status) {
   }
 }
 
+// `--fabric` without a name means fabric c4.
+Arguments WithFabricName(Arguments arguments) {
+  for (size_t i = 0; i < arguments.size() && arguments[i] != "--"; ++i) {
+    const bool alone = i + 1 == arguments.size() || arguments[i + 1].starts_with("-");
+    if (arguments[i] == "--fabric" && alone) {
+      arguments.insert(arguments.begin() + static_cast<Arguments::difference_type>(i) + 1, "c4");
+    }
+  }
+  return arguments;
+}
+
 int RunJob(const Arguments& arguments) {
   LaunchOptions job;
   bool no_monitor = false;
@@ -39,9 +50,16 @@ int RunJob(const Arguments& arguments) {
   options.Seconds("--timeout", &job.timeout_s, 0, 1e9, "end the job after this long, with exit code 124");
   options.Seconds("--grace", &job.grace_s, 0, 1e6,
                   "once a rank has failed, let the others end by themselves for this long");
+  options.Text("--fabric", &job.fabric, "NAME|LxSxH",
+               "run on the hosts of an emulated fabric: of one that is up (c4 when no name is given), or of one "
+               "of that size, made for this job");
+  options.Whole("--ranks-per-host", &job.ranks_per_host, 1, 4096,
+                "with --fabric: fill host after host; default: rank i on host i % hosts");
+  options.Whole("--restarts", &job.restarts, 0, 1000000,
+                "start a failed job again that often, as its next incarnation");
   options.Flag("--prefix", &job.prefix, "put [rank] before each line of output");
   options.Command(&job.command, "PROGRAM ARGS...");
-  if (const std::optional<int> exit_code = options.Parse(arguments)) return *exit_code;
+  if (const std::optional<int> exit_code = options.Parse(WithFabricName(arguments))) return *exit_code;
   job.monitor = !no_monitor;
 
   const auto report = [](const std::string& text) { fprintf(stderr, "c4 run: %s\n", text.c_str()); };

@@ -5,8 +5,8 @@
 namespace c4::cli {
 
 std::span<const Verb* const> Verbs() {
-  static constexpr std::array<const Verb*, 5> kVerbs = {&kRunVerb, &kVerdictsVerb, &kStatusVerb, &kEnvVerb,
-                                                        &kDemoVerb};
+  static constexpr std::array<const Verb*, 6> kVerbs = {&kRunVerb, &kVerdictsVerb, &kStatusVerb,   &kEnvVerb,
+                                                        &kDemoVerb, &kFabricVerb};
   return kVerbs;
 }
 

@@ -1,0 +1,14 @@
+// What `c4 fabric status` prints. Pure; any thread.
+#pragma once
+
+#include <string>
+
+#include "fabric/emulator/fabric.h"
+
+namespace c4::cli {
+
+std::string FabricText(const fabric::FabricStatus& status);
+// One document (docs/fabric.md).
+std::string FabricJson(const fabric::FabricStatus& status);
+
+}  // namespace c4::cli

@@ -1,0 +1,349 @@
+#include "fabric/emulator/batch.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+
+namespace c4::fabric {
+namespace {
+
+// Numbers of next hops and their groups in a router: 1 + n is the neighbour n.
+constexpr int kFirstNextHop = 1;
+constexpr int kLeafGroups = 1000;    // + the leaf that it leads to
+constexpr int kHostGroups = 3000;    // + the host
+constexpr int kHostUplinkGroup = 100;  // in a host with a bonded address
+constexpr int kPlaneTables = 101;    // + the port: routing tables of hosts with two addresses
+// A bucket of two or more packets of the largest size that segmentation offload makes, and a queue of some
+// ten milliseconds at the rates that two cores carry.
+constexpr char kBucket[] = "burst 128k limit 512k";
+// The machine's default may be bbr, which paces and so hides what queues do. By route and not by sysctl: a
+// namespace may only choose a default that the machine allows every user.
+constexpr char kCongestion[] = " congctl cubic";
+
+class Failures {
+ public:
+  Failures(const FabricSpec& spec, const std::vector<Link>& down) : spec_(spec), down_(down) {}
+  bool Up(const Link& link) const { return std::find(down_.begin(), down_.end(), link) == down_.end(); }
+  bool Uplink(int leaf, int spine) const { return Up(UplinkOf(leaf, spine)); }
+  bool HostPort(int host, int port) const { return Up(HostLinkOf(spec_, host, port)); }
+
+ private:
+  const FabricSpec& spec_;
+  const std::vector<Link>& down_;
+};
+
+// A route over the neighbours `members`, whose next hops are there already.
+std::string GroupRoute(int group, const std::vector<int>& members, const std::string& prefix) {
+  if (members.empty()) return absl::StrCat("route replace unreachable ", prefix, "\n");
+  const std::string list = absl::StrJoin(members, "/", [](std::string* out, int member) {
+    absl::StrAppend(out, kFirstNextHop + member);
+  });
+  return absl::StrCat("nexthop replace id ", group, " group ", list, "\n", "route replace ", prefix, " nhid ",
+                      group, "\n");
+}
+
+std::string BondedAddress(const FabricSpec& spec, int host) {
+  return HostAddresses(spec, host).front();
+}
+
+std::string LeafRouting(const FabricSpec& spec, int leaf, const Failures& failures) {
+  std::string text;
+  for (int spine = 0; spine < spec.spines; ++spine) {
+    if (!failures.Uplink(leaf, spine)) continue;
+    absl::StrAppend(&text, "nexthop replace id ", kFirstNextHop + spine, " via ",
+                    SpineDownlinkAddress(leaf, spine), " dev up", spine, "\n");
+  }
+  // Spines that reach this leaf and at least one of `targets`.
+  const auto spines_towards = [&](const std::vector<int>& targets) {
+    std::vector<int> spines;
+    for (int spine = 0; spine < spec.spines; ++spine) {
+      const bool reaches = std::any_of(targets.begin(), targets.end(), [&](int target) {
+        return failures.Uplink(target, spine);
+      });
+      if (failures.Uplink(leaf, spine) && reaches) spines.push_back(spine);
+    }
+    return spines;
+  };
+  for (int other = 0; other < spec.leaves; ++other) {
+    if (other == leaf) continue;
+    text += GroupRoute(kLeafGroups + other, spines_towards({other}), absl::StrCat("10.", other, ".0.0/16"));
+  }
+  if (spec.ports != Ports::kBonded) return text;
+  const int partner = leaf ^ 1;
+  for (int host = 0; host < HostCount(spec); ++host) {
+    const int first = LeafOfHost(spec, host, 0);
+    const std::string prefix = BondedAddress(spec, host) + "/32";
+    if (first / 2 != leaf / 2) {
+      std::vector<int> leaves;
+      for (int port = 0; port < 2; ++port) {
+        if (failures.HostPort(host, port)) leaves.push_back(first + port);
+      }
+      text += GroupRoute(kHostGroups + host, spines_towards(leaves), prefix);
+    } else if (failures.HostPort(host, leaf - first)) {
+      absl::StrAppend(&text, "route replace ", prefix, " via ", HostPortAddress(spec, host, leaf - first),
+                      " dev h", SlotOfHost(spec, host), "\n");
+    } else {
+      const bool other_port = failures.HostPort(host, partner - first);
+      text += GroupRoute(kHostGroups + host, other_port ? spines_towards({partner}) : std::vector<int>(),
+                         prefix);
+    }
+  }
+  return text;
+}
+
+std::string SpineRouting(const FabricSpec& spec, int spine, const Failures& failures) {
+  std::string text;
+  for (int leaf = 0; leaf < spec.leaves; ++leaf) {
+    const std::string prefix = absl::StrCat("10.", leaf, ".0.0/16");
+    if (!failures.Uplink(leaf, spine)) {
+      absl::StrAppend(&text, "route replace unreachable ", prefix, "\n");
+      continue;
+    }
+    absl::StrAppend(&text, "nexthop replace id ", kFirstNextHop + leaf, " via ", LeafUplinkAddress(leaf, spine),
+                    " dev dn", leaf, "\n", "route replace ", prefix, " nhid ", kFirstNextHop + leaf, "\n");
+  }
+  if (spec.ports != Ports::kBonded) return text;
+  for (int host = 0; host < HostCount(spec); ++host) {
+    std::vector<int> leaves;
+    for (int port = 0; port < 2; ++port) {
+      const int leaf = LeafOfHost(spec, host, port);
+      if (failures.HostPort(host, port) && failures.Uplink(leaf, spine)) leaves.push_back(leaf);
+    }
+    text += GroupRoute(kHostGroups + host, leaves, BondedAddress(spec, host) + "/32");
+  }
+  return text;
+}
+
+std::string BondedHostRouting(const FabricSpec& spec, int host, const Failures& failures) {
+  std::string text;
+  std::vector<int> ports;
+  for (int port = 0; port < 2; ++port) {
+    if (!failures.HostPort(host, port)) continue;
+    ports.push_back(port);
+    absl::StrAppend(&text, "nexthop replace id ", kFirstNextHop + port, " via ", HostGateway(spec, host, port),
+                    " dev eth", port, "\n");
+  }
+  if (ports.empty()) return text + "route replace unreachable default\n";
+  absl::StrAppend(&text, "nexthop replace id ", kHostUplinkGroup, " group ",
+                  absl::StrJoin(ports, "/", [](std::string* out, int p) { absl::StrAppend(out, p + 1); }),
+                  "\n", "route replace default nhid ", kHostUplinkGroup, " src ", BondedAddress(spec, host),
+                  kCongestion, "\n");
+  return text;
+}
+
+std::string ManagementDevice(int host) {
+  return absl::StrCat("m", host);
+}
+
+// FNV-1a: a hash of its own for each router, the same in every run.
+uint32_t SeedOf(const std::string& ns) {
+  uint32_t hash = 2166136261U;
+  for (const char c : ns) hash = (hash ^ static_cast<unsigned char>(c)) * 16777619U;
+  return hash == 0 ? 1 : hash;
+}
+
+}  // namespace
+
+std::string NamespacesText(const FabricSpec& spec) {
+  std::string text;
+  for (const std::string& ns : AllNamespaces(spec)) absl::StrAppend(&text, "netns add ", ns, "\n");
+  return text;
+}
+
+std::string LinksText(const FabricSpec& spec) {
+  std::string text;
+  for (const Link& link : AllLinks(spec)) {
+    const LinkEnd lower = LowerEnd(spec, link), upper = UpperEnd(spec, link);
+    absl::StrAppend(&text, "link add name ", lower.device, " mtu ", spec.mtu, " netns ", lower.ns,
+                    " type veth peer name ", upper.device, " mtu ", spec.mtu, " netns ", upper.ns, "\n");
+  }
+  if (spec.ports == Ports::kBonded) {
+    for (int host = 0; host < HostCount(spec); ++host) {
+      const std::string ns = HostNamespace(spec, host);
+      absl::StrAppend(&text, "link add name data0 mtu ", spec.mtu, " netns ", ns,
+                      " type veth peer name data1 mtu ", spec.mtu, " netns ", ns, "\n");
+    }
+  }
+  const std::string management = ManagementNamespace(spec);
+  for (int host = 0; host < HostCount(spec); ++host) {
+    absl::StrAppend(&text, "link add name mgmt0 netns ", HostNamespace(spec, host), " type veth peer name ",
+                    ManagementDevice(host), " netns ", management, "\n");
+  }
+  absl::StrAppend(&text, "link add name ", management, " type veth peer name root netns ", management, "\n");
+  return text;
+}
+
+std::vector<NamespaceText> AddressesText(const FabricSpec& spec, int block) {
+  std::vector<NamespaceText> result;
+  const auto up = [](std::string* text, const std::string& device, const std::string& address) {
+    if (!address.empty()) absl::StrAppend(text, "addr add ", address, " dev ", device, "\n");
+    absl::StrAppend(text, "link set ", device, " up\n");
+  };
+  for (int leaf = 0; leaf < spec.leaves; ++leaf) {
+    std::string text = "link set lo up\n";
+    for (int spine = 0; spine < spec.spines; ++spine) {
+      up(&text, absl::StrCat("up", spine), LeafUplinkAddress(leaf, spine) + "/31");
+    }
+    for (int slot = 0; slot < spec.hosts_per_leaf; ++slot) {
+      const int host = HostAt(spec, leaf, slot);
+      up(&text, absl::StrCat("h", slot), HostGateway(spec, host, leaf - LeafOfHost(spec, host, 0)) + "/30");
+    }
+    result.push_back({LeafNamespace(spec, leaf), text});
+  }
+  for (int spine = 0; spine < spec.spines; ++spine) {
+    std::string text = "link set lo up\n";
+    for (int leaf = 0; leaf < spec.leaves; ++leaf) {
+      up(&text, absl::StrCat("dn", leaf), SpineDownlinkAddress(leaf, spine) + "/31");
+    }
+    result.push_back({SpineNamespace(spec, spine), text});
+  }
+  std::string management = "link set lo up\n";
+  up(&management, "lo", ManagementRouterAddress(block) + "/32");
+  up(&management, "root", "");
+  for (int host = 0; host < HostCount(spec); ++host) {
+    std::string text = "link set lo up\n";
+    for (int port = 0; port < PortsPerHost(spec); ++port) {
+      up(&text, absl::StrCat("eth", port), HostPortAddress(spec, host, port) + "/30");
+    }
+    if (spec.ports == Ports::kBonded) {
+      up(&text, "data0", BondedAddress(spec, host) + "/32");
+      up(&text, "data1", "");
+    }
+    up(&text, "mgmt0", ManagementAddress(block, host) + "/32");
+    result.push_back({HostNamespace(spec, host), text});
+    up(&management, ManagementDevice(host), "");
+  }
+  result.push_back({ManagementNamespace(spec), management});
+  std::string root;
+  up(&root, ManagementNamespace(spec), ManagementRootAddress(block) + "/32");
+  result.push_back({"", root});
+  return result;
+}
+
+std::vector<NamespaceText> FixedRoutesText(const FabricSpec& spec, int block) {
+  std::vector<NamespaceText> result;
+  // Where every device has its one neighbour, a route with "scope link" and no subnet says who it is.
+  const auto behind = [](const std::string& address, const std::string& device) {
+    return absl::StrCat("route add ", address, "/32 dev ", device, " scope link\n");
+  };
+  const std::string router = ManagementRouterAddress(block);
+  std::string management = behind(ManagementRootAddress(block), "root");
+  for (int host = 0; host < HostCount(spec); ++host) {
+    const std::string own = ManagementAddress(block, host);
+    management += behind(own, ManagementDevice(host));
+    std::string text = behind(router, "mgmt0");
+    absl::StrAppend(&text, "route add ", ManagementSubnet(block), " via ", router, " dev mgmt0 src ", own, "\n");
+    for (int port = 0; port < PortsPerHost(spec) && spec.ports != Ports::kBonded; ++port) {
+      const std::string way = absl::StrCat("via ", HostGateway(spec, host, port), " dev eth", port);
+      const std::string table = absl::StrCat(" table ", kPlaneTables + port);
+      if (port == 0) absl::StrAppend(&text, "route add default ", way, kCongestion, "\n");
+      if (spec.ports == Ports::kPlanes) {
+        absl::StrAppend(&text, "route add default ", way, table, kCongestion, "\n", "rule add from ",
+                        HostPortAddress(spec, host, port), table, "\n");
+      }
+    }
+    result.push_back({HostNamespace(spec, host), text});
+  }
+  result.push_back({ManagementNamespace(spec), management});
+  result.push_back({"", absl::StrCat(behind(router, ManagementNamespace(spec)), "route add ",
+                                     ManagementSubnet(block), " via ", router, " dev ",
+                                     ManagementNamespace(spec), " src ", ManagementRootAddress(block), "\n")});
+  return result;
+}
+
+std::vector<NamespaceText> RoutingText(const FabricSpec& spec, const std::vector<Link>& down) {
+  std::vector<NamespaceText> result;
+  if (spec.convergence == Convergence::kBird) return result;
+  const Failures failures(spec, down);
+  for (int leaf = 0; leaf < spec.leaves; ++leaf) {
+    result.push_back({LeafNamespace(spec, leaf), LeafRouting(spec, leaf, failures)});
+  }
+  for (int spine = 0; spine < spec.spines; ++spine) {
+    result.push_back({SpineNamespace(spec, spine), SpineRouting(spec, spine, failures)});
+  }
+  for (int host = 0; spec.ports == Ports::kBonded && host < HostCount(spec); ++host) {
+    result.push_back({HostNamespace(spec, host), BondedHostRouting(spec, host, failures)});
+  }
+  return result;
+}
+
+std::vector<NamespaceText> Changes(const std::vector<NamespaceText>& before,
+                                   const std::vector<NamespaceText>& after) {
+  std::vector<NamespaceText> result;
+  for (const NamespaceText& text : after) {
+    std::set<std::string> known;
+    for (const NamespaceText& old : before) {
+      if (old.ns == text.ns) known = absl::StrSplit(old.text, '\n', absl::SkipEmpty());
+    }
+    std::string changed;
+    for (const std::string& line : std::vector<std::string>(absl::StrSplit(text.text, '\n', absl::SkipEmpty()))) {
+      if (!known.contains(line)) absl::StrAppend(&changed, line, "\n");
+    }
+    if (!changed.empty()) result.push_back({text.ns, changed});
+  }
+  return result;
+}
+
+Sysctls RouterSysctls(const std::string& ns) {
+  return {{"ipv6/conf/all/disable_ipv6", "1"},
+          {"ipv6/conf/default/disable_ipv6", "1"},
+          {"ipv4/ip_forward", "1"},
+          // Policy 1 would take the sender's socket hash, which travels with a packet over veth: one flow would
+          // go over several spines. Policy 3 looks into the packet; 0x37: addresses, protocol, ports.
+          {"ipv4/fib_multipath_hash_policy", "3"},
+          {"ipv4/fib_multipath_hash_fields", "55"},
+          {"ipv4/fib_multipath_hash_seed", absl::StrCat(SeedOf(ns))},
+          // Probes learn the path from what routers answer when a packet's time to live is over.
+          {"ipv4/icmp_ratemask", "0"},
+          {"ipv4/conf/all/rp_filter", "0"},
+          {"ipv4/conf/default/rp_filter", "0"},
+          {"ipv4/conf/all/ignore_routes_with_linkdown", "1"},
+          {"ipv4/conf/default/ignore_routes_with_linkdown", "1"}};
+}
+
+Sysctls HostSysctls(const FabricSpec& spec, const std::string& ns) {
+  Sysctls result = {{"ipv6/conf/all/disable_ipv6", "1"},
+                    {"ipv6/conf/default/disable_ipv6", "1"},
+                    {"ipv4/conf/all/rp_filter", "0"},
+                    {"ipv4/conf/default/rp_filter", "0"}};
+  if (spec.ports == Ports::kBonded) {
+    result.push_back({"ipv4/fib_multipath_hash_policy", "3"});
+    result.push_back({"ipv4/fib_multipath_hash_fields", "55"});
+    result.push_back({"ipv4/fib_multipath_hash_seed", absl::StrCat(SeedOf(ns))});
+    result.push_back({"ipv4/conf/all/ignore_routes_with_linkdown", "1"});
+    result.push_back({"ipv4/conf/default/ignore_routes_with_linkdown", "1"});
+  }
+  return result;
+}
+
+Sysctls ManagementSysctls() {
+  return {{"ipv6/conf/all/disable_ipv6", "1"},
+          {"ipv6/conf/default/disable_ipv6", "1"},
+          {"ipv4/ip_forward", "1"},
+          {"ipv4/conf/all/rp_filter", "0"},
+          {"ipv4/conf/default/rp_filter", "0"}};
+}
+
+std::string RateText(const std::string& device, double rate_mbps) {
+  if (rate_mbps <= 0) return absl::StrCat("qdisc replace dev ", device, " root noqueue\n");
+  return absl::StrCat("qdisc replace dev ", device, " root tbf rate ",
+                      static_cast<int64_t>(rate_mbps * 1000), "kbit ", kBucket, "\n");
+}
+
+std::string DropText(const std::string& device, int per_mille) {
+  const std::string table = "netdev c4_" + device;
+  // Adding a table that is there is no error, deleting one that is not would be.
+  std::string text = absl::StrCat("add table ", table, "\ndelete table ", table, "\n");
+  if (per_mille <= 0) return text;
+  const std::string which =
+      per_mille >= 1000 ? "" : absl::StrCat("numgen random mod 1000 < ", per_mille, " ");
+  absl::StrAppend(&text, "add table ", table, "\n", "add chain ", table, " in { type filter hook ingress device \"",
+                  device, "\" priority 0; policy accept; }\n", "add rule ", table, " in ", which, "counter drop\n");
+  return text;
+}
+
+}  // namespace c4::fabric
