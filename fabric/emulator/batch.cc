@@ -135,10 +135,6 @@ std::string BondedHostRouting(const FabricSpec& spec, int host, const Failures& 
   return text;
 }
 
-std::string ManagementDevice(int host) {
-  return absl::StrCat("m", host);
-}
-
 // FNV-1a: a hash of its own for each router, the same in every run.
 uint32_t SeedOf(const std::string& ns) {
   uint32_t hash = 2166136261U;
@@ -147,6 +143,10 @@ uint32_t SeedOf(const std::string& ns) {
 }
 
 }  // namespace
+
+std::string ManagementDevice(int host) {
+  return absl::StrCat("m", host);
+}
 
 std::string NamespacesText(const FabricSpec& spec) {
   std::string text;

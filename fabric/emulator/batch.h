@@ -35,6 +35,9 @@ std::vector<NamespaceText> RoutingText(const FabricSpec& spec, const std::vector
 std::vector<NamespaceText> Changes(const std::vector<NamespaceText>& before,
                                    const std::vector<NamespaceText>& after);
 
+// The host's device in the management namespace.
+std::string ManagementDevice(int host);
+
 // path below /proc/sys/net -> value.
 using Sysctls = std::vector<std::pair<std::string, std::string>>;
 Sysctls RouterSysctls(const std::string& ns);

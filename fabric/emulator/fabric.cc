@@ -297,7 +297,7 @@ absl::Status Fabric::Loss(std::string_view target, int per_mille) {
   return AddFault(target, fault, 0);
 }
 
-absl::Status Fabric::Heal(std::string_view target) {
+absl::Status Fabric::Heal(std::string_view target, std::optional<FaultKind> only) {
   const absl::StatusOr<std::vector<Link>> links = ParseLink(spec_, target);
   if (!links.ok()) return links.status();
   const absl::StatusOr<StateLock> lock = StateLock::Take(spec_.name);
@@ -307,7 +307,8 @@ absl::Status Fabric::Heal(std::string_view target) {
   const std::vector<NamespaceText> before = RoutingText(spec_, BrokenLinks(*state));
   std::vector<LinkFault> healed;
   std::erase_if(state->faults, [&](const LinkFault& fault) {
-    const bool meant = std::find(links->begin(), links->end(), fault.link) != links->end();
+    const bool meant = std::find(links->begin(), links->end(), fault.link) != links->end() &&
+                       (!only.has_value() || *only == fault.kind);
     if (meant) healed.push_back(fault);
     return meant;
   });
@@ -327,7 +328,30 @@ absl::Status Fabric::HealAll() {
   for (const auto& [host, percent] : state->quotas) {
     if (absl::Status done = SetQuota(host, -1); !done.ok()) return done;
   }
+  for (const int host : state->isolated) {
+    if (absl::Status done = Isolate(host, false); !done.ok()) return done;
+  }
   return absl::OkStatus();
+}
+
+absl::Status Fabric::Isolate(int host, bool isolated) {
+  if (host < 0 || host >= HostCount(spec_)) return ParseHost(spec_, HostName(host)).status();
+  const absl::StatusOr<StateLock> lock = StateLock::Take(spec_.name);
+  if (!lock.ok()) return lock.status();
+  absl::StatusOr<FabricState> state = LoadState(spec_.name);
+  if (!state.ok()) return state.status();
+  if (isolated) {
+    state->isolated.insert(host);
+  } else {
+    state->isolated.erase(host);
+  }
+  const int per_mille = isolated ? 1000 : 0;
+  const NamespaceText ends[] = {{HostNamespace(spec_, host), DropText("mgmt0", per_mille)},
+                                {ManagementNamespace(spec_), DropText(ManagementDevice(host), per_mille)}};
+  for (const NamespaceText& end : ends) {
+    if (absl::Status done = RunNft(end); !done.ok()) return done;
+  }
+  return SaveState(*state);
 }
 
 absl::Status Fabric::SetQuota(int host, double percent) {

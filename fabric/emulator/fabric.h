@@ -7,6 +7,7 @@
 // `target` is a link as people write it: leaf0-spine1, host3, host3-leaf1. Needs root; errors are sentences for users.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -61,11 +62,14 @@ class Fabric {
   absl::Status Cut(std::string_view target);
   absl::Status Slow(std::string_view target, double rate_mbps);
   absl::Status Loss(std::string_view target, int per_mille);
-  // Takes all faults off that link; HealAll also gives every host its quota back.
-  absl::Status Heal(std::string_view target);
+  // Takes all faults off that link, or those of one kind. HealAll also gives every host its quota and its
+  // management network back.
+  absl::Status Heal(std::string_view target, std::optional<FaultKind> only = std::nullopt);
   absl::Status HealAll();
   // CPU of a host's ranks in % of one core; 0: no limit; negative: what the spec says.
   absl::Status SetQuota(int host, double percent);
+  // Cuts a host off the management network in silence, or joins it again.
+  absl::Status Isolate(int host, bool isolated);
 
  private:
   Fabric(FabricSpec spec, int block) : spec_(std::move(spec)), block_(block) {}

@@ -100,6 +100,11 @@ absl::StatusOr<FabricState> Read(const Json& json) {
     if (!host.ok()) return host.status();
     state.quotas[*host] = quota;
   }
+  for (const Json& name : json.at("isolated_hosts")) {
+    const absl::StatusOr<int> host = ParseHost(state.spec, name.get<std::string>());
+    if (!host.ok()) return host.status();
+    state.isolated.insert(*host);
+  }
   return state;
 }
 
@@ -130,10 +135,13 @@ std::string StateText(const FabricState& state) {
   }
   Json quotas = Json::object();
   for (const auto& [host, percent] : state.quotas) quotas[HostName(host)] = percent;
+  Json isolated = Json::array();
+  for (const int host : state.isolated) isolated.push_back(HostName(host));
   const Json json = {{"spec", SpecJson(state.spec)},
                      {"management_block", state.block},
                      {"since_unix_s", state.since_unix_s},
                      {"faults", faults},
+                     {"isolated_hosts", isolated},
                      {"quotas", quotas}};
   return json.dump(2) + "\n";
 }

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -39,6 +40,7 @@ struct FabricState {
   int block = 0;  // of the management network
   double since_unix_s = 0;
   std::vector<LinkFault> faults;      // at most one of each kind a link
+  std::set<int> isolated;             // hosts cut off the management network
   std::map<int, double> quotas;       // of hosts that have another one than the spec says
 };
 

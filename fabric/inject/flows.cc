@@ -1,0 +1,120 @@
+#include "fabric/inject/flows.h"
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <set>
+#include <thread>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "fabric/emulator/command.h"
+
+namespace c4::fabric {
+namespace {
+
+// "10.0.0.2:5000"
+bool ParseEnd(const std::string& text, std::string* address, int* port) {
+  const size_t colon = text.rfind(':');
+  if (colon == std::string::npos || !absl::SimpleAtoi(text.substr(colon + 1), port)) return false;
+  *address = text.substr(0, colon);
+  return true;
+}
+
+uint64_t NumberAfter(std::string_view line, std::string_view name) {
+  const size_t at = line.find(name);
+  if (at == std::string_view::npos) return 0;
+  line.remove_prefix(at + name.size());
+  uint64_t value = 0;
+  const std::string digits(line.substr(0, line.find_first_not_of("0123456789")));
+  return absl::SimpleAtoi(digits, &value) ? value : 0;
+}
+
+absl::StatusOr<std::map<FiveTuple, SocketEnd>> Look(const FabricSpec& spec, const std::set<int>& hosts) {
+  std::map<FiveTuple, SocketEnd> ends;
+  for (const int host : hosts) {
+    const absl::StatusOr<std::string> text =
+        RunCommand({"ss", "-N", HostNamespace(spec, host), "-tniOHp", "state", "established"});
+    if (!text.ok()) return text.status();
+    for (SocketEnd& end : ParseSs(*text)) {
+      const FiveTuple tuple = end.tuple;
+      ends.emplace(tuple, std::move(end));
+    }
+  }
+  return ends;
+}
+
+int RankOf(const JobView& job, const SocketEnd& end) {
+  for (const pid_t pid : end.pids) {
+    const int rank = RankOfProcess(job, pid);
+    if (rank >= 0) return rank;
+  }
+  return -1;
+}
+
+}  // namespace
+
+std::vector<SocketEnd> ParseSs(std::string_view text) {
+  std::vector<SocketEnd> ends;
+  for (const std::string& line :
+       std::vector<std::string>(absl::StrSplit(absl::string_view(text.data(), text.size()), '\n'))) {
+    const std::vector<std::string> words = absl::StrSplit(line, absl::ByAnyChar(" \t"), absl::SkipEmpty());
+    SocketEnd end;
+    // Recv-Q Send-Q LOCAL PEER ...
+    if (words.size() < 4 || !absl::SimpleAtoi(words[1], &end.queued_bytes)) continue;
+    if (!ParseEnd(words[2], &end.tuple.source, &end.tuple.source_port) ||
+        !ParseEnd(words[3], &end.tuple.destination, &end.tuple.destination_port)) {
+      continue;
+    }
+    end.sent_bytes = NumberAfter(line, " bytes_acked:");
+    end.received_bytes = NumberAfter(line, " bytes_received:");
+    for (size_t at = 0; (at = line.find("pid=", at)) != std::string::npos; ++at) {
+      end.pids.push_back(static_cast<pid_t>(NumberAfter(std::string_view(line).substr(at), "pid=")));
+    }
+    ends.push_back(std::move(end));
+  }
+  return ends;
+}
+
+absl::StatusOr<std::vector<Flow>> FlowsOf(const FabricSpec& spec, const JobView& job, int window_ms,
+                                          uint64_t least_bytes) {
+  std::set<int> hosts;
+  for (const JobView::Rank& rank : job.ranks) hosts.insert(rank.host);
+  absl::StatusOr<std::map<FiveTuple, SocketEnd>> first = Look(spec, hosts);
+  if (!first.ok()) return first.status();
+  std::this_thread::sleep_for(std::chrono::milliseconds(window_ms));
+  absl::StatusOr<std::map<FiveTuple, SocketEnd>> last = Look(spec, hosts);
+  if (!last.ok()) return last.status();
+
+  std::vector<Flow> flows;
+  for (const auto& [tuple, end] : *last) {
+    if (end.sent_bytes < least_bytes || end.sent_bytes < end.received_bytes) continue;
+    if (HostOfAddress(spec, tuple.source) < 0 || HostOfAddress(spec, tuple.destination) < 0) continue;
+    Flow flow;
+    flow.tuple = tuple;
+    flow.from_rank = RankOf(job, end);
+    const auto peer = last->find(Reversed(tuple));
+    if (peer != last->end()) flow.to_rank = RankOf(job, peer->second);
+    if (flow.from_rank < 0 && flow.to_rank < 0) continue;  // another job's
+    flow.sent_bytes = end.sent_bytes;
+    flow.queued_bytes = end.queued_bytes;
+    const auto before = first->find(tuple);
+    flow.moved_bytes = end.sent_bytes - (before != first->end() ? before->second.sent_bytes : 0);
+    flows.push_back(std::move(flow));
+  }
+  std::vector<FiveTuple> tuples;
+  for (const Flow& flow : flows) {
+    tuples.push_back(flow.tuple);
+    tuples.push_back(Reversed(flow.tuple));
+  }
+  const absl::StatusOr<std::vector<Path>> paths = PathsOf(spec, tuples);
+  if (!paths.ok()) return paths.status();
+  for (size_t i = 0; i < flows.size(); ++i) {
+    flows[i].data = (*paths)[2 * i];
+    flows[i].acks = (*paths)[2 * i + 1];
+  }
+  return flows;
+}
+
+}  // namespace c4::fabric
