@@ -1,0 +1,108 @@
+#include "cli/expected_verdict.h"
+
+#include <algorithm>
+#include <map>
+
+#include "absl/strings/str_cat.h"
+
+namespace c4::cli {
+namespace {
+
+// A queue pair that carried less while the link was slow may not have had chunks enough to be judged by.
+constexpr uint64_t kLeastJudgedBytes = 262144;
+
+Flow FlowOf(const fabric::FiveTuple& tuple) {
+  return {absl::StrCat(tuple.source, ":", tuple.source_port),
+          absl::StrCat(tuple.destination, ":", tuple.destination_port)};
+}
+
+bool TakesAny(const fabric::Path& path, const std::vector<fabric::Link>& links) {
+  return std::any_of(links.begin(), links.end(),
+                     [&](const fabric::Link& link) { return fabric::Takes(path, link); });
+}
+
+bool IsUplink(const fabric::Applied& applied) {
+  return !applied.links.empty() && applied.links.front().kind == fabric::Link::Kind::kUplink;
+}
+
+void ExpectRank(const fabric::Applied& applied, v1::Syndrome syndrome, ExpectedVerdict* expected) {
+  expected->syndrome = syndrome;
+  expected->kind = v1::CULPRIT_KIND_RANK;
+  expected->rank = applied.ranks.empty() ? -1 : applied.ranks.front();
+}
+
+}  // namespace
+
+ExpectedVerdict ExpectedVerdictOf(const fabric::Applied& applied) {
+  ExpectedVerdict expected;
+  expected.fault = absl::StrCat(fabric::KindName(applied.injection.kind), " ", applied.injection.target);
+  if (!applied.hosts.empty()) expected.host = fabric::HostName(applied.hosts.front());
+  expected.ends_job = fabric::EndsTheJob(applied.injection.kind);
+  switch (applied.injection.kind) {
+    case fabric::Kind::kStop:
+      ExpectRank(applied, v1::SYNDROME_NON_COMMUNICATION_HANG, &expected);
+      expected.expected = "non-communication hang: that rank";
+      break;
+    case fabric::Kind::kKill:
+      ExpectRank(applied, v1::SYNDROME_CRASH, &expected);
+      expected.expected = "crash: that rank";
+      break;
+    case fabric::Kind::kMismatch:
+      ExpectRank(applied, v1::SYNDROME_MISMATCH, &expected);
+      expected.expected = "mismatch: that rank";
+      break;
+    case fabric::Kind::kSlowRank:
+      ExpectRank(applied, v1::SYNDROME_NON_COMMUNICATION_SLOW, &expected);
+      expected.expected = "non-communication slow: that host's rank";
+      expected.limit_s = 10;
+      break;
+    case fabric::Kind::kSlowNic:
+      expected.syndrome = v1::SYNDROME_COMMUNICATION_SLOW;
+      expected.kind = v1::CULPRIT_KIND_NIC;
+      expected.expected = "communication slow: that host's NIC";
+      expected.limit_s = 10;
+      break;
+    case fabric::Kind::kSlowLink:
+      expected.syndrome = v1::SYNDROME_COMMUNICATION_SLOW;
+      expected.kind = v1::CULPRIT_KIND_CONNECTION;
+      expected.expected = "communication slow: exactly the queue pairs on that link";
+      expected.limit_s = 10;
+      break;
+    case fabric::Kind::kCut:
+      expected.syndrome = v1::SYNDROME_COMMUNICATION_HANG;
+      expected.kind = IsUplink(applied) ? v1::CULPRIT_KIND_CONNECTION : v1::CULPRIT_KIND_NIC;
+      expected.expected = IsUplink(applied) ? "communication hang: the queue pairs on that link"
+                                            : "communication hang: that host's NIC";
+      break;
+    case fabric::Kind::kNodeLoss:
+      expected.syndrome = v1::SYNDROME_LOST_NODE;
+      expected.kind = v1::CULPRIT_KIND_NODE;
+      expected.expected = "lost node: that node";
+      expected.limit_s = 10;
+      break;
+    case fabric::Kind::kJitter:
+    case fabric::Kind::kAgentStop:
+      expected.expected = "no verdict";
+      break;
+  }
+  return expected;
+}
+
+ExpectedFlows ExpectedFlowsOf(const fabric::Applied& applied, const std::vector<fabric::Flow>& now) {
+  std::map<fabric::FiveTuple, uint64_t> sent_before;
+  for (const fabric::Flow& flow : applied.flows) sent_before[flow.tuple] = flow.sent_bytes;
+  ExpectedFlows expected;
+  for (const fabric::Flow& flow : now) {
+    const bool data = TakesAny(flow.data, applied.links);
+    const bool acks = TakesAny(flow.acks, applied.links);
+    if (!data && !acks) continue;
+    const auto before = sent_before.find(flow.tuple);
+    const uint64_t carried = flow.sent_bytes - (before == sent_before.end() ? 0 : before->second);
+    const bool must = applied.injection.kind == fabric::Kind::kCut ? flow.queued_bytes > 0
+                                                                   : data && carried >= kLeastJudgedBytes;
+    (must ? expected.must : expected.may).insert(FlowOf(flow.tuple));
+  }
+  return expected;
+}
+
+}  // namespace c4::cli
