@@ -36,6 +36,7 @@ class MasterClock {
     int64_t error_ns;
     int64_t at_ns;
   };
+  static int64_t DriftOver(int64_t ns);
   static int64_t ErrorAt(const RoundTrip& trip, int64_t now_ns);
 
   uint64_t master_epoch_ = 0;

@@ -91,6 +91,7 @@ absl::Status Uplink::Serve(const std::string& address) {
     if (stop_) return absl::CancelledError("the agent ends");
     context_ = &context;
   }
+  clock_ = MasterClock();  // it may be another master, with a clock of its own
   const auto stream = stub->StreamTelemetry(&context);
   v1::TelemetryBatch batch;
   v1::TelemetryReply reply;

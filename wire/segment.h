@@ -192,6 +192,7 @@ inline constexpr int kLatencyBuckets = 32;
 inline constexpr uint64_t kLatencyFloorBytes = 16384;
 
 inline int LatencyBucket(uint64_t latency_ns, uint64_t bytes) {
+  if (latency_ns >= uint64_t{1} << 53) return kLatencyBuckets - 1;  // months; the product would overflow
   const uint64_t per_kib = latency_ns * 1024 / (bytes < kLatencyFloorBytes ? kLatencyFloorBytes : bytes);
   if (per_kib < 16) return 0;
   const int octave = 63 - __builtin_clzll(per_kib);

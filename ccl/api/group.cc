@@ -1,6 +1,6 @@
 #include "ccl/api/group.h"
 
-#include <algorithm>
+#include <map>
 #include <mutex>
 #include <string>
 #include <utility>
@@ -14,6 +14,7 @@ namespace {
 
 struct WaitingOperation {
   ncclComm_t comm;
+  uint64_t communicator_id;
   Operation operation;
 };
 
@@ -58,18 +59,14 @@ Result EnqueueAll(const Group& done) {
     return Fail(done.code, "nothing of the group was enqueued, since a call in it failed: %s",
                 done.failure.c_str());
   }
-  // What belongs to one communicator goes to it at once, in the order of the calls.
-  std::vector<std::pair<ncclComm_t, std::vector<Operation>>> by_communicator;
+  // What belongs to one communicator goes to it at once; the communicators in an order that is the same on
+  // all ranks, whatever that of the calls was: on one stream, two ranks would wait for each other otherwise.
+  std::map<std::pair<uint64_t, ncclComm_t>, std::vector<Operation>> by_communicator;
   for (const WaitingOperation& waiting : done.waiting) {
-    auto found = std::find_if(by_communicator.begin(), by_communicator.end(),
-                              [&](const auto& entry) { return entry.first == waiting.comm; });
-    if (found == by_communicator.end()) {
-      found = by_communicator.insert(found, {waiting.comm, {}});
-    }
-    found->second.push_back(waiting.operation);
+    by_communicator[{waiting.communicator_id, waiting.comm}].push_back(waiting.operation);
   }
-  for (const auto& [comm, operations] : by_communicator) {
-    const Result result = EnqueueWaiting(comm, operations);
+  for (const auto& [key, operations] : by_communicator) {
+    const Result result = EnqueueWaiting(key.second, operations);
     if (result.ok()) continue;
     return Fail(result.code(), "%zu of the %zu operations in the group could not be enqueued: %s",
                 operations.size(), done.waiting.size(), result.message().c_str());
@@ -107,7 +104,7 @@ Result Submit(ncclComm_t comm, const Operation& operation) {
   Operation called = operation;
   C4_RETURN_IF_ERROR(Call(*pin, &called));
   if (depth == 0) return pin->communicator->Enqueue(&called, 1);
-  group.waiting.push_back({comm, called});
+  group.waiting.push_back({comm, pin->communicator->id(), called});
   return Ok();
 }
 

@@ -12,7 +12,8 @@ namespace {
 
 Result NotOffered(const char* call) {
   return Fail(ncclInvalidUsage,
-              "this version of the library does not offer %s; of the operations it offers ncclAllReduce",
+              "this version of the library does not offer %s; of the operations it offers ncclAllReduce, "
+              "ncclSend and ncclRecv",
               call);
 }
 

@@ -239,8 +239,12 @@ Result StartConnect(const SocketAddress& address, Fd* connecting) {
   SetNoDelay(connecting->get());
   if (connect(connecting->get(), reinterpret_cast<const sockaddr*>(&address.storage), address.length) != 0 &&
       errno != EINPROGRESS && errno != EINTR) {
-    return Fail(ncclSystemError, "cannot connect to %s: %s", address.ToString().c_str(),
-                ErrnoText(errno).c_str());
+    const int error = errno;
+    // Of what is on the way or at its end; the rest is this machine's.
+    const bool remote = error == ECONNREFUSED || error == ECONNRESET || error == ETIMEDOUT ||
+                        error == EHOSTUNREACH || error == ENETUNREACH;
+    return Fail(remote ? ncclRemoteError : ncclSystemError, "cannot connect to %s: %s",
+                address.ToString().c_str(), ErrnoText(error).c_str());
   }
   return Ok();
 }

@@ -37,6 +37,8 @@ class Communicator {
   Communicator& operator=(const Communicator&) = delete;
   virtual ~Communicator() = default;
 
+  // The same on all its ranks, and another for every other communicator.
+  virtual uint64_t id() const = 0;
   virtual int rank() const = 0;
   virtual int rank_count() const = 0;
 
@@ -45,8 +47,9 @@ class Communicator {
   virtual uint64_t RecordCall(const Operation& operation) = 0;
   // Says whether this engine can do the operation, without doing it.
   virtual Result Supports(const Operation& operation) const = 0;
-  // The operations of one call, or of one group of calls, in their order. Returns at once; they run in stream
-  // order, sends and receives of a group all together.
+  // The operations of one call, or of one group of calls. Returns at once; they run in stream order: the
+  // collectives of a group in their order, and then its sends and receives, all together. So ranks that put
+  // the same operations into a group, each in an order of its own, do not wait for each other for ever.
   virtual Result Enqueue(const Operation* operations, size_t count) = 0;
   // Waits for all that was enqueued, then tells the peers that this end leaves in order.
   virtual Result Finalize() = 0;

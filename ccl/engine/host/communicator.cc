@@ -125,11 +125,15 @@ Result HostCommunicator::Supports(const Operation& operation) const {
 }
 
 Result HostCommunicator::Enqueue(const Operation* operations, size_t count) {
-  std::vector<std::shared_ptr<Stream>> streams;
+  std::vector<Entry> collectives;
+  Pending transfers;
   for (size_t i = 0; i < count; ++i) {
-    streams.push_back(FindStream(operations[i].stream));
-    if (streams.back() == nullptr)
+    std::shared_ptr<Stream> stream = FindStream(operations[i].stream);
+    if (stream == nullptr) {
       return Fail(ncclInvalidArgument, "the stream was destroyed before the operation was enqueued");
+    }
+    (IsTransfer(operations[i]) ? transfers : collectives)
+        .push_back(Entry{operations[i], std::move(stream), 0, 0});
   }
   const uint64_t now = NowTicks();
   bool wake = false;
@@ -141,29 +145,21 @@ Result HostCommunicator::Enqueue(const Operation* operations, size_t count) {
       return Fail(ncclInvalidUsage, "the communicator of rank %d was finalized or aborted", rank_);
     }
     wake = queue_.empty();
-    bool group_open = false;  // its sends and receives run where the first of them stands
-    size_t group = 0;
-    for (size_t i = 0; i < count; ++i) {
-      const bool transfer = IsTransfer(operations[i]);
-      const uint64_t ticket = streams[i]->TakeTicket();
-      if (transfer) {
-        recorder_.P2pEnqueued(streams[i]->id(), now);
-      } else {
-        recorder_.Enqueued(streams[i]->id(), now);
-      }
-      Entry entry{operations[i], std::move(streams[i]), ticket,
-                  transfer ? next_transfer_++ : next_collective_++};
-      if (transfer && group_open) {
-        queue_[group].push_back(std::move(entry));
-        continue;
-      }
-      if (transfer) {
-        group = queue_.size();
-        group_open = true;
-      }
+    // Tickets in the order in which they run, or one would wait for its turn behind another that waits for
+    // it.
+    for (Entry& entry : collectives) {
+      entry.ticket = entry.stream->TakeTicket();
+      entry.sequence = next_collective_++;
+      recorder_.Enqueued(entry.stream->id(), now);
       queue_.emplace_back();
       queue_.back().push_back(std::move(entry));
     }
+    for (Entry& entry : transfers) {
+      entry.ticket = entry.stream->TakeTicket();
+      entry.sequence = next_transfer_++;
+      recorder_.P2pEnqueued(entry.stream->id(), now);
+    }
+    if (!transfers.empty()) queue_.push_back(std::move(transfers));
   }
   if (wake) Wake();
   return Ok();

@@ -29,6 +29,7 @@ class HostCommunicator final : public Communicator {
   // Meets the other ranks and connects the ring; blocks.
   Result Init(const bootstrap::UniqueId& id, const std::string& name);
 
+  uint64_t id() const override { return recorder_.slot().communicator_id; }
   int rank() const override { return rank_; }
   int rank_count() const override { return rank_count_; }
   uint64_t RecordCall(const Operation& operation) override;

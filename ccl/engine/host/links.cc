@@ -62,10 +62,13 @@ ReceiveConnection* Links::ReceiveFrom(int peer) {
   return Expect(peer, kPairChannel);
 }
 
+bool Links::Expecting() const {
+  return std::any_of(receives_.begin(), receives_.end(),
+                     [](const auto& entry) { return !entry.second->attached(); });
+}
+
 Result Links::Progress(bool* moved) {
-  const bool waiting = std::any_of(receives_.begin(), receives_.end(),
-                                   [](const auto& entry) { return !entry.second->attached(); });
-  if (waiting) {
+  if (Expecting()) {
     C4_RETURN_IF_ERROR(acceptor_->Progress(moved));
     for (auto& [key, connection] : receives_) {
       std::vector<tcp::Accepted> accepted;
@@ -107,7 +110,9 @@ Result Links::Poll(int ms) {
 
 Result Links::Wait(int ms) {
   CollectPolls();
-  if (acceptor_.has_value()) acceptor_->AppendPolls(&polls_);
+  // A peer that has connected before this rank receives from it waits in the listener's queue: it is not
+  // taken in, so it must not wake anybody either, again and again.
+  if (Expecting()) acceptor_->AppendPolls(&polls_);
   return Poll(ms);
 }
 

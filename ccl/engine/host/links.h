@@ -54,6 +54,8 @@ class Links {
   Result Connect(int peer, uint16_t channel, SendConnection** connection);
   ReceiveConnection* Expect(int peer, uint16_t channel);
   Recording RecordingOf(int peer, uint16_t channel) const;
+  // A receive connection waits for its sender to connect.
+  bool Expecting() const;
   void CollectPolls();
   Result Poll(int ms);
 

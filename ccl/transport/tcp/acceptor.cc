@@ -11,7 +11,7 @@ namespace c4::tcp {
 namespace {
 
 constexpr uint64_t kHelloTimeoutNs = 5000000000u;
-constexpr size_t kMostStrangers = 4096;
+constexpr size_t kMostStrangers = 256;
 
 void TurnAway(const SocketAddress& from, const char* fault) {
   C4_WARN("turned a connection from %s away: its hello %s", from.ToString().c_str(), fault);
@@ -80,10 +80,19 @@ bool Acceptor::Listen(Stranger* stranger, uint64_t now_ns, bool* moved) {
 void Acceptor::TakeIn(Stranger* stranger) {
   Hello hello;
   memcpy(&hello, stranger->hello, sizeof hello);
-  std::vector<Accepted>& connection = connections_[{hello.from_rank, hello.channel}];
+  const Key key{hello.from_rank, hello.channel};
+  if (taken_.contains(key)) {
+    TurnAway(stranger->from, "names a connection that is there already");
+    return;
+  }
+  std::vector<Accepted>& connection = connections_[key];
   if (connection.empty()) connection.resize(hello.queue_pair_count);
-  if (connection.size() != hello.queue_pair_count) {
-    TurnAway(stranger->from, "counts other queue pairs than those before it");
+  const auto other = std::find_if(connection.begin(), connection.end(), [&](const Accepted& accepted) {
+    return accepted.fd.valid() && (accepted.hello.queue_pair_count != hello.queue_pair_count ||
+                                   accepted.hello.chunk_bytes != hello.chunk_bytes);
+  });
+  if (other != connection.end()) {
+    TurnAway(stranger->from, "counts or cuts otherwise than the queue pairs of its connection before it");
     return;
   }
   Accepted& place = connection[hello.queue_pair_index];
@@ -98,17 +107,17 @@ bool Acceptor::Take(int peer, uint16_t channel, std::vector<Accepted>* queue_pai
   const auto found = connections_.find({peer, channel});
   if (found == connections_.end()) return false;
   for (const Accepted& accepted : found->second) {
-    if (!accepted.fd.valid() || accepted.hello.chunk_bytes != found->second.front().hello.chunk_bytes) {
-      return false;
-    }
+    if (!accepted.fd.valid()) return false;
   }
   *queue_pairs = std::move(found->second);
   connections_.erase(found);
+  taken_.insert({peer, channel});
   return true;
 }
 
 void Acceptor::AppendPolls(std::vector<pollfd>* polls) const {
-  polls->push_back({listener_.get(), POLLIN, 0});
+  // Who is not taken in must not wake anybody either.
+  if (strangers_.size() < kMostStrangers) polls->push_back({listener_.get(), POLLIN, 0});
   for (const Stranger& stranger : strangers_) polls->push_back({stranger.fd.get(), POLLIN, 0});
 }
 

@@ -7,6 +7,7 @@
 
 #include <map>
 #include <poll.h>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -51,6 +52,7 @@ class Acceptor {
   const int rank_count_;
   std::vector<Stranger> strangers_;
   std::map<Key, std::vector<Accepted>> connections_;
+  std::set<Key> taken_;
 };
 
 }  // namespace c4::tcp

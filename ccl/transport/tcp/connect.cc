@@ -39,7 +39,7 @@ Result ConnectSender(const Recording& recording, const SocketAddress& peer_liste
     hello.queue_pair_count = static_cast<uint16_t>(shape.queue_pairs);
     hello.queue_pair_number = next_number.fetch_add(1);
     hello.chunk_bytes = shape.chunk_bytes;
-    queue_pairs.push_back(std::make_unique<TcpSendQueuePair>(std::move(fd), hello, recording));
+    queue_pairs.push_back(std::make_unique<TcpSendQueuePair>(std::move(fd), peer_listener, hello, recording));
   }
   *connection = std::make_unique<SendConnection>(recording.peer, std::move(queue_pairs), shape.chunk_bytes,
                                                  shape.window_bytes);

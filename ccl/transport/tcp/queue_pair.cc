@@ -29,7 +29,8 @@ void SetOptions(int fd) {
   setsockopt(fd, IPPROTO_TCP, kTcpRtoMaxMs, &kLongestRetransmitMs, sizeof kLongestRetransmitMs);
 }
 
-QueuePairRecorder Open(int fd, const Recording& recording, const Hello& hello, wire::Direction direction) {
+QueuePairRecorder Open(int fd, const SocketAddress& peer, const Recording& recording, const Hello& hello,
+                       wire::Direction direction) {
   QueuePairIdentity identity;
   identity.direction = direction;
   identity.peer = recording.peer;
@@ -37,9 +38,9 @@ QueuePairRecorder Open(int fd, const Recording& recording, const Hello& hello, w
   identity.index = hello.queue_pair_index;
   identity.number = hello.queue_pair_number;
   identity.transport = wire::kTransportTcp;
-  SocketAddress address;
-  if (LocalAddress(fd, &address).ok()) identity.local = ToEndpoint(address);
-  if (PeerAddress(fd, &address).ok()) identity.remote = ToEndpoint(address);
+  SocketAddress local;
+  if (LocalAddress(fd, &local).ok()) identity.local = ToEndpoint(local);
+  identity.remote = ToEndpoint(peer);
   return recording.monitor->OpenQueuePair(*recording.communicator, identity);
 }
 
@@ -70,10 +71,11 @@ Result LostText(bool sends, int peer, const char* what, int error) {
 
 }  // namespace
 
-TcpSendQueuePair::TcpSendQueuePair(Fd fd, const Hello& hello, const Recording& recording)
+TcpSendQueuePair::TcpSendQueuePair(Fd fd, const SocketAddress& peer, const Hello& hello,
+                                   const Recording& recording)
     : fd_(std::move(fd)), recording_(recording), hello_(hello) {
   SetOptions(fd_.get());
-  recorder_ = Open(fd_.get(), recording, hello, wire::kDirectionSend);
+  recorder_ = Open(fd_.get(), peer, recording, hello, wire::kDirectionSend);
   const uint64_t per_second = recording.monitor->segment().header().ticks_per_second;
   ns_per_tick_ = per_second == 0 ? 1.0 : 1e9 / static_cast<double>(per_second);
 }
@@ -210,7 +212,9 @@ void TcpSendQueuePair::SayGoodbye() {
 TcpReceiveQueuePair::TcpReceiveQueuePair(Fd fd, const Hello& hello, const Recording& recording)
     : fd_(std::move(fd)), recording_(recording) {
   SetOptions(fd_.get());
-  recorder_ = Open(fd_.get(), recording, hello, wire::kDirectionReceive);
+  SocketAddress peer;
+  (void)PeerAddress(fd_.get(), &peer);  // one that has gone already has none; its end shows on reading
+  recorder_ = Open(fd_.get(), peer, recording, hello, wire::kDirectionReceive);
 }
 
 TcpReceiveQueuePair::~TcpReceiveQueuePair() {

@@ -13,8 +13,8 @@ namespace c4::tcp {
 
 class TcpSendQueuePair final : public SendQueuePair {
  public:
-  // `fd` may still be connecting; the hello is the first that goes out.
-  TcpSendQueuePair(Fd fd, const Hello& hello, const Recording& recording);
+  // `fd` may still be connecting to `peer`, and cannot tell it then; the hello is the first that goes out.
+  TcpSendQueuePair(Fd fd, const SocketAddress& peer, const Hello& hello, const Recording& recording);
   ~TcpSendQueuePair() override;
 
   void Post(const Chunk& chunk, const char* data, uint64_t now_ticks) override;

@@ -13,6 +13,8 @@ Answers answers;
 std::vector<Event> events;
 std::string join_name;
 int enqueued = 0;
+int batches = 0;
+uint64_t next_id = 1;
 
 void Note(const char* what, int rank, const Operation& operation = {}) {
   const std::lock_guard<std::mutex> lock(mutex);
@@ -26,9 +28,10 @@ Answers Current() {
 
 class FakeCommunicator : public Communicator {
  public:
-  FakeCommunicator(int rank_count, int rank) : rank_count_(rank_count), rank_(rank) {}
+  FakeCommunicator(int rank_count, int rank, uint64_t id) : rank_count_(rank_count), rank_(rank), id_(id) {}
   ~FakeCommunicator() override { Note("free", rank_); }
 
+  uint64_t id() const override { return id_; }
   int rank() const override { return rank_; }
   int rank_count() const override { return rank_count_; }
   uint64_t RecordCall(const Operation& operation) override {
@@ -36,12 +39,13 @@ class FakeCommunicator : public Communicator {
     return 1;
   }
   Result Supports(const Operation&) const override { return Current().supports; }
-  Result Enqueue(const Operation& operation) override {
+  Result Enqueue(const Operation* operations, size_t count) override {
     {
       const std::lock_guard<std::mutex> lock(mutex);
       if (!answers.enqueue.ok() && enqueued++ >= answers.enqueue_after) return answers.enqueue;
+      ++batches;
     }
-    Note("enqueue", rank_, operation);
+    for (size_t i = 0; i < count; ++i) Note("enqueue", rank_, operations[i]);
     return Ok();
   }
   Result Finalize() override {
@@ -54,6 +58,7 @@ class FakeCommunicator : public Communicator {
  private:
   const int rank_count_;
   const int rank_;
+  const uint64_t id_;
 };
 
 class FakeEngine : public Engine {
@@ -69,7 +74,7 @@ class FakeEngine : public Engine {
     Note("join", rank);
     const std::lock_guard<std::mutex> lock(mutex);
     join_name = name;
-    *communicator = std::make_unique<FakeCommunicator>(rank_count, rank);
+    *communicator = std::make_unique<FakeCommunicator>(rank_count, rank, next_id++);
     return Ok();
   }
 };
@@ -85,6 +90,7 @@ void Reset() {
   events.clear();
   join_name.clear();
   enqueued = 0;
+  batches = 0;
 }
 
 void SetAnswers(const Answers& wanted) {
@@ -104,6 +110,11 @@ std::string Happened() {
     text += (text.empty() ? "" : ", ") + event.what + " " + std::to_string(event.rank);
   }
   return text;
+}
+
+int Batches() {
+  const std::lock_guard<std::mutex> lock(mutex);
+  return batches;
 }
 
 std::string LastJoinName() {

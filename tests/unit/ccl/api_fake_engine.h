@@ -35,9 +35,11 @@ void SetAnswers(const Answers& answers);
 std::vector<Event> Events();
 // Only what happened, such as "record 0, enqueue 0": the number is the rank.
 std::string Happened();
+// Enqueue calls that succeeded, each with one operation or several.
+int Batches();
 std::string LastJoinName();
 
-// A communicator of `rank_count` ranks, of which this is `rank`.
+// A communicator whose id is greater than those before it, of `rank_count` ranks, of which this is `rank`.
 ncclComm_t Join(int rank_count = 1, int rank = 0);
 
 }  // namespace c4::fake

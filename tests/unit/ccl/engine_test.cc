@@ -2,75 +2,16 @@
 #include <atomic>
 #include <chrono>
 #include <fcntl.h>
-#include <functional>
-#include <gtest/gtest.h>
 #include <memory>
-#include <random>
 #include <thread>
-#include <vector>
 
 #include "ccl/base/clock.h"
-#include "ccl/bootstrap/bootstrap.h"
-#include "ccl/engine/host/communicator.h"
-#include "ccl/include/c4/stream.h"
+#include "tests/unit/ccl/engine_ranks.h"
 
 namespace c4::host {
 namespace {
 
-constexpr uint64_t kSecondNs = 1000000000u;
-
-class Engine : public testing::Test {
- protected:
-  void SetUp() override {
-    setenv("NCCL_SOCKET_IFNAME", "lo", 1);
-    unsetenv("NCCL_COMM_ID");
-  }
-
-  // Runs `body` as each of `n` ranks, each with a communicator of its own thread.
-  void Ranks(int n, const std::function<void(HostCommunicator&)>& body) {
-    ncclUniqueId raw;
-    ASSERT_TRUE(bootstrap::MakeUniqueId(&raw).ok());
-    bootstrap::UniqueId id;
-    ASSERT_TRUE(bootstrap::ReadUniqueId(raw, &id).ok());
-    std::vector<std::thread> threads;
-    for (int rank = 0; rank < n; ++rank) {
-      threads.emplace_back([&, rank] {
-        HostCommunicator communicator(&monitor_, rank, n);
-        const Result result = communicator.Init(id, "test");
-        ASSERT_TRUE(result.ok()) << result.message();
-        body(communicator);
-      });
-    }
-    for (auto& thread : threads) thread.join();
-  }
-
-  static Operation AllReduce(const float* in, float* out, size_t count, cudaStream_t stream) {
-    Operation operation;
-    operation.function = wire::kAllReduce;
-    operation.send_buffer = in;
-    operation.recv_buffer = out;
-    operation.count = count;
-    operation.stream = stream;
-    return operation;
-  }
-
-  static Result Run(HostCommunicator& communicator, Operation operation) {
-    operation.called_ticks = communicator.RecordCall(operation);
-    return communicator.Enqueue(operation);
-  }
-
-  // A stream that goes away with its scope.
-  struct OwnStream {
-    OwnStream() { EXPECT_EQ(c4StreamCreate(&handle), ncclSuccess); }
-    ~OwnStream() { EXPECT_EQ(c4StreamDestroy(handle), ncclSuccess); }
-    OwnStream(const OwnStream&) = delete;
-    OwnStream& operator=(const OwnStream&) = delete;
-    ncclResult_t Synchronize() const { return c4StreamSynchronize(handle); }
-    cudaStream_t handle = nullptr;
-  };
-
-  Monitor monitor_{"", {256, 256, 64, 64}, JobIdentity()};
-};
+using Engine = EngineRanks;
 
 TEST_F(Engine, AllReduceSumsForEveryRankCountAndSize) {
   setenv("C4_SLICE_BYTES", "4096", 1);  // many slices without many bytes
@@ -282,7 +223,7 @@ TEST_F(Engine, WhatIsNotThereYetSaysSo) {
     operation.stream = reinterpret_cast<cudaStream_t>(&operation);
     EXPECT_EQ(communicator.Supports(operation).code(), ncclInvalidArgument);
     EXPECT_TRUE(communicator.Finalize().ok());
-    EXPECT_EQ(communicator.Enqueue(AllReduce(nullptr, nullptr, 0, nullptr)).code(), ncclInvalidUsage);
+    EXPECT_EQ(Run(communicator, AllReduce(nullptr, nullptr, 0, nullptr)).code(), ncclInvalidUsage);
   });
 }
 

@@ -1,288 +1,312 @@
+// Connections over TCP: what arrives, when anything is sent at all, and what the monitor sees of it.
 #include <cstring>
-#include <gtest/gtest.h>
-#include <poll.h>
+#include <numeric>
 #include <random>
-#include <sys/socket.h>
 #include <thread>
-#include <vector>
 
-#include "ccl/base/clock.h"
-#include "ccl/transport/tcp/connect.h"
+#include "tests/unit/ccl/transport_ends.h"
 
 namespace c4::tcp {
 namespace {
 
-constexpr SegmentGeometry kSmall{4, 8, 2, 64};
+using std::chrono::milliseconds;
 
-// A sender and a receiver joined over loopback, driven by one thread; the file descriptors of both are known
-// so that a test can also speak as the peer.
-class Pair {
- public:
-  Pair() : monitor_("", kSmall, JobIdentity()) {
-    communicator_ = monitor_.OpenCommunicator({1, 0, 0, 2, wire::kEngineHost, ""});
-    SocketAddress address;
-    EXPECT_TRUE(ParseAddress("127.0.0.1:0", &address).ok());
-    Fd listener;
-    EXPECT_TRUE(Listen(&address, 4, &listener).ok());
-    Fd near;
-    Fd far;
-    SocketAddress peer;
-    EXPECT_TRUE(Connect(address, kNever, false, &near).ok());
-    EXPECT_TRUE(Accept(listener.get(), kNever, &far, &peer).ok());
-    near_fd = near.get();
-    far_fd = far.get();
-    near_ = std::move(near);
-    far_ = std::move(far);
-  }
+uint64_t Histogram(const wire::QueuePairSlot& slot) {
+  return std::accumulate(std::begin(slot.latency_histogram), std::end(slot.latency_histogram), uint64_t{0});
+}
 
-  void MakeSender() {
-    sender = std::make_unique<SendQueuePair>(std::move(near_),
-                                             Recording{&monitor_, &communicator_, &ring_, 0, 1, 0}, 11);
-  }
-  void MakeReceiver() {
-    receiver = std::make_unique<ReceiveQueuePair>(std::move(far_),
-                                                  Recording{&monitor_, &communicator_, &ring_, 1, 0, 0}, 11);
-  }
-  void CloseFar() { far_.Reset(); }
-  void CloseNear() { near_.Reset(); }
-
-  // Drives `step` until `done` or two seconds have passed.
-  template <typename Step, typename Done>
-  static Result Drive(Step step, Done done) {
-    const uint64_t deadline = MonotonicNs() + 2000000000u;
-    while (!done()) {
-      bool moved = false;
-      C4_RETURN_IF_ERROR(step(&moved));
-      if (MonotonicNs() > deadline) return Fail(ncclInternalError, "nothing moves");
+struct Messages {
+  Messages(size_t count, size_t most_bytes, std::mt19937* random) {
+    for (size_t i = 0; i < count; ++i) {
+      const size_t kind = (*random)() % 10;
+      const size_t size = kind == 0 ? 0 : (*random)() % (kind < 3 ? most_bytes : most_bytes / 100 + 1);
+      sent.emplace_back(size);
+      for (char& c : sent.back()) c = static_cast<char>((*random)());
+      got.emplace_back(size);
+      bytes += size;
     }
-    return Ok();
+  }
+  uint64_t chunks(uint32_t chunk_bytes) const {
+    uint64_t chunks = 0;
+    for (const auto& message : sent) chunks += ChunkCount(message.size(), chunk_bytes);
+    return chunks;
   }
 
-  Monitor monitor_;
-  CommunicatorRecorder communicator_;
-  RingWriter ring_;
-  Fd near_;
-  Fd far_;
-  int near_fd = -1;
-  int far_fd = -1;
-  std::unique_ptr<SendQueuePair> sender;
-  std::unique_ptr<ReceiveQueuePair> receiver;
-};
-
-TEST(TcpQueuePair, EveryByteOfManyMessagesArrivesInOrder) {
-  const unsigned seed = 20261121;
-  SCOPED_TRACE(seed);
-  std::mt19937 random(seed);
-  Pair pair;
-  pair.MakeSender();
-  pair.MakeReceiver();
   std::vector<std::vector<char>> sent;
   std::vector<std::vector<char>> got;
   uint64_t bytes = 0;
-  for (int i = 0; i < 200; ++i) {
-    const size_t size = i % 17 == 0 ? 0 : random() % (i % 10 == 0 ? 300000 : 3000);
-    sent.emplace_back(size);
-    for (char& c : sent.back()) c = static_cast<char>(random());
-    got.emplace_back(size);
-    bytes += size;
+};
+
+TEST(Connection, ManyMessagesArriveWholeAndInOrderOverAnyNumberOfQueuePairs) {
+  for (const int queue_pairs : {1, 2, 3, 4}) {
+    const unsigned seed = 20261121 + static_cast<unsigned>(queue_pairs);
+    SCOPED_TRACE(seed);
+    std::mt19937 random(seed);
+    Ends ends;
+    const Shape shape{static_cast<uint32_t>(queue_pairs), 16384, 40000};
+    ASSERT_NO_FATAL_FAILURE(ends.Connect(shape));
+    Messages messages(150, 300000, &random);
+    size_t sends = 0;
+    size_t receives = 0;
+    const Result result = Ends::Drive(
+        [&](bool* moved) {
+          if (sends < messages.sent.size() && random() % 2 == 0) {
+            ends.sender->Post(messages.sent[sends].data(), messages.sent[sends].size());
+            ++sends;
+          }
+          if (receives < messages.got.size() && random() % 3 == 0) {
+            ends.receiver->Post(messages.got[receives].data(), messages.got[receives].size());
+            ++receives;
+          }
+          C4_RETURN_IF_ERROR(ends.Both(moved));
+          // What is complete is complete from the first byte to the last.
+          const size_t done = ends.receiver->completed();
+          if (done > 0 && messages.got[done - 1] != messages.sent[done - 1])
+            return Fail(ncclInternalError, "message %zu is not whole", done - 1);
+          return Ok();
+        },
+        [&] { return ends.sender->completed() == messages.sent.size(); });
+    ASSERT_TRUE(result.ok()) << result.message();
+    EXPECT_EQ(messages.sent, messages.got);
+
+    uint64_t chunks = 0;
+    uint64_t bytes = 0;
+    for (int i = 0; i < queue_pairs; ++i) {
+      const wire::QueuePairSlot& sent = ends.sent(i);
+      const wire::QueuePairSlot& received = ends.received(i);
+      EXPECT_GT(sent.completed_messages, 0u) << "a queue pair that is never used";
+      EXPECT_EQ(sent.completed_messages, sent.posted_messages);
+      EXPECT_EQ(sent.completed_messages, received.completed_messages);
+      EXPECT_EQ(sent.completed_bytes, received.completed_bytes);
+      EXPECT_EQ(received.moved_bytes, received.completed_bytes);
+      EXPECT_GE(sent.moved_bytes, sent.completed_bytes);
+      EXPECT_EQ(Histogram(sent), sent.completed_messages);
+      EXPECT_EQ(Histogram(received), 0u);
+      EXPECT_GE(sent.latency_max_ticks * sent.completed_messages, sent.latency_sum_ticks);
+      EXPECT_EQ(sent.queue_pair_number, received.queue_pair_number);
+      EXPECT_EQ(memcmp(&sent.local, &received.remote, sizeof sent.local), 0);
+      EXPECT_EQ(memcmp(&sent.remote, &received.local, sizeof sent.local), 0);
+      chunks += sent.completed_messages;
+      bytes += sent.completed_bytes;
+    }
+    EXPECT_EQ(chunks, messages.chunks(shape.chunk_bytes));
+    EXPECT_EQ(bytes, messages.bytes);
+    for (const wire::QueuePairSlot* slot : {&ends.sent(), &ends.received()}) {
+      EXPECT_EQ(slot->wanted_messages, 150u);
+      EXPECT_EQ(slot->granted_messages, 150u);
+      EXPECT_EQ(slot->done_messages, 150u);
+      EXPECT_EQ(slot->wanted_bytes, messages.bytes);
+      EXPECT_EQ(slot->done_bytes, messages.bytes);
+      EXPECT_GE(slot->last_done_ticks, slot->last_wanted_ticks);
+    }
+    for (int i = 1; i < queue_pairs; ++i)
+      EXPECT_EQ(ends.sent(i).wanted_messages, 0u) << "only where index is 0";
   }
-  size_t posted_sends = 0;
-  size_t posted_receives = 0;
-  const Result result = Pair::Drive(
-      [&](bool* moved) {
-        if (posted_sends < sent.size() && random() % 2 == 0) {
-          pair.sender->Post(sent[posted_sends].data(), sent[posted_sends].size());
-          ++posted_sends;
-        }
-        if (posted_receives < got.size() && random() % 3 == 0) {
-          pair.receiver->Post(got[posted_receives].data(), got[posted_receives].size());
-          ++posted_receives;
-        }
-        C4_RETURN_IF_ERROR(pair.sender->Progress(moved));
-        return pair.receiver->Progress(moved);
-      },
-      [&] { return pair.sender->completed() == sent.size(); });
-  ASSERT_TRUE(result.ok()) << result.message();
-  EXPECT_EQ(sent, got);
-  const wire::QueuePairSlot& sender = pair.monitor_.segment().queue_pair(0);
-  const wire::QueuePairSlot& receiver = pair.monitor_.segment().queue_pair(1);
-  EXPECT_EQ(sender.completed_messages, 200u);
-  EXPECT_EQ(sender.completed_bytes, bytes);
-  EXPECT_EQ(receiver.completed_bytes, bytes);
-  EXPECT_EQ(receiver.moved_bytes, bytes);
-  EXPECT_EQ(sender.local.port, receiver.remote.port);
-  EXPECT_EQ(sender.queue_pair_number, receiver.queue_pair_number);
-  EXPECT_GE(sender.latency_max_ticks * 200, sender.latency_sum_ticks);
 }
 
-TEST(TcpQueuePair, TheReceiversWaitIsMeasuredFromItsPost) {
-  Pair pair;
-  pair.MakeSender();
-  pair.MakeReceiver();
+TEST(Connection, NothingIsPostedBeforeTheReceiverHasItsBuffers) {
+  Ends ends;
+  ASSERT_NO_FATAL_FAILURE(ends.Connect({2, 1024, 65536}));
+  std::vector<char> data(10000, 'x');
+  std::vector<char> got(10000);
+  for (int i = 0; i < 3; ++i) ends.sender->Post(data.data(), data.size());
+  ends.DriveBothFor(20000000);
+  EXPECT_EQ(ends.sent(0).posted_messages + ends.sent(1).posted_messages, 0u);
+  EXPECT_EQ(ends.sent().wanted_messages, 3u);
+  EXPECT_EQ(ends.sent().wanted_bytes, 30000u);
+  EXPECT_EQ(ends.sent().granted_messages, 0u);
+  ends.receiver->Post(got.data(), got.size());
+  EXPECT_EQ(ends.received().wanted_messages, 1u);
+  EXPECT_EQ(ends.received().granted_messages, 0u) << "announced by Progress";
+  ASSERT_TRUE(ends.DriveBoth([&] { return ends.sender->completed() == 1; }).ok());
+  ends.DriveBothFor(20000000);
+  EXPECT_EQ(ends.sender->completed(), 1u);
+  EXPECT_EQ(ends.sent(0).posted_messages + ends.sent(1).posted_messages, 10u) << "those of the first message";
+  EXPECT_EQ(ends.sent().granted_messages, 1u);
+  EXPECT_EQ(ends.sent().done_messages, 1u);
+  EXPECT_EQ(ends.received().granted_messages, 1u);
+  EXPECT_EQ(ends.received().done_bytes, 10000u);
+}
+
+TEST(Connection, ReceivesMayBePostedBeforeTheSenderIsThere) {
+  Ends ends;
+  ends.receiver = std::make_unique<ReceiveConnection>(1, 0);
+  std::vector<char> data(5000, 'x');
+  std::vector<char> got(5000);
+  ends.receiver->BeginOperation();
+  ends.receiver->Post(got.data(), got.size());
+  bool moved = false;
+  ASSERT_TRUE(ends.receiver->Progress(&moved).ok());
+  std::this_thread::sleep_for(milliseconds(20));
+  const uint64_t waited = NowTicks();
+  ASSERT_NO_FATAL_FAILURE(ends.Connect({2, 1024, 65536}));
+  EXPECT_EQ(ends.received().wanted_bytes, 5000u);
+  EXPECT_LT(ends.received().last_wanted_ticks, waited);
+  ends.sender->Post(data.data(), data.size());
+  ASSERT_TRUE(ends.DriveBoth([&] { return ends.sender->completed() == 1; }).ok());
+  EXPECT_EQ(data, got);
+  EXPECT_GE(ends.received().first_wait_max_ticks, waited - ends.received().last_wanted_ticks)
+      << "the time before the sender had connected is part of its lateness";
+}
+
+TEST(Connection, TheReceiversWaitIsMeasuredAndThatForAnOperationApart) {
+  Ends ends;
+  ASSERT_NO_FATAL_FAILURE(ends.Connect({2, 1024, 65536}));
   char byte = 1;
   char got = 0;
-  pair.receiver->Post(&got, 1);
-  const uint64_t posted = NowTicks();
-  std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  pair.sender->Post(&byte, 1);
-  const uint64_t sent = NowTicks();
-  ASSERT_TRUE(Pair::Drive(
-                  [&](bool* moved) {
-                    C4_RETURN_IF_ERROR(pair.sender->Progress(moved));
-                    return pair.receiver->Progress(moved);
-                  },
-                  [&] { return pair.sender->completed() == 1; })
-                  .ok());
-  const wire::QueuePairSlot& slot = pair.monitor_.segment().queue_pair(1);
-  EXPECT_GE(slot.wait_max_ticks, sent - posted);
-  // The data is there first: the receiver has not waited.
-  const uint64_t before = slot.wait_sum_ticks;
-  pair.sender->Post(&byte, 1);
-  bool moved = false;
-  ASSERT_TRUE(pair.sender->Progress(&moved).ok());
-  std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  pair.receiver->Post(&got, 1);
-  ASSERT_TRUE(pair.receiver->Progress(&moved).ok());
-  ASSERT_EQ(pair.receiver->completed(), 2u);
-  EXPECT_LT(slot.wait_sum_ticks - before, (sent - posted) / 2);
+  const auto message = [&](milliseconds late) {
+    ends.receiver->Post(&got, 1);
+    bool moved = false;
+    EXPECT_TRUE(ends.receiver->Progress(&moved).ok());
+    const uint64_t posted = NowTicks();
+    std::this_thread::sleep_for(late);
+    const uint64_t waited = NowTicks() - posted;
+    ends.sender->Post(&byte, 1);
+    const uint64_t all = ends.sender->posted();
+    EXPECT_TRUE(ends.DriveBoth([&] { return ends.sender->completed() == all; }).ok());
+    return waited;
+  };
+  const auto waits = [&] { return ends.received(0).wait_sum_ticks + ends.received(1).wait_sum_ticks; };
+  ends.receiver->BeginOperation();
+  const uint64_t first = message(milliseconds(20));
+  EXPECT_GE(waits(), first);
+  EXPECT_EQ(ends.received().first_waits, 1u);
+  EXPECT_GE(ends.received().first_wait_sum_ticks, first);
+  const uint64_t first_sum = ends.received().first_wait_sum_ticks;
+  const uint64_t second = message(milliseconds(30));  // the data flow slowly: nobody comes late
+  EXPECT_GE(waits(), first + second);
+  EXPECT_EQ(ends.received().first_waits, 1u);
+  EXPECT_EQ(ends.received().first_wait_sum_ticks, first_sum);
+  ends.receiver->BeginOperation();
+  const uint64_t third = message(milliseconds(10));
+  EXPECT_EQ(ends.received().first_waits, 2u);
+  EXPECT_GE(ends.received().first_wait_sum_ticks, first_sum + third);
+  EXPECT_LT(ends.received().first_wait_max_ticks, first + second + third) << "a maximum, no sum";
+  EXPECT_EQ(ends.sent(0).wait_sum_ticks + ends.sent(1).wait_sum_ticks, 0u);
 }
 
-TEST(TcpQueuePair, UnacknowledgedDataShowsWhileThePeerDoesNothing) {
-  Pair pair;
-  pair.MakeSender();
+// Four receives at once, as the executor posts them: the wait for the second is none, when its data come with
+// those of the first.
+TEST(Connection, AWaitIsCountedOnce) {
+  Ends ends;
+  ASSERT_NO_FATAL_FAILURE(ends.Connect({1, 1024, 65536}));
+  char data[4] = {};
+  char got[4];
+  for (char& place : got) ends.receiver->Post(&place, 1);
+  std::this_thread::sleep_for(milliseconds(40));
+  const uint64_t before = NowTicks();
+  for (const char& byte : data) ends.sender->Post(&byte, 1);
+  ASSERT_TRUE(ends.DriveBoth([&] { return ends.sender->completed() == 4; }).ok());
+  const uint64_t waited = before - ends.received().last_wanted_ticks;
+  EXPECT_GE(ends.received().wait_sum_ticks, waited / 2);
+  EXPECT_LT(ends.received().wait_sum_ticks, 3 * waited);
+}
+
+TEST(Connection, UnacknowledgedDataShowWhileThePeerDoesNothing) {
+  Ends ends;
+  ASSERT_NO_FATAL_FAILURE(ends.Connect({2, 1024, 65536}));
   std::vector<char> data(1000);
-  pair.sender->Post(data.data(), data.size());
+  std::vector<char> got(1000);
+  ends.receiver->Post(got.data(), got.size());
   bool moved = false;
-  ASSERT_TRUE(pair.sender->Progress(&moved).ok());
-  const wire::QueuePairSlot& slot = pair.monitor_.segment().queue_pair(0);
-  EXPECT_EQ(slot.posted_bytes, 1000u);
-  EXPECT_EQ(slot.completed_bytes, 0u);
+  ASSERT_TRUE(ends.receiver->Progress(&moved).ok());  // its last: it has announced the receive
+  ends.sender->Post(data.data(), data.size());
+  ASSERT_TRUE(Ends::Drive([&](bool* m) { return ends.sender->Progress(m); },
+                          [&] { return ends.sent(0).moved_bytes + ends.sent(1).moved_bytes >= 1000; })
+                  .ok());
+  EXPECT_EQ(ends.sent(0).posted_bytes + ends.sent(1).posted_bytes, 1000u);
+  EXPECT_EQ(ends.sent(0).completed_bytes + ends.sent(1).completed_bytes, 0u);
+  EXPECT_EQ(ends.sent().granted_messages, 1u);
+  EXPECT_EQ(ends.sent().done_messages, 0u);
 }
 
-TEST(TcpQueuePair, AMessageOfAnotherSizeIsAnErrorThatSaysSo) {
-  Pair pair;
-  pair.MakeSender();
-  pair.MakeReceiver();
+// The process on the other side does not read from one of four queue pairs: the others carry the load, the
+// announcements get through, and what the frozen one was given is bounded.
+TEST(Connection, AFrozenQueuePairIsAvoided) {
+  for (int ill = 0; ill < 4; ++ill) {
+    Ends ends;
+    ASSERT_NO_FATAL_FAILURE(ends.Connect({4, 4096, 65536}));
+    ends.frozen[ill] = true;
+    std::vector<char> data(40960, 'y');
+    std::vector<std::vector<char>> got(100, std::vector<char>(data.size()));
+    for (auto& buffer : got) {
+      ends.sender->Post(data.data(), data.size());
+      ends.receiver->Post(buffer.data(), buffer.size());
+    }
+    const auto carried = [&] {
+      uint64_t chunks = 0;
+      for (int i = 0; i < 4; ++i) chunks += i == ill ? 0 : ends.sent(i).completed_messages;
+      return chunks;
+    };
+    ASSERT_TRUE(ends.DriveBoth([&] { return carried() >= 980; }).ok()) << ill << ": " << carried();
+    EXPECT_LE(ends.sent(ill).posted_bytes, 65536u);
+    EXPECT_EQ(ends.sent(ill).completed_messages, 0u);
+    EXPECT_LT(ends.sender->completed(), 100u) << "something of it is still on its way";
+    ends.frozen[ill] = false;
+    ASSERT_TRUE(ends.DriveBoth([&] { return ends.sender->completed() == 100; }).ok());
+    for (const auto& buffer : got) EXPECT_EQ(buffer, data);
+  }
+}
+
+TEST(Connection, AMessageOfAnotherSizeIsAnErrorThatNamesBoth) {
+  Ends ends;
+  ASSERT_NO_FATAL_FAILURE(ends.Connect({2, 1024, 65536}));
   char data[64] = {};
   char got[32];
-  pair.sender->Post(data, sizeof data);
-  pair.receiver->Post(got, sizeof got);
-  const Result result = Pair::Drive(
-      [&](bool* moved) {
-        C4_RETURN_IF_ERROR(pair.sender->Progress(moved));
-        return pair.receiver->Progress(moved);
-      },
-      [&] { return false; });
+  ends.sender->Post(data, sizeof data);
+  ends.receiver->Post(got, sizeof got);
+  const Result result = ends.DriveBoth([] { return false; });
   EXPECT_EQ(result.code(), ncclInvalidUsage);
   EXPECT_NE(result.message().find("64 bytes where rank 1 expects 32"), std::string::npos) << result.message();
 }
 
-TEST(TcpQueuePair, AClosedPeerIsARemoteErrorAGoodbyeIsNot) {
-  bool moved = false;
-  Pair lost;
-  lost.MakeSender();
-  lost.CloseFar();
-  EXPECT_EQ(Pair::Drive([&](bool* m) { return lost.sender->Progress(m); }, [] { return false; }).code(),
-            ncclRemoteError);
-  Pair left;
-  left.MakeSender();
-  left.MakeReceiver();
-  left.receiver->SayGoodbye();
-  left.receiver.reset();
-  ASSERT_TRUE(
-      Pair::Drive([&](bool* m) { return left.sender->Progress(m); }, [&] { return left.sender->peer_left(); })
-          .ok());
-  EXPECT_TRUE(left.sender->Progress(&moved).ok());
-  EXPECT_EQ(left.sender->Poll().fd, -1) << "a closed stream must not wake an idle thread again and again";
-  char byte = 0;
-  left.sender->Post(&byte, 1);
-  const Result result = Pair::Drive([&](bool* m) { return left.sender->Progress(m); }, [] { return false; });
-  EXPECT_EQ(result.code(), ncclRemoteError);
-  Pair receiver;
-  receiver.MakeSender();
-  receiver.MakeReceiver();
-  receiver.sender->SayGoodbye();
-  receiver.sender.reset();
-  ASSERT_TRUE(Pair::Drive([&](bool* m) { return receiver.receiver->Progress(m); },
-                          [&] { return receiver.receiver->peer_left(); })
-                  .ok());
-  receiver.receiver->Post(&byte, 1);
-  EXPECT_EQ(Pair::Drive([&](bool* m) { return receiver.receiver->Progress(m); }, [] { return false; }).code(),
-            ncclRemoteError);
-}
-
-TEST(TcpQueuePair, FramesThatLieEndTheConnection) {
-  char buffer[16];
-  for (int kind = 0; kind < 5; ++kind) {
-    Frame frame{};
-    frame.mark = kFrameMark;
-    frame.kind = kMessage;
-    frame.bytes = sizeof buffer;
-    if (kind == 0) frame.mark = 1;
-    if (kind == 1) frame.kind = 77;
-    if (kind == 2) frame.sequence = 5;
-    if (kind == 3) frame.kind = kAcknowledge;
-    if (kind == 4) frame.kind = kGoodbye;  // with a payload
-    Pair pair;
-    pair.MakeReceiver();
-    pair.receiver->Post(buffer, sizeof buffer);
-    ASSERT_EQ(send(pair.near_fd, &frame, sizeof frame, 0), static_cast<ssize_t>(sizeof frame));
-    EXPECT_EQ(Pair::Drive([&](bool* m) { return pair.receiver->Progress(m); }, [] { return false; }).code(),
-              ncclRemoteError)
-        << kind;
+TEST(Connection, AClosedPeerIsARemoteError) {
+  const auto never = [] { return false; };
+  for (const bool busy : {false, true}) {
+    Ends ends;
+    ASSERT_NO_FATAL_FAILURE(ends.Connect({2, 1024, 65536}));
+    char byte = 0;
+    if (busy) ends.sender->Post(&byte, 1);
+    ends.receiver.reset();
+    EXPECT_EQ(Ends::Drive([&](bool* m) { return ends.sender->Progress(m); }, never).code(), ncclRemoteError);
   }
-  // An acknowledgement of what was never sent would otherwise complete a message that nobody holds.
-  Pair pair;
-  pair.MakeSender();
-  Frame frame{};
-  frame.mark = kFrameMark;
-  frame.kind = kAcknowledge;
-  ASSERT_EQ(send(pair.far_fd, &frame, sizeof frame, 0), static_cast<ssize_t>(sizeof frame));
-  EXPECT_EQ(Pair::Drive([&](bool* m) { return pair.sender->Progress(m); }, [] { return false; }).code(),
-            ncclRemoteError);
+  for (const bool busy : {false, true}) {
+    Ends ends;
+    ASSERT_NO_FATAL_FAILURE(ends.Connect({2, 1024, 65536}));
+    char byte = 0;
+    if (busy) ends.receiver->Post(&byte, 1);
+    ends.sender.reset();
+    EXPECT_EQ(Ends::Drive([&](bool* m) { return ends.receiver->Progress(m); }, never).code(),
+              ncclRemoteError);
+  }
 }
 
-TEST(TcpConnect, StrangersAreTurnedAwayAndTheRightPeerIsTaken) {
-  Monitor monitor("", kSmall, JobIdentity());
-  const CommunicatorRecorder communicator = monitor.OpenCommunicator({7, 0, 0, 2, wire::kEngineHost, ""});
-  RingWriter ring;
-  SocketAddress address;
-  ASSERT_TRUE(ParseAddress("127.0.0.1:0", &address).ok());
-  Fd listener;
-  ASSERT_TRUE(Listen(&address, 16, &listener).ok());
-  const auto setup = [&](uint64_t id, int rank, int peer) {
-    return ConnectionSetup{id, rank, peer, 0, Recording{&monitor, &communicator, &ring, rank, peer, 0}};
+TEST(Connection, AGoodbyeIsNoErrorUnlessSomethingIsUnderWay) {
+  char byte = 0;
+  const auto polled = [](const auto& connection) {
+    std::vector<pollfd> polls;
+    connection->AppendPolls(&polls);
+    return polls.size();
   };
-  const DeadlineNs deadline = AfterSeconds(10);
-  std::thread strangers([&] {
-    Fd noise;
-    ASSERT_TRUE(Connect(address, deadline, false, &noise).ok());
-    const std::vector<char> junk(sizeof(Hello), 'x');
-    EXPECT_TRUE(SendAll(noise.get(), junk.data(), junk.size(), deadline).ok());
-    Fd gone;
-    ASSERT_TRUE(Connect(address, deadline, false, &gone).ok());
-    gone.Reset();
-    std::unique_ptr<SendConnection> other;
-    EXPECT_TRUE(ConnectSender(setup(8, 0, 1), address, deadline, &other).ok());
-    EXPECT_TRUE(ConnectSender(setup(7, 3, 1), address, deadline, &other).ok());
-    EXPECT_TRUE(ConnectSender(setup(7, 0, 2), address, deadline, &other).ok());
-    EXPECT_TRUE(ConnectSender(setup(7, 0, 1), address, deadline, &other).ok());
-    char byte = 42;
-    other->Post(&byte, 1);
-    EXPECT_TRUE(
-        Pair::Drive([&](bool* m) { return other->Progress(m); }, [&] { return other->completed() == 1; })
-            .ok());
-  });
-  std::unique_ptr<ReceiveConnection> receiver;
-  const Result result = AcceptReceiver(setup(7, 1, 0), listener.get(), deadline, &receiver);
-  ASSERT_TRUE(result.ok()) << result.message();
-  char got = 0;
-  receiver->Post(&got, 1);
-  EXPECT_TRUE(
-      Pair::Drive([&](bool* m) { return receiver->Progress(m); }, [&] { return receiver->completed() == 1; })
-          .ok());
-  EXPECT_EQ(got, 42);
-  strangers.join();
+  {
+    Ends ends;
+    ASSERT_NO_FATAL_FAILURE(ends.Connect({2, 1024, 65536}));
+    ends.receiver->SayGoodbye();
+    ends.receiver.reset();
+    const auto sender = [&](bool* moved) { return ends.sender->Progress(moved); };
+    ASSERT_TRUE(Ends::Drive(sender, [&] { return polled(ends.sender) == 0; }).ok())
+        << "a closed stream must not wake an idle thread again and again";
+    ends.sender->Post(&byte, 1);
+    EXPECT_EQ(Ends::Drive(sender, [] { return false; }).code(), ncclRemoteError);
+  }
+  Ends ends;
+  ASSERT_NO_FATAL_FAILURE(ends.Connect({2, 1024, 65536}));
+  ends.sender->SayGoodbye();
+  ends.sender.reset();
+  const auto receiver = [&](bool* moved) { return ends.receiver->Progress(moved); };
+  ASSERT_TRUE(Ends::Drive(receiver, [&] { return polled(ends.receiver) == 0; }).ok());
+  ends.receiver->Post(&byte, 1);
+  EXPECT_EQ(Ends::Drive(receiver, [] { return false; }).code(), ncclRemoteError);
 }
 
 }  // namespace

@@ -1,0 +1,365 @@
+// Peers over TCP that lie, say nothing, come twice, or are strangers.
+#include <cstring>
+#include <functional>
+#include <thread>
+
+#include "tests/unit/ccl/transport_ends.h"
+
+namespace c4::tcp {
+namespace {
+
+constexpr uint32_t kChunkBytes = 1024;
+
+Hello GoodHello(uint16_t index = 0, uint16_t count = 1) {
+  Hello hello{};
+  hello.header = {.magic = kHelloMagic,
+                  .major = kMajor,
+                  .minor = kMinor,
+                  .endian = wire::kEndianMark,
+                  .header_bytes = sizeof hello,
+                  .record_bytes = 0,
+                  .total_bytes = sizeof hello,
+                  .writer = {}};
+  hello.communicator_id = kCommunicator;
+  hello.from_rank = 0;
+  hello.to_rank = 1;
+  hello.queue_pair_index = index;
+  hello.queue_pair_count = count;
+  hello.queue_pair_number = 5;
+  hello.chunk_bytes = kChunkBytes;
+  return hello;
+}
+
+template <typename T>
+void Say(const Fd& fd, const T& what) {
+  EXPECT_TRUE(SendAll(fd.get(), &what, sizeof what, AfterSeconds(2)).ok());
+}
+
+Fd Dial(const SocketAddress& address) {
+  Fd fd;
+  EXPECT_TRUE(Connect(address, AfterSeconds(2), false, &fd).ok());
+  return fd;
+}
+
+// True once the other side has closed the stream, whatever it said before.
+bool Closed(const Fd& fd) {
+  char byte = 0;
+  for (int i = 0; i < 1000; ++i) {
+    if (!ReceiveAll(fd.get(), &byte, 1, AfterSeconds(2)).ok()) return recv(fd.get(), &byte, 1, 0) <= 0;
+  }
+  return false;
+}
+
+// A receiver with two receives of 3000 and 16 bytes, and the test as its sender.
+class LyingSender : public Ends {
+ public:
+  LyingSender() : fd(Dial(address)) {
+    Say(fd, GoodHello());
+    std::vector<Accepted> accepted;
+    EXPECT_TRUE(Drive([&](bool* moved) { return acceptor->Progress(moved); },
+                      [&] { return acceptor->Take(0, 0, &accepted); })
+                    .ok());
+    Attach(std::move(accepted));
+    receiver->Post(first_, sizeof first_);
+    receiver->Post(second_, sizeof second_);
+  }
+  Result Verdict() {
+    return Drive([&](bool* moved) { return receiver->Progress(moved); },
+                 [&] { return receiver->completed() == 2; });
+  }
+
+  Fd fd;
+
+ private:
+  char first_[3000];
+  char second_[16];
+};
+
+Frame ChunkFrame(uint64_t sequence, uint64_t message, uint64_t message_bytes, uint32_t chunk,
+                 uint32_t bytes) {
+  return {kFrameMark, kChunk, 0, chunk, bytes, sequence, message, message_bytes};
+}
+
+TEST(LyingPeer, ASenderThatSaysTheTruthInAnyOrderIsBelieved) {
+  LyingSender peer;
+  const std::vector<char> payload(kChunkBytes, 'p');
+  const auto chunk = [&](const Frame& frame) {
+    Say(peer.fd, frame);
+    EXPECT_TRUE(SendAll(peer.fd.get(), payload.data(), frame.bytes, AfterSeconds(2)).ok());
+  };
+  chunk(ChunkFrame(0, 0, 3000, 2, 952));
+  chunk(ChunkFrame(1, 1, 16, 0, 16));
+  chunk(ChunkFrame(2, 0, 3000, 0, 1024));
+  chunk(ChunkFrame(3, 0, 3000, 1, 1024));
+  EXPECT_TRUE(peer.Verdict().ok());
+}
+
+TEST(LyingPeer, EveryFieldOfAChunkIsChecked) {
+  struct Case {
+    const char* what;
+    std::function<void(Frame*)> lie;
+  };
+  const Case cases[] = {
+      {"mark", [](Frame* f) { f->mark = 1; }},
+      {"unknown kind", [](Frame* f) { f->kind = 77; }},
+      {"kind of a receiver", [](Frame* f) { f->kind = kReport; }},
+      {"goodbye with a payload", [](Frame* f) { f->kind = kGoodbye; }},
+      {"chunk beyond the message", [](Frame* f) { f->chunk = 3; }},
+      {"chunk whose offset wraps 32 bits", [](Frame* f) { f->chunk = UINT32_MAX; }},
+      {"shorter than its place", [](Frame* f) { f->bytes = 1023; }},
+      {"longer than its place", [](Frame* f) { f->bytes = 1025; }},
+      {"longer than its message", [](Frame* f) { f->bytes = 3001; }},
+      {"empty", [](Frame* f) { f->bytes = 0; }},
+      {"sequence", [](Frame* f) { f->sequence = 1; }},
+      {"message that nobody waits for", [](Frame* f) { f->message = 2; }},
+      {"message far away", [](Frame* f) { f->message = UINT64_MAX; }},
+      {"message size", [](Frame* f) { f->message_bytes = 2999; }},
+      {"message size of another", [](Frame* f) { f->message = 1; }},
+      {"no message size", [](Frame* f) { f->message_bytes = 0; }},
+      {"huge message size", [](Frame* f) { f->message_bytes = UINT64_MAX; }},
+  };
+  for (const Case& bad : cases) {
+    LyingSender peer;
+    Frame frame = ChunkFrame(0, 0, 3000, 0, 1024);
+    bad.lie(&frame);
+    Say(peer.fd, frame);
+    const Result result = peer.Verdict();
+    EXPECT_TRUE(result.code() == ncclRemoteError || result.code() == ncclInvalidUsage)
+        << bad.what << ": " << result.message();
+    const wire::QueuePairSlot& slot = peer.received();
+    peer.receiver.reset();
+    EXPECT_EQ(slot.phase, wire::kPhaseFailed) << bad.what;
+    EXPECT_NE(slot.error, 0u) << bad.what;
+    EXPECT_TRUE(Closed(peer.fd)) << bad.what;
+  }
+}
+
+TEST(LyingPeer, AChunkThatComesTwiceEndsTheConnection) {
+  LyingSender peer;
+  const std::vector<char> payload(kChunkBytes, 'p');
+  for (uint64_t i = 0; i < 2; ++i) {
+    Say(peer.fd, ChunkFrame(i, 0, 3000, 1, 1024));
+    EXPECT_TRUE(SendAll(peer.fd.get(), payload.data(), payload.size(), AfterSeconds(2)).ok());
+  }
+  const Result result = peer.Verdict();
+  EXPECT_EQ(result.code(), ncclRemoteError);
+  EXPECT_NE(result.message().find("twice"), std::string::npos) << result.message();
+}
+
+TEST(LyingPeer, AnEndInTheMiddleOfAChunkIsNoGoodbye) {
+  for (const bool goodbye : {false, true}) {
+    LyingSender peer;
+    if (goodbye) Say(peer.fd, Frame{kFrameMark, kGoodbye, 0, 0, 0, 0, 0, 0});
+    Say(peer.fd, ChunkFrame(0, 0, 3000, 0, 1024));
+    Say(peer.fd, 'x');
+    peer.fd.Reset();
+    EXPECT_EQ(peer.Verdict().code(), ncclRemoteError) << goodbye;
+  }
+}
+
+// A sender with one message of 10 bytes, and the test as its receiver.
+class LyingReceiver : public Ends {
+ public:
+  LyingReceiver() {
+    SocketAddress listen_address;
+    EXPECT_TRUE(ParseAddress("127.0.0.1:0", &listen_address).ok());
+    Fd listener;
+    EXPECT_TRUE(Listen(&listen_address, 4, &listener).ok());
+    EXPECT_TRUE(ConnectSender(recording(0), listen_address, {1, kChunkBytes, 65536}, &sender).ok());
+    SocketAddress from;
+    EXPECT_TRUE(Accept(listener.get(), AfterSeconds(2), &fd, &from).ok());
+    EXPECT_TRUE(
+        Drive([&](bool* moved) { return sender->Progress(moved); }, [&] { return sender->connected(); })
+            .ok());
+    Hello hello;
+    EXPECT_TRUE(ReceiveAll(fd.get(), &hello, sizeof hello, AfterSeconds(2)).ok());
+    EXPECT_EQ(CheckHello(&hello, sizeof hello, kCommunicator, 1, 2), nullptr);
+    sender->Post(data_, sizeof data_);
+  }
+  Result Verdict() {
+    return Drive([&](bool* moved) { return sender->Progress(moved); },
+                 [&] { return sender->completed() == 1; });
+  }
+  void Report(uint64_t received, uint64_t granted) {
+    Say(fd, Frame{kFrameMark, kReport, 0, 0, 0, received, granted, 0});
+  }
+
+  Fd fd;
+
+ private:
+  char data_[10] = {};
+};
+
+TEST(LyingPeer, AReceiverIsBelievedOnlyWhatItCanKnow) {
+  {
+    LyingReceiver peer;
+    peer.Report(0, 1);
+    Frame frame;
+    bool moved = false;
+    EXPECT_TRUE(Ends::Drive([&](bool*) { return peer.sender->Progress(&moved); },
+                            [&] { return peer.sent().moved_bytes >= sizeof(Frame) + 10; })
+                    .ok());
+    EXPECT_TRUE(ReceiveAll(peer.fd.get(), &frame, sizeof frame, AfterSeconds(2)).ok());
+    EXPECT_EQ(CheckChunk(frame, 0), nullptr);
+    EXPECT_EQ(frame.bytes, 10u);
+    peer.Report(1, 1);
+    EXPECT_TRUE(peer.Verdict().ok());
+  }
+  struct Case {
+    const char* what;
+    std::function<void(LyingReceiver*)> lie;
+  };
+  const Case cases[] = {
+      {"acknowledged what was not sent", [](LyingReceiver* p) { p->Report(1, 0); }},
+      {"acknowledged more than was sent", [](LyingReceiver* p) { p->Report(2, 1); }},
+      {"took a grant back",
+       [](LyingReceiver* p) {
+         p->Report(0, 1);
+         p->Report(0, 0);
+       }},
+      {"mark",
+       [](LyingReceiver* p) {
+         Say(p->fd, Frame{1, kReport, 0, 0, 0, 0, 1, 0});
+       }},
+      {"payload",
+       [](LyingReceiver* p) {
+         Say(p->fd, Frame{kFrameMark, kReport, 0, 0, 1, 0, 1, 0});
+       }},
+      {"kind of a sender",
+       [](LyingReceiver* p) {
+         Say(p->fd, Frame{kFrameMark, kChunk, 0, 0, 0, 0, 1, 0});
+       }},
+      {"unknown kind",
+       [](LyingReceiver* p) {
+         Say(p->fd, Frame{kFrameMark, 9, 0, 0, 0, 0, 1, 0});
+       }},
+  };
+  for (const Case& bad : cases) {
+    LyingReceiver peer;
+    bad.lie(&peer);
+    EXPECT_EQ(peer.Verdict().code(), ncclRemoteError) << bad.what;
+  }
+}
+
+TEST(LyingPeer, AGrantOfMoreThanThereIsHarmsNobody) {
+  LyingReceiver peer;
+  peer.Report(0, UINT64_MAX);
+  bool moved = false;
+  EXPECT_TRUE(Ends::Drive([&](bool*) { return peer.sender->Progress(&moved); },
+                          [&] { return peer.sent().moved_bytes >= sizeof(Frame) + 10; })
+                  .ok());
+  peer.Report(1, UINT64_MAX);
+  EXPECT_TRUE(peer.Verdict().ok());
+}
+
+// Drives the acceptor until it has closed `fd`.
+bool TurnedAway(Acceptor* acceptor, const Fd& fd) {
+  const uint64_t deadline = MonotonicNs() + 2000000000u;
+  while (MonotonicNs() < deadline) {
+    bool moved = false;
+    EXPECT_TRUE(acceptor->Progress(&moved).ok());
+    char byte = 0;
+    if (recv(fd.get(), &byte, 1, MSG_DONTWAIT) == 0) return true;
+  }
+  return false;
+}
+
+TEST(Acceptor, StrangersAreTurnedAwayFieldByField) {
+  struct Case {
+    const char* what;
+    std::function<void(Hello*)> lie;
+  };
+  const Case cases[] = {
+      {"magic", [](Hello* h) { h->header.magic = 1; }},
+      {"major version", [](Hello* h) { h->header.major = 1; }},
+      {"endianness", [](Hello* h) { h->header.endian = 0x01000000; }},
+      {"header length", [](Hello* h) { h->header.header_bytes = 8; }},
+      {"total length", [](Hello* h) { h->header.total_bytes = 4096; }},
+      {"communicator", [](Hello* h) { h->communicator_id = 8; }},
+      {"to another rank", [](Hello* h) { h->to_rank = 0; }},
+      {"from itself", [](Hello* h) { h->from_rank = 1; }},
+      {"from a rank beyond the last", [](Hello* h) { h->from_rank = 2; }},
+      {"from a negative rank", [](Hello* h) { h->from_rank = -1; }},
+      {"no queue pairs", [](Hello* h) { h->queue_pair_count = 0; }},
+      {"too many queue pairs", [](Hello* h) { h->queue_pair_count = kMaxQueuePairs + 1; }},
+      {"index beyond the last", [](Hello* h) { h->queue_pair_index = 1; }},
+      {"tiny chunks", [](Hello* h) { h->chunk_bytes = kMinChunkBytes - 1; }},
+      {"huge chunks", [](Hello* h) { h->chunk_bytes = kMaxChunkBytes + 1; }},
+  };
+  Ends ends;
+  for (const Case& bad : cases) {
+    const Fd fd = Dial(ends.address);
+    Hello hello = GoodHello();
+    bad.lie(&hello);
+    Say(fd, hello);
+    EXPECT_TRUE(TurnedAway(ends.acceptor.get(), fd)) << bad.what;
+  }
+  Fd gone = Dial(ends.address);
+  Say(gone, 'x');
+  gone.Reset();
+  // None of them has kept the right one from being taken.
+  ASSERT_NO_FATAL_FAILURE(ends.Connect({2, kChunkBytes, 65536}));
+}
+
+TEST(Acceptor, EachQueuePairIsTakenOnceAndAllHaveToAgree) {
+  Ends ends;
+  std::vector<Accepted> accepted;
+  const Fd first = Dial(ends.address);
+  Say(first, GoodHello(1, 2));
+  bool moved = false;
+  EXPECT_TRUE(
+      Ends::Drive([&](bool*) { return ends.acceptor->Progress(&moved); }, [&] { return moved; }).ok());
+  EXPECT_FALSE(ends.acceptor->Take(0, 0, &accepted));
+  const Fd again = Dial(ends.address);
+  Say(again, GoodHello(1, 2));
+  EXPECT_TRUE(TurnedAway(ends.acceptor.get(), again));
+  const Fd counts_otherwise = Dial(ends.address);
+  Say(counts_otherwise, GoodHello(0, 3));
+  EXPECT_TRUE(TurnedAway(ends.acceptor.get(), counts_otherwise));
+  const Fd cuts_otherwise = Dial(ends.address);
+  Hello hello = GoodHello(0, 2);
+  hello.chunk_bytes = 2 * kChunkBytes;
+  Say(cuts_otherwise, hello);
+  EXPECT_TRUE(TurnedAway(ends.acceptor.get(), cuts_otherwise));
+  const Fd other_channel = Dial(ends.address);
+  hello = GoodHello(0, 1);
+  hello.channel = 1;
+  Say(other_channel, hello);
+  const Fd second = Dial(ends.address);
+  Say(second, GoodHello(0, 2));
+  EXPECT_TRUE(Ends::Drive([&](bool* m) { return ends.acceptor->Progress(m); },
+                          [&] { return ends.acceptor->Take(0, 0, &accepted); })
+                  .ok());
+  ASSERT_EQ(accepted.size(), 2u);
+  EXPECT_EQ(accepted[0].hello.queue_pair_index, 0);
+  EXPECT_EQ(accepted[1].hello.queue_pair_index, 1);
+  EXPECT_FALSE(ends.acceptor->Take(0, 0, &accepted));
+  // Once it is there, nobody else can be it.
+  const Fd late = Dial(ends.address);
+  Say(late, GoodHello(0, 2));
+  EXPECT_TRUE(TurnedAway(ends.acceptor.get(), late));
+  EXPECT_TRUE(Ends::Drive([&](bool* m) { return ends.acceptor->Progress(m); },
+                          [&] { return ends.acceptor->Take(0, 1, &accepted); })
+                  .ok());
+}
+
+// Many that say nothing do not hold up the one that does, nor keep the thread busy.
+TEST(Acceptor, TheSilentAreWaitedForBesideTheOthers) {
+  Ends ends;
+  std::vector<Fd> silent;
+  for (int i = 0; i < 20; ++i) silent.push_back(Dial(ends.address));
+  Say(silent[0], 'C');  // and no more
+  ASSERT_NO_FATAL_FAILURE(ends.Connect({2, kChunkBytes, 65536}));
+  bool moved = false;
+  ASSERT_TRUE(ends.acceptor->Progress(&moved).ok());
+  moved = false;
+  ASSERT_TRUE(ends.acceptor->Progress(&moved).ok());
+  EXPECT_FALSE(moved);
+  std::vector<pollfd> polls;
+  ends.acceptor->AppendPolls(&polls);
+  EXPECT_EQ(polls.size(), 21u);
+  EXPECT_EQ(poll(polls.data(), polls.size(), 0), 0) << "nothing of this may wake anybody";
+}
+
+}  // namespace
+}  // namespace c4::tcp
