@@ -241,7 +241,8 @@ struct QueuePairSlot {
   uint64_t wait_sum_ticks;
   uint64_t wait_max_ticks;
   uint64_t reserved3[4];
-  // Lines 4 and 5, since 1.1: latencies of completed chunks (sender).
+  // Lines 4 and 5, since 1.1: what completed chunks cost their path (sender): time from posting, or from the
+  // completion of the chunk before it, to completion.
   uint32_t latency_histogram[kLatencyBuckets];
   // Line 6, since 1.1, of the connection as a whole; only where `index` is 0. Sender: messages handed
   // over, allowed by the receiver (clear to send), acknowledged. Receiver: receives posted, announced to

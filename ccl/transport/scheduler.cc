@@ -8,7 +8,6 @@ namespace {
 // Costs less apart than this count as equal: chunks of one path differ as much among themselves, and a
 // scheduler that took that for a difference would leave good paths idle.
 constexpr double kClearlySlower = 3;
-constexpr double kSmoothing = 0.125;     // weight of the newest completion
 constexpr size_t kLeastBytes = 4096;     // below, a latency says nothing about bytes
 constexpr size_t kChunkOverhead = 1024;  // what a chunk costs beside its bytes, so that empty ones count
 
@@ -51,9 +50,10 @@ void QpScheduler::Posted(int queue_pair, size_t bytes, uint64_t now_ns) {
   pair.last_posted_ns = now_ns;
 }
 
-void QpScheduler::Completed(int queue_pair, size_t bytes, uint64_t posted_ns, uint64_t now_ns) {
+void QpScheduler::Completed(int queue_pair, size_t chunks, size_t bytes, uint64_t posted_ns,
+                            uint64_t now_ns) {
   Pair& pair = pairs_[static_cast<size_t>(queue_pair)];
-  pair.in_flight -= std::min(pair.in_flight, bytes + kChunkOverhead);
+  pair.in_flight -= std::min(pair.in_flight, bytes + chunks * kChunkOverhead);
   // Its own time on the path: not that of the chunks that were ahead of it.
   const uint64_t since = std::max(posted_ns, pair.last_completed_ns);
   pair.last_completed_ns = now_ns;

@@ -23,8 +23,9 @@ class QpScheduler {
   // The queue pair for a chunk of `bytes` bytes, or kNone: ask again after a completion.
   int Pick(size_t bytes, uint64_t now_ns) const;
   void Posted(int queue_pair, size_t bytes, uint64_t now_ns);
-  // A queue pair completes its chunks in the order in which they were posted.
-  void Completed(int queue_pair, size_t bytes, uint64_t posted_ns, uint64_t now_ns);
+  // A queue pair completes its chunks in the order in which they were posted: these `chunks` of `bytes` in
+  // all together, the oldest of them posted at `posted_ns`.
+  void Completed(int queue_pair, size_t chunks, size_t bytes, uint64_t posted_ns, uint64_t now_ns);
 
   size_t in_flight_bytes(int queue_pair) const { return pairs_[static_cast<size_t>(queue_pair)].in_flight; }
   // Nanoseconds a byte, the best of the last few chunks; 0 before the first completion.

@@ -35,12 +35,17 @@ Result SendConnection::TakeCompletions(bool* moved) {
     SendQueuePair& queue_pair = *queue_pairs_[i];
     const uint64_t before = queue_pair.completed();
     C4_RETURN_IF_ERROR(queue_pair.Progress(moved));
-    const uint64_t now_ns = before == queue_pair.completed() ? 0 : MonotonicNs();
-    for (uint64_t n = before; n < queue_pair.completed(); ++n) {
-      const Posted done = in_flight_[i].front();
-      in_flight_[i].pop_front();
-      scheduler_.Completed(static_cast<int>(i), done.bytes, done.ns, now_ns);
-      --messages_[static_cast<size_t>(done.message - completed_)].chunks_left;
+    const uint64_t chunks = queue_pair.completed() - before;
+    if (chunks > 0) {
+      const uint64_t posted_ns = in_flight_[i].front().ns;
+      size_t bytes = 0;
+      for (uint64_t n = 0; n < chunks; ++n) {
+        const Posted done = in_flight_[i].front();
+        in_flight_[i].pop_front();
+        bytes += done.bytes;
+        --messages_[static_cast<size_t>(done.message - completed_)].chunks_left;
+      }
+      scheduler_.Completed(static_cast<int>(i), chunks, bytes, posted_ns, MonotonicNs());
     }
     if (queue_pair.granted() > granted_) {
       granted_ = queue_pair.granted();

@@ -185,13 +185,22 @@ Result TcpSendQueuePair::ReadReports(bool* moved) {
   }
 }
 
+// What a chunk cost its path is the time since the one before it was acknowledged, if that was later than its
+// posting: how long it queued behind others of its own says nothing about the path. Chunks that are
+// acknowledged together share the time by their bytes.
 void TcpSendQueuePair::Acknowledge(uint64_t received) {
-  const uint64_t now = completed_ < received ? NowTicks() : 0;
+  if (completed_ >= received) return;
+  const uint64_t now = NowTicks();
+  const uint64_t since = std::max(chunks_.front().ticks, last_completed_ticks_);
+  last_completed_ticks_ = now;
+  const auto weight = [](const Posted& chunk) { return std::max<double>(chunk.frame.bytes, 1); };
+  double weights = 0;
+  for (size_t i = 0; i < received - completed_; ++i) weights += weight(chunks_[i]);
+  const double ns = static_cast<double>(now - since) * ns_per_tick_ / weights;
   for (; completed_ < received; ++completed_) {
     const Posted& chunk = chunks_.front();
     recorder_.Completed(chunk.frame.bytes, chunk.ticks, now);
-    recorder_.Latency(chunk.frame.bytes,
-                      static_cast<uint64_t>(static_cast<double>(now - chunk.ticks) * ns_per_tick_));
+    recorder_.Latency(chunk.frame.bytes, static_cast<uint64_t>(ns * weight(chunk)));
     recording_.ring->Message(recorder_, {completed_, chunk.ticks, now, chunk.frame.bytes, {}});
     chunks_.pop_front();
     --writing_;

@@ -53,6 +53,7 @@ class TcpSendQueuePair final : public SendQueuePair {
   uint64_t posted_ = 0;
   uint64_t completed_ = 0;
   uint64_t granted_ = 0;
+  uint64_t last_completed_ticks_ = 0;
   char in_[sizeof(Frame)];
   size_t in_bytes_ = 0;
   bool peer_left_ = false;

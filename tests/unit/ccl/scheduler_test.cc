@@ -89,7 +89,7 @@ class Simulation {
     const Flight chunk = flights_[next].front();
     flights_[next].pop_front();
     now_ns = std::max(now_ns, chunk.done_ns);
-    scheduler.Completed(static_cast<int>(next), chunk.bytes, chunk.posted_ns, now_ns);
+    scheduler.Completed(static_cast<int>(next), 1, chunk.bytes, chunk.posted_ns, now_ns);
   }
 
   std::vector<std::deque<Flight>> flights_;
@@ -148,7 +148,7 @@ TEST(Scheduler, AChunkBeyondTheWindowGoesAlone) {
   ASSERT_EQ(second, 1 - first);
   scheduler.Posted(second, 5000, now);
   EXPECT_EQ(scheduler.Pick(1, now), QpScheduler::kNone);
-  scheduler.Completed(first, 5000, now, now + 100);
+  scheduler.Completed(first, 1, 5000, now, now + 100);
   EXPECT_EQ(scheduler.Pick(5000, now + 100), first);
 }
 
@@ -158,7 +158,7 @@ TEST(Scheduler, TheOneThatIsDoneFirstIsTaken) {
   const double costs[] = {1.0, 2.0, 4.0};
   for (int i = 0; i < 3; ++i) {
     scheduler.Posted(i, kChunk, now);
-    scheduler.Completed(i, kChunk, now, now + static_cast<uint64_t>(costs[i] * kChunk));
+    scheduler.Completed(i, 1, kChunk, now, now + static_cast<uint64_t>(costs[i] * kChunk));
     EXPECT_NEAR(scheduler.cost(i), costs[i], 0.01);
   }
   now += kSecondNs / 100;
