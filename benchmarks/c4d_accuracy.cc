@@ -133,14 +133,16 @@ int Run(const Accuracy& accuracy) {
   const absl::StatusOr<std::string> folder = OwnFolder();
   if (!folder.ok()) return 1;
   FaultRangeOptions options;
-  options.spec.name = absl::StrCat("acc", getpid() % 1000);
-  if (absl::Status fault = fabric::ParseSize(accuracy.size, &options.spec); !fault.ok()) {
+  fabric::FabricSpec spec;
+  spec.name = absl::StrCat("acc", getpid() % 1000);
+  if (absl::Status fault = fabric::ParseSize(accuracy.size, &spec); !fault.ok()) {
     fprintf(stderr, "c4d_accuracy: %s\n", std::string(fault.message()).c_str());
     return 2;
   }
-  options.spec.rate_mbps = 200;
-  options.spec.quota_percent = 96.0 / fabric::HostCount(options.spec);
-  options.spec.quota_period_us = 10000;
+  spec.rate_mbps = 200;
+  spec.quota_percent = 96.0 / fabric::HostCount(spec);
+  spec.quota_period_us = 10000;
+  options.spec = spec;
   options.command = {*folder + "/hybrid_trainer", "--seconds", "100000"};
   options.environment = {"C4_CHUNK_BYTES=32768", "C4_WINDOW_BYTES=131072"};
   options.job = absl::StrCat("accuracy-", getpid());

@@ -13,31 +13,44 @@ Json NumberOrNull(const std::optional<double>& value) {
   return value.has_value() ? Json(*value) : Json(nullptr);
 }
 
-Json PhaseJson(const DemoPhase& phase) {
+// Never throws: the text is JSON by construction, and a fault would show as null.
+Json Parsed(const std::string& text) {
+  return Json::parse(text, nullptr, /*allow_exceptions=*/false);
+}
+
+Json PhaseJson(const FaultJudgement& judgement) {
   Json verdicts = Json::array();
-  for (const auto& [id, verdict] : phase.verdicts) {
-    // Never throws: the text is JSON by construction, and a fault would show as null.
-    verdicts.push_back(Json::parse(service::VerdictJson(verdict), nullptr, /*allow_exceptions=*/false));
-  }
-  Json json = {{"injected", phase.injected},
-               {"expected", phase.expected},
-               {"verdicts", std::move(verdicts)},
-               {"correct", phase.correct()},
-               {"onset_to_verdict_s", NumberOrNull(phase.onset_to_verdict_s)}};
-  if (phase.kind == DemoPhaseKind::kStopped)
-    json["onset_to_confirmed_s"] = NumberOrNull(phase.onset_to_confirmed_s);
-  if (phase.kind == DemoPhaseKind::kResumed)
-    json["onset_to_cleared_s"] = NumberOrNull(phase.onset_to_cleared_s);
-  json["faults"] = phase.faults;
-  return json;
+  if (!judgement.verdict_id.empty()) verdicts.push_back(Parsed(service::VerdictJson(judgement.verdict)));
+  return {{"injected", judgement.expected.fault},
+          {"expected", judgement.expected.expected},
+          {"verdicts", std::move(verdicts)},
+          {"correct", judgement.right()},
+          {"onset_to_verdict_s", NumberOrNull(judgement.suspected_after_s)},
+          {"onset_to_confirmed_s", NumberOrNull(judgement.confirmed_after_s)},
+          {"healed_to_cleared_s", NumberOrNull(judgement.cleared_after_s)},
+          {"faults", judgement.faults}};
 }
 
 }  // namespace
 
-std::string DemoReportJson(const DemoJudge& judge) {
+std::string Demo::ReportJson() const {
   Json phases = Json::array();
-  for (const DemoPhase& phase : judge.phases()) phases.push_back(PhaseJson(phase));
-  const Json document = {{"phases", std::move(phases)}, {"false_alarms", judge.false_alarms()}};
+  Json seen = Json::array();
+  for (const std::string& verdict : healthy_verdicts_) seen.push_back(Parsed(verdict));
+  phases.push_back({{"injected", "nothing"},
+                    {"expected", "no verdict"},
+                    {"verdicts", std::move(seen)},
+                    {"correct", healthy_right_},
+                    {"onset_to_verdict_s", nullptr},
+                    {"faults", Json::array()}});
+  const FaultJudge& judge = range_->judge();
+  for (const FaultJudgement& judgement : judge.judged()) phases.push_back(PhaseJson(judgement));
+  const Json document = {{"fabric", size_},
+                         {"ranks", range_->ranks()},
+                         {"busy_share", busy_share_},
+                         {"phases", std::move(phases)},
+                         {"false_alarms", judge.false_alarms().size()},
+                         {"alarms", judge.false_alarms()}};
   return document.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 

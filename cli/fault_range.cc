@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_format.h"
 #include "cli/expected_verdict.h"
+#include "service/address.h"
 #include "service/text.h"
 #include "service/verdict_json.h"
 
@@ -38,6 +39,10 @@ FaultRange::~FaultRange() {
   End();
 }
 
+int FaultRange::ranks() const {
+  return on_fabric() ? fabric::HostCount(*options_.spec) : options_.ranks;
+}
+
 double FaultRange::NowS() const {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
 }
@@ -63,13 +68,15 @@ double FaultRange::BusyShare() {
 }
 
 absl::Status FaultRange::Start() {
-  const absl::StatusOr<fabric::Fabric> made = fabric::Fabric::Up(options_.spec);
-  if (!made.ok()) return made.status();
-  fabric_up_ = true;
   LaunchOptions job;
-  job.ranks = fabric::HostCount(options_.spec);
+  if (on_fabric()) {
+    const absl::StatusOr<fabric::Fabric> made = fabric::Fabric::Up(*options_.spec);
+    if (!made.ok()) return made.status();
+    fabric_up_ = true;
+    job.fabric = options_.spec->name;
+  }
+  job.ranks = ranks();
   job.job = options_.job;
-  job.fabric = options_.spec.name;
   job.restarts = options_.restarts;
   job.rank_logs = true;
   job.log_dir = options_.log_dir;
@@ -130,7 +137,7 @@ absl::StatusOr<uint64_t> FaultRange::LeastFinished(int incarnation) {
     ++seen;
     least = std::min<uint64_t>(least, rank.finished());
   }
-  return seen == fabric::HostCount(options_.spec) ? least : 0;
+  return seen == ranks() ? least : 0;
 }
 
 absl::Status FaultRange::AwaitAtWork(uint64_t collectives, std::chrono::seconds limit) {
@@ -150,7 +157,7 @@ void FaultRange::NarrowFlows(const fabric::Applied& applied) {
   const absl::StatusOr<fabric::JobView> job = fabric::FindJob("", options_.job);
   if (!job.ok()) return;
   const absl::StatusOr<std::vector<fabric::Flow>> flows =
-      fabric::FlowsOf(options_.spec, *job, kFlowWindowMs, 1);
+      fabric::FlowsOf(*options_.spec, *job, kFlowWindowMs, 1);
   if (!flows.ok()) return;
   ExpectedFlows expected = ExpectedFlowsOf(applied, *flows);
   judge_.Narrow(std::move(expected.must), std::move(expected.may));
@@ -176,6 +183,7 @@ absl::Status FaultRange::Play(const fabric::Injection& injection) {
   if (!applied.ok()) return applied.status();
   const double took_effect_s = NowS() - (applied->done_unix_s - applied->unix_s);
   ExpectedVerdict expected = ExpectedVerdictOf(*applied);
+  if (!on_fabric()) expected.host = service::HostName();
   // Before more is known, everything on the link is right.
   const bool by_flows = expected.kind == v1::CULPRIT_KIND_CONNECTION;
   if (by_flows) expected.may = ExpectedFlowsOf(*applied, applied->flows).may;
@@ -227,7 +235,7 @@ void FaultRange::End() {
   injector_.reset();
   client_.reset();
   if (launcher_ != nullptr) launcher_->End();
-  if (std::exchange(fabric_up_, false)) (void)fabric::Fabric::Down(options_.spec.name);
+  if (std::exchange(fabric_up_, false)) (void)fabric::Fabric::Down(options_.spec->name);
 }
 
 }  // namespace c4::cli

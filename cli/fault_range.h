@@ -1,6 +1,6 @@
-// A place to break things in: an emulated fabric, a training job on it, its monitor, an injector and the
-// judge. The demo and the accuracy benchmark play faults here and look at nothing but the master's gRPC API,
-// as a user would.
+// A place to break things in: an emulated fabric (or loopback), a training job on it, its monitor, an
+// injector and the judge. The demo and the accuracy benchmark play faults here and look at nothing but the
+// master's gRPC API, as a user would.
 //
 // One thread (the main one, as the Launcher wants it). Everything is ended and removed when the object goes.
 #pragma once
@@ -21,7 +21,8 @@
 namespace c4::cli {
 
 struct FaultRangeOptions {
-  fabric::FabricSpec spec;  // its name has to be free
+  std::optional<fabric::FabricSpec> spec;  // its name has to be free; none: over loopback
+  int ranks = 0;                           // over loopback; in a fabric there is one on each host
   std::vector<std::string> command;
   std::vector<std::string> environment;  // NAME=VALUE, of the ranks
   std::string job;
@@ -51,10 +52,14 @@ class FaultRange {
   absl::Status Play(const fabric::Injection& injection);
 
   FaultJudge& judge() { return judge_; }
+  const FaultJudge& judge() const { return judge_; }
+  int ranks() const;
+  bool on_fabric() const { return options_.spec.has_value(); }
   const Launcher* launcher() const { return launcher_.get(); }
   double NowS() const;
   // Share of all cores that was busy since the last call, 0 to 1.
   double BusyShare();
+  // What the master said last.
   const v1::ListVerdictsReply& verdicts() const { return verdicts_; }
   const std::string& job() const { return options_.job; }
   void End();

@@ -1,5 +1,4 @@
-// c4 demo: a stopped rank, named in five seconds.
-#include <cerrno>
+// c4 demo: a training job broken in seven ways, and each named.
 #include <cstdio>
 #include <fstream>
 
@@ -11,41 +10,47 @@
 namespace c4::cli {
 namespace {
 
-constexpr char kSummary[] = "stop one of four ranks and see the monitor name it";
+constexpr char kSummary[] = "break a training job on an emulated fabric in seven ways and see each named";
 
-void PrintFaults(const DemoJudge& judge) {
-  for (const DemoPhase& phase : judge.phases()) {
-    for (const std::string& fault : phase.faults) {
-      fprintf(stderr, "c4 demo: after %s: %s\n", phase.injected.c_str(), fault.c_str());
+void PrintFaults(const FaultJudge& judge) {
+  for (const FaultJudgement& judgement : judge.judged()) {
+    for (const std::string& fault : judgement.faults) {
+      fprintf(stderr, "c4 demo: %s: %s\n", judgement.expected.fault.c_str(), fault.c_str());
     }
   }
+  for (const std::string& alarm : judge.false_alarms())
+    fprintf(stderr, "c4 demo: false alarm: %s\n", alarm.c_str());
 }
 
 int RunDemo(const Arguments& arguments) {
   std::string json_path;
-  int ranks = 4;
+  int seed = 1;
+  DemoOptions demo_options;
   Options options("demo", kSummary);
   options.Text("--json", &json_path, "FILE", "write what was injected and what was said to FILE");
-  options.Whole("--ranks", &ranks, 3, 64, "how many ranks; rank 2 is the one that is stopped");
+  options.Flag("--loopback", &demo_options.loopback, "no fabric, only the faults that need none");
+  options.Whole("--seed", &seed, 0, 1 << 30, "chooses the links, hosts and ranks");
   if (const std::optional<int> exit_code = options.Parse(arguments)) return *exit_code;
+  demo_options.seed = static_cast<uint64_t>(seed);
 
-  Demo demo(ranks);
+  Demo demo(demo_options);
   const absl::Status played = demo.Play();
   if (absl::IsCancelled(played)) {
     fprintf(stderr, "c4 demo: interrupted; everything is ended\n");
-    return demo.launcher_exit_code();
+    return demo.range()->launcher()->outcome().exit_code;
   }
-  const DemoJudge* judge = demo.judge();
-  if (judge == nullptr) {
+  if (demo.range() == nullptr || (!played.ok() && demo.range()->launcher() == nullptr)) {
     fprintf(stderr, "c4 demo: %s\n", std::string(played.message()).c_str());
     return kExitLauncher;
   }
-  PrintFaults(*judge);
-  const bool right = played.ok() && judge->AllRight();
-  printf("%s: %d false alarms\n", right ? "ALL RIGHT" : "NOT RIGHT", judge->false_alarms());
+  PrintFaults(demo.range()->judge());
+  if (!played.ok()) fprintf(stderr, "c4 demo: %s\n", std::string(played.message()).c_str());
+  const bool right = played.ok() && demo.AllRight();
+  printf("%s: %zu faults, %zu false alarms\n", right ? "ALL RIGHT" : "NOT RIGHT",
+         demo.range()->judge().judged().size(), demo.range()->judge().false_alarms().size());
   if (!json_path.empty()) {
     std::ofstream file(json_path);
-    file << DemoReportJson(*judge);
+    file << demo.ReportJson();
     file.close();
     if (!file) {
       fprintf(stderr, "c4 demo: cannot write %s\n", json_path.c_str());
