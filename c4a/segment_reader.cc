@@ -232,7 +232,11 @@ ReadStatus CheckProgress(const SegmentSnapshot& before, const SegmentSnapshot& n
         }
         for (std::string text :
              {check("called", a.called, b.called), check("enqueued", a.enqueued, b.enqueued),
-              check("started", a.started, b.started), check("finished", a.finished, b.finished)}) {
+              check("started", a.started, b.started), check("finished", a.finished, b.finished),
+              check("p2p called", a.p2p_called, b.p2p_called),
+              check("p2p enqueued", a.p2p_enqueued, b.p2p_enqueued),
+              check("p2p started", a.p2p_started, b.p2p_started),
+              check("p2p finished", a.p2p_finished, b.p2p_finished)}) {
           if (!text.empty()) return text;
         }
         return std::string();
@@ -244,11 +248,18 @@ ReadStatus CheckProgress(const SegmentSnapshot& before, const SegmentSnapshot& n
         const auto check = [&](const char* name, uint64_t was, uint64_t is) {
           return is < was ? Backwards("queue pair", index, name, was, is) : std::string();
         };
+        // Not the histogram: its counts have 32 bits and begin again from 0.
         for (std::string text : {check("posted messages", a.posted_messages, b.posted_messages),
                                  check("posted bytes", a.posted_bytes, b.posted_bytes),
                                  check("completed messages", a.completed_messages, b.completed_messages),
                                  check("completed bytes", a.completed_bytes, b.completed_bytes),
-                                 check("moved bytes", a.moved_bytes, b.moved_bytes)}) {
+                                 check("moved bytes", a.moved_bytes, b.moved_bytes),
+                                 check("wanted messages", a.wanted_messages, b.wanted_messages),
+                                 check("granted messages", a.granted_messages, b.granted_messages),
+                                 check("done messages", a.done_messages, b.done_messages),
+                                 check("wanted bytes", a.wanted_bytes, b.wanted_bytes),
+                                 check("done bytes", a.done_bytes, b.done_bytes),
+                                 check("first waits", a.first_waits, b.first_waits)}) {
           if (!text.empty()) return text;
         }
         return std::string();

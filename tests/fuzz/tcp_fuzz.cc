@@ -1,28 +1,31 @@
 // What a peer may send over a TCP queue pair, at either end: a hello, and then frames. An input is a hello
-// followed by the stream that the other side writes; both ends of a real queue pair take that stream from a
+// followed by the stream that the other side writes; both ends of a real connection take that stream from a
 // socket. Nothing may be written past a posted buffer, counted twice, or waited for after the end.
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <sys/socket.h>
 #include <vector>
 
+#include "ccl/transport/connection.h"
 #include "ccl/transport/tcp/queue_pair.h"
 #include "tests/fuzz/check.h"
 
 namespace {
 
 using c4::Fd;
+using c4::ReceiveConnection;
+using c4::Recording;
+using c4::SendConnection;
 using c4::tcp::Hello;
-using c4::tcp::ReceiveQueuePair;
-using c4::tcp::Recording;
-using c4::tcp::SendQueuePair;
 
-constexpr size_t kMessageBytes = 8;  // that of the golden file's message
-constexpr int kMessages = 4;
+constexpr uint32_t kChunkBytes = 4096;
+// The golden file's chunk is the last of the sixth.
+constexpr size_t kMessageBytes[] = {8, 0, 5000, 1, 4096, 8200, 40};
 
 struct Fixture {
-  c4::Monitor monitor{"", {1, 2, 1, 16}, {}};
+  c4::Monitor monitor{"", {1, 4, 1, 16}, {}};
   c4::CommunicatorRecorder communicator = monitor.OpenCommunicator({});
   c4::RingWriter ring = monitor.LeaseRing();
 
@@ -39,35 +42,42 @@ Fd PeerThatSaid(const uint8_t* data, size_t size, Fd* peer) {
   return Fd(pair[0]);
 }
 
-template <typename QueuePair>
-void Drive(QueuePair* queue_pair) {
+template <typename Connection>
+void Drive(Connection* connection) {
   uint64_t completed = 0;
   for (int turn = 0; turn < 100; ++turn) {
     bool moved = false;
-    const c4::Result result = queue_pair->Progress(&moved);
-    C4_FUZZ_CHECK(queue_pair->completed() >= completed && queue_pair->completed() <= queue_pair->posted());
-    completed = queue_pair->completed();
+    const c4::Result result = connection->Progress(&moved);
+    C4_FUZZ_CHECK(connection->completed() >= completed && connection->completed() <= connection->posted());
+    completed = connection->completed();
     if (!result.ok() || !moved) return;
   }
 }
 
 void Receive(Fixture* fixture, const uint8_t* data, size_t size) {
   Fd peer;
-  ReceiveQueuePair queue_pair(PeerThatSaid(data, size, &peer), fixture->recording(), 1);
+  std::vector<std::unique_ptr<c4::ReceiveQueuePair>> queue_pairs;
+  queue_pairs.push_back(std::make_unique<c4::tcp::TcpReceiveQueuePair>(PeerThatSaid(data, size, &peer),
+                                                                       Hello{}, fixture->recording()));
+  ReceiveConnection connection(0, 1);
+  connection.Attach(std::move(queue_pairs), kChunkBytes);
   std::vector<std::unique_ptr<char[]>> buffers;
-  for (int i = 0; i < kMessages; ++i) {
-    buffers.push_back(std::make_unique<char[]>(kMessageBytes));
-    queue_pair.Post(buffers.back().get(), kMessageBytes);
+  for (const size_t bytes : kMessageBytes) {
+    buffers.push_back(std::make_unique<char[]>(bytes));
+    connection.Post(buffers.back().get(), bytes);
   }
-  Drive(&queue_pair);
+  Drive(&connection);
 }
 
 void Send(Fixture* fixture, const uint8_t* data, size_t size) {
   Fd peer;
-  SendQueuePair queue_pair(PeerThatSaid(data, size, &peer), fixture->recording(), 1);
-  const char message[kMessageBytes] = {};
-  for (int i = 0; i < kMessages; ++i) queue_pair.Post(message, sizeof message);
-  Drive(&queue_pair);
+  std::vector<std::unique_ptr<c4::SendQueuePair>> queue_pairs;
+  queue_pairs.push_back(std::make_unique<c4::tcp::TcpSendQueuePair>(
+      PeerThatSaid(data, size, &peer), c4::SocketAddress(), Hello{}, fixture->recording()));
+  SendConnection connection(1, std::move(queue_pairs), kChunkBytes, 2 * size_t{kChunkBytes});
+  const std::vector<char> message(*std::max_element(std::begin(kMessageBytes), std::end(kMessageBytes)));
+  for (const size_t bytes : kMessageBytes) connection.Post(message.data(), bytes);
+  Drive(&connection);
 }
 
 }  // namespace
@@ -79,8 +89,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::vector<uint8_t> packet(data, data + hello_bytes);
   uint64_t communicator_id = 0;
   if (packet.size() >= 72) memcpy(&communicator_id, packet.data() + 64, sizeof communicator_id);
-  if (c4::tcp::CheckHello(packet.data(), packet.size(), communicator_id, 1, 2) == nullptr) {
+  if (c4::tcp::CheckHello(packet.data(), packet.size(), communicator_id, 2, 3) == nullptr) {
     C4_FUZZ_CHECK(packet.size() == sizeof(Hello));
+    Hello hello;
+    memcpy(&hello, packet.data(), sizeof hello);
+    C4_FUZZ_CHECK(hello.queue_pair_index < hello.queue_pair_count && hello.chunk_bytes != 0);
   }
   Receive(fixture, data + hello_bytes, size - hello_bytes);
   Send(fixture, data + hello_bytes, size - hello_bytes);

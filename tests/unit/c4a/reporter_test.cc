@@ -122,6 +122,105 @@ TEST_F(ReporterTest, QueuePairsOfTheSameGenerationOnly) {
   EXPECT_EQ(state.last_post_age_ns(), 0);
 }
 
+TEST_F(ReporterTest, SendsAndReceivesAreReportedOnceThereAreAny) {
+  SegmentBuilder builder;
+  builder.AddCommunicator(0, 0xa, 0).called = {.count = 1, .ticks = kNow - 5, .stream = 0};
+  wire::CommunicatorSlot& slot = builder.AddCommunicator(1, 0xb, 2);
+  slot.p2p_called = {.count = 4, .ticks = kNow - 30, .stream = 9};
+  slot.p2p_enqueued = {.count = 3, .ticks = kNow - 40, .stream = 9};
+  slot.p2p_started = {.count = 2, .ticks = kNow - 50, .stream = 9};
+  slot.p2p_finished = {.count = 1, .ticks = kNow - 60, .stream = 9};
+  slot.last_p2p_called = {.count = 10, .root = 3, .function = wire::kSend, .data_type = 7, .reduction = 0};
+  slot.last_p2p_started = {.count = 11, .root = 1, .function = wire::kRecv, .data_type = 7, .reduction = 0};
+  const auto segment = Open(builder);
+  const v1::ProcessReport report = MakeProcessReport("node7", segment.get(), kNow);
+  ASSERT_EQ(report.communicators_size(), 2);
+  EXPECT_FALSE(report.communicators(0).has_p2p_called());
+  EXPECT_FALSE(report.communicators(0).has_last_p2p_called());
+  const v1::CommunicatorState& state = report.communicators(1);
+  EXPECT_EQ(state.p2p_called().count(), 4u);
+  EXPECT_EQ(state.p2p_called().age_ns(), 30);
+  EXPECT_EQ(state.p2p_enqueued().count(), 3u);
+  EXPECT_EQ(state.p2p_started().age_ns(), 50);
+  EXPECT_EQ(state.p2p_finished().count(), 1u);
+  EXPECT_EQ(state.p2p_finished().stream(), 9u);
+  EXPECT_EQ(state.last_p2p_called().function(), v1::FUNCTION_SEND);
+  EXPECT_EQ(state.last_p2p_called().root(), 3);
+  EXPECT_EQ(state.last_p2p_started().function(), v1::FUNCTION_RECV);
+  EXPECT_EQ(state.called().count(), 0u);
+}
+
+TEST_F(ReporterTest, ConnectionsGoWithTheirFirstQueuePair) {
+  SegmentBuilder builder;
+  builder.AddCommunicator(0, 0xa, 0);
+  for (uint16_t i = 0; i < 2; ++i) {
+    wire::QueuePairSlot& slot = builder.queue_pair(i);
+    slot.phase = wire::kPhaseReady;
+    slot.communicator_generation = 1;
+    slot.direction = wire::kDirectionSend;
+    slot.index = i;
+    slot.latency_histogram[3] = 5;
+    slot.latency_histogram[9] = 6;
+    slot.wanted_messages = 31;
+    slot.granted_messages = 30;
+    slot.done_messages = 29;
+    slot.wanted_bytes = 32;
+    slot.done_bytes = 28;
+    slot.last_wanted_ticks = kNow - 70;
+    slot.last_done_ticks = kNow - 80;
+    slot.first_waits = 3;
+    slot.first_wait_sum_ticks = 90;
+    slot.first_wait_max_ticks = 40;
+    slot.error = 104;
+  }
+  builder.queue_pair(1).latency_histogram[31] = 1;
+  const auto segment = Open(builder);
+  const v1::ProcessReport report = MakeProcessReport("node7", segment.get(), kNow);
+  ASSERT_EQ(report.queue_pairs_size(), 2);
+  const v1::QueuePairState& first = report.queue_pairs(0);
+  EXPECT_EQ(first.latency_histogram_size(), 10) << "without the trailing zeroes";
+  EXPECT_EQ(first.latency_histogram(3), 5u);
+  EXPECT_EQ(first.latency_histogram(9), 6u);
+  EXPECT_EQ(first.error(), 104u);
+  ASSERT_TRUE(first.has_connection());
+  EXPECT_EQ(first.connection().wanted_messages(), 31u);
+  EXPECT_EQ(first.connection().granted_messages(), 30u);
+  EXPECT_EQ(first.connection().done_messages(), 29u);
+  EXPECT_EQ(first.connection().wanted_bytes(), 32u);
+  EXPECT_EQ(first.connection().done_bytes(), 28u);
+  EXPECT_EQ(first.connection().last_wanted_age_ns(), 70);
+  EXPECT_EQ(first.connection().last_done_age_ns(), 80);
+  EXPECT_EQ(first.connection().first_waits(), 3u);
+  EXPECT_EQ(first.connection().first_wait_sum_ns(), 90u);
+  EXPECT_EQ(first.connection().first_wait_max_ns(), 40u);
+  EXPECT_EQ(report.queue_pairs(1).latency_histogram_size(), 32);
+  EXPECT_FALSE(report.queue_pairs(1).has_connection());
+}
+
+TEST_F(ReporterTest, TimeInOperationsAndTheLevelInForce) {
+  SegmentBuilder builder;
+  builder.header().level = wire::kLevelFine;
+  wire::CommunicatorSlot& slot = builder.AddCommunicator(0, 0xa, 0);
+  builder.PushOperation(0, 0, kNow - 1000, kNow - 900);
+  builder.PushOperation(0, 0, kNow - 700, kNow - 650);
+  slot.started = {.count = 3, .ticks = kNow - 20, .stream = 0};
+  slot.finished = {.count = 2, .ticks = kNow - 650, .stream = 0};
+  const auto segment = Open(builder);
+  const v1::ProcessReport report = MakeProcessReport("node7", segment.get(), kNow);
+  EXPECT_EQ(report.in_operation_ns(), 170u);
+  EXPECT_EQ(report.operations_finished(), 2u);
+  EXPECT_EQ(report.first_operation_age_ns(), 1000);
+  EXPECT_EQ(report.level(), v1::RECORD_LEVEL_FINE);
+  // Ever growing, not since the last report.
+  EXPECT_EQ(MakeProcessReport("node7", segment.get(), kNow + 5).in_operation_ns(), 175u);
+  SegmentBuilder silent;
+  silent.header().level = wire::kLevelOff;
+  const auto other = Open(silent, "b");
+  const v1::ProcessReport nothing = MakeProcessReport("node7", other.get(), kNow);
+  EXPECT_EQ(nothing.first_operation_age_ns(), 0);
+  EXPECT_EQ(nothing.level(), v1::RECORD_LEVEL_OFF);
+}
+
 TEST_F(ReporterTest, OperationsAreSummedUpPerCommunicatorAndFunction) {
   SegmentBuilder builder;
   builder.AddCommunicator(0, 0xa, 0);

@@ -100,16 +100,16 @@ TEST(SegmentReader, SkipsTailsOfALaterMinorVersion) {
   now.header.minor = 9;
   now.header.header_bytes = 640;
   now.header.record_bytes = 128;
-  now.communicators = {640, was.communicators.count, 320};
-  now.queue_pairs = {640 + 4 * 320, was.queue_pairs.count, 512};
-  now.rings = {now.queue_pairs.offset + 4 * 512, was.rings.count, 64 + 8 * 128};
+  now.communicators = {640, was.communicators.count, 448};
+  now.queue_pairs = {640 + 4 * 448, was.queue_pairs.count, 640};
+  now.rings = {now.queue_pairs.offset + 4 * 640, was.rings.count, 64 + 8 * 128};
   now.header.total_bytes = now.rings.offset + 2 * now.rings.stride_bytes;
   std::vector<char> bytes(now.header.total_bytes, '\x77');
   memcpy(bytes.data(), &now, sizeof now);
   for (uint32_t i = 0; i < 4; ++i) {
-    memcpy(bytes.data() + now.communicators.offset + i * 320, &old.communicator(i),
+    memcpy(bytes.data() + now.communicators.offset + i * 448, &old.communicator(i),
            sizeof(wire::CommunicatorSlot));
-    memcpy(bytes.data() + now.queue_pairs.offset + i * 512, &old.queue_pair(i), sizeof(wire::QueuePairSlot));
+    memcpy(bytes.data() + now.queue_pairs.offset + i * 640, &old.queue_pair(i), sizeof(wire::QueuePairSlot));
   }
   for (uint32_t ring = 0; ring < 2; ++ring) {
     char* at = bytes.data() + now.rings.offset + ring * now.rings.stride_bytes;
@@ -127,6 +127,54 @@ TEST(SegmentReader, SkipsTailsOfALaterMinorVersion) {
   ASSERT_TRUE(ReadRing(&source, snapshot.header, 0, &cursor, &out).ok());
   ASSERT_EQ(out.records.size(), 5u);
   EXPECT_EQ(out.records[4].operation.sequence, 4u);
+}
+
+// Version 1.0, and a writer in between: what its slots do not have reads as 0, also after a longer one was
+// there.
+TEST(SegmentReader, FieldsBeyondAShorterStrideAreZero) {
+  SegmentBuilder full = Filled();
+  const wire::SegmentHeader was = full.header();
+  for (uint32_t i = 0; i < 4; ++i) {
+    full.communicator(i).p2p_called.count = 8;
+    full.communicator(i).p2p_started.count = 9;
+    full.queue_pair(i).latency_histogram[0] = 10;
+    full.queue_pair(i).wanted_messages = 11;
+    full.queue_pair(i).first_waits = 12;
+  }
+  struct Stride {
+    uint32_t communicator;
+    uint32_t queue_pair;
+  };
+  for (const Stride stride : {Stride{256, 256}, Stride{320, 384}, Stride{384, 512}}) {
+    wire::SegmentHeader now = was;
+    now.header.minor = stride.communicator == 256 ? 0 : 1;
+    now.communicators = {512, 4, stride.communicator};
+    now.queue_pairs = {512 + 4 * stride.communicator, 4, stride.queue_pair};
+    now.rings.offset = now.queue_pairs.offset + 4 * stride.queue_pair;
+    now.header.total_bytes = now.rings.offset + 2 * now.rings.stride_bytes;
+    std::vector<char> bytes(now.header.total_bytes);
+    memcpy(bytes.data(), &now, sizeof now);
+    for (uint32_t i = 0; i < 4; ++i) {
+      memcpy(bytes.data() + now.communicators.offset + i * stride.communicator, &full.communicator(i),
+             stride.communicator);
+      memcpy(bytes.data() + now.queue_pairs.offset + i * stride.queue_pair, &full.queue_pair(i),
+             stride.queue_pair);
+    }
+    SegmentSnapshot snapshot;
+    ASSERT_TRUE(Read(full.bytes(), &snapshot).ok());
+    const ReadStatus status = Read(bytes, &snapshot);
+    ASSERT_TRUE(status.ok()) << status.text();
+    ASSERT_EQ(snapshot.communicators.size(), 2u);
+    EXPECT_EQ(snapshot.communicators[0].slot.called.count, 5u);
+    EXPECT_EQ(snapshot.communicators[0].slot.p2p_called.count, stride.communicator > 256 ? 8u : 0u);
+    EXPECT_EQ(snapshot.communicators[0].slot.p2p_started.count, stride.communicator > 320 ? 9u : 0u);
+    EXPECT_EQ(snapshot.communicators[1].slot.communicator_id, 0x2222u);
+    ASSERT_EQ(snapshot.queue_pairs.size(), 1u);
+    EXPECT_EQ(snapshot.queue_pairs[0].slot.posted_bytes, 77u);
+    EXPECT_EQ(snapshot.queue_pairs[0].slot.latency_histogram[0], stride.queue_pair > 256 ? 10u : 0u);
+    EXPECT_EQ(snapshot.queue_pairs[0].slot.wanted_messages, stride.queue_pair > 384 ? 11u : 0u);
+    EXPECT_EQ(snapshot.queue_pairs[0].slot.first_waits, stride.queue_pair > 384 ? 12u : 0u);
+  }
 }
 
 TEST(SegmentReader, RefusesContradictions) {
@@ -255,6 +303,43 @@ TEST(CheckProgress, CountersOnlyGoForwardWithinAGeneration) {
   builder.communicator(2).communicator_id = 5;
   ASSERT_TRUE(Read(builder.bytes(), &now).ok());
   EXPECT_THAT(CheckProgress(before, now).text(), HasSubstr("identity"));
+}
+
+TEST(CheckProgress, TheWordsSince11OnlyGoForwardToo) {
+  const std::vector<std::pair<const char*, std::function<uint64_t*(SegmentBuilder*)>>> words = {
+      {"p2p called", [](auto* b) { return &b->communicator(0).p2p_called.count; }},
+      {"p2p enqueued", [](auto* b) { return &b->communicator(0).p2p_enqueued.count; }},
+      {"p2p started", [](auto* b) { return &b->communicator(0).p2p_started.count; }},
+      {"p2p finished", [](auto* b) { return &b->communicator(0).p2p_finished.count; }},
+      {"wanted messages", [](auto* b) { return &b->queue_pair(1).wanted_messages; }},
+      {"granted messages", [](auto* b) { return &b->queue_pair(1).granted_messages; }},
+      {"done messages", [](auto* b) { return &b->queue_pair(1).done_messages; }},
+      {"wanted bytes", [](auto* b) { return &b->queue_pair(1).wanted_bytes; }},
+      {"done bytes", [](auto* b) { return &b->queue_pair(1).done_bytes; }},
+      {"first waits", [](auto* b) { return &b->queue_pair(1).first_waits; }},
+  };
+  for (const auto& [name, word] : words) {
+    SegmentBuilder builder = Filled();
+    *word(&builder) = 5;
+    SegmentSnapshot before;
+    SegmentSnapshot now;
+    ASSERT_TRUE(Read(builder.bytes(), &before).ok());
+    *word(&builder) = 6;
+    ASSERT_TRUE(Read(builder.bytes(), &now).ok());
+    EXPECT_TRUE(CheckProgress(before, now).ok()) << name;
+    *word(&builder) = 4;
+    ASSERT_TRUE(Read(builder.bytes(), &now).ok());
+    EXPECT_THAT(CheckProgress(before, now).text(), AllOf(HasSubstr(name), HasSubstr("from 5 to 4")));
+  }
+  // The counts of latencies have 32 bits: they come round.
+  SegmentBuilder builder = Filled();
+  SegmentSnapshot before;
+  SegmentSnapshot now;
+  builder.queue_pair(1).latency_histogram[4] = UINT32_MAX;
+  ASSERT_TRUE(Read(builder.bytes(), &before).ok());
+  builder.queue_pair(1).latency_histogram[4] = 3;
+  ASSERT_TRUE(Read(builder.bytes(), &now).ok());
+  EXPECT_TRUE(CheckProgress(before, now).ok());
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <grpcpp/grpcpp.h>
 
 #include "c4/v1/c4d.grpc.pb.h"
+#include "service/clock.h"
 #include "service/directory.h"
 #include "service/grpc_server.h"
 #include "tests/unit/service/temporary_directory.h"
@@ -42,6 +43,10 @@ class FakeMaster final : public v1::C4d::Service {
             +[](FakeMaster* m) { return !m->stands_still_; }, this));
         batches_.push_back(batch);
         reply.set_sequence(batch.sequence() + (lies_ ? 1 : 0));
+        reply.set_master_epoch(1);
+        reply.set_received_ns(clock_.MonotonicNs() + offset_ns_);
+        reply.set_level(level_);
+        reply.set_sent_ns(clock_.MonotonicNs() + offset_ns_);
       }
       if (!stream->Write(reply)) break;
     }
@@ -56,6 +61,15 @@ class FakeMaster final : public v1::C4d::Service {
   void Resume() {
     const absl::MutexLock lock(&mutex_);
     stands_still_ = false;
+  }
+  // How far its monotonic clock is ahead of the agent's.
+  void SetOffset(int64_t ns) {
+    const absl::MutexLock lock(&mutex_);
+    offset_ns_ = ns;
+  }
+  void WantLevel(v1::RecordLevel level) {
+    const absl::MutexLock lock(&mutex_);
+    level_ = level;
   }
   void Lie(bool lies) {
     const absl::MutexLock lock(&mutex_);
@@ -80,6 +94,9 @@ class FakeMaster final : public v1::C4d::Service {
   absl::Mutex mutex_;
   bool stands_still_ ABSL_GUARDED_BY(mutex_) = false;
   bool lies_ ABSL_GUARDED_BY(mutex_) = false;
+  int64_t offset_ns_ ABSL_GUARDED_BY(mutex_) = 0;
+  v1::RecordLevel level_ ABSL_GUARDED_BY(mutex_) = v1::RECORD_LEVEL_UNSPECIFIED;
+  const service::Clock& clock_ = service::SystemClock();
   std::vector<v1::TelemetryBatch> batches_ ABSL_GUARDED_BY(mutex_);
   std::unique_ptr<service::GrpcServer> server_;
 };
@@ -144,6 +161,57 @@ TEST_F(UplinkTest, BatchesArriveInOrderAndAreCounted) {
   const auto batches = master.batches();
   ASSERT_EQ(batches.size(), 20u);
   for (uint64_t i = 0; i < 20; ++i) EXPECT_EQ(batches[i].sequence(), i + 1);
+}
+
+// From the first reply on, each batch says how the master's clock relates to the node's; not the first one to
+// another master, whose clock nobody knows yet.
+TEST_F(UplinkTest, TheClockRelationIsThereAfterTheFirstReplyOfEachMaster) {
+  constexpr int64_t kOffsets[] = {5'000'000'000'000, -1'000'000'000};
+  Uplink uplink(Options());
+  uint64_t sequence = 0;
+  for (const int64_t offset : kOffsets) {
+    FakeMaster master;
+    master.SetOffset(offset);
+    Publish(master);
+    for (int i = 0; i < 5; ++i) {
+      v1::TelemetryBatch batch = Batch(++sequence);
+      batch.set_monotonic_ns(service::SystemClock().MonotonicNs());
+      uplink.Offer(std::move(batch));
+      ASSERT_TRUE(master.WaitFor(sequence));
+      ASSERT_TRUE(Eventually([&] { return uplink.idle(); }));
+    }
+    const auto batches = master.batches();
+    EXPECT_FALSE(batches[0].has_clock());
+    for (size_t i = 1; i < batches.size(); ++i) {
+      ASSERT_TRUE(batches[i].has_clock()) << i;
+      EXPECT_LE(std::abs(batches[i].clock().offset_ns() - offset), batches[i].clock().error_ns()) << i;
+      EXPECT_GT(batches[i].clock().error_ns(), 0);
+      EXPECT_LT(batches[i].clock().error_ns(), 1'000'000'000);
+      EXPECT_GE(batches[i].clock().age_ns(), 0);
+    }
+  }
+}
+
+TEST_F(UplinkTest, TheLevelThatTheMasterWantsIsHandedOn) {
+  absl::Mutex mutex;
+  std::vector<v1::RecordLevel> wanted;
+  UplinkOptions options = Options();
+  options.on_level = [&](v1::RecordLevel level) {
+    const absl::MutexLock lock(&mutex);
+    wanted.push_back(level);
+  };
+  FakeMaster master;
+  Publish(master);
+  Uplink uplink(std::move(options));
+  uint64_t sequence = 0;
+  for (const auto level : {v1::RECORD_LEVEL_UNSPECIFIED, v1::RECORD_LEVEL_FINE, v1::RECORD_LEVEL_COARSE}) {
+    master.WantLevel(level);
+    uplink.Offer(Batch(++sequence));
+    ASSERT_TRUE(Eventually([&] { return uplink.sent() == sequence; }));
+  }
+  const absl::MutexLock lock(&mutex);
+  EXPECT_EQ(wanted, (std::vector<v1::RecordLevel>{v1::RECORD_LEVEL_FINE, v1::RECORD_LEVEL_COARSE}))
+      << "a master that says nothing changes nothing";
 }
 
 TEST_F(UplinkTest, WaitsForAMasterThatIsNotThereYet) {

@@ -109,6 +109,73 @@ TEST(Monitor, CountersAndIdentityReachTheFile) {
   EXPECT_EQ(slot.last_called.count, 1024u);
 }
 
+TEST(Monitor, SendsAndReceivesAreCountedApart) {
+  const test::TempDir directory;
+  Monitor monitor(directory.path(), kSmall, SomeJob());
+  CommunicatorRecorder recorder = monitor.OpenCommunicator({1, 0, 0, 2, wire::kEngineHost, ""});
+  wire::OperationInfo info{};
+  info.function = wire::kSend;
+  info.root = 1;
+  for (uint64_t i = 1; i <= 4; ++i) recorder.P2pCalled(info, 7, 100 * i);
+  for (uint64_t i = 1; i <= 3; ++i) recorder.P2pEnqueued(7, 110 * i);
+  info.function = wire::kRecv;
+  for (uint64_t i = 1; i <= 2; ++i) recorder.P2pStarted(info, 8, 120 * i);
+  recorder.P2pFinished(9, 130);
+  const auto header = At<wire::SegmentHeader>(Bytes(monitor), 0);
+  const auto slot = At<wire::CommunicatorSlot>(Bytes(monitor), header.communicators.offset);
+  EXPECT_EQ(slot.p2p_called.count, 4u);
+  EXPECT_EQ(slot.p2p_called.ticks, 400u);
+  EXPECT_EQ(slot.p2p_enqueued.count, 3u);
+  EXPECT_EQ(slot.p2p_started.count, 2u);
+  EXPECT_EQ(slot.p2p_started.stream, 8u);
+  EXPECT_EQ(slot.p2p_finished.count, 1u);
+  EXPECT_EQ(slot.p2p_finished.ticks, 130u);
+  EXPECT_EQ(slot.last_p2p_called.function, wire::kSend);
+  EXPECT_EQ(slot.last_p2p_called.root, 1);
+  EXPECT_EQ(slot.last_p2p_started.function, wire::kRecv);
+  EXPECT_EQ(slot.called.count + slot.enqueued.count + slot.started.count + slot.finished.count, 0u);
+}
+
+TEST(Monitor, ConnectionsAndLatenciesReachTheFileAndStartAnewWithTheSlot) {
+  const test::TempDir directory;
+  Monitor monitor(directory.path(), kSmall, SomeJob());
+  const CommunicatorRecorder communicator = monitor.OpenCommunicator({1, 0, 0, 2, wire::kEngineHost, ""});
+  QueuePairRecorder recorder = monitor.OpenQueuePair(communicator, {});
+  recorder.Wanted(100, 10);
+  recorder.Wanted(50, 20);
+  recorder.Granted(2);
+  recorder.Done(100, 30);
+  recorder.FirstWait(5);
+  recorder.FirstWait(7);
+  recorder.FirstWait(6);
+  recorder.Latency(16384, 16 * 16);  // 16 ns per KiB
+  recorder.Latency(16384, 16 * 16);
+  recorder.Latency(1, 16 * 64);          // counts as 16 KiB: 64 ns per KiB
+  recorder.Latency(131072, UINT64_MAX);  // the last bucket
+  const auto offset = At<wire::SegmentHeader>(Bytes(monitor), 0).queue_pairs.offset;
+  const auto slot = At<wire::QueuePairSlot>(Bytes(monitor), offset);
+  EXPECT_EQ(slot.wanted_messages, 2u);
+  EXPECT_EQ(slot.wanted_bytes, 150u);
+  EXPECT_EQ(slot.last_wanted_ticks, 20u);
+  EXPECT_EQ(slot.granted_messages, 2u);
+  EXPECT_EQ(slot.done_messages, 1u);
+  EXPECT_EQ(slot.done_bytes, 100u);
+  EXPECT_EQ(slot.last_done_ticks, 30u);
+  EXPECT_EQ(slot.first_waits, 3u);
+  EXPECT_EQ(slot.first_wait_sum_ticks, 18u);
+  EXPECT_EQ(slot.first_wait_max_ticks, 7u);
+  EXPECT_EQ(slot.latency_histogram[0], 2u);
+  EXPECT_EQ(slot.latency_histogram[4], 1u);
+  EXPECT_EQ(slot.latency_histogram[31], 1u);
+  monitor.CloseQueuePair(&recorder, wire::kPhaseDestroyed, 0);
+  QueuePairRecorder again = monitor.OpenQueuePair(communicator, {});
+  const auto fresh = At<wire::QueuePairSlot>(Bytes(monitor), offset);
+  EXPECT_EQ(fresh.generation, slot.generation + 1);
+  EXPECT_EQ(fresh.wanted_messages + fresh.granted_messages + fresh.done_messages + fresh.first_waits, 0u);
+  EXPECT_EQ(fresh.latency_histogram[0] + fresh.latency_histogram[31], 0u);
+  monitor.CloseQueuePair(&again, wire::kPhaseDestroyed, 0);
+}
+
 TEST(Monitor, AnUnnamedJobIsNamedByItsFirstCommunicator) {
   const test::TempDir directory;
   Monitor monitor(directory.path(), kSmall, JobIdentity());

@@ -40,23 +40,25 @@ inline std::string Golden(const std::string& name, const std::string& written_on
   return ReadSource("tests/data/formats/" + name);
 }
 
+// What the file has at `offset`. Of an earlier minor version `known` bytes are there, and the rest reads as
+// 0.
 template <typename T>
-T At(const std::string& bytes, size_t offset) {
+T At(const std::string& bytes, size_t offset, size_t known = sizeof(T)) {
   T value{};
-  if (offset > bytes.size() || bytes.size() - offset < sizeof value) {
-    ADD_FAILURE() << "the golden file ends at " << bytes.size() << ", before " << offset << " + "
-                  << sizeof value;
+  if (offset > bytes.size() || bytes.size() - offset < known) {
+    ADD_FAILURE() << "the golden file ends at " << bytes.size() << ", before " << offset << " + " << known;
     return value;
   }
-  memcpy(&value, bytes.data() + offset, sizeof value);
+  memcpy(&value, bytes.data() + offset, known);
   return value;
 }
 
 // Each field of `layout` in the file equals that of `expected`.
 template <typename T>
-void ExpectFields(const std::string& bytes, size_t offset, const T& expected, const Layout& layout) {
+void ExpectFields(const std::string& bytes, size_t offset, const T& expected, const Layout& layout,
+                  size_t known = sizeof(T)) {
   ASSERT_EQ(sizeof(T), layout.bytes);
-  const T found = At<T>(bytes, offset);
+  const T found = At<T>(bytes, offset, known);
   for (const Field& field : layout.fields) {
     EXPECT_EQ(memcmp(reinterpret_cast<const char*>(&found) + field.offset,
                      reinterpret_cast<const char*>(&expected) + field.offset, field.bytes),

@@ -12,7 +12,7 @@ using tcp::Frame;
 using tcp::Hello;
 
 constexpr char kBootstrapName[] = "bootstrap-1.0.bin";
-constexpr char kTcpName[] = "tcp-1.0.bin";
+constexpr char kTcpName[] = "tcp-2.0.bin";
 constexpr ProcessIdentity kProcess{.boot_id = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16},
                                    .start_time_ticks = 8675309,
                                    .pid = 4242,
@@ -108,49 +108,71 @@ TEST(BootstrapGolden, AnotherMajorIsRefused) {
 
 Hello ExpectedHello() {
   Hello hello{};
-  hello.header = HeaderOf(tcp::kHelloMagic, 96, 0, 96);
+  hello.header = HeaderOf(tcp::kHelloMagic, 104, 0, 104);
+  hello.header.major = 2;
   hello.communicator_id = 0xc4c4'0000'0000'0001;
   hello.from_rank = 1;
   hello.to_rank = 2;
   hello.channel = 3;
   hello.queue_pair_index = 4;
+  hello.queue_pair_count = 6;
   hello.queue_pair_number = 905;
+  hello.chunk_bytes = 4096;
   return hello;
 }
 
-constexpr Frame FrameOf(uint16_t kind, uint64_t sequence, uint64_t bytes) {
-  return {.mark = 0x51503443, .kind = kind, .reserved = 0, .sequence = sequence, .bytes = bytes};
+// The third chunk of a message of 8200 bytes: its last 8.
+constexpr Frame FrameOf(uint16_t kind, uint32_t bytes, uint64_t sequence, uint64_t message) {
+  return {.mark = 0x51503443,
+          .kind = kind,
+          .reserved = 0,
+          .chunk = kind == 1 ? 2u : 0u,
+          .bytes = bytes,
+          .sequence = sequence,
+          .message = message,
+          .message_bytes = kind == 1 ? 8200u : 0u};
 }
 
 // A sender's side of the stream, then the receiver's.
 std::string WrittenTcp() {
   std::string bytes;
   Append(&bytes, ExpectedHello());
-  Append(&bytes, FrameOf(1, 0, 8));
+  Append(&bytes, FrameOf(1, 8, 0, 5));
   bytes += "payload.";
-  Append(&bytes, FrameOf(3, 0, 0));
-  Append(&bytes, FrameOf(2, 0, 0));
+  Append(&bytes, FrameOf(3, 0, 0, 0));
+  Append(&bytes, FrameOf(2, 0, 1, 7));
   return bytes;
 }
 
-TEST(TcpGolden, StreamOf10) {
+TEST(TcpGolden, StreamOf20) {
   const std::string bytes = Golden(kTcpName, WrittenTcp());
-  ASSERT_EQ(bytes.size(), 96u + 24u + 8u + 24u + 24u);
-  EXPECT_EQ(tcp::CheckHello(bytes.data(), bytes.size(), 0xc4c4'0000'0000'0001, 1, 2), nullptr);
+  ASSERT_EQ(bytes.size(), 104u + 40u + 8u + 40u + 40u);
+  EXPECT_EQ(tcp::CheckHello(bytes.data(), bytes.size(), 0xc4c4'0000'0000'0001, 2, 3), nullptr);
   ExpectFields(bytes, 0, ExpectedHello(), TcpHelloLayout());
-  ExpectFields(bytes, 96, FrameOf(tcp::kMessage, 0, 8), TcpFrameLayout());
-  EXPECT_EQ(bytes.substr(120, 8), "payload.");
-  ExpectFields(bytes, 128, FrameOf(tcp::kGoodbye, 0, 0), TcpFrameLayout());
-  ExpectFields(bytes, 152, FrameOf(tcp::kAcknowledge, 0, 0), TcpFrameLayout());
-  EXPECT_EQ(tcp::CheckFrame(At<Frame>(bytes, 96), true, 0), nullptr);
-  EXPECT_EQ(tcp::CheckFrame(At<Frame>(bytes, 128), true, 1), nullptr);
-  EXPECT_EQ(tcp::CheckFrame(At<Frame>(bytes, 152), false, 1), nullptr);
+  ExpectFields(bytes, 104, FrameOf(tcp::kChunk, 8, 0, 5), TcpFrameLayout());
+  EXPECT_EQ(bytes.substr(144, 8), "payload.");
+  ExpectFields(bytes, 152, FrameOf(tcp::kGoodbye, 0, 0, 0), TcpFrameLayout());
+  ExpectFields(bytes, 192, FrameOf(tcp::kReport, 0, 1, 7), TcpFrameLayout());
+  EXPECT_EQ(tcp::CheckChunk(At<Frame>(bytes, 104), 0), nullptr);
+  EXPECT_EQ(tcp::CheckChunk(At<Frame>(bytes, 152), 1), nullptr);
+  EXPECT_EQ(tcp::CheckReport(At<Frame>(bytes, 192), 0, 0, 1), nullptr);
+  EXPECT_NE(tcp::CheckReport(At<Frame>(bytes, 192), 0, 0, 0), nullptr);
 }
 
 TEST(TcpGolden, AnotherMajorIsRefused) {
   Hello hello = ExpectedHello();
+  hello.header.major = 3;
+  EXPECT_STREQ(tcp::CheckHello(&hello, sizeof hello, hello.communicator_id, 2, 3),
+               HeaderFaultText(HeaderFault::kMajor));
   hello.header.major = 2;
-  EXPECT_STREQ(tcp::CheckHello(&hello, sizeof hello, hello.communicator_id, 1, 2),
+  hello.header.minor = 9;
+  EXPECT_EQ(tcp::CheckHello(&hello, sizeof hello, hello.communicator_id, 2, 3), nullptr);
+}
+
+// A rank with the library of version 0.1 has to be updated: it speaks 1.0, and hears why.
+TEST(TcpGolden, StreamOf10IsRefusedByItsVersion) {
+  const std::string bytes = Golden("tcp-1.0.bin", "");
+  EXPECT_STREQ(tcp::CheckHello(bytes.data(), bytes.size(), 0xc4c4'0000'0000'0001, 2, 3),
                HeaderFaultText(HeaderFault::kMajor));
 }
 

@@ -87,7 +87,12 @@ TEST(Layout, WritersOwnWholeLines) {
   EXPECT_EQ(offsetof(CommunicatorSlot, called) % 64, 0u);
   EXPECT_EQ(offsetof(CommunicatorSlot, started) % 64, 0u);
   EXPECT_EQ(offsetof(CommunicatorSlot, name) % 64, 0u);
+  EXPECT_EQ(offsetof(CommunicatorSlot, p2p_called) % 64, 0u);
+  EXPECT_EQ(offsetof(CommunicatorSlot, p2p_started) % 64, 0u);
   EXPECT_EQ(offsetof(QueuePairSlot, posted_messages) % 64, 0u);
+  EXPECT_EQ(offsetof(QueuePairSlot, latency_histogram) % 64, 0u);
+  EXPECT_EQ(offsetof(QueuePairSlot, wanted_messages) % 64, 0u);
+  EXPECT_EQ(offsetof(QueuePairSlot, first_waits) % 64, 0u);
   EXPECT_EQ(sizeof(CommunicatorSlot) % 64, 0u);
   EXPECT_EQ(sizeof(QueuePairSlot) % 64, 0u);
   EXPECT_EQ(sizeof(RingHeader) % 64, 0u);

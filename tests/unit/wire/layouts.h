@@ -91,14 +91,17 @@ inline Layout TableRefLayout() {
 
 inline Layout CommunicatorSlotLayout() {
   using T = CommunicatorSlot;
-  return {
-      "CommunicatorSlot",
-      "segment.md",
-      sizeof(T),
-      {C4_FIELD(phase), C4_FIELD(generation), C4_FIELD(communicator_id), C4_FIELD(parent_id), C4_FIELD(rank),
-       C4_FIELD(rank_count), C4_FIELD(created_ticks), C4_FIELD(ready_ticks), C4_FIELD(engine),
-       C4_FIELD(reserved0), C4_FIELD(called), C4_FIELD(enqueued), C4_FIELD(last_called), C4_FIELD(started),
-       C4_FIELD(finished), C4_FIELD(last_started), C4_FIELD(name), C4_FIELD(reserved3)}};
+  return {"CommunicatorSlot",
+          "segment.md",
+          sizeof(T),
+          {C4_FIELD(phase),         C4_FIELD(generation),   C4_FIELD(communicator_id),
+           C4_FIELD(parent_id),     C4_FIELD(rank),         C4_FIELD(rank_count),
+           C4_FIELD(created_ticks), C4_FIELD(ready_ticks),  C4_FIELD(engine),
+           C4_FIELD(reserved0),     C4_FIELD(called),       C4_FIELD(enqueued),
+           C4_FIELD(last_called),   C4_FIELD(started),      C4_FIELD(finished),
+           C4_FIELD(last_started),  C4_FIELD(name),         C4_FIELD(reserved3),
+           C4_FIELD(p2p_called),    C4_FIELD(p2p_enqueued), C4_FIELD(last_p2p_called),
+           C4_FIELD(p2p_started),   C4_FIELD(p2p_finished), C4_FIELD(last_p2p_started)}};
 }
 
 inline Layout CounterLayout() {
@@ -149,7 +152,20 @@ inline Layout QueuePairSlotLayout() {
            C4_FIELD(latency_max_ticks),
            C4_FIELD(wait_sum_ticks),
            C4_FIELD(wait_max_ticks),
-           C4_FIELD(reserved3)}};
+           C4_FIELD(reserved3),
+           C4_FIELD(latency_histogram),
+           C4_FIELD(wanted_messages),
+           C4_FIELD(granted_messages),
+           C4_FIELD(done_messages),
+           C4_FIELD(wanted_bytes),
+           C4_FIELD(done_bytes),
+           C4_FIELD(last_wanted_ticks),
+           C4_FIELD(last_done_ticks),
+           C4_FIELD(reserved6),
+           C4_FIELD(first_waits),
+           C4_FIELD(first_wait_sum_ticks),
+           C4_FIELD(first_wait_max_ticks),
+           C4_FIELD(reserved7)}};
 }
 
 inline Layout EndpointLayout() {
@@ -253,7 +269,8 @@ inline Layout TcpHelloLayout() {
           "tcp.md",
           sizeof(T),
           {C4_FIELD(header), C4_FIELD(communicator_id), C4_FIELD(from_rank), C4_FIELD(to_rank),
-           C4_FIELD(channel), C4_FIELD(queue_pair_index), C4_FIELD(reserved), C4_FIELD(queue_pair_number)}};
+           C4_FIELD(channel), C4_FIELD(queue_pair_index), C4_FIELD(queue_pair_count), C4_FIELD(reserved),
+           C4_FIELD(queue_pair_number), C4_FIELD(chunk_bytes), C4_FIELD(reserved2)}};
 }
 
 inline Layout TcpFrameLayout() {
@@ -261,7 +278,8 @@ inline Layout TcpFrameLayout() {
   return {"Frame",
           "tcp.md",
           sizeof(T),
-          {C4_FIELD(mark), C4_FIELD(kind), C4_FIELD(reserved), C4_FIELD(sequence), C4_FIELD(bytes)}};
+          {C4_FIELD(mark), C4_FIELD(kind), C4_FIELD(reserved), C4_FIELD(chunk), C4_FIELD(bytes),
+           C4_FIELD(sequence), C4_FIELD(message), C4_FIELD(message_bytes)}};
 }
 
 #undef C4_FIELD

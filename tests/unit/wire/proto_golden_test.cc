@@ -1,4 +1,4 @@
-// Messages of version 0.1.0 from files: what an agent or a master of that version wrote is read today, each
+// Messages of each version from files: what an agent or a master of that version wrote is read today, each
 // field with the value that it had. The files' contents stand as text beside them.
 #include <google/protobuf/text_format.h>
 #include <google/protobuf/util/message_differencer.h>
@@ -49,6 +49,10 @@ void ExpectGolden(const std::string& stem) {
 
 TEST(ProtoGolden, TelemetryOf1) {
   ExpectGolden<v1::TelemetryBatch>("telemetry-1");
+}
+
+TEST(ProtoGolden, TelemetryOf2) {
+  ExpectGolden<v1::TelemetryBatch>("telemetry-2");
 }
 
 TEST(ProtoGolden, VerdictOf1) {

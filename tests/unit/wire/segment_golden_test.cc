@@ -1,29 +1,48 @@
-// A segment of version 1.0 from a file: every field where it was when that version was released.
+// Segments of each released version from their files: every field where it was when that version was
+// released.
 #include "tests/unit/wire/golden.h"
 
 namespace c4::wire {
 namespace {
 
-constexpr char kName[] = "segment-1.0.bin";
+// A released version, and how long its slots were.
+struct Released {
+  std::string name;
+  uint16_t minor;
+  uint32_t communicator_bytes;
+  uint32_t queue_pair_bytes;
+};
+const Released k10{"segment-1.0.bin", 0, 256, 256};
+const Released k11{"segment-1.1.bin", 1, 384, 512};
+const Released kAll[] = {k10, k11};
+const Released& kInForce = k11;
+
 constexpr uint32_t kCommunicators = 2;
 constexpr uint32_t kQueuePairs = 2;
 constexpr uint32_t kRings = 2;
 constexpr uint32_t kRingCapacity = 4;
 constexpr size_t kCommunicatorsAt = 512;
-constexpr size_t kQueuePairsAt = kCommunicatorsAt + 256 * kCommunicators;
-constexpr size_t kRingsAt = kQueuePairsAt + 256 * kQueuePairs;
 constexpr size_t kRingStride = 64 + 64 * kRingCapacity;
-constexpr size_t kBytes = kRingsAt + kRingStride * kRings;
 
-SegmentHeader ExpectedHeader() {
+size_t QueuePairsAt(const Released& version) {
+  return kCommunicatorsAt + version.communicator_bytes * kCommunicators;
+}
+size_t RingsAt(const Released& version) {
+  return QueuePairsAt(version) + version.queue_pair_bytes * kQueuePairs;
+}
+size_t Bytes(const Released& version) {
+  return RingsAt(version) + kRingStride * kRings;
+}
+
+SegmentHeader ExpectedHeader(const Released& version) {
   SegmentHeader h{};
   h.header = {.magic = kSegmentMagic,
               .major = 1,
-              .minor = 0,
+              .minor = version.minor,
               .endian = kEndianMark,
               .header_bytes = 512,
               .record_bytes = 64,
-              .total_bytes = kBytes,
+              .total_bytes = Bytes(version),
               .writer = {.boot_id = {0x10, 0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18, 0x19, 0x1a, 0x1b,
                                      0x1c, 0x1d, 0x1e, 0x1f},
                          .start_time_ticks = 8675309,
@@ -37,9 +56,9 @@ SegmentHeader ExpectedHeader() {
   h.pid_namespace = 4'026'531'836;
   h.ended = 0;
   h.job_source = kJobSlurm;
-  h.communicators = {kCommunicatorsAt, kCommunicators, 256};
-  h.queue_pairs = {kQueuePairsAt, kQueuePairs, 256};
-  h.rings = {kRingsAt, kRings, kRingStride};
+  h.communicators = {kCommunicatorsAt, kCommunicators, version.communicator_bytes};
+  h.queue_pairs = {QueuePairsAt(version), kQueuePairs, version.queue_pair_bytes};
+  h.rings = {RingsAt(version), kRings, kRingStride};
   h.ring_capacity = kRingCapacity;
   h.communicators_used = 1;
   h.queue_pairs_used = 2;
@@ -57,7 +76,7 @@ SegmentHeader ExpectedHeader() {
   return h;
 }
 
-CommunicatorSlot ExpectedCommunicator() {
+CommunicatorSlot ExpectedCommunicator(const Released& version) {
   CommunicatorSlot slot{};
   slot.phase = kPhaseReady;
   slot.generation = 3;
@@ -77,10 +96,19 @@ CommunicatorSlot ExpectedCommunicator() {
   slot.last_started = {
       .count = 77, .root = 3, .function = kBroadcast, .data_type = 9, .reduction = 2, .algorithm = 0};
   memcpy(slot.name, "tensor-parallel", 16);
+  if (version.minor < 1) return slot;
+  slot.p2p_called = {.count = 15, .ticks = 2015, .stream = 3015};
+  slot.p2p_enqueued = {.count = 16, .ticks = 2016, .stream = 3016};
+  slot.last_p2p_called = {
+      .count = 4096, .root = 1, .function = kSend, .data_type = 2, .reduction = 0, .algorithm = 0};
+  slot.p2p_started = {.count = 17, .ticks = 2017, .stream = 3017};
+  slot.p2p_finished = {.count = 18, .ticks = 2018, .stream = 3018};
+  slot.last_p2p_started = {
+      .count = 4097, .root = 3, .function = kRecv, .data_type = 8, .reduction = 0, .algorithm = 0};
   return slot;
 }
 
-QueuePairSlot ExpectedQueuePair(uint32_t direction) {
+QueuePairSlot ExpectedQueuePair(const Released& version, uint32_t direction) {
   QueuePairSlot slot{};
   slot.phase = kPhaseReady;
   slot.generation = 5;
@@ -109,6 +137,18 @@ QueuePairSlot ExpectedQueuePair(uint32_t direction) {
   slot.latency_max_ticks = 2202;
   slot.wait_sum_ticks = 2203;
   slot.wait_max_ticks = 2204;
+  if (version.minor < 1) return slot;
+  for (uint32_t i = 0; i < 32; ++i) slot.latency_histogram[i] = direction == kDirectionSend ? 4000 + i : 0;
+  slot.wanted_messages = 31;
+  slot.granted_messages = 30;
+  slot.done_messages = 29;
+  slot.wanted_bytes = 32;
+  slot.done_bytes = 28;
+  slot.last_wanted_ticks = 2301;
+  slot.last_done_ticks = 2302;
+  slot.first_waits = 27;
+  slot.first_wait_sum_ticks = 2303;
+  slot.first_wait_max_ticks = 2304;
   return slot;
 }
 
@@ -150,11 +190,11 @@ Record ExpectedRecord(uint32_t place) {
 
 std::string Written() {
   std::string bytes;
-  Append(&bytes, ExpectedHeader());
-  Append(&bytes, ExpectedCommunicator());
+  Append(&bytes, ExpectedHeader(kInForce));
+  Append(&bytes, ExpectedCommunicator(kInForce));
   Append(&bytes, CommunicatorSlot{});
-  Append(&bytes, ExpectedQueuePair(kDirectionSend));
-  Append(&bytes, ExpectedQueuePair(kDirectionReceive));
+  Append(&bytes, ExpectedQueuePair(kInForce, kDirectionSend));
+  Append(&bytes, ExpectedQueuePair(kInForce, kDirectionReceive));
   Append(&bytes, ExpectedRing());
   for (uint32_t i = 0; i < kRingCapacity; ++i) Append(&bytes, ExpectedRecord(i));
   Append(&bytes, RingHeader{});
@@ -162,56 +202,86 @@ std::string Written() {
   return bytes;
 }
 
-TEST(SegmentGolden, HeaderOf10) {
-  const std::string bytes = Golden(kName, Written());
-  ASSERT_EQ(bytes.size(), kBytes);
-  EXPECT_EQ(CheckHeader(bytes.data(), bytes.size(), kSegmentMagic, 1, sizeof(SegmentHeader)),
-            HeaderFault::kOk);
-  ExpectFields(bytes, 0, ExpectedHeader().header, HeaderLayout());
-  ExpectFields(bytes, 32, ExpectedHeader().header.writer, ProcessIdentityLayout());
-  ExpectFields(bytes, 0, ExpectedHeader(), SegmentHeaderLayout());
-  ExpectFields(bytes, 128, ExpectedHeader().communicators, TableRefLayout());
+std::string File(const Released& version) {
+  return Golden(version.name, &version == &kInForce ? Written() : "");
 }
 
-TEST(SegmentGolden, CommunicatorOf10) {
-  const std::string bytes = Golden(kName, Written());
-  const auto header = At<SegmentHeader>(bytes, 0);
-  const size_t at = header.communicators.offset;
-  ExpectFields(bytes, at, ExpectedCommunicator(), CommunicatorSlotLayout());
-  ExpectFields(bytes, at + 64, ExpectedCommunicator().called, CounterLayout());
-  ExpectFields(bytes, at + 112, ExpectedCommunicator().last_called, OperationInfoLayout());
-  ExpectFields(bytes, at + header.communicators.stride_bytes, CommunicatorSlot{}, CommunicatorSlotLayout());
+TEST(SegmentGolden, TheVersionInForceHasItsFile) {
+  EXPECT_EQ(kInForce.minor, kSegmentMinor);
+  EXPECT_EQ(kInForce.communicator_bytes, sizeof(CommunicatorSlot));
+  EXPECT_EQ(kInForce.queue_pair_bytes, sizeof(QueuePairSlot));
+  EXPECT_EQ(k10.communicator_bytes, kCommunicatorSlotBytesV10);
+  EXPECT_EQ(k10.queue_pair_bytes, kQueuePairSlotBytesV10);
+  EXPECT_EQ(File(kInForce), Written());
 }
 
-TEST(SegmentGolden, QueuePairsOf10) {
-  const std::string bytes = Golden(kName, Written());
-  const auto header = At<SegmentHeader>(bytes, 0);
-  const size_t at = header.queue_pairs.offset;
-  ExpectFields(bytes, at, ExpectedQueuePair(kDirectionSend), QueuePairSlotLayout());
-  ExpectFields(bytes, at + header.queue_pairs.stride_bytes, ExpectedQueuePair(kDirectionReceive),
-               QueuePairSlotLayout());
-  ExpectFields(bytes, at + 64, ExpectedQueuePair(kDirectionSend).local, EndpointLayout());
+TEST(SegmentGolden, Headers) {
+  for (const Released& version : kAll) {
+    SCOPED_TRACE(version.name);
+    const std::string bytes = File(version);
+    const SegmentHeader expected = ExpectedHeader(version);
+    ASSERT_EQ(bytes.size(), Bytes(version));
+    EXPECT_EQ(CheckHeader(bytes.data(), bytes.size(), kSegmentMagic, 1, sizeof(SegmentHeader)),
+              HeaderFault::kOk);
+    ExpectFields(bytes, 0, expected.header, HeaderLayout());
+    ExpectFields(bytes, 32, expected.header.writer, ProcessIdentityLayout());
+    ExpectFields(bytes, 0, expected, SegmentHeaderLayout());
+    ExpectFields(bytes, 128, expected.communicators, TableRefLayout());
+  }
 }
 
-TEST(SegmentGolden, RecordsOf10) {
-  const std::string bytes = Golden(kName, Written());
-  const auto header = At<SegmentHeader>(bytes, 0);
-  ExpectFields(bytes, header.rings.offset, ExpectedRing(), RingHeaderLayout());
-  for (uint32_t i = 0; i < kRingCapacity; ++i) {
-    const size_t at = header.rings.offset + sizeof(RingHeader) + i * header.header.record_bytes;
-    ExpectFields(bytes, at, ExpectedRecord(i), RecordLayout());
-    const auto record = At<Record>(bytes, at);
-    if (record.type == kRecordOperation) {
-      ExpectFields(bytes, at + 16, ExpectedRecord(i).operation, OperationRecordLayout());
-    } else {
-      ASSERT_EQ(record.type, kRecordMessage);
-      ExpectFields(bytes, at + 16, ExpectedRecord(i).message, MessageRecordLayout());
+TEST(SegmentGolden, Communicators) {
+  for (const Released& version : kAll) {
+    SCOPED_TRACE(version.name);
+    const std::string bytes = File(version);
+    const auto header = At<SegmentHeader>(bytes, 0);
+    const size_t at = header.communicators.offset;
+    const size_t stride = header.communicators.stride_bytes;
+    const CommunicatorSlot expected = ExpectedCommunicator(version);
+    ExpectFields(bytes, at, expected, CommunicatorSlotLayout(), stride);
+    ExpectFields(bytes, at + 64, expected.called, CounterLayout());
+    ExpectFields(bytes, at + 112, expected.last_called, OperationInfoLayout());
+    ExpectFields(bytes, at + stride, CommunicatorSlot{}, CommunicatorSlotLayout(), stride);
+  }
+}
+
+TEST(SegmentGolden, QueuePairs) {
+  for (const Released& version : kAll) {
+    SCOPED_TRACE(version.name);
+    const std::string bytes = File(version);
+    const auto header = At<SegmentHeader>(bytes, 0);
+    const size_t at = header.queue_pairs.offset;
+    const size_t stride = header.queue_pairs.stride_bytes;
+    const QueuePairSlot expected = ExpectedQueuePair(version, kDirectionSend);
+    ExpectFields(bytes, at, expected, QueuePairSlotLayout(), stride);
+    ExpectFields(bytes, at + stride, ExpectedQueuePair(version, kDirectionReceive), QueuePairSlotLayout(),
+                 stride);
+    ExpectFields(bytes, at + 64, expected.local, EndpointLayout());
+  }
+}
+
+TEST(SegmentGolden, Records) {
+  for (const Released& version : kAll) {
+    SCOPED_TRACE(version.name);
+    const std::string bytes = File(version);
+    const auto header = At<SegmentHeader>(bytes, 0);
+    ExpectFields(bytes, header.rings.offset, ExpectedRing(), RingHeaderLayout());
+    for (uint32_t i = 0; i < kRingCapacity; ++i) {
+      const size_t at = header.rings.offset + sizeof(RingHeader) + i * header.header.record_bytes;
+      ExpectFields(bytes, at, ExpectedRecord(i), RecordLayout());
+      const auto record = At<Record>(bytes, at);
+      if (record.type == kRecordOperation) {
+        ExpectFields(bytes, at + 16, ExpectedRecord(i).operation, OperationRecordLayout());
+      } else {
+        ASSERT_EQ(record.type, kRecordMessage);
+        ExpectFields(bytes, at + 16, ExpectedRecord(i).message, MessageRecordLayout());
+      }
     }
   }
 }
 
 // The numbers themselves are part of the format: a renumbered enumerator would change old files' meaning.
-TEST(SegmentGolden, NumbersOf10) {
+TEST(SegmentGolden, NumbersSince10) {
   EXPECT_EQ((std::vector<uint32_t>{kClockMonotonic, kClockTsc}), (std::vector<uint32_t>{1, 2}));
   EXPECT_EQ((std::vector<uint32_t>{kLevelOff, kLevelCoarse, kLevelFine}), (std::vector<uint32_t>{0, 1, 2}));
   EXPECT_EQ((std::vector<uint32_t>{kJobUnknown, kJobC4, kJobSlurm, kJobTorchElastic, kJobPodLabel,
@@ -232,7 +302,7 @@ TEST(SegmentGolden, NumbersOf10) {
 }
 
 TEST(SegmentGolden, LaterMinorIsReadAndAnotherMajorRefused) {
-  std::string bytes = Golden(kName, Written());
+  std::string bytes = File(kInForce);
   auto header = At<SegmentHeader>(bytes, 0);
   const auto check = [&] {
     memcpy(bytes.data(), &header, sizeof header);

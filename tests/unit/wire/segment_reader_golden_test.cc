@@ -1,5 +1,5 @@
-// The agent's reader on segments that a library of another version left: that of version 1.0 from its file,
-// the same as a later minor version would write it, and one of another major version.
+// The agent's reader on segments that a library of another version left: those of earlier versions from their
+// files, that in force as a later minor version would write it, and one of another major version.
 #include <gmock/gmock.h>
 
 #include "c4a/segment_reader.h"
@@ -18,6 +18,10 @@ std::string Segment10() {
   return Golden("segment-1.0.bin", "");
 }
 
+std::string Segment11() {
+  return Golden("segment-1.1.bin", "");
+}
+
 // Puts `tail` bytes of noise, a later version's fields, behind each of `count` items.
 std::string Lengthened(const std::string& bytes, size_t at, size_t item_bytes, size_t count, size_t tail) {
   std::string out;
@@ -28,9 +32,9 @@ std::string Lengthened(const std::string& bytes, size_t at, size_t item_bytes, s
   return out;
 }
 
-// What a library of version 1.1 would write, had it lengthened the header, every slot and every record.
+// What a library of version 1.2 would write, had it lengthened the header, every slot and every record.
 std::string LaterMinor() {
-  const std::string bytes = Segment10();
+  const std::string bytes = Segment11();
   const auto before = At<SegmentHeader>(bytes, 0);
   SegmentHeader header = before;
   std::string tables;
@@ -39,9 +43,10 @@ std::string LaterMinor() {
     table->stride_bytes = static_cast<uint32_t>(content.size() / table->count);
     tables += content;
   };
-  move(&header.communicators,
-       Lengthened(bytes, before.communicators.offset, 256, before.communicators.count, 64));
-  move(&header.queue_pairs, Lengthened(bytes, before.queue_pairs.offset, 256, before.queue_pairs.count, 128));
+  move(&header.communicators, Lengthened(bytes, before.communicators.offset, sizeof(CommunicatorSlot),
+                                         before.communicators.count, 64));
+  move(&header.queue_pairs,
+       Lengthened(bytes, before.queue_pairs.offset, sizeof(QueuePairSlot), before.queue_pairs.count, 128));
   std::string rings;
   for (uint32_t i = 0; i < before.rings.count; ++i) {
     const size_t at = before.rings.offset + i * before.rings.stride_bytes;
@@ -49,7 +54,7 @@ std::string LaterMinor() {
     rings += Lengthened(bytes, at + sizeof(RingHeader), 64, before.ring_capacity, 64);
   }
   move(&header.rings, rings);
-  header.header.minor = 1;
+  header.header.minor = 2;
   header.header.header_bytes = 640;
   header.header.record_bytes = 128;
   header.header.total_bytes = 640 + tables.size();
@@ -59,7 +64,7 @@ std::string LaterMinor() {
   return out + tables;
 }
 
-void ExpectGoldenContent(const std::string& bytes) {
+void ExpectGoldenContent(const std::string& bytes, bool since_11) {
   MemorySource source(bytes.data(), bytes.size());
   SegmentSnapshot snapshot;
   const ReadStatus status = ReadSegment(&source, SegmentLimits(), &snapshot);
@@ -77,6 +82,15 @@ void ExpectGoldenContent(const std::string& bytes) {
   ASSERT_EQ(snapshot.queue_pairs.size(), 2u);
   EXPECT_EQ(snapshot.queue_pairs[0].slot.queue_pair_number, 901u);
   EXPECT_EQ(snapshot.queue_pairs[1].slot.error, 104u);
+  // What an earlier version did not write reads as 0: nothing of the next slot, nothing left from another.
+  const QueuePairSlot& sender = snapshot.queue_pairs[0].slot;
+  EXPECT_EQ(communicator.p2p_called.count, since_11 ? 15u : 0u);
+  EXPECT_EQ(communicator.p2p_finished.ticks, since_11 ? 2018u : 0u);
+  EXPECT_EQ(communicator.last_p2p_started.function, since_11 ? kRecv : kFunctionNone);
+  EXPECT_EQ(sender.latency_histogram[0], since_11 ? 4000u : 0u);
+  EXPECT_EQ(sender.latency_histogram[31], since_11 ? 4031u : 0u);
+  EXPECT_EQ(sender.granted_messages, since_11 ? 30u : 0u);
+  EXPECT_EQ(sender.first_wait_max_ticks, since_11 ? 2304u : 0u);
 
   agent::RingCursor cursor;
   agent::RingRecords records;
@@ -91,11 +105,15 @@ void ExpectGoldenContent(const std::string& bytes) {
 }
 
 TEST(SegmentReaderGolden, Reads10) {
-  ExpectGoldenContent(Segment10());
+  ExpectGoldenContent(Segment10(), false);
+}
+
+TEST(SegmentReaderGolden, Reads11) {
+  ExpectGoldenContent(Segment11(), true);
 }
 
 TEST(SegmentReaderGolden, ReadsALaterMinorVersionWithLongerItems) {
-  ExpectGoldenContent(LaterMinor());
+  ExpectGoldenContent(LaterMinor(), true);
 }
 
 TEST(SegmentReaderGolden, RefusesAnotherMajorVersionAndNamesBoth) {
