@@ -91,7 +91,6 @@ int RunInject(const Arguments& given) {
     if (!kind.ok()) return Report(kind.status());
     injection.kind = *kind;
     if (words.size() > 1) injection.target = words[1];
-    schedule = {injection};
     if (absl::Status fault = fabric::CheckInjection(injection); !fault.ok()) return Report(fault);
     if (injection.kind == fabric::Kind::kJitter && injection.for_s == 0) {
       return UsageError("inject", "jitter lasts as long as this command: say --for SECONDS");
@@ -126,7 +125,16 @@ int RunInject(const Arguments& given) {
     printf("%s\n", line.c_str());
     fflush(stdout);
   };
-  return Report(injector.Play(schedule, report, [&signals](double s) { return SleepOrSignal(signals, s); }));
+  const auto sleep = [&signals](double seconds) { return SleepOrSignal(signals, seconds); };
+  if (!schedule_path.empty()) return Report(injector.Play(schedule, report, sleep));
+  const absl::StatusOr<fabric::Applied> applied = injector.Inject(injection);
+  if (!applied.ok()) return Report(applied.status());
+  report({false, *applied, applied->unix_s});
+  if (injection.for_s == 0) return kExitOk;
+  sleep(injection.for_s);  // a signal heals at once
+  if (absl::Status healed = injector.Heal(applied->id); !healed.ok()) return Report(healed);
+  report({true, *applied, fabric::UnixNow()});
+  return kExitOk;
 }
 
 }  // namespace

@@ -100,7 +100,7 @@ absl::StatusOr<FabricState> Read(const Json& json) {
     if (!host.ok()) return host.status();
     state.quotas[*host] = quota;
   }
-  for (const Json& name : json.at("isolated_hosts")) {
+  for (const Json& name : json.value("isolated_hosts", Json::array())) {
     const absl::StatusOr<int> host = ParseHost(state.spec, name.get<std::string>());
     if (!host.ok()) return host.status();
     state.isolated.insert(*host);

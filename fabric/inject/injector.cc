@@ -23,6 +23,8 @@ constexpr double kUsualSlowMbps = 20;    // where links are not shaped
 constexpr double kUsualSlowPercent = 10;  // where hosts have no quota
 // A link is worth breaking when it carries at least this share of what the busiest one does.
 constexpr double kBusyShare = 0.05;
+// How often a job is looked at until it communicates.
+constexpr int kLooks = 6;
 
 absl::Status Signal(const std::vector<pid_t>& pids, int signal) {
   for (const pid_t pid : pids) {
@@ -167,23 +169,27 @@ absl::Status Injector::ChooseLink(Choice* choice, bool look_at_traffic) {
   std::string& target = applied.injection.target;
   if (target.empty() && !look_at_traffic) return absl::OkStatus();
   if (target.empty()) {
-    const absl::StatusOr<std::vector<Flow>> flows = FlowsOf(spec, choice->view);
-    if (!flows.ok()) return flows.status();
+    // What moves now; of a job that pauses for long, what has moved.
     std::map<std::string, uint64_t> bytes;
-    for (const Flow& flow : *flows) {
-      for (const Link& link : flow.data.links) {
-        if (link.kind == Link::Kind::kUplink) bytes[LinkName(link)] += flow.moved_bytes;
+    for (int look = 0; look < kLooks && bytes.empty(); ++look) {
+      const absl::StatusOr<std::vector<Flow>> flows = FlowsOf(spec, choice->view);
+      if (!flows.ok()) return flows.status();
+      for (const Flow& flow : *flows) {
+        const uint64_t carried = look + 1 < kLooks ? flow.moved_bytes : flow.sent_bytes;
+        for (const Link& link : flow.data.links) {
+          if (link.kind == Link::Kind::kUplink && carried > 0) bytes[LinkName(link)] += carried;
+        }
       }
     }
     uint64_t most = 0;
     for (const auto& [name, moved] : bytes) most = std::max(most, moved);
     std::erase_if(bytes, [most](const auto& entry) {
-      return entry.second == 0 || static_cast<double>(entry.second) < kBusyShare * static_cast<double>(most);
+      return static_cast<double>(entry.second) < kBusyShare * static_cast<double>(most);
     });
     if (bytes.empty()) {
       return absl::FailedPreconditionError(
-          absl::StrCat("no leaf-spine link carries data of job ", choice->view.job,
-                       " right now: wait until it communicates, or name a link"));
+          absl::StrCat("no leaf-spine link has carried data of job ", choice->view.job,
+                       " yet: wait until it communicates, or name a link"));
     }
     target = std::next(bytes.begin(), static_cast<std::ptrdiff_t>(Draw(bytes.size())))->first;
   }
@@ -205,6 +211,7 @@ absl::StatusOr<Injector::Choice> Injector::Choose(const Injection& injection, bo
   Choice choice;
   choice.applied.injection = injection;
   choice.applied.incarnation = view->incarnation;
+  choice.applied.fabric = view->fabric;
   choice.view = *std::move(view);
   if (NeedsFabric(injection.kind)) {
     if (choice.view.fabric.empty()) {
@@ -339,10 +346,8 @@ absl::Status Injector::Undo(const Applied& applied) {
   jitter_.erase(applied.id);
   if (EndsTheJob(injection.kind) || injection.kind == Kind::kJitter) return absl::OkStatus();
   if (NeedsFabric(injection.kind)) {
-    const absl::StatusOr<JobView> view = FindJob(options_.base_dir, options_.job);
-    // With the job its fabric may have gone.
-    if (!view.ok()) return view.status();
-    absl::StatusOr<Fabric> fabric = Fabric::Open(view->fabric);
+    absl::StatusOr<Fabric> fabric = Fabric::Open(applied.fabric);
+    if (absl::IsNotFound(fabric.status())) return absl::OkStatus();  // it went with the job that made it
     if (!fabric.ok()) return fabric.status();
     absl::Status done;
     if (injection.kind == Kind::kSlowRank) done = fabric->SetQuota(applied.hosts.front(), -1);

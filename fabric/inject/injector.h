@@ -33,6 +33,7 @@ struct Applied {
   double unix_s = 0;       // just before it took effect
   double done_unix_s = 0;  // when all of it was in force
   int incarnation = 0;
+  std::string fabric;      // empty: over loopback
   std::vector<int> ranks;  // concerned: the rank, or those of the host
   std::vector<pid_t> pids;
   std::vector<int> hosts;
