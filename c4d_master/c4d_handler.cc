@@ -14,6 +14,8 @@ namespace {
 
 using service::Concat;
 
+constexpr int64_t kFreezeNs = 8 * kSecondNs;
+constexpr int64_t kSlowIntervalNs = kSecondNs / 2;
 constexpr size_t kMaxSaid = 1000;
 
 v1::RankStatus StatusOf(const Host& host, const Process& process, int64_t now_ns) {
@@ -101,6 +103,7 @@ absl::Status C4dHandler::CheckJob(const v1::TelemetryBatch& batch) {
                          " is dropped");
         provisional_job_.clear();
         view_.Forget();
+        windows_.Forget();
       }
       job_seen_ = true;
       continue;
@@ -136,6 +139,7 @@ absl::StatusOr<v1::TelemetryReply> C4dHandler::Ingest(const v1::TelemetryBatch& 
   switch (view_.Ingest(batch, arrival.monotonic_ns, &faults)) {
     case JobView::Taken::kNew:
       metrics_.batches.Add();
+      windows_.Observe(view_.hosts().at(batch.host()));
       break;
     case JobView::Taken::kDuplicate:
       metrics_.batches_ignored.Add();
@@ -153,7 +157,66 @@ absl::StatusOr<v1::TelemetryReply> C4dHandler::Ingest(const v1::TelemetryBatch& 
   v1::TelemetryReply reply;
   reply.set_sequence(batch.sequence());
   reply.set_master_epoch(options_.master_epoch);
+  reply.set_received_ns(arrival.monotonic_ns);
+  reply.set_level(level_);
+  for (const auto& [id, on_batch] : recorders_) on_batch(batch, arrival);
   return reply;
+}
+
+v1::GetMatrixReply C4dHandler::GetMatrix(Now now) {
+  v1::GetMatrixReply reply;
+  reply.set_job(options_.job);
+  reply.set_master_epoch(options_.master_epoch);
+  reply.set_unix_ns(now.unix_ns);
+  const JobSnapshot snapshot = Assemble(view_.hosts(), now.monotonic_ns, options_.agent_stale_ns);
+  for (const MatrixCell& cell : LatencyMatrix(snapshot, windows_, options_.thresholds.slow)) {
+    v1::MatrixCell* item = reply.add_cells();
+    item->set_from_rank(cell.connection.from_rank);
+    item->set_to_rank(cell.connection.to_rank);
+    item->set_from_host(cell.connection.from_host);
+    item->set_to_host(cell.connection.to_host);
+    item->set_from_nic(cell.from_nic);
+    item->set_to_nic(cell.to_nic);
+    item->set_communicator_id(cell.connection.communicator_id);
+    item->set_channel(cell.connection.channel);
+    item->set_index(cell.connection.index);
+    item->set_median_ns_per_kib(cell.ns_per_kib);
+    item->set_low_ns_per_kib(cell.low_ns_per_kib);
+    item->set_usual_ns_per_kib(cell.usual_ns_per_kib);
+    item->set_ratio(cell.connection.ratio);
+    item->set_chunks(static_cast<uint64_t>(cell.chunks));
+    item->set_slow(cell.slow);
+  }
+  for (const ProcessRef& ref : snapshot.processes) {
+    if (ref.superseded || ref.process->ended || ref.process->rank < 0) continue;
+    const OwnTime own = windows_.Own(ref.process->key, 0);
+    if (own.slices == 0) continue;
+    v1::RankTime* item = reply.add_ranks();
+    item->set_rank(ref.process->rank);
+    item->set_host(ref.host->name);
+    item->set_own_ns(own.recent_ns);
+    item->set_usual_own_ns(own.usual_ns);
+    item->set_cycle_ns(own.cycle_ns);
+    item->set_first_wait_ns(own.first_wait_ns);
+  }
+  return reply;
+}
+
+v1::SetLevelReply C4dHandler::SetLevel(v1::RecordLevel level) {
+  v1::SetLevelReply reply;
+  reply.set_former(level_);
+  level_ = level;
+  return reply;
+}
+
+uint64_t C4dHandler::Record(OnBatch on_batch) {
+  const uint64_t recording = next_subscription_++;
+  recorders_.emplace(recording, std::move(on_batch));
+  return recording;
+}
+
+void C4dHandler::StopRecord(uint64_t recording) {
+  recorders_.erase(recording);
 }
 
 v1::ListVerdictsReply C4dHandler::ListVerdicts(bool include_cleared) const {
@@ -187,7 +250,16 @@ void C4dHandler::Tick(Now now) {
   const int64_t begin_ns = service::SystemClock().MonotonicNs();
   const JobSnapshot snapshot = view_.Snapshot(now.monotonic_ns);
   for (const std::string& conflict : snapshot.conflicts) LogOnce(conflict);
-  const std::vector<Finding> findings = DetectHangs(snapshot, options_.hang);
+  // The matrix changes with the slices, about once a second.
+  if (windows_.slices() != slow_slices_ &&
+      (slow_at_ns_ == kNever || now.monotonic_ns - slow_at_ns_ >= kSlowIntervalNs)) {
+    slow_slices_ = windows_.slices();
+    slow_at_ns_ = now.monotonic_ns;
+    slow_ = DetectSlow(snapshot, windows_, options_.thresholds.slow);
+  }
+  const std::vector<Finding> findings = Diagnose(snapshot, slow_, now.monotonic_ns, options_.thresholds);
+  // What belongs to trouble is not usual, nor what comes shortly after it.
+  if (!findings.empty()) windows_.Freeze(now.monotonic_ns + kFreezeNs);
   for (const Finding& finding : findings) {
     if (finding.confirmed_by.empty()) continue;
     for (const uint64_t communicator : finding.communicators) view_.ExcludeStandstill(communicator);

@@ -13,10 +13,11 @@
 
 #include "c4/v1/c4d.pb.h"
 #include "c4/v1/telemetry.pb.h"
-#include "c4d_master/detectors/hang.h"
+#include "c4d_master/detectors/diagnose.h"
 #include "c4d_master/job_view.h"
 #include "c4d_master/verdict_store.h"
 #include "c4d_master/verdicts.h"
+#include "c4d_master/windows.h"
 #include "service/metrics.h"
 #include "service/status.h"
 
@@ -26,7 +27,7 @@ struct HandlerOptions {
   std::string job;
   uint64_t master_epoch = 0;
   int64_t agent_stale_ns = 3 * kSecondNs;
-  HangThresholds hang;
+  Thresholds thresholds;
 };
 
 class C4dHandler {
@@ -40,6 +41,16 @@ class C4dHandler {
 
   v1::ListVerdictsReply ListVerdicts(bool include_cleared) const;
   v1::GetStatusReply GetStatus(Now now) const;
+
+  v1::GetMatrixReply GetMatrix(Now now);
+  // From the next replies on the agents ask their processes for it.
+  v1::SetLevelReply SetLevel(v1::RecordLevel level);
+
+  // `on_batch` gets every batch that is taken in from now on, on the thread that calls Ingest; it must be
+  // quick and must not call back.
+  using OnBatch = std::function<void(const v1::TelemetryBatch&, Now)>;
+  uint64_t Record(OnBatch on_batch);
+  void StopRecord(uint64_t recording);
 
   // Judges the job. To be called a few times a second.
   void Tick(Now now);
@@ -60,6 +71,11 @@ class C4dHandler {
   const HandlerOptions options_;
   VerdictStore* const store_;
   JobView view_;
+  Windows windows_;
+  std::vector<Finding> slow_;  // of the newest slices
+  uint64_t slow_slices_ = 0;   // that they were made of
+  int64_t slow_at_ns_ = kNever;
+  v1::RecordLevel level_ = v1::RECORD_LEVEL_UNSPECIFIED;  // wanted from the processes
   Verdicts verdicts_;
 
   bool job_seen_ = false;        // telemetry under the job's own name has come
@@ -68,6 +84,7 @@ class C4dHandler {
 
   uint64_t next_subscription_ = 1;
   std::map<uint64_t, OnVerdict> subscribers_;
+  std::map<uint64_t, OnBatch> recorders_;
 
   struct {
     service::MetricCounter batches;

@@ -11,7 +11,34 @@
 namespace c4::c4d {
 
 // The numbers are those of c4.v1.Syndrome.
-enum class Syndrome { kCommunicationHang = 1, kNonCommunicationHang = 2 };
+enum class Syndrome {
+  kCommunicationHang = 1,
+  kNonCommunicationHang = 2,
+  kCommunicationSlow = 3,
+  kNonCommunicationSlow = 4,
+  kCrash = 5,
+  kLostNode = 6,
+  kMismatch = 7,
+  kNeverJoined = 8,
+};
+
+// The numbers are those of c4.v1.CulpritKind.
+enum class CulpritKind { kRank = 1, kNode = 2, kNic = 3, kConnection = 4, kAmbiguous = 5 };
+
+// A queue pair between two of the job's ranks.
+struct ConnectionRef {
+  int32_t from_rank = -1;
+  int32_t to_rank = -1;
+  std::string from_host;
+  std::string to_host;
+  std::string local;
+  std::string remote;
+  uint64_t communicator_id = 0;
+  uint32_t channel = 0;
+  uint32_t index = 0;
+  uint64_t queue_pair_number = 0;
+  double ratio = 0;
+};
 
 struct Evidence {
   std::string kind;  // a word: process-state, absent, inside, waiting, connection, progress, rhythm
@@ -21,7 +48,12 @@ struct Evidence {
 struct Finding {
   Syndrome syndrome = Syndrome::kNonCommunicationHang;
 
-  ProcessKey culprit;
+  CulpritKind kind = CulpritKind::kRank;
+  std::string nic;
+  std::vector<ConnectionRef> connections;
+  std::vector<int32_t> candidates;  // where it is ambiguous, ascending
+
+  ProcessKey culprit;  // of a rank
   std::string host;
   int32_t rank = -1;  // the job's
   ProcessState state = ProcessState::kUnknown;

@@ -65,6 +65,7 @@ class TelemetryReactor final : public grpc::ServerBidiReactor<v1::TelemetryBatch
       return;
     }
     reply_ = *std::move(reply);
+    reply_.set_sent_ns(ReadClock(*backend_->clock).monotonic_ns);
     StartWrite(&reply_);
   }
 

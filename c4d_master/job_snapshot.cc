@@ -84,9 +84,12 @@ Judgement Judge(const JobSnapshot& snapshot, const Communicator& communicator) {
 
 void AddMember(const ProcessRef& ref, const Membership& state, Communicator* communicator) {
   if (!ref.process->ended) communicator->as_of_ns = std::min(communicator->as_of_ns, ref.host->as_of_ns);
-  communicator->waited_in = communicator->waited_in || IsWaiting(*ref.process, state);
-  communicator->finished_by_all = std::min(communicator->finished_by_all, state.finished.count);
-  for (const Counter* counter : {&state.called, &state.started, &state.finished}) {
+  communicator->waited_in = communicator->waited_in || IsWaiting(*ref.process, state) ||
+                            IsWaitingForPeer(*ref.process, state);
+  communicator->finished_by_all =
+      std::min(communicator->finished_by_all, state.finished.count + state.p2p_finished.count);
+  for (const Counter* counter : {&state.called, &state.started, &state.finished, &state.p2p_called,
+                                 &state.p2p_started, &state.p2p_finished}) {
     communicator->last_step_at_ns = std::max(communicator->last_step_at_ns, counter->last_at_ns);
     communicator->progress_mark += counter->count;
   }
@@ -106,6 +109,11 @@ const Communicator* JobSnapshot::Find(uint64_t communicator_id) const {
 
 bool IsWaiting(const Process& process, const Membership& membership) {
   return membership.phase == Phase::kReady && membership.started.count > membership.finished.count &&
+         !process.ended && !CannotRun(process.health.state);
+}
+
+bool IsWaitingForPeer(const Process& process, const Membership& membership) {
+  return membership.phase == Phase::kReady && membership.p2p_started.count > membership.p2p_finished.count &&
          !process.ended && !CannotRun(process.health.state);
 }
 

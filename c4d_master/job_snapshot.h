@@ -63,6 +63,9 @@ struct JobSnapshot {
 // "Waits": it has started an operation that has not finished, and could go on by itself.
 bool IsWaiting(const Process& process, const Membership& membership);
 
+// The same for sends and receives.
+bool IsWaitingForPeer(const Process& process, const Membership& membership);
+
 // `agent_stale_ns`: a host whose state is older than that is stale.
 JobSnapshot Assemble(const std::map<std::string, Host>& hosts, int64_t now_ns, int64_t agent_stale_ns);
 

@@ -5,6 +5,7 @@
 // No ownership beyond the values themselves, no threads of its own, no errors.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <limits>
 #include <string>
@@ -89,6 +90,19 @@ struct Counter {
   int64_t last_at_ns = kNever;
 };
 
+// Of a connection as a whole (telemetry.proto); kept on its queue pair of index 0.
+struct Connection {
+  bool known = false;
+  uint64_t wanted = 0;
+  uint64_t granted = 0;
+  uint64_t done = 0;
+  uint64_t first_waits = 0;
+  uint64_t first_wait_sum_ns = 0;
+};
+
+inline constexpr size_t kLatencyBuckets = 32;
+using LatencyHistogram = std::array<uint32_t, kLatencyBuckets>;
+
 struct QueuePair {
   uint32_t peer = 0;  // rank in the communicator
   bool sends = false;
@@ -100,6 +114,10 @@ struct QueuePair {
   uint64_t completed_bytes = 0;
   uint64_t moved_bytes = 0;
   int64_t last_progress_at_ns = kNever;
+  int64_t last_post_at_ns = kNever;
+  uint64_t number = 0;
+  LatencyHistogram latency{};  // chunks completed so far
+  Connection connection;
   std::string local;
   std::string remote;
 };
@@ -116,6 +134,14 @@ struct Membership {
   Counter finished;
   OperationInfo last_called;
   OperationInfo last_started;
+  // The counters above count collectives, alike on all ranks; these count sends and receives.
+  Counter p2p_called;
+  Counter p2p_started;
+  Counter p2p_finished;
+  OperationInfo last_p2p_called;
+  OperationInfo last_p2p_started;
+  uint64_t parent_id = 0;
+  int64_t phase_since_at_ns = kNever;
   std::vector<QueuePair> queue_pairs;
 };
 
@@ -128,6 +154,9 @@ struct Process {
   Health health;
   std::vector<Membership> communicators;
   int64_t first_seen_at_ns = kNever;
+  int32_t world = -1;  // ranks of the job by its label; -1 when unknown
+  uint64_t in_operation_ns = 0;
+  uint64_t operations_finished = 0;
 };
 
 // One node, as its agent told it last.

@@ -23,10 +23,10 @@ HandlerOptions MasterOptions::ForHandler(uint64_t master_epoch) const {
   result.job = job;
   result.master_epoch = master_epoch;
   result.agent_stale_ns = ToNs(agent_stale_s);
-  result.hang.suspect_ns = ToNs(hang_suspect_s);
-  result.hang.suspect_max_ns = ToNs(hang_suspect_max_s);
-  result.hang.no_progress_ns = ToNs(no_progress_s);
-  result.hang.limit_ns = ToNs(hang_limit_s);
+  result.thresholds.hang.suspect_ns = ToNs(hang_suspect_s);
+  result.thresholds.hang.suspect_max_ns = ToNs(hang_suspect_max_s);
+  result.thresholds.hang.no_progress_ns = ToNs(no_progress_s);
+  result.thresholds.hang.limit_ns = ToNs(hang_limit_s);
   return result;
 }
 

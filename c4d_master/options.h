@@ -18,7 +18,7 @@ struct MasterOptions {
   double hang_suspect_s = 2;
   double hang_suspect_max_s = 5;
   double no_progress_s = 10;
-  double hang_limit_s = 60;
+  double hang_limit_s = 120;
   double agent_stale_s = 3;
   service::CommonOptions common = {.http_address = "127.0.0.1:15142"};
 

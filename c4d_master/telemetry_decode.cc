@@ -65,6 +65,13 @@ Membership Decode(const v1::CommunicatorState& state, const Times& times) {
   result.finished = times.Of(state.finished());
   result.last_called = Decode(state.last_called());
   result.last_started = Decode(state.last_started());
+  result.p2p_called = times.Of(state.p2p_called());
+  result.p2p_started = times.Of(state.p2p_started());
+  result.p2p_finished = times.Of(state.p2p_finished());
+  result.last_p2p_called = Decode(state.last_p2p_called());
+  result.last_p2p_started = Decode(state.last_p2p_started());
+  result.parent_id = state.parent_id();
+  result.phase_since_at_ns = times.Ago(state.phase_age_ns());
   return result;
 }
 
@@ -80,6 +87,19 @@ QueuePair Decode(const v1::QueuePairState& state, const Times& times) {
   result.completed_bytes = state.completed_bytes();
   result.moved_bytes = state.moved_bytes();
   if (state.moved_bytes() != 0) result.last_progress_at_ns = times.Ago(state.last_progress_age_ns());
+  if (state.posted_messages() != 0) result.last_post_at_ns = times.Ago(state.last_post_age_ns());
+  result.number = state.queue_pair_number();
+  const auto buckets = std::min(static_cast<size_t>(state.latency_histogram_size()), kLatencyBuckets);
+  for (size_t i = 0; i < buckets; ++i) result.latency[i] = state.latency_histogram(static_cast<int>(i));
+  if (state.has_connection()) {
+    const v1::ConnectionState& connection = state.connection();
+    result.connection = {.known = true,
+                         .wanted = connection.wanted_messages(),
+                         .granted = connection.granted_messages(),
+                         .done = connection.done_messages(),
+                         .first_waits = connection.first_waits(),
+                         .first_wait_sum_ns = connection.first_wait_sum_ns()};
+  }
   result.local = CutText(state.local());
   result.remote = CutText(state.remote());
   return result;
@@ -194,6 +214,9 @@ std::vector<Process> DecodeProcesses(const v1::TelemetryBatch& batch, int64_t cl
     process.program = CutText(report.program());
     process.incarnation = report.incarnation();
     process.ended = report.ended();
+    process.world = report.world_label();
+    process.in_operation_ns = report.in_operation_ns();
+    process.operations_finished = report.operations_finished();
     process.health = Decode(report.health(), times);
     DecodeCommunicators(report, times, faults, &process);
     process.rank = JobRank(report, process);

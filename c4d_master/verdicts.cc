@@ -10,9 +10,30 @@ namespace {
 
 static_assert(static_cast<int>(Syndrome::kNonCommunicationHang) == v1::SYNDROME_NON_COMMUNICATION_HANG);
 
+static_assert(static_cast<int>(Syndrome::kNeverJoined) == v1::SYNDROME_NEVER_JOINED);
+static_assert(static_cast<int>(CulpritKind::kAmbiguous) == v1::CULPRIT_KIND_AMBIGUOUS);
+
 void FillCulprit(const Finding& finding, v1::Culprit* culprit) {
-  culprit->set_kind(v1::CULPRIT_KIND_RANK);
+  culprit->set_kind(static_cast<v1::CulpritKind>(finding.kind));
   culprit->set_rank(finding.rank);
+  culprit->set_host(finding.host);
+  culprit->set_nic(finding.nic);
+  culprit->mutable_candidates()->Assign(finding.candidates.begin(), finding.candidates.end());
+  culprit->clear_connections();
+  for (const ConnectionRef& ref : finding.connections) {
+    v1::ConnectionRef* item = culprit->add_connections();
+    item->set_from_rank(ref.from_rank);
+    item->set_to_rank(ref.to_rank);
+    item->set_from_host(ref.from_host);
+    item->set_to_host(ref.to_host);
+    item->set_local(ref.local);
+    item->set_remote(ref.remote);
+    item->set_communicator_id(ref.communicator_id);
+    item->set_channel(ref.channel);
+    item->set_index(ref.index);
+    item->set_queue_pair_number(ref.queue_pair_number);
+    item->set_ratio(ref.ratio);
+  }
   culprit->mutable_process()->set_host(finding.host);
   culprit->mutable_process()->set_boot_id(finding.culprit.boot_id);
   culprit->mutable_process()->set_pid(finding.culprit.pid);
@@ -22,13 +43,90 @@ void FillCulprit(const Finding& finding, v1::Culprit* culprit) {
   culprit->set_last_call(finding.last_call);
 }
 
+bool SameConnection(const ConnectionRef& a, const v1::ConnectionRef& b) {
+  return a.communicator_id == b.communicator_id() && a.from_rank == b.from_rank() && a.to_rank == b.to_rank() &&
+         a.channel == b.channel() && a.index == b.index();
+}
+
+bool SameConnections(const Finding& finding, const v1::Culprit& culprit) {
+  return std::equal(finding.connections.begin(), finding.connections.end(), culprit.connections().begin(),
+                    culprit.connections().end(), SameConnection);
+}
+
+bool Overlap(const Finding& finding, const v1::Culprit& culprit) {
+  for (const ConnectionRef& ref : finding.connections) {
+    for (const v1::ConnectionRef& other : culprit.connections()) {
+      if (SameConnection(ref, other)) return true;
+    }
+  }
+  for (const int32_t rank : finding.candidates) {
+    if (std::find(culprit.candidates().begin(), culprit.candidates().end(), rank) != culprit.candidates().end()) {
+      return true;
+    }
+  }
+  return false;
+}
+
+bool SameCulprit(const Finding& finding, const v1::Culprit& culprit) {
+  const v1::ProcessId& process = culprit.process();
+  const bool same_kind = culprit.kind() == static_cast<int>(finding.kind);
+  switch (finding.kind) {
+    case CulpritKind::kRank:
+      if (!same_kind) return false;
+      if (finding.culprit.pid == 0) return process.pid() == 0 && culprit.rank() == finding.rank;
+      return process.pid() == finding.culprit.pid &&
+             process.start_time_ticks() == finding.culprit.start_time_ticks &&
+             process.boot_id() == finding.culprit.boot_id;
+    case CulpritKind::kNode:
+      return same_kind && culprit.host() == finding.host;
+    case CulpritKind::kNic:
+      // What looked like single connections at first may turn out to be their NIC.
+      return same_kind ? culprit.nic() == finding.nic && culprit.host() == finding.host
+                       : Overlap(finding, culprit);
+    case CulpritKind::kConnection:
+    case CulpritKind::kAmbiguous:
+      return culprit.kind() != v1::CULPRIT_KIND_RANK && Overlap(finding, culprit);
+  }
+  return false;
+}
+
+// Whether a later process has taken the place of the one that the verdict names, or its job's.
+bool IsReplaced(const v1::Verdict& verdict, const JobSnapshot& snapshot) {
+  const v1::ProcessId& culprit = verdict.culprit().process();
+  for (const ProcessRef& ref : snapshot.processes) {
+    const bool same = ref.process->key.pid == culprit.pid() &&
+                      ref.process->key.start_time_ticks == culprit.start_time_ticks() &&
+                      ref.process->key.boot_id == culprit.boot_id();
+    if (same && ref.superseded) return true;
+    if (same || ref.superseded || ref.process->ended || CannotRun(ref.process->health.state)) continue;
+    const int64_t suspected_ns = verdict.suspected_unix_ns();
+    if (verdict.culprit().rank() >= 0 && ref.process->rank == verdict.culprit().rank() && culprit.pid() != 0 &&
+        suspected_ns != 0) {
+      return true;
+    }
+  }
+  return false;
+}
+
+bool IsEnd(const v1::Verdict& verdict) {
+  return verdict.syndrome() == v1::SYNDROME_CRASH || verdict.syndrome() == v1::SYNDROME_MISMATCH ||
+         verdict.syndrome() == v1::SYNDROME_NEVER_JOINED;
+}
+
+bool IsSlow(const v1::Verdict& verdict) {
+  return verdict.syndrome() == v1::SYNDROME_COMMUNICATION_SLOW ||
+         verdict.syndrome() == v1::SYNDROME_NON_COMMUNICATION_SLOW;
+}
+
 // Brings the verdict up to date with the finding; tells whether more than the running times has changed.
 bool Refresh(const Finding& finding, v1::Verdict* verdict) {
   const bool same_waiting = std::equal(finding.waiting.begin(), finding.waiting.end(),
                                        verdict->waiting().begin(), verdict->waiting().end());
   const bool changed = !same_waiting || verdict->culprit().state() != static_cast<int>(finding.state) ||
                        verdict->communicator_id() != finding.communicator_id ||
-                       verdict->operation() != finding.operation || verdict->culprit().rank() != finding.rank;
+                       verdict->operation() != finding.operation || verdict->culprit().rank() != finding.rank ||
+                       verdict->culprit().kind() != static_cast<int>(finding.kind) ||
+                       !SameConnections(finding, verdict->culprit());
   FillCulprit(finding, verdict->mutable_culprit());
   verdict->set_communicator_id(finding.communicator_id);
   verdict->set_operation(finding.operation);
@@ -72,7 +170,7 @@ void Verdicts::Restore(const std::vector<v1::Verdict>& verdicts) {
     if (verdict.state() == v1::VERDICT_STATE_CLEARED) {
       cleared_.push_back(verdict);
     } else {
-      open_.push_back({verdict, true, kNever});
+      open_.push_back({verdict, true, kNever, kNever});
     }
   }
   while (cleared_.size() > kMaxCleared) cleared_.pop_front();
@@ -80,11 +178,8 @@ void Verdicts::Restore(const std::vector<v1::Verdict>& verdicts) {
 
 Verdicts::Open* Verdicts::FindOpen(const Finding& finding) {
   for (Open& open : open_) {
-    const v1::ProcessId& process = open.verdict.culprit().process();
     if (open.verdict.syndrome() == static_cast<int>(finding.syndrome) &&
-        process.pid() == finding.culprit.pid &&
-        process.start_time_ticks() == finding.culprit.start_time_ticks &&
-        process.boot_id() == finding.culprit.boot_id) {
+        SameCulprit(finding, open.verdict.culprit())) {
       return &open;
     }
   }
@@ -93,28 +188,39 @@ Verdicts::Open* Verdicts::FindOpen(const Finding& finding) {
 
 // What it means that the detectors no longer speak of this verdict.
 Verdicts::Absence Verdicts::Judge(const Open& open, const JobSnapshot& snapshot) {
-  const auto host = snapshot.stale_hosts.find(open.verdict.culprit().process().host());
-  if (host == snapshot.stale_hosts.end() || host->second) return Absence::kKeep;
+  if (IsReplaced(open.verdict, snapshot)) return {};
   const Communicator* communicator = snapshot.Find(open.verdict.communicator_id());
-  if (communicator != nullptr && communicator->judgement == Judgement::kStale) return Absence::kKeep;
-  if (open.restored || communicator == nullptr || communicator->judgement == Judgement::kIncomplete) {
-    return Absence::kSettle;
+  const bool stale = communicator != nullptr && communicator->judgement == Judgement::kStale;
+  const std::string& name = open.verdict.culprit().host().empty() ? open.verdict.culprit().process().host()
+                                                                  : open.verdict.culprit().host();
+  if (open.verdict.syndrome() == v1::SYNDROME_LOST_NODE) {
+    const auto host = snapshot.stale_hosts.find(name);
+    const bool back = host != snapshot.stale_hosts.end() && !host->second;
+    return {false, back ? 0 : kEndSettleNs};
   }
-  return Absence::kClear;
+  if (name.empty()) {
+    if (stale || snapshot.stale_hosts.empty()) return {true, 0};
+  } else {
+    const auto host = snapshot.stale_hosts.find(name);
+    if (host == snapshot.stale_hosts.end() || host->second || stale) return {true, 0};
+  }
+  if (IsEnd(open.verdict) && !open.restored) return {false, kEndSettleNs};
+  if (open.restored || communicator == nullptr || communicator->judgement == Judgement::kIncomplete) {
+    return {false, kSettleNs};
+  }
+  return {false, IsSlow(open.verdict) ? kSlowSettleNs : 0};
 }
 
 bool Verdicts::IsOver(Open* open, const JobSnapshot& snapshot, int64_t now_ns) const {
-  switch (Judge(*open, snapshot)) {
-    case Absence::kKeep:
-      open->settling_since_ns = kNever;
-      return false;
-    case Absence::kSettle:
-      if (open->settling_since_ns == kNever) open->settling_since_ns = now_ns;
-      return now_ns - open->settling_since_ns >= kSettleNs;
-    case Absence::kClear:
-      return true;
+  const Absence absence = Judge(*open, snapshot);
+  if (absence.silent) {
+    open->settling_since_ns = kNever;
+    if (open->silent_since_ns == kNever) open->silent_since_ns = now_ns;
+    return now_ns - open->silent_since_ns >= kSilentClearNs;
   }
-  return false;
+  open->silent_since_ns = kNever;
+  if (open->settling_since_ns == kNever) open->settling_since_ns = now_ns;
+  return now_ns - open->settling_since_ns >= absence.settle_ns;
 }
 
 void Verdicts::Clear(Open* open, Now now, std::vector<VerdictChange>* changes) {
@@ -141,7 +247,7 @@ std::vector<VerdictChange> Verdicts::Update(const std::vector<Finding>& findings
       verdict.set_since_unix_ns(now.UnixOf(finding.since_at_ns));
       verdict.set_suspected_unix_ns(now.unix_ns);
       Refresh(finding, &verdict);
-      open_.push_back({std::move(verdict), false, kNever});
+      open_.push_back({std::move(verdict), false, kNever, kNever});
       found.push_back(true);
       open = &open_.back();
       changes.push_back({VerdictChange::Kind::kSuspected, open->verdict});
@@ -149,6 +255,7 @@ std::vector<VerdictChange> Verdicts::Update(const std::vector<Finding>& findings
       found[static_cast<size_t>(open - open_.data())] = true;
       open->restored = false;
       open->settling_since_ns = kNever;
+      open->silent_since_ns = kNever;
       report_update = Refresh(finding, &open->verdict);
     }
     if (!finding.confirmed_by.empty() && open->verdict.state() == v1::VERDICT_STATE_SUSPECTED) {

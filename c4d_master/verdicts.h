@@ -1,7 +1,8 @@
 // The life of verdicts: suspected, perhaps confirmed, cleared in the end (docs/verdicts.md).
 //
-// A verdict is known by (syndrome, process of the culprit): as long as the finding comes again it is the
-// same one. It is cleared when fresh data no longer shows it; silence of an agent clears nothing, and what
+// A verdict is known by its syndrome and its culprit: a process, a node, a NIC; sets of connections, and of
+// candidates where it is ambiguous, are the same one while they overlap. As long as the finding comes again
+// it is the same verdict. It is cleared when fresh data no longer shows it; silence of an agent clears nothing, and what
 // cannot be judged for another reason, or was loaded after a restart, has kSettleNs of fresh data to come
 // back first. State, times and ids depend on the arguments alone.
 //
@@ -20,6 +21,9 @@
 namespace c4::c4d {
 
 inline constexpr int64_t kSettleNs = 10 * kSecondNs;
+inline constexpr int64_t kSlowSettleNs = 4 * kSecondNs;   // what is slow goes up and down
+inline constexpr int64_t kEndSettleNs = 60 * kSecondNs;   // who is gone is forgotten by its agent, not by us
+inline constexpr int64_t kSilentClearNs = 300 * kSecondNs;  // a host that does not come back
 inline constexpr size_t kMaxCleared = 1000;  // that are kept in memory; the store keeps more
 
 struct VerdictChange {
@@ -52,8 +56,13 @@ class Verdicts {
     v1::Verdict verdict;
     bool restored = false;               // not seen yet by this master
     int64_t settling_since_ns = kNever;  // first fresh data without it
+    int64_t silent_since_ns = kNever;    // nothing tells whether it goes on
   };
-  enum class Absence { kKeep, kSettle, kClear };
+  // After how long without the finding it is over: 0, a time, or kSilentClearNs where no data can tell.
+  struct Absence {
+    bool silent = false;
+    int64_t settle_ns = 0;
+  };
 
   Open* FindOpen(const Finding& finding);
   static Absence Judge(const Open& open, const JobSnapshot& snapshot);

@@ -36,16 +36,38 @@ std::string Dump(const Json& json, int indent) {
   return json.dump(indent, ' ', false, nlohmann::detail::error_handler_t::replace);
 }
 
+Json ConnectionToJson(const v1::ConnectionRef& ref) {
+  return Json{{"from_rank", ref.from_rank()},
+              {"to_rank", ref.to_rank()},
+              {"from_host", ref.from_host()},
+              {"to_host", ref.to_host()},
+              {"local", ref.local()},
+              {"remote", ref.remote()},
+              {"communicator", CommunicatorText(ref.communicator_id())},
+              {"channel", ref.channel()},
+              {"index", ref.index()},
+              {"queue_pair_number", ref.queue_pair_number()},
+              {"ratio", ref.ratio()}};
+}
+
 Json CulpritToJson(const v1::Culprit& culprit) {
+  Json connections = Json::array();
+  for (const v1::ConnectionRef& ref : culprit.connections()) connections.push_back(ConnectionToJson(ref));
+  Json candidates = Json::array();
+  for (const int32_t rank : culprit.candidates()) candidates.push_back(rank);
+  const std::string& host = culprit.host().empty() ? culprit.process().host() : culprit.host();
   return Json{{"kind", CulpritKindWord(culprit.kind())},
               {"rank", culprit.rank()},
-              {"host", culprit.process().host()},
+              {"host", host},
               {"pid", culprit.process().pid()},
               {"boot_id", culprit.process().boot_id()},
               {"start_time_ticks", culprit.process().start_time_ticks()},
               {"process_state", ProcessStateWord(culprit.state())},
               {"wait_channel", culprit.wait_channel()},
-              {"last_call", culprit.last_call()}};
+              {"last_call", culprit.last_call()},
+              {"nic", culprit.nic()},
+              {"connections", std::move(connections)},
+              {"candidates", std::move(candidates)}};
 }
 
 Json VerdictToJson(const v1::Verdict& verdict) {
@@ -96,7 +118,41 @@ Json RankToJson(const v1::RankStatus& rank) {
               {"finished", rank.finished()}};
 }
 
+// "rank 1 to rank 2, rank 1 to rank 3 and 4 more queue pairs".
+std::string ConnectionsText(const v1::Culprit& culprit) {
+  constexpr size_t kMaxPairs = 4;
+  std::vector<std::string> pairs;
+  for (const v1::ConnectionRef& ref : culprit.connections()) {
+    const std::string pair = Concat("rank ", ref.from_rank(), " to rank ", ref.to_rank());
+    if (std::find(pairs.begin(), pairs.end(), pair) == pairs.end()) pairs.push_back(pair);
+  }
+  const size_t more = pairs.size() > kMaxPairs ? pairs.size() - kMaxPairs : 0;
+  if (more != 0) pairs.resize(kMaxPairs);
+  std::string text = Concat(culprit.connections_size(), culprit.connections_size() == 1 ? " queue pair" : " queue pairs",
+                            " (", absl::StrJoin(pairs, ", "));
+  if (more != 0) absl::StrAppend(&text, " and ", more, " more pairs of ranks");
+  return text + ")";
+}
+
 std::string CulpritName(const v1::Culprit& culprit) {
+  switch (culprit.kind()) {
+    case v1::CULPRIT_KIND_NODE:
+      return Concat("node ", culprit.host());
+    case v1::CULPRIT_KIND_NIC:
+      return Concat("NIC ", culprit.nic(), " of ", culprit.host());
+    case v1::CULPRIT_KIND_CONNECTION:
+      return ConnectionsText(culprit);
+    case v1::CULPRIT_KIND_AMBIGUOUS: {
+      std::vector<uint32_t> ranks;
+      for (const int32_t rank : culprit.candidates()) {
+        if (rank >= 0) ranks.push_back(static_cast<uint32_t>(rank));
+      }
+      return ranks.empty() ? std::string("ambiguous") : Concat("ambiguous, one of ", RankListText(ranks));
+    }
+    default:
+      break;
+  }
+  if (culprit.process().pid() == 0) return Concat("rank ", culprit.rank());
   const std::string process = Concat("(pid ", culprit.process().pid(), " on ", culprit.process().host(), ")");
   if (culprit.rank() < 0) return Concat("a process without a rank ", process);
   return Concat("rank ", culprit.rank(), " ", process);
@@ -105,9 +161,9 @@ std::string CulpritName(const v1::Culprit& culprit) {
 }  // namespace
 
 std::string_view SyndromeWord(int syndrome) {
-  static constexpr std::array<std::string_view, 5> kWords = {"unspecified", "communication hang",
-                                                             "non-communication hang", "communication slow",
-                                                             "non-communication slow"};
+  static constexpr std::array<std::string_view, 9> kWords = {
+      "unspecified", "communication hang", "non-communication hang", "communication slow",
+      "non-communication slow", "crash", "lost node", "mismatch", "never joined"};
   return Word(kWords, static_cast<size_t>(syndrome));
 }
 
@@ -205,12 +261,19 @@ std::string StatusJson(const v1::GetStatusReply& reply, int indent) {
 std::string VerdictLine(const v1::Verdict& verdict, int64_t now_unix_ns) {
   const std::vector<uint32_t> waiting(verdict.waiting().begin(), verdict.waiting().end());
   const bool over = verdict.cleared_unix_ns() != 0;
-  std::string line =
-      Concat(absl::AsciiStrToUpper(std::string(VerdictStateWord(verdict.state()))), " ",
-             std::string(SyndromeWord(verdict.syndrome())), ": ", CulpritName(verdict.culprit()),
-             over ? " was " : " is ", std::string(ProcessStateWord(verdict.culprit().state())), "; ",
-             RankListText(waiting), over ? " waited" : (waiting.size() == 1 ? " waits" : " wait"),
-             " in operation ", verdict.operation());
+  std::string line = Concat(absl::AsciiStrToUpper(std::string(VerdictStateWord(verdict.state()))), " ",
+                            std::string(SyndromeWord(verdict.syndrome())), ": ", CulpritName(verdict.culprit()));
+  const bool slow = verdict.syndrome() == v1::SYNDROME_COMMUNICATION_SLOW ||
+                    verdict.syndrome() == v1::SYNDROME_NON_COMMUNICATION_SLOW;
+  if (verdict.culprit().kind() == v1::CULPRIT_KIND_RANK && verdict.culprit().process().pid() != 0) {
+    absl::StrAppend(&line, over ? " was " : " is ",
+                    slow ? "late" : std::string(ProcessStateWord(verdict.culprit().state())));
+  }
+  if (!waiting.empty()) {
+    absl::StrAppend(&line, "; ", RankListText(waiting),
+                    over ? " waited" : (waiting.size() == 1 ? " waits" : " wait"));
+    if (!slow) absl::StrAppend(&line, " in operation ", verdict.operation());
+  }
   const int64_t end_unix_ns = over ? verdict.cleared_unix_ns() : now_unix_ns;
   absl::StrAppend(&line, " for ", SecondsText(end_unix_ns - verdict.since_unix_ns()));
   return line;

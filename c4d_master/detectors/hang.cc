@@ -8,6 +8,8 @@
 
 #include "analysis/wait_for.h"
 #include "c4d_master/detectors/hang_evidence.h"
+#include "service/text.h"
+#include "service/verdict_json.h"
 
 namespace c4::c4d {
 namespace {
@@ -18,12 +20,30 @@ using Node = WaitForGraph::Node;
 enum Reason : uint64_t { kInside = 0, kAbsent = 1, kCannotRun = 2 };
 
 // An operation of a communicator that some members wait in: a node of the graph, so that n waiting and m
-// absent ranks make n + m edges, not n x m.
+// absent ranks make n + m edges, not n x m. A send or receive is a step of its own.
 struct Step {
   const Communicator* communicator = nullptr;
   uint64_t operation = 0;
   std::vector<const Member*> waiting;
+  bool point_to_point = false;
 };
+
+const QueuePair* FindConnection(const Membership& membership, uint32_t peer, bool sends, uint32_t channel) {
+  for (const QueuePair& queue_pair : membership.queue_pairs) {
+    if (queue_pair.connection.known && queue_pair.peer == peer && queue_pair.sends == sends &&
+        queue_pair.channel == channel) {
+      return &queue_pair;
+    }
+  }
+  return nullptr;
+}
+
+// Whether the end that `mine` belongs to waits for its peer to come (not for the network): it receives and
+// the peer has handed nothing over, or it sends and the peer has posted no receive.
+bool PeerIsAbsent(const Connection& mine, bool sends, const Connection& theirs) {
+  if (sends) return mine.wanted > mine.granted && theirs.wanted == theirs.done;
+  return mine.wanted > mine.done && theirs.wanted == theirs.done;
+}
 
 class HangGraph {
  public:
@@ -49,6 +69,11 @@ class HangGraph {
     std::map<uint64_t, std::vector<const Member*>> waiting;  // by operation
     std::vector<const Member*> joining;
     for (const Member& member : communicator.members) {
+      if (IsWaitingForPeer(*snapshot_.processes[member.process].process, *member.state)) {
+        AddPeers(communicator, member);
+      }
+    }
+    for (const Member& member : communicator.members) {
       const Process& process = *snapshot_.processes[member.process].process;
       if (IsWaiting(process, *member.state)) {
         waiting[member.state->finished.count].push_back(&member);
@@ -71,6 +96,28 @@ class HangGraph {
     if (!joining.empty()) {
       const Node node = AddStep({&communicator, 0, joining});
       for (const Member* member : joining) graph_.AddEdge(member->process, node, kInside);
+    }
+  }
+
+  // A member inside a group of sends and receives: for whom of its peers it waits.
+  void AddPeers(const Communicator& communicator, const Member& member) {
+    const Node node = AddStep({&communicator, member.state->p2p_finished.count, {&member}, true});
+    graph_.AddEdge(member.process, node, kInside);
+    if (snapshot_.processes[member.process].stale) return;
+    std::set<uint32_t> targets;
+    for (const QueuePair& mine : member.state->queue_pairs) {
+      if (!mine.connection.known || mine.connection.wanted == mine.connection.done) continue;
+      const auto peer = std::find_if(communicator.members.begin(), communicator.members.end(),
+                                     [&](const Member& other) { return other.state->rank == mine.peer; });
+      if (peer == communicator.members.end() || peer->process == member.process) continue;
+      const ProcessRef& ref = snapshot_.processes[peer->process];
+      if (ref.stale || ref.process->ended) continue;
+      const QueuePair* theirs =
+          FindConnection(*peer->state, member.state->rank, !mine.sends, mine.channel);
+      const bool absent = theirs == nullptr || PeerIsAbsent(mine.connection, mine.sends, theirs->connection);
+      if (!absent && !CannotRun(ref.process->health.state)) continue;
+      if (targets.insert(peer->process).second)
+        graph_.AddEdge(node, peer->process, absent ? kAbsent : kCannotRun);
     }
   }
 
@@ -102,7 +149,9 @@ class HangGraph {
 int64_t OwnLastStep(const Process& process) {
   int64_t last = kNever;
   for (const Membership& membership : process.communicators) {
-    for (const Counter* counter : {&membership.called, &membership.started, &membership.finished}) {
+    for (const Counter* counter : {&membership.called, &membership.started, &membership.finished,
+                                   &membership.p2p_called, &membership.p2p_started,
+                                   &membership.p2p_finished}) {
       last = std::max(last, counter->last_at_ns);
     }
   }
@@ -185,6 +234,7 @@ Finding Describe(const JobSnapshot& snapshot, const HangGraph& graph, Node node,
   hang.communicator = step.communicator;
   hang.operation = step.operation;
   hang.absent = blame.reason == kAbsent;
+  hang.point_to_point = step.point_to_point;
   std::set<uint32_t> here;
   for (const Member* member : step.waiting) {
     if (member->process == node) continue;
@@ -232,6 +282,66 @@ Finding Describe(const JobSnapshot& snapshot, const HangGraph& graph, Node node,
   return finding;
 }
 
+// Processes that wait for each other in a ring which nobody outside can open. A ring that this snapshot
+// shows only because its hosts were read at different moments does not stand still for long.
+std::vector<Finding> Deadlocks(const JobSnapshot& snapshot, const HangGraph& graph,
+                               const HangThresholds& thresholds) {
+  std::vector<Finding> findings;
+  for (const WaitForGraph::Cycle& cycle : graph.graph().Cycles()) {
+    if (!cycle.closed) continue;
+    Finding finding;
+    finding.kind = CulpritKind::kAmbiguous;
+    std::set<uint32_t> processes;
+    std::set<uint64_t> communicators;
+    int64_t standstill_ns = INT64_MAX;
+    int64_t limit_ns = 0;
+    std::string steps;
+    for (const Node node : cycle.nodes) {
+      if (graph.IsProcess(node)) {
+        processes.insert(node);
+        continue;
+      }
+      const Step& step = graph.step(node);
+      communicators.insert(step.communicator->id);
+      standstill_ns = std::min(standstill_ns, step.communicator->StandstillNs());
+      limit_ns = std::max(limit_ns, SuspectAfterNs(*step.communicator, thresholds));
+      if (step.communicator->last_step_at_ns > finding.since_at_ns) {
+        finding.since_at_ns = step.communicator->last_step_at_ns;
+        finding.communicator_id = step.communicator->id;
+        finding.operation = step.operation;
+      }
+      std::set<uint32_t> here;
+      for (const Member* member : step.waiting) here.insert(member->process);
+      finding.evidence.push_back(
+          {"waiting", service::Concat(service::RankListText(JobRanks(snapshot, here)), " in ",
+                                      step.point_to_point ? "send or receive " : "operation ",
+                                      step.operation, " of communicator ",
+                                      service::CommunicatorText(step.communicator->id), " for ",
+                                      service::SecondsText(step.communicator->StandstillNs()))});
+    }
+    if (processes.size() < 2 || standstill_ns == INT64_MAX || standstill_ns < limit_ns) continue;
+    for (const uint32_t rank : JobRanks(snapshot, processes)) {
+      finding.candidates.push_back(static_cast<int32_t>(rank));
+    }
+    std::set<uint32_t> waiting = processes;
+    for (const Node waiter : graph.graph().WaitersOf(*processes.begin())) {
+      if (graph.IsProcess(waiter)) waiting.insert(waiter);
+    }
+    finding.waiting = JobRanks(snapshot, waiting);
+    finding.communicators.assign(communicators.begin(), communicators.end());
+    const bool certain = standstill_ns >= 2 * limit_ns;
+    finding.confidence = certain ? 0.9 : 0.5;
+    if (certain) finding.confirmed_by = "deadlock";
+    finding.evidence.push_back({"ring", "each of these ranks waits for an operation that another of them has "
+                                        "not called because it waits itself: a deadlock by order of calls"});
+    finding.suggested_action =
+        "compare the order in which these ranks call operations of these communicators (their stacks: "
+        "`py-spy dump`, `gdb -p`): it has to be the same on all of them";
+    findings.push_back(std::move(finding));
+  }
+  return findings;
+}
+
 }  // namespace
 
 int64_t SuspectAfterNs(const Communicator& communicator, const HangThresholds& thresholds) {
@@ -252,6 +362,7 @@ std::vector<Finding> DetectHangs(const JobSnapshot& snapshot, const HangThreshol
     const WaitForGraph::Edge* blame = FindSuspicious(blames, graph, snapshot.processes[culprit], thresholds);
     if (blame != nullptr) findings.push_back(Describe(snapshot, graph, culprit, *blame, thresholds));
   }
+  for (Finding& deadlock : Deadlocks(snapshot, graph, thresholds)) findings.push_back(std::move(deadlock));
   std::stable_sort(findings.begin(), findings.end(),
                    [](const Finding& a, const Finding& b) { return a.rank < b.rank; });
   return findings;

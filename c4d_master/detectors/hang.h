@@ -26,7 +26,8 @@ struct HangThresholds {
   int64_t suspect_ns = 2 * kSecondNs;      // at least
   int64_t suspect_max_ns = 5 * kSecondNs;  // at most, whatever is usual
   int64_t no_progress_ns = 10 * kSecondNs;
-  int64_t limit_ns = 60 * kSecondNs;
+  // Long enough for a rank that writes a checkpoint of a minute while the others wait.
+  int64_t limit_ns = 120 * kSecondNs;
 };
 
 // After how long a standstill somebody is suspected in a communicator, and after how long it is certain.

@@ -15,17 +15,6 @@ using service::SecondsText;
 
 constexpr size_t kMaxConnections = 4;  // that are told of; the rest is counted
 
-std::string OperationText(const OperationInfo& info) {
-  std::string text = absl::StrFormat("%s of %u x %s", service::FunctionWord(static_cast<int>(info.function)),
-                                     info.count, service::DataTypeWord(info.data_type));
-  // all_reduce, reduce and reduce_scatter are the ones that reduce.
-  if (info.function == 1 || info.function == 2 || info.function == 5) {
-    absl::StrAppend(&text, ", ", std::string(service::ReductionWord(info.reduction)));
-  }
-  if (info.root >= 0) absl::StrAppend(&text, info.function >= 9 ? ", peer " : ", root ", info.root);
-  return text;
-}
-
 // "rank 2", or what else identifies a process that has no rank.
 std::string Name(const Process& process) {
   return process.rank >= 0 ? service::Concat("rank ", process.rank)
@@ -70,6 +59,14 @@ std::string ProcessStateEvidence(const HangCase& hang) {
 Evidence CountersEvidence(const HangCase& hang) {
   const Process& process = *hang.culprit->process;
   const Membership& membership = *hang.membership;
+  if (hang.point_to_point) {
+    return {hang.absent ? "absent" : "inside",
+            service::Concat(Name(process), hang.absent ? " has not called the send or receive that answers "
+                                                       : " cannot go on with the send or receive that answers ",
+                            RankListText(hang.waiting_ranks), " in communicator ",
+                            CommunicatorText(hang.communicator->id), "; its last call was ",
+                            LastCallText(process))};
+  }
   std::string text =
       service::Concat(Name(process), " has called ", Operations(membership.called.count), " of communicator ",
                       CommunicatorText(hang.communicator->id), " and finished ", membership.finished.count);
@@ -86,8 +83,9 @@ Evidence CountersEvidence(const HangCase& hang) {
 std::string WaitingEvidence(const HangCase& hang) {
   std::string text =
       service::Concat(RankListText(hang.waiting_ranks), hang.waiting_ranks.size() == 1 ? " waits" : " wait",
-                      " in operation ", hang.operation);
+                      hang.point_to_point ? " in send or receive " : " in operation ", hang.operation);
   for (const Member* member : hang.waiting) {
+    if (hang.point_to_point) break;
     if (member->state->started.count != hang.operation + 1) continue;
     absl::StrAppend(&text, " (", OperationText(member->state->last_started), ")");
     break;
@@ -139,11 +137,33 @@ void AddConnections(const JobSnapshot& snapshot, const HangCase& hang, std::vect
 
 }  // namespace
 
+std::string OperationText(const OperationInfo& info) {
+  std::string text = absl::StrFormat("%s of %u x %s", service::FunctionWord(static_cast<int>(info.function)),
+                                     info.count, service::DataTypeWord(info.data_type));
+  // all_reduce, reduce and reduce_scatter are the ones that reduce.
+  if (info.function == 1 || info.function == 2 || info.function == 5) {
+    absl::StrAppend(&text, ", ", std::string(service::ReductionWord(info.reduction)));
+  }
+  if (info.root >= 0) absl::StrAppend(&text, info.function >= 9 ? ", peer " : ", root ", info.root);
+  return text;
+}
+
 std::string LastCallText(const Process& process) {
   const Membership* last = nullptr;
+  const Membership* last_p2p = nullptr;
   for (const Membership& membership : process.communicators) {
+    if (membership.p2p_called.count != 0 &&
+        (last_p2p == nullptr || membership.p2p_called.last_at_ns > last_p2p->p2p_called.last_at_ns)) {
+      last_p2p = &membership;
+    }
     if (membership.called.count == 0) continue;
     if (last == nullptr || membership.called.last_at_ns > last->called.last_at_ns) last = &membership;
+  }
+  if (last_p2p != nullptr &&
+      (last == nullptr || last_p2p->p2p_called.last_at_ns > last->called.last_at_ns)) {
+    return service::Concat("send or receive ", last_p2p->p2p_called.count - 1, " (",
+                           OperationText(last_p2p->last_p2p_called), ") of communicator ",
+                           CommunicatorText(last_p2p->communicator_id));
   }
   if (last == nullptr) return "";
   return service::Concat("operation ", last->called.count - 1, " (", OperationText(last->last_called),

@@ -18,6 +18,7 @@ struct HangCase {
   const Membership* membership = nullptr;  // the culprit's in that communicator
   uint64_t operation = 0;
   bool absent = false;                      // it has not called the operation
+  bool point_to_point = false;              // the operation is a send or receive of the one who waits
   std::vector<const Member*> waiting;       // in this operation
   std::vector<uint32_t> waiting_ranks;      // of those, the job's ranks, ascending
   std::vector<uint32_t> waiting_elsewhere;  // who waits through other communicators
@@ -25,6 +26,9 @@ struct HangCase {
 
 // The last operation that the process called in any communicator; empty when there was none.
 std::string LastCallText(const Process& process);
+
+// "all_reduce of 1024 x float32, sum".
+std::string OperationText(const OperationInfo& info);
 
 std::vector<Evidence> HangEvidence(const JobSnapshot& snapshot, const HangCase& hang,
                                    const HangThresholds& thresholds);

@@ -28,10 +28,10 @@ TEST(OptionsTest, Defaults) {
   EXPECT_THAT(options.directory, HasSubstr("/masters"));
   const HandlerOptions handler = options.ForHandler(3);
   EXPECT_EQ(handler.master_epoch, 3U);
-  EXPECT_EQ(handler.hang.suspect_ns, 2 * kSecondNs);
-  EXPECT_EQ(handler.hang.suspect_max_ns, 5 * kSecondNs);
-  EXPECT_EQ(handler.hang.no_progress_ns, 10 * kSecondNs);
-  EXPECT_EQ(handler.hang.limit_ns, 60 * kSecondNs);
+  EXPECT_EQ(handler.thresholds.hang.suspect_ns, 2 * kSecondNs);
+  EXPECT_EQ(handler.thresholds.hang.suspect_max_ns, 5 * kSecondNs);
+  EXPECT_EQ(handler.thresholds.hang.no_progress_ns, 10 * kSecondNs);
+  EXPECT_EQ(handler.thresholds.hang.limit_ns, 120 * kSecondNs);
   EXPECT_EQ(handler.agent_stale_ns, 3 * kSecondNs);
 }
 
@@ -48,7 +48,7 @@ TEST(OptionsTest, TheEnvironmentCounts) {
   ASSERT_TRUE(Parse({"--job", "j"}, &options, [](const char* name) {
                 return std::string(name) == "C4D_HANG_SUSPECT_S" ? "1.5" : nullptr;
               }).ok());
-  EXPECT_EQ(options.ForHandler(1).hang.suspect_ns, 1500 * 1'000'000);
+  EXPECT_EQ(options.ForHandler(1).thresholds.hang.suspect_ns, 1500 * 1'000'000);
 }
 
 TEST(OptionsTest, ContradictionsAreErrors) {

@@ -1,0 +1,91 @@
+// c4d_accuracy_synthetic [TRIALS] [FIRST_SEED]: precision and recall of the master's verdicts over simulated
+// jobs with noise, contention and one fault each. Prints a table, then one JSON object a line; exit status 1
+// when precision is below 1 or recall below 0.99.
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "tests/support/fault_trial.h"
+
+namespace {
+
+using c4::simulation::Fault;
+
+constexpr Fault kFaults[] = {Fault::kStop,     Fault::kKill,     Fault::kMismatch, Fault::kCutLink,
+                             Fault::kCutNic,   Fault::kSlowLink, Fault::kSlowNic,  Fault::kSlowRank,
+                             Fault::kLostNode, Fault::kNone,     Fault::kCheckpoint, Fault::kEvaluation,
+                             Fault::kAgentSilent, Fault::kJitter};
+
+struct Row {
+  int trials = 0;
+  int found = 0;
+  size_t wrong = 0;
+  int left_open = 0;
+  std::vector<double> seconds;
+};
+
+c4::simulation::TrainingShape ShapeOf(uint64_t seed) {
+  std::mt19937_64 random(seed ^ 0x5eed);
+  c4::simulation::TrainingShape shape;
+  shape.data = 3 + static_cast<uint32_t>(random() % 4);
+  shape.pipeline = 1 + static_cast<uint32_t>(random() % 3);
+  shape.queue_pairs = 2 + static_cast<uint32_t>(random() % 3);
+  shape.noise = 0.15 + 0.02 * static_cast<double>(random() % 10);
+  shape.contention = 0.2 + 0.04 * static_cast<double>(random() % 10);
+  return shape;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const int trials = argc > 1 ? std::atoi(argv[1]) : 1000;
+  const uint64_t first = argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 1;
+  if (std::freopen("/dev/null", "w", stderr) == nullptr) return 2;  // the master's log of every verdict
+  std::map<Fault, Row> rows;
+  size_t right = 0;
+  size_t wrong = 0;
+  size_t expected = 0;
+  uint64_t seed = first;
+  for (int done = 0; done < trials; ++seed) {
+    const Fault fault = kFaults[static_cast<size_t>(seed) % std::size(kFaults)];
+    const c4::simulation::TrialResult result = c4::simulation::RunTrial(fault, ShapeOf(seed), seed);
+    if (!result.applicable) continue;
+    ++done;
+    Row& row = rows[fault];
+    ++row.trials;
+    row.wrong += result.wrong;
+    row.left_open += result.cleared ? 0 : 1;
+    row.found += result.found ? 1 : 0;
+    wrong += result.wrong;
+    if (result.confirmed_after_s >= 0) row.seconds.push_back(result.confirmed_after_s);
+    const bool is_fault = fault <= Fault::kLostNode && fault != Fault::kNone;
+    expected += is_fault ? 1 : 0;
+    right += is_fault && result.found ? 1 : 0;
+    if (!result.found || result.wrong != 0 || !result.cleared) {
+      std::printf("seed %llu %s:%s%s%s\n%s", static_cast<unsigned long long>(seed), c4::simulation::FaultName(fault),
+                  result.found ? "" : " not found", result.wrong != 0 ? " wrong" : "",
+                  result.cleared ? "" : " left open", result.told.c_str());
+    }
+  }
+  std::printf("%-14s %7s %7s %7s %10s %10s %10s\n", "fault", "trials", "right", "wrong", "left open", "median s",
+              "longest s");
+
+  for (auto& [fault, row] : rows) {
+    std::sort(row.seconds.begin(), row.seconds.end());
+    const double median = row.seconds.empty() ? 0 : row.seconds[row.seconds.size() / 2];
+    const double longest = row.seconds.empty() ? 0 : row.seconds.back();
+    std::printf("%-14s %7d %7d %7zu %10d %10.2f %10.2f\n", c4::simulation::FaultName(fault), row.trials, row.found,
+                row.wrong, row.left_open, median, longest);
+  }
+  const double precision = right + wrong == 0 ? 1 : static_cast<double>(right) / static_cast<double>(right + wrong);
+  const double recall = expected == 0 ? 1 : static_cast<double>(right) / static_cast<double>(expected);
+  std::printf("{\"trials\":%d,\"first_seed\":%llu,\"faults\":%zu,\"right\":%zu,\"wrong\":%zu,\"precision\":%.4f,"
+              "\"recall\":%.4f}\n",
+              trials, static_cast<unsigned long long>(first), expected, right, wrong, precision, recall);
+  return precision < 1 || recall < 0.99 ? 1 : 0;
+}

@@ -1,0 +1,26 @@
+// Communication hang: data that a sender has posted, with the receiver's leave, are not acknowledged and no
+// byte of that queue pair moves, although both processes can run. docs/verdicts.md has the rules.
+//
+// A queue pair is told apart from its neighbours by time: bytes that arrived over a NIC after the first
+// stuck post prove that the NIC is alive; then it is the connections (a link further on), else the NIC.
+//
+// Pure functions of the snapshot; any thread; no errors.
+#pragma once
+
+#include <vector>
+
+#include "c4d_master/finding.h"
+#include "c4d_master/job_snapshot.h"
+
+namespace c4::c4d {
+
+struct CommunicationHangThresholds {
+  int64_t suspect_ns = 2 * kSecondNs;
+  int64_t confirm_ns = 3 * kSecondNs;
+  int64_t alive_margin_ns = kSecondNs / 4;  // between clocks of two nodes, and of what was under way
+};
+
+std::vector<Finding> DetectCommunicationHangs(const JobSnapshot& snapshot,
+                                              const CommunicationHangThresholds& thresholds);
+
+}  // namespace c4::c4d

@@ -1,0 +1,190 @@
+#include "c4d_master/detectors/crash.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "c4d_master/detectors/links.h"
+#include "service/text.h"
+#include "service/verdict_json.h"
+
+namespace c4::c4d {
+namespace {
+
+using service::Concat;
+using service::SecondsText;
+
+bool IsDead(const ProcessRef& ref) {
+  const ProcessState state = ref.process->health.state;
+  return !ref.process->ended && (state == ProcessState::kGone || state == ProcessState::kZombie);
+}
+
+// It saw a communicator fail before it went: a victim, or the one whose call did not match.
+bool FailedFirst(const Process& process) {
+  return std::any_of(process.communicators.begin(), process.communicators.end(), [](const Membership& m) {
+    return m.phase == Phase::kFailed || m.phase == Phase::kAborted;
+  });
+}
+
+bool IsInside(const Membership& membership) {
+  return membership.started.count > membership.finished.count ||
+         membership.p2p_started.count > membership.p2p_finished.count;
+}
+
+// Members of its communicators that live, or failed because of it: those for whom its end is a loss.
+std::vector<uint32_t> Bereaved(const JobSnapshot& snapshot, uint32_t dead, const Membership** where) {
+  std::set<uint32_t> others;
+  for (const Communicator& communicator : snapshot.communicators) {
+    const auto own = std::find_if(communicator.members.begin(), communicator.members.end(),
+                                  [&](const Member& member) { return member.process == dead; });
+    if (own == communicator.members.end()) continue;
+    const Phase phase = own->state->phase;
+    if (phase == Phase::kDestroyed || phase == Phase::kFinalized) continue;
+    for (const Member& member : communicator.members) {
+      const ProcessRef& ref = snapshot.processes[member.process];
+      if (member.process == dead || ref.process->ended) continue;
+      const bool failed = member.state->phase == Phase::kFailed || member.state->phase == Phase::kAborted;
+      if (IsDead(ref) && !failed) continue;
+      others.insert(member.process);
+      if (*where == nullptr || (failed || IsInside(*member.state))) *where = own->state;
+    }
+  }
+  return {others.begin(), others.end()};
+}
+
+int64_t DiedAt(const ProcessRef& ref) {
+  return ref.process->health.state_since_at_ns;
+}
+
+}  // namespace
+
+std::vector<Finding> DetectCrashes(const JobSnapshot& snapshot, const EndThresholds& thresholds) {
+  int64_t first_ns = INT64_MAX;
+  for (const ProcessRef& ref : snapshot.processes) {
+    if (!ref.superseded && IsDead(ref) && !FailedFirst(*ref.process)) {
+      first_ns = std::min(first_ns, DiedAt(ref));
+    }
+  }
+  std::vector<Finding> findings;
+  for (uint32_t i = 0; i < snapshot.processes.size(); ++i) {
+    const ProcessRef& ref = snapshot.processes[i];
+    if (ref.superseded || !IsDead(ref) || FailedFirst(*ref.process)) continue;
+    // Who dies later dies of the first death: the launcher ends what is left of a broken job.
+    if (DiedAt(ref) - first_ns > thresholds.together_ns) continue;
+    const Membership* where = nullptr;
+    const std::vector<uint32_t> bereaved = Bereaved(snapshot, i, &where);
+    if (bereaved.empty() || where == nullptr) continue;
+    Finding finding;
+    finding.syndrome = Syndrome::kCrash;
+    FillProcess(ref, &finding);
+    finding.communicator_id = where->communicator_id;
+    finding.operation = where->finished.count;
+    finding.communicators.push_back(where->communicator_id);
+    finding.waiting = RanksOf(snapshot, bereaved);
+    finding.since_at_ns = DiedAt(ref);
+    finding.confidence = 0.99;
+    finding.confirmed_by = "gone";
+    finding.evidence.push_back(
+        {"process-state", Concat("rank ", finding.rank, " was process ", finding.culprit.pid, " on ", finding.host,
+                                 ": gone without having left in order for ",
+                                 SecondsText(ref.host->as_of_ns - DiedAt(ref)))});
+    finding.evidence.push_back(
+        {"inside", Concat("it had called ", where->called.count, " and finished ", where->finished.count,
+                          " operations of communicator ", service::CommunicatorText(where->communicator_id),
+                          IsInside(*where) ? ": it died inside an operation" : "")});
+    finding.evidence.push_back({"waiting", Concat(service::RankListText(finding.waiting),
+                                                  finding.waiting.size() == 1 ? " depends" : " depend",
+                                                  " on it; nobody died before it")});
+    finding.suggested_action =
+        Concat("look for the end of process ", finding.culprit.pid, " in the job's output and in `dmesg` on ",
+               finding.host, " (out of memory, GPU error), then restart the job from its last checkpoint");
+    findings.push_back(std::move(finding));
+  }
+  return findings;
+}
+
+std::vector<Finding> DetectLostNodes(const JobSnapshot& snapshot, int64_t now_ns,
+                                     const EndThresholds& thresholds) {
+  struct Loss {
+    const Host* host = nullptr;
+    std::set<uint32_t> waiting;
+    std::set<uint64_t> communicators;
+    int64_t standstill_ns = 0;
+    uint64_t operation = 0;
+    size_t still = 0;  // queue pairs of others towards it that stand still
+  };
+  std::map<std::string, Loss> losses;
+  for (const Communicator& communicator : snapshot.communicators) {
+    if (communicator.judgement != Judgement::kStale) continue;
+    std::map<uint32_t, const Host*> silent;  // by rank in the communicator
+    bool all_others_inside = true;
+    int64_t last_step_ns = kNever;
+    int64_t as_of_ns = INT64_MAX;
+    std::vector<const Member*> others;
+    for (const Member& member : communicator.members) {
+      const ProcessRef& ref = snapshot.processes[member.process];
+      if (ref.stale) {
+        if (now_ns - ref.host->as_of_ns >= thresholds.lost_silence_ns) silent[member.state->rank] = ref.host;
+        continue;
+      }
+      others.push_back(&member);
+      as_of_ns = std::min(as_of_ns, ref.host->as_of_ns);
+      all_others_inside = all_others_inside && !CannotRun(ref.process->health.state) &&
+                          member.state->phase == Phase::kReady && IsInside(*member.state);
+      for (const Counter* counter :
+           {&member.state->called, &member.state->started, &member.state->finished,
+            &member.state->p2p_called, &member.state->p2p_started, &member.state->p2p_finished}) {
+        last_step_ns = std::max(last_step_ns, counter->last_at_ns);
+      }
+    }
+    if (silent.empty() || others.empty() || !all_others_inside || last_step_ns == kNever) continue;
+    if (as_of_ns - last_step_ns < thresholds.lost_standstill_ns) continue;
+    for (const Member* member : others) {
+      const ProcessRef& ref = snapshot.processes[member->process];
+      for (const QueuePair& queue_pair : member->state->queue_pairs) {
+        const auto it = silent.find(queue_pair.peer);
+        const bool outstanding = queue_pair.posted_messages > queue_pair.completed_messages ||
+                                 (queue_pair.connection.known &&
+                                  queue_pair.connection.wanted > queue_pair.connection.done);
+        if (it == silent.end() || !outstanding) continue;
+        if (ref.host->as_of_ns - std::max(queue_pair.last_progress_at_ns, last_step_ns) <
+            thresholds.lost_standstill_ns) {
+          continue;
+        }
+        Loss& loss = losses[it->second->name];
+        loss.host = it->second;
+        ++loss.still;
+        loss.waiting.insert(member->process);
+        loss.communicators.insert(communicator.id);
+        loss.standstill_ns = std::max(loss.standstill_ns, as_of_ns - last_step_ns);
+        loss.operation = member->state->finished.count;
+      }
+    }
+  }
+  std::vector<Finding> findings;
+  for (const auto& [name, loss] : losses) {
+    Finding finding;
+    finding.syndrome = Syndrome::kLostNode;
+    finding.kind = CulpritKind::kNode;
+    finding.host = name;
+    finding.communicators.assign(loss.communicators.begin(), loss.communicators.end());
+    finding.communicator_id = *loss.communicators.begin();
+    finding.operation = loss.operation;
+    finding.waiting = RanksOf(snapshot, {loss.waiting.begin(), loss.waiting.end()});
+    finding.since_at_ns = loss.host->as_of_ns;
+    finding.confidence = 0.95;
+    finding.confirmed_by = "silent";
+    finding.evidence.push_back(
+        {"silent", Concat("the agent on ", name, " has been silent for ", SecondsText(now_ns - loss.host->as_of_ns))});
+    finding.evidence.push_back(
+        {"waiting", Concat(service::RankListText(finding.waiting), " wait for its ranks for ",
+                           SecondsText(loss.standstill_ns), "; ", loss.still,
+                           " queue pairs with them stand still")});
+    finding.suggested_action = Concat("see whether ", name, " is up and reachable; isolate it and restart the "
+                                      "job from its last checkpoint");
+    findings.push_back(std::move(finding));
+  }
+  return findings;
+}
+
+}  // namespace c4::c4d

@@ -1,0 +1,29 @@
+// Ends of processes and nodes: a crash (a process is gone without having left in order), a lost node (its
+// agent is silent and its ranks are waited for), a mismatch (ranks called different collectives at the
+// same sequence number), a rank that never joined a communicator. docs/verdicts.md has the rules.
+//
+// Pure functions of the snapshot; any thread; no errors.
+#pragma once
+
+#include <vector>
+
+#include "c4d_master/finding.h"
+#include "c4d_master/job_snapshot.h"
+
+namespace c4::c4d {
+
+struct EndThresholds {
+  int64_t together_ns = kSecondNs / 10;         // deaths that are not told apart
+  int64_t lost_silence_ns = 5 * kSecondNs;      // of an agent whose ranks are waited for
+  int64_t lost_standstill_ns = 3 * kSecondNs;   // of those who wait for them
+  int64_t join_suspect_ns = 10 * kSecondNs;
+  int64_t join_limit_ns = 120 * kSecondNs;
+};
+
+std::vector<Finding> DetectCrashes(const JobSnapshot& snapshot, const EndThresholds& thresholds);
+std::vector<Finding> DetectLostNodes(const JobSnapshot& snapshot, int64_t now_ns,
+                                     const EndThresholds& thresholds);
+std::vector<Finding> DetectMismatches(const JobSnapshot& snapshot);
+std::vector<Finding> DetectNeverJoined(const JobSnapshot& snapshot, const EndThresholds& thresholds);
+
+}  // namespace c4::c4d

@@ -1,0 +1,65 @@
+#include "c4d_master/detectors/diagnose.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace c4::c4d {
+namespace {
+
+void Append(std::vector<Finding> more, std::vector<Finding>* findings) {
+  for (Finding& finding : more) findings->push_back(std::move(finding));
+}
+
+bool Shares(const Finding& a, const Finding& b) {
+  return std::any_of(a.communicators.begin(), a.communicators.end(), [&](uint64_t id) {
+    return std::find(b.communicators.begin(), b.communicators.end(), id) != b.communicators.end();
+  });
+}
+
+// A process that cannot run, or one that a mismatch is told of, explains more than it waits for.
+bool IsEnd(const Finding& finding) {
+  return finding.state == ProcessState::kGone || finding.state == ProcessState::kZombie;
+}
+
+}  // namespace
+
+std::vector<Finding> Diagnose(const JobSnapshot& snapshot, std::vector<Finding> slow, int64_t now_ns,
+                              const Thresholds& thresholds) {
+  // What ends the job, and with it everything else that could be said.
+  std::vector<Finding> findings = DetectMismatches(snapshot);
+  if (!findings.empty()) return findings;
+  findings = DetectCrashes(snapshot, thresholds.end);
+  const bool crashed = !findings.empty();
+
+  std::vector<Finding> hangs = DetectHangs(snapshot, thresholds.hang);
+  // Who is dead is told of as a crash; in the same job nothing else is held against anybody.
+  if (crashed) {
+    std::erase_if(hangs, [](const Finding& hang) { return IsEnd(hang) || hang.confirmed_by != "stopped"; });
+    Append(std::move(hangs), &findings);
+    return findings;
+  }
+  const bool held_up = !hangs.empty();
+  std::vector<Finding> stuck = DetectCommunicationHangs(snapshot, thresholds.communication_hang);
+  // Ranks that are absent because the network holds their peers up wait in turn, and are no roots of the
+  // graph. One that is absent for a reason of its own does not hold queue pairs up, but a ring of waits
+  // among ranks that the network holds up says nothing.
+  if (!stuck.empty()) {
+    std::erase_if(hangs, [&](const Finding& hang) {
+      return hang.kind == CulpritKind::kAmbiguous && std::any_of(stuck.begin(), stuck.end(), [&](const auto& s) {
+               return Shares(hang, s);
+             });
+    });
+  }
+  std::vector<Finding> lost;
+  if (!held_up && stuck.empty()) lost = DetectLostNodes(snapshot, now_ns, thresholds.end);
+  const bool stands_still = held_up || !stuck.empty() || !lost.empty();
+  Append(std::move(stuck), &findings);
+  Append(std::move(hangs), &findings);
+  Append(std::move(lost), &findings);
+  Append(DetectNeverJoined(snapshot, thresholds.end), &findings);
+  // A job that stands still is not slow.
+  if (!stands_still) Append(std::move(slow), &findings);
+  return findings;
+}
+
+}  // namespace c4::c4d

@@ -1,0 +1,44 @@
+// The queue pairs of a snapshot with the two ends that they join, as the detectors of the network look at
+// them: who sends, who receives, over which NICs.
+//
+// Points into the snapshot and lives no longer. Pure functions; any thread; no errors: a queue pair whose
+// other end is not seen has no `receiver`.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "c4d_master/finding.h"
+#include "c4d_master/job_snapshot.h"
+
+namespace c4::c4d {
+
+struct Link {
+  const Communicator* communicator = nullptr;
+  const ProcessRef* sender = nullptr;
+  const ProcessRef* receiver = nullptr;  // nullptr: not seen
+  const Membership* from = nullptr;
+  const QueuePair* queue_pair = nullptr;   // the sender's
+  const QueuePair* received = nullptr;     // the same, seen by the receiver; nullptr: not seen
+  std::string from_nic;                    // addresses without ports
+  std::string to_nic;
+};
+
+// All queue pairs that send, by communicator, sender's rank and their order there.
+std::vector<Link> CollectLinks(const JobSnapshot& snapshot);
+
+// "10.0.0.1" of "10.0.0.1:1234", "fd00::1" of "[fd00::1]:1234".
+std::string AddressOf(const std::string& endpoint);
+
+ConnectionRef RefOf(const Link& link);
+
+// By ranks, then index: the order of Culprit.connections.
+void SortConnections(std::vector<ConnectionRef>* connections);
+
+// The job's ranks of these processes, ascending, without those that have none.
+std::vector<uint32_t> RanksOf(const JobSnapshot& snapshot, const std::vector<uint32_t>& processes);
+
+void FillProcess(const ProcessRef& culprit, Finding* finding);
+
+}  // namespace c4::c4d

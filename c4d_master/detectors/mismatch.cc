@@ -1,0 +1,235 @@
+#include <algorithm>
+#include <map>
+#include <set>
+#include <tuple>
+
+#include "c4d_master/detectors/crash.h"
+#include "c4d_master/detectors/hang_evidence.h"
+#include "c4d_master/detectors/links.h"
+#include "service/text.h"
+#include "service/verdict_json.h"
+
+namespace c4::c4d {
+namespace {
+
+using service::Concat;
+using service::SecondsText;
+
+// What has to be equal on all ranks.
+using Call = std::tuple<uint32_t, uint32_t, uint32_t, int32_t, uint64_t>;
+
+Call CallOf(const OperationInfo& info) {
+  // all_reduce, reduce and reduce_scatter reduce; reduce, broadcast, gather and scatter have a root.
+  const bool reduces = info.function == 1 || info.function == 2 || info.function == 5;
+  const bool rooted = info.function == 2 || info.function == 3 || info.function == 7 || info.function == 8;
+  return {info.function, info.data_type, reduces ? info.reduction : 0, rooted ? info.root : -1, info.count};
+}
+
+struct Called {
+  const Member* member;
+  const OperationInfo* info;
+};
+
+// What the members say of operation `number`; those that are past it or not there yet say nothing.
+std::vector<Called> CallsOf(const Communicator& communicator, uint64_t number) {
+  std::vector<Called> calls;
+  for (const Member& member : communicator.members) {
+    if (member.state->called.count == number + 1 && member.state->last_called.function != 0) {
+      calls.push_back({&member, &member.state->last_called});
+    } else if (member.state->started.count == number + 1 && member.state->last_started.function != 0) {
+      calls.push_back({&member, &member.state->last_started});
+    }
+  }
+  return calls;
+}
+
+Finding Describe(const JobSnapshot& snapshot, const Communicator& communicator, uint64_t number,
+                 const std::map<Call, std::vector<Called>>& groups) {
+  Finding finding;
+  finding.syndrome = Syndrome::kMismatch;
+  finding.communicator_id = communicator.id;
+  finding.operation = number;
+  finding.communicators.push_back(communicator.id);
+  finding.since_at_ns = communicator.last_step_at_ns;
+  finding.confidence = 0.99;
+  finding.confirmed_by = "mismatch";
+  for (const auto& [call, members] : groups) {
+    std::vector<uint32_t> processes;
+    for (const Called& called : members) processes.push_back(called.member->process);
+    finding.evidence.push_back(
+        {"call", Concat(service::RankListText(RanksOf(snapshot, processes)), " called ",
+                        OperationText(*members.front().info), " as operation ", number, " of communicator ",
+                        service::CommunicatorText(communicator.id))});
+  }
+  finding.suggested_action =
+      "compare what these ranks pass to this call: function, count, data type, reduction and root have to be "
+      "the same on all ranks of the communicator; then restart the job";
+  return finding;
+}
+
+void DetectIn(const JobSnapshot& snapshot, const Communicator& communicator, std::vector<Finding>* findings) {
+  std::set<uint64_t> numbers;
+  for (const Member& member : communicator.members) {
+    // What everybody has finished was no mismatch.
+    if (member.state->called.count > member.state->finished.count) numbers.insert(member.state->called.count - 1);
+    if (member.state->started.count > member.state->finished.count) {
+      numbers.insert(member.state->started.count - 1);
+    }
+  }
+  for (const uint64_t number : numbers) {
+    std::map<Call, std::vector<Called>> groups;
+    size_t seen = 0;
+    for (const Called& called : CallsOf(communicator, number)) {
+      groups[CallOf(*called.info)].push_back(called);
+      ++seen;
+    }
+    if (groups.size() < 2) continue;
+    const auto largest = std::max_element(groups.begin(), groups.end(), [](const auto& a, const auto& b) {
+      return a.second.size() < b.second.size();
+    });
+    const Finding base = Describe(snapshot, communicator, number, groups);
+    if (2 * largest->second.size() <= communicator.rank_count) {
+      // Who is right cannot be told; those who have yet to call may tell.
+      Finding finding = base;
+      finding.kind = CulpritKind::kAmbiguous;
+      for (const auto& [call, members] : groups) {
+        for (const Called& called : members) {
+          finding.candidates.push_back(snapshot.processes[called.member->process].process->rank);
+        }
+      }
+      std::sort(finding.candidates.begin(), finding.candidates.end());
+      if (seen < communicator.members.size()) finding.confirmed_by.clear();
+      findings->push_back(std::move(finding));
+      return;
+    }
+    std::vector<uint32_t> majority;
+    for (const Called& called : largest->second) majority.push_back(called.member->process);
+    for (const auto& [call, members] : groups) {
+      if (call == largest->first) continue;
+      for (const Called& called : members) {
+        Finding finding = base;
+        FillProcess(snapshot.processes[called.member->process], &finding);
+        finding.waiting = RanksOf(snapshot, majority);
+        findings->push_back(std::move(finding));
+      }
+    }
+    return;
+  }
+}
+
+// Processes that might be the one that a communicator waits for.
+std::vector<uint32_t> MissingFrom(const JobSnapshot& snapshot, const Communicator& communicator) {
+  std::set<uint32_t> members;
+  uint64_t parent = 0;
+  for (const Member& member : communicator.members) {
+    members.insert(member.process);
+    parent = std::max(parent, member.state->parent_id);
+  }
+  std::vector<uint32_t> missing;
+  for (uint32_t i = 0; i < snapshot.processes.size(); ++i) {
+    const ProcessRef& ref = snapshot.processes[i];
+    if (ref.superseded || members.count(i) != 0) continue;
+    bool in_parent = parent == 0;
+    for (const Membership& membership : ref.process->communicators) {
+      in_parent = in_parent || membership.communicator_id == parent;
+    }
+    if (in_parent) missing.push_back(i);
+  }
+  return missing;
+}
+
+void DetectMissing(const JobSnapshot& snapshot, const Communicator& communicator,
+                   const EndThresholds& thresholds, std::vector<Finding>* findings) {
+  std::vector<uint32_t> joining;
+  int64_t since_ns = kNever;
+  std::set<uint32_t> present;
+  for (const Member& member : communicator.members) {
+    const ProcessRef& ref = snapshot.processes[member.process];
+    present.insert(member.state->rank);
+    if (ref.stale || ref.process->ended || CannotRun(ref.process->health.state)) continue;
+    if (member.state->phase != Phase::kInit) continue;
+    joining.push_back(member.process);
+    since_ns = std::max(since_ns, member.state->phase_since_at_ns);
+  }
+  if (joining.empty() || present.size() == communicator.rank_count || since_ns == kNever) return;
+  const int64_t waited_ns = communicator.as_of_ns - since_ns;
+  if (waited_ns < thresholds.join_suspect_ns) return;
+  const size_t absent = communicator.rank_count - present.size();
+  const std::vector<uint32_t> missing = MissingFrom(snapshot, communicator);
+  // The job's own communicator numbers its ranks like the job.
+  bool world = true;
+  for (const Member& member : communicator.members) {
+    const Process& process = *snapshot.processes[member.process].process;
+    world = world && process.rank == static_cast<int32_t>(member.state->rank);
+  }
+  Finding base;
+  base.syndrome = Syndrome::kNeverJoined;
+  base.communicator_id = communicator.id;
+  base.communicators.push_back(communicator.id);
+  base.waiting = RanksOf(snapshot, joining);
+  base.since_at_ns = since_ns;
+  base.confidence = waited_ns >= thresholds.join_limit_ns ? 0.9 : 0.5;
+  if (waited_ns >= thresholds.join_limit_ns) base.confirmed_by = "past-limit";
+  base.evidence.push_back(
+      {"waiting", Concat(service::RankListText(base.waiting), " wait for ", absent, " of ",
+                         communicator.rank_count, " ranks to join communicator ",
+                         service::CommunicatorText(communicator.id), " for ", SecondsText(waited_ns))});
+  base.suggested_action = "see whether the missing rank was started, reaches the others' network and gets as far "
+                          "as the call that sets the communicator up";
+  const auto name_process = [&](uint32_t index, Finding* finding) {
+    const ProcessRef& ref = snapshot.processes[index];
+    FillProcess(ref, finding);
+    const Health& health = ref.process->health;
+    if (health.state == ProcessState::kGone || health.state == ProcessState::kZombie) {
+      finding->confirmed_by = "gone";
+    } else if (CannotRun(health.state)) {
+      finding->confirmed_by = "stopped";
+    } else if (!ref.stale && health.last_progress_at_ns != kNever &&
+               ref.host->as_of_ns - health.last_progress_at_ns >= thresholds.join_suspect_ns) {
+      finding->confirmed_by = "no-progress";
+    } else {
+      return;
+    }
+    finding->confidence = 0.95;
+  };
+  if (world) {
+    for (uint32_t rank = 0; rank < communicator.rank_count; ++rank) {
+      if (present.count(rank) != 0) continue;
+      Finding finding = base;
+      finding.rank = static_cast<int32_t>(rank);
+      for (const uint32_t index : missing) {
+        if (snapshot.processes[index].process->rank == finding.rank) name_process(index, &finding);
+      }
+      findings->push_back(std::move(finding));
+    }
+  } else if (missing.size() == absent) {
+    for (const uint32_t index : missing) {
+      Finding finding = base;
+      name_process(index, &finding);
+      findings->push_back(std::move(finding));
+    }
+  } else {
+    base.kind = CulpritKind::kAmbiguous;
+    for (const uint32_t index : missing) base.candidates.push_back(snapshot.processes[index].process->rank);
+    std::sort(base.candidates.begin(), base.candidates.end());
+    findings->push_back(std::move(base));
+  }
+}
+
+}  // namespace
+
+std::vector<Finding> DetectMismatches(const JobSnapshot& snapshot) {
+  std::vector<Finding> findings;
+  for (const Communicator& communicator : snapshot.communicators) DetectIn(snapshot, communicator, &findings);
+  return findings;
+}
+
+std::vector<Finding> DetectNeverJoined(const JobSnapshot& snapshot, const EndThresholds& thresholds) {
+  std::vector<Finding> findings;
+  for (const Communicator& communicator : snapshot.communicators) {
+    DetectMissing(snapshot, communicator, thresholds, &findings);
+  }
+  return findings;
+}
+
+}  // namespace c4::c4d

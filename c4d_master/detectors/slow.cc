@@ -1,0 +1,392 @@
+#include "c4d_master/detectors/slow.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "absl/strings/str_format.h"
+#include "c4d_master/detectors/links.h"
+#include "service/text.h"
+#include "service/verdict_json.h"
+
+namespace c4::c4d {
+namespace {
+
+using service::Concat;
+
+constexpr size_t kMaxTold = 6;
+
+double Median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  const size_t middle = (values.size() - 1) / 2;
+  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(middle), values.end());
+  return values[middle];
+}
+
+struct Cell {
+  const Link* link = nullptr;
+  Latency low;
+  double usual = 0;  // 0: not known
+  double ratio = 0;  // to the baseline, else to the median of the communicator
+  bool slow = false;
+};
+
+QueuePairKey KeyOf(const Link& link) {
+  return {link.communicator->id, link.from->rank, link.queue_pair->peer, link.queue_pair->channel,
+          link.queue_pair->index};
+}
+
+std::vector<Cell> Cells(const std::vector<Link>& links, const Windows& windows, size_t back,
+                        const SlowThresholds& thresholds) {
+  std::vector<Cell> cells;
+  std::vector<double> ratios;
+  std::map<uint64_t, std::vector<double>> lows;
+  for (const Link& link : links) {
+    if (link.sender->superseded) continue;
+    Cell cell;
+    cell.link = &link;
+    const ProcessKey& process = link.sender->process->key;
+    cell.low = windows.Recent(process, KeyOf(link), back, thresholds.share);
+    if (cell.low.chunks <= 0) continue;
+    const Latency usual = windows.Usual(process, KeyOf(link), thresholds.share);
+    if (usual.chunks >= thresholds.min_usual_chunks) {
+      cell.usual = usual.ns_per_kib;
+      cell.ratio = cell.low.ns_per_kib / cell.usual;
+      ratios.push_back(cell.ratio);
+    }
+    lows[link.communicator->id].push_back(cell.low.ns_per_kib);
+    cells.push_back(cell);
+  }
+  // The whole job may have become slower (or faster) for a reason of its own.
+  const double usual_ratio = std::max(ratios.empty() ? 1.0 : Median(ratios), 0.5);
+  std::map<uint64_t, double> medians;
+  for (const auto& [communicator, values] : lows) {
+    if (values.size() >= 4) medians[communicator] = Median(values);
+  }
+  for (Cell& cell : cells) {
+    if (cell.usual > 0) {
+      cell.slow = cell.ratio >= thresholds.own_factor && cell.ratio >= thresholds.matrix_factor * usual_ratio;
+      continue;
+    }
+    const auto median = medians.find(cell.link->communicator->id);
+    if (median == medians.end() || median->second <= 0) continue;
+    cell.ratio = cell.low.ns_per_kib / median->second;
+    cell.slow = cell.ratio >= thresholds.blind_factor;
+  }
+  return cells;
+}
+
+struct Late {
+  uint32_t process = 0;
+  double ratio = 0;
+  OwnTime own;
+};
+
+// Everybody's own time against what is usual for them, largest first.
+std::vector<Late> Lateness(const JobSnapshot& snapshot, const Windows& windows, size_t back) {
+  std::vector<Late> ranks;
+  for (uint32_t i = 0; i < snapshot.processes.size(); ++i) {
+    const ProcessRef& ref = snapshot.processes[i];
+    if (ref.superseded || ref.process->ended || ref.process->rank < 0) continue;
+    const OwnTime own = windows.Own(ref.process->key, back);
+    if (own.slices < 3) continue;
+    ranks.push_back({i, own.usual_ns > 0 ? own.recent_ns / own.usual_ns : 0, own});
+  }
+  std::stable_sort(ranks.begin(), ranks.end(), [](const Late& a, const Late& b) { return a.ratio > b.ratio; });
+  return ranks;
+}
+
+// The rank that is late and alone in that; nullptr when there is none.
+const Late* FindLate(std::vector<Late>* ranks, const SlowThresholds& thresholds) {
+  if (ranks->size() < 3) return nullptr;
+  const Late& first = ranks->front();
+  if (first.own.usual_ns > 0) {
+    const double second = std::max((*ranks)[1].ratio, 1.0);
+    const double growth_ns = first.own.recent_ns - first.own.usual_ns;
+    const bool late = first.ratio >= thresholds.late_factor && first.ratio >= thresholds.late_alone * second &&
+                      growth_ns >= thresholds.late_cycle_share * first.own.cycle_ns;
+    return late ? &first : nullptr;
+  }
+  // Slow from the start: against the others, after long enough.
+  std::stable_sort(ranks->begin(), ranks->end(),
+                   [](const Late& a, const Late& b) { return a.own.recent_ns > b.own.recent_ns; });
+  const Late& slowest = ranks->front();
+  if (slowest.own.seen < thresholds.blind_late_slices) return nullptr;
+  std::vector<double> all;
+  for (const Late& rank : *ranks) all.push_back(rank.own.recent_ns);
+  const bool late = slowest.own.recent_ns >= thresholds.blind_late_median * Median(all) &&
+                    slowest.own.recent_ns >= thresholds.late_alone * (*ranks)[1].own.recent_ns &&
+                    slowest.own.recent_ns >= thresholds.late_cycle_share * slowest.own.cycle_ns;
+  return late ? &slowest : nullptr;
+}
+
+std::string MillisecondsText(double ns) {
+  return absl::StrFormat("%.1f ms", ns / 1e6);
+}
+
+Finding DescribeLate(const JobSnapshot& snapshot, const Late& late, const std::vector<Late>& ranks) {
+  const ProcessRef& culprit = snapshot.processes[late.process];
+  Finding finding;
+  finding.syndrome = Syndrome::kNonCommunicationSlow;
+  FillProcess(culprit, &finding);
+  finding.since_at_ns = culprit.host->as_of_ns - 4 * kSecondNs;
+  std::vector<uint32_t> others;
+  std::vector<double> waits;
+  std::vector<double> ratios;
+  for (const Late& rank : ranks) {
+    if (rank.process == late.process) continue;
+    others.push_back(rank.process);
+    waits.push_back(rank.own.first_wait_ns);
+    ratios.push_back(rank.ratio);
+  }
+  finding.waiting = RanksOf(snapshot, others);
+  finding.evidence.push_back(
+      {"own-time",
+       late.own.usual_ns > 0
+           ? absl::StrFormat("rank %d spends %s of its own on each operation, %.1f times what is usual for it "
+                             "(%s); the median of the others is %.1f times",
+                             finding.rank, MillisecondsText(late.own.recent_ns), late.ratio,
+                             MillisecondsText(late.own.usual_ns), Median(ratios))
+           : absl::StrFormat("rank %d has spent %s of its own on each operation since it began, far more than "
+                             "any other",
+                             finding.rank, MillisecondsText(late.own.recent_ns))});
+  finding.evidence.push_back(
+      {"waiting", absl::StrFormat("it waits %s for the first data of an operation, the others %s (median)",
+                                  MillisecondsText(late.own.first_wait_ns), MillisecondsText(Median(waits)))});
+  finding.suggested_action =
+      Concat("see what slows process ", finding.culprit.pid, " on ", finding.host,
+             " down: CPU quota and neighbours, GPU clocks and temperature, data loading (`py-spy dump --pid ",
+             finding.culprit.pid, "`); if it stays slow, replace the node");
+  return finding;
+}
+
+struct Explanation {
+  std::map<std::string, std::vector<const Cell*>> nics;
+  std::vector<const Cell*> connections;
+  bool ambiguous = false;
+};
+
+// The fewest NICs that most slow cells touch, and the cells that are left.
+Explanation Explain(const std::vector<Cell>& cells, const std::set<const Process*>& late,
+                    const SlowThresholds& thresholds) {
+  struct Nic {
+    size_t populated = 0;
+    std::vector<const Cell*> slow;
+    std::set<std::string> slow_peers;
+    std::set<std::string> peers;
+  };
+  Explanation result;
+  std::set<const Cell*> left;
+  for (const Cell& cell : cells) {
+    const Link& link = *cell.link;
+    if (late.count(link.sender->process) != 0) continue;
+    if (link.receiver != nullptr && late.count(link.receiver->process) != 0) continue;
+    if (cell.slow) left.insert(&cell);
+  }
+  for (;;) {
+    std::map<std::string, Nic> nics;
+    size_t strong = 0;
+    for (const Cell& cell : cells) {
+      const bool slow = left.count(&cell) != 0;
+      if (slow && cell.low.chunks >= thresholds.min_chunks) ++strong;
+      if (cell.low.chunks < 2 && !slow) continue;
+      for (const bool sender : {true, false}) {
+        Nic& nic = nics[sender ? cell.link->from_nic : cell.link->to_nic];
+        const std::string& peer = sender ? cell.link->to_nic : cell.link->from_nic;
+        ++nic.populated;
+        nic.peers.insert(peer);
+        if (!slow) continue;
+        nic.slow.push_back(&cell);
+        nic.slow_peers.insert(peer);
+      }
+    }
+    if (strong == 0) return result;
+    const std::string* best = nullptr;
+    for (const auto& [address, nic] : nics) {
+      if (nic.slow_peers.size() < 2 ||
+          static_cast<double>(nic.slow.size()) < thresholds.nic_share * static_cast<double>(nic.populated)) {
+        continue;
+      }
+      if (best == nullptr || nic.slow.size() > nics[*best].slow.size()) best = &address;
+    }
+    if (best == nullptr) {
+      std::set<std::string> ends;
+      for (const Cell* cell : left) {
+        if (cell->low.chunks < 2) continue;
+        result.connections.push_back(cell);
+        ends.insert(cell->link->from_nic);
+        ends.insert(cell->link->to_nic);
+      }
+      result.ambiguous = ends.size() == 2;
+      for (const std::string& end : ends) {
+        const Nic& nic = nics[end];
+        result.ambiguous = result.ambiguous && nic.peers.size() == 1 && nic.slow.size() == nic.populated;
+      }
+      return result;
+    }
+    std::vector<const Cell*>& explained = result.nics[*best];
+    explained = nics[*best].slow;
+    for (const Cell* cell : explained) left.erase(cell);
+  }
+}
+
+std::string CellText(const Cell& cell) {
+  const Link& link = *cell.link;
+  return absl::StrFormat("rank %d to rank %d (%s to %s): %.1f us per KiB, %.1f times %s, %.0f chunks",
+                         link.sender->process->rank, link.receiver == nullptr ? -1 : link.receiver->process->rank,
+                         link.queue_pair->local, link.queue_pair->remote, cell.low.ns_per_kib / 1e3, cell.ratio,
+                         cell.usual > 0 ? "what is usual for it" : "the median of its communicator",
+                         cell.low.chunks);
+}
+
+Finding DescribeCells(const std::vector<const Cell*>& cells) {
+  Finding finding;
+  finding.syndrome = Syndrome::kCommunicationSlow;
+  finding.confidence = 0.5;
+  std::set<uint64_t> communicators;
+  size_t told = 0;
+  for (const Cell* cell : cells) {
+    ConnectionRef ref = RefOf(*cell->link);
+    ref.ratio = cell->ratio;
+    finding.connections.push_back(std::move(ref));
+    communicators.insert(cell->link->communicator->id);
+    finding.since_at_ns = std::max(finding.since_at_ns, cell->link->sender->host->as_of_ns - 4 * kSecondNs);
+    if (++told <= kMaxTold) finding.evidence.push_back({"latency", CellText(*cell)});
+  }
+  if (told > kMaxTold) {
+    finding.evidence.push_back({"latency", Concat("the same on ", told - kMaxTold, " more queue pairs")});
+  }
+  SortConnections(&finding.connections);
+  finding.communicators.assign(communicators.begin(), communicators.end());
+  if (!communicators.empty()) finding.communicator_id = *communicators.begin();
+  return finding;
+}
+
+void Confirm(Finding* finding) {
+  finding->confidence = 0.9;
+  finding->confirmed_by = "slow";
+}
+
+bool Overlap(const std::vector<const Cell*>& a, const std::vector<const Cell*>& b) {
+  std::set<const Link*> links;
+  for (const Cell* cell : a) links.insert(cell->link);
+  return std::any_of(b.begin(), b.end(), [&](const Cell* cell) { return links.count(cell->link) != 0; });
+}
+
+std::vector<Finding> DetectSlowNetwork(const std::vector<Link>& links, const Windows& windows,
+                                       const std::set<const Process*>& late,
+                                       const SlowThresholds& thresholds) {
+  std::vector<std::vector<Cell>> cells;
+  std::vector<Explanation> past;
+  for (size_t back = 0; back <= thresholds.persist; ++back) {
+    cells.push_back(Cells(links, windows, back, thresholds));
+    past.push_back(Explain(cells.back(), late, thresholds));
+    if (back == 0 && past[0].nics.empty() && past[0].connections.empty()) return {};
+  }
+  const Explanation& now = past.front();
+  std::vector<Finding> findings;
+  for (const auto& [address, slow] : now.nics) {
+    Finding finding = DescribeCells(slow);
+    finding.kind = CulpritKind::kNic;
+    finding.nic = address;
+    for (const Cell* cell : slow) {
+      if (cell->link->from_nic == address) finding.host = cell->link->sender->host->name;
+    }
+    if (finding.host.empty() && slow.front()->link->receiver != nullptr) {
+      finding.host = slow.front()->link->receiver->host->name;
+    }
+    if (std::all_of(past.begin(), past.end(),
+                    [&](const Explanation& then) { return then.nics.count(address) != 0; })) {
+      Confirm(&finding);
+    }
+    finding.evidence.insert(
+        finding.evidence.begin(),
+        {"nic", Concat("nearly all queue pairs that ", finding.host, " uses on ", address, " are slow (", slow.size(),
+                       "), those of its peers among each other are not")});
+    finding.suggested_action =
+        Concat("look at the NIC ", address, " of ", finding.host, ", its negotiated rate, errors and pauses "
+               "(`ethtool`, `ip -s link`); if it stays slow, replace the node");
+    findings.push_back(std::move(finding));
+  }
+  if (now.connections.empty()) return findings;
+  // One window may hold a queue pair that was unlucky: what is told was slow in the one before, too.
+  std::set<const Link*> before;
+  if (past.size() > 1) {
+    for (const Cell* cell : past[1].connections) before.insert(cell->link);
+  }
+  const bool lasting = past.size() > 1 &&
+                       std::all_of(past.begin(), past.end(), [&](const Explanation& then) {
+                         return Overlap(then.connections, now.connections);
+                       });
+  std::vector<const Cell*> told;
+  for (const Cell* cell : now.connections) {
+    if (!lasting || before.count(cell->link) != 0) told.push_back(cell);
+  }
+  if (told.empty()) return findings;
+  Finding finding = DescribeCells(told);
+  finding.kind = now.ambiguous ? CulpritKind::kAmbiguous : CulpritKind::kConnection;
+  if (now.ambiguous) {
+    std::set<int32_t> ends;
+    for (const ConnectionRef& ref : finding.connections) ends.insert({ref.from_rank, ref.to_rank});
+    finding.candidates.assign(ends.begin(), ends.end());
+  }
+  if (lasting) Confirm(&finding);
+  finding.suggested_action =
+      "look for what these connections have in common: a switch port or link on the path of their ports (its "
+      "rate, errors, congestion); other connections of the same hosts are not slow";
+  findings.push_back(std::move(finding));
+  return findings;
+}
+
+}  // namespace
+
+std::vector<Finding> DetectSlow(const JobSnapshot& snapshot, const Windows& windows,
+                                const SlowThresholds& thresholds) {
+  std::vector<Finding> findings;
+  std::vector<Late> ranks = Lateness(snapshot, windows, 0);
+  std::set<const Process*> explains;
+  if (!ranks.empty() && ranks.front().ratio >= thresholds.late_suspect && ranks.size() > 1 &&
+      ranks.front().ratio >= 1.25 * ranks[1].ratio) {
+    explains.insert(snapshot.processes[ranks.front().process].process);
+  }
+  if (const Late* late = FindLate(&ranks, thresholds)) {
+    Finding finding = DescribeLate(snapshot, *late, ranks);
+    finding.confidence = 0.5;
+    bool lasting = true;
+    for (size_t back = 1; back <= thresholds.persist; ++back) {
+      std::vector<Late> then = Lateness(snapshot, windows, back);
+      const Late* same = FindLate(&then, thresholds);
+      lasting = lasting && same != nullptr && same->process == late->process;
+    }
+    if (lasting) Confirm(&finding);
+    explains.insert(snapshot.processes[late->process].process);
+    findings.push_back(std::move(finding));
+  }
+  const std::vector<Link> links = CollectLinks(snapshot);
+  for (Finding& finding : DetectSlowNetwork(links, windows, explains, thresholds)) {
+    findings.push_back(std::move(finding));
+  }
+  return findings;
+}
+
+std::vector<MatrixCell> LatencyMatrix(const JobSnapshot& snapshot, const Windows& windows,
+                                      const SlowThresholds& thresholds) {
+  std::vector<MatrixCell> matrix;
+  const std::vector<Link> links = CollectLinks(snapshot);
+  for (const Cell& cell : Cells(links, windows, 0, thresholds)) {
+    MatrixCell item;
+    item.connection = RefOf(*cell.link);
+    item.connection.ratio = cell.ratio;
+    item.from_nic = cell.link->from_nic;
+    item.to_nic = cell.link->to_nic;
+    item.ns_per_kib = windows.Recent(cell.link->sender->process->key, KeyOf(*cell.link), 0, 0.5).ns_per_kib;
+    item.low_ns_per_kib = cell.low.ns_per_kib;
+    item.usual_ns_per_kib = cell.usual;
+    item.chunks = cell.low.chunks;
+    item.slow = cell.slow;
+    matrix.push_back(std::move(item));
+  }
+  return matrix;
+}
+
+}  // namespace c4::c4d

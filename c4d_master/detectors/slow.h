@@ -1,0 +1,50 @@
+// Slow: a network path whose chunks take much longer than they used to, and a rank whose own time between
+// operations has grown while nobody else's has. docs/verdicts.md has the rules and the reasons.
+//
+// Pure functions of the snapshot and the windows; any thread; no errors.
+#pragma once
+
+#include <vector>
+
+#include "c4d_master/finding.h"
+#include "c4d_master/job_snapshot.h"
+#include "c4d_master/windows.h"
+
+namespace c4::c4d {
+
+struct SlowThresholds {
+  double share = 0.25;          // the quantile: three chunks of four are slower still
+  double own_factor = 2.5;      // to the queue pair's own baseline
+  double matrix_factor = 2.0;   // to the median of that ratio over the job
+  double blind_factor = 6.0;    // to the median of its communicator, where there is no baseline
+  double nic_share = 0.75;      // of a NIC's populated cells
+  double min_chunks = 3;
+  double min_usual_chunks = 20;
+  double late_factor = 1.8;     // of a rank's own time to its baseline
+  double late_alone = 1.5;      // to the second of the job
+  double late_cycle_share = 0.2;  // the growth, of all the time that an operation takes
+  double late_suspect = 1.4;    // from here on a rank explains slow cells that touch it
+  double blind_late_median = 2.0;
+  size_t blind_late_slices = 30;
+  size_t persist = 2;           // slices for which it must have lasted
+};
+
+std::vector<Finding> DetectSlow(const JobSnapshot& snapshot, const Windows& windows,
+                                const SlowThresholds& thresholds);
+
+// A cell of the latency matrix: one queue pair.
+struct MatrixCell {
+  ConnectionRef connection;  // its ratio: to the median of the cells where there is no baseline
+  std::string from_nic;
+  std::string to_nic;
+  double ns_per_kib = 0;  // median of the window; 0: no chunk in it
+  double low_ns_per_kib = 0;
+  double usual_ns_per_kib = 0;  // the low quantile's baseline; 0: not known yet
+  double chunks = 0;
+  bool slow = false;
+};
+
+std::vector<MatrixCell> LatencyMatrix(const JobSnapshot& snapshot, const Windows& windows,
+                                      const SlowThresholds& thresholds);
+
+}  // namespace c4::c4d

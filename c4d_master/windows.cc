@@ -1,0 +1,215 @@
+#include "c4d_master/windows.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+namespace c4::c4d {
+namespace {
+
+constexpr int64_t kSliceNs = kSecondNs;
+// A window of latencies covers at least so much, and at most so many slices.
+constexpr int64_t kWindowNs = 5 * kSecondNs / 2;
+constexpr size_t kWindowSlices = 4;
+constexpr size_t kOwnSlices = 4;
+constexpr uint64_t kWarmUpOperations = 10;
+constexpr size_t kWarmUpSlices = 2;
+constexpr size_t kUsualSlices = 60;
+constexpr float kUsualChunks = 4096;    // of which the older half counts half
+constexpr int64_t kForgetNs = 60 * kSecondNs;
+
+uint64_t FirstWaits(const Process& process) {
+  uint64_t sum_ns = 0;
+  for (const Membership& membership : process.communicators) {
+    for (const QueuePair& queue_pair : membership.queue_pairs) {
+      sum_ns += queue_pair.connection.first_wait_sum_ns;
+    }
+  }
+  return sum_ns;
+}
+
+double Median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  const size_t middle = (values.size() - 1) / 2;
+  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(middle), values.end());
+  return values[middle];
+}
+
+}  // namespace
+
+Latency QuantileOf(const std::array<double, kLatencyBuckets>& counts, double share) {
+  Latency result;
+  result.chunks = std::accumulate(counts.begin(), counts.end(), 0.0);
+  if (result.chunks <= 0) return result;
+  const double wanted = share * result.chunks;
+  double below = 0;
+  for (size_t i = 0; i < counts.size(); ++i) {
+    if (counts[i] > 0 && below + counts[i] >= wanted) {
+      const double inside = (wanted - below) / counts[i];
+      result.ns_per_kib = std::exp2(4 + (static_cast<double>(i) + inside) / 2);
+      return result;
+    }
+    below += counts[i];
+  }
+  return result;
+}
+
+void Windows::Begin(const Process& process, int64_t as_of_ns, ProcessHistory* history) {
+  history->start_ns = as_of_ns;
+  history->start_in_operation_ns = process.in_operation_ns;
+  history->start_operations = process.operations_finished;
+  history->start_first_wait_ns = FirstWaits(process);
+}
+
+bool Windows::Observe(const Host& host) {
+  bool finished = false;
+  for (const Process& process : host.processes) {
+    if (process.ended || CannotRun(process.health.state)) continue;
+    finished = ObserveProcess(process, host.as_of_ns) || finished;
+  }
+  std::erase_if(histories_, [&](const auto& entry) {
+    return host.as_of_ns - entry.second.last_seen_ns > kForgetNs;
+  });
+  return finished;
+}
+
+bool Windows::ObserveProcess(const Process& process, int64_t as_of_ns) {
+  ProcessHistory& history = histories_[process.key];
+  history.last_seen_ns = as_of_ns;
+  if (history.start_ns == kNever || process.operations_finished < history.start_operations) {
+    Begin(process, as_of_ns, &history);
+    return false;
+  }
+  const uint64_t operations = process.operations_finished - history.start_operations;
+  const int64_t length_ns = as_of_ns - history.start_ns;
+  if (operations == 0 || length_ns < kSliceNs) return false;
+  const bool warm = history.start_operations >= kWarmUpOperations;
+  Slice slice;
+  slice.number = history.next_slice++;
+  slice.end_ns = as_of_ns;
+  slice.length_ns = length_ns;
+  slice.cycle_ns = static_cast<double>(length_ns) / static_cast<double>(operations);
+  const uint64_t inside_ns = process.in_operation_ns - std::min(process.in_operation_ns, history.start_in_operation_ns);
+  slice.own_ns = std::max(0.0, static_cast<double>(length_ns) - static_cast<double>(inside_ns)) /
+                 static_cast<double>(operations);
+  const uint64_t waits_ns = FirstWaits(process);
+  slice.first_wait_ns = static_cast<double>(waits_ns - std::min(waits_ns, history.start_first_wait_ns)) /
+                        static_cast<double>(operations);
+  for (const Membership& membership : process.communicators) {
+    for (const QueuePair& queue_pair : membership.queue_pairs) {
+      if (!queue_pair.sends) continue;
+      QueuePairHistory& known =
+          history.queue_pairs[{membership.communicator_id, membership.rank, queue_pair.peer, queue_pair.channel,
+                               queue_pair.index}];
+      known.round = slice.number;
+      Sparse sparse{.slice = slice.number, .counts = {}};
+      for (size_t i = 0; i < kLatencyBuckets; ++i) {
+        // Counts wrap at 32 bits; a difference does not care.
+        const uint32_t count = queue_pair.latency[i] - known.at_start[i];
+        if (count != 0 && count < (1U << 30)) sparse.counts.emplace_back(static_cast<uint8_t>(i), count);
+      }
+      known.at_start = queue_pair.latency;
+      if (warm && !sparse.counts.empty()) known.recent.push_back(std::move(sparse));
+    }
+  }
+  std::erase_if(history.queue_pairs, [&](const auto& entry) { return entry.second.round != slice.number; });
+  if (warm) {
+    history.recent.push_back(slice);
+    ++history.seen;
+    ++slices_;
+    Mature(&history);
+  }
+  Begin(process, as_of_ns, &history);
+  return warm;
+}
+
+void Windows::Mature(ProcessHistory* history) {
+  if (history->recent.size() <= kRecentSlices) return;
+  const Slice old = history->recent.front();
+  history->recent.pop_front();
+  const bool learn = old.end_ns > frozen_until_ns_ && history->seen > kRecentSlices + kWarmUpSlices;
+  if (learn) {
+    history->usual_own_ns.push_back(old.own_ns);
+    if (history->usual_own_ns.size() > kUsualSlices) history->usual_own_ns.pop_front();
+  }
+  for (auto& [key, queue_pair] : history->queue_pairs) {
+    while (!queue_pair.recent.empty() && queue_pair.recent.front().slice <= old.number) {
+      if (learn) {
+        for (const auto& [bucket, count] : queue_pair.recent.front().counts) {
+          queue_pair.usual[bucket] += static_cast<float>(count);
+          queue_pair.usual_chunks += static_cast<float>(count);
+        }
+        if (queue_pair.usual_chunks > kUsualChunks) {
+          for (float& count : queue_pair.usual) count /= 2;
+          queue_pair.usual_chunks /= 2;
+        }
+      }
+      queue_pair.recent.pop_front();
+    }
+  }
+}
+
+// The first and last slice of the window that ends `back` slices ago; empty when first > last.
+std::pair<uint64_t, uint64_t> Windows::Span(const ProcessHistory& history, size_t back) {
+  if (history.recent.size() <= back) return {1, 0};
+  const size_t last = history.recent.size() - 1 - back;
+  size_t first = last;
+  int64_t covered_ns = history.recent[last].length_ns;
+  while (first > 0 && covered_ns < kWindowNs && last - first + 1 < kWindowSlices) {
+    --first;
+    covered_ns += history.recent[first].length_ns;
+  }
+  return {history.recent[first].number, history.recent[last].number};
+}
+
+Latency Windows::Recent(const ProcessKey& process, const QueuePairKey& queue_pair, size_t back,
+                        double share) const {
+  const auto history = histories_.find(process);
+  if (history == histories_.end()) return {};
+  const auto known = history->second.queue_pairs.find(queue_pair);
+  if (known == history->second.queue_pairs.end()) return {};
+  const auto [first, last] = Span(history->second, back);
+  std::array<double, kLatencyBuckets> counts{};
+  for (const Sparse& sparse : known->second.recent) {
+    if (sparse.slice < first || sparse.slice > last) continue;
+    for (const auto& [bucket, count] : sparse.counts) counts[bucket] += count;
+  }
+  return QuantileOf(counts, share);
+}
+
+Latency Windows::Usual(const ProcessKey& process, const QueuePairKey& queue_pair, double share) const {
+  const auto history = histories_.find(process);
+  if (history == histories_.end()) return {};
+  const auto known = history->second.queue_pairs.find(queue_pair);
+  if (known == history->second.queue_pairs.end()) return {};
+  std::array<double, kLatencyBuckets> counts{};
+  std::copy(known->second.usual.begin(), known->second.usual.end(), counts.begin());
+  return QuantileOf(counts, share);
+}
+
+OwnTime Windows::Own(const ProcessKey& process, size_t back) const {
+  OwnTime result;
+  const auto found = histories_.find(process);
+  if (found == histories_.end()) return result;
+  const ProcessHistory& history = found->second;
+  if (history.recent.size() <= back) return result;
+  std::vector<double> own;
+  std::vector<double> cycle;
+  std::vector<double> waits;
+  for (size_t i = history.recent.size() - back; i > 0 && own.size() < kOwnSlices; --i) {
+    own.push_back(history.recent[i - 1].own_ns);
+    cycle.push_back(history.recent[i - 1].cycle_ns);
+    waits.push_back(history.recent[i - 1].first_wait_ns);
+  }
+  result.slices = own.size();
+  result.seen = history.seen;
+  result.recent_ns = Median(own);
+  result.cycle_ns = Median(cycle);
+  result.first_wait_ns = Median(waits);
+  if (history.usual_own_ns.size() >= 3) {
+    result.usual_ns = Median({history.usual_own_ns.begin(), history.usual_own_ns.end()});
+  }
+  return result;
+}
+
+}  // namespace c4::c4d

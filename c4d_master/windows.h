@@ -1,0 +1,118 @@
+// The recent past of the job in slices of about one second of the data's own time: per process its own time
+// per operation, per queue pair the latencies of its chunks; and what was usual while the job was healthy.
+//
+// A slice ends with the first batch a second after its beginning in which the process has finished
+// operations since; time in which nothing finishes makes no slices, so a pause spoils one. Slices older than
+// kRecentSlices become part of the baseline, unless something was wrong with the job (Freeze) or the
+// process was still warming up. Memory is bounded by processes x queue pairs x kRecentSlices.
+//
+// Time comes with the batches. One thread; no errors.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <tuple>
+#include <vector>
+
+#include "c4d_master/job_state.h"
+
+namespace c4::c4d {
+
+inline constexpr size_t kRecentSlices = 8;
+
+// A queue pair that sends, as its sender knows it.
+struct QueuePairKey {
+  uint64_t communicator_id = 0;
+  uint32_t rank = 0;
+  uint32_t peer = 0;
+  uint32_t channel = 0;
+  uint32_t index = 0;
+
+  friend bool operator<(const QueuePairKey& a, const QueuePairKey& b) {
+    return std::tie(a.communicator_id, a.rank, a.peer, a.channel, a.index) <
+           std::tie(b.communicator_id, b.rank, b.peer, b.channel, b.index);
+  }
+};
+
+struct Latency {
+  double ns_per_kib = 0;  // 0: no chunk
+  double chunks = 0;
+};
+
+// The value below which `share` of the counts lie, between the bounds of its half octave by proportion.
+Latency QuantileOf(const std::array<double, kLatencyBuckets>& counts, double share);
+
+// Whatever can be asked of one process; times in nanoseconds per operation.
+struct OwnTime {
+  double recent_ns = 0;  // median of the last slices
+  double usual_ns = 0;   // median of the healthy ones; 0: not known yet
+  double cycle_ns = 0;   // all the time per operation, recently
+  double first_wait_ns = 0;
+  size_t slices = 0;     // recent ones that were looked at
+  size_t seen = 0;       // since it began, without warm-up
+};
+
+class Windows {
+ public:
+  // The newest state of a host, once for each batch. Tells whether a slice was finished.
+  bool Observe(const Host& host);
+
+  // Nothing that is seen up to `until_ns` becomes usual.
+  void Freeze(int64_t until_ns) { frozen_until_ns_ = std::max(frozen_until_ns_, until_ns); }
+
+  void Forget() { histories_.clear(); }
+
+  // `back`: as it was so many slices ago.
+  Latency Recent(const ProcessKey& process, const QueuePairKey& queue_pair, size_t back, double share) const;
+  Latency Usual(const ProcessKey& process, const QueuePairKey& queue_pair, double share) const;
+  OwnTime Own(const ProcessKey& process, size_t back) const;
+
+  // Made of slices that lie after this moment; 0 before the first one.
+  uint64_t slices() const { return slices_; }
+
+ private:
+  struct Sparse {
+    uint64_t slice = 0;
+    std::vector<std::pair<uint8_t, uint32_t>> counts;
+  };
+  struct QueuePairHistory {
+    LatencyHistogram at_start{};
+    std::deque<Sparse> recent;
+    std::array<float, kLatencyBuckets> usual{};
+    float usual_chunks = 0;
+    uint64_t round = 0;
+  };
+  struct Slice {
+    uint64_t number = 0;
+    int64_t end_ns = 0;
+    int64_t length_ns = 0;
+    double own_ns = 0;    // per operation
+    double cycle_ns = 0;  // per operation
+    double first_wait_ns = 0;
+  };
+  struct ProcessHistory {
+    int64_t start_ns = kNever;
+    uint64_t start_in_operation_ns = 0;
+    uint64_t start_operations = 0;
+    uint64_t start_first_wait_ns = 0;
+    uint64_t next_slice = 0;
+    size_t seen = 0;
+    std::deque<Slice> recent;
+    std::deque<double> usual_own_ns;
+    std::map<QueuePairKey, QueuePairHistory> queue_pairs;
+    int64_t last_seen_ns = kNever;
+  };
+
+  bool ObserveProcess(const Process& process, int64_t as_of_ns);
+  void Begin(const Process& process, int64_t as_of_ns, ProcessHistory* history);
+  void Mature(ProcessHistory* history);
+  static std::pair<uint64_t, uint64_t> Span(const ProcessHistory& history, size_t back);
+
+  std::map<ProcessKey, ProcessHistory> histories_;
+  int64_t frozen_until_ns_ = kNever;
+  uint64_t slices_ = 0;
+};
+
+}  // namespace c4::c4d
