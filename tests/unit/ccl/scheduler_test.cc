@@ -155,21 +155,22 @@ TEST(Scheduler, AChunkBeyondTheWindowGoesAlone) {
 TEST(Scheduler, TheOneThatIsDoneFirstIsTaken) {
   QpScheduler scheduler(3, 1 << 30);
   uint64_t now = kSecondNs * 9;
-  const double costs[] = {1.0, 2.0, 4.0};
+  const double costs[] = {1.0, 2.0, 10.0};  // the second is not clearly slower, and counts as the first
   for (int i = 0; i < 3; ++i) {
     scheduler.Posted(i, kChunk, now);
     scheduler.Completed(i, 1, kChunk, now, now + static_cast<uint64_t>(costs[i] * kChunk));
     EXPECT_NEAR(scheduler.cost(i), costs[i], 0.01);
   }
   now += kSecondNs / 100;
-  // Shares as the speeds: 4 to 2 to 1.
+  // Shares as the speeds: 10 to 10 to 1.
+  const double counted[] = {1.0, 1.0, 10.0};
   int picks[3] = {};
-  for (int i = 0; i < 70; ++i) {
+  for (int i = 0; i < 84; ++i) {
     const int pick = scheduler.Pick(kChunk, now);
     ASSERT_NE(pick, QpScheduler::kNone);
     for (int j = 0; j < 3; ++j) {
       const auto finish = [&](int k) {
-        return static_cast<double>(scheduler.in_flight_bytes(k) + kChunk) * scheduler.cost(k);
+        return static_cast<double>(scheduler.in_flight_bytes(k) + kChunk) * counted[k];
       };
       EXPECT_LE(finish(pick), finish(j) * 1.02) << "chunk " << i;
     }
@@ -177,8 +178,8 @@ TEST(Scheduler, TheOneThatIsDoneFirstIsTaken) {
     scheduler.Posted(pick, kChunk, now);
   }
   EXPECT_NEAR(picks[0], 40, 2);
-  EXPECT_NEAR(picks[1], 20, 2);
-  EXPECT_NEAR(picks[2], 10, 2);
+  EXPECT_NEAR(picks[1], 40, 2);
+  EXPECT_NEAR(picks[2], 4, 1);
 }
 
 TEST(Scheduler, ASlowPathGetsAChunkASecondAndLittleMore) {
