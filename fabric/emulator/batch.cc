@@ -13,10 +13,10 @@ namespace {
 
 // Numbers of next hops and their groups in a router: 1 + n is the neighbour n.
 constexpr int kFirstNextHop = 1;
-constexpr int kLeafGroups = 1000;    // + the leaf that it leads to
-constexpr int kHostGroups = 3000;    // + the host
+constexpr int kLeafGroups = 1000;      // + the leaf that it leads to
+constexpr int kHostGroups = 3000;      // + the host
 constexpr int kHostUplinkGroup = 100;  // in a host with a bonded address
-constexpr int kPlaneTables = 101;    // + the port: routing tables of hosts with two addresses
+constexpr int kPlaneTables = 101;      // + the port: routing tables of hosts with two addresses
 // A bucket of two or more packets of the largest size that segmentation offload makes, and a queue of some
 // ten milliseconds at the rates that two cores carry.
 constexpr char kBucket[] = "burst 128k limit 512k";
@@ -39,9 +39,8 @@ class Failures {
 // A route over the neighbours `members`, whose next hops are there already.
 std::string GroupRoute(int group, const std::vector<int>& members, const std::string& prefix) {
   if (members.empty()) return absl::StrCat("route replace unreachable ", prefix, "\n");
-  const std::string list = absl::StrJoin(members, "/", [](std::string* out, int member) {
-    absl::StrAppend(out, kFirstNextHop + member);
-  });
+  const std::string list = absl::StrJoin(
+      members, "/", [](std::string* out, int member) { absl::StrAppend(out, kFirstNextHop + member); });
   return absl::StrCat("nexthop replace id ", group, " group ", list, "\n", "route replace ", prefix, " nhid ",
                       group, "\n");
 }
@@ -61,9 +60,8 @@ std::string LeafRouting(const FabricSpec& spec, int leaf, const Failures& failur
   const auto spines_towards = [&](const std::vector<int>& targets) {
     std::vector<int> spines;
     for (int spine = 0; spine < spec.spines; ++spine) {
-      const bool reaches = std::any_of(targets.begin(), targets.end(), [&](int target) {
-        return failures.Uplink(target, spine);
-      });
+      const bool reaches = std::any_of(targets.begin(), targets.end(),
+                                       [&](int target) { return failures.Uplink(target, spine); });
       if (failures.Uplink(leaf, spine) && reaches) spines.push_back(spine);
     }
     return spines;
@@ -88,8 +86,8 @@ std::string LeafRouting(const FabricSpec& spec, int leaf, const Failures& failur
                       " dev h", SlotOfHost(spec, host), "\n");
     } else {
       const bool other_port = failures.HostPort(host, partner - first);
-      text += GroupRoute(kHostGroups + host, other_port ? spines_towards({partner}) : std::vector<int>(),
-                         prefix);
+      text +=
+          GroupRoute(kHostGroups + host, other_port ? spines_towards({partner}) : std::vector<int>(), prefix);
     }
   }
   return text;
@@ -103,8 +101,9 @@ std::string SpineRouting(const FabricSpec& spec, int spine, const Failures& fail
       absl::StrAppend(&text, "route replace unreachable ", prefix, "\n");
       continue;
     }
-    absl::StrAppend(&text, "nexthop replace id ", kFirstNextHop + leaf, " via ", LeafUplinkAddress(leaf, spine),
-                    " dev dn", leaf, "\n", "route replace ", prefix, " nhid ", kFirstNextHop + leaf, "\n");
+    absl::StrAppend(&text, "nexthop replace id ", kFirstNextHop + leaf, " via ",
+                    LeafUplinkAddress(leaf, spine), " dev dn", leaf, "\n", "route replace ", prefix, " nhid ",
+                    kFirstNextHop + leaf, "\n");
   }
   if (spec.ports != Ports::kBonded) return text;
   for (int host = 0; host < HostCount(spec); ++host) {
@@ -124,8 +123,8 @@ std::string BondedHostRouting(const FabricSpec& spec, int host, const Failures& 
   for (int port = 0; port < 2; ++port) {
     if (!failures.HostPort(host, port)) continue;
     ports.push_back(port);
-    absl::StrAppend(&text, "nexthop replace id ", kFirstNextHop + port, " via ", HostGateway(spec, host, port),
-                    " dev eth", port, "\n");
+    absl::StrAppend(&text, "nexthop replace id ", kFirstNextHop + port, " via ",
+                    HostGateway(spec, host, port), " dev eth", port, "\n");
   }
   if (ports.empty()) return text + "route replace unreachable default\n";
   absl::StrAppend(&text, "nexthop replace id ", kHostUplinkGroup, " group ",
@@ -236,7 +235,8 @@ std::vector<NamespaceText> FixedRoutesText(const FabricSpec& spec, int block) {
     const std::string own = ManagementAddress(block, host);
     management += behind(own, ManagementDevice(host));
     std::string text = behind(router, "mgmt0");
-    absl::StrAppend(&text, "route add ", ManagementSubnet(block), " via ", router, " dev mgmt0 src ", own, "\n");
+    absl::StrAppend(&text, "route add ", ManagementSubnet(block), " via ", router, " dev mgmt0 src ", own,
+                    "\n");
     for (int port = 0; port < PortsPerHost(spec) && spec.ports != Ports::kBonded; ++port) {
       const std::string way = absl::StrCat("via ", HostGateway(spec, host, port), " dev eth", port);
       const std::string table = absl::StrCat(" table ", kPlaneTables + port);
@@ -249,9 +249,10 @@ std::vector<NamespaceText> FixedRoutesText(const FabricSpec& spec, int block) {
     result.push_back({HostNamespace(spec, host), text});
   }
   result.push_back({ManagementNamespace(spec), management});
-  result.push_back({"", absl::StrCat(behind(router, ManagementNamespace(spec)), "route add ",
-                                     ManagementSubnet(block), " via ", router, " dev ",
-                                     ManagementNamespace(spec), " src ", ManagementRootAddress(block), "\n")});
+  result.push_back(
+      {"", absl::StrCat(behind(router, ManagementNamespace(spec)), "route add ", ManagementSubnet(block),
+                        " via ", router, " dev ", ManagementNamespace(spec), " src ",
+                        ManagementRootAddress(block), "\n")});
   return result;
 }
 
@@ -280,7 +281,8 @@ std::vector<NamespaceText> Changes(const std::vector<NamespaceText>& before,
       if (old.ns == text.ns) known = absl::StrSplit(old.text, '\n', absl::SkipEmpty());
     }
     std::string changed;
-    for (const std::string& line : std::vector<std::string>(absl::StrSplit(text.text, '\n', absl::SkipEmpty()))) {
+    for (const std::string& line :
+         std::vector<std::string>(absl::StrSplit(text.text, '\n', absl::SkipEmpty()))) {
       if (!known.contains(line)) absl::StrAppend(&changed, line, "\n");
     }
     if (!changed.empty()) result.push_back({text.ns, changed});
@@ -292,8 +294,8 @@ Sysctls RouterSysctls(const std::string& ns) {
   return {{"ipv6/conf/all/disable_ipv6", "1"},
           {"ipv6/conf/default/disable_ipv6", "1"},
           {"ipv4/ip_forward", "1"},
-          // Policy 1 would take the sender's socket hash, which travels with a packet over veth: one flow would
-          // go over several spines. Policy 3 looks into the packet; 0x37: addresses, protocol, ports.
+          // Policy 1 would take the sender's socket hash, which travels with a packet over veth: one flow
+          // would go over several spines. Policy 3 looks into the packet; 0x37: addresses, protocol, ports.
           {"ipv4/fib_multipath_hash_policy", "3"},
           {"ipv4/fib_multipath_hash_fields", "55"},
           {"ipv4/fib_multipath_hash_seed", absl::StrCat(SeedOf(ns))},
@@ -330,8 +332,8 @@ Sysctls ManagementSysctls() {
 
 std::string RateText(const std::string& device, double rate_mbps) {
   if (rate_mbps <= 0) return absl::StrCat("qdisc replace dev ", device, " root noqueue\n");
-  return absl::StrCat("qdisc replace dev ", device, " root tbf rate ",
-                      static_cast<int64_t>(rate_mbps * 1000), "kbit ", kBucket, "\n");
+  return absl::StrCat("qdisc replace dev ", device, " root tbf rate ", static_cast<int64_t>(rate_mbps * 1000),
+                      "kbit ", kBucket, "\n");
 }
 
 std::string DropText(const std::string& device, int per_mille) {
@@ -341,8 +343,12 @@ std::string DropText(const std::string& device, int per_mille) {
   if (per_mille <= 0) return text;
   const std::string which =
       per_mille >= 1000 ? "" : absl::StrCat("numgen random mod 1000 < ", per_mille, " ");
-  absl::StrAppend(&text, "add table ", table, "\n", "add chain ", table, " in { type filter hook ingress device \"",
-                  device, "\" priority 0; policy accept; }\n", "add rule ", table, " in ", which, "counter drop\n");
+  absl::StrAppend(&text, "add table ", table, "\n", "add chain ", table,
+                  " in { type filter hook ingress device \"", device, "\" priority 0; policy accept; }\n",
+                  "add rule ", table,
+                  // Not ARP: a router leaves a group's next hop out as soon as it cannot resolve it, and the
+                  // failure would not be silent.
+                  " in meta protocol ip ", which, "counter drop\n");
   return text;
 }
 
