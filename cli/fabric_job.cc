@@ -113,7 +113,7 @@ absl::Status FabricJob::StartGuard() {
   prctl(PR_SET_NAME, "c4-guard");
   sigset_t all;
   sigfillset(&all);
-  sigprocmask(SIG_BLOCK, &all, nullptr);
+  pthread_sigmask(SIG_BLOCK, &all, nullptr);
   const int wait_fd = ends[0];
   dup2(wait_fd, 3);
   for (int fd = 0; fd < 3; ++fd) {

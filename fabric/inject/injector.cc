@@ -247,7 +247,7 @@ absl::StatusOr<Injector::Choice> Injector::Choose(const Injection& injection, bo
 
 absl::Status Injector::Check(const Injection& injection) {
   const std::mt19937_64 before = random_;
-  const absl::Status status = Choose(injection, /*look_at_traffic=*/false).status();
+  absl::Status status = Choose(injection, /*look_at_traffic=*/false).status();
   random_ = before;
   return status;
 }
