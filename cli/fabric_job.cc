@@ -76,8 +76,8 @@ absl::StatusOr<std::unique_ptr<FabricJob>> FabricJob::Enter(const Request& reque
   if (absl::Status fault = job->StartGuard(); !fault.ok()) return fault;
   const int hosts = fabric::HostCount(job->fabric_.spec());
   if (request.ranks_per_host > 0 && request.ranks > hosts * request.ranks_per_host) {
-    return absl::InvalidArgumentError(absl::StrCat(request.ranks, " ranks do not fit on ", hosts, " hosts with ",
-                                                   request.ranks_per_host, " ranks each"));
+    return absl::InvalidArgumentError(absl::StrCat(request.ranks, " ranks do not fit on ", hosts,
+                                                   " hosts with ", request.ranks_per_host, " ranks each"));
   }
   return job;
 }
@@ -113,7 +113,7 @@ absl::Status FabricJob::StartGuard() {
   prctl(PR_SET_NAME, "c4-guard");
   sigset_t all;
   sigfillset(&all);
-  sigprocmask(SIG_BLOCK, &all, nullptr);
+  pthread_sigmask(SIG_BLOCK, &all, nullptr);
   const int wait_fd = ends[0];
   dup2(wait_fd, 3);
   for (int fd = 0; fd < 3; ++fd) {
@@ -150,7 +150,8 @@ int FabricJob::HostsInUse() const {
 absl::StatusOr<Place> FabricJob::RankPlace(int host) const {
   Place place = {fabric::HostNamespace(fabric_.spec(), host), fabric::HostName(host), ""};
   if (fabric::CpuHierarchy().empty()) return place;
-  absl::StatusOr<std::string> file = fabric::JobProcessesFile(fabric_.spec(), fabric::HostName(host), request_.run);
+  absl::StatusOr<std::string> file =
+      fabric::JobProcessesFile(fabric_.spec(), fabric::HostName(host), request_.run);
   if (!file.ok()) return file.status();
   place.processes_file = *std::move(file);
   return place;
@@ -159,7 +160,8 @@ absl::StatusOr<Place> FabricJob::RankPlace(int host) const {
 absl::StatusOr<Place> FabricJob::AgentPlace(int host) const {
   absl::StatusOr<Place> place = RankPlace(host);
   if (!place.ok() || place->processes_file.empty()) return place;
-  absl::StatusOr<std::string> file = fabric::JobProcessesFile(fabric_.spec(), fabric::kUnlimited, request_.run);
+  absl::StatusOr<std::string> file =
+      fabric::JobProcessesFile(fabric_.spec(), fabric::kUnlimited, request_.run);
   if (!file.ok()) return file.status();
   place->processes_file = *std::move(file);
   return place;

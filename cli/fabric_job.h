@@ -1,10 +1,10 @@
-// A job's stay in an emulated fabric: which host each rank runs on, what a process needs to be there, and that
-// nothing of the job is left in it.
+// A job's stay in an emulated fabric: which host each rank runs on, what a process needs to be there, and
+// that nothing of the job is left in it.
 //
-// Enter opens the fabric (or makes one of its own) and starts a guard: a process that waits for the end of ours,
-// however it comes, and then ends what the job left in its control groups and takes a fabric of its own down. The
-// destructor does the same in order and dismisses the guard. One thread, and Enter before any other thread is made: the guard is
-// a fork of this process.
+// Enter opens the fabric (or makes one of its own) and starts a guard: a process that waits for the end of
+// ours, however it comes, and then ends what the job left in its control groups and takes a fabric of its own
+// down. The destructor does the same in order and dismisses the guard. One thread, and Enter before any other
+// thread is made: the guard is a fork of this process.
 #pragma once
 
 #include <memory>
@@ -21,7 +21,7 @@ namespace c4::cli {
 class FabricJob {
  public:
   struct Request {
-    std::string fabric;      // name of one that is up, or LEAVESxSPINESxHOSTS for one of its own
+    std::string fabric;  // name of one that is up, or LEAVESxSPINESxHOSTS for one of its own
     int ranks = 0;
     int ranks_per_host = 0;  // 0: rank i goes to host i % hosts; else to host i / ranks_per_host
     std::string run;         // a name for its control groups, of this job alone

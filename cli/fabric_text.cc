@@ -24,7 +24,8 @@ Json AddressesJson(const fabric::FabricState& state, int host) {
 std::string FabricText(const fabric::FabricStatus& status) {
   const fabric::FabricSpec& spec = status.state.spec;
   std::string rate = spec.rate_mbps > 0 ? absl::StrCat(spec.rate_mbps, " Mbit/s a link") : "not shaped";
-  std::string quota = spec.quota_percent > 0 ? absl::StrCat(", ", spec.quota_percent, " % of a core a host") : "";
+  std::string quota =
+      spec.quota_percent > 0 ? absl::StrCat(", ", spec.quota_percent, " % of a core a host") : "";
   std::string text = absl::StrCat(
       "fabric ", spec.name, ": ", spec.leaves, " leaves, ", spec.spines, " spines, ", fabric::HostCount(spec),
       " hosts (ports: ", fabric::PortsName(spec.ports), "), ", rate, quota, ", ",

@@ -150,7 +150,7 @@ void FaultJudge::ObserveOne(const v1::Verdict& verdict, double now_s) {
     if (!open) {
       if (!judgement.cleared_after_s.has_value() && judgement.healed_s.has_value()) {
         judgement.cleared_after_s = now_s - *judgement.healed_s;
-      } else if (!judgement.healed_s.has_value()) {
+      } else if (!judgement.healed_s.has_value() && !judgement.expected.ends_job) {
         judgement.faults.push_back("cleared while the fault was still in force");
         settled_.insert(verdict.id());
       }

@@ -23,6 +23,7 @@ constexpr double kHoldSlowS = 4;    // its set of connections settles
 constexpr double kQuietHoldS = 12;  // of a fault that nobody may speak of
 constexpr double kClearLimitS = 30;
 constexpr double kBetweenS = 5;  // rates and rhythm are the usual ones again
+constexpr double kGraceS = 3;  // the other ranks hear of a failure by themselves
 constexpr int kRestartLimitS = 60;
 constexpr int kFlowWindowMs = 300;
 
@@ -79,6 +80,7 @@ absl::Status FaultRange::Start() {
   job.job = options_.job;
   job.restarts = options_.restarts;
   job.rank_logs = true;
+  job.grace_s = kGraceS;
   job.log_dir = options_.log_dir;
   job.command = {"/usr/bin/env"};
   job.command.insert(job.command.end(), options_.environment.begin(), options_.environment.end());

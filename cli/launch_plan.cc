@@ -30,7 +30,8 @@ absl::Status CheckLaunchOptions(const LaunchOptions& options) {
   }
   if (!options.fabric.empty() && !options.master.empty()) {
     return absl::InvalidArgumentError(
-        "--master and --fabric exclude each other: the fabric's hosts reach only a master that listens in its "
+        "--master and --fabric exclude each other: the fabric's hosts reach only a master that listens in "
+        "its "
         "management network");
   }
   return absl::OkStatus();
@@ -88,8 +89,8 @@ std::vector<std::string> RankEnvironment(const std::vector<std::string>& inherit
 }
 
 std::vector<std::string> MasterArguments(const LaunchPlan& plan) {
-  return {"--job",       plan.job,      "--listen",     plan.master_host + ":0", "--http-address",
-          "127.0.0.1:0", "--directory", plan.directory, "--store",               plan.run_dir + "/c4d.db"};
+  return {"--job",       plan.job,       "--listen", plan.master_host + ":0", "--http-address", "127.0.0.1:0",
+          "--directory", plan.directory, "--store",  plan.run_dir + "/c4d.db"};
 }
 
 std::vector<std::string> AgentArguments(const LaunchOptions& options, const LaunchPlan& plan, int host) {

@@ -52,10 +52,10 @@ struct LaunchPlan {
   };
   std::string fabric;
   std::vector<Host> hosts;
-  std::vector<int> host_of_rank;           // empty: all on hosts[0]
-  std::string rendezvous = "127.0.0.1";    // where rank 0 is reached
-  std::string interfaces = "lo";           // NCCL_SOCKET_IFNAME
-  std::string master_host = "127.0.0.1";   // where the master listens
+  std::vector<int> host_of_rank;          // empty: all on hosts[0]
+  std::string rendezvous = "127.0.0.1";   // where rank 0 is reached
+  std::string interfaces = "lo";          // NCCL_SOCKET_IFNAME
+  std::string master_host = "127.0.0.1";  // where the master listens
 };
 
 int HostIndexOf(const LaunchPlan& plan, int rank);

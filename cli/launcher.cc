@@ -142,7 +142,8 @@ absl::Status Launcher::EnterFabric() {
   absl::StatusOr<std::unique_ptr<FabricJob>> entered =
       FabricJob::Enter({options_.fabric, options_.ranks, options_.ranks_per_host, job_dir_->name()});
   if (absl::IsPermissionDenied(entered.status())) {
-    report_(absl::StrCat("warning: ", std::string(entered.status().message()), "; the job runs over loopback"));
+    report_(
+        absl::StrCat("warning: ", std::string(entered.status().message()), "; the job runs over loopback"));
     return absl::OkStatus();
   }
   if (!entered.ok()) return entered.status();
@@ -157,7 +158,8 @@ absl::Status Launcher::EnterFabric() {
       return absl::UnavailableError(absl::StrCat("cannot make ", plan_.hosts.back().run_dir));
     }
   }
-  for (int rank = 0; rank < options_.ranks; ++rank) plan_.host_of_rank.push_back(fabric_job_->HostOfRank(rank));
+  for (int rank = 0; rank < options_.ranks; ++rank)
+    plan_.host_of_rank.push_back(fabric_job_->HostOfRank(rank));
   plan_.rendezvous = fabric::HostAddresses(spec, HostIndexOf(plan_, 0)).front();
   plan_.interfaces = fabric::DataInterfaces(spec);
   plan_.master_host = fabric::ManagementRootAddress(fabric_job_->fabric().management_block());
@@ -172,9 +174,8 @@ void Launcher::WriteJobFile() const {
   for (const auto& daemon : daemons_) {
     if (daemon->name().starts_with("c4a")) agents.push_back(daemon->pid());
   }
-  const absl::Status written =
-      service::WriteFileAtomically(absl::StrCat(plan_.run_dir, "/", kJobFileName),
-                                   JobFileText(plan_, getpid(), pids, agents), 0644);
+  const absl::Status written = service::WriteFileAtomically(absl::StrCat(plan_.run_dir, "/", kJobFileName),
+                                                            JobFileText(plan_, getpid(), pids, agents), 0644);
   if (!written.ok()) report_(absl::StrCat("warning: ", std::string(written.message())));
 }
 
@@ -198,7 +199,8 @@ void Launcher::StartMonitor() {
   for (size_t host = 0; host < plan_.hosts.size(); ++host) {
     const absl::StatusOr<Place> place = fabric_job_->AgentPlace(static_cast<int>(host));
     if (!place.ok()) {
-      report_(absl::StrCat("warning: ", std::string(place.status().message()), "; the job runs without a monitor"));
+      report_(absl::StrCat("warning: ", std::string(place.status().message()),
+                           "; the job runs without a monitor"));
       return;
     }
     kinds.push_back({"c4a", "c4a-" + plan_.hosts[host].name,

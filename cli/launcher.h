@@ -114,7 +114,7 @@ class Launcher {
   LaunchPlan plan_;
   int signal_fd_ = -1;
   std::unique_ptr<JobDirectory> job_dir_;
-  std::unique_ptr<FabricJob> fabric_job_;  // null: over loopback
+  std::unique_ptr<FabricJob> fabric_job_;         // null: over loopback
   std::vector<std::unique_ptr<Daemon>> daemons_;  // in the order in which they are ended
   std::vector<Rank> ranks_;
   std::vector<OutputPipe> pipes_;

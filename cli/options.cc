@@ -45,8 +45,8 @@ void Options::Seconds(const std::string& names, double* value, double min, doubl
   Real(names, value, min, max, "SECONDS", help);
 }
 
-void Options::Real(const std::string& names, double* value, double min, double max, const std::string& metavar,
-                   const std::string& help) {
+void Options::Real(const std::string& names, double* value, double min, double max,
+                   const std::string& metavar, const std::string& help) {
   parts_->app.add_option(names, *value, help)->check(CLI::Range(min, max))->type_name(metavar);
 }
 

@@ -144,10 +144,18 @@ absl::StatusOr<pid_t> Spawn(const SpawnRequest& request) {
   int error_pipe[2];
   if (pipe2(error_pipe, O_CLOEXEC) != 0) return service::ErrnoStatus(errno, "cannot make a pipe");
   const int null_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
-  const ChildPlan plan = {path->c_str(),        arguments.data(), environment.data(),
-                          request.death_signal, null_fd,          request.stdout_fd,
-                          request.stderr_fd,    error_pipe[1],    getpid(),
-                          ns.fd(),              processes.fd(),   request.place.host_name.c_str(),
+  const ChildPlan plan = {path->c_str(),
+                          arguments.data(),
+                          environment.data(),
+                          request.death_signal,
+                          null_fd,
+                          request.stdout_fd,
+                          request.stderr_fd,
+                          error_pipe[1],
+                          getpid(),
+                          ns.fd(),
+                          processes.fd(),
+                          request.place.host_name.c_str(),
                           request.place.host_name.size()};
   const pid_t pid = null_fd >= 0 ? fork() : -1;
   const int fork_error = errno;

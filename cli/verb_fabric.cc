@@ -52,9 +52,11 @@ std::vector<std::string> TakeWords(Arguments* arguments) {
 int RunUp(const std::vector<std::string>& words, const Arguments& arguments) {
   fabric::FabricSpec spec;
   std::string ports = "one", convergence = "delay";
-  Options options("fabric up", "make a fabric of LEAVESxSPINESxHOSTS, hosts counted a leaf (or pair of leaves)");
+  Options options("fabric up",
+                  "make a fabric of LEAVESxSPINESxHOSTS, hosts counted a leaf (or pair of leaves)");
   options.Text("--name", &spec.name, "NAME", "begins the names of its namespaces");
-  options.Real("--rate", &spec.rate_mbps, 0, 100000, "MBPS", "of every link and direction; default: not shaped");
+  options.Real("--rate", &spec.rate_mbps, 0, 100000, "MBPS",
+               "of every link and direction; default: not shaped");
   options.Whole("--mtu", &spec.mtu, 576, 65000, "of every link, in bytes");
   options.Text("--ports", &ports, "one|planes|bonded",
                "of a host: one, two with an address each, or two behind one address");
@@ -62,7 +64,8 @@ int RunUp(const std::vector<std::string>& words, const Arguments& arguments) {
                "CPU of each host's ranks, in % of one core; default: no limit");
   options.Whole("--quota-period-us", &spec.quota_period_us, 1000, 1000000, "of the quota");
   options.Text("--convergence", &convergence, "delay|bird", "how routes follow a failure");
-  options.Whole("--converge-ms", &spec.converge_ms, 0, 600000, "how late the remote routers notice a broken link");
+  options.Whole("--converge-ms", &spec.converge_ms, 0, 600000,
+                "how late the remote routers notice a broken link");
   if (const std::optional<int> exit_code = options.Parse(arguments)) return *exit_code;
   if (words.size() != 1) return UsageError("fabric", "say how large: c4 fabric up LEAVESxSPINESxHOSTS");
   if (absl::Status fault = fabric::ParseSize(words[0], &spec); !fault.ok()) return Report(fault);
@@ -155,8 +158,8 @@ const std::map<std::string, Operation>& Operations() {
           return percent.ok() ? f->SetQuota(*host, *percent) : percent.status();
         }}},
       {"heal", {"[LINK]", 0, 1, [](Fabric* f, const Words& w, int) {
-         return w.empty() ? f->HealAll() : f->Heal(w[0]);
-       }}}};
+                  return w.empty() ? f->HealAll() : f->Heal(w[0]);
+                }}}};
   return operations;
 }
 
@@ -182,7 +185,8 @@ int RunFabric(const Arguments& given) {
   Options options("fabric " + verb, "takes " + std::string(operation.words));
   options.Text("--name", &name, "NAME", "of the fabric");
   if (verb == "break") {
-    options.Whole("--converge-ms", &converge_ms, 0, 600000, "how late the remote routers notice; default: as made");
+    options.Whole("--converge-ms", &converge_ms, 0, 600000,
+                  "how late the remote routers notice; default: as made");
   }
   if (const std::optional<int> exit_code = options.Parse(arguments)) return *exit_code;
   if (words.size() < operation.least_words || words.size() > operation.most_words) {

@@ -29,19 +29,23 @@ int Report(const absl::Status& status) {
 }
 
 void PrintUsage(FILE* to) {
-  fputs("usage: c4 inject KIND [TARGET] [OPTIONS]\n       c4 inject heal [OPTIONS]\n"
-        "       c4 inject --schedule FILE [OPTIONS]\n\nkinds:\n",
-        to);
+  fputs(
+      "usage: c4 inject KIND [TARGET] [OPTIONS]\n       c4 inject heal [OPTIONS]\n"
+      "       c4 inject --schedule FILE [OPTIONS]\n\nkinds:\n",
+      to);
   for (const fabric::Kind kind : fabric::AllKinds()) {
     fprintf(to, "  %-11s %s\n", fabric::KindName(kind), fabric::KindSummary(kind));
   }
-  fputs("\nTargets are rank2, host3 or leaf0-spine1; without one the seed chooses. --help lists the options.\n", to);
+  fputs(
+      "\nTargets are rank2, host3 or leaf0-spine1; without one the seed chooses. --help lists the options.\n",
+      to);
 }
 
 // Waits for the time, or for a signal that asks us to end (false).
 bool SleepOrSignal(const sigset_t& signals, double seconds) {
-  const timespec time = {static_cast<time_t>(seconds),
-                         static_cast<long>((seconds - static_cast<double>(static_cast<time_t>(seconds))) * 1e9)};
+  const timespec time = {
+      static_cast<time_t>(seconds),
+      static_cast<long>((seconds - static_cast<double>(static_cast<time_t>(seconds))) * 1e9)};
   return sigtimedwait(&signals, nullptr, &time) < 0;
 }
 
@@ -66,13 +70,16 @@ int RunInject(const Arguments& given) {
   options.Text("--run-dir", &job.base_dir, "DIR", "of `c4 run`; default C4_RUN_DIR, else /dev/shm/c4");
   options.Whole("--seed", &seed, 0, 2147483647, "for what is not named");
   options.Seconds("--for", &injection.for_s, 0, 1e7, "heal after that long; default: it stays");
-  options.Real("--rate", &injection.rate_mbps, 0.1, 100000, "MBPS", "slow-link, slow-nic; default: a tenth of the link's");
+  options.Real("--rate", &injection.rate_mbps, 0.1, 100000, "MBPS",
+               "slow-link, slow-nic; default: a tenth of the link's");
   options.Real("--percent", &injection.percent, 0.1, 100000, "PERCENT",
                "slow-rank: new quota in % of one core; default: a third of the old one");
-  options.Real("--pause-ms", &injection.pause_ms, 1, fabric::kLongestPauseMs, "MS", "jitter: length of a pause; default 80");
+  options.Real("--pause-ms", &injection.pause_ms, 1, fabric::kLongestPauseMs, "MS",
+               "jitter: length of a pause; default 80");
   options.Real("--every-ms", &injection.every_ms, 2, 60000, "MS", "jitter: from pause to pause; default 500");
   options.Text("--schedule", &schedule_path, "FILE", "play the faults of this JSON file");
-  options.Text("--plan", &job.plan_path, "FILE", "append what is done, a JSON document a line; default: inject-JOB.jsonl in the run directory");
+  options.Text("--plan", &job.plan_path, "FILE",
+               "append what is done, a JSON document a line; default: inject-JOB.jsonl in the run directory");
   options.Flag("--no-plan", &no_plan, "write no such file");
   options.Flag("--json", &json, "print that document instead of a sentence");
   if (const std::optional<int> exit_code = options.Parse(arguments)) return *exit_code;
@@ -82,7 +89,8 @@ int RunInject(const Arguments& given) {
   if (schedule_path.empty() == words.empty()) {
     return UsageError("inject", "say what to inject: KIND [TARGET], or --schedule FILE");
   }
-  if (words.size() > (heals ? 1U : 2U)) return UsageError("inject", absl::StrCat("'", words.back(), "' is too much"));
+  if (words.size() > (heals ? 1U : 2U))
+    return UsageError("inject", absl::StrCat("'", words.back(), "' is too much"));
   if (heals) return Report(fabric::HealJob(job.base_dir, job.job));
 
   std::vector<fabric::Injection> schedule;
@@ -119,9 +127,9 @@ int RunInject(const Arguments& given) {
 
   fabric::Injector injector(job);
   const auto report = [json](const fabric::Injector::Event& event) {
-    const std::string line =
-        event.healed ? (json ? HealedJson(event.applied, event.unix_s) : HealedText(event.applied, event.unix_s))
-                     : (json ? AppliedJson(event.applied) : AppliedText(event.applied));
+    const std::string line = event.healed ? (json ? HealedJson(event.applied, event.unix_s)
+                                                  : HealedText(event.applied, event.unix_s))
+                                          : (json ? AppliedJson(event.applied) : AppliedText(event.applied));
     printf("%s\n", line.c_str());
     fflush(stdout);
   };

@@ -50,9 +50,10 @@ int RunJob(const Arguments& arguments) {
   options.Seconds("--timeout", &job.timeout_s, 0, 1e9, "end the job after this long, with exit code 124");
   options.Seconds("--grace", &job.grace_s, 0, 1e6,
                   "once a rank has failed, let the others end by themselves for this long");
-  options.Text("--fabric", &job.fabric, "NAME|LxSxH",
-               "run on the hosts of an emulated fabric: of one that is up (c4 when no name is given), or of one "
-               "of that size, made for this job");
+  options.Text(
+      "--fabric", &job.fabric, "NAME|LxSxH",
+      "run on the hosts of an emulated fabric: of one that is up (c4 when no name is given), or of one "
+      "of that size, made for this job");
   options.Whole("--ranks-per-host", &job.ranks_per_host, 1, 4096,
                 "with --fabric: fill host after host; default: rank i on host i % hosts");
   options.Whole("--restarts", &job.restarts, 0, 1000000,

@@ -29,7 +29,8 @@ std::string FabricGroup(const std::string& fabric) {
 absl::Status Make(const std::string& path) {
   std::error_code error;
   fs::create_directories(path, error);
-  if (error) return absl::UnavailableError(absl::StrCat("cannot make control group ", path, ": ", error.message()));
+  if (error)
+    return absl::UnavailableError(absl::StrCat("cannot make control group ", path, ": ", error.message()));
   return absl::OkStatus();
 }
 
@@ -74,7 +75,8 @@ std::vector<std::string> JobGroups(const std::string& fabric, const std::string&
 CpuLimit LimitFor(double quota_percent, int period_us) {
   if (quota_percent <= 0) return {period_us, 0};
   const double least_period = kLeastQuotaUs * 100 / quota_percent;
-  const int period = std::min(std::max(period_us, static_cast<int>(std::ceil(least_period))), kLongestPeriodUs);
+  const int period =
+      std::min(std::max(period_us, static_cast<int>(std::ceil(least_period))), kLongestPeriodUs);
   return {period, std::max(kLeastQuotaUs, static_cast<int>(std::lround(period * quota_percent / 100)))};
 }
 
@@ -85,7 +87,8 @@ std::string CpuHierarchy() {
   for (const char* v2 : {"/sys/fs/cgroup", "/sys/fs/cgroup/unified"}) {
     const std::vector<std::string> controllers =
         absl::StrSplit(ReadText(absl::StrCat(v2, "/cgroup.controllers")), absl::ByAnyChar(" \n"));
-    if (std::find(controllers.begin(), controllers.end(), "cpu") != controllers.end() && access(v2, W_OK) == 0) {
+    if (std::find(controllers.begin(), controllers.end(), "cpu") != controllers.end() &&
+        access(v2, W_OK) == 0) {
       return v2;
     }
   }
@@ -96,7 +99,8 @@ absl::Status MakeHostGroups(const FabricSpec& spec) {
   const std::string hierarchy = CpuHierarchy();
   if (hierarchy.empty()) {
     return absl::UnavailableError(
-        "this machine lets us make no control groups with the cpu controller below /sys/fs/cgroup, so that hosts "
+        "this machine lets us make no control groups with the cpu controller below /sys/fs/cgroup, so that "
+        "hosts "
         "can have no CPU quota");
   }
   const std::string fabric = FabricGroup(spec.name);
@@ -119,7 +123,8 @@ absl::Status SetHostQuota(const FabricSpec& spec, int host, double quota_percent
     if (access((group + "/cpu.max.burst").c_str(), F_OK) == 0) {
       if (absl::Status fault = WriteText(group + "/cpu.max.burst", "0"); !fault.ok()) return fault;
     }
-    if (absl::Status fault = WriteText(group + "/cpu.max", absl::StrCat(quota, " ", limit.period_us)); !fault.ok()) {
+    if (absl::Status fault = WriteText(group + "/cpu.max", absl::StrCat(quota, " ", limit.period_us));
+        !fault.ok()) {
       return fault;
     }
     if (limit.quota_us == 0 || access((group + "/cpu.max.burst").c_str(), F_OK) != 0) return absl::OkStatus();
@@ -132,11 +137,13 @@ absl::Status SetHostQuota(const FabricSpec& spec, int host, double quota_percent
     if (absl::Status fault = WriteText(burst, "0"); !fault.ok()) return fault;
   }
   if (absl::Status fault = WriteText(group + "/cpu.cfs_quota_us", "-1"); !fault.ok()) return fault;
-  if (absl::Status fault = WriteText(group + "/cpu.cfs_period_us", absl::StrCat(limit.period_us)); !fault.ok()) {
+  if (absl::Status fault = WriteText(group + "/cpu.cfs_period_us", absl::StrCat(limit.period_us));
+      !fault.ok()) {
     return fault;
   }
   if (limit.quota_us == 0) return absl::OkStatus();
-  if (absl::Status fault = WriteText(group + "/cpu.cfs_quota_us", absl::StrCat(limit.quota_us)); !fault.ok()) {
+  if (absl::Status fault = WriteText(group + "/cpu.cfs_quota_us", absl::StrCat(limit.quota_us));
+      !fault.ok()) {
     return fault;
   }
   // What one period leaves over the next may use: a rank that waits in between still gets its share.

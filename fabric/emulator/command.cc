@@ -31,7 +31,8 @@ std::string FindTool(const std::string& name) {
   if (name.find('/') != std::string::npos) return name;
   const char* path = getenv("PATH");
   const std::string folders = absl::StrCat(path != nullptr ? path : "", ":/usr/sbin:/sbin:/usr/bin:/bin");
-  for (const std::string& folder : std::vector<std::string>(absl::StrSplit(folders, ':', absl::SkipEmpty()))) {
+  for (const std::string& folder :
+       std::vector<std::string>(absl::StrSplit(folders, ':', absl::SkipEmpty()))) {
     std::string candidate = absl::StrCat(folder, "/", name);
     if (access(candidate.c_str(), X_OK) == 0) return candidate;
   }
@@ -66,7 +67,8 @@ struct Pipe {
 };
 
 // Feeds and drains a child at once, so that neither side waits for a full pipe.
-void Exchange(std::string_view input, Pipe* in, Pipe* out, Pipe* err, std::string* output, std::string* errors) {
+void Exchange(std::string_view input, Pipe* in, Pipe* out, Pipe* err, std::string* output,
+              std::string* errors) {
   fcntl(in->write_fd, F_SETFL, O_NONBLOCK);
   while (out->read_fd >= 0 || err->read_fd >= 0) {
     if (input.empty()) Pipe::Close(&in->write_fd);
@@ -125,10 +127,11 @@ absl::Status CheckRights() {
         "a fabric is made of network namespaces, and making those needs root (CAP_SYS_ADMIN and "
         "CAP_NET_ADMIN): use sudo, or in a container --privileged");
   }
-  for (const auto& [tool, package] : {std::pair("ip", "iproute2"), std::pair("tc", "iproute2"), std::pair("nft", "nftables")}) {
+  for (const auto& [tool, package] :
+       {std::pair("ip", "iproute2"), std::pair("tc", "iproute2"), std::pair("nft", "nftables")}) {
     if (FindTool(tool).empty()) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("a fabric is made with `", tool, "`, which is not installed: apt-get install ", package));
+      return absl::FailedPreconditionError(absl::StrCat(
+          "a fabric is made with `", tool, "`, which is not installed: apt-get install ", package));
     }
   }
   return absl::OkStatus();
@@ -195,9 +198,9 @@ absl::StatusOr<std::string> RunCommand(const std::vector<std::string>& command, 
     }
   }
   if (WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == 0) return output;
-  return absl::InternalError(absl::StrCat("`", absl::StrJoin(command, " "), "`", ns.empty() ? "" : " in " + ns,
-                                          " failed", FailedLine(input, errors), ": ",
-                                          absl::StripAsciiWhitespace(errors)));
+  return absl::InternalError(absl::StrCat("`", absl::StrJoin(command, " "), "`",
+                                          ns.empty() ? "" : " in " + ns, " failed", FailedLine(input, errors),
+                                          ": ", absl::StripAsciiWhitespace(errors)));
 }
 
 absl::Status RunIp(const NamespaceText& batch) {

@@ -41,7 +41,8 @@ absl::StatusOr<int> FreeBlock() {
     if (state.ok()) taken.insert(state->block);
   }
   for (int block = 0; block < kBlocks; ++block) {
-    const bool ours = addresses->find(absl::StrCat(" ", ManagementRootAddress(block), "/")) != std::string::npos;
+    const bool ours =
+        addresses->find(absl::StrCat(" ", ManagementRootAddress(block), "/")) != std::string::npos;
     if (!ours && !taken.contains(block)) return block;
   }
   return absl::ResourceExhaustedError("all 256 management networks are taken: take fabrics down");
@@ -75,7 +76,8 @@ absl::Status ApplyCarrier(const FabricState& state, const Link& link) {
   const std::vector<Link> down = BrokenLinks(state);
   const bool broken = std::find(down.begin(), down.end(), link) != down.end();
   // Always the leaf's end: what a host configured on its own device stays.
-  const LinkEnd end = link.kind == Link::Kind::kUplink ? LowerEnd(state.spec, link) : UpperEnd(state.spec, link);
+  const LinkEnd end =
+      link.kind == Link::Kind::kUplink ? LowerEnd(state.spec, link) : UpperEnd(state.spec, link);
   return RunIp({end.ns, absl::StrCat("link set ", end.device, broken ? " down\n" : " up\n")});
 }
 
@@ -109,7 +111,8 @@ absl::Status Make(const FabricState& state) {
     const std::string ns = HostNamespace(spec, host);
     if (absl::Status fault = WriteSysctls(ns, HostSysctls(spec, ns)); !fault.ok()) return fault;
   }
-  if (absl::Status fault = WriteSysctls(ManagementNamespace(spec), ManagementSysctls()); !fault.ok()) return fault;
+  if (absl::Status fault = WriteSysctls(ManagementNamespace(spec), ManagementSysctls()); !fault.ok())
+    return fault;
   if (absl::Status fault = RunIp({"", LinksText(spec)}); !fault.ok()) return fault;
   if (absl::Status fault = RunIp(AddressesText(spec, state.block)); !fault.ok()) return fault;
   if (absl::Status fault = RunIp(FixedRoutesText(spec, state.block)); !fault.ok()) return fault;
@@ -146,6 +149,11 @@ absl::StatusOr<DownReport> Remove(const std::string& name) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
   report.processes = static_cast<int>(ended.size());
+  // The kernel empties a namespace some time after it was deleted; this end must be gone when we return.
+  const std::string management = name + "-mgmt";
+  if (access(absl::StrCat("/sys/class/net/", management).c_str(), F_OK) == 0) {
+    text = absl::StrCat("link del ", management, "\n", text);
+  }
   if (absl::Status fault = RunIp({"", text}); !fault.ok()) return fault;
   RemoveFabricGroups(name);
   RemoveState(name);
@@ -164,7 +172,8 @@ absl::StatusOr<Fabric> Fabric::Up(const FabricSpec& spec) {
   if (!all.ok()) return all.status();
   const std::vector<std::string> names = Names();
   if (std::find(names.begin(), names.end(), spec.name) != names.end()) {
-    return absl::AlreadyExistsError(absl::StrCat("fabric ", spec.name, " is up already: take it down with `c4 fabric down ",
+    return absl::AlreadyExistsError(absl::StrCat("fabric ", spec.name,
+                                                 " is up already: take it down with `c4 fabric down ",
                                                  spec.name, "`, or give this one another --name"));
   }
   const absl::StatusOr<int> block = FreeBlock();
@@ -315,7 +324,8 @@ absl::Status Fabric::Heal(std::string_view target, std::optional<FaultKind> only
   for (const LinkFault& fault : healed) {
     if (absl::Status done = ApplyAll(*state, fault.link, fault.kind); !done.ok()) return done;
   }
-  if (absl::Status done = RunIp(Changes(before, RoutingText(spec_, BrokenLinks(*state)))); !done.ok()) return done;
+  if (absl::Status done = RunIp(Changes(before, RoutingText(spec_, BrokenLinks(*state)))); !done.ok())
+    return done;
   return SaveState(*state);
 }
 
@@ -368,7 +378,8 @@ absl::Status Fabric::SetQuota(int host, double percent) {
   } else {
     state->quotas[host] = percent;
   }
-  if (absl::Status done = SetHostQuota(spec_, host, percent < 0 ? spec_.quota_percent : percent); !done.ok()) {
+  if (absl::Status done = SetHostQuota(spec_, host, percent < 0 ? spec_.quota_percent : percent);
+      !done.ok()) {
     return done;
   }
   return SaveState(*state);

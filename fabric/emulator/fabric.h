@@ -1,10 +1,11 @@
-// An emulated leaf-spine fabric on this machine: network namespaces joined by veth pairs, shaped by tbf, routed by
-// the kernel's ECMP; and what can be done to it.
+// An emulated leaf-spine fabric on this machine: network namespaces joined by veth pairs, shaped by tbf,
+// routed by the kernel's ECMP; and what can be done to it.
 //
 // The fabric outlives the object and the process: namespaces are the machine's, and what was decided about
-// them stands in a state file (state.h). A Fabric is a handle to one by its name. All operations take the state's lock,
-// so that any thread and process may call them; each returns when it has taken effect. What is called
-// `target` is a link as people write it: leaf0-spine1, host3, host3-leaf1. Needs root; errors are sentences for users.
+// them stands in a state file (state.h). A Fabric is a handle to one by its name. All operations take the
+// state's lock, so that any thread and process may call them; each returns when it has taken effect. What is
+// called `target` is a link as people write it: leaf0-spine1, host3, host3-leaf1. Needs root; errors are
+// sentences for users.
 #pragma once
 
 #include <optional>
@@ -45,7 +46,8 @@ class Fabric {
   static absl::StatusOr<Fabric> Up(const FabricSpec& spec);
   // NotFound when none of that name is up.
   static absl::StatusOr<Fabric> Open(const std::string& name);
-  // Ends what runs in it and removes it, by what exists, also when the state file is lost. NotFound when nothing of it is there.
+  // Ends what runs in it and removes it, by what exists, also when the state file is lost. NotFound when
+  // nothing of it is there.
   static absl::StatusOr<DownReport> Down(const std::string& name);
   // Names of all fabrics that have a state file or namespaces.
   static std::vector<std::string> Names();

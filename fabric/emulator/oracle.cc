@@ -31,15 +31,15 @@ absl::Status Ask(std::vector<Question>* questions) {
       const FiveTuple& tuple = question->tuple;
       absl::StrAppend(&text, "route get ", tuple.destination, " from ", tuple.source, " ",
                       question->input_device.empty() ? "" : absl::StrCat("iif ", question->input_device, " "),
-                      "ipproto ", tuple.protocol, " sport ", tuple.source_port, " dport ", tuple.destination_port,
-                      "\n");
+                      "ipproto ", tuple.protocol, " sport ", tuple.source_port, " dport ",
+                      tuple.destination_port, "\n");
     }
     const absl::StatusOr<std::string> output = RunCommand({"ip", "-n", ns, "-oneline", "-batch", "-"}, text);
     if (!output.ok()) return absl::UnavailableError(output.status().message());
     const std::vector<std::string> lines = absl::StrSplit(*output, '\n', absl::SkipEmpty());
     if (lines.size() != asked.size()) {
-      return absl::InternalError(
-          absl::StrCat("`ip route get` in ", ns, " answered ", lines.size(), " of ", asked.size(), " questions"));
+      return absl::InternalError(absl::StrCat("`ip route get` in ", ns, " answered ", lines.size(), " of ",
+                                              asked.size(), " questions"));
     }
     for (size_t i = 0; i < asked.size(); ++i) asked[i]->answer = DeviceOfRoute(lines[i]);
   }
@@ -60,7 +60,8 @@ FiveTuple Reversed(const FiveTuple& tuple) {
 }
 
 std::string TupleText(const FiveTuple& tuple) {
-  return absl::StrCat(tuple.source, ":", tuple.source_port, " -> ", tuple.destination, ":", tuple.destination_port);
+  return absl::StrCat(tuple.source, ":", tuple.source_port, " -> ", tuple.destination, ":",
+                      tuple.destination_port);
 }
 
 bool Takes(const Path& path, const Link& link) {
@@ -78,10 +79,18 @@ absl::StatusOr<std::vector<Path>> PathsOf(const FabricSpec& spec, const std::vec
   std::vector<Path> paths(tuples.size());
   std::vector<Question> questions(tuples.size());
   const auto no_route = [&](size_t i) {
-    return absl::UnavailableError(
-        absl::StrCat(questions[i].ns, " has no way for ", TupleText(tuples[i]), " (", questions[i].answer, ")"));
+    return absl::UnavailableError(absl::StrCat(questions[i].ns, " has no way for ", TupleText(tuples[i]),
+                                               " (", questions[i].answer, ")"));
   };
-  // The host chooses the port: by the source address, or by its hash.
+  // `ip route get` hashes a made-up packet, a socket's route is hashed from its flow: policy 3 mixes the two
+  // differently, so that nobody can be asked for what a host itself decides.
+  if (spec.ports == Ports::kBonded) {
+    return absl::UnimplementedError(
+        absl::StrCat("hosts of fabric ", spec.name,
+                     " choose between their ports by a hash that the kernel does not tell; "
+                     "paths are known with --ports one and planes"));
+  }
+  // The host chooses the port, by the source address.
   for (size_t i = 0; i < tuples.size(); ++i) {
     paths[i].source_host = HostOfAddress(spec, tuples[i].source);
     paths[i].destination_host = HostOfAddress(spec, tuples[i].destination);
@@ -90,24 +99,18 @@ absl::StatusOr<std::vector<Path>> PathsOf(const FabricSpec& spec, const std::vec
           absl::StrCat(TupleText(tuples[i]), " does not join two hosts of fabric ", spec.name));
     }
     const int port = PortOfAddress(spec, tuples[i].source);
-    if (port >= 0) questions[i].answer = absl::StrCat("eth", port);
+    questions[i].answer = absl::StrCat("eth", port);
     questions[i].tuple = tuples[i];
-    if (port < 0) questions[i].ns = HostNamespace(spec, paths[i].source_host);
   }
-  if (absl::Status fault = Ask(&questions); !fault.ok()) return fault;
   // The leaf chooses the spine.
   for (size_t i = 0; i < tuples.size(); ++i) {
-    const int port = NumberAfter(questions[i].answer, "eth");
-    if (port < 0 && paths[i].source_host == paths[i].destination_host) {
-      questions[i].ns.clear();
-      continue;  // never leaves the host
-    }
-    if (port < 0) return no_route(i);
     Path& path = paths[i];
+    if (path.source_host == path.destination_host) continue;  // never leaves the host
+    const int port = NumberAfter(questions[i].answer, "eth");
     path.source_leaf = LeafOfHost(spec, path.source_host, port);
     path.links.push_back(HostLinkOf(spec, path.source_host, port));
-    questions[i] = {LeafNamespace(spec, path.source_leaf), absl::StrCat("h", SlotOfHost(spec, path.source_host)),
-                    tuples[i], ""};
+    questions[i] = {LeafNamespace(spec, path.source_leaf),
+                    absl::StrCat("h", SlotOfHost(spec, path.source_host)), tuples[i], ""};
   }
   if (absl::Status fault = Ask(&questions); !fault.ok()) return fault;
   // The spine chooses the leaf, where the destination hangs on two.

@@ -1,7 +1,8 @@
 // Which way the packets of a TCP connection take, as the kernel's own tables say.
 //
 // For tests, judges and injectors only: it reads what the emulator knows. Nothing of the product may.
-// Reads the fabric as it is now: after a failure has converged it answers differently. Needs root; any thread.
+// Reads the fabric as it is now: after a failure has converged it answers differently. Needs root; any
+// thread.
 #pragma once
 
 #include <string>
@@ -38,7 +39,7 @@ struct Path {
 bool Takes(const Path& path, const Link& link);
 
 // The paths of packets of each tuple, in its own direction. NotFound when an end is no host of the fabric;
-// Unavailable when a router has no route.
+// Unavailable when a router has no route; Unimplemented for hosts with a bonded address.
 absl::StatusOr<std::vector<Path>> PathsOf(const FabricSpec& spec, const std::vector<FiveTuple>& tuples);
 absl::StatusOr<Path> PathOf(const FabricSpec& spec, const FiveTuple& tuple);
 

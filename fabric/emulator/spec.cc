@@ -49,9 +49,8 @@ absl::Status OutOfRange(const char* what, int value, int max) {
 }  // namespace
 
 absl::Status CheckSpec(const FabricSpec& spec) {
-  const bool plain = std::all_of(spec.name.begin(), spec.name.end(), [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
-  });
+  const bool plain = std::all_of(spec.name.begin(), spec.name.end(),
+                                 [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); });
   if (spec.name.empty() || spec.name.size() > 8 || !plain) {
     return absl::InvalidArgumentError(absl::StrCat(
         "a fabric's name has 1 to 8 lower-case letters and digits, which '", spec.name, "' has not"));

@@ -2,9 +2,9 @@
 // every name and address that follows from it.
 //
 // Leaf L has an uplink to every spine. Host H hangs on leaf H / hosts_per_leaf; with two ports it hangs on
-// both leaves of a pair, (0,1), (2,3), ... All pure functions: any thread, no state, no I/O. Leaves, spines and hosts are
-// numbered from 0. A function that takes a number trusts it to be in range; what people write goes through
-// CheckSpec and ParseLink, whose errors are sentences for them.
+// both leaves of a pair, (0,1), (2,3), ... All pure functions: any thread, no state, no I/O. Leaves, spines
+// and hosts are numbered from 0. A function that takes a number trusts it to be in range; what people write
+// goes through CheckSpec and ParseLink, whose errors are sentences for them.
 #pragma once
 
 #include <string>
@@ -17,9 +17,9 @@
 namespace c4::fabric {
 
 enum class Ports {
-  kOne,      // one port, one address
-  kPlanes,   // two ports with an address each: the source address selects the plane (way A)
-  kBonded,   // one address behind both ports: the host hashes flows over them (way B)
+  kOne,     // one port, one address
+  kPlanes,  // two ports with an address each: the source address selects the plane (way A)
+  kBonded,  // one address behind both ports: the host hashes flows over them (way B)
 };
 
 enum class Convergence {
@@ -72,7 +72,7 @@ std::string HostPortAddress(const FabricSpec& spec, int host, int port);
 std::string HostGateway(const FabricSpec& spec, int host, int port);
 // Where a host is reached and what it sends from: the bonded address, else those of its ports.
 std::vector<std::string> HostAddresses(const FabricSpec& spec, int host);
-std::string LeafUplinkAddress(int leaf, int spine);   // on the leaf
+std::string LeafUplinkAddress(int leaf, int spine);     // on the leaf
 std::string SpineDownlinkAddress(int leaf, int spine);  // on the spine
 // The devices that the addresses of HostAddresses stand on, as NCCL_SOCKET_IFNAME wants them.
 std::string DataInterfaces(const FabricSpec& spec);

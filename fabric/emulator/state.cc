@@ -137,12 +137,9 @@ std::string StateText(const FabricState& state) {
   for (const auto& [host, percent] : state.quotas) quotas[HostName(host)] = percent;
   Json isolated = Json::array();
   for (const int host : state.isolated) isolated.push_back(HostName(host));
-  const Json json = {{"spec", SpecJson(state.spec)},
-                     {"management_block", state.block},
-                     {"since_unix_s", state.since_unix_s},
-                     {"faults", faults},
-                     {"isolated_hosts", isolated},
-                     {"quotas", quotas}};
+  const Json json = {{"spec", SpecJson(state.spec)},       {"management_block", state.block},
+                     {"since_unix_s", state.since_unix_s}, {"faults", faults},
+                     {"isolated_hosts", isolated},         {"quotas", quotas}};
   return json.dump(2) + "\n";
 }
 
@@ -165,11 +162,11 @@ std::string StateFolder(const std::string& name) {
 absl::StatusOr<FabricState> LoadState(const std::string& name) {
   const std::string text = ReadText(StatePath(name));
   if (text.empty()) {
-    return absl::NotFoundError(NamespaceExists(name + "-mgmt")
-                                   ? absl::StrCat("fabric ", name, " is there but its state file ", StatePath(name),
-                                                  " is not: take it down with `c4 fabric down ", name, "`")
-                                   : absl::StrCat("no fabric ", name, " is up: `c4 fabric up --name ", name,
-                                                  "` makes one"));
+    return absl::NotFoundError(
+        NamespaceExists(name + "-mgmt")
+            ? absl::StrCat("fabric ", name, " is there but its state file ", StatePath(name),
+                           " is not: take it down with `c4 fabric down ", name, "`")
+            : absl::StrCat("no fabric ", name, " is up: `c4 fabric up --name ", name, "` makes one"));
   }
   absl::StatusOr<FabricState> state = ParseState(text);
   if (state.ok()) return state;

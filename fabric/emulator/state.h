@@ -1,5 +1,6 @@
 // What is kept about a fabric that is up: its spec and the faults in force, one JSON file a fabric,
-// /dev/shm/c4/fabric/NAME.json (docs/fabric.md). Written to a temporary file and renamed, so that a reader sees the old state or the new one.
+// /dev/shm/c4/fabric/NAME.json (docs/fabric.md). Written to a temporary file and renamed, so that a reader
+// sees the old state or the new one.
 //
 // Whoever changes a fabric holds its StateLock meanwhile; any number of processes may read. Namespaces belong
 // to the machine, therefore the place is fixed and does not follow C4_RUN_DIR.
@@ -39,9 +40,9 @@ struct FabricState {
   FabricSpec spec;
   int block = 0;  // of the management network
   double since_unix_s = 0;
-  std::vector<LinkFault> faults;      // at most one of each kind a link
-  std::set<int> isolated;             // hosts cut off the management network
-  std::map<int, double> quotas;       // of hosts that have another one than the spec says
+  std::vector<LinkFault> faults;  // at most one of each kind a link
+  std::set<int> isolated;         // hosts cut off the management network
+  std::map<int, double> quotas;   // of hosts that have another one than the spec says
 };
 
 std::string StateText(const FabricState& state);

@@ -35,7 +35,8 @@ constexpr KindEntry kKinds[] = {
 };
 
 const KindEntry& EntryOf(Kind kind) {
-  return *std::find_if(std::begin(kKinds), std::end(kKinds), [kind](const KindEntry& e) { return e.kind == kind; });
+  return *std::find_if(std::begin(kKinds), std::end(kKinds),
+                       [kind](const KindEntry& e) { return e.kind == kind; });
 }
 
 absl::Status InRange(const char* what, double value, double min, double max) {
@@ -47,8 +48,8 @@ absl::StatusOr<Injection> ReadEntry(const Json& json) {
   if (!json.is_object()) return absl::InvalidArgumentError("it is no object");
   Injection result;
   const std::map<std::string, double*> numbers = {
-      {"at_s", &result.at_s},         {"for_s", &result.for_s},       {"rate_mbps", &result.rate_mbps},
-      {"percent", &result.percent},   {"pause_ms", &result.pause_ms}, {"every_ms", &result.every_ms}};
+      {"at_s", &result.at_s},       {"for_s", &result.for_s},       {"rate_mbps", &result.rate_mbps},
+      {"percent", &result.percent}, {"pause_ms", &result.pause_ms}, {"every_ms", &result.every_ms}};
   bool has_kind = false;
   for (const auto& [key, value] : json.items()) {
     const auto number = numbers.find(key);
@@ -66,8 +67,9 @@ absl::StatusOr<Injection> ReadEntry(const Json& json) {
       result.kind = *kind;
       has_kind = true;
     } else {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "unknown key '", key, "': keys are at_s, kind, target, for_s, rate_mbps, percent, pause_ms, every_ms"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("unknown key '", key,
+                       "': keys are at_s, kind, target, for_s, rate_mbps, percent, pause_ms, every_ms"));
     }
   }
   if (!has_kind) return absl::InvalidArgumentError("it has no 'kind'");
@@ -154,12 +156,14 @@ absl::Status CheckInjection(const Injection& injection) {
 absl::StatusOr<std::vector<Injection>> ParseSchedule(std::string_view text) {
   const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (json.is_discarded()) return absl::InvalidArgumentError("the schedule is no JSON");
-  if (!json.is_array()) return absl::InvalidArgumentError("a schedule is a list of faults: [{\"at_s\": 5, \"kind\": ...}]");
+  if (!json.is_array())
+    return absl::InvalidArgumentError("a schedule is a list of faults: [{\"at_s\": 5, \"kind\": ...}]");
   std::vector<Injection> schedule;
   for (size_t i = 0; i < json.size(); ++i) {
     absl::StatusOr<Injection> entry = ReadEntry(json[i]);
     if (!entry.ok()) {
-      return absl::InvalidArgumentError(absl::StrCat("entry ", i, " of the schedule: ", entry.status().message()));
+      return absl::InvalidArgumentError(
+          absl::StrCat("entry ", i, " of the schedule: ", entry.status().message()));
     }
     schedule.push_back(*std::move(entry));
   }

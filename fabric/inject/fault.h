@@ -40,11 +40,12 @@ bool EndsTheJob(Kind kind);
 
 struct Injection {
   Kind kind = Kind::kStop;
-  std::string target;     // rank2, host3, leaf0-spine1; empty: chosen by the seed
-  double at_s = 0;        // in a schedule: from its start
-  double for_s = 0;       // healed after that; 0: it stays
-  double rate_mbps = 0;   // slow-link, slow-nic; 0: a tenth of the link's rate, 20 where that has none
-  double percent = 0;     // slow-rank: the new quota in % of one core; 0: a third of the old one, 10 where there is none
+  std::string target;    // rank2, host3, leaf0-spine1; empty: chosen by the seed
+  double at_s = 0;       // in a schedule: from its start
+  double for_s = 0;      // healed after that; 0: it stays
+  double rate_mbps = 0;  // slow-link, slow-nic; 0: a tenth of the link's rate, 20 where that has none
+  double percent =
+      0;  // slow-rank: the new quota in % of one core; 0: a third of the old one, 10 where there is none
   double pause_ms = 80;   // jitter: length of a pause, at most 100
   double every_ms = 500;  // jitter: from one pause to the next
 };

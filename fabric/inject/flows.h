@@ -30,7 +30,7 @@ struct Flow {
   int from_rank = -1;
   int to_rank = -1;
   uint64_t sent_bytes = 0;
-  uint64_t moved_bytes = 0;   // while it was watched
+  uint64_t moved_bytes = 0;  // while it was watched
   uint64_t queued_bytes = 0;
   Path data;  // of what the tuple's source sends
   Path acks;  // of what comes back

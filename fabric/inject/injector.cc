@@ -4,11 +4,9 @@
 #include <cerrno>
 #include <chrono>
 #include <condition_variable>
-#include <fcntl.h>
 #include <mutex>
 #include <set>
 #include <signal.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "absl/strings/numbers.h"
@@ -19,7 +17,7 @@
 namespace c4::fabric {
 namespace {
 
-constexpr double kUsualSlowMbps = 20;    // where links are not shaped
+constexpr double kUsualSlowMbps = 20;     // where links are not shaped
 constexpr double kUsualSlowPercent = 10;  // where hosts have no quota
 // A link is worth breaking when it carries at least this share of what the busiest one does.
 constexpr double kBusyShare = 0.05;
@@ -37,7 +35,8 @@ absl::Status Signal(const std::vector<pid_t>& pids, int signal) {
 
 // Bit `signal - 1` of SigCgt in /proc/PID/status.
 bool Catches(pid_t pid, int signal) {
-  for (const std::string& line : std::vector<std::string>(absl::StrSplit(ReadText(absl::StrCat("/proc/", pid, "/status")), '\n'))) {
+  for (const std::string& line :
+       std::vector<std::string>(absl::StrSplit(ReadText(absl::StrCat("/proc/", pid, "/status")), '\n'))) {
     uint64_t mask = 0;
     if (line.starts_with("SigCgt:\t") && absl::SimpleHexAtoi(line.substr(8), &mask)) {
       return (mask >> (signal - 1) & 1) != 0;
@@ -123,14 +122,16 @@ absl::Status Injector::ChooseRank(Choice* choice) {
   const JobView::Rank* found = FindRank(choice->view, rank);
   if (found == nullptr) {
     return absl::InvalidArgumentError(absl::StrCat("job ", choice->view.job, " has no rank '", target,
-                                                   "': ranks are rank0 to rank", choice->view.ranks.size() - 1));
+                                                   "': ranks are rank0 to rank",
+                                                   choice->view.ranks.size() - 1));
   }
   Applied& applied = choice->applied;
   applied.injection.target = absl::StrCat("rank", rank);
   applied.ranks = {rank};
   applied.hosts = {found->host};
   applied.pids = ProcessesOfRank(*found);
-  if (applied.pids.empty()) return absl::FailedPreconditionError(absl::StrCat("rank ", rank, " is not running"));
+  if (applied.pids.empty())
+    return absl::FailedPreconditionError(absl::StrCat("rank ", rank, " is not running"));
   return absl::OkStatus();
 }
 
@@ -187,17 +188,18 @@ absl::Status Injector::ChooseLink(Choice* choice, bool look_at_traffic) {
       return static_cast<double>(entry.second) < kBusyShare * static_cast<double>(most);
     });
     if (bytes.empty()) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("no leaf-spine link has carried data of job ", choice->view.job,
-                       " yet: wait until it communicates, or name a link"));
+      return absl::FailedPreconditionError(absl::StrCat("no leaf-spine link has carried data of job ",
+                                                        choice->view.job,
+                                                        " yet: wait until it communicates, or name a link"));
     }
     target = std::next(bytes.begin(), static_cast<std::ptrdiff_t>(Draw(bytes.size())))->first;
   }
   const absl::StatusOr<std::vector<Link>> links = ParseLink(spec, target);
   if (!links.ok()) return links.status();
   if (TargetOf(applied.injection.kind) == TargetKind::kUplink && links->front().kind != Link::Kind::kUplink) {
-    return absl::InvalidArgumentError(absl::StrCat(KindName(applied.injection.kind), " takes a leaf-spine link, not '",
-                                                   target, "'; slow-nic slows a host's"));
+    return absl::InvalidArgumentError(absl::StrCat(KindName(applied.injection.kind),
+                                                   " takes a leaf-spine link, not '", target,
+                                                   "'; slow-nic slows a host's"));
   }
   applied.links = *links;
   return absl::OkStatus();
@@ -245,7 +247,7 @@ absl::StatusOr<Injector::Choice> Injector::Choose(const Injection& injection, bo
 
 absl::Status Injector::Check(const Injection& injection) {
   const std::mt19937_64 before = random_;
-  const absl::Status status = Choose(injection, /*look_at_traffic=*/false).status();
+  absl::Status status = Choose(injection, /*look_at_traffic=*/false).status();
   random_ = before;
   return status;
 }
@@ -305,8 +307,9 @@ absl::Status Injector::Apply(Choice* choice) {
       std::erase_if(applied.pids, [](pid_t pid) { return !Catches(pid, SIGUSR2); });
       if (applied.pids.empty()) {
         return absl::FailedPreconditionError(absl::StrCat(
-            injection.target, " does not handle SIGUSR2, which would end it: only the example trainer can be told to "
-                              "call a collective with another count"));
+            injection.target,
+            " does not handle SIGUSR2, which would end it: only the example trainer can be told to "
+            "call a collective with another count"));
       }
       return Signal(applied.pids, SIGUSR2);
     }
@@ -379,54 +382,6 @@ absl::Status Injector::HealAll() {
     if (first.ok()) first = done;
   }
   return first;
-}
-
-absl::Status Injector::Play(const std::vector<Injection>& schedule, const Report& report, const Sleep& sleep) {
-  for (size_t i = 0; i < schedule.size(); ++i) {
-    if (absl::Status fault = Check(schedule[i]); !fault.ok()) {
-      return absl::Status(fault.code(), absl::StrCat("entry ", i, " of the schedule: ", fault.message()));
-    }
-  }
-  using Clock = std::chrono::steady_clock;
-  const Clock::time_point start = Clock::now();
-  const auto now_s = [start] { return std::chrono::duration<double>(Clock::now() - start).count(); };
-  std::multimap<double, Applied> to_heal;
-  size_t next = 0;
-  while (next < schedule.size() || !to_heal.empty()) {
-    const bool heals = !to_heal.empty() && (next == schedule.size() || to_heal.begin()->first <= schedule[next].at_s);
-    const double at_s = heals ? to_heal.begin()->first : schedule[next].at_s;
-    if (!sleep(std::max(0.0, at_s - now_s()))) {
-      const absl::Status healed = HealAll();
-      return healed.ok() ? absl::CancelledError("interrupted; everything is healed") : healed;
-    }
-    if (heals) {
-      const Applied applied = to_heal.begin()->second;
-      to_heal.erase(to_heal.begin());
-      if (absl::Status done = Heal(applied.id); !done.ok()) return done;
-      report({true, applied, UnixNow()});
-      continue;
-    }
-    absl::StatusOr<Applied> applied = Inject(schedule[next++]);
-    if (!applied.ok()) {
-      HealAll().IgnoreError();
-      return absl::Status(applied.status().code(),
-                          absl::StrCat("entry ", next - 1, " of the schedule: ", applied.status().message()));
-    }
-    report({false, *applied, applied->unix_s});
-    if (applied->injection.for_s > 0) to_heal.emplace(now_s() + applied->injection.for_s, *applied);
-  }
-  return absl::OkStatus();
-}
-
-absl::Status Injector::AppendPlan(const std::string& line) const {
-  if (options_.plan_path.empty()) return absl::OkStatus();
-  const int fd = open(options_.plan_path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644);
-  if (fd < 0) return absl::ErrnoToStatus(errno, "cannot write " + options_.plan_path);
-  const std::string text = line + "\n";
-  const bool written = write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size());
-  const int error = errno;
-  close(fd);
-  return written ? absl::OkStatus() : absl::ErrnoToStatus(error, "cannot write " + options_.plan_path);
 }
 
 absl::Status HealJob(const std::string& base_dir, const std::string& job) {

@@ -50,7 +50,7 @@ std::string HealedJson(const Applied& applied, double unix_s);
 class Injector {
  public:
   struct Options {
-    std::string base_dir;   // as FindJob
+    std::string base_dir;  // as FindJob
     std::string job;
     uint64_t seed = 1;
     std::string plan_path;  // what is done is appended here, a line each; empty: nowhere
@@ -77,8 +77,8 @@ class Injector {
   using Report = std::function<void(const Event& event)>;
   // Sleeps for that long; false: give up (everything is healed then).
   using Sleep = std::function<bool(double seconds)>;
-  // Plays a schedule to its end: injects and heals when it is time. What has no for_s stays. Checks every entry
-  // before the first is played.
+  // Plays a schedule to its end: injects and heals when it is time. What has no for_s stays. Checks every
+  // entry before the first is played.
   absl::Status Play(const std::vector<Injection>& schedule, const Report& report, const Sleep& sleep);
 
  private:

@@ -19,16 +19,11 @@ bool TakesAny(const Path& path, const std::vector<Link>& links) {
 }
 
 Json FlowJson(const Flow& flow, const std::vector<Link>& links) {
-  return {{"source", flow.tuple.source},
-          {"source_port", flow.tuple.source_port},
-          {"destination", flow.tuple.destination},
-          {"destination_port", flow.tuple.destination_port},
-          {"from_rank", flow.from_rank},
-          {"to_rank", flow.to_rank},
-          {"data", TakesAny(flow.data, links)},
-          {"acks", TakesAny(flow.acks, links)},
-          {"sent_bytes", flow.sent_bytes},
-          {"moved_bytes", flow.moved_bytes},
+  return {{"source", flow.tuple.source},           {"source_port", flow.tuple.source_port},
+          {"destination", flow.tuple.destination}, {"destination_port", flow.tuple.destination_port},
+          {"from_rank", flow.from_rank},           {"to_rank", flow.to_rank},
+          {"data", TakesAny(flow.data, links)},    {"acks", TakesAny(flow.acks, links)},
+          {"sent_bytes", flow.sent_bytes},         {"moved_bytes", flow.moved_bytes},
           {"queued_bytes", flow.queued_bytes}};
 }
 
@@ -57,9 +52,9 @@ std::string Amount(const Injection& injection) {
 }  // namespace
 
 std::string AppliedText(const Applied& applied) {
-  std::string text = absl::StrFormat("%.3f inject %d: %s %s%s", applied.unix_s, applied.id,
-                                     KindName(applied.injection.kind), applied.injection.target,
-                                     Amount(applied.injection));
+  std::string text =
+      absl::StrFormat("%.3f inject %d: %s %s%s", applied.unix_s, applied.id, KindName(applied.injection.kind),
+                      applied.injection.target, Amount(applied.injection));
   if (applied.injection.for_s > 0) absl::StrAppendFormat(&text, " for %g s", applied.injection.for_s);
   if (!applied.ranks.empty()) absl::StrAppend(&text, "; rank ", absl::StrJoin(applied.ranks, ", "));
   if (!applied.pids.empty()) absl::StrAppend(&text, "; process ", absl::StrJoin(applied.pids, ", "));
@@ -69,10 +64,11 @@ std::string AppliedText(const Applied& applied) {
       if (TakesAny(flow.data, applied.links)) ++data;
       if (TakesAny(flow.acks, applied.links)) ++acks;
     }
-    absl::StrAppend(&text, "; links ", absl::StrJoin(applied.links, ", ", [](std::string* out, const Link& link) {
-                      absl::StrAppend(out, LinkName(link));
-                    }),
-                    " with the data of ", data, " and the acknowledgements of ", acks, " connections");
+    absl::StrAppend(
+        &text, "; links ",
+        absl::StrJoin(applied.links, ", ",
+                      [](std::string* out, const Link& link) { absl::StrAppend(out, LinkName(link)); }),
+        " with the data of ", data, " and the acknowledgements of ", acks, " connections");
   }
   return text;
 }

@@ -61,12 +61,14 @@ absl::StatusOr<JobView> FindJob(const std::string& base_dir, const std::string& 
   }
   if (found.size() == 1) return found.front();
   if (found.empty()) {
-    return absl::NotFoundError(absl::StrCat("no job ", job.empty() ? "" : absl::StrCat("'", job, "' "), "of `c4 run` in ", base,
+    return absl::NotFoundError(absl::StrCat("no job ", job.empty() ? "" : absl::StrCat("'", job, "' "),
+                                            "of `c4 run` in ", base,
                                             " is running; --run-dir names another directory"));
   }
   return absl::InvalidArgumentError(absl::StrCat(
       "several jobs are running, say which with --job: ",
-      absl::StrJoin(found, ", ", [](std::string* out, const JobView& view) { absl::StrAppend(out, view.job); })));
+      absl::StrJoin(found, ", ",
+                    [](std::string* out, const JobView& view) { absl::StrAppend(out, view.job); })));
 }
 
 int RankOfProcess(const JobView& job, pid_t pid) {

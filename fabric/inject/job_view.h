@@ -1,7 +1,7 @@
 // A running job as an injector sees it: which process is which rank, on which host, in which fabric.
 //
-// Read from job.json, which `c4 run` writes into the job's directory; a view is a copy and becomes old when the
-// job starts its next incarnation. Any thread; errors are sentences for users.
+// Read from job.json, which `c4 run` writes into the job's directory; a view is a copy and becomes old when
+// the job starts its next incarnation. Any thread; errors are sentences for users.
 #pragma once
 
 #include <string>
