@@ -54,7 +54,8 @@ class SendConnection {
     uint64_t ns;
   };
 
-  Result TakeCompletions(bool* moved);
+  Result ProgressOne(size_t i, bool* moved);
+  void TakeCompletions();
   Result Dispatch(bool* moved);
 
   const int peer_;
@@ -68,6 +69,7 @@ class SendConnection {
   uint64_t granted_ = 0;
   uint64_t posted_ = 0;
   uint64_t completed_ = 0;
+  std::vector<bool> posted_to_;  // by queue pair, in this pass; kept to spare allocations
 };
 
 class ReceiveConnection final : private ChunkSink {

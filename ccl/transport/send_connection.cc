@@ -21,7 +21,8 @@ void SendConnection::Post(const void* data, size_t bytes) {
 }
 
 Result SendConnection::Progress(bool* moved) {
-  C4_RETURN_IF_ERROR(TakeCompletions(moved));
+  for (size_t i = 0; i < queue_pairs_.size(); ++i) C4_RETURN_IF_ERROR(ProgressOne(i, moved));
+  TakeCompletions();
   C4_RETURN_IF_ERROR(Dispatch(moved));
   if (!messages_.empty() && std::all_of(queue_pairs_.begin(), queue_pairs_.end(),
                                         [](const auto& queue_pair) { return queue_pair->peer_left(); })) {
@@ -30,38 +31,40 @@ Result SendConnection::Progress(bool* moved) {
   return Ok();
 }
 
-Result SendConnection::TakeCompletions(bool* moved) {
-  for (size_t i = 0; i < queue_pairs_.size(); ++i) {
-    SendQueuePair& queue_pair = *queue_pairs_[i];
-    const uint64_t before = queue_pair.completed();
-    C4_RETURN_IF_ERROR(queue_pair.Progress(moved));
-    const uint64_t chunks = queue_pair.completed() - before;
-    if (chunks > 0) {
-      const uint64_t posted_ns = in_flight_[i].front().ns;
-      size_t bytes = 0;
-      for (uint64_t n = 0; n < chunks; ++n) {
-        const Posted done = in_flight_[i].front();
-        in_flight_[i].pop_front();
-        bytes += done.bytes;
-        --messages_[static_cast<size_t>(done.message - completed_)].chunks_left;
-      }
-      scheduler_.Completed(static_cast<int>(i), chunks, bytes, posted_ns, MonotonicNs());
+Result SendConnection::ProgressOne(size_t i, bool* moved) {
+  SendQueuePair& queue_pair = *queue_pairs_[i];
+  const uint64_t before = queue_pair.completed();
+  C4_RETURN_IF_ERROR(queue_pair.Progress(moved));
+  const uint64_t chunks = queue_pair.completed() - before;
+  if (chunks > 0) {
+    const uint64_t posted_ns = in_flight_[i].front().ns;
+    size_t bytes = 0;
+    for (uint64_t n = 0; n < chunks; ++n) {
+      const Posted done = in_flight_[i].front();
+      in_flight_[i].pop_front();
+      bytes += done.bytes;
+      --messages_[static_cast<size_t>(done.message - completed_)].chunks_left;
     }
-    if (queue_pair.granted() > granted_) {
-      granted_ = queue_pair.granted();
-      queue_pairs_.front()->recorder().Granted(granted_);
-    }
+    scheduler_.Completed(static_cast<int>(i), chunks, bytes, posted_ns, MonotonicNs());
   }
+  if (queue_pair.granted() > granted_) {
+    granted_ = queue_pair.granted();
+    queue_pairs_.front()->recorder().Granted(granted_);
+  }
+  return Ok();
+}
+
+void SendConnection::TakeCompletions() {
   while (!messages_.empty() && messages_.front().chunks_left == 0) {
     queue_pairs_.front()->recorder().Done(messages_.front().bytes, NowTicks());
     messages_.pop_front();
     ++completed_;
   }
-  return Ok();
 }
 
 Result SendConnection::Dispatch(bool* moved) {
-  bool written = false;
+  posted_to_.assign(queue_pairs_.size(), false);
+  bool any = false;
   while (next_message_ < std::min(granted_, posted_)) {
     const Message& message = messages_[static_cast<size_t>(next_message_ - completed_)];
     const uint64_t offset = uint64_t{next_chunk_} * chunk_bytes_;
@@ -74,15 +77,19 @@ Result SendConnection::Dispatch(bool* moved) {
                                                   message.data + offset, now_ticks);
     scheduler_.Posted(pick, bytes, now_ns);
     in_flight_[static_cast<size_t>(pick)].push_back({next_message_, bytes, now_ticks, now_ns});
-    written = true;
+    posted_to_[static_cast<size_t>(pick)] = any = true;
     if (++next_chunk_ == ChunkCount(message.bytes, chunk_bytes_)) {
       next_chunk_ = 0;
       ++next_message_;
     }
   }
-  if (!written) return Ok();
+  if (!any) return Ok();
   *moved = true;
-  return TakeCompletions(moved);  // and write what was posted
+  for (size_t i = 0; i < queue_pairs_.size(); ++i) {
+    if (posted_to_[i]) C4_RETURN_IF_ERROR(ProgressOne(i, moved));  // writes it
+  }
+  TakeCompletions();
+  return Ok();
 }
 
 bool SendConnection::connected() const {

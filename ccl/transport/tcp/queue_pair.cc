@@ -161,7 +161,8 @@ Result TcpSendQueuePair::Write(bool* moved) {
 
 Result TcpSendQueuePair::ReadReports(bool* moved) {
   for (;;) {
-    const ssize_t got = recv(fd_.get(), in_ + in_bytes_, sizeof in_ - in_bytes_, 0);
+    const size_t room = sizeof in_ - in_bytes_;
+    const ssize_t got = recv(fd_.get(), in_ + in_bytes_, room, 0);
     if (got < 0) {
       if (WouldBlock(errno)) return Ok();
       return Ended("broke", errno);
@@ -169,20 +170,29 @@ Result TcpSendQueuePair::ReadReports(bool* moved) {
     if (got == 0) return Ended("was closed by it: its process ended or gave up", 0);
     *moved = true;
     in_bytes_ += static_cast<size_t>(got);
-    if (in_bytes_ < sizeof in_) continue;
-    in_bytes_ = 0;
-    Frame frame;
-    memcpy(&frame, in_, sizeof frame);
-    if (const char* fault = CheckReport(frame, completed_, granted_, completed_ + writing_)) {
-      return Lost(fault, EPROTO);
+    size_t taken = 0;
+    for (; in_bytes_ - taken >= sizeof(Frame); taken += sizeof(Frame)) {
+      Frame frame;
+      memcpy(&frame, in_ + taken, sizeof frame);
+      C4_RETURN_IF_ERROR(TakeReport(frame));
     }
-    if (frame.kind == kGoodbye) {
-      peer_left_ = true;
-      continue;
-    }
-    granted_ = frame.message;
-    Acknowledge(frame.sequence);
+    in_bytes_ -= taken;
+    memmove(in_, in_ + taken, in_bytes_);
+    if (static_cast<size_t>(got) < room) return Ok();  // there was no more
   }
+}
+
+Result TcpSendQueuePair::TakeReport(const Frame& frame) {
+  if (const char* fault = CheckReport(frame, completed_, granted_, completed_ + writing_)) {
+    return Lost(fault, EPROTO);
+  }
+  if (frame.kind == kGoodbye) {
+    peer_left_ = true;
+    return Ok();
+  }
+  granted_ = frame.message;
+  Acknowledge(frame.sequence);
+  return Ok();
 }
 
 // What a chunk cost its path is the time since the one before it was acknowledged, if that was later than its
@@ -243,17 +253,16 @@ Result TcpReceiveQueuePair::Ended(const char* what, int error) {
 
 Result TcpReceiveQueuePair::Progress(ChunkSink* sink, bool* moved) {
   C4_RETURN_IF_ERROR(Report());
-  for (;;) {
-    bool step = false;
-    if (frame_bytes_ < sizeof(Frame)) C4_RETURN_IF_ERROR(ReadFrame(sink, &step));
-    if (frame_bytes_ == sizeof(Frame)) C4_RETURN_IF_ERROR(ReadPayload(sink, &step));
-    if (!step) break;
-    *moved = true;
+  bool more = true;
+  while (more) {
+    more = false;
+    if (frame_bytes_ < sizeof(Frame)) C4_RETURN_IF_ERROR(ReadFrame(sink, moved, &more));
+    if (frame_bytes_ == sizeof(Frame)) C4_RETURN_IF_ERROR(ReadPayload(sink, moved, &more));
   }
   return Report();
 }
 
-Result TcpReceiveQueuePair::ReadFrame(ChunkSink* sink, bool* moved) {
+Result TcpReceiveQueuePair::ReadFrame(ChunkSink* sink, bool* moved, bool* more) {
   const ssize_t got =
       recv(fd_.get(), reinterpret_cast<char*>(&frame_) + frame_bytes_, sizeof(Frame) - frame_bytes_, 0);
   if (got < 0) {
@@ -266,7 +275,7 @@ Result TcpReceiveQueuePair::ReadFrame(ChunkSink* sink, bool* moved) {
   if (frame_bytes_ < sizeof(Frame)) return Ok();
   if (const char* fault = CheckChunk(frame_, completed_)) return Lost(fault, EPROTO);
   if (frame_.kind == kGoodbye) {
-    peer_left_ = true;
+    peer_left_ = *more = true;
     frame_bytes_ = 0;
     return Ok();
   }
@@ -284,9 +293,9 @@ Result TcpReceiveQueuePair::ReadFrame(ChunkSink* sink, bool* moved) {
   return Ok();
 }
 
-Result TcpReceiveQueuePair::ReadPayload(ChunkSink* sink, bool* moved) {
+Result TcpReceiveQueuePair::ReadPayload(ChunkSink* sink, bool* moved, bool* more) {
   if (frame_.bytes == 0) {
-    *moved = true;
+    *moved = *more = true;
     Complete(sink);
     return Ok();
   }
@@ -299,7 +308,10 @@ Result TcpReceiveQueuePair::ReadPayload(ChunkSink* sink, bool* moved) {
   *moved = true;
   payload_bytes_ += static_cast<size_t>(got);
   recorder_.Moved(static_cast<uint64_t>(got), NowTicks());
-  if (payload_bytes_ == frame_.bytes) Complete(sink);
+  // When less came than there is room for, there was no more.
+  if (payload_bytes_ < frame_.bytes) return Ok();
+  *more = true;
+  Complete(sink);
   return Ok();
 }
 

@@ -37,6 +37,7 @@ class TcpSendQueuePair final : public SendQueuePair {
   Result WriteHello(bool* moved);
   Result Write(bool* moved);
   Result ReadReports(bool* moved);
+  Result TakeReport(const Frame& frame);
   void Acknowledge(uint64_t received);
   Result Lost(const char* what, int error);
   Result Ended(const char* what, int error);
@@ -54,7 +55,7 @@ class TcpSendQueuePair final : public SendQueuePair {
   uint64_t completed_ = 0;
   uint64_t granted_ = 0;
   uint64_t last_completed_ticks_ = 0;
-  char in_[sizeof(Frame)];
+  char in_[8 * sizeof(Frame)];
   size_t in_bytes_ = 0;
   bool peer_left_ = false;
   int error_ = 0;
@@ -76,8 +77,9 @@ class TcpReceiveQueuePair final : public ReceiveQueuePair {
   QueuePairRecorder& recorder() override { return recorder_; }
 
  private:
-  Result ReadFrame(ChunkSink* sink, bool* moved);
-  Result ReadPayload(ChunkSink* sink, bool* moved);
+  // *more: it is worth reading on at once.
+  Result ReadFrame(ChunkSink* sink, bool* moved, bool* more);
+  Result ReadPayload(ChunkSink* sink, bool* moved, bool* more);
   void Complete(ChunkSink* sink);
   Result Report();
   Result Lost(const char* what, int error);
