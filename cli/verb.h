@@ -24,6 +24,10 @@ std::span<const Verb* const> Verbs();
 extern const Verb kRunVerb;
 extern const Verb kVerdictsVerb;
 extern const Verb kStatusVerb;
+extern const Verb kMatrixVerb;
+extern const Verb kLevelVerb;
+extern const Verb kRecordVerb;
+extern const Verb kReplayVerb;
 extern const Verb kEnvVerb;
 extern const Verb kDemoVerb;
 

@@ -5,8 +5,9 @@
 namespace c4::cli {
 
 std::span<const Verb* const> Verbs() {
-  static constexpr std::array<const Verb*, 5> kVerbs = {&kRunVerb, &kVerdictsVerb, &kStatusVerb, &kEnvVerb,
-                                                        &kDemoVerb};
+  static constexpr std::array<const Verb*, 9> kVerbs = {&kRunVerb,    &kVerdictsVerb, &kStatusVerb,
+                                                        &kMatrixVerb, &kLevelVerb,    &kRecordVerb,
+                                                        &kReplayVerb, &kEnvVerb,      &kDemoVerb};
   return kVerbs;
 }
 
