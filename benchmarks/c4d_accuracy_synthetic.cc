@@ -16,9 +16,9 @@ namespace {
 
 using c4::simulation::Fault;
 
-constexpr Fault kFaults[] = {Fault::kStop,     Fault::kKill,     Fault::kMismatch, Fault::kCutLink,
-                             Fault::kCutNic,   Fault::kSlowLink, Fault::kSlowNic,  Fault::kSlowRank,
-                             Fault::kLostNode, Fault::kNone,     Fault::kCheckpoint, Fault::kEvaluation,
+constexpr Fault kFaults[] = {Fault::kStop,        Fault::kKill,     Fault::kMismatch,   Fault::kCutLink,
+                             Fault::kCutNic,      Fault::kSlowLink, Fault::kSlowNic,    Fault::kSlowRank,
+                             Fault::kLostNode,    Fault::kNone,     Fault::kCheckpoint, Fault::kEvaluation,
                              Fault::kAgentSilent, Fault::kJitter};
 
 struct Row {
@@ -67,25 +67,27 @@ int main(int argc, char** argv) {
     expected += is_fault ? 1 : 0;
     right += is_fault && result.found ? 1 : 0;
     if (!result.found || result.wrong != 0 || !result.cleared) {
-      std::printf("seed %llu %s:%s%s%s\n%s", static_cast<unsigned long long>(seed), c4::simulation::FaultName(fault),
-                  result.found ? "" : " not found", result.wrong != 0 ? " wrong" : "",
-                  result.cleared ? "" : " left open", result.told.c_str());
+      std::printf("seed %llu %s:%s%s%s\n%s", static_cast<unsigned long long>(seed),
+                  c4::simulation::FaultName(fault), result.found ? "" : " not found",
+                  result.wrong != 0 ? " wrong" : "", result.cleared ? "" : " left open", result.told.c_str());
     }
   }
-  std::printf("%-14s %7s %7s %7s %10s %10s %10s\n", "fault", "trials", "right", "wrong", "left open", "median s",
-              "longest s");
+  std::printf("%-14s %7s %7s %7s %10s %10s %10s\n", "fault", "trials", "right", "wrong", "left open",
+              "median s", "longest s");
 
   for (auto& [fault, row] : rows) {
     std::sort(row.seconds.begin(), row.seconds.end());
     const double median = row.seconds.empty() ? 0 : row.seconds[row.seconds.size() / 2];
     const double longest = row.seconds.empty() ? 0 : row.seconds.back();
-    std::printf("%-14s %7d %7d %7zu %10d %10.2f %10.2f\n", c4::simulation::FaultName(fault), row.trials, row.found,
-                row.wrong, row.left_open, median, longest);
+    std::printf("%-14s %7d %7d %7zu %10d %10.2f %10.2f\n", c4::simulation::FaultName(fault), row.trials,
+                row.found, row.wrong, row.left_open, median, longest);
   }
-  const double precision = right + wrong == 0 ? 1 : static_cast<double>(right) / static_cast<double>(right + wrong);
+  const double precision =
+      right + wrong == 0 ? 1 : static_cast<double>(right) / static_cast<double>(right + wrong);
   const double recall = expected == 0 ? 1 : static_cast<double>(right) / static_cast<double>(expected);
-  std::printf("{\"trials\":%d,\"first_seed\":%llu,\"faults\":%zu,\"right\":%zu,\"wrong\":%zu,\"precision\":%.4f,"
-              "\"recall\":%.4f}\n",
-              trials, static_cast<unsigned long long>(first), expected, right, wrong, precision, recall);
+  std::printf(
+      "{\"trials\":%d,\"first_seed\":%llu,\"faults\":%zu,\"right\":%zu,\"wrong\":%zu,\"precision\":%.4f,"
+      "\"recall\":%.4f}\n",
+      trials, static_cast<unsigned long long>(first), expected, right, wrong, precision, recall);
   return precision < 1 || recall < 0.99 ? 1 : 0;
 }

@@ -258,8 +258,12 @@ void C4dHandler::Tick(Now now) {
     slow_ = DetectSlow(snapshot, windows_, options_.thresholds.slow);
   }
   const std::vector<Finding> findings = Diagnose(snapshot, slow_, now.monotonic_ns, options_.thresholds);
-  // What belongs to trouble is not usual, nor what comes shortly after it.
-  if (!findings.empty()) windows_.Freeze(now.monotonic_ns + kFreezeNs);
+  // What belongs to trouble is not usual, nor what comes shortly after it. A suspicion that has not been
+  // confirmed when its slices are old enough to be learnt from was none.
+  if (std::any_of(findings.begin(), findings.end(),
+                  [](const Finding& f) { return !f.confirmed_by.empty(); })) {
+    windows_.Freeze(now.monotonic_ns + kFreezeNs);
+  }
   for (const Finding& finding : findings) {
     if (finding.confirmed_by.empty()) continue;
     for (const uint64_t communicator : finding.communicators) view_.ExcludeStandstill(communicator);

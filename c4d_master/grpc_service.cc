@@ -7,6 +7,7 @@
 
 #include "c4/v1/c4d.grpc.pb.h"
 #include "service/grpc_server.h"
+#include "service/log.h"
 
 namespace c4::c4d {
 namespace {
@@ -173,6 +174,110 @@ class WatchReactor final : public grpc::ServerWriteReactor<v1::Verdict> {
   std::optional<grpc::Status> ending_;
 };
 
+// One recorder. The state thread puts batches into the queue; where it is full they are counted, not kept.
+class RecordReactor final : public grpc::ServerWriteReactor<v1::RecordedBatch> {
+ public:
+  RecordReactor(Backend* backend, const grpc::Status& allowed)
+      : backend_(backend), queue_(std::make_shared<Queue>()) {
+    queue_->reactor = this;
+    if (!allowed.ok()) {
+      const std::lock_guard lock(queue_->mutex);
+      EndLocked(allowed);
+      return;
+    }
+    const bool posted = backend->state_thread->Post([handler = backend->handler, queue = queue_] {
+      const uint64_t id = handler->Record(
+          [queue](const v1::TelemetryBatch& batch, Now arrival) { Push(queue.get(), batch, arrival); });
+      const std::lock_guard lock(queue->mutex);
+      queue->recording = id;
+      if (queue->reactor == nullptr) handler->StopRecord(id);  // it has left in the meantime
+    });
+    if (!posted) {
+      const std::lock_guard lock(queue_->mutex);
+      EndLocked(Ending());
+    }
+  }
+
+  void OnWriteDone(bool ok) override {
+    const std::shared_ptr<Queue> queue = queue_;  // Finish may let the reactor go before the lock
+    const std::lock_guard lock(queue->mutex);
+    queue->pending.pop_front();
+    writing_ = false;
+    if (!ok) ending_ = ending_.value_or(grpc::Status::OK);
+    NextLocked();
+  }
+
+  void OnCancel() override {
+    const std::shared_ptr<Queue> queue = queue_;
+    const std::lock_guard lock(queue->mutex);
+    EndLocked(grpc::Status::CANCELLED);
+  }
+
+  void OnDone() override {
+    uint64_t recording = 0;
+    {
+      const std::lock_guard lock(queue_->mutex);
+      queue_->reactor = nullptr;
+      recording = queue_->recording;
+    }
+    if (recording != 0) {
+      (void)backend_->state_thread->Post(
+          [handler = backend_->handler, recording] { handler->StopRecord(recording); });
+    }
+    delete this;
+  }
+
+ private:
+  static constexpr size_t kMaxPending = 4096;
+
+  struct Queue {
+    std::mutex mutex;
+    RecordReactor* reactor = nullptr;  // nullptr: it is gone
+    uint64_t recording = 0;            // 0: not begun yet
+    uint64_t dropped = 0;
+    std::deque<v1::RecordedBatch> pending;  // the first is being written while writing_
+  };
+
+  static void Push(Queue* queue, const v1::TelemetryBatch& batch, Now arrival) {
+    const std::lock_guard lock(queue->mutex);
+    RecordReactor* const reactor = queue->reactor;
+    if (reactor == nullptr || reactor->ending_.has_value()) return;
+    if (queue->pending.size() >= kMaxPending) {
+      ++queue->dropped;
+      return;
+    }
+    v1::RecordedBatch& item = queue->pending.emplace_back();
+    item.set_arrival_monotonic_ns(arrival.monotonic_ns);
+    item.set_arrival_unix_ns(arrival.unix_ns);
+    item.set_dropped(queue->dropped);
+    *item.mutable_batch() = batch;
+    reactor->NextLocked();
+  }
+
+  // The rest of the queue is dropped; Finish waits for the write under way.
+  void EndLocked(const grpc::Status& status) {
+    if (!ending_.has_value()) ending_ = status;
+    NextLocked();
+  }
+
+  void NextLocked() {
+    if (writing_ || finished_) return;
+    if (ending_.has_value()) {
+      finished_ = true;
+      Finish(*ending_);
+    } else if (!queue_->pending.empty()) {
+      writing_ = true;
+      StartWrite(&queue_->pending.front());
+    }
+  }
+
+  Backend* const backend_;
+  const std::shared_ptr<Queue> queue_;
+  bool writing_ = false;
+  bool finished_ = false;
+  std::optional<grpc::Status> ending_;
+};
+
 class C4dService final : public v1::C4d::CallbackService {
  public:
   explicit C4dService(Backend backend) : backend_(std::move(backend)) {}
@@ -185,6 +290,25 @@ class C4dService final : public v1::C4d::CallbackService {
   grpc::ServerWriteReactor<v1::Verdict>* WatchVerdicts(grpc::CallbackServerContext* context,
                                                        const v1::WatchVerdictsRequest*) override {
     return new WatchReactor(&backend_, Allowed(*context));
+  }
+
+  grpc::ServerWriteReactor<v1::RecordedBatch>* Record(grpc::CallbackServerContext* context,
+                                                      const v1::RecordRequest*) override {
+    return new RecordReactor(&backend_, Allowed(*context));
+  }
+
+  grpc::ServerUnaryReactor* GetMatrix(grpc::CallbackServerContext* context, const v1::GetMatrixRequest*,
+                                      v1::GetMatrixReply* reply) override {
+    return Answer(context,
+                  [this, reply] { *reply = backend_.handler->GetMatrix(ReadClock(*backend_.clock)); });
+  }
+
+  grpc::ServerUnaryReactor* SetLevel(grpc::CallbackServerContext* context, const v1::SetLevelRequest* request,
+                                     v1::SetLevelReply* reply) override {
+    return Answer(context, [this, request, reply] {
+      *reply = backend_.handler->SetLevel(request->level());
+      service::LogInfo("the level of recording asked for is ", v1::RecordLevel_Name(request->level()));
+    });
   }
 
   grpc::ServerUnaryReactor* ListVerdicts(grpc::CallbackServerContext* context,

@@ -44,8 +44,8 @@ void FillCulprit(const Finding& finding, v1::Culprit* culprit) {
 }
 
 bool SameConnection(const ConnectionRef& a, const v1::ConnectionRef& b) {
-  return a.communicator_id == b.communicator_id() && a.from_rank == b.from_rank() && a.to_rank == b.to_rank() &&
-         a.channel == b.channel() && a.index == b.index();
+  return a.communicator_id == b.communicator_id() && a.from_rank == b.from_rank() &&
+         a.to_rank == b.to_rank() && a.channel == b.channel() && a.index == b.index();
 }
 
 bool SameConnections(const Finding& finding, const v1::Culprit& culprit) {
@@ -60,7 +60,8 @@ bool Overlap(const Finding& finding, const v1::Culprit& culprit) {
     }
   }
   for (const int32_t rank : finding.candidates) {
-    if (std::find(culprit.candidates().begin(), culprit.candidates().end(), rank) != culprit.candidates().end()) {
+    if (std::find(culprit.candidates().begin(), culprit.candidates().end(), rank) !=
+        culprit.candidates().end()) {
       return true;
     }
   }
@@ -100,8 +101,8 @@ bool IsReplaced(const v1::Verdict& verdict, const JobSnapshot& snapshot) {
     if (same && ref.superseded) return true;
     if (same || ref.superseded || ref.process->ended || CannotRun(ref.process->health.state)) continue;
     const int64_t suspected_ns = verdict.suspected_unix_ns();
-    if (verdict.culprit().rank() >= 0 && ref.process->rank == verdict.culprit().rank() && culprit.pid() != 0 &&
-        suspected_ns != 0) {
+    if (verdict.culprit().rank() >= 0 && ref.process->rank == verdict.culprit().rank() &&
+        culprit.pid() != 0 && suspected_ns != 0) {
       return true;
     }
   }
@@ -124,7 +125,8 @@ bool Refresh(const Finding& finding, v1::Verdict* verdict) {
                                        verdict->waiting().begin(), verdict->waiting().end());
   const bool changed = !same_waiting || verdict->culprit().state() != static_cast<int>(finding.state) ||
                        verdict->communicator_id() != finding.communicator_id ||
-                       verdict->operation() != finding.operation || verdict->culprit().rank() != finding.rank ||
+                       verdict->operation() != finding.operation ||
+                       verdict->culprit().rank() != finding.rank ||
                        verdict->culprit().kind() != static_cast<int>(finding.kind) ||
                        !SameConnections(finding, verdict->culprit());
   FillCulprit(finding, verdict->mutable_culprit());

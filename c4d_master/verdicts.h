@@ -2,9 +2,9 @@
 //
 // A verdict is known by its syndrome and its culprit: a process, a node, a NIC; sets of connections, and of
 // candidates where it is ambiguous, are the same one while they overlap. As long as the finding comes again
-// it is the same verdict. It is cleared when fresh data no longer shows it; silence of an agent clears nothing, and what
-// cannot be judged for another reason, or was loaded after a restart, has kSettleNs of fresh data to come
-// back first. State, times and ids depend on the arguments alone.
+// it is the same verdict. It is cleared when fresh data no longer shows it; silence of an agent clears
+// nothing, and what cannot be judged for another reason, or was loaded after a restart, has kSettleNs of
+// fresh data to come back first. State, times and ids depend on the arguments alone.
 //
 // One thread; no errors.
 #pragma once
@@ -21,10 +21,10 @@
 namespace c4::c4d {
 
 inline constexpr int64_t kSettleNs = 10 * kSecondNs;
-inline constexpr int64_t kSlowSettleNs = 4 * kSecondNs;   // what is slow goes up and down
-inline constexpr int64_t kEndSettleNs = 60 * kSecondNs;   // who is gone is forgotten by its agent, not by us
+inline constexpr int64_t kSlowSettleNs = 4 * kSecondNs;  // what is slow goes up and down
+inline constexpr int64_t kEndSettleNs = 60 * kSecondNs;  // who is gone is forgotten by its agent, not by us
 inline constexpr int64_t kSilentClearNs = 300 * kSecondNs;  // a host that does not come back
-inline constexpr size_t kMaxCleared = 1000;  // that are kept in memory; the store keeps more
+inline constexpr size_t kMaxCleared = 1000;                 // that are kept in memory; the store keeps more
 
 struct VerdictChange {
   enum class Kind { kSuspected, kConfirmed, kUpdated, kCleared };

@@ -15,7 +15,7 @@ constexpr size_t kOwnSlices = 4;
 constexpr uint64_t kWarmUpOperations = 10;
 constexpr size_t kWarmUpSlices = 2;
 constexpr size_t kUsualSlices = 60;
-constexpr float kUsualChunks = 4096;    // of which the older half counts half
+constexpr float kUsualChunks = 4096;  // of which the older half counts half
 constexpr int64_t kForgetNs = 60 * kSecondNs;
 
 uint64_t FirstWaits(const Process& process) {
@@ -67,9 +67,8 @@ bool Windows::Observe(const Host& host) {
     if (process.ended || CannotRun(process.health.state)) continue;
     finished = ObserveProcess(process, host.as_of_ns) || finished;
   }
-  std::erase_if(histories_, [&](const auto& entry) {
-    return host.as_of_ns - entry.second.last_seen_ns > kForgetNs;
-  });
+  std::erase_if(histories_,
+                [&](const auto& entry) { return host.as_of_ns - entry.second.last_seen_ns > kForgetNs; });
   return finished;
 }
 
@@ -89,7 +88,8 @@ bool Windows::ObserveProcess(const Process& process, int64_t as_of_ns) {
   slice.end_ns = as_of_ns;
   slice.length_ns = length_ns;
   slice.cycle_ns = static_cast<double>(length_ns) / static_cast<double>(operations);
-  const uint64_t inside_ns = process.in_operation_ns - std::min(process.in_operation_ns, history.start_in_operation_ns);
+  const uint64_t inside_ns =
+      process.in_operation_ns - std::min(process.in_operation_ns, history.start_in_operation_ns);
   slice.own_ns = std::max(0.0, static_cast<double>(length_ns) - static_cast<double>(inside_ns)) /
                  static_cast<double>(operations);
   const uint64_t waits_ns = FirstWaits(process);
@@ -98,9 +98,8 @@ bool Windows::ObserveProcess(const Process& process, int64_t as_of_ns) {
   for (const Membership& membership : process.communicators) {
     for (const QueuePair& queue_pair : membership.queue_pairs) {
       if (!queue_pair.sends) continue;
-      QueuePairHistory& known =
-          history.queue_pairs[{membership.communicator_id, membership.rank, queue_pair.peer, queue_pair.channel,
-                               queue_pair.index}];
+      QueuePairHistory& known = history.queue_pairs[{membership.communicator_id, membership.rank,
+                                                     queue_pair.peer, queue_pair.channel, queue_pair.index}];
       known.round = slice.number;
       Sparse sparse{.slice = slice.number, .counts = {}};
       for (size_t i = 0; i < kLatencyBuckets; ++i) {

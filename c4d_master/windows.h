@@ -50,8 +50,8 @@ struct OwnTime {
   double usual_ns = 0;   // median of the healthy ones; 0: not known yet
   double cycle_ns = 0;   // all the time per operation, recently
   double first_wait_ns = 0;
-  size_t slices = 0;     // recent ones that were looked at
-  size_t seen = 0;       // since it began, without warm-up
+  size_t slices = 0;  // recent ones that were looked at
+  size_t seen = 0;    // since it began, without warm-up
 };
 
 class Windows {

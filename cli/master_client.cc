@@ -129,6 +129,46 @@ absl::StatusOr<v1::GetStatusReply> MasterClient::GetStatus(absl::Duration timeou
   return reply;
 }
 
+absl::StatusOr<v1::GetMatrixReply> MasterClient::GetMatrix(absl::Duration timeout) const {
+  grpc::ClientContext context;
+  parts_->Prepare(&context, timeout);
+  v1::GetMatrixReply reply;
+  const grpc::Status status = parts_->stub->GetMatrix(&context, v1::GetMatrixRequest(), &reply);
+  if (!status.ok()) return FromGrpc(status, parts_->address);
+  return reply;
+}
+
+absl::StatusOr<v1::SetLevelReply> MasterClient::SetLevel(v1::RecordLevel level,
+                                                         absl::Duration timeout) const {
+  grpc::ClientContext context;
+  parts_->Prepare(&context, timeout);
+  v1::SetLevelRequest request;
+  request.set_level(level);
+  v1::SetLevelReply reply;
+  const grpc::Status status = parts_->stub->SetLevel(&context, request, &reply);
+  if (!status.ok()) return FromGrpc(status, parts_->address);
+  return reply;
+}
+
+absl::Status MasterClient::Record(absl::Duration limit,
+                                  const std::function<bool(const v1::RecordedBatch&)>& on_batch) const {
+  grpc::ClientContext context;
+  parts_->Prepare(&context, limit);
+  const std::unique_ptr<grpc::ClientReader<v1::RecordedBatch>> reader =
+      parts_->stub->Record(&context, v1::RecordRequest());
+  v1::RecordedBatch batch;
+  while (reader->Read(&batch)) {
+    if (on_batch(batch)) continue;
+    context.TryCancel();
+    while (reader->Read(&batch)) {
+    }
+    break;
+  }
+  const grpc::Status status = reader->Finish();
+  if (status.ok()) return absl::UnavailableError(absl::StrCat("the master at ", parts_->address, " ended"));
+  return FromGrpc(status, parts_->address);
+}
+
 absl::Status MasterClient::WatchVerdicts(const std::function<bool(const v1::Verdict&)>& on_verdict) const {
   grpc::ClientContext context;
   parts_->credentials.AddToken(&context);

@@ -54,6 +54,11 @@ class MasterClient {
 
   absl::StatusOr<v1::ListVerdictsReply> ListVerdicts(bool include_cleared, absl::Duration timeout) const;
   absl::StatusOr<v1::GetStatusReply> GetStatus(absl::Duration timeout) const;
+  absl::StatusOr<v1::GetMatrixReply> GetMatrix(absl::Duration timeout) const;
+  absl::StatusOr<v1::SetLevelReply> SetLevel(v1::RecordLevel level, absl::Duration timeout) const;
+  // Telemetry as the master takes it in, like WatchVerdicts; Cancelled or DeadlineExceeded after `limit`.
+  absl::Status Record(absl::Duration limit,
+                      const std::function<bool(const v1::RecordedBatch&)>& on_batch) const;
   // Hands every verdict and every change of one to `on_verdict`, on this thread, until that returns false
   // (then OK) or the stream ends (then Unavailable, or what the master said).
   absl::Status WatchVerdicts(const std::function<bool(const v1::Verdict&)>& on_verdict) const;

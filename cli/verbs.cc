@@ -5,8 +5,9 @@
 namespace c4::cli {
 
 std::span<const Verb* const> Verbs() {
-  static constexpr std::array<const Verb*, 7> kVerbs = {&kRunVerb,  &kVerdictsVerb, &kStatusVerb, &kEnvVerb,
-                                                        &kDemoVerb, &kFabricVerb,   &kInjectVerb};
+  static constexpr std::array<const Verb*, 11> kVerbs = {
+      &kRunVerb,    &kVerdictsVerb, &kStatusVerb, &kMatrixVerb, &kLevelVerb, &kRecordVerb,
+      &kReplayVerb, &kFabricVerb,   &kInjectVerb, &kEnvVerb,    &kDemoVerb};
   return kVerbs;
 }
 

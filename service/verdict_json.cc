@@ -128,8 +128,9 @@ std::string ConnectionsText(const v1::Culprit& culprit) {
   }
   const size_t more = pairs.size() > kMaxPairs ? pairs.size() - kMaxPairs : 0;
   if (more != 0) pairs.resize(kMaxPairs);
-  std::string text = Concat(culprit.connections_size(), culprit.connections_size() == 1 ? " queue pair" : " queue pairs",
-                            " (", absl::StrJoin(pairs, ", "));
+  std::string text =
+      Concat(culprit.connections_size(), culprit.connections_size() == 1 ? " queue pair" : " queue pairs",
+             " (", absl::StrJoin(pairs, ", "));
   if (more != 0) absl::StrAppend(&text, " and ", more, " more pairs of ranks");
   return text + ")";
 }
@@ -161,9 +162,15 @@ std::string CulpritName(const v1::Culprit& culprit) {
 }  // namespace
 
 std::string_view SyndromeWord(int syndrome) {
-  static constexpr std::array<std::string_view, 9> kWords = {
-      "unspecified", "communication hang", "non-communication hang", "communication slow",
-      "non-communication slow", "crash", "lost node", "mismatch", "never joined"};
+  static constexpr std::array<std::string_view, 9> kWords = {"unspecified",
+                                                             "communication hang",
+                                                             "non-communication hang",
+                                                             "communication slow",
+                                                             "non-communication slow",
+                                                             "crash",
+                                                             "lost node",
+                                                             "mismatch",
+                                                             "never joined"};
   return Word(kWords, static_cast<size_t>(syndrome));
 }
 
@@ -261,8 +268,9 @@ std::string StatusJson(const v1::GetStatusReply& reply, int indent) {
 std::string VerdictLine(const v1::Verdict& verdict, int64_t now_unix_ns) {
   const std::vector<uint32_t> waiting(verdict.waiting().begin(), verdict.waiting().end());
   const bool over = verdict.cleared_unix_ns() != 0;
-  std::string line = Concat(absl::AsciiStrToUpper(std::string(VerdictStateWord(verdict.state()))), " ",
-                            std::string(SyndromeWord(verdict.syndrome())), ": ", CulpritName(verdict.culprit()));
+  std::string line =
+      Concat(absl::AsciiStrToUpper(std::string(VerdictStateWord(verdict.state()))), " ",
+             std::string(SyndromeWord(verdict.syndrome())), ": ", CulpritName(verdict.culprit()));
   const bool slow = verdict.syndrome() == v1::SYNDROME_COMMUNICATION_SLOW ||
                     verdict.syndrome() == v1::SYNDROME_NON_COMMUNICATION_SLOW;
   if (verdict.culprit().kind() == v1::CULPRIT_KIND_RANK && verdict.culprit().process().pid() != 0) {

@@ -123,8 +123,8 @@ Finding Describe(const JobSnapshot& snapshot, const std::vector<const Stuck*>& s
       longest_ns = stuck_ns;
       finding.since_at_ns = item->since_ns;
       finding.communicator_id = link.communicator->id;
-      finding.operation =
-          IsWaitingForPeer(*link.sender->process, *link.from) ? link.from->p2p_finished.count : link.from->finished.count;
+      finding.operation = IsWaitingForPeer(*link.sender->process, *link.from) ? link.from->p2p_finished.count
+                                                                              : link.from->finished.count;
     }
     if (++told > kMaxTold) continue;
     finding.evidence.push_back(
@@ -194,12 +194,13 @@ std::vector<Finding> DetectCommunicationHangs(const JobSnapshot& snapshot,
     finding.rank = -1;
     finding.evidence.insert(
         finding.evidence.begin(),
-        {"nic", Concat("all that ", finding.host, " exchanges over ", address, " stands still: ",
-                       nic->stuck.size(), " queue pairs with ", nic->stuck_peers.size(),
+        {"nic", Concat("all that ", finding.host, " exchanges over ", address,
+                       " stands still: ", nic->stuck.size(), " queue pairs with ", nic->stuck_peers.size(),
                        " peers, and nothing has arrived over it since")});
-    finding.suggested_action =
-        Concat("look at the NIC ", address, " of ", finding.host, ", its cable and its switch port (`ip -s link`, "
-               "`ethtool`); if it stays silent, isolate ", finding.host, " and restart the job");
+    finding.suggested_action = Concat("look at the NIC ", address, " of ", finding.host,
+                                      ", its cable and its switch port (`ip -s link`, "
+                                      "`ethtool`); if it stays silent, isolate ",
+                                      finding.host, " and restart the job");
     findings.push_back(std::move(finding));
   }
   std::vector<const Stuck*> rest;
@@ -223,10 +224,9 @@ std::vector<Finding> DetectCommunicationHangs(const JobSnapshot& snapshot,
     }
     if (either) {
       finding.kind = CulpritKind::kAmbiguous;
-      finding.candidates = {std::min(rest.front()->link->sender->process->rank,
-                                     rest.front()->link->receiver->process->rank),
-                            std::max(rest.front()->link->sender->process->rank,
-                                     rest.front()->link->receiver->process->rank)};
+      finding.candidates = {
+          std::min(rest.front()->link->sender->process->rank, rest.front()->link->receiver->process->rank),
+          std::max(rest.front()->link->sender->process->rank, rest.front()->link->receiver->process->rank)};
     }
   }
   finding.suggested_action =

@@ -78,19 +78,22 @@ std::vector<Finding> DetectCrashes(const JobSnapshot& snapshot, const EndThresho
     finding.syndrome = Syndrome::kCrash;
     FillProcess(ref, &finding);
     finding.communicator_id = where->communicator_id;
-    finding.operation = where->finished.count;
+    finding.operation = IsInside(*where) && where->started.count == where->finished.count
+                            ? where->p2p_finished.count
+                            : where->finished.count;
     finding.communicators.push_back(where->communicator_id);
     finding.waiting = RanksOf(snapshot, bereaved);
     finding.since_at_ns = DiedAt(ref);
     finding.confidence = 0.99;
     finding.confirmed_by = "gone";
     finding.evidence.push_back(
-        {"process-state", Concat("rank ", finding.rank, " was process ", finding.culprit.pid, " on ", finding.host,
-                                 ": gone without having left in order for ",
-                                 SecondsText(ref.host->as_of_ns - DiedAt(ref)))});
+        {"process-state",
+         Concat("rank ", finding.rank, " was process ", finding.culprit.pid, " on ", finding.host,
+                ": gone without having left in order for ", SecondsText(ref.host->as_of_ns - DiedAt(ref)))});
     finding.evidence.push_back(
-        {"inside", Concat("it had called ", where->called.count, " and finished ", where->finished.count,
-                          " operations of communicator ", service::CommunicatorText(where->communicator_id),
+        {"inside", Concat("it had called ", where->called.count + where->p2p_called.count, " and finished ",
+                          where->finished.count + where->p2p_finished.count, " operations of communicator ",
+                          service::CommunicatorText(where->communicator_id),
                           IsInside(*where) ? ": it died inside an operation" : "")});
     finding.evidence.push_back({"waiting", Concat(service::RankListText(finding.waiting),
                                                   finding.waiting.size() == 1 ? " depends" : " depend",
@@ -132,8 +135,8 @@ std::vector<Finding> DetectLostNodes(const JobSnapshot& snapshot, int64_t now_ns
       all_others_inside = all_others_inside && !CannotRun(ref.process->health.state) &&
                           member.state->phase == Phase::kReady && IsInside(*member.state);
       for (const Counter* counter :
-           {&member.state->called, &member.state->started, &member.state->finished,
-            &member.state->p2p_called, &member.state->p2p_started, &member.state->p2p_finished}) {
+           {&member.state->called, &member.state->started, &member.state->finished, &member.state->p2p_called,
+            &member.state->p2p_started, &member.state->p2p_finished}) {
         last_step_ns = std::max(last_step_ns, counter->last_at_ns);
       }
     }
@@ -143,9 +146,9 @@ std::vector<Finding> DetectLostNodes(const JobSnapshot& snapshot, int64_t now_ns
       const ProcessRef& ref = snapshot.processes[member->process];
       for (const QueuePair& queue_pair : member->state->queue_pairs) {
         const auto it = silent.find(queue_pair.peer);
-        const bool outstanding = queue_pair.posted_messages > queue_pair.completed_messages ||
-                                 (queue_pair.connection.known &&
-                                  queue_pair.connection.wanted > queue_pair.connection.done);
+        const bool outstanding =
+            queue_pair.posted_messages > queue_pair.completed_messages ||
+            (queue_pair.connection.known && queue_pair.connection.wanted > queue_pair.connection.done);
         if (it == silent.end() || !outstanding) continue;
         if (ref.host->as_of_ns - std::max(queue_pair.last_progress_at_ns, last_step_ns) <
             thresholds.lost_standstill_ns) {
@@ -157,7 +160,9 @@ std::vector<Finding> DetectLostNodes(const JobSnapshot& snapshot, int64_t now_ns
         loss.waiting.insert(member->process);
         loss.communicators.insert(communicator.id);
         loss.standstill_ns = std::max(loss.standstill_ns, as_of_ns - last_step_ns);
-        loss.operation = member->state->finished.count;
+        loss.operation = member->state->started.count > member->state->finished.count
+                             ? member->state->finished.count
+                             : member->state->p2p_finished.count;
       }
     }
   }
@@ -174,13 +179,13 @@ std::vector<Finding> DetectLostNodes(const JobSnapshot& snapshot, int64_t now_ns
     finding.since_at_ns = loss.host->as_of_ns;
     finding.confidence = 0.95;
     finding.confirmed_by = "silent";
-    finding.evidence.push_back(
-        {"silent", Concat("the agent on ", name, " has been silent for ", SecondsText(now_ns - loss.host->as_of_ns))});
-    finding.evidence.push_back(
-        {"waiting", Concat(service::RankListText(finding.waiting), " wait for its ranks for ",
-                           SecondsText(loss.standstill_ns), "; ", loss.still,
-                           " queue pairs with them stand still")});
-    finding.suggested_action = Concat("see whether ", name, " is up and reachable; isolate it and restart the "
+    finding.evidence.push_back({"silent", Concat("the agent on ", name, " has been silent for ",
+                                                 SecondsText(now_ns - loss.host->as_of_ns))});
+    finding.evidence.push_back({"waiting", Concat(service::RankListText(finding.waiting),
+                                                  " wait for its ranks for ", SecondsText(loss.standstill_ns),
+                                                  "; ", loss.still, " queue pairs with them stand still")});
+    finding.suggested_action = Concat("see whether ", name,
+                                      " is up and reachable; isolate it and restart the "
                                       "job from its last checkpoint");
     findings.push_back(std::move(finding));
   }

@@ -45,9 +45,8 @@ std::vector<Finding> Diagnose(const JobSnapshot& snapshot, std::vector<Finding> 
   // among ranks that the network holds up says nothing.
   if (!stuck.empty()) {
     std::erase_if(hangs, [&](const Finding& hang) {
-      return hang.kind == CulpritKind::kAmbiguous && std::any_of(stuck.begin(), stuck.end(), [&](const auto& s) {
-               return Shares(hang, s);
-             });
+      return hang.kind == CulpritKind::kAmbiguous &&
+             std::any_of(stuck.begin(), stuck.end(), [&](const auto& s) { return Shares(hang, s); });
     });
   }
   std::vector<Finding> lost;

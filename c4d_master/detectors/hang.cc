@@ -112,8 +112,7 @@ class HangGraph {
       if (peer == communicator.members.end() || peer->process == member.process) continue;
       const ProcessRef& ref = snapshot_.processes[peer->process];
       if (ref.stale || ref.process->ended) continue;
-      const QueuePair* theirs =
-          FindConnection(*peer->state, member.state->rank, !mine.sends, mine.channel);
+      const QueuePair* theirs = FindConnection(*peer->state, member.state->rank, !mine.sends, mine.channel);
       const bool absent = theirs == nullptr || PeerIsAbsent(mine.connection, mine.sends, theirs->connection);
       if (!absent && !CannotRun(ref.process->health.state)) continue;
       if (targets.insert(peer->process).second)
@@ -149,9 +148,9 @@ class HangGraph {
 int64_t OwnLastStep(const Process& process) {
   int64_t last = kNever;
   for (const Membership& membership : process.communicators) {
-    for (const Counter* counter : {&membership.called, &membership.started, &membership.finished,
-                                   &membership.p2p_called, &membership.p2p_started,
-                                   &membership.p2p_finished}) {
+    for (const Counter* counter :
+         {&membership.called, &membership.started, &membership.finished, &membership.p2p_called,
+          &membership.p2p_started, &membership.p2p_finished}) {
       last = std::max(last, counter->last_at_ns);
     }
   }
@@ -314,10 +313,9 @@ std::vector<Finding> Deadlocks(const JobSnapshot& snapshot, const HangGraph& gra
       for (const Member* member : step.waiting) here.insert(member->process);
       finding.evidence.push_back(
           {"waiting", service::Concat(service::RankListText(JobRanks(snapshot, here)), " in ",
-                                      step.point_to_point ? "send or receive " : "operation ",
-                                      step.operation, " of communicator ",
-                                      service::CommunicatorText(step.communicator->id), " for ",
-                                      service::SecondsText(step.communicator->StandstillNs()))});
+                                      step.point_to_point ? "send or receive " : "operation ", step.operation,
+                                      " of communicator ", service::CommunicatorText(step.communicator->id),
+                                      " for ", service::SecondsText(step.communicator->StandstillNs()))});
     }
     if (processes.size() < 2 || standstill_ns == INT64_MAX || standstill_ns < limit_ns) continue;
     for (const uint32_t rank : JobRanks(snapshot, processes)) {
@@ -332,8 +330,9 @@ std::vector<Finding> Deadlocks(const JobSnapshot& snapshot, const HangGraph& gra
     const bool certain = standstill_ns >= 2 * limit_ns;
     finding.confidence = certain ? 0.9 : 0.5;
     if (certain) finding.confirmed_by = "deadlock";
-    finding.evidence.push_back({"ring", "each of these ranks waits for an operation that another of them has "
-                                        "not called because it waits itself: a deadlock by order of calls"});
+    finding.evidence.push_back({"ring",
+                                "each of these ranks waits for an operation that another of them has "
+                                "not called because it waits itself: a deadlock by order of calls"});
     finding.suggested_action =
         "compare the order in which these ranks call operations of these communicators (their stacks: "
         "`py-spy dump`, `gdb -p`): it has to be the same on all of them";

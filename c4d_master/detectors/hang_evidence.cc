@@ -61,8 +61,9 @@ Evidence CountersEvidence(const HangCase& hang) {
   const Membership& membership = *hang.membership;
   if (hang.point_to_point) {
     return {hang.absent ? "absent" : "inside",
-            service::Concat(Name(process), hang.absent ? " has not called the send or receive that answers "
-                                                       : " cannot go on with the send or receive that answers ",
+            service::Concat(Name(process),
+                            hang.absent ? " has not called the send or receive that answers "
+                                        : " cannot go on with the send or receive that answers ",
                             RankListText(hang.waiting_ranks), " in communicator ",
                             CommunicatorText(hang.communicator->id), "; its last call was ",
                             LastCallText(process))};
@@ -159,8 +160,7 @@ std::string LastCallText(const Process& process) {
     if (membership.called.count == 0) continue;
     if (last == nullptr || membership.called.last_at_ns > last->called.last_at_ns) last = &membership;
   }
-  if (last_p2p != nullptr &&
-      (last == nullptr || last_p2p->p2p_called.last_at_ns > last->called.last_at_ns)) {
+  if (last_p2p != nullptr && (last == nullptr || last_p2p->p2p_called.last_at_ns > last->called.last_at_ns)) {
     return service::Concat("send or receive ", last_p2p->p2p_called.count - 1, " (",
                            OperationText(last_p2p->last_p2p_called), ") of communicator ",
                            CommunicatorText(last_p2p->communicator_id));

@@ -19,9 +19,9 @@ struct Link {
   const ProcessRef* sender = nullptr;
   const ProcessRef* receiver = nullptr;  // nullptr: not seen
   const Membership* from = nullptr;
-  const QueuePair* queue_pair = nullptr;   // the sender's
-  const QueuePair* received = nullptr;     // the same, seen by the receiver; nullptr: not seen
-  std::string from_nic;                    // addresses without ports
+  const QueuePair* queue_pair = nullptr;  // the sender's
+  const QueuePair* received = nullptr;    // the same, seen by the receiver; nullptr: not seen
+  std::string from_nic;                   // addresses without ports
   std::string to_nic;
 };
 

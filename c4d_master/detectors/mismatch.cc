@@ -71,7 +71,8 @@ void DetectIn(const JobSnapshot& snapshot, const Communicator& communicator, std
   std::set<uint64_t> numbers;
   for (const Member& member : communicator.members) {
     // What everybody has finished was no mismatch.
-    if (member.state->called.count > member.state->finished.count) numbers.insert(member.state->called.count - 1);
+    if (member.state->called.count > member.state->finished.count)
+      numbers.insert(member.state->called.count - 1);
     if (member.state->started.count > member.state->finished.count) {
       numbers.insert(member.state->started.count - 1);
     }
@@ -174,8 +175,9 @@ void DetectMissing(const JobSnapshot& snapshot, const Communicator& communicator
       {"waiting", Concat(service::RankListText(base.waiting), " wait for ", absent, " of ",
                          communicator.rank_count, " ranks to join communicator ",
                          service::CommunicatorText(communicator.id), " for ", SecondsText(waited_ns))});
-  base.suggested_action = "see whether the missing rank was started, reaches the others' network and gets as far "
-                          "as the call that sets the communicator up";
+  base.suggested_action =
+      "see whether the missing rank was started, reaches the others' network and gets as far "
+      "as the call that sets the communicator up";
   const auto name_process = [&](uint32_t index, Finding* finding) {
     const ProcessRef& ref = snapshot.processes[index];
     FillProcess(ref, finding);

@@ -71,7 +71,8 @@ std::vector<Cell> Cells(const std::vector<Link>& links, const Windows& windows, 
     const auto median = medians.find(cell.link->communicator->id);
     if (median == medians.end() || median->second <= 0) continue;
     cell.ratio = cell.low.ns_per_kib / median->second;
-    cell.slow = cell.ratio >= thresholds.blind_factor;
+    cell.slow = cell.ratio >= thresholds.blind_factor &&
+                windows.Own(cell.link->sender->process->key, back).seen >= thresholds.blind_slices;
   }
   return cells;
 }
@@ -92,7 +93,8 @@ std::vector<Late> Lateness(const JobSnapshot& snapshot, const Windows& windows, 
     if (own.slices < 3) continue;
     ranks.push_back({i, own.usual_ns > 0 ? own.recent_ns / own.usual_ns : 0, own});
   }
-  std::stable_sort(ranks.begin(), ranks.end(), [](const Late& a, const Late& b) { return a.ratio > b.ratio; });
+  std::stable_sort(ranks.begin(), ranks.end(),
+                   [](const Late& a, const Late& b) { return a.ratio > b.ratio; });
   return ranks;
 }
 
@@ -103,7 +105,8 @@ const Late* FindLate(std::vector<Late>* ranks, const SlowThresholds& thresholds)
   if (first.own.usual_ns > 0) {
     const double second = std::max((*ranks)[1].ratio, 1.0);
     const double growth_ns = first.own.recent_ns - first.own.usual_ns;
-    const bool late = first.ratio >= thresholds.late_factor && first.ratio >= thresholds.late_alone * second &&
+    const bool late = first.ratio >= thresholds.late_factor &&
+                      first.ratio >= thresholds.late_alone * second &&
                       growth_ns >= thresholds.late_cycle_share * first.own.cycle_ns;
     return late ? &first : nullptr;
   }
@@ -143,16 +146,19 @@ Finding DescribeLate(const JobSnapshot& snapshot, const Late& late, const std::v
   finding.evidence.push_back(
       {"own-time",
        late.own.usual_ns > 0
-           ? absl::StrFormat("rank %d spends %s of its own on each operation, %.1f times what is usual for it "
-                             "(%s); the median of the others is %.1f times",
-                             finding.rank, MillisecondsText(late.own.recent_ns), late.ratio,
-                             MillisecondsText(late.own.usual_ns), Median(ratios))
-           : absl::StrFormat("rank %d has spent %s of its own on each operation since it began, far more than "
-                             "any other",
-                             finding.rank, MillisecondsText(late.own.recent_ns))});
+           ? absl::StrFormat(
+                 "rank %d spends %s of its own on each operation, %.1f times what is usual for it "
+                 "(%s); the median of the others is %.1f times",
+                 finding.rank, MillisecondsText(late.own.recent_ns), late.ratio,
+                 MillisecondsText(late.own.usual_ns), Median(ratios))
+           : absl::StrFormat(
+                 "rank %d has spent %s of its own on each operation since it began, far more than "
+                 "any other",
+                 finding.rank, MillisecondsText(late.own.recent_ns))});
   finding.evidence.push_back(
-      {"waiting", absl::StrFormat("it waits %s for the first data of an operation, the others %s (median)",
-                                  MillisecondsText(late.own.first_wait_ns), MillisecondsText(Median(waits)))});
+      {"waiting",
+       absl::StrFormat("it waits %s for the first data of an operation, the others %s (median)",
+                       MillisecondsText(late.own.first_wait_ns), MillisecondsText(Median(waits)))});
   finding.suggested_action =
       Concat("see what slows process ", finding.culprit.pid, " on ", finding.host,
              " down: CPU quota and neighbours, GPU clocks and temperature, data loading (`py-spy dump --pid ",
@@ -232,11 +238,11 @@ Explanation Explain(const std::vector<Cell>& cells, const std::set<const Process
 
 std::string CellText(const Cell& cell) {
   const Link& link = *cell.link;
-  return absl::StrFormat("rank %d to rank %d (%s to %s): %.1f us per KiB, %.1f times %s, %.0f chunks",
-                         link.sender->process->rank, link.receiver == nullptr ? -1 : link.receiver->process->rank,
-                         link.queue_pair->local, link.queue_pair->remote, cell.low.ns_per_kib / 1e3, cell.ratio,
-                         cell.usual > 0 ? "what is usual for it" : "the median of its communicator",
-                         cell.low.chunks);
+  return absl::StrFormat(
+      "rank %d to rank %d (%s to %s): %.1f us per KiB, %.1f times %s, %.0f chunks",
+      link.sender->process->rank, link.receiver == nullptr ? -1 : link.receiver->process->rank,
+      link.queue_pair->local, link.queue_pair->remote, cell.low.ns_per_kib / 1e3, cell.ratio,
+      cell.usual > 0 ? "what is usual for it" : "the median of its communicator", cell.low.chunks);
 }
 
 Finding DescribeCells(const std::vector<const Cell*>& cells) {
@@ -301,11 +307,11 @@ std::vector<Finding> DetectSlowNetwork(const std::vector<Link>& links, const Win
     }
     finding.evidence.insert(
         finding.evidence.begin(),
-        {"nic", Concat("nearly all queue pairs that ", finding.host, " uses on ", address, " are slow (", slow.size(),
-                       "), those of its peers among each other are not")});
-    finding.suggested_action =
-        Concat("look at the NIC ", address, " of ", finding.host, ", its negotiated rate, errors and pauses "
-               "(`ethtool`, `ip -s link`); if it stays slow, replace the node");
+        {"nic", Concat("nearly all queue pairs that ", finding.host, " uses on ", address, " are slow (",
+                       slow.size(), "), those of its peers among each other are not")});
+    finding.suggested_action = Concat("look at the NIC ", address, " of ", finding.host,
+                                      ", its negotiated rate, errors and pauses "
+                                      "(`ethtool`, `ip -s link`); if it stays slow, replace the node");
     findings.push_back(std::move(finding));
   }
   if (now.connections.empty()) return findings;
@@ -314,8 +320,7 @@ std::vector<Finding> DetectSlowNetwork(const std::vector<Link>& links, const Win
   if (past.size() > 1) {
     for (const Cell* cell : past[1].connections) before.insert(cell->link);
   }
-  const bool lasting = past.size() > 1 &&
-                       std::all_of(past.begin(), past.end(), [&](const Explanation& then) {
+  const bool lasting = past.size() > 1 && std::all_of(past.begin(), past.end(), [&](const Explanation& then) {
                          return Overlap(then.connections, now.connections);
                        });
   std::vector<const Cell*> told;

@@ -80,9 +80,9 @@ bool IsRight(Fault fault, uint32_t target, const v1::Verdict& verdict, const Tra
 }  // namespace
 
 const char* FaultName(Fault fault) {
-  static constexpr const char* kNames[] = {"none",       "stop",       "kill",       "mismatch",   "cut-link",
-                                           "cut-nic",    "slow-link",  "slow-nic",   "slow-rank",  "lost-node",
-                                           "checkpoint", "evaluation", "agent-silent", "jitter"};
+  static constexpr const char* kNames[] = {
+      "none",     "stop",      "kill",      "mismatch",   "cut-link",   "cut-nic",      "slow-link",
+      "slow-nic", "slow-rank", "lost-node", "checkpoint", "evaluation", "agent-silent", "jitter"};
   return kNames[static_cast<int>(fault)];
 }
 
@@ -102,9 +102,11 @@ TrialResult RunTrial(Fault fault, const TrainingShape& shape, uint64_t seed) {
   std::set<std::string> judged;
   handler.Subscribe([&](const v1::Verdict& verdict) {
     if (verdict.state() != v1::VERDICT_STATE_CONFIRMED) return;
-    const double after_s = static_cast<double>(verdict.confirmed_unix_ns() - injected_ns - (sim.unix_ns() - sim.now_ns())) / 1e9;
+    const double after_s =
+        static_cast<double>(verdict.confirmed_unix_ns() - injected_ns - (sim.unix_ns() - sim.now_ns())) / 1e9;
     const bool is_new = judged.insert(verdict.id()).second;
-    if (injected_ns <= sim.now_ns() && IsRight(fault, target, verdict, sim) && after_s <= expected.within_s + 0.3) {
+    if (injected_ns <= sim.now_ns() && IsRight(fault, target, verdict, sim) &&
+        after_s <= expected.within_s + 0.3) {
       result.found = true;
       if (result.confirmed_after_s < 0) result.confirmed_after_s = after_s;
       if (!is_new) return;

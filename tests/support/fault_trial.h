@@ -12,12 +12,12 @@
 namespace c4::simulation {
 
 struct TrialResult {
-  bool found = false;         // the right verdict was confirmed in time (or none was right and none came)
-  size_t wrong = 0;           // confirmed verdicts besides
-  bool cleared = true;        // nothing was left open at the end
-  bool applicable = true;     // the fault could have an effect in this job
+  bool found = false;      // the right verdict was confirmed in time (or none was right and none came)
+  size_t wrong = 0;        // confirmed verdicts besides
+  bool cleared = true;     // nothing was left open at the end
+  bool applicable = true;  // the fault could have an effect in this job
   double confirmed_after_s = -1;
-  std::string told;           // the confirmed verdicts, one a line
+  std::string told;  // the confirmed verdicts, one a line
 };
 
 const char* FaultName(Fault fault);

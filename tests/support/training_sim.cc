@@ -120,7 +120,8 @@ void TrainingSim::Inject(Fault fault, uint32_t target) {
   int group = -1;
   for (size_t i = 0; i < groups_.size(); ++i) {
     const Group& candidate = groups_[i];
-    const bool member = std::find(candidate.ranks.begin(), candidate.ranks.end(), target) != candidate.ranks.end();
+    const bool member =
+        std::find(candidate.ranks.begin(), candidate.ranks.end(), target) != candidate.ranks.end();
     if (member && !candidate.point_to_point &&
         (group < 0 || candidate.ranks.size() > groups_[static_cast<size_t>(group)].ranks.size())) {
       group = static_cast<int>(i);
@@ -208,8 +209,8 @@ void TrainingSim::StallNetwork() {
     const uint32_t from = group.ranks[queue_pair.from];
     const uint32_t to = group.ranks[queue_pair.to];
     const uint32_t cut = target_ / shape_.spines;
-    const bool on_link = (leaf(from) == cut || leaf(to) == cut) &&
-                         (Takes(queue_pair, false) || Takes(queue_pair, true));
+    const bool on_link =
+        (leaf(from) == cut || leaf(to) == cut) && (Takes(queue_pair, false) || Takes(queue_pair, true));
     queue_pair.stuck = fault_ == Fault::kCutNic ? from == target_ || to == target_ : on_link;
     queue_pair.posted += queue_pair.stuck ? 2 : 0;
     queue_pair.post_ns = now_ns_ + 10'000'000;
@@ -275,7 +276,8 @@ void TrainingSim::Progress(double seconds) {
         slow = (leaf(from) == cut || leaf(to) == cut) && Takes(queue_pair, false);
       }
       // The scheduler gives a slow queue pair little more than a chunk a second.
-      queue_pair.share += slow ? (fault_ == Fault::kSlowNic ? 0.8 : 0.35) : 4.0 * (0.5 + 0.5 * (random_() % 100) / 100.0);
+      queue_pair.share +=
+          slow ? (fault_ == Fault::kSlowNic ? 0.8 : 0.35) : 4.0 * (0.5 + 0.5 * (random_() % 100) / 100.0);
       while (queue_pair.share >= 1) {
         queue_pair.share -= 1;
         const double per_kib =
@@ -312,14 +314,16 @@ void TrainingSim::AddGroup(const Group& group, uint32_t rank, v1::ProcessReport*
   };
   fill(group.point_to_point ? communicator->mutable_p2p_called() : communicator->mutable_called(), entered);
   fill(group.point_to_point ? communicator->mutable_p2p_started() : communicator->mutable_started(), entered);
-  fill(group.point_to_point ? communicator->mutable_p2p_finished() : communicator->mutable_finished(), group.done);
+  fill(group.point_to_point ? communicator->mutable_p2p_finished() : communicator->mutable_finished(),
+       group.done);
   v1::OperationInfo* info =
       group.point_to_point ? communicator->mutable_last_p2p_called() : communicator->mutable_last_called();
   info->set_function(group.point_to_point ? v1::FUNCTION_SEND : v1::FUNCTION_ALL_REDUCE);
   info->set_data_type(7);
   info->set_root(-1);
   info->set_count(mismatched && rank == target_ ? 999 : 1 << 20);
-  *(group.point_to_point ? communicator->mutable_last_p2p_started() : communicator->mutable_last_started()) = *info;
+  *(group.point_to_point ? communicator->mutable_last_p2p_started() : communicator->mutable_last_started()) =
+      *info;
   for (const QueuePair& queue_pair : group.queue_pairs) {
     const bool sends = queue_pair.from == own;
     if (!sends && queue_pair.to != own) continue;
@@ -400,7 +404,8 @@ std::vector<v1::TelemetryBatch> TrainingSim::Step() {
       if (rank_state == v1::PROCESS_STATE_SLEEPING) ranks_[rank].progress_ns = now_ns_;
       // Without their peer, or told of a mismatch, the others' communicators fail and they exit.
       const bool victim = rank != target_ || fault_ == Fault::kMismatch;
-      if ((fault_ == Fault::kKill || fault_ == Fault::kMismatch) && victim && now_ns_ - fault_ns_ > 300'000'000) {
+      if ((fault_ == Fault::kKill || fault_ == Fault::kMismatch) && victim &&
+          now_ns_ - fault_ns_ > 300'000'000) {
         ranks_[rank].failed = true;
         if (rank_state != v1::PROCESS_STATE_GONE && now_ns_ - fault_ns_ > 700'000'000) {
           ranks_[rank].state = v1::PROCESS_STATE_GONE;

@@ -25,26 +25,26 @@ struct TrainingShape {
   uint32_t queue_pairs = 4;
   uint32_t hosts_per_leaf = 4;
   uint32_t spines = 2;
-  double noise = 0.25;        // of a chunk's latency, standard deviation of its logarithm
-  double contention = 0.4;    // between queue pairs, likewise; fixed for the job
+  double noise = 0.25;      // of a chunk's latency, standard deviation of its logarithm
+  double contention = 0.4;  // between queue pairs, likewise; fixed for the job
   uint32_t ranks() const { return tensor * pipeline * data; }
 };
 
 enum class Fault {
   kNone,
-  kStop,          // of a rank
-  kKill,          // of a rank; the others' communicators fail, they exit
-  kMismatch,      // a rank calls another count
-  kCutLink,       // of a leaf and a spine
-  kCutNic,        // of a host
+  kStop,      // of a rank
+  kKill,      // of a rank; the others' communicators fail, they exit
+  kMismatch,  // a rank calls another count
+  kCutLink,   // of a leaf and a spine
+  kCutNic,    // of a host
   kSlowLink,
   kSlowNic,
   kSlowRank,
   kLostNode,
-  kCheckpoint,    // one rank writes for a minute, with progress
-  kEvaluation,    // everybody's own time is three times as long
-  kAgentSilent,   // of one host, the job goes on
-  kJitter,        // short pauses of a rank
+  kCheckpoint,   // one rank writes for a minute, with progress
+  kEvaluation,   // everybody's own time is three times as long
+  kAgentSilent,  // of one host, the job goes on
+  kJitter,       // short pauses of a rank
 };
 
 class TrainingSim {

@@ -1,0 +1,172 @@
+#include "c4d_master/recording.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "c4d_master/c4d_handler.h"
+#include "google/protobuf/io/coded_stream.h"
+#include "google/protobuf/io/gzip_stream.h"
+#include "google/protobuf/io/zero_copy_stream_impl.h"
+#include "google/protobuf/util/delimited_message_util.h"
+#include "service/text.h"
+
+namespace c4::c4d {
+namespace {
+
+namespace io = google::protobuf::io;
+using service::Concat;
+
+constexpr char kMagic[] = "C4RECORD";  // and one byte of version, then gzip
+constexpr size_t kMagicBytes = 8;
+constexpr uint8_t kVersion = 1;
+constexpr uint32_t kMaxMessageBytes = 64U << 20;
+constexpr int64_t kTickNs = kSecondNs / 10;
+constexpr int64_t kMaxGapNs = 600 * kSecondNs;
+
+}  // namespace
+
+struct RecordingWriter::Parts {
+  int fd = -1;
+  std::string path;
+  std::unique_ptr<io::FileOutputStream> file;
+  std::unique_ptr<io::GzipOutputStream> gzip;
+  uint64_t written = 0;
+};
+
+RecordingWriter::RecordingWriter(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
+
+RecordingWriter::~RecordingWriter() {
+  (void)Close();
+}
+
+absl::StatusOr<std::unique_ptr<RecordingWriter>> RecordingWriter::Create(const std::string& path) {
+  auto parts = std::make_unique<Parts>();
+  parts->path = path;
+  parts->fd = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (parts->fd < 0) return service::ErrnoStatus(errno, Concat("open ", path));
+  char header[kMagicBytes + 1];
+  std::copy_n(kMagic, kMagicBytes, header);
+  header[kMagicBytes] = static_cast<char>(kVersion);
+  if (write(parts->fd, header, sizeof(header)) != static_cast<ssize_t>(sizeof(header))) {
+    const absl::Status status = service::ErrnoStatus(errno, Concat("write ", path));
+    close(parts->fd);
+    return status;
+  }
+  parts->file = std::make_unique<io::FileOutputStream>(parts->fd);
+  parts->gzip = std::make_unique<io::GzipOutputStream>(parts->file.get());
+  return std::unique_ptr<RecordingWriter>(new RecordingWriter(std::move(parts)));
+}
+
+absl::Status RecordingWriter::Write(const v1::RecordedBatch& batch) {
+  bool good = google::protobuf::util::SerializeDelimitedToZeroCopyStream(batch, parts_->gzip.get());
+  constexpr uint64_t kFlushEvery = 256;
+  if (good && ++parts_->written % kFlushEvery == 0) good = parts_->gzip->Flush() && parts_->file->Flush();
+  return good ? absl::OkStatus()
+              : service::ErrnoStatus(parts_->file->GetErrno(), Concat("write ", parts_->path));
+}
+
+absl::Status RecordingWriter::Close() {
+  if (parts_->fd < 0) return absl::OkStatus();
+  const bool good = parts_->gzip->Close() && parts_->file->Flush();
+  const int error = parts_->file->GetErrno();
+  parts_->gzip.reset();
+  parts_->file.reset();
+  close(parts_->fd);
+  parts_->fd = -1;
+  return good ? absl::OkStatus() : service::ErrnoStatus(error, Concat("write ", parts_->path));
+}
+
+absl::Status ReadRecording(const std::string& path,
+                           const std::function<void(const v1::RecordedBatch&)>& on_batch) {
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return service::ErrnoStatus(errno, Concat("open ", path));
+  io::FileInputStream file(fd);
+  file.SetCloseOnDelete(true);
+  char header[kMagicBytes + 1] = {};
+  {
+    io::CodedInputStream coded(&file);
+    if (!coded.ReadRaw(header, sizeof(header)) || !std::equal(kMagic, kMagic + kMagicBytes, header)) {
+      return absl::InvalidArgumentError(Concat(path, " is no recording of `c4 record`"));
+    }
+  }
+  if (static_cast<uint8_t>(header[kMagicBytes]) != kVersion) {
+    return absl::InvalidArgumentError(
+        Concat(path, " has version ", static_cast<int>(static_cast<uint8_t>(header[kMagicBytes])),
+               " of the format; this program reads version ", static_cast<int>(kVersion)));
+  }
+  io::GzipInputStream gzip(&file, io::GzipInputStream::GZIP);
+  uint64_t batches = 0;
+  for (;;) {
+    const auto broken = [&](const char* what) {
+      return absl::DataLossError(Concat(path, what, " after ", batches, " batches; they were used"));
+    };
+    io::CodedInputStream coded(&gzip);
+    uint32_t bytes = 0;
+    const void* data = nullptr;
+    int available = 0;
+    if (!coded.GetDirectBufferPointer(&data, &available)) {
+      // zlib says Z_STREAM_END (1) where the writer closed the stream.
+      return gzip.ZlibErrorCode() == 1 ? absl::OkStatus() : broken(" breaks off or is damaged");
+    }
+    if (!coded.ReadVarint32(&bytes)) return broken(" breaks off");
+    if (bytes > kMaxMessageBytes) return broken(" is damaged");
+    v1::RecordedBatch batch;
+    const io::CodedInputStream::Limit limit = coded.PushLimit(static_cast<int>(bytes));
+    if (!batch.MergeFromCodedStream(&coded) || coded.BytesUntilLimit() != 0) {
+      return broken(" breaks off or is damaged");
+    }
+    coded.PopLimit(limit);
+    ++batches;
+    on_batch(batch);
+  }
+}
+
+absl::StatusOr<Replay> ReplayRecording(const std::string& path) {
+  Replay replay;
+  service::Metrics metrics;
+  VerdictStore store(":memory:");
+  std::unique_ptr<C4dHandler> handler;
+  Now now;
+  int64_t next_tick_ns = 0;
+  const auto tick = [&](int64_t at_ns) {
+    const Now moment{at_ns, now.UnixOf(at_ns)};
+    const size_t open_before = replay.changes.size();
+    handler->Tick(moment);
+    if (replay.changes.size() != open_before) replay.matrix = handler->GetMatrix(moment);
+  };
+  replay.end = ReadRecording(path, [&](const v1::RecordedBatch& recorded) {
+    if (handler == nullptr) {
+      HandlerOptions options;
+      options.job = recorded.job();
+      for (const v1::ProcessReport& report : recorded.batch().processes()) {
+        if (options.job.empty()) options.job = report.job();
+      }
+      if (options.job.empty()) return;  // a node without processes; the next one tells
+      options.master_epoch = 1;
+      handler = std::make_unique<C4dHandler>(options, &store, &metrics);
+      handler->Subscribe([&](const v1::Verdict& verdict) { replay.changes.push_back(verdict); });
+      next_tick_ns = recorded.arrival_monotonic_ns();
+    }
+    const int64_t arrival_ns = recorded.arrival_monotonic_ns();
+    // A clock that jumps is damage or another machine's; it is not waited for.
+    if (arrival_ns - next_tick_ns > kMaxGapNs) next_tick_ns = arrival_ns;
+    now = {arrival_ns, recorded.arrival_unix_ns()};
+    for (; next_tick_ns <= arrival_ns; next_tick_ns += kTickNs) tick(next_tick_ns);
+    ++replay.batches;
+    replay.dropped = std::max(replay.dropped, recorded.dropped());
+    if (!handler->Ingest(recorded.batch(), now).ok()) ++replay.refused;
+  });
+  if (handler == nullptr) {
+    return replay.end.ok() ? absl::InvalidArgumentError(Concat(path, " holds no telemetry of a job"))
+                           : replay.end;
+  }
+  tick(now.monotonic_ns);
+  if (replay.matrix.cells().empty()) replay.matrix = handler->GetMatrix(now);
+  replay.verdicts = handler->ListVerdicts(/*include_cleared=*/true);
+  replay.end_unix_ns = now.unix_ns;
+  return replay;
+}
+
+}  // namespace c4::c4d

@@ -1,0 +1,56 @@
+// c4 matrix: which queue pairs of a job are slower than they used to be.
+#include <cstdio>
+
+#include "absl/time/clock.h"
+#include "cli/exit_codes.h"
+#include "cli/master_client.h"
+#include "cli/matrix_text.h"
+#include "cli/options.h"
+#include "cli/verb.h"
+
+namespace c4::cli {
+namespace {
+
+constexpr char kSummary[] = "show the latency matrix of a job as a heat map";
+constexpr absl::Duration kCallLimit = absl::Seconds(5);
+constexpr absl::Duration kPatience = absl::Seconds(3);
+
+int RunMatrix(const Arguments& arguments) {
+  MasterOptions master;
+  bool json = false;
+  bool watch = false;
+  std::string by = "rank";
+  Options options("matrix", kSummary);
+  master.Declare(&options);
+  options.Flag("--json", &json, "one JSON document: {\"job\",\"cells\":[...],\"ranks\":[...]}");
+  options.Flag("--watch", &watch, "show it again every second, until interrupted");
+  options.Text("--by", &by, "rank|nic|qp", "what a row and a column are; qp: a list, the slowest first");
+  if (const std::optional<int> exit_code = options.Parse(arguments)) return *exit_code;
+  if (by != "rank" && by != "nic" && by != "qp") return UsageError("matrix", "--by is rank, nic or qp");
+  const MatrixBy rows = by == "nic" ? MatrixBy::kNic : by == "qp" ? MatrixBy::kQueuePair : MatrixBy::kRank;
+  for (;;) {
+    v1::GetMatrixReply reply;
+    const absl::Status asked = AskMaster(master, kPatience, [&reply](const MasterClient& client) {
+      absl::StatusOr<v1::GetMatrixReply> matrix = client.GetMatrix(kCallLimit);
+      if (!matrix.ok()) return matrix.status();
+      reply = *std::move(matrix);
+      return absl::OkStatus();
+    });
+    if (!asked.ok()) {
+      fprintf(stderr, "c4 matrix: %s\n", std::string(asked.message()).c_str());
+      return kExitUnreachable;
+    }
+    const std::string text = json ? MatrixJson(reply) + "\n" : MatrixText(reply, rows);
+    if (watch && !json) fputs("\033[H\033[2J", stdout);
+    fputs(text.c_str(), stdout);
+    fflush(stdout);
+    if (!watch) return kExitOk;
+    absl::SleepFor(absl::Seconds(1));
+  }
+}
+
+}  // namespace
+
+constinit const Verb kMatrixVerb = {"matrix", kSummary, RunMatrix};
+
+}  // namespace c4::cli

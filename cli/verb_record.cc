@@ -1,0 +1,61 @@
+// c4 record: writes what the agents tell a job's master to a file.
+#include <cstdio>
+
+#include "absl/time/clock.h"
+#include "c4d_master/recording.h"
+#include "cli/exit_codes.h"
+#include "cli/master_client.h"
+#include "cli/options.h"
+#include "cli/verb.h"
+
+namespace c4::cli {
+namespace {
+
+constexpr char kSummary[] = "record the telemetry of a job to a file";
+
+int Fail(const absl::Status& status, int exit_code) {
+  fprintf(stderr, "c4 record: %s\n", std::string(status.message()).c_str());
+  return exit_code;
+}
+
+int RunRecord(const Arguments& arguments) {
+  MasterOptions master;
+  std::string file;
+  double seconds = 60;
+  Options options("record", kSummary);
+  master.Declare(&options);
+  options.Text("-o,--output", &file, "FILE", "the recording (docs/formats/recording.md)");
+  options.Seconds("--seconds", &seconds, 1, 86400, "for how long; the end of the job ends it, too");
+  if (const std::optional<int> exit_code = options.Parse(arguments)) return *exit_code;
+  if (file.empty()) return UsageError("record", "say where to with -o FILE");
+  const absl::StatusOr<FoundMaster> found = FindMaster(master);
+  if (!found.ok()) return Fail(found.status(), kExitUnreachable);
+  const absl::StatusOr<std::unique_ptr<MasterClient>> client = MasterClient::Open(found->address, master);
+  if (!client.ok()) return Fail(client.status(), kExitUnreachable);
+  absl::StatusOr<std::unique_ptr<c4d::RecordingWriter>> writer = c4d::RecordingWriter::Create(file);
+  if (!writer.ok()) return Fail(writer.status(), kExitUsage);
+  uint64_t batches = 0;
+  uint64_t dropped = 0;
+  absl::Status written;
+  const absl::Status ended =
+      (*client)->Record(absl::Seconds(seconds), [&](const v1::RecordedBatch& received) {
+        v1::RecordedBatch batch = received;
+        if (batches == 0) batch.set_job(found->job);
+        ++batches;
+        dropped = std::max(dropped, batch.dropped());
+        written = (*writer)->Write(batch);
+        return written.ok();
+      });
+  if (written.ok()) written = (*writer)->Close();
+  if (!written.ok()) return Fail(written, kExitUsage);
+  if (batches == 0 && !absl::IsDeadlineExceeded(ended)) return Fail(ended, kExitUnreachable);
+  printf("%llu batches in %s%s\n", static_cast<unsigned long long>(batches), file.c_str(),
+         dropped == 0 ? "" : "; some were lost because this reader was too slow");
+  return kExitOk;
+}
+
+}  // namespace
+
+constinit const Verb kRecordVerb = {"record", kSummary, RunRecord};
+
+}  // namespace c4::cli

@@ -1,0 +1,66 @@
+// c4 replay: what the master says about a recording; the same code, in the recording's time.
+#include <cstdio>
+
+#include "c4d_master/recording.h"
+#include "cli/exit_codes.h"
+#include "cli/matrix_text.h"
+#include "cli/options.h"
+#include "cli/verb.h"
+#include "cli/verdict_exit.h"
+#include "service/verdict_json.h"
+
+namespace c4::cli {
+namespace {
+
+constexpr char kSummary[] = "diagnose a recording again";
+
+int RunReplay(const Arguments& arguments) {
+  Arguments rest = arguments;
+  std::string file;
+  if (!rest.empty() && !rest.front().empty() && rest.front().front() != '-') {
+    file = rest.front();
+    rest.erase(rest.begin());
+  }
+  bool json = false;
+  bool matrix = false;
+  Options options("replay", kSummary);
+  options.Flag("--json", &json,
+               "one JSON document {\"job\",\"verdicts\":[...]}, or of the matrix with --matrix");
+  options.Flag("--matrix", &matrix, "the latency matrix at the last change of a verdict, else at the end");
+  if (const std::optional<int> exit_code = options.Parse(rest)) return *exit_code;
+  if (file.empty()) return UsageError("replay", "name the recording first: c4 replay FILE");
+  const absl::StatusOr<c4d::Replay> replay = c4d::ReplayRecording(file);
+  if (!replay.ok()) {
+    fprintf(stderr, "c4 replay: %s\n", std::string(replay.status().message()).c_str());
+    return kExitUsage;
+  }
+  if (!replay->end.ok()) fprintf(stderr, "c4 replay: %s\n", std::string(replay->end.message()).c_str());
+  if (matrix) {
+    const std::string text =
+        json ? MatrixJson(replay->matrix) + "\n" : MatrixText(replay->matrix, MatrixBy::kRank);
+    fputs(text.c_str(), stdout);
+    return kExitOk;
+  }
+  if (json) {
+    printf("%s\n", service::VerdictListJson(replay->verdicts, 2).c_str());
+    return VerdictsExitCode(replay->verdicts.verdicts());
+  }
+  for (const v1::Verdict& change : replay->changes) {
+    const int64_t at_ns = change.cleared_unix_ns() != 0     ? change.cleared_unix_ns()
+                          : change.confirmed_unix_ns() != 0 ? change.confirmed_unix_ns()
+                                                            : change.suspected_unix_ns();
+    printf("%s\n", service::VerdictLine(change, at_ns).c_str());
+  }
+  for (const v1::Verdict& verdict : replay->verdicts.verdicts()) {
+    printf("\n%s", service::VerdictText(verdict, replay->end_unix_ns).c_str());
+  }
+  printf("%llu batches, %d verdicts\n", static_cast<unsigned long long>(replay->batches),
+         replay->verdicts.verdicts_size());
+  return VerdictsExitCode(replay->verdicts.verdicts());
+}
+
+}  // namespace
+
+constinit const Verb kReplayVerb = {"replay", kSummary, RunReplay};
+
+}  // namespace c4::cli
