@@ -336,15 +336,10 @@ Sysctls ManagementSysctls() {
 
 std::string RateText(const std::string& device, double rate_mbps) {
   if (rate_mbps <= 0) return absl::StrCat("qdisc replace dev ", device, " root noqueue\n");
-<<<<<<< HEAD
   const double bucket_bytes =
       std::clamp(rate_mbps * 1e6 / 8 * kBucketS, kLeastBucketBytes, kLargestBucketBytes);
   return absl::StrCat("qdisc replace dev ", device, " root tbf rate ", static_cast<int64_t>(rate_mbps * 1000),
                       "kbit burst ", static_cast<int64_t>(bucket_bytes), kQueue, "\n");
-=======
-  return absl::StrCat("qdisc replace dev ", device, " root tbf rate ", static_cast<int64_t>(rate_mbps * 1000),
-                      "kbit ", kBucket, "\n");
->>>>>>> fab
 }
 
 std::string DropText(const std::string& device, int per_mille) {
@@ -356,14 +351,10 @@ std::string DropText(const std::string& device, int per_mille) {
       per_mille >= 1000 ? "" : absl::StrCat("numgen random mod 1000 < ", per_mille, " ");
   absl::StrAppend(&text, "add table ", table, "\n", "add chain ", table,
                   " in { type filter hook ingress device \"", device, "\" priority 0; policy accept; }\n",
-<<<<<<< HEAD
-                  "add rule ", table, " in ", which, "counter drop\n");
-=======
                   "add rule ", table,
                   // Not ARP: a router leaves a group's next hop out as soon as it cannot resolve it, and the
                   // failure would not be silent.
                   " in meta protocol ip ", which, "counter drop\n");
->>>>>>> fab
   return text;
 }
 
