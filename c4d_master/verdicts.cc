@@ -123,12 +123,6 @@ bool IsSlow(const v1::Verdict& verdict) {
 bool Refresh(const Finding& finding, v1::Verdict* verdict) {
   const bool same_waiting = std::equal(finding.waiting.begin(), finding.waiting.end(),
                                        verdict->waiting().begin(), verdict->waiting().end());
-  // A suspicion does not rewrite what was certain: while a slow NIC recovers, a few of its connections are
-  // still slow in the window.
-  if (verdict->state() == v1::VERDICT_STATE_CONFIRMED && finding.confirmed_by.empty() &&
-      verdict->culprit().kind() != static_cast<int>(finding.kind)) {
-    return false;
-  }
   const bool changed = !same_waiting || verdict->culprit().state() != static_cast<int>(finding.state) ||
                        verdict->communicator_id() != finding.communicator_id ||
                        verdict->operation() != finding.operation ||
