@@ -15,6 +15,7 @@ namespace {
 using service::Concat;
 
 constexpr int64_t kFreezeNs = 8 * kSecondNs;
+constexpr int64_t kRecoveryNs = 8 * kSecondNs;  // the windows have forgotten by then
 constexpr int64_t kSlowIntervalNs = kSecondNs / 2;
 constexpr size_t kMaxSaid = 1000;
 
@@ -257,7 +258,16 @@ void C4dHandler::Tick(Now now) {
     slow_at_ns_ = now.monotonic_ns;
     slow_ = DetectSlow(snapshot, windows_, options_.thresholds.slow);
   }
-  const std::vector<Finding> findings = Diagnose(snapshot, slow_, now.monotonic_ns, options_.thresholds);
+  // Chunks that were stuck count as slow once they have arrived.
+  const bool recovering = stood_still_at_ns_ != kNever && now.monotonic_ns - stood_still_at_ns_ < kRecoveryNs;
+  const std::vector<Finding> findings =
+      Diagnose(snapshot, recovering ? std::vector<Finding>() : slow_, now.monotonic_ns, options_.thresholds);
+  if (std::any_of(findings.begin(), findings.end(), [](const Finding& finding) {
+        return finding.syndrome != Syndrome::kCommunicationSlow &&
+               finding.syndrome != Syndrome::kNonCommunicationSlow;
+      })) {
+    stood_still_at_ns_ = now.monotonic_ns;
+  }
   // What belongs to trouble is not usual, nor what comes shortly after it. A suspicion that has not been
   // confirmed when its slices are old enough to be learnt from was none.
   if (std::any_of(findings.begin(), findings.end(),

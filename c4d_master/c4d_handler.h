@@ -75,6 +75,7 @@ class C4dHandler {
   std::vector<Finding> slow_;  // of the newest slices
   uint64_t slow_slices_ = 0;   // that they were made of
   int64_t slow_at_ns_ = kNever;
+  int64_t stood_still_at_ns_ = kNever;                    // when last something was worse than slow
   v1::RecordLevel level_ = v1::RECORD_LEVEL_UNSPECIFIED;  // wanted from the processes
   Verdicts verdicts_;
 

@@ -45,6 +45,8 @@ struct Communicator {
   uint64_t progress_mark = 0;         // changes whenever anything moves
   uint64_t finished_by_all = 0;       // operations
   int64_t longest_standstill_ns = 0;  // that is usual here (rhythm.h); 0 while nothing was learnt
+  // Calls that went well here (rhythm.h); valid until the next observation.
+  const std::vector<OperationInfo>* usual_calls = nullptr;
 
   int64_t StandstillNs() const {
     return last_step_at_ns == kNever || as_of_ns < last_step_at_ns ? 0 : as_of_ns - last_step_at_ns;

@@ -83,6 +83,8 @@ struct OperationInfo {
   uint32_t reduction = 0;
   int32_t root = -1;
   uint64_t count = 0;
+
+  friend bool operator==(const OperationInfo&, const OperationInfo&) = default;
 };
 
 struct Counter {

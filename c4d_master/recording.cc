@@ -27,6 +27,7 @@ constexpr uint8_t kVersion = 1;
 constexpr uint32_t kMaxMessageBytes = 64U << 20;
 constexpr int64_t kTickNs = kSecondNs / 10;
 constexpr int64_t kMaxGapNs = 600 * kSecondNs;
+constexpr int64_t kMaxClockNs = int64_t{1} << 62;  // of either clock; later ones are damage
 
 absl::Status ReadStream(io::ZeroCopyInputStream* file, const std::string& path,
                         const std::function<void(const v1::RecordedBatch&)>& on_batch) {
@@ -198,6 +199,11 @@ absl::StatusOr<Replay> ReplayRecording(const std::string& path) {
     }
   };
   replay.end = ReadRecording(path, [&](const v1::RecordedBatch& recorded) {
+    if (recorded.arrival_monotonic_ns() < 0 || recorded.arrival_monotonic_ns() > kMaxClockNs ||
+        recorded.arrival_unix_ns() < 0 || recorded.arrival_unix_ns() > kMaxClockNs) {
+      ++replay.refused;
+      return;
+    }
     if (handler == nullptr) {
       HandlerOptions options;
       options.job = recorded.job();

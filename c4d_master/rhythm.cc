@@ -20,6 +20,15 @@ void Rhythm::Observe(JobSnapshot* snapshot) {
       learnt.current_ns = std::max(learnt.current_ns, communicator.StandstillNs());
     }
     communicator.longest_standstill_ns = learnt.longest_ns;
+    for (const Member& member : communicator.members) {
+      const Membership& state = *member.state;
+      if (state.called.count == 0 || state.finished.count != state.called.count) continue;
+      if (learnt.calls.size() < kMostCalls &&
+          std::find(learnt.calls.begin(), learnt.calls.end(), state.last_called) == learnt.calls.end()) {
+        learnt.calls.push_back(state.last_called);
+      }
+    }
+    communicator.usual_calls = &learnt.calls;
   }
   std::erase_if(learnt_, [this](const auto& entry) { return entry.second.round != round_; });
 }

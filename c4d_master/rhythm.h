@@ -4,22 +4,25 @@
 // Only standstills in which somebody waits count (a communicator that nobody is in stands still for as
 // long as the computation takes, which says nothing), only after the first operations (the first
 // iteration compiles, allocates and warms up), and not those that were part of a confirmed verdict.
-// Time comes with the snapshot. One thread; no errors.
+// Beside that, which calls have gone well in each communicator: one that has not been seen before and does
+// not match the others' is the one to doubt. Time comes with the snapshot. One thread; no errors.
 #pragma once
 
 #include <cstdint>
 #include <map>
+#include <vector>
 
 #include "c4d_master/job_snapshot.h"
 
 namespace c4::c4d {
 
 inline constexpr uint64_t kWarmUpOperations = 10;
+inline constexpr size_t kMostCalls = 256;
 
 class Rhythm {
  public:
-  // Looks at every communicator of the snapshot and fills in its longest_standstill_ns. What belongs to
-  // communicators that are no longer there is forgotten.
+  // Looks at every communicator of the snapshot and fills in its longest_standstill_ns and usual_calls. What
+  // belongs to communicators that are no longer there is forgotten.
   void Observe(JobSnapshot* snapshot);
 
   // The standstill that this communicator is in now is not usual.
@@ -32,6 +35,7 @@ class Rhythm {
     int64_t longest_ns = 0;
     bool excluded = false;  // the one under way
     uint64_t round = 0;
+    std::vector<OperationInfo> calls;  // that have finished, kMostCalls different ones
   };
 
   std::map<uint64_t, Learnt> learnt_;

@@ -68,7 +68,8 @@ bool Overlap(const Finding& finding, const v1::Culprit& culprit) {
   return false;
 }
 
-bool SameCulprit(const Finding& finding, const v1::Culprit& culprit) {
+bool SameCulprit(const Finding& finding, const v1::Verdict& verdict) {
+  const v1::Culprit& culprit = verdict.culprit();
   const v1::ProcessId& process = culprit.process();
   const bool same_kind = culprit.kind() == static_cast<int>(finding.kind);
   switch (finding.kind) {
@@ -83,7 +84,7 @@ bool SameCulprit(const Finding& finding, const v1::Culprit& culprit) {
     case CulpritKind::kNic:
       // What looked like single connections at first may turn out to be their NIC.
       return same_kind ? culprit.nic() == finding.nic && culprit.host() == finding.host
-                       : Overlap(finding, culprit);
+                       : verdict.state() == v1::VERDICT_STATE_SUSPECTED && Overlap(finding, culprit);
     case CulpritKind::kConnection:
     case CulpritKind::kAmbiguous:
       return culprit.kind() != v1::CULPRIT_KIND_RANK && Overlap(finding, culprit);
@@ -180,8 +181,7 @@ void Verdicts::Restore(const std::vector<v1::Verdict>& verdicts) {
 
 Verdicts::Open* Verdicts::FindOpen(const Finding& finding) {
   for (Open& open : open_) {
-    if (open.verdict.syndrome() == static_cast<int>(finding.syndrome) &&
-        SameCulprit(finding, open.verdict.culprit())) {
+    if (open.verdict.syndrome() == static_cast<int>(finding.syndrome) && SameCulprit(finding, open.verdict)) {
       return &open;
     }
   }
@@ -258,7 +258,10 @@ std::vector<VerdictChange> Verdicts::Update(const std::vector<Finding>& findings
       open->restored = false;
       open->settling_since_ns = kNever;
       open->silent_since_ns = kNever;
-      report_update = Refresh(finding, &open->verdict);
+      // What is left of a NIC's trouble belongs to it, and does not make it smaller.
+      const bool left_over =
+          finding.kind == CulpritKind::kConnection && open->verdict.culprit().kind() == v1::CULPRIT_KIND_NIC;
+      report_update = !left_over && Refresh(finding, &open->verdict);
     }
     if (!finding.confirmed_by.empty() && open->verdict.state() == v1::VERDICT_STATE_SUSPECTED) {
       open->verdict.set_state(v1::VERDICT_STATE_CONFIRMED);

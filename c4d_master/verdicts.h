@@ -21,7 +21,7 @@
 namespace c4::c4d {
 
 inline constexpr int64_t kSettleNs = 10 * kSecondNs;
-inline constexpr int64_t kSlowSettleNs = 4 * kSecondNs;  // what is slow goes up and down
+inline constexpr int64_t kSlowSettleNs = 2 * kSecondNs;  // what is slow goes up and down
 inline constexpr int64_t kEndSettleNs = 60 * kSecondNs;  // who is gone is forgotten by its agent, not by us
 inline constexpr int64_t kSilentClearNs = 300 * kSecondNs;  // a host that does not come back
 inline constexpr size_t kMaxCleared = 1000;                 // that are kept in memory; the store keeps more

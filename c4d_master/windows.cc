@@ -15,6 +15,7 @@ constexpr size_t kOwnSlices = 4;
 constexpr uint64_t kWarmUpOperations = 10;
 constexpr size_t kWarmUpSlices = 2;
 constexpr size_t kUsualSlices = 60;
+constexpr size_t kLeastUsualSlices = 5;
 constexpr float kUsualChunks = 4096;  // of which the older half counts half
 constexpr int64_t kForgetNs = 60 * kSecondNs;
 
@@ -178,11 +179,29 @@ Latency Windows::Recent(const ProcessKey& process, const QueuePairKey& queue_pai
 
 Latency Windows::Usual(const ProcessKey& process, const QueuePairKey& queue_pair, double share) const {
   const auto history = histories_.find(process);
-  if (history == histories_.end()) return {};
-  const auto known = history->second.queue_pairs.find(queue_pair);
-  if (known == history->second.queue_pairs.end()) return {};
+  if (history == histories_.end() || history->second.usual_own_ns.size() < kLeastUsualSlices) return {};
   std::array<double, kLatencyBuckets> counts{};
-  std::copy(known->second.usual.begin(), known->second.usual.end(), counts.begin());
+  QueuePairKey first = queue_pair;
+  first.index = 0;
+  for (auto at = history->second.queue_pairs.lower_bound(first); at != history->second.queue_pairs.end();
+       ++at) {
+    const QueuePairKey& key = at->first;
+    if (key.communicator_id != queue_pair.communicator_id || key.rank != queue_pair.rank ||
+        key.peer != queue_pair.peer || key.channel != queue_pair.channel) {
+      break;
+    }
+    for (size_t i = 0; i < kLatencyBuckets; ++i) counts[i] += at->second.usual[i];
+  }
+  return QuantileOf(counts, share);
+}
+
+Latency Windows::UsualOfAll(double share) const {
+  std::array<double, kLatencyBuckets> counts{};
+  for (const auto& [process, history] : histories_) {
+    for (const auto& [key, queue_pair] : history.queue_pairs) {
+      for (size_t i = 0; i < kLatencyBuckets; ++i) counts[i] += queue_pair.usual[i];
+    }
+  }
   return QuantileOf(counts, share);
 }
 
@@ -205,7 +224,7 @@ OwnTime Windows::Own(const ProcessKey& process, size_t back) const {
   result.recent_ns = Median(own);
   result.cycle_ns = Median(cycle);
   result.first_wait_ns = Median(waits);
-  if (history.usual_own_ns.size() >= 3) {
+  if (history.usual_own_ns.size() >= kLeastUsualSlices) {
     result.usual_ns = Median({history.usual_own_ns.begin(), history.usual_own_ns.end()});
   }
   return result;

@@ -66,7 +66,11 @@ class Windows {
 
   // `back`: as it was so many slices ago.
   Latency Recent(const ProcessKey& process, const QueuePairKey& queue_pair, size_t back, double share) const;
+  // Of all the queue pairs of its connection together: those that the scheduler hardly uses learn little of
+  // their own, and all of them carry chunks of the same messages.
   Latency Usual(const ProcessKey& process, const QueuePairKey& queue_pair, double share) const;
+  // Of all queue pairs of the job together.
+  Latency UsualOfAll(double share) const;
   OwnTime Own(const ProcessKey& process, size_t back) const;
 
   // Made of slices that lie after this moment; 0 before the first one.

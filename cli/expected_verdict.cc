@@ -36,7 +36,11 @@ void ExpectRank(const fabric::Applied& applied, v1::Syndrome syndrome, ExpectedV
 ExpectedVerdict ExpectedVerdictOf(const fabric::Applied& applied) {
   ExpectedVerdict expected;
   expected.fault = absl::StrCat(fabric::KindName(applied.injection.kind), " ", applied.injection.target);
-  if (!applied.hosts.empty()) expected.host = fabric::HostName(applied.hosts.front());
+  if (!applied.hosts.empty()) {
+    expected.host = fabric::HostName(applied.hosts.front());
+  } else if (!applied.links.empty() && !IsUplink(applied)) {
+    expected.host = fabric::HostName(applied.links.front().host);
+  }
   expected.ends_job = fabric::EndsTheJob(applied.injection.kind);
   switch (applied.injection.kind) {
     case fabric::Kind::kStop:

@@ -67,6 +67,28 @@ Finding Describe(const JobSnapshot& snapshot, const Communicator& communicator, 
   return finding;
 }
 
+// More than half of those that have called, and at least two.
+bool MostAgree(const std::map<Call, std::vector<Called>>& groups, size_t seen) {
+  return std::any_of(groups.begin(), groups.end(), [&](const auto& group) {
+    return group.second.size() >= 2 && 2 * group.second.size() > seen;
+  });
+}
+
+// The only one of the calls that has gone well in this communicator before; nullptr when that does not tell.
+const Call* UsualCall(const Communicator& communicator, const std::map<Call, std::vector<Called>>& groups) {
+  if (communicator.usual_calls == nullptr) return nullptr;
+  const Call* usual = nullptr;
+  for (const auto& [call, members] : groups) {
+    const bool known =
+        std::any_of(communicator.usual_calls->begin(), communicator.usual_calls->end(),
+                    [&call = call](const OperationInfo& info) { return CallOf(info) == call; });
+    if (!known) continue;
+    if (usual != nullptr) return nullptr;
+    usual = &call;
+  }
+  return usual;
+}
+
 void DetectIn(const JobSnapshot& snapshot, const Communicator& communicator, std::vector<Finding>* findings) {
   std::set<uint64_t> numbers;
   for (const Member& member : communicator.members) {
@@ -89,7 +111,8 @@ void DetectIn(const JobSnapshot& snapshot, const Communicator& communicator, std
       return a.second.size() < b.second.size();
     });
     const Finding base = Describe(snapshot, communicator, number, groups);
-    if (2 * largest->second.size() <= communicator.rank_count) {
+    const Call* right = MostAgree(groups, seen) ? &largest->first : UsualCall(communicator, groups);
+    if (right == nullptr) {
       // Who is right cannot be told; those who have yet to call may tell.
       Finding finding = base;
       finding.kind = CulpritKind::kAmbiguous;
@@ -104,9 +127,9 @@ void DetectIn(const JobSnapshot& snapshot, const Communicator& communicator, std
       return;
     }
     std::vector<uint32_t> majority;
-    for (const Called& called : largest->second) majority.push_back(called.member->process);
+    for (const Called& called : groups.at(*right)) majority.push_back(called.member->process);
     for (const auto& [call, members] : groups) {
-      if (call == largest->first) continue;
+      if (call == *right) continue;
       for (const Called& called : members) {
         Finding finding = base;
         FillProcess(snapshot.processes[called.member->process], &finding);

@@ -26,8 +26,9 @@ double Median(std::vector<double> values) {
 struct Cell {
   const Link* link = nullptr;
   Latency low;
-  double usual = 0;  // 0: not known
-  double ratio = 0;  // to the baseline, else to the median of the communicator
+  double usual = 0;      // 0: not known
+  double usual_bad = 0;  // what the worse chunks usually cost
+  double ratio = 0;      // to the baseline, else to the median of the communicator
   bool slow = false;
 };
 
@@ -51,6 +52,7 @@ std::vector<Cell> Cells(const std::vector<Link>& links, const Windows& windows, 
     const Latency usual = windows.Usual(process, KeyOf(link), thresholds.share);
     if (usual.chunks >= thresholds.min_usual_chunks) {
       cell.usual = usual.ns_per_kib;
+      cell.usual_bad = windows.Usual(process, KeyOf(link), thresholds.usual_share).ns_per_kib;
       cell.ratio = cell.low.ns_per_kib / cell.usual;
       ratios.push_back(cell.ratio);
     }
@@ -63,9 +65,13 @@ std::vector<Cell> Cells(const std::vector<Link>& links, const Windows& windows, 
   for (const auto& [communicator, values] : lows) {
     if (values.size() >= 4) medians[communicator] = Median(values);
   }
+  // What the bad chunks of the job usually cost, whichever way they take: less than that holds nobody up.
+  const double job_bad = windows.UsualOfAll(thresholds.usual_share).ns_per_kib;
   for (Cell& cell : cells) {
     if (cell.usual > 0) {
-      cell.slow = cell.ratio >= thresholds.own_factor && cell.ratio >= thresholds.matrix_factor * usual_ratio;
+      cell.slow = cell.ratio >= thresholds.own_factor &&
+                  cell.ratio >= thresholds.matrix_factor * usual_ratio &&
+                  cell.low.ns_per_kib >= thresholds.bad_factor * std::max(cell.usual_bad, job_bad);
       continue;
     }
     const auto median = medians.find(cell.link->communicator->id);
@@ -315,17 +321,25 @@ std::vector<Finding> DetectSlowNetwork(const std::vector<Link>& links, const Win
     findings.push_back(std::move(finding));
   }
   if (now.connections.empty()) return findings;
-  // One window may hold a queue pair that was unlucky: what is told was slow in the one before, too.
+  // One window may hold a queue pair that was unlucky: what is told was slow in one that hardly shares a
+  // chunk with it, too.
+  constexpr size_t kApart = 2;
   std::set<const Link*> before;
-  if (past.size() > 1) {
-    for (const Cell* cell : past[1].connections) before.insert(cell->link);
+  if (past.size() > kApart) {
+    for (const Cell* cell : past[kApart].connections) before.insert(cell->link);
   }
   const bool lasting = past.size() > 1 && std::all_of(past.begin(), past.end(), [&](const Explanation& then) {
                          return Overlap(then.connections, now.connections);
                        });
+  // What is left of a NIC that was slow a moment ago is not news of its connections.
+  const auto fading = [&](const Cell* cell) {
+    return std::any_of(past.begin() + 1, past.end(), [&](const Explanation& then) {
+      return then.nics.count(cell->link->from_nic) != 0 || then.nics.count(cell->link->to_nic) != 0;
+    });
+  };
   std::vector<const Cell*> told;
   for (const Cell* cell : now.connections) {
-    if (!lasting || before.count(cell->link) != 0) told.push_back(cell);
+    if (!fading(cell) && (!lasting || before.count(cell->link) != 0)) told.push_back(cell);
   }
   if (told.empty()) return findings;
   Finding finding = DescribeCells(told);

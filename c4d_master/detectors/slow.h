@@ -14,22 +14,24 @@ namespace c4::c4d {
 
 struct SlowThresholds {
   double share = 0.25;         // the quantile: three chunks of four are slower still
-  double own_factor = 2.5;     // to the queue pair's own baseline
+  double own_factor = 2.5;     // to the same quantile of the connection's baseline
+  double usual_share = 0.85;   // of the baseline: where its bad chunks begin
+  double bad_factor = 1.25;    // to that: good chunks now are worse than bad ones were
   double matrix_factor = 2.0;  // to the median of that ratio over the job
   // To the median of its communicator, where there is no baseline: a queue pair that was starved from the
   // start, which shows after a while only.
   double blind_factor = 10.0;
   size_t blind_slices = 20;
-  double nic_share = 0.75;  // of a NIC's populated cells
+  double nic_share = 0.6;  // of a NIC's populated cells
   double min_chunks = 3;
-  double min_usual_chunks = 20;
+  double min_usual_chunks = 100;
   double late_factor = 1.8;       // of a rank's own time to its baseline
   double late_alone = 1.5;        // to the second of the job
   double late_cycle_share = 0.2;  // the growth, of all the time that an operation takes
   double late_suspect = 1.4;      // from here on a rank explains slow cells that touch it
   double blind_late_median = 2.0;
   size_t blind_late_slices = 30;
-  size_t persist = 2;  // slices for which it must have lasted
+  size_t persist = 3;  // slices for which it must have lasted
 };
 
 std::vector<Finding> DetectSlow(const JobSnapshot& snapshot, const Windows& windows,

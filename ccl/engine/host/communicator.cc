@@ -89,6 +89,7 @@ Result HostCommunicator::Connect(const bootstrap::UniqueId& id, const std::strin
   C4_INFO("rank %d of %d joined communicator %016" PRIx64 " %s", rank_, rank_count_, communicator_id,
           name.c_str());
   std::vector<SocketAddress> listeners;
+  listeners.reserve(ranks.size());
   for (const bootstrap::RankInfo& peer : ranks) listeners.push_back(FromEndpoint(peer.listener));
   links_ = std::make_unique<Links>(Recording{monitor_, &recorder_, &ring_, rank_, rank_, 0}, wake_.get());
   links_->Open(std::move(listener), std::move(listeners));

@@ -74,6 +74,7 @@ Result Links::Progress(bool* moved) {
       std::vector<tcp::Accepted> accepted;
       if (connection->attached() || !acceptor_->Take(key.first, key.second, &accepted)) continue;
       std::vector<std::unique_ptr<ReceiveQueuePair>> queue_pairs;
+      queue_pairs.reserve(accepted.size());
       const uint32_t chunk_bytes = accepted.front().hello.chunk_bytes;
       for (tcp::Accepted& entry : accepted) {
         queue_pairs.push_back(std::make_unique<tcp::TcpReceiveQueuePair>(std::move(entry.fd), entry.hello,
