@@ -3,7 +3,7 @@ SECONDS ?= 30
 unexport SECONDS MAKEFLAGS
 
 .DEFAULT_GOAL := build
-.PHONY: help build test demo test-bare asan tsan fuzz format format-check tidy tidy-changed clean
+.PHONY: help build test demo gallery test-bare asan tsan fuzz format format-check tidy tidy-changed clean
 
 help: ## this list; make alone builds
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1|/p' Makefile | awk -F'|' '{ printf "%-20s %s\n", $$1, $$2 }'
@@ -16,6 +16,9 @@ test: ## install what is missing, build, run the tests that need no special hard
 
 demo: ## install what is missing, build, show a stopped rank being found and named
 	@scripts/demo.sh
+
+gallery: ## docs/failure-gallery.md anew, from the recordings in tests/data/recordings
+	@scripts/gallery.sh
 
 test-bare: ## make test in a fresh minimal Debian 12 (needs root)
 	@scripts/test_bare.sh

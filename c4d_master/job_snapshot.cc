@@ -1,6 +1,7 @@
 #include "c4d_master/job_snapshot.h"
 
 #include <algorithm>
+#include <iterator>
 #include <tuple>
 
 #include "absl/strings/str_format.h"
@@ -15,18 +16,25 @@ struct Claim {
   Member member;
 };
 
-// Whether the first process is the later one of two that claim the same rank.
-bool IsNewer(const Process& a, const Process& b) {
-  if (a.incarnation != b.incarnation) return a.incarnation > b.incarnation;
-  if (a.key.boot_id == b.key.boot_id && a.key.start_time_ticks != b.key.start_time_ticks) {
-    return a.key.start_time_ticks > b.key.start_time_ticks;
-  }
-  if (a.first_seen_at_ns != b.first_seen_at_ns) return a.first_seen_at_ns > b.first_seen_at_ns;
-  return b.key < a.key;
-}
-
 bool IsAlive(const Process& process) {
   return !process.ended && process.health.state != ProcessState::kGone;
+}
+
+// Whether the first is believed, of two processes that claim the same rank of one communicator.
+bool IsBelieved(const ProcessRef& a, const ProcessRef& b) {
+  const Process& x = *a.process;
+  const Process& y = *b.process;
+  if (x.incarnation != y.incarnation) return x.incarnation > y.incarnation;
+  if (x.key.boot_id == y.key.boot_id && x.key.start_time_ticks != y.key.start_time_ticks) {
+    return x.key.start_time_ticks > y.key.start_time_ticks;
+  }
+  // On different nodes. A communicator does not move to another one: whoever comes to a rank that lives and
+  // is reported is a stray, or forged.
+  const bool x_lives = IsAlive(x) && !a.stale;
+  const bool y_lives = IsAlive(y) && !b.stale;
+  if (x_lives != y_lives) return x_lives;
+  if (x.first_seen_at_ns != y.first_seen_at_ns) return x.first_seen_at_ns < y.first_seen_at_ns;
+  return y.key < x.key;
 }
 
 void CollectProcesses(const std::map<std::string, Host>& hosts, int64_t now_ns, int64_t agent_stale_ns,
@@ -56,13 +64,19 @@ std::vector<Claim> CollectClaims(const JobSnapshot& snapshot) {
       claims.push_back({membership.communicator_id, membership.rank, {i, &membership}});
     }
   }
-  std::sort(claims.begin(), claims.end(), [&](const Claim& a, const Claim& b) {
-    if (std::tie(a.communicator_id, a.rank) != std::tie(b.communicator_id, b.rank)) {
-      return std::tie(a.communicator_id, a.rank) < std::tie(b.communicator_id, b.rank);
+  const auto key = [](const Claim& claim) { return std::tie(claim.communicator_id, claim.rank); };
+  std::stable_sort(claims.begin(), claims.end(),
+                   [&](const Claim& a, const Claim& b) { return key(a) < key(b); });
+  // One after the other: among three claims "is believed" need not be an order that a sort could rely on.
+  for (auto first = claims.begin(); first != claims.end();) {
+    auto last = std::next(first);
+    for (; last != claims.end() && key(*last) == key(*first); ++last) {
+      if (IsBelieved(snapshot.processes[last->member.process], snapshot.processes[first->member.process])) {
+        std::iter_swap(first, last);
+      }
     }
-    return IsNewer(*snapshot.processes[a.member.process].process,
-                   *snapshot.processes[b.member.process].process);
-  });
+    first = last;
+  }
   return claims;
 }
 
@@ -128,9 +142,9 @@ JobSnapshot Assemble(const std::map<std::string, Host>& hosts, int64_t now_ns, i
         believed->rank == claim.rank) {
       const ProcessRef& other = snapshot.processes[believed->member.process];
       if (IsAlive(*ref.process) && IsAlive(*other.process)) {
-        snapshot.conflicts.push_back(absl::StrFormat(
-            "%s and %s both claim rank %u of communicator 0x%016x; the later one, %s, is believed", Name(ref),
-            Name(other), claim.rank, claim.communicator_id, Name(other)));
+        snapshot.conflicts.push_back(
+            absl::StrFormat("%s and %s both claim rank %u of communicator 0x%016x; %s is believed", Name(ref),
+                            Name(other), claim.rank, claim.communicator_id, Name(other)));
       }
       continue;
     }

@@ -10,6 +10,9 @@ namespace c4::c4d {
 namespace {
 
 constexpr size_t kFormerEpochs = 16;
+// A former agent that goes on reporting after the later one has been silent for so long is the real one: what
+// came in between was a stray process, or forged.
+constexpr int64_t kTakeBackNs = 5 * kSecondNs;
 // A host without processes of this job is forgotten after so long a silence.
 constexpr int64_t kForgetDrainedNs = 600 * kSecondNs;
 
@@ -36,13 +39,20 @@ JobView::Taken JobView::Ingest(const v1::TelemetryBatch& batch, int64_t arrival_
   if (!is_new && batch.agent_epoch() == host.agent_epoch) {
     if (batch.sequence() <= host.sequence) return Taken::kDuplicate;
   } else if (!is_new) {
-    const auto& former = link.former_epochs;
-    if (std::find(former.begin(), former.end(), batch.agent_epoch()) != former.end())
-      return Taken::kOtherAgent;
-    link.former_epochs.push_back(host.agent_epoch);
-    if (link.former_epochs.size() > kFormerEpochs) link.former_epochs.pop_front();
+    auto& former = link.former_epochs;
+    const auto known = std::find_if(former.begin(), former.end(),
+                                    [&](const auto& entry) { return entry.first == batch.agent_epoch(); });
+    if (known != former.end()) {
+      const bool goes_on = batch.sequence() > known->second;
+      known->second = std::max(known->second, batch.sequence());
+      if (!goes_on || arrival_ns - link.last_arrival_ns < kTakeBackNs) return Taken::kOtherAgent;
+      former.erase(known);
+    }
+    former.emplace_back(host.agent_epoch, host.sequence);
+    if (former.size() > kFormerEpochs) former.pop_front();
     // The clock relation stays: a node's clock does not care which agent reads it.
   }
+  link.last_arrival_ns = arrival_ns;
   link.clock.Sample(batch.monotonic_ns(), arrival_ns);
   std::vector<Process> processes = DecodeProcesses(batch, link.clock.offset_ns(), faults);
   std::map<ProcessKey, int64_t> first_seen;

@@ -13,6 +13,7 @@
 #include <deque>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "c4d_master/job_snapshot.h"
@@ -64,7 +65,9 @@ class JobView {
  private:
   struct Link {
     ClockOffset clock;
-    std::deque<uint64_t> former_epochs;  // of agents that ran on that host before
+    int64_t last_arrival_ns = 0;
+    // Of agents that ran on that host before: epoch and last sequence.
+    std::deque<std::pair<uint64_t, uint64_t>> former_epochs;
   };
 
   const int64_t agent_stale_ns_;

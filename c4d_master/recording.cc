@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <fcntl.h>
+#include <map>
+#include <set>
+#include <tuple>
 #include <unistd.h>
 
 #include "c4d_master/c4d_handler.h"
@@ -24,6 +27,48 @@ constexpr uint8_t kVersion = 1;
 constexpr uint32_t kMaxMessageBytes = 64U << 20;
 constexpr int64_t kTickNs = kSecondNs / 10;
 constexpr int64_t kMaxGapNs = 600 * kSecondNs;
+constexpr int64_t kMaxClockNs = int64_t{1} << 62;  // of either clock; later ones are damage
+
+absl::Status ReadStream(io::ZeroCopyInputStream* file, const std::string& path,
+                        const std::function<void(const v1::RecordedBatch&)>& on_batch) {
+  char header[kMagicBytes + 1] = {};
+  {
+    io::CodedInputStream coded(file);
+    if (!coded.ReadRaw(header, sizeof(header)) || !std::equal(kMagic, kMagic + kMagicBytes, header)) {
+      return absl::InvalidArgumentError(Concat(path, " is no recording of `c4 record`"));
+    }
+  }
+  if (static_cast<uint8_t>(header[kMagicBytes]) != kVersion) {
+    return absl::InvalidArgumentError(
+        Concat(path, " has version ", static_cast<int>(static_cast<uint8_t>(header[kMagicBytes])),
+               " of the format; this program reads version ", static_cast<int>(kVersion)));
+  }
+  io::GzipInputStream gzip(file, io::GzipInputStream::GZIP);
+  uint64_t batches = 0;
+  for (;;) {
+    const auto broken = [&](const char* what) {
+      return absl::DataLossError(Concat(path, what, " after ", batches, " batches; they were used"));
+    };
+    io::CodedInputStream coded(&gzip);
+    uint32_t bytes = 0;
+    const void* data = nullptr;
+    int available = 0;
+    if (!coded.GetDirectBufferPointer(&data, &available)) {
+      // zlib says Z_STREAM_END (1) where the writer closed the stream.
+      return gzip.ZlibErrorCode() == 1 ? absl::OkStatus() : broken(" breaks off or is damaged");
+    }
+    if (!coded.ReadVarint32(&bytes)) return broken(" breaks off");
+    if (bytes > kMaxMessageBytes) return broken(" is damaged");
+    v1::RecordedBatch batch;
+    const io::CodedInputStream::Limit limit = coded.PushLimit(static_cast<int>(bytes));
+    if (!batch.MergeFromCodedStream(&coded) || coded.BytesUntilLimit() != 0) {
+      return broken(" breaks off or is damaged");
+    }
+    coded.PopLimit(limit);
+    ++batches;
+    on_batch(batch);
+  }
+}
 
 }  // namespace
 
@@ -84,44 +129,48 @@ absl::Status ReadRecording(const std::string& path,
   if (fd < 0) return service::ErrnoStatus(errno, Concat("open ", path));
   io::FileInputStream file(fd);
   file.SetCloseOnDelete(true);
-  char header[kMagicBytes + 1] = {};
-  {
-    io::CodedInputStream coded(&file);
-    if (!coded.ReadRaw(header, sizeof(header)) || !std::equal(kMagic, kMagic + kMagicBytes, header)) {
-      return absl::InvalidArgumentError(Concat(path, " is no recording of `c4 record`"));
-    }
-  }
-  if (static_cast<uint8_t>(header[kMagicBytes]) != kVersion) {
-    return absl::InvalidArgumentError(
-        Concat(path, " has version ", static_cast<int>(static_cast<uint8_t>(header[kMagicBytes])),
-               " of the format; this program reads version ", static_cast<int>(kVersion)));
-  }
-  io::GzipInputStream gzip(&file, io::GzipInputStream::GZIP);
-  uint64_t batches = 0;
-  for (;;) {
-    const auto broken = [&](const char* what) {
-      return absl::DataLossError(Concat(path, what, " after ", batches, " batches; they were used"));
-    };
-    io::CodedInputStream coded(&gzip);
-    uint32_t bytes = 0;
-    const void* data = nullptr;
-    int available = 0;
-    if (!coded.GetDirectBufferPointer(&data, &available)) {
-      // zlib says Z_STREAM_END (1) where the writer closed the stream.
-      return gzip.ZlibErrorCode() == 1 ? absl::OkStatus() : broken(" breaks off or is damaged");
-    }
-    if (!coded.ReadVarint32(&bytes)) return broken(" breaks off");
-    if (bytes > kMaxMessageBytes) return broken(" is damaged");
-    v1::RecordedBatch batch;
-    const io::CodedInputStream::Limit limit = coded.PushLimit(static_cast<int>(bytes));
-    if (!batch.MergeFromCodedStream(&coded) || coded.BytesUntilLimit() != 0) {
-      return broken(" breaks off or is damaged");
-    }
-    coded.PopLimit(limit);
-    ++batches;
-    on_batch(batch);
-  }
+  return ReadStream(&file, path, on_batch);
 }
+
+absl::Status ReadRecordingBytes(std::string_view bytes, const std::string& name,
+                                const std::function<void(const v1::RecordedBatch&)>& on_batch) {
+  io::ArrayInputStream array(bytes.data(), static_cast<int>(std::min<size_t>(bytes.size(), INT32_MAX)));
+  return ReadStream(&array, name, on_batch);
+}
+
+namespace {
+
+// Where everybody stands, from the newest batch of each host.
+std::vector<ReplayPlace> PlacesOf(const std::map<std::string, v1::TelemetryBatch>& newest,
+                                  const v1::GetStatusReply& status) {
+  std::map<std::pair<std::string, uint32_t>, int32_t> ranks;
+  for (const v1::RankStatus& rank : status.ranks()) {
+    ranks[{rank.process().host(), rank.process().pid()}] = rank.rank();
+  }
+  std::vector<ReplayPlace> places;
+  std::set<uint64_t> waited_in;
+  for (const auto& [host, batch] : newest) {
+    for (const v1::ProcessReport& report : batch.processes()) {
+      const auto rank = ranks.find({host, report.process().pid()});
+      if (rank == ranks.end()) continue;
+      for (const v1::CommunicatorState& state : report.communicators()) {
+        const bool collective = state.started().count() > state.finished().count();
+        const bool waits = collective || state.p2p_started().count() > state.p2p_finished().count();
+        const uint64_t operation =
+            collective || !waits ? state.finished().count() : state.p2p_finished().count();
+        places.push_back({state.communicator_id(), rank->second, waits, operation});
+        if (waits) waited_in.insert(state.communicator_id());
+      }
+    }
+  }
+  std::erase_if(places, [&](const ReplayPlace& p) { return waited_in.count(p.communicator_id) == 0; });
+  std::sort(places.begin(), places.end(), [](const ReplayPlace& a, const ReplayPlace& b) {
+    return std::tie(a.communicator_id, a.rank) < std::tie(b.communicator_id, b.rank);
+  });
+  return places;
+}
+
+}  // namespace
 
 absl::StatusOr<Replay> ReplayRecording(const std::string& path) {
   Replay replay;
@@ -129,14 +178,32 @@ absl::StatusOr<Replay> ReplayRecording(const std::string& path) {
   VerdictStore store(":memory:");
   std::unique_ptr<C4dHandler> handler;
   Now now;
+  int64_t begin_ns = 0;
   int64_t next_tick_ns = 0;
+  Now tick_at;
+  std::set<std::string> confirmed;
+  std::map<std::string, v1::TelemetryBatch> newest;  // by host
   const auto tick = [&](int64_t at_ns) {
     const Now moment{at_ns, now.UnixOf(at_ns)};
-    const size_t open_before = replay.changes.size();
+    const size_t before = replay.changes.size();
+    tick_at = moment;
     handler->Tick(moment);
-    if (replay.changes.size() != open_before) replay.matrix = handler->GetMatrix(moment);
+    if (replay.changes.size() == before) return;
+    replay.matrix = handler->GetMatrix(moment);
+    for (size_t i = before; i < replay.changes.size(); ++i) {
+      const v1::Verdict& verdict = replay.changes[i].verdict;
+      if (verdict.state() != v1::VERDICT_STATE_CONFIRMED || !confirmed.insert(verdict.id()).second) continue;
+      v1::GetStatusReply status = handler->GetStatus(moment);
+      std::vector<ReplayPlace> places = PlacesOf(newest, status);
+      replay.scenes.push_back({replay.changes[i], std::move(places), replay.matrix, std::move(status)});
+    }
   };
   replay.end = ReadRecording(path, [&](const v1::RecordedBatch& recorded) {
+    if (recorded.arrival_monotonic_ns() < 0 || recorded.arrival_monotonic_ns() > kMaxClockNs ||
+        recorded.arrival_unix_ns() < 0 || recorded.arrival_unix_ns() > kMaxClockNs) {
+      ++replay.refused;
+      return;
+    }
     if (handler == nullptr) {
       HandlerOptions options;
       options.job = recorded.job();
@@ -146,8 +213,11 @@ absl::StatusOr<Replay> ReplayRecording(const std::string& path) {
       if (options.job.empty()) return;  // a node without processes; the next one tells
       options.master_epoch = 1;
       handler = std::make_unique<C4dHandler>(options, &store, &metrics);
-      handler->Subscribe([&](const v1::Verdict& verdict) { replay.changes.push_back(verdict); });
-      next_tick_ns = recorded.arrival_monotonic_ns();
+      replay.job = options.job;
+      handler->Subscribe([&](const v1::Verdict& verdict) {
+        replay.changes.push_back({tick_at.monotonic_ns - begin_ns, tick_at.unix_ns, verdict});
+      });
+      begin_ns = next_tick_ns = recorded.arrival_monotonic_ns();
     }
     const int64_t arrival_ns = recorded.arrival_monotonic_ns();
     // A clock that jumps is damage or another machine's; it is not waited for.
@@ -157,6 +227,7 @@ absl::StatusOr<Replay> ReplayRecording(const std::string& path) {
     ++replay.batches;
     replay.dropped = std::max(replay.dropped, recorded.dropped());
     if (!handler->Ingest(recorded.batch(), now).ok()) ++replay.refused;
+    newest[recorded.batch().host()] = recorded.batch();
   });
   if (handler == nullptr) {
     return replay.end.ok() ? absl::InvalidArgumentError(Concat(path, " holds no telemetry of a job"))
@@ -165,6 +236,7 @@ absl::StatusOr<Replay> ReplayRecording(const std::string& path) {
   tick(now.monotonic_ns);
   if (replay.matrix.cells().empty()) replay.matrix = handler->GetMatrix(now);
   replay.verdicts = handler->ListVerdicts(/*include_cleared=*/true);
+  replay.length_ns = now.monotonic_ns - begin_ns;
   replay.end_unix_ns = now.unix_ns;
   return replay;
 }

@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "c4/v1/c4d.pb.h"
@@ -34,14 +35,42 @@ class RecordingWriter {
 // off; InvalidArgument when it is no recording.
 absl::Status ReadRecording(const std::string& path,
                            const std::function<void(const v1::RecordedBatch&)>& on_batch);
+// The same for a file's content; `name` stands in the messages.
+absl::Status ReadRecordingBytes(std::string_view bytes, const std::string& name,
+                                const std::function<void(const v1::RecordedBatch&)>& on_batch);
+
+struct ReplayChange {
+  int64_t since_begin_ns = 0;  // since the first batch arrived
+  int64_t unix_ns = 0;
+  v1::Verdict verdict;
+};
+
+// A member of a communicator with an operation in hand or on its way, at the moment of a scene.
+struct ReplayPlace {
+  uint64_t communicator_id = 0;
+  int32_t rank = -1;  // the job's
+  bool waits = false;
+  uint64_t operation = 0;  // that it waits in, else the next one that it would call
+};
+
+// What the master knew when it confirmed a verdict.
+struct ReplayScene {
+  ReplayChange change;
+  std::vector<ReplayPlace> places;  // by communicator, then rank; only communicators where somebody waits
+  v1::GetMatrixReply matrix;
+  v1::GetStatusReply status;
+};
 
 struct Replay {
+  std::string job;
   uint64_t batches = 0;
-  uint64_t refused = 0;              // by the master
-  uint64_t dropped = 0;              // lost while recording
-  std::vector<v1::Verdict> changes;  // each change of a verdict, as it came
-  v1::ListVerdictsReply verdicts;    // all, at the end
-  v1::GetMatrixReply matrix;         // the last one while anything moved
+  uint64_t refused = 0;               // by the master
+  uint64_t dropped = 0;               // lost while recording
+  std::vector<ReplayChange> changes;  // each change of a verdict, as it came
+  std::vector<ReplayScene> scenes;    // one for each verdict that was confirmed, in that order
+  v1::ListVerdictsReply verdicts;     // all, at the end
+  v1::GetMatrixReply matrix;          // the last one while anything moved
+  int64_t length_ns = 0;
   int64_t end_unix_ns = 0;
   absl::Status end;  // of the file
 };

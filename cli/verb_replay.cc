@@ -1,8 +1,11 @@
 // c4 replay: what the master says about a recording; the same code, in the recording's time.
 #include <cstdio>
+#include <filesystem>
+#include <fstream>
 
 #include "c4d_master/recording.h"
 #include "cli/exit_codes.h"
+#include "cli/gallery_text.h"
 #include "cli/matrix_text.h"
 #include "cli/options.h"
 #include "cli/verb.h"
@@ -14,6 +17,14 @@ namespace {
 
 constexpr char kSummary[] = "diagnose a recording again";
 
+// Whoever made a recording may say beside it, in FILE with the ending .fault, what was injected.
+std::string FaultNote(const std::string& recording) {
+  std::ifstream file(std::filesystem::path(recording).replace_extension(".fault"));
+  std::string line;
+  std::getline(file, line);
+  return line;
+}
+
 int RunReplay(const Arguments& arguments) {
   Arguments rest = arguments;
   std::string file;
@@ -23,10 +34,14 @@ int RunReplay(const Arguments& arguments) {
   }
   bool json = false;
   bool matrix = false;
+  bool gallery = false;
   Options options("replay", kSummary);
   options.Flag("--json", &json,
                "one JSON document {\"job\",\"verdicts\":[...]}, or of the matrix with --matrix");
   options.Flag("--matrix", &matrix, "the latency matrix at the last change of a verdict, else at the end");
+  options.Flag(
+      "--gallery", &gallery,
+      "a page in Markdown: each confirmed verdict, what the master saw then, why nobody else is blamed");
   if (const std::optional<int> exit_code = options.Parse(rest)) return *exit_code;
   if (file.empty()) return UsageError("replay", "name the recording first: c4 replay FILE");
   const absl::StatusOr<c4d::Replay> replay = c4d::ReplayRecording(file);
@@ -35,6 +50,10 @@ int RunReplay(const Arguments& arguments) {
     return kExitUsage;
   }
   if (!replay->end.ok()) fprintf(stderr, "c4 replay: %s\n", std::string(replay->end.message()).c_str());
+  if (gallery) {
+    fputs(GalleryText(std::filesystem::path(file).stem().string(), FaultNote(file), *replay).c_str(), stdout);
+    return kExitOk;
+  }
   if (matrix) {
     const std::string text =
         json ? MatrixJson(replay->matrix) + "\n" : MatrixText(replay->matrix, MatrixBy::kRank);
@@ -45,11 +64,9 @@ int RunReplay(const Arguments& arguments) {
     printf("%s\n", service::VerdictListJson(replay->verdicts, 2).c_str());
     return VerdictsExitCode(replay->verdicts.verdicts());
   }
-  for (const v1::Verdict& change : replay->changes) {
-    const int64_t at_ns = change.cleared_unix_ns() != 0     ? change.cleared_unix_ns()
-                          : change.confirmed_unix_ns() != 0 ? change.confirmed_unix_ns()
-                                                            : change.suspected_unix_ns();
-    printf("%s\n", service::VerdictLine(change, at_ns).c_str());
+  for (const c4d::ReplayChange& change : replay->changes) {
+    printf("%7.1f s  %s\n", static_cast<double>(change.since_begin_ns) / 1e9,
+           service::VerdictLine(change.verdict, change.unix_ns).c_str());
   }
   for (const v1::Verdict& verdict : replay->verdicts.verdicts()) {
     printf("\n%s", service::VerdictText(verdict, replay->end_unix_ns).c_str());

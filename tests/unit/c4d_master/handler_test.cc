@@ -1,5 +1,6 @@
 // The handler over scripted runs in simulated time: agents report every 250 ms, the master ticks every
 // 100 ms; no thread, no transport, no sleeping.
+#include <algorithm>
 #include <memory>
 
 #include "c4d_master/c4d_handler.h"
@@ -240,6 +241,142 @@ TEST_F(HandlerTest, ASubscriberBeginsWithWhatIsOpen) {
   for (uint32_t rank = 0; rank < 4; ++rank) job_.Finish(rank);
   Pass(kSecondNs);
   EXPECT_THAT(late, SizeIs(1));
+}
+
+// An agent that nobody knows claims ranks that a living agent reports; its word is frozen.
+TEST_F(HandlerTest, AForgedAgentBlamesNobody) {
+  Train(15);
+  v1::TelemetryBatch forged = job_.Batch("host1");
+  forged.set_host("forged");
+  forged.set_agent_epoch(666);
+  for (v1::ProcessReport& report : *forged.mutable_processes()) {
+    report.mutable_process()->set_host("forged");
+    report.mutable_process()->set_boot_id("forged");
+    report.mutable_process()->set_pid(report.process().pid() + 5000);
+  }
+  const auto forge = [&] {
+    forged.set_sequence(forged.sequence() + 1);
+    forged.set_monotonic_ns(job_.now_ns());
+    EXPECT_TRUE(handler_->Ingest(forged, job_.now()).ok());
+  };
+  for (int i = 0; i < 30; ++i) {
+    forge();
+    Train(1);
+  }
+  EXPECT_THAT(SeenStates(), IsEmpty());
+  // Nor does it hide who is to blame.
+  for (uint32_t rank = 0; rank < 4; ++rank) job_.Enter(rank);
+  job_.SetState(2, ProcessState::kStopped);
+  for (int i = 0; i < 12; ++i) {
+    forge();
+    Pass(250 * kMillisecondNs);
+  }
+  ASSERT_THAT(SeenStates(), ElementsAre("VERDICT_STATE_SUSPECTED 2", "VERDICT_STATE_CONFIRMED 2"));
+  EXPECT_EQ(seen_[1].culprit().host(), "host1");
+}
+
+// The wall clock of the master jumps back and forth by an hour; what is decided hangs on the other one.
+TEST_F(HandlerTest, AWallClockThatJumpsDecidesNothing) {
+  Train(15);
+  for (uint32_t rank = 0; rank < 4; ++rank) job_.Enter(rank);
+  job_.SetState(2, ProcessState::kStopped);
+  const auto pass = [&](int quarters) {
+    for (int i = 0; i < quarters; ++i) {
+      job_.Advance(250 * kMillisecondNs);
+      Now now = job_.now();
+      now.unix_ns += (i % 2 == 0 ? 3600 : -3600) * kSecondNs;
+      for (const auto& [name, host] : job_.hosts()) EXPECT_TRUE(handler_->Ingest(job_.Batch(name), now).ok());
+      handler_->Tick(now);
+    }
+  };
+  pass(12);
+  EXPECT_THAT(SeenStates(), ElementsAre("VERDICT_STATE_SUSPECTED 2", "VERDICT_STATE_CONFIRMED 2"));
+  job_.SetState(2, ProcessState::kSleeping);
+  for (uint32_t rank = 0; rank < 4; ++rank) job_.Finish(rank);
+  pass(4);
+  EXPECT_THAT(handler_->ListVerdicts(false).verdicts(), IsEmpty());
+  EXPECT_THAT(seen_, SizeIs(3));
+}
+
+// The clock of one node jumps: a suspended machine, a reboot under the same name.
+TEST_F(HandlerTest, ANodesClockThatJumpsBlamesNobody) {
+  Train(15);
+  for (const int64_t jump_ns : {3600 * kSecondNs, -500 * kSecondNs, int64_t{0}}) {
+    for (int i = 0; i < 20; ++i) {
+      v1::TelemetryBatch batch = job_.Batch("host1");
+      batch.set_monotonic_ns(std::max<int64_t>(1, batch.monotonic_ns() + jump_ns));
+      EXPECT_TRUE(handler_->Ingest(batch, job_.now()).ok());
+      EXPECT_TRUE(handler_->Ingest(job_.Batch("host0"), job_.now()).ok());
+      down_ = "host1";  // what it says is said above
+      Train(1);
+    }
+    down_.clear();
+  }
+  EXPECT_THAT(SeenStates(), IsEmpty());
+}
+
+// The launcher starts all ranks again under the same numbers.
+TEST_F(HandlerTest, RanksThatComeAgainAreOtherProcesses) {
+  Train(15);
+  for (int again = 1; again <= 2; ++again) {
+    for (uint32_t rank = 0; rank < 4; ++rank) {
+      Process& process = job_.process(rank);
+      process.key.start_time_ticks += 1000;  // the same pid, to make it harder
+      ++process.incarnation;
+      Membership& membership = job_.membership(rank);
+      membership.called = membership.started = membership.finished = {};
+      Pass(100 * kMillisecondNs);
+    }
+    Train(15);
+  }
+  EXPECT_THAT(SeenStates(), IsEmpty());
+  EXPECT_THAT(handler_->GetStatus(job_.now()).ranks(), SizeIs(4));
+  for (uint32_t rank = 0; rank < 4; ++rank) job_.Enter(rank);
+  job_.SetState(1, ProcessState::kStopped);
+  Pass(3 * kSecondNs);
+  ASSERT_THAT(SeenStates(), SizeIs(2));
+  EXPECT_EQ(seen_[1].culprit().process().start_time_ticks(), job_.process(1).key.start_time_ticks);
+}
+
+// Every number as large as it can be, from an agent that is otherwise in order.
+TEST_F(HandlerTest, AbsurdNumbersBlameNobody) {
+  Train(15);
+  v1::TelemetryBatch batch = job_.Batch("host1");
+  for (int round = 0; round < 2; ++round) {
+    batch.set_sequence(batch.sequence() + 1);
+    for (v1::ProcessReport& report : *batch.mutable_processes()) {
+      report.set_in_operation_ns(round == 0 ? UINT64_MAX : 0);
+      report.set_operations_finished(UINT64_MAX - 1 + static_cast<uint64_t>(round));
+      report.mutable_health()->set_cpu_ns(UINT64_MAX);
+      report.mutable_health()->set_state_age_ns(INT64_MIN);
+      for (v1::CommunicatorState& state : *report.mutable_communicators()) {
+        for (v1::Counter* counter :
+             {state.mutable_called(), state.mutable_started(), state.mutable_finished(),
+              state.mutable_p2p_called(), state.mutable_p2p_finished()}) {
+          counter->set_count(UINT64_MAX);
+          counter->set_age_ns(INT64_MAX);
+        }
+      }
+      v1::QueuePairState* queue_pair = report.add_queue_pairs();
+      queue_pair->set_communicator_id(kWorld);
+      queue_pair->set_rank(report.communicators(0).rank());
+      queue_pair->set_peer(0);
+      queue_pair->set_direction(v1::DIRECTION_SEND);
+      queue_pair->set_posted_bytes(UINT64_MAX);
+      queue_pair->set_completed_bytes(UINT64_MAX);
+      queue_pair->set_moved_bytes(UINT64_MAX);
+      queue_pair->set_last_post_age_ns(INT64_MIN);
+      for (int i = 0; i < 1000; ++i) queue_pair->add_latency_histogram(UINT32_MAX);
+      queue_pair->mutable_connection()->set_first_wait_sum_ns(UINT64_MAX);
+    }
+    job_.Advance(2 * kSecondNs);
+    EXPECT_TRUE(handler_->Ingest(batch, job_.now()).ok());
+    EXPECT_TRUE(handler_->Ingest(job_.Batch("host0"), job_.now()).ok());
+    handler_->Tick(job_.now());
+    (void)handler_->GetMatrix(job_.now());
+    (void)handler_->GetStatus(job_.now());
+  }
+  for (const v1::Verdict& verdict : seen_) EXPECT_NE(verdict.state(), v1::VERDICT_STATE_CONFIRMED);
 }
 
 // 10 MB of contradictions: taken or refused with a sentence, never more.

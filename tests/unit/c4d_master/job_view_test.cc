@@ -101,6 +101,28 @@ TEST_F(JobViewTest, ARestartedAgentTakesOverAndItsFormerSelfIsIgnored) {
   EXPECT_EQ(view_.hosts().at("host0").agent_epoch, 8U);
 }
 
+// One forged batch must not silence the agent of a node for good.
+TEST_F(JobViewTest, AFormerAgentThatOutlivesTheLaterOneIsHeardAgain) {
+  EXPECT_EQ(Ingest(job_.Batch("host0")), Taken::kNew);
+  v1::TelemetryBatch forged = job_.Batch("host0");
+  forged.set_agent_epoch(666);
+  forged.set_sequence(1);
+  forged.clear_processes();
+  EXPECT_EQ(Ingest(forged), Taken::kNew);
+  for (int i = 0; i < 19; ++i) {
+    job_.Advance(250 * kMillisecondNs);
+    EXPECT_EQ(Ingest(job_.Batch("host0")), Taken::kOtherAgent) << i;
+  }
+  job_.Advance(250 * kMillisecondNs);
+  const v1::TelemetryBatch batch = job_.Batch("host0");
+  EXPECT_EQ(Ingest(batch), Taken::kNew);
+  EXPECT_THAT(view_.hosts().at("host0").processes, SizeIs(2));
+  EXPECT_EQ(Ingest(batch), Taken::kDuplicate);
+  forged.set_sequence(1);  // a repetition is no sign of life
+  job_.Advance(10 * kSecondNs);
+  EXPECT_EQ(Ingest(forged), Taken::kOtherAgent);
+}
+
 TEST_F(JobViewTest, TheNodesClockIsItsOwn) {
   constexpr int64_t kOffset = -500 * kSecondNs;  // host0's clock is ahead of the master's
   job_.Complete(5);
