@@ -161,6 +161,8 @@ void FillQueuePair(const wire::QueuePairSlot& slot, const wire::CommunicatorSlot
   to->set_moved_bytes(slot.moved_bytes);
   to->set_last_post_age_ns(ages.Of(slot.last_post_ticks));
   to->set_last_progress_age_ns(ages.Of(slot.last_progress_ticks));
+  if (slot.last_heard_ticks != 0)
+    to->set_last_heard_age_ns(std::max<int64_t>(1, ages.Of(slot.last_heard_ticks)));
   to->set_latency_sum_ns(ages.Duration(slot.latency_sum_ticks));
   to->set_latency_max_ns(ages.Duration(slot.latency_max_ticks));
   to->set_wait_sum_ns(ages.Duration(slot.wait_sum_ticks));

@@ -106,7 +106,8 @@ inline constexpr size_t kLatencyBuckets = 32;
 using LatencyHistogram = std::array<uint32_t, kLatencyBuckets>;
 
 struct QueuePair {
-  uint32_t peer = 0;  // rank in the communicator
+  int64_t last_heard_at_ns = kNever;  // sender: a sign of life of the other end; one comes each second
+  uint32_t peer = 0;                  // rank in the communicator
   bool sends = false;
   uint32_t channel = 0;
   uint32_t index = 0;

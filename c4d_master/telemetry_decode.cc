@@ -87,6 +87,7 @@ QueuePair Decode(const v1::QueuePairState& state, const Times& times) {
   result.completed_messages = state.completed_messages();
   result.completed_bytes = state.completed_bytes();
   result.moved_bytes = state.moved_bytes();
+  if (state.last_heard_age_ns() > 0) result.last_heard_at_ns = times.Ago(state.last_heard_age_ns());
   if (state.moved_bytes() != 0) result.last_progress_at_ns = times.Ago(state.last_progress_age_ns());
   if (state.posted_messages() != 0) result.last_post_at_ns = times.Ago(state.last_post_age_ns());
   result.number = state.queue_pair_number();

@@ -233,7 +233,7 @@ struct QueuePairSlot {
   uint64_t moved_bytes;
   uint64_t last_post_ticks;
   uint64_t last_progress_ticks;
-  uint64_t reserved2;
+  uint64_t last_heard_ticks;  // sender, since 1.1: any frame from the receiver, which speaks once a second
   // Line 3: times. Sender: from post to completion. Receiver: its wait, from posting the receive to
   // the first byte of the message's data (0 when the data was there before), on the queue pair where it came.
   uint64_t latency_sum_ticks;

@@ -45,12 +45,25 @@ struct Nic {
   std::vector<const Stuck*> stuck;
   std::set<std::string> stuck_peers;
   std::set<std::string> peers;  // of all its queue pairs
-  int64_t first_stuck_ns = INT64_MAX;
-  int64_t last_arrival_ns = kNever;  // of a byte over it, on either end
+  size_t known = 0;             // queue pairs that were heard before
+  size_t unheard = 0;           // of those, that are not heard any more
   const ProcessRef* process = nullptr;
+
+  // All that it exchanges with anybody is silent, not what takes one way of many.
+  bool Silent(const CommunicationHangThresholds& thresholds) const {
+    return !stuck.empty() && known > 0 &&
+           static_cast<double>(unheard) >= thresholds.nic_share * static_cast<double>(known);
+  }
 };
 
-std::map<std::string, Nic> ByNic(const std::vector<Link>& links, const std::vector<Stuck>& stuck) {
+// The sender has heard nothing of the other end for too long. Kernel and library answer without the user's
+// help, but not in a process that cannot run.
+bool Unheard(const Link& link, int64_t unheard_ns) {
+  return link.sender->host->as_of_ns - link.queue_pair->last_heard_at_ns >= unheard_ns;
+}
+
+std::map<std::string, Nic> ByNic(const std::vector<Link>& links, const std::vector<Stuck>& stuck,
+                                 const CommunicationHangThresholds& thresholds) {
   std::map<std::string, Nic> nics;
   for (const Link& link : links) {
     if (link.from_nic.empty() || link.to_nic.empty() || link.from_nic == link.to_nic) continue;
@@ -60,9 +73,13 @@ std::map<std::string, Nic> ByNic(const std::vector<Link>& links, const std::vect
     if (link.receiver != nullptr) to.process = link.receiver;
     from.peers.insert(link.to_nic);
     to.peers.insert(link.from_nic);
-    if (link.received == nullptr) continue;
-    from.last_arrival_ns = std::max(from.last_arrival_ns, link.received->last_progress_at_ns);
-    to.last_arrival_ns = std::max(to.last_arrival_ns, link.received->last_progress_at_ns);
+    if (link.queue_pair->last_heard_at_ns == kNever || !CanJudge(link.sender) || !CanJudge(link.receiver))
+      continue;
+    const size_t unheard = Unheard(link, thresholds.unheard_ns) ? 1 : 0;
+    for (Nic* nic : {&from, &to}) {
+      ++nic->known;
+      nic->unheard += unheard;
+    }
   }
   for (const Stuck& item : stuck) {
     for (const bool sender : {true, false}) {
@@ -70,7 +87,6 @@ std::map<std::string, Nic> ByNic(const std::vector<Link>& links, const std::vect
       if (it == nics.end()) continue;
       it->second.stuck.push_back(&item);
       it->second.stuck_peers.insert(sender ? item.link->to_nic : item.link->from_nic);
-      it->second.first_stuck_ns = std::min(it->second.first_stuck_ns, item.since_ns);
     }
   }
   return nics;
@@ -163,29 +179,21 @@ std::vector<Finding> DetectCommunicationHangs(const JobSnapshot& snapshot,
     stuck.push_back({&link, since_ns});
   }
   if (!suspicious) return {};
-  const std::map<std::string, Nic> nics = ByNic(links, stuck);
-  // NICs that are silent since before the first post that got stuck on them, most stuck queue pairs first.
-  const auto silent = [&](const Nic& nic) {
-    return !nic.stuck.empty() && nic.last_arrival_ns <= nic.first_stuck_ns + thresholds.alive_margin_ns;
-  };
+  const std::map<std::string, Nic> nics = ByNic(links, stuck, thresholds);
   std::vector<std::pair<std::string, const Nic*>> candidates;
   for (const auto& [address, nic] : nics) {
-    if (silent(nic) && nic.stuck_peers.size() >= 2) candidates.emplace_back(address, &nic);
+    if (nic.Silent(thresholds) && nic.peers.size() >= 2) candidates.emplace_back(address, &nic);
   }
-  std::stable_sort(candidates.begin(), candidates.end(), [](const auto& a, const auto& b) {
-    return a.second->stuck_peers.size() > b.second->stuck_peers.size();
-  });
+  std::stable_sort(candidates.begin(), candidates.end(),
+                   [](const auto& a, const auto& b) { return a.second->unheard > b.second->unheard; });
   std::vector<Finding> findings;
   std::set<const Stuck*> explained;
   for (const auto& [address, nic] : candidates) {
     std::vector<const Stuck*> rest;
-    std::set<std::string> peers;
     for (const Stuck* item : nic->stuck) {
-      if (explained.count(item) != 0) continue;
-      rest.push_back(item);
-      peers.insert(item->link->from_nic == address ? item->link->to_nic : item->link->from_nic);
+      if (explained.count(item) == 0) rest.push_back(item);
     }
-    if (peers.size() < 2) continue;
+    if (rest.empty()) continue;
     explained.insert(rest.begin(), rest.end());
     Finding finding = Describe(snapshot, nic->stuck, thresholds);
     finding.kind = CulpritKind::kNic;
@@ -194,9 +202,9 @@ std::vector<Finding> DetectCommunicationHangs(const JobSnapshot& snapshot,
     finding.rank = -1;
     finding.evidence.insert(
         finding.evidence.begin(),
-        {"nic", Concat("all that ", finding.host, " exchanges over ", address,
-                       " stands still: ", nic->stuck.size(), " queue pairs with ", nic->stuck_peers.size(),
-                       " peers, and nothing has arrived over it since")});
+        {"nic", Concat("nothing is heard over ", address, " of ", finding.host, " any more: ", nic->unheard,
+                       " of ", nic->known, " queue pairs with ", nic->peers.size(),
+                       " peers give no sign of life, which comes once a second")});
     finding.suggested_action = Concat("look at the NIC ", address, " of ", finding.host,
                                       ", its cable and its switch port (`ip -s link`, "
                                       "`ethtool`); if it stays silent, isolate ",
@@ -220,7 +228,7 @@ std::vector<Finding> DetectCommunicationHangs(const JobSnapshot& snapshot,
     bool either = true;
     for (const std::string& end : ends) {
       const auto it = nics.find(end);
-      either = either && it != nics.end() && it->second.peers.size() == 1 && silent(it->second);
+      either = either && it != nics.end() && it->second.peers.size() == 1 && it->second.Silent(thresholds);
     }
     if (either) {
       finding.kind = CulpritKind::kAmbiguous;

@@ -17,7 +17,8 @@ namespace c4::c4d {
 struct CommunicationHangThresholds {
   int64_t suspect_ns = 2 * kSecondNs;
   int64_t confirm_ns = 3 * kSecondNs;
-  int64_t alive_margin_ns = kSecondNs / 4;  // between clocks of two nodes, and of what was under way
+  int64_t unheard_ns = 9 * kSecondNs / 4;  // without a sign of life, of which there is one a second
+  double nic_share = 0.9;                  // of a NIC's queue pairs that are not heard any more
 };
 
 std::vector<Finding> DetectCommunicationHangs(const JobSnapshot& snapshot,

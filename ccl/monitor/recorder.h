@@ -95,6 +95,7 @@ class QueuePairRecorder {
     Add(slot_->posted_bytes, bytes);
     Add(slot_->posted_messages, 1);
   }
+  void Heard(uint64_t ticks) { Publish(slot_->last_heard_ticks, ticks); }
   void Moved(uint64_t bytes, uint64_t ticks) {
     Publish(slot_->last_progress_ticks, ticks);
     Add(slot_->moved_bytes, bytes);

@@ -67,6 +67,7 @@ class Links {
   std::map<Key, std::unique_ptr<ReceiveConnection>> receives_;
   SendConnection* ring_send_ = nullptr;
   ReceiveConnection* ring_receive_ = nullptr;
+  uint64_t last_idle_ns_ = 0;
   std::vector<pollfd> polls_;  // the wake descriptor first; kept to spare allocations
 };
 

@@ -16,6 +16,7 @@ constexpr size_t kMostFramesAWrite = 16;
 // Linux 6.15 and later: the longest wait for a retransmission. A path that comes back after a minute should
 // not be used again only after another one.
 constexpr int kTcpRtoMaxMs = 44;
+constexpr uint64_t kHeartbeatNs = 1000000000u;
 constexpr int kLongestRetransmitMs = 2000;
 
 // Buffers are sized by hand only when asked to: the kernel caps what it was not told to allow. Neither option
@@ -190,6 +191,7 @@ Result TcpSendQueuePair::TakeReport(const Frame& frame) {
     peer_left_ = true;
     return Ok();
   }
+  recorder_.Heard(NowTicks());
   granted_ = frame.message;
   Acknowledge(frame.sequence);
   return Ok();
@@ -252,14 +254,14 @@ Result TcpReceiveQueuePair::Ended(const char* what, int error) {
 }
 
 Result TcpReceiveQueuePair::Progress(ChunkSink* sink, bool* moved) {
-  C4_RETURN_IF_ERROR(Report());
+  C4_RETURN_IF_ERROR(Report(false));
   bool more = true;
   while (more) {
     more = false;
     if (frame_bytes_ < sizeof(Frame)) C4_RETURN_IF_ERROR(ReadFrame(sink, moved, &more));
     if (frame_bytes_ == sizeof(Frame)) C4_RETURN_IF_ERROR(ReadPayload(sink, moved, &more));
   }
-  return Report();
+  return Report(true);  // who has said goodbye by now needs no sign of life
 }
 
 Result TcpReceiveQueuePair::ReadFrame(ChunkSink* sink, bool* moved, bool* more) {
@@ -326,10 +328,14 @@ void TcpReceiveQueuePair::Complete(ChunkSink* sink) {
 }
 
 // Cumulative: one frame for all that has come, and all that was granted, since the last one.
-Result TcpReceiveQueuePair::Report() {
+// Once a second without news: a path that says nothing for longer is dead, also while nobody sends on it.
+Result TcpReceiveQueuePair::Report(bool heartbeat) {
+  const uint64_t now_ns = MonotonicNs();
   for (;;) {
     if (out_at_ == sizeof out_) {
-      if (peer_left_ || (reported_completed_ == completed_ && reported_granted_ == granted_)) return Ok();
+      const bool news = reported_completed_ != completed_ || reported_granted_ != granted_;
+      if (peer_left_ || (!news && !(heartbeat && now_ns - last_report_ns_ >= kHeartbeatNs))) return Ok();
+      last_report_ns_ = now_ns;
       Frame frame = MakeFrame(kReport);
       frame.sequence = reported_completed_ = completed_;
       frame.message = reported_granted_ = granted_;

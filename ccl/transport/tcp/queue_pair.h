@@ -81,7 +81,7 @@ class TcpReceiveQueuePair final : public ReceiveQueuePair {
   Result ReadFrame(ChunkSink* sink, bool* moved, bool* more);
   Result ReadPayload(ChunkSink* sink, bool* moved, bool* more);
   void Complete(ChunkSink* sink);
-  Result Report();
+  Result Report(bool heartbeat);
   Result Lost(const char* what, int error);
   Result Ended(const char* what, int error);
   Chunk chunk() const { return {frame_.message, frame_.message_bytes, frame_.chunk, frame_.bytes}; }
@@ -98,6 +98,7 @@ class TcpReceiveQueuePair final : public ReceiveQueuePair {
   uint64_t granted_ = 0;
   uint64_t reported_completed_ = 0;
   uint64_t reported_granted_ = 0;
+  uint64_t last_report_ns_ = 0;
   char out_[sizeof(Frame)];  // a report that the kernel has not taken whole
   size_t out_at_ = sizeof(Frame);
   bool peer_left_ = false;

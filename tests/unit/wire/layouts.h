@@ -147,7 +147,7 @@ inline Layout QueuePairSlotLayout() {
            C4_FIELD(moved_bytes),
            C4_FIELD(last_post_ticks),
            C4_FIELD(last_progress_ticks),
-           C4_FIELD(reserved2),
+           C4_FIELD(last_heard_ticks),
            C4_FIELD(latency_sum_ticks),
            C4_FIELD(latency_max_ticks),
            C4_FIELD(wait_sum_ticks),
