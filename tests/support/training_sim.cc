@@ -293,6 +293,22 @@ void TrainingSim::Progress(double seconds) {
   }
 }
 
+bool TrainingSim::IsSilent(uint32_t from, uint32_t to, const QueuePair& queue_pair) const {
+  const uint32_t cut = target_ / shape_.spines;
+  switch (fault_) {
+    case Fault::kCutNic:
+    case Fault::kLostNode:
+      return from == target_ || to == target_;
+    case Fault::kStop:  // its kernel answers, the process does not
+    case Fault::kKill:
+      return to == target_;
+    case Fault::kCutLink:
+      return (leaf(from) == cut || leaf(to) == cut) && (Takes(queue_pair, false) || Takes(queue_pair, true));
+    default:
+      return false;
+  }
+}
+
 void TrainingSim::AddGroup(const Group& group, uint32_t rank, v1::ProcessReport* report) {
   const auto at = std::find(group.ranks.begin(), group.ranks.end(), rank);
   if (at == group.ranks.end()) return;
@@ -348,6 +364,10 @@ void TrainingSim::AddGroup(const Group& group, uint32_t rank, v1::ProcessReport*
     item->set_last_progress_age_ns(std::max<int64_t>(0, now_ns_ - queue_pair.last_ns));
     item->set_last_post_age_ns(std::max<int64_t>(0, now_ns_ - queue_pair.post_ns));
     if (sends) {
+      // A sign of life a second, of which the newest is half a second old, until none come any more.
+      constexpr int64_t kSignAgeNs = 500'000'000;
+      const bool silent = IsSilent(group.ranks[queue_pair.from], group.ranks[queue_pair.to], queue_pair);
+      item->set_last_heard_age_ns(kSignAgeNs + (silent ? now_ns_ - fault_ns_ : 0));
       for (const uint32_t count : queue_pair.histogram) item->add_latency_histogram(count);
     }
     if (queue_pair.index != 0) continue;

@@ -113,6 +113,8 @@ class TrainingSim {
   uint32_t leaf(uint32_t rank) const { return rank / shape_.hosts_per_leaf; }
   bool Takes(const QueuePair& queue_pair, bool acks) const;
   bool Touches(const QueuePair& queue_pair) const;
+  // Whether the sender hears nothing of the other end any more.
+  bool IsSilent(uint32_t from, uint32_t to, const QueuePair& queue_pair) const;
   void Progress(double seconds);
   void StandStill(uint32_t culprit, int first_group);
   void StallNetwork();
