@@ -14,13 +14,13 @@
 #include <cstring>
 #include <ctime>
 #include <fstream>
+#include <future>
 #include <string>
 #include <thread>
 #include <unistd.h>
 #include <vector>
 
 #include "c4d_master/c4d_handler.h"
-#include "c4d_master/telemetry_decode.h"
 
 namespace {
 
@@ -260,12 +260,29 @@ struct Load {
   Stage delay{"delay"};  // --real: from a batch's moment until it was taken in
   Stage status{"status"};
   Stage matrix{"matrix"};
-  Stage decode{"of which decode"};
   size_t bytes = 0;
   double resident_mib = 0;
   size_t verdicts = 0;
   bool refused = false;
 };
+
+// One slot is 50 ms: a fifth of the hosts report in each, and every second one ends with a tick.
+constexpr int kSlotsPerSecond = 2 * kTicksPerSecond;
+constexpr int kGroups = kSlotsPerSecond / kBatchesPerSecond;
+constexpr int64_t kSlotNs = kSecondNs / kSlotsPerSecond;
+constexpr int kWarmUpSlots = 2 * kSlotsPerSecond;  // as fast as they go, and not measured
+constexpr int64_t kStartNs = 1000 * kSecondNs;
+constexpr int64_t kUnixNs = 1'700'000'000 * kSecondNs;
+
+// What the agents of one slot send.
+std::vector<std::string> MakeSlot(const Options& options, Agents* agents, int slot) {
+  std::vector<std::string> wire;
+  for (auto host = static_cast<uint32_t>(slot % kGroups); host < options.hosts; host += kGroups) {
+    agents->Advance(host, kStartNs + slot * kSlotNs);
+    wire.push_back(agents->Bytes(host));
+  }
+  return wire;
+}
 
 Load Measure(const Options& options) {
   Load load;
@@ -276,53 +293,41 @@ Load Measure(const Options& options) {
   handler_options.job = "load";
   handler_options.master_epoch = 1;
   c4::c4d::C4dHandler handler(handler_options, &store, &metrics);
-  std::vector<std::string> wire(options.hosts);
   const double resident_before = ResidentMib();
-
-  constexpr int64_t kStartNs = 1000 * kSecondNs;
-  const int64_t begin_ns = ClockNs(CLOCK_MONOTONIC);
-  // One slot is 50 ms: a fifth of the hosts report in each, every second one ends with a tick.
-  constexpr int kSlotsPerSecond = 20;
-  constexpr int kGroups = kSlotsPerSecond / kBatchesPerSecond;
-  constexpr int64_t kSlotNs = kSecondNs / kSlotsPerSecond;
-  constexpr int kWarmUpSlots = 2 * kSlotsPerSecond;  // simulated, and not measured
-  for (int slot = 0; slot < kWarmUpSlots + options.seconds * kSlotsPerSecond; ++slot) {
-    const bool warm = slot < kWarmUpSlots;
+  const int slots = kWarmUpSlots + options.seconds * kSlotsPerSecond;
+  int64_t real_begin_ns = 0;
+  // Another thread makes the next slot, so that this one is only the master.
+  const auto make = [&](int slot) {
+    return std::async(std::launch::async,
+                      [&options, &agents, slot] { return MakeSlot(options, &agents, slot); });
+  };
+  std::future<std::vector<std::string>> next = make(0);
+  for (int slot = 0; slot < slots; ++slot) {
+    const std::vector<std::string> wire = next.get();
+    if (slot + 1 < slots) next = make(slot + 1);
     if (slot == kWarmUpSlots) {
       load.bytes = 0;
       for (Stage* stage : {&load.parse, &load.ingest, &load.tick}) stage->Forget();
+      real_begin_ns = ClockNs(CLOCK_MONOTONIC);
     }
-    const int64_t now_ns = kStartNs + slot * kSlotNs;
-    static int64_t real_begin_ns = 0;
-    if (slot == kWarmUpSlots) real_begin_ns = ClockNs(CLOCK_MONOTONIC);
-    for (uint32_t host = static_cast<uint32_t>(slot % kGroups); host < options.hosts; host += kGroups) {
-      agents.Advance(host, now_ns);
-      wire[host] = agents.Bytes(host);
-    }
-    const int64_t due_ns = real_begin_ns + (slot + 1 - kWarmUpSlots) * kSlotNs;
-    if (options.real && !warm) {
+    const bool paced = options.real && slot >= kWarmUpSlots;
+    const int64_t due_ns = real_begin_ns + (slot - kWarmUpSlots) * kSlotNs;
+    if (paced) {
       const int64_t left_ns = due_ns - ClockNs(CLOCK_MONOTONIC);
       if (left_ns > 0) std::this_thread::sleep_for(std::chrono::nanoseconds(left_ns));
     }
-    const c4::c4d::Now now{now_ns, now_ns + 1'700'000'000 * kSecondNs};
-    for (uint32_t host = static_cast<uint32_t>(slot % kGroups); host < options.hosts; host += kGroups) {
+    const c4::c4d::Now now{kStartNs + slot * kSlotNs, kUnixNs + slot * kSlotNs};
+    for (const std::string& bytes : wire) {
       v1::TelemetryBatch batch;
-      load.bytes += wire[host].size();
-      load.parse.Run([&] { load.refused |= !batch.ParseFromString(wire[host]); });
+      load.bytes += bytes.size();
+      load.parse.Run([&] { load.refused |= !batch.ParseFromString(bytes); });
       load.ingest.Run([&] { load.refused |= !handler.Ingest(batch, now).ok(); });
-      if (options.real && !warm) {
-        load.delay.Add(static_cast<double>(ClockNs(CLOCK_MONOTONIC) - due_ns) / 1e3);
-      }
-      if (host == 0) {
-        std::vector<std::string> faults;
-        load.decode.Run([&] { (void)c4::c4d::DecodeProcesses(batch, 0, &faults); });
-      }
+      if (paced) load.delay.Add(static_cast<double>(ClockNs(CLOCK_MONOTONIC) - due_ns) / 1e3);
     }
     if (slot % (kSlotsPerSecond / kTicksPerSecond) == 1) load.tick.Run([&] { handler.Tick(now); });
   }
-  (void)begin_ns;
   load.resident_mib = ResidentMib() - resident_before;
-  const c4::c4d::Now end{kStartNs + (2 + options.seconds) * kSecondNs, 1'700'000'000 * kSecondNs};
+  const c4::c4d::Now end{kStartNs + slots * kSlotNs, kUnixNs + slots * kSlotNs};
   load.status.Run([&] { (void)handler.GetStatus(end); });
   load.matrix.Run([&] { (void)handler.GetMatrix(end); });
   load.verdicts = static_cast<size_t>(handler.ListVerdicts(true).verdicts_size());
@@ -365,7 +370,7 @@ int main(int argc, char** argv) {
     printf("%-16s %8s %12s %12s %12s %12s\n", "stage", "times", "of a core", "median us", "99 % us",
            "longest us");
     for (const Stage* stage :
-         {&load.parse, &load.ingest, &load.decode, &load.tick, &load.delay, &load.status, &load.matrix}) {
+         {&load.parse, &load.ingest, &load.tick, &load.delay, &load.status, &load.matrix}) {
       if (stage->count() == 0) continue;
       const bool continuous = stage == &load.parse || stage == &load.ingest || stage == &load.tick;
       char of_core[16] = "-";

@@ -1,6 +1,7 @@
 #include "c4d_master/telemetry_decode.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <map>
 #include <set>
 #include <utility>
@@ -132,10 +133,22 @@ void DecodeCommunicators(const v1::ProcessReport& report, const Times& times,
       process->communicators[it->second] = std::move(membership);
     }
   }
+  // A large job has hundreds of them in a batch: room is made once.
+  constexpr size_t kOver = SIZE_MAX;  // of a communicator that is over
+  std::vector<size_t> owners;
+  std::vector<size_t> counts(process->communicators.size());
+  owners.reserve(static_cast<size_t>(report.queue_pairs_size()));
   for (const v1::QueuePairState& state : report.queue_pairs()) {
     const auto it = known.find({state.communicator_id(), state.rank()});
-    if (it == known.end()) continue;  // of a communicator that is over
-    Membership& membership = process->communicators[it->second];
+    owners.push_back(it == known.end() ? kOver : it->second);
+    if (it != known.end()) ++counts[it->second];
+  }
+  for (size_t i = 0; i < counts.size(); ++i) process->communicators[i].queue_pairs.reserve(counts[i]);
+  size_t next = 0;
+  for (const v1::QueuePairState& state : report.queue_pairs()) {
+    const size_t owner = owners[next++];
+    if (owner == kOver) continue;
+    Membership& membership = process->communicators[owner];
     if (state.peer() >= membership.rank_count) {
       faults->push_back(service::Concat(ProcessName(report), " has a queue pair with rank ", state.peer(),
                                         " of ", membership.rank_count, "; that queue pair is left out"));

@@ -19,11 +19,13 @@ int RunMatrix(const Arguments& arguments) {
   MasterOptions master;
   bool json = false;
   bool watch = false;
+  bool wait = false;
   std::string by = "rank";
   Options options("matrix", kSummary);
   master.Declare(&options);
   options.Flag("--json", &json, "one JSON document: {\"job\",\"cells\":[...],\"ranks\":[...]}");
   options.Flag("--watch", &watch, "show it again every second, until interrupted");
+  options.Flag("--wait", &wait, "until there is a window of progress to show");
   options.Text("--by", &by, "rank|nic|qp", "what a row and a column are; qp: a list, the slowest first");
   if (const std::optional<int> exit_code = options.Parse(arguments)) return *exit_code;
   if (by != "rank" && by != "nic" && by != "qp") return UsageError("matrix", "--by is rank, nic or qp");
@@ -39,6 +41,10 @@ int RunMatrix(const Arguments& arguments) {
     if (!asked.ok()) {
       fprintf(stderr, "c4 matrix: %s\n", std::string(asked.message()).c_str());
       return kExitUnreachable;
+    }
+    if (wait && reply.cells().empty()) {
+      absl::SleepFor(absl::Milliseconds(500));
+      continue;
     }
     const std::string text = json ? MatrixJson(reply) + "\n" : MatrixText(reply, rows);
     if (watch && !json) fputs("\033[H\033[2J", stdout);

@@ -1,6 +1,7 @@
 // c4 status: ranks and agents of a job, as its master knows them.
 #include <cstdio>
 
+#include "absl/time/clock.h"
 #include "cli/exit_codes.h"
 #include "cli/master_client.h"
 #include "cli/options.h"
@@ -18,26 +19,34 @@ constexpr absl::Duration kPatience = absl::Seconds(3);
 int RunStatus(const Arguments& arguments) {
   MasterOptions master;
   bool json = false;
+  bool watch = false;
   Options options("status", kSummary);
   master.Declare(&options);
   options.Flag("--json", &json,
                "one JSON document: {\"job\",\"master_epoch\",\"agents\":[...],\"ranks\":[...]}");
+  options.Flag("--watch", &watch,
+               "show it again every second, until interrupted; with --json one object a line");
   if (const std::optional<int> exit_code = options.Parse(arguments)) return *exit_code;
 
-  v1::GetStatusReply reply;
-  const absl::Status asked = AskMaster(master, kPatience, [&reply](const MasterClient& client) {
-    absl::StatusOr<v1::GetStatusReply> status = client.GetStatus(kCallLimit);
-    if (!status.ok()) return status.status();
-    reply = *std::move(status);
-    return absl::OkStatus();
-  });
-  if (!asked.ok()) {
-    fprintf(stderr, "c4 status: %s\n", std::string(asked.message()).c_str());
-    return kExitUnreachable;
+  for (;;) {
+    v1::GetStatusReply reply;
+    const absl::Status asked = AskMaster(master, kPatience, [&reply](const MasterClient& client) {
+      absl::StatusOr<v1::GetStatusReply> status = client.GetStatus(kCallLimit);
+      if (!status.ok()) return status.status();
+      reply = *std::move(status);
+      return absl::OkStatus();
+    });
+    if (!asked.ok()) {
+      fprintf(stderr, "c4 status: %s\n", std::string(asked.message()).c_str());
+      return kExitUnreachable;
+    }
+    const std::string text = json ? service::StatusJson(reply, watch ? -1 : 2) + "\n" : StatusText(reply);
+    if (watch && !json) fputs("\033[H\033[2J", stdout);
+    fputs(text.c_str(), stdout);
+    fflush(stdout);
+    if (!watch) return kExitOk;
+    absl::SleepFor(absl::Seconds(1));
   }
-  const std::string text = json ? service::StatusJson(reply, 2) + "\n" : StatusText(reply);
-  fputs(text.c_str(), stdout);
-  return kExitOk;
 }
 
 }  // namespace

@@ -17,6 +17,21 @@ struct Case {
   std::string message;
 };
 
+TEST(CommandLineTest, TwoJobsOfOneNameAreToldApart) {
+  RunningJob job(2, {"--job", "twice"}, {"sleep", "60"});
+  ASSERT_TRUE(Eventually(Seconds(10), [&] { return job.MasterEntry().contains("pid"); }));
+  const std::vector<std::string> again = {"run", "-n", "2", "--run-dir", job.base_dir(), "--job"};
+  std::vector<std::string> same = again;
+  same.insert(same.end(), {"twice", "--", "true"});
+  const CommandResult refused = RunC4(same);
+  EXPECT_EQ(refused.exit_code, 125);
+  EXPECT_THAT(refused.errors, HasSubstr("job 'twice' has a master already"));
+  EXPECT_THAT(refused.errors, HasSubstr("--job"));
+  std::vector<std::string> other = again;
+  other.insert(other.end(), {"other", "--", "true"});
+  EXPECT_EQ(RunC4(other).exit_code, 0);
+}
+
 TEST(CommandLineTest, SaysWhatIsWrong) {
   const std::vector<Case> cases = {
       {{}, 64, "usage: c4 VERB"},
@@ -42,6 +57,15 @@ TEST(CommandLineTest, SaysWhatIsWrong) {
       {{"verdicts", "--master", "127.0.0.1:1", "--token-file", "/no/such/file"}, 3, "/no/such/file"},
       {{"status"}, 3, "c4 run"},
       {{"status", "--json", "--wrong"}, 64, "--wrong"},
+      {{"status", "--watch"}, 3, "c4 run"},
+      {{"matrix"}, 3, "c4 run"},
+      {{"matrix", "--by", "switch"}, 64, "rank, nic or qp"},
+      {{"level"}, 64, "coarse"},
+      {{"record"}, 64, "-o FILE"},
+      {{"record", "-o", "/no/such/folder/file"}, 3, "c4 run"},
+      {{"replay"}, 64, "c4 replay FILE"},
+      {{"replay", "/no/such/file"}, 64, "/no/such/file"},
+      {{"replay", "/etc/passwd"}, 64, "no recording"},
       {{"env", "--json", "--markdown"}, 64, "exclude"},
       {{"demo", "--ranks", "2"}, 64, "--ranks"},
   };
