@@ -3,7 +3,7 @@ SECONDS ?= 30
 unexport SECONDS MAKEFLAGS
 
 .DEFAULT_GOAL := build
-.PHONY: help build test demo gallery test-bare asan tsan fuzz format format-check tidy tidy-changed clean
+.PHONY: help build test demo readme gallery test-bare asan tsan fuzz format format-check tidy tidy-changed clean
 
 help: ## this list; make alone builds
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1|/p' Makefile | awk -F'|' '{ printf "%-20s %s\n", $$1, $$2 }'
@@ -14,8 +14,11 @@ build: ## install what is missing, build everything into build/
 test: ## install what is missing, build, run the tests that need no special hardware
 	@scripts/test.sh release
 
-demo: ## install what is missing, build, show a stopped rank being found and named
+demo: ## install what is missing, build, break a training job in seven ways and see each named
 	@scripts/demo.sh
+
+readme: ## play the demonstration and put one of its incidents at the head of README.md
+	@scripts/readme.sh
 
 gallery: ## docs/failure-gallery.md anew, from the recordings in tests/data/recordings
 	@scripts/gallery.sh

@@ -10,6 +10,8 @@ namespace {
 
 // A queue pair that carried less while the link was slow may not have had chunks enough to be judged by.
 constexpr uint64_t kLeastJudgedBytes = 262144;
+// More than the signs of life of some seconds, which are not data.
+constexpr uint64_t kLeastStuckBytes = 1024;
 
 Flow FlowOf(const fabric::FiveTuple& tuple) {
   return {absl::StrCat(tuple.source, ":", tuple.source_port),
@@ -102,9 +104,11 @@ ExpectedFlows ExpectedFlowsOf(const fabric::Applied& applied, const std::vector<
     if (!data && !acks) continue;
     const auto before = sent_before.find(flow.tuple);
     const uint64_t carried = flow.sent_bytes - (before == sent_before.end() ? 0 : before->second);
-    const bool must = applied.injection.kind == fabric::Kind::kCut ? flow.queued_bytes > 0
+    const bool must = applied.injection.kind == fabric::Kind::kCut ? flow.queued_bytes >= kLeastStuckBytes
                                                                    : data && carried >= kLeastJudgedBytes;
     (must ? expected.must : expected.may).insert(FlowOf(flow.tuple));
+    // Where little was sent the acknowledgements may have been more than the data.
+    expected.may.insert(FlowOf(fabric::Reversed(flow.tuple)));
   }
   return expected;
 }

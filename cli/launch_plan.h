@@ -21,7 +21,7 @@ struct LaunchOptions {
   bool monitor = true;     // start an agent (and a master)
   std::string log_dir;     // of the daemons; empty: the job's run directory
   double timeout_s = 0;    // end the job after this long; 0: never
-  double grace_s = 0;      // once a rank has failed, how long the others may take to end by themselves
+  double grace_s = 3;      // once a rank has failed, how long the others may take to end by themselves
   bool prefix = false;     // "[rank] " before each line of output
   std::string fabric;      // name or size of an emulated fabric to run in; empty: over loopback
   int ranks_per_host = 0;  // in a fabric: 0 spreads rank i to host i % hosts

@@ -52,8 +52,31 @@ std::vector<uint32_t> Bereaved(const JobSnapshot& snapshot, uint32_t dead, const
   return {others.begin(), others.end()};
 }
 
+// The same of a process whose job has been started again: those that ran with it.
+std::vector<uint32_t> FormerPeers(const JobSnapshot& snapshot, uint32_t dead, const Membership** where) {
+  const Process& process = *snapshot.processes[dead].process;
+  for (const Membership& membership : process.communicators) {
+    const bool over = membership.phase == Phase::kDestroyed || membership.phase == Phase::kFinalized;
+    if (!over && (*where == nullptr || IsInside(membership))) *where = &membership;
+  }
+  std::vector<uint32_t> others;
+  for (uint32_t i = 0; i < snapshot.processes.size(); ++i) {
+    const ProcessRef& ref = snapshot.processes[i];
+    if (i != dead && ref.process->incarnation == process.incarnation && !ref.process->ended)
+      others.push_back(i);
+  }
+  return others;
+}
+
 int64_t DiedAt(const ProcessRef& ref) {
   return ref.process->health.state_since_at_ns;
+}
+
+// A launcher may have started the rank again before anybody looked: its death is news for a moment all the
+// same.
+bool Counts(const ProcessRef& ref, const EndThresholds& thresholds) {
+  if (!IsDead(ref) || FailedFirst(*ref.process)) return false;
+  return !ref.superseded || ref.host->as_of_ns - DiedAt(ref) <= thresholds.replaced_ns;
 }
 
 }  // namespace
@@ -61,18 +84,27 @@ int64_t DiedAt(const ProcessRef& ref) {
 std::vector<Finding> DetectCrashes(const JobSnapshot& snapshot, const EndThresholds& thresholds) {
   int64_t first_ns = INT64_MAX;
   for (const ProcessRef& ref : snapshot.processes) {
-    if (!ref.superseded && IsDead(ref) && !FailedFirst(*ref.process)) {
-      first_ns = std::min(first_ns, DiedAt(ref));
-    }
+    if (Counts(ref, thresholds)) first_ns = std::min(first_ns, DiedAt(ref));
+  }
+  // A job whose ranks die together was ended from outside: nobody crashed.
+  std::map<uint32_t, std::pair<size_t, size_t>>
+      died;  // by incarnation: together with the first, and of how many
+  for (const ProcessRef& ref : snapshot.processes) {
+    auto& [together, all] = died[ref.process->incarnation];
+    ++all;
+    if (Counts(ref, thresholds) && DiedAt(ref) - first_ns <= thresholds.together_ns) ++together;
   }
   std::vector<Finding> findings;
   for (uint32_t i = 0; i < snapshot.processes.size(); ++i) {
     const ProcessRef& ref = snapshot.processes[i];
-    if (ref.superseded || !IsDead(ref) || FailedFirst(*ref.process)) continue;
+    if (!Counts(ref, thresholds)) continue;
+    const auto& [together, all] = died[ref.process->incarnation];
+    if (together >= 3 && 2 * together > all) continue;
     // Who dies later dies of the first death: the launcher ends what is left of a broken job.
     if (DiedAt(ref) - first_ns > thresholds.together_ns) continue;
     const Membership* where = nullptr;
-    const std::vector<uint32_t> bereaved = Bereaved(snapshot, i, &where);
+    const std::vector<uint32_t> bereaved =
+        ref.superseded ? FormerPeers(snapshot, i, &where) : Bereaved(snapshot, i, &where);
     if (bereaved.empty() || where == nullptr) continue;
     Finding finding;
     finding.syndrome = Syndrome::kCrash;
