@@ -16,7 +16,7 @@ using service::Concat;
 
 constexpr int64_t kFreezeNs = 8 * kSecondNs;
 constexpr int64_t kRecoveryNs = 8 * kSecondNs;  // the windows have forgotten by then
-constexpr int64_t kSlowIntervalNs = kSecondNs / 2;
+constexpr int64_t kSlowIntervalNs = kSecondNs;
 constexpr size_t kMaxSaid = 1000;
 
 v1::RankStatus StatusOf(const Host& host, const Process& process, int64_t now_ns) {

@@ -68,8 +68,11 @@ bool Windows::Observe(const Host& host) {
     if (process.ended || CannotRun(process.health.state)) continue;
     finished = ObserveProcess(process, host.as_of_ns) || finished;
   }
-  std::erase_if(histories_,
-                [&](const auto& entry) { return host.as_of_ns - entry.second.last_seen_ns > kForgetNs; });
+  if (host.as_of_ns - swept_at_ns_ > kForgetNs / 4) {
+    swept_at_ns_ = host.as_of_ns;
+    std::erase_if(histories_,
+                  [&](const auto& entry) { return host.as_of_ns - entry.second.last_seen_ns > kForgetNs; });
+  }
   return finished;
 }
 

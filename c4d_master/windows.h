@@ -117,6 +117,7 @@ class Windows {
   std::map<ProcessKey, ProcessHistory> histories_;
   int64_t frozen_until_ns_ = kNever;
   uint64_t slices_ = 0;
+  int64_t swept_at_ns_ = 0;
 };
 
 }  // namespace c4::c4d
