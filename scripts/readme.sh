@@ -16,11 +16,16 @@ if [ "${1:-}" = check ]; then
   exit 0
 fi
 
-account=$(mktemp)
-trap 'rm -f "$account" README.md.new' EXIT
-scripts/demo.sh | tee "$account"
+# The account may also be one that was kept: readme.sh FILE.
+account=${1:-}
+trap 'rm -f README.md.new' EXIT
+if [ -z "$account" ]; then
+  account=build/demo.txt
+  scripts/demo.sh | tee "$account"
+fi
 # From the first fault up to the second; long lines are cut, the rest is the same everywhere.
-lines=$(awk '/ inject 2: /{ exit } / inject 1: /{ on = 1 } on { print }' "$account" | cut -c1-150 | head -20)
+lines=$(awk '/ inject 2: /{ exit } / inject 1: /{ on = 1 } on { print }' "$account" |
+  sed -E 's/\] [0-9.]+ inject /] inject /' | cut -c1-150 | head -20)
 {
   awk -v b="$begin" '{ print } $0 == b { exit }' README.md
   printf '```\n%s\n```\n' "$lines"
