@@ -87,7 +87,9 @@ bool SameCulprit(const Finding& finding, const v1::Verdict& verdict) {
                        : verdict.state() == v1::VERDICT_STATE_SUSPECTED && Overlap(finding, culprit);
     case CulpritKind::kConnection:
     case CulpritKind::kAmbiguous:
-      return culprit.kind() != v1::CULPRIT_KIND_RANK && Overlap(finding, culprit);
+      // At one moment there is one finding about connections; its set comes and goes with the traffic.
+      return culprit.kind() == v1::CULPRIT_KIND_CONNECTION || culprit.kind() == v1::CULPRIT_KIND_AMBIGUOUS ||
+             (culprit.kind() == v1::CULPRIT_KIND_NIC && Overlap(finding, culprit));
   }
   return false;
 }
@@ -207,7 +209,10 @@ Verdicts::Absence Verdicts::Judge(const Open& open, const JobSnapshot& snapshot)
     if (host == snapshot.stale_hosts.end() || host->second || stale) return {true, 0};
   }
   if (IsEnd(open.verdict) && !open.restored) return {false, kEndSettleNs};
-  if (open.restored || communicator == nullptr || communicator->judgement == Judgement::kIncomplete) {
+  // A rank that computes slowly does so in no communicator.
+  const bool nowhere = open.verdict.communicator_id() == 0;
+  if (open.restored || (communicator == nullptr && !nowhere) ||
+      (communicator != nullptr && communicator->judgement == Judgement::kIncomplete)) {
     return {false, kSettleNs};
   }
   return {false, IsSlow(open.verdict) ? kSlowSettleNs : 0};

@@ -92,7 +92,7 @@ std::vector<Finding> DetectCrashes(const JobSnapshot& snapshot, const EndThresho
   for (const ProcessRef& ref : snapshot.processes) {
     auto& [together, all] = died[ref.process->incarnation];
     ++all;
-    if (Counts(ref, thresholds) && DiedAt(ref) - first_ns <= thresholds.together_ns) ++together;
+    if (Counts(ref, thresholds) && DiedAt(ref) - first_ns <= thresholds.ended_ns) ++together;
   }
   std::vector<Finding> findings;
   for (uint32_t i = 0; i < snapshot.processes.size(); ++i) {

@@ -342,6 +342,14 @@ std::vector<Finding> DetectSlowNetwork(const std::vector<Link>& links, const Win
     if (!fading(cell) && (!lasting || before.count(cell->link) != 0)) told.push_back(cell);
   }
   if (told.empty()) return findings;
+  // A single queue pair is more often unlucky than alone on a bad path.
+  bool alone_lasts = true;
+  for (size_t back = thresholds.persist + 1; told.size() == 1 && back <= thresholds.alone_persist; ++back) {
+    const std::vector<Cell> then = Cells(links, windows, back, thresholds);
+    alone_lasts = alone_lasts && std::any_of(then.begin(), then.end(), [&](const Cell& cell) {
+                    return cell.slow && cell.link == told.front()->link;
+                  });
+  }
   Finding finding = DescribeCells(told);
   finding.kind = now.ambiguous ? CulpritKind::kAmbiguous : CulpritKind::kConnection;
   if (now.ambiguous) {
@@ -349,7 +357,7 @@ std::vector<Finding> DetectSlowNetwork(const std::vector<Link>& links, const Win
     for (const ConnectionRef& ref : finding.connections) ends.insert({ref.from_rank, ref.to_rank});
     finding.candidates.assign(ends.begin(), ends.end());
   }
-  if (lasting) Confirm(&finding);
+  if (lasting && alone_lasts) Confirm(&finding);
   finding.suggested_action =
       "look for what these connections have in common: a switch port or link on the path of their ports (its "
       "rate, errors, congestion); other connections of the same hosts are not slow";
@@ -372,7 +380,7 @@ std::vector<Finding> DetectSlow(const JobSnapshot& snapshot, const Windows& wind
     Finding finding = DescribeLate(snapshot, *late, ranks);
     finding.confidence = 0.5;
     bool lasting = true;
-    for (size_t back = 1; back <= thresholds.persist; ++back) {
+    for (size_t back = 1; back <= thresholds.late_persist; ++back) {
       std::vector<Late> then = Lateness(snapshot, windows, back);
       const Late* same = FindLate(&then, thresholds);
       lasting = lasting && same != nullptr && same->process == late->process;

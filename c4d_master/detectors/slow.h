@@ -31,7 +31,9 @@ struct SlowThresholds {
   double late_suspect = 1.4;      // from here on a rank explains slow cells that touch it
   double blind_late_median = 2.0;
   size_t blind_late_slices = 30;
-  size_t persist = 3;  // slices for which it must have lasted
+  size_t late_persist = 2;   // slices for which a rank must have been late
+  size_t alone_persist = 5;  // the same, of a single queue pair
+  size_t persist = 3;        // slices for which it must have lasted
 };
 
 std::vector<Finding> DetectSlow(const JobSnapshot& snapshot, const Windows& windows,
