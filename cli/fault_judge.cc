@@ -54,7 +54,7 @@ std::string FaultJudge::Mismatch(const ExpectedVerdict& expected, const v1::Verd
   if (expected.kind == v1::CULPRIT_KIND_UNSPECIFIED) return "no verdict was to come";
   if (verdict.syndrome() != expected.syndrome) {
     return service::Concat("the syndrome is ", service::SyndromeWord(verdict.syndrome()), ", not ",
-                        service::SyndromeWord(expected.syndrome));
+                           service::SyndromeWord(expected.syndrome));
   }
   if (culprit.kind() != expected.kind) return service::Concat("it blames ", CulpritText(culprit));
   switch (expected.kind) {
@@ -188,9 +188,10 @@ void FaultJudge::ObserveOne(const v1::Verdict& verdict, double now_s) {
   settled_.insert(verdict.id());
   const std::string reason = why.empty() ? "a second verdict about the same fault" : why;
   false_alarms_.push_back(service::Concat(
-      VerdictLine(verdict), judgement == nullptr ? "" : service::Concat(" during ", judgement->expected.fault),
-      ": ", reason));
-  if (judgement != nullptr) judgement->faults.push_back(service::Concat("false alarm: ", false_alarms_.back()));
+      VerdictLine(verdict),
+      judgement == nullptr ? "" : service::Concat(" during ", judgement->expected.fault), ": ", reason));
+  if (judgement != nullptr)
+    judgement->faults.push_back(service::Concat("false alarm: ", false_alarms_.back()));
 }
 
 void FaultJudge::End(double now_s) {

@@ -23,7 +23,7 @@ constexpr double kHoldSlowS = 4;    // its set of connections settles
 constexpr double kQuietHoldS = 12;  // of a fault that nobody may speak of
 constexpr double kClearLimitS = 30;
 constexpr double kBetweenS = 5;  // rates and rhythm are the usual ones again
-constexpr double kGraceS = 3;  // the other ranks hear of a failure by themselves
+constexpr double kGraceS = 3;    // the other ranks hear of a failure by themselves
 constexpr int kRestartLimitS = 60;
 constexpr int kFlowWindowMs = 300;
 
