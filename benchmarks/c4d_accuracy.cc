@@ -28,6 +28,7 @@ struct Accuracy {
   std::string size = "4x4x4";
   std::string kinds = "stop,cut,slow-link,slow-nic,slow-rank,kill,mismatch,jitter";
   std::string json;
+  std::vector<std::string> trainer;  // more arguments of it
   double warm_up_s = 20;
 };
 
@@ -45,7 +46,7 @@ std::vector<std::string> Split(const std::string& text) {
 int Usage() {
   fprintf(stderr,
           "c4d_accuracy [--faults N] [--seed N] [--size LxSxH] [--kinds A,B,...] [--healthy SECONDS] [--json "
-          "FILE]\n"
+          "FILE] [-- OPTIONS OF hybrid_trainer]\n"
           "seeded faults on an emulated fabric, judged by docs/verdicts.md; exit code 1 when one was not "
           "right\n");
   return 2;
@@ -144,6 +145,7 @@ int Run(const Accuracy& accuracy) {
   spec.quota_period_us = 10000;
   options.spec = spec;
   options.command = {*folder + "/hybrid_trainer", "--seconds", "100000"};
+  options.command.insert(options.command.end(), accuracy.trainer.begin(), accuracy.trainer.end());
   options.environment = {"C4_CHUNK_BYTES=32768", "C4_WINDOW_BYTES=131072"};
   options.job = absl::StrCat("accuracy-", getpid());
   options.seed = accuracy.seed;
@@ -164,6 +166,10 @@ int Main(int argc, char** argv) {
   Accuracy accuracy;
   for (int i = 1; i < argc; i += 2) {
     const std::string name = argv[i];
+    if (name == "--") {
+      accuracy.trainer.assign(argv + i + 1, argv + argc);
+      break;
+    }
     if (i + 1 == argc) return Usage();
     const std::string value = argv[i + 1];
     if (name == "--faults") {

@@ -43,15 +43,23 @@ c4::simulation::TrainingShape ShapeOf(uint64_t seed) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const int trials = argc > 1 ? std::atoi(argv[1]) : 1000;
-  const uint64_t first = argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 1;
+  char* end = nullptr;
+  const long trials = argc > 1 ? std::strtol(argv[1], &end, 10) : 1000;
+  const bool trials_read = argc <= 1 || (end != argv[1] && *end == '\0');
+  const uint64_t first = argc > 2 ? std::strtoull(argv[2], &end, 10) : 1;
+  const bool first_read = argc <= 2 || (end != argv[2] && *end == '\0');
+  if (argc > 3 || trials <= 0 || !trials_read || !first_read) {
+    std::fprintf(stderr, "c4d_accuracy_synthetic [TRIALS] [FIRST_SEED]\n"
+                         "precision and recall over simulated jobs with one fault each (1000 trials from seed 1)\n");
+    return 2;
+  }
   if (std::freopen("/dev/null", "w", stderr) == nullptr) return 2;  // the master's log of every verdict
   std::map<Fault, Row> rows;
   size_t right = 0;
   size_t wrong = 0;
   size_t expected = 0;
   uint64_t seed = first;
-  for (int done = 0; done < trials; ++seed) {
+  for (long done = 0; done < trials; ++seed) {
     const Fault fault = kFaults[static_cast<size_t>(seed) % std::size(kFaults)];
     const c4::simulation::TrialResult result = c4::simulation::RunTrial(fault, ShapeOf(seed), seed);
     if (!result.applicable) continue;
@@ -86,7 +94,7 @@ int main(int argc, char** argv) {
       right + wrong == 0 ? 1 : static_cast<double>(right) / static_cast<double>(right + wrong);
   const double recall = expected == 0 ? 1 : static_cast<double>(right) / static_cast<double>(expected);
   std::printf(
-      "{\"trials\":%d,\"first_seed\":%llu,\"faults\":%zu,\"right\":%zu,\"wrong\":%zu,\"precision\":%.4f,"
+      "{\"trials\":%ld,\"first_seed\":%llu,\"faults\":%zu,\"right\":%zu,\"wrong\":%zu,\"precision\":%.4f,"
       "\"recall\":%.4f}\n",
       trials, static_cast<unsigned long long>(first), expected, right, wrong, precision, recall);
   return precision < 1 || recall < 0.99 ? 1 : 0;

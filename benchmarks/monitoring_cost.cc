@@ -17,6 +17,7 @@
 #include <unistd.h>
 #include <vector>
 
+#include "benchmarks/statistics.h"
 #include "c4a/segment_reader.h"
 #include "ccl/monitor/monitor.h"
 
@@ -119,14 +120,7 @@ double EventNs() {
     for (int i = 0; i < kCalls; ++i) communicator.Called({}, 0, c4::NowTicks());
     rounds.push_back(static_cast<double>(c4::MonotonicNs() - begin_ns) / kCalls);
   }
-  std::sort(rounds.begin(), rounds.end());
-  return rounds[rounds.size() / 2];
-}
-
-double Median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const size_t n = values.size();
-  return n % 2 == 1 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
+  return c4::Median(rounds);
 }
 
 int Run(const Options& options) {
@@ -149,23 +143,17 @@ int Run(const Options& options) {
            ratios.back());
     fflush(stdout);
   }
-  std::vector<double> medians;
-  for (int i = 0; i < 10000; ++i) {
-    std::vector<double> sample;
-    for (size_t n = 0; n < ratios.size(); ++n) sample.push_back(ratios[random() % ratios.size()]);
-    medians.push_back(Median(sample));
-  }
-  std::sort(medians.begin(), medians.end());
-  const double low = 100 * (medians[250] - 1);
-  const double high = 100 * (medians[9749] - 1);
-  const double median = 100 * (Median(ratios) - 1);
+  const c4::Interval interval = c4::BootstrapMedian(ratios, &random);
+  const double low = 100 * (interval.low - 1);
+  const double high = 100 * (interval.high - 1);
+  const double median = 100 * (c4::Median(ratios) - 1);
   const double events = CountEvents(options, run_dir);
   const double event_ns = EventNs();
-  const double counted = 100 * events * event_ns / (Median(off_ms) * 1e6);
+  const double counted = 100 * events * event_ns / (c4::Median(off_ms) * 1e6);
   const std::string sweep = "rm -rf " + run_dir;
   (void)!system(sweep.c_str());  // NOLINT(cert-env33-c, concurrency-mt-unsafe): our own directory
   printf("counted: %.0f events an iteration and rank x %.1f ns = %.4f %% of %.2f ms (target: 0.1 %%)\n",
-         events, event_ns, counted, Median(off_ms));
+         events, event_ns, counted, c4::Median(off_ms));
   printf("paired:  %+.2f %%, 95 %% interval %+.2f %% to %+.2f %% (target: lower bound under +0.5 %%)\n",
          median, low, high);
   if (!options.json.empty()) {

@@ -239,6 +239,7 @@ v1::GetStatusReply C4dHandler::GetStatus(Now now) const {
     agent->set_batches(host.batches);
     agent->set_batches_dropped(host.batches_dropped);
     agent->set_version(host.agent_version);
+    if (host.clock_error_ns.has_value()) agent->set_clock_error_ns(*host.clock_error_ns);
     for (const Process& process : host.processes)
       *reply.add_ranks() = StatusOf(host, process, now.monotonic_ns);
   }

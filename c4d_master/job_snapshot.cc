@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <set>
 #include <tuple>
 
 #include "absl/strings/str_format.h"
@@ -56,11 +57,25 @@ void CollectProcesses(const std::map<std::string, Host>& hosts, int64_t now_ns, 
   }
 }
 
-std::vector<Claim> CollectClaims(const JobSnapshot& snapshot) {
+// Communicators of processes that were superseded a moment ago.
+std::set<uint64_t> FormerIds(const JobSnapshot& snapshot) {
+  std::set<uint64_t> ids;
+  for (const ProcessRef& ref : snapshot.processes) {
+    if (!ref.superseded || !EndedJustNow(ref)) continue;
+    for (const Membership& membership : ref.process->communicators) ids.insert(membership.communicator_id);
+  }
+  return ids;
+}
+
+// Who claims which rank of which communicator, without superseded processes; with `former`, of those
+// communicators only, and with those that were superseded a moment ago.
+std::vector<Claim> CollectClaims(const JobSnapshot& snapshot, const std::set<uint64_t>* former) {
   std::vector<Claim> claims;
   for (uint32_t i = 0; i < snapshot.processes.size(); ++i) {
-    if (snapshot.processes[i].superseded) continue;
-    for (const Membership& membership : snapshot.processes[i].process->communicators) {
+    const ProcessRef& ref = snapshot.processes[i];
+    if (ref.superseded && (former == nullptr || !EndedJustNow(ref))) continue;
+    for (const Membership& membership : ref.process->communicators) {
+      if (former != nullptr && former->count(membership.communicator_id) == 0) continue;
       claims.push_back({membership.communicator_id, membership.rank, {i, &membership}});
     }
   }
@@ -113,6 +128,41 @@ void AddMember(const ProcessRef& ref, const Membership& state, Communicator* com
   }
 }
 
+// Communicators with the members that are believed; who is not goes into `conflicts`, where there is one.
+std::vector<Communicator> Communicators(const JobSnapshot& snapshot, const std::vector<Claim>& claims,
+                                        int64_t now_ns, std::vector<std::string>* conflicts) {
+  std::vector<Communicator> communicators;
+  const Claim* believed = nullptr;
+  for (const Claim& claim : claims) {
+    const ProcessRef& ref = snapshot.processes[claim.member.process];
+    if (believed != nullptr && believed->communicator_id == claim.communicator_id &&
+        believed->rank == claim.rank) {
+      const ProcessRef& other = snapshot.processes[believed->member.process];
+      if (conflicts != nullptr && IsAlive(*ref.process) && IsAlive(*other.process)) {
+        conflicts->push_back(
+            absl::StrFormat("%s and %s both claim rank %u of communicator 0x%016x; %s is believed", Name(ref),
+                            Name(other), claim.rank, claim.communicator_id, Name(other)));
+      }
+      continue;
+    }
+    if (believed == nullptr || believed->communicator_id != claim.communicator_id) {
+      Communicator next;
+      next.id = claim.communicator_id;
+      next.rank_count = claim.member.state->rank_count;
+      next.name = claim.member.state->name;
+      next.as_of_ns = now_ns;
+      next.finished_by_all = UINT64_MAX;
+      communicators.push_back(std::move(next));
+    }
+    believed = &claim;
+    Communicator& communicator = communicators.back();
+    communicator.members.push_back(claim.member);
+    AddMember(ref, *claim.member.state, &communicator);
+  }
+  for (Communicator& communicator : communicators) communicator.judgement = Judge(snapshot, communicator);
+  return communicators;
+}
+
 }  // namespace
 
 const Communicator* JobSnapshot::Find(uint64_t communicator_id) const {
@@ -131,39 +181,19 @@ bool IsWaitingForPeer(const Process& process, const Membership& membership) {
          !process.ended && !CannotRun(process.health.state);
 }
 
+bool EndedJustNow(const ProcessRef& ref) {
+  const ProcessState state = ref.process->health.state;
+  return !ref.process->ended && (state == ProcessState::kGone || state == ProcessState::kZombie) &&
+         ref.host->as_of_ns - ref.process->health.state_since_at_ns <= kReplacedNs;
+}
+
 JobSnapshot Assemble(const std::map<std::string, Host>& hosts, int64_t now_ns, int64_t agent_stale_ns) {
   JobSnapshot snapshot;
   CollectProcesses(hosts, now_ns, agent_stale_ns, &snapshot);
-  const Claim* believed = nullptr;
-  const std::vector<Claim> claims = CollectClaims(snapshot);
-  for (const Claim& claim : claims) {
-    const ProcessRef& ref = snapshot.processes[claim.member.process];
-    if (believed != nullptr && believed->communicator_id == claim.communicator_id &&
-        believed->rank == claim.rank) {
-      const ProcessRef& other = snapshot.processes[believed->member.process];
-      if (IsAlive(*ref.process) && IsAlive(*other.process)) {
-        snapshot.conflicts.push_back(
-            absl::StrFormat("%s and %s both claim rank %u of communicator 0x%016x; %s is believed", Name(ref),
-                            Name(other), claim.rank, claim.communicator_id, Name(other)));
-      }
-      continue;
-    }
-    if (believed == nullptr || believed->communicator_id != claim.communicator_id) {
-      Communicator next;
-      next.id = claim.communicator_id;
-      next.rank_count = claim.member.state->rank_count;
-      next.name = claim.member.state->name;
-      next.as_of_ns = now_ns;
-      next.finished_by_all = UINT64_MAX;
-      snapshot.communicators.push_back(std::move(next));
-    }
-    believed = &claim;
-    Communicator& communicator = snapshot.communicators.back();
-    communicator.members.push_back(claim.member);
-    AddMember(ref, *claim.member.state, &communicator);
-  }
-  for (Communicator& communicator : snapshot.communicators) {
-    communicator.judgement = Judge(snapshot, communicator);
+  snapshot.communicators =
+      Communicators(snapshot, CollectClaims(snapshot, nullptr), now_ns, &snapshot.conflicts);
+  if (const std::set<uint64_t> former = FormerIds(snapshot); !former.empty()) {
+    snapshot.former = Communicators(snapshot, CollectClaims(snapshot, &former), now_ns, nullptr);
   }
   return snapshot;
 }

@@ -14,6 +14,9 @@
 
 namespace c4::c4d {
 
+// The end of a process is news for so long, though its rank runs again already.
+inline constexpr int64_t kReplacedNs = 2 * kSecondNs;
+
 struct ProcessRef {
   const Host* host = nullptr;
   const Process* process = nullptr;
@@ -56,11 +59,17 @@ struct Communicator {
 struct JobSnapshot {
   std::vector<ProcessRef> processes;
   std::vector<Communicator> communicators;  // by id
+  // As they ended, of ranks that were started again within kReplacedNs of their end: a launcher may be
+  // quicker than anybody who looks. By id; incomplete while some of their ranks are not yet seen to run again.
+  std::vector<Communicator> former;
   std::map<std::string, bool> stale_hosts;  // every known host -> whether its agent is silent
   std::vector<std::string> conflicts;       // sentences: who claims the same rank, and who was believed
 
   const Communicator* Find(uint64_t communicator_id) const;  // nullptr when there is none
 };
+
+// Its process ended without having left in order, and not long ago.
+bool EndedJustNow(const ProcessRef& ref);
 
 // "Waits": it has started an operation that has not finished, and could go on by itself.
 bool IsWaiting(const Process& process, const Membership& membership);

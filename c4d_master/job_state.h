@@ -8,6 +8,7 @@
 #include <array>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -170,6 +171,7 @@ struct Host {
   std::string agent_version;
   uint64_t batches = 0;          // taken in
   uint64_t batches_dropped = 0;  // by the agent, in all
+  std::optional<int64_t> clock_error_ns;  // of the relation of its clock to the master's, where that is known
   int64_t as_of_ns = kNever;     // when the agent read the state that is held here
   std::vector<Process> processes;
 

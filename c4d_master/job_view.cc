@@ -31,6 +31,27 @@ void ClockOffset::Sample(int64_t node_ns, int64_t master_ns) {
   current_ns_ = std::min(current_ns_, master_ns - node_ns);
 }
 
+void ClockOffset::RoundTrip(int64_t offset_ns, int64_t error_ns) {
+  // Both come from outside: no arithmetic before they are known to be small enough for it.
+  constexpr int64_t kMost = INT64_MAX / 4;
+  const bool sane = error_ns >= 0 && error_ns < kMost && offset_ns > -kMost && offset_ns < kMost;
+  // The samples are up to a minute old, in which clocks may drift apart.
+  if (sane && offset_ns - error_ns <= most_ns() + kDriftNs) {
+    trip_offset_ns_ = offset_ns;
+    trip_error_ns_ = error_ns;
+  } else {
+    trip_error_ns_ = kNone;
+  }
+}
+
+int64_t ClockOffset::offset_ns() const {
+  return trip_error_ns_ == kNone ? most_ns() : trip_offset_ns_;
+}
+
+std::optional<int64_t> ClockOffset::error_ns() const {
+  return trip_error_ns_ == kNone ? std::nullopt : std::optional<int64_t>(trip_error_ns_);
+}
+
 JobView::Taken JobView::Ingest(const v1::TelemetryBatch& batch, int64_t arrival_ns,
                                std::vector<std::string>* faults) {
   const auto [it, is_new] = hosts_.try_emplace(batch.host());
@@ -54,6 +75,7 @@ JobView::Taken JobView::Ingest(const v1::TelemetryBatch& batch, int64_t arrival_
   }
   link.last_arrival_ns = arrival_ns;
   link.clock.Sample(batch.monotonic_ns(), arrival_ns);
+  link.clock.RoundTrip(batch.clock().offset_ns(), batch.has_clock() ? batch.clock().error_ns() : -1);
   std::vector<Process> processes = DecodeProcesses(batch, link.clock.offset_ns(), faults);
   std::map<ProcessKey, int64_t> first_seen;
   for (const Process& old : host.processes) first_seen[old.key] = old.first_seen_at_ns;
@@ -66,6 +88,7 @@ JobView::Taken JobView::Ingest(const v1::TelemetryBatch& batch, int64_t arrival_
   host.agent_version = CutText(batch.agent_version());
   ++host.batches;
   host.batches_dropped = batch.batches_dropped();
+  host.clock_error_ns = link.clock.error_ns();
   host.as_of_ns = batch.monotonic_ns() + link.clock.offset_ns();
   host.processes = std::move(processes);
   return Taken::kNew;

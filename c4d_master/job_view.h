@@ -1,9 +1,9 @@
 // The live state of the job, from whole batches of its agents: one host each, the newest batch counts.
 //
-// Time: a batch says how long ago things happened on its node; the master's time of arrival makes that a
-// moment on the master's clock. Batches that were held up (a slow network, a backlog played back) would
-// make old news look fresh, so a node's clock is related to the master's by the quickest batch of the
-// last half to whole minute, and a host's state is as old as that says.
+// Time: a batch says when things happened on its node's clock, and how that clock relates to the master's by
+// round trips. Before the first round trip the quickest batch of the last half to whole minute says it (the
+// time of arrival alone would make old news of a batch that was held up look fresh). A host's state is as old
+// as that says.
 // Batches of an agent's former life, duplicates and those overtaken by a newer one change nothing.
 //
 // Owned and called by one thread (the master's state thread).
@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -26,20 +27,33 @@ class TelemetryBatch;
 
 namespace c4::c4d {
 
-// Master's clock minus node's clock, as the least delayed of the recent samples says.
+// Master's clock minus node's clock.
 class ClockOffset {
  public:
+  // A batch of that node's time came in: the offset is not above the difference.
   void Sample(int64_t node_ns, int64_t master_ns);
+  // What the agent's round trips say (c4a/master_clock.h), after the sample of the same batch; ignored when
+  // the samples say that it cannot be.
+  void RoundTrip(int64_t offset_ns, int64_t error_ns);
   void Reset() { *this = {}; }
-  int64_t offset_ns() const { return current_ns_ < previous_ns_ ? current_ns_ : previous_ns_; }
+
+  int64_t offset_ns() const;
+  // How far offset_ns() may be off; nothing when that is not known, because there was no round trip.
+  std::optional<int64_t> error_ns() const;
 
  private:
+  // Not below the truth by more than drift: a batch does not arrive before it is sent.
+  int64_t most_ns() const { return current_ns_ < previous_ns_ ? current_ns_ : previous_ns_; }
+
   static constexpr int64_t kWindowNs = 30 * kSecondNs;
+  static constexpr int64_t kDriftNs = 10'000'000;
   static constexpr int64_t kNone = INT64_MAX;
   int64_t window_start_ns_ = kNone;
   int64_t current_ns_ = kNone;
   int64_t previous_ns_ = kNone;
   int64_t last_node_ns_ = 0;
+  int64_t trip_offset_ns_ = 0;
+  int64_t trip_error_ns_ = kNone;
 };
 
 class JobView {

@@ -30,6 +30,12 @@ void Rhythm::Observe(JobSnapshot* snapshot) {
     }
     communicator.usual_calls = &learnt.calls;
   }
+  for (Communicator& communicator : snapshot->former) {
+    const auto it = learnt_.find(communicator.id);
+    if (it == learnt_.end()) continue;
+    it->second.round = round_;
+    communicator.usual_calls = &it->second.calls;
+  }
   std::erase_if(learnt_, [this](const auto& entry) { return entry.second.round != round_; });
 }
 

@@ -122,19 +122,35 @@ bool IsSlow(const v1::Verdict& verdict) {
          verdict.syndrome() == v1::SYNDROME_NON_COMMUNICATION_SLOW;
 }
 
+// Trouble that goes away leaves one queue pair after the other: what is left of it makes a confirmed verdict
+// about many no smaller, nor one about a NIC one about connections.
+bool IsFading(const Finding& finding, const v1::Verdict& verdict) {
+  const v1::Culprit& culprit = verdict.culprit();
+  if (finding.connections.empty()) return false;
+  if (finding.kind == CulpritKind::kConnection && culprit.kind() == v1::CULPRIT_KIND_NIC) return true;
+  return verdict.state() == v1::VERDICT_STATE_CONFIRMED &&
+         finding.connections.size() < static_cast<size_t>(culprit.connections_size());
+}
+
 // Brings the verdict up to date with the finding; tells whether more than the running times has changed.
 bool Refresh(const Finding& finding, v1::Verdict* verdict) {
   const bool same_waiting = std::equal(finding.waiting.begin(), finding.waiting.end(),
                                        verdict->waiting().begin(), verdict->waiting().end());
+  // Of several communicators that are held up, the one that was named stays it.
+  const bool held_up = std::find(finding.communicators.begin(), finding.communicators.end(),
+                                 verdict->communicator_id()) != finding.communicators.end();
+  const bool moves = !held_up || finding.communicator_id == verdict->communicator_id();
+  const uint64_t communicator = moves ? finding.communicator_id : verdict->communicator_id();
+  const uint64_t operation = moves ? finding.operation : verdict->operation();
   const bool changed = !same_waiting || verdict->culprit().state() != static_cast<int>(finding.state) ||
-                       verdict->communicator_id() != finding.communicator_id ||
-                       verdict->operation() != finding.operation ||
+                       verdict->communicator_id() != communicator ||
+                       verdict->operation() != operation ||
                        verdict->culprit().rank() != finding.rank ||
                        verdict->culprit().kind() != static_cast<int>(finding.kind) ||
                        !SameConnections(finding, verdict->culprit());
   FillCulprit(finding, verdict->mutable_culprit());
-  verdict->set_communicator_id(finding.communicator_id);
-  verdict->set_operation(finding.operation);
+  verdict->set_communicator_id(communicator);
+  verdict->set_operation(operation);
   verdict->mutable_waiting()->Assign(finding.waiting.begin(), finding.waiting.end());
   verdict->set_suggested_action(finding.suggested_action);
   verdict->clear_evidence();
@@ -263,10 +279,7 @@ std::vector<VerdictChange> Verdicts::Update(const std::vector<Finding>& findings
       open->restored = false;
       open->settling_since_ns = kNever;
       open->silent_since_ns = kNever;
-      // What is left of a NIC's trouble belongs to it, and does not make it smaller.
-      const bool left_over =
-          finding.kind == CulpritKind::kConnection && open->verdict.culprit().kind() == v1::CULPRIT_KIND_NIC;
-      report_update = !left_over && Refresh(finding, &open->verdict);
+      report_update = !IsFading(finding, open->verdict) && Refresh(finding, &open->verdict);
     }
     if (!finding.confirmed_by.empty() && open->verdict.state() == v1::VERDICT_STATE_SUSPECTED) {
       open->verdict.set_state(v1::VERDICT_STATE_CONFIRMED);

@@ -47,10 +47,14 @@ std::string RankTable(const v1::GetStatusReply& status) {
 
 std::string AgentTable(const v1::GetStatusReply& status) {
   if (status.agents().empty()) return "no agent reports yet\n";
-  Rows rows = {{"AGENT ON", "LAST BATCH", "BATCHES", "DROPPED", "VERSION"}};
+  Rows rows = {{"AGENT ON", "LAST BATCH", "BATCHES", "DROPPED", "CLOCK KNOWN TO", "VERSION"}};
   for (const v1::AgentStatus& agent : status.agents()) {
     rows.push_back({agent.host(), DurationText(agent.last_batch_age_ns()) + " ago",
-                    absl::StrCat(agent.batches()), absl::StrCat(agent.batches_dropped()), agent.version()});
+                    absl::StrCat(agent.batches()), absl::StrCat(agent.batches_dropped()),
+                    agent.has_clock_error_ns()
+                        ? absl::StrFormat("%.1f ms", static_cast<double>(agent.clock_error_ns()) / 1e6)
+                        : "-",
+                    agent.version()});
   }
   return Columns(rows);
 }

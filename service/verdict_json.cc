@@ -100,7 +100,10 @@ Json AgentToJson(const v1::AgentStatus& agent) {
               {"last_batch_age_s", static_cast<double>(agent.last_batch_age_ns()) / 1e9},
               {"batches", agent.batches()},
               {"batches_dropped", agent.batches_dropped()},
-              {"version", agent.version()}};
+              {"version", agent.version()},
+              {"clock_error_s", agent.has_clock_error_ns()
+                                    ? Json(static_cast<double>(agent.clock_error_ns()) / 1e9)
+                                    : Json()}};
 }
 
 Json RankToJson(const v1::RankStatus& rank) {

@@ -74,9 +74,9 @@ int64_t DiedAt(const ProcessRef& ref) {
 
 // A launcher may have started the rank again before anybody looked: its death is news for a moment all the
 // same.
-bool Counts(const ProcessRef& ref, const EndThresholds& thresholds) {
+bool Counts(const ProcessRef& ref) {
   if (!IsDead(ref) || FailedFirst(*ref.process)) return false;
-  return !ref.superseded || ref.host->as_of_ns - DiedAt(ref) <= thresholds.replaced_ns;
+  return !ref.superseded || EndedJustNow(ref);
 }
 
 }  // namespace
@@ -84,7 +84,7 @@ bool Counts(const ProcessRef& ref, const EndThresholds& thresholds) {
 std::vector<Finding> DetectCrashes(const JobSnapshot& snapshot, const EndThresholds& thresholds) {
   int64_t first_ns = INT64_MAX;
   for (const ProcessRef& ref : snapshot.processes) {
-    if (Counts(ref, thresholds)) first_ns = std::min(first_ns, DiedAt(ref));
+    if (Counts(ref)) first_ns = std::min(first_ns, DiedAt(ref));
   }
   // A job whose ranks die together was ended from outside: nobody crashed.
   std::map<uint32_t, std::pair<size_t, size_t>>
@@ -92,12 +92,12 @@ std::vector<Finding> DetectCrashes(const JobSnapshot& snapshot, const EndThresho
   for (const ProcessRef& ref : snapshot.processes) {
     auto& [together, all] = died[ref.process->incarnation];
     ++all;
-    if (Counts(ref, thresholds) && DiedAt(ref) - first_ns <= thresholds.ended_ns) ++together;
+    if (Counts(ref) && DiedAt(ref) - first_ns <= thresholds.ended_ns) ++together;
   }
   std::vector<Finding> findings;
   for (uint32_t i = 0; i < snapshot.processes.size(); ++i) {
     const ProcessRef& ref = snapshot.processes[i];
-    if (!Counts(ref, thresholds)) continue;
+    if (!Counts(ref)) continue;
     const auto& [together, all] = died[ref.process->incarnation];
     if (together >= 3 && 2 * together > all) continue;
     // Who dies later dies of the first death: the launcher ends what is left of a broken job.

@@ -246,6 +246,8 @@ void DetectMissing(const JobSnapshot& snapshot, const Communicator& communicator
 std::vector<Finding> DetectMismatches(const JobSnapshot& snapshot) {
   std::vector<Finding> findings;
   for (const Communicator& communicator : snapshot.communicators) DetectIn(snapshot, communicator, &findings);
+  if (!findings.empty()) return findings;
+  for (const Communicator& communicator : snapshot.former) DetectIn(snapshot, communicator, &findings);
   return findings;
 }
 

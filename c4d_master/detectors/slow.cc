@@ -285,6 +285,26 @@ bool Overlap(const std::vector<const Cell*>& a, const std::vector<const Cell*>& 
   return std::any_of(b.begin(), b.end(), [&](const Cell* cell) { return links.count(cell->link) != 0; });
 }
 
+// Cells of connections that were slow in at least two of these looks, as the newest look of them shows each:
+// one that is near the limit comes and goes, and one that was unlucky does not come again.
+std::vector<const Cell*> SlowMoreThanOnce(const std::vector<Explanation>& looks) {
+  std::map<const Link*, std::pair<const Cell*, size_t>> seen;
+  std::vector<const Link*> order;
+  for (const Explanation& look : looks) {
+    for (const Cell* cell : look.connections) {
+      auto& [newest, times] = seen[cell->link];
+      if (times++ > 0) continue;
+      newest = cell;
+      order.push_back(cell->link);
+    }
+  }
+  std::vector<const Cell*> cells;
+  for (const Link* link : order) {
+    if (seen[link].second >= 2) cells.push_back(seen[link].first);
+  }
+  return cells;
+}
+
 std::vector<Finding> DetectSlowNetwork(const std::vector<Link>& links, const Windows& windows,
                                        const std::set<const Process*>& late,
                                        const SlowThresholds& thresholds) {
@@ -321,13 +341,6 @@ std::vector<Finding> DetectSlowNetwork(const std::vector<Link>& links, const Win
     findings.push_back(std::move(finding));
   }
   if (now.connections.empty()) return findings;
-  // One window may hold a queue pair that was unlucky: what is told was slow in one that hardly shares a
-  // chunk with it, too.
-  constexpr size_t kApart = 2;
-  std::set<const Link*> before;
-  if (past.size() > kApart) {
-    for (const Cell* cell : past[kApart].connections) before.insert(cell->link);
-  }
   const bool lasting = past.size() > 1 && std::all_of(past.begin(), past.end(), [&](const Explanation& then) {
                          return Overlap(then.connections, now.connections);
                        });
@@ -338,8 +351,8 @@ std::vector<Finding> DetectSlowNetwork(const std::vector<Link>& links, const Win
     });
   };
   std::vector<const Cell*> told;
-  for (const Cell* cell : now.connections) {
-    if (!fading(cell) && (!lasting || before.count(cell->link) != 0)) told.push_back(cell);
+  for (const Cell* cell : lasting ? SlowMoreThanOnce(past) : now.connections) {
+    if (!fading(cell)) told.push_back(cell);
   }
   if (told.empty()) return findings;
   // A single queue pair is more often unlucky than alone on a bad path.

@@ -39,6 +39,14 @@ int QpScheduler::Pick(size_t bytes, uint64_t now_ns) const {
     best = static_cast<int>(i);
     best_finish = finish;
   }
+  for (size_t i = 0; i < pairs_.size(); ++i) {
+    // What belongs to a probe that has begun. A chunk alone also waits for a receiver that is busy; several
+    // share that wait, but each takes its own time on a slow path.
+    const Pair& pair = pairs_[i];
+    if (pair.probe_left > 0 && pair.in_flight != 0 && pair.in_flight + bytes <= window_bytes_) {
+      return static_cast<int>(i);
+    }
+  }
   if (starved != kNone) return starved;
   const size_t in_flight = pairs_[static_cast<size_t>(best)].in_flight;
   return in_flight == 0 || in_flight + bytes <= window_bytes_ ? best : kNone;
@@ -46,6 +54,11 @@ int QpScheduler::Pick(size_t bytes, uint64_t now_ns) const {
 
 void QpScheduler::Posted(int queue_pair, size_t bytes, uint64_t now_ns) {
   Pair& pair = pairs_[static_cast<size_t>(queue_pair)];
+  if (pair.in_flight == 0 && now_ns - pair.last_posted_ns >= kProbeNs) {
+    pair.probe_left = kProbeChunks - 1;
+  } else {
+    pair.probe_left = pair.in_flight == 0 ? 0 : std::max(0, pair.probe_left - 1);
+  }
   pair.in_flight += bytes + kChunkOverhead;
   pair.last_posted_ns = now_ns;
 }

@@ -1,8 +1,9 @@
 // Which queue pair of a connection carries the next chunk: the one that will have it done first, by what it
 // has in flight and how fast it has been. A queue pair whose share would exceed the window gets no more, so
 // that queues on its path stay short; when the best one has no room the chunk waits, rather than taking a
-// path on which it would arrive later still. While there is something to send, each queue pair gets at least
-// one chunk a second: a slow one shows when it has recovered, and is seen by C4D until then.
+// path on which it would arrive later still. While there is something to send, each queue pair gets a few
+// chunks a second, one right behind the other: a slow one shows when it has recovered, and is seen by C4D
+// until then.
 //
 // Pure: no I/O, time is handed in. One thread. (C4 paper, section 3.2: dynamic load balance.)
 #pragma once
@@ -17,6 +18,7 @@ class QpScheduler {
  public:
   static constexpr int kNone = -1;
   static constexpr uint64_t kProbeNs = 1000000000;
+  static constexpr int kProbeChunks = 4;  // as far as the window allows
 
   QpScheduler(size_t queue_pairs, size_t window_bytes);
 
@@ -36,6 +38,7 @@ class QpScheduler {
 
   struct Pair {
     size_t in_flight = 0;
+    int probe_left = 0;           // chunks that are to follow the first one after a pause
     double cost = 0;              // 0 before the first completion
     double recent[kRecent] = {};  // of the last completions
     uint64_t completions = 0;

@@ -167,6 +167,45 @@ TEST(ClockOffsetTest, FollowsDriftAndStartsAnewAfterAReboot) {
   EXPECT_EQ(offset.offset_ns(), 1399 * kSecondNs);
 }
 
+TEST(ClockOffsetTest, RoundTripsAreSharperThanArrivals) {
+  ClockOffset offset;
+  EXPECT_FALSE(offset.error_ns().has_value());
+  offset.Sample(100 * kSecondNs, 150 * kSecondNs + 40 * kMillisecondNs);  // took 40 ms
+  EXPECT_EQ(offset.offset_ns(), 50 * kSecondNs + 40 * kMillisecondNs);
+  offset.RoundTrip(50 * kSecondNs + kMillisecondNs, 2 * kMillisecondNs);
+  EXPECT_EQ(offset.offset_ns(), 50 * kSecondNs + kMillisecondNs);
+  EXPECT_EQ(offset.error_ns(), 2 * kMillisecondNs);
+  // A batch that was quicker than the round trip allows: the round trip is wrong.
+  offset.RoundTrip(51 * kSecondNs, kMillisecondNs);
+  EXPECT_EQ(offset.offset_ns(), 50 * kSecondNs + 40 * kMillisecondNs);
+  EXPECT_FALSE(offset.error_ns().has_value());
+  for (const auto& [bad_offset, bad_error] : {std::pair<int64_t, int64_t>{INT64_MIN, 0},
+                                              {INT64_MAX, 5},
+                                              {50 * kSecondNs, INT64_MAX},
+                                              {50 * kSecondNs, -1}}) {
+    offset.RoundTrip(bad_offset, bad_error);
+    EXPECT_FALSE(offset.error_ns().has_value());
+    EXPECT_EQ(offset.offset_ns(), 50 * kSecondNs + 40 * kMillisecondNs);
+  }
+  // The node came up anew: what was known of the old clock is forgotten.
+  offset.RoundTrip(50 * kSecondNs, 0);
+  offset.Sample(kSecondNs, 151 * kSecondNs);
+  EXPECT_FALSE(offset.error_ns().has_value());
+  EXPECT_EQ(offset.offset_ns(), 150 * kSecondNs);
+}
+
+TEST_F(JobViewTest, ABatchThatWasHeldUpIsAsOldAsItsRoundTripSays) {
+  v1::TelemetryBatch batch = job_.Batch("host0");
+  batch.mutable_clock()->set_offset_ns(0);
+  batch.mutable_clock()->set_error_ns(100'000);
+  EXPECT_EQ(Ingest(batch, 2 * kSecondNs), Taken::kNew);
+  EXPECT_EQ(view_.hosts().at("host0").as_of_ns, job_.now_ns());
+  EXPECT_EQ(view_.hosts().at("host0").clock_error_ns, 100'000);
+  job_.Advance(kSecondNs);
+  EXPECT_EQ(Ingest(job_.Batch("host0"), 0), Taken::kNew);  // of an agent that has lost its master
+  EXPECT_FALSE(view_.hosts().at("host0").clock_error_ns.has_value());
+}
+
 TEST_F(JobViewTest, SilenceMakesAHostStaleButNotWhenAllHaveLeft) {
   IngestAll();
   job_.Advance(kStaleNs + 1);
