@@ -29,6 +29,7 @@ struct Cell {
   double usual = 0;      // 0: not known
   double usual_bad = 0;  // what the worse chunks usually cost
   double ratio = 0;      // to the baseline, else to the median of the communicator
+  bool judged = false;   // there is something to compare it with
   bool slow = false;
 };
 
@@ -69,6 +70,7 @@ std::vector<Cell> Cells(const std::vector<Link>& links, const Windows& windows, 
   const double job_bad = windows.UsualOfAll(thresholds.usual_share).ns_per_kib;
   for (Cell& cell : cells) {
     if (cell.usual > 0) {
+      cell.judged = true;
       cell.slow = cell.ratio >= thresholds.own_factor &&
                   cell.ratio >= thresholds.matrix_factor * usual_ratio &&
                   cell.low.ns_per_kib >= thresholds.bad_factor * std::max(cell.usual_bad, job_bad);
@@ -77,8 +79,9 @@ std::vector<Cell> Cells(const std::vector<Link>& links, const Windows& windows, 
     const auto median = medians.find(cell.link->communicator->id);
     if (median == medians.end() || median->second <= 0) continue;
     cell.ratio = cell.low.ns_per_kib / median->second;
-    cell.slow = cell.ratio >= thresholds.blind_factor &&
-                windows.Own(cell.link->sender->process->key, back).seen >= thresholds.blind_slices;
+    cell.judged = cell.low.chunks >= thresholds.blind_chunks &&
+                  windows.Own(cell.link->sender->process->key, back).seen >= thresholds.blind_slices;
+    cell.slow = cell.judged && cell.ratio >= thresholds.blind_factor;
   }
   return cells;
 }
@@ -201,7 +204,7 @@ Explanation Explain(const std::vector<Cell>& cells, const std::set<const Process
     for (const Cell& cell : cells) {
       const bool slow = left.count(&cell) != 0;
       if (slow && cell.low.chunks >= thresholds.min_chunks) ++strong;
-      if (cell.low.chunks < 2 && !slow) continue;
+      if (!slow && (!cell.judged || cell.low.chunks < 2)) continue;
       for (const bool sender : {true, false}) {
         Nic& nic = nics[sender ? cell.link->from_nic : cell.link->to_nic];
         const std::string& peer = sender ? cell.link->to_nic : cell.link->from_nic;
