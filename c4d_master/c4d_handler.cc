@@ -14,7 +14,10 @@ namespace {
 
 using service::Concat;
 
-constexpr int64_t kFreezeNs = 8 * kSecondNs;
+// Around confirmed trouble nothing is learnt: from the moment that it may have begun until its traces are gone.
+constexpr int64_t kSlowBeforeNs = 15 * kSecondNs;
+constexpr int64_t kSlowAfterNs = 6 * kSecondNs;
+constexpr int64_t kStandstillAfterNs = 2 * kSecondNs;
 constexpr int64_t kRecoveryNs = 8 * kSecondNs;  // the windows have forgotten by then
 constexpr int64_t kSlowIntervalNs = kSecondNs;
 constexpr size_t kMaxSaid = 1000;
@@ -271,9 +274,13 @@ void C4dHandler::Tick(Now now) {
   }
   // What belongs to trouble is not usual, nor what comes shortly after it. A suspicion that has not been
   // confirmed when its slices are old enough to be learnt from was none.
-  if (std::any_of(findings.begin(), findings.end(),
-                  [](const Finding& f) { return !f.confirmed_by.empty(); })) {
-    windows_.Freeze(now.monotonic_ns + kFreezeNs);
+  for (const Finding& finding : findings) {
+    if (finding.confirmed_by.empty()) continue;
+    const bool slow = finding.syndrome == Syndrome::kCommunicationSlow ||
+                      finding.syndrome == Syndrome::kNonCommunicationSlow;
+    const int64_t after_ns = slow ? kSlowAfterNs : kStandstillAfterNs;
+    const int64_t since_ns = slow ? now.monotonic_ns - kSlowBeforeNs : finding.since_at_ns;
+    windows_.Exclude(std::min(since_ns, now.monotonic_ns) - kSecondNs, now.monotonic_ns + after_ns);
   }
   for (const Finding& finding : findings) {
     if (finding.confirmed_by.empty()) continue;

@@ -17,7 +17,11 @@ constexpr size_t kWarmUpSlices = 2;
 constexpr size_t kUsualSlices = 60;
 constexpr size_t kLeastUsualSlices = 5;
 constexpr float kUsualChunks = 4096;  // of which the older half counts half
-constexpr int64_t kForgetNs = 60 * kSecondNs;
+constexpr int64_t kForgetNs = 600 * kSecondNs;
+constexpr size_t kExclusions = 64;
+// What is inherited counts as much as so many chunks and slices of the heir's own.
+constexpr float kInheritedChunks = 256;
+constexpr size_t kInheritedSlices = 15;
 
 uint64_t FirstWaits(const Process& process) {
   uint64_t sum_ns = 0;
@@ -66,7 +70,7 @@ bool Windows::Observe(const Host& host) {
   bool finished = false;
   for (const Process& process : host.processes) {
     if (process.ended || CannotRun(process.health.state)) continue;
-    finished = ObserveProcess(process, host.as_of_ns) || finished;
+    finished = ObserveProcess(host, process) || finished;
   }
   if (host.as_of_ns - swept_at_ns_ > kForgetNs / 4) {
     swept_at_ns_ = host.as_of_ns;
@@ -76,8 +80,76 @@ bool Windows::Observe(const Host& host) {
   return finished;
 }
 
-bool Windows::ObserveProcess(const Process& process, int64_t as_of_ns) {
-  ProcessHistory& history = histories_[process.key];
+void Windows::Exclude(int64_t from_ns, int64_t to_ns) {
+  while (!excluded_.empty() && excluded_.back().second >= from_ns) {
+    from_ns = std::min(from_ns, excluded_.back().first);
+    to_ns = std::max(to_ns, excluded_.back().second);
+    excluded_.pop_back();
+  }
+  excluded_.emplace_back(from_ns, to_ns);
+  if (excluded_.size() > kExclusions) excluded_.pop_front();
+}
+
+bool Windows::IsExcluded(const Slice& slice) const {
+  return std::any_of(excluded_.begin(), excluded_.end(), [&](const auto& span) {
+    return slice.end_ns > span.first && slice.end_ns - slice.length_ns < span.second;
+  });
+}
+
+// The same rank on the same host does the same work over the same NIC, whichever process it is.
+void Windows::Inherit(const Host& host, const Process& process, ProcessHistory* heir) {
+  const ProcessHistory* former = nullptr;
+  for (const auto& [key, history] : histories_) {
+    if (&history == heir || history.rank != process.rank || process.rank < 0 || history.host != host.name) continue;
+    if (history.last_seen_ns >= host.as_of_ns) continue;  // it is still there
+    if (former == nullptr || history.last_seen_ns > former->last_seen_ns) former = &history;
+  }
+  if (former == nullptr) return;
+  const size_t slices = std::min(former->usual_own_ns.size(), kInheritedSlices);
+  heir->usual_own_ns.assign(former->usual_own_ns.end() - static_cast<std::ptrdiff_t>(slices),
+                            former->usual_own_ns.end());
+  heir->inherited = former->inherited;
+  for (const auto& [role, key] : former->roles) {
+    const auto known = former->queue_pairs.find(key);
+    if (known == former->queue_pairs.end() || known->second.usual_chunks <= 0) continue;
+    Inherited& usual = heir->inherited[role];
+    const float scale = std::min(1.0F, kInheritedChunks / known->second.usual_chunks);
+    for (size_t i = 0; i < kLatencyBuckets; ++i) usual.counts[i] = known->second.usual[i] * scale;
+    usual.chunks = known->second.usual_chunks * scale;
+  }
+}
+
+void Windows::ObserveQueuePair(const Role& role, const QueuePairKey& key, const QueuePair& queue_pair, bool warm,
+                               uint64_t slice, ProcessHistory* history) {
+  const auto [it, is_new] = history->queue_pairs.try_emplace(key);
+  QueuePairHistory& known = it->second;
+  if (is_new) {
+    history->roles[role] = key;
+    if (const auto inherited = history->inherited.find(role); inherited != history->inherited.end()) {
+      known.usual = inherited->second.counts;
+      known.usual_chunks = inherited->second.chunks;
+    }
+  }
+  known.round = slice;
+  Sparse sparse{.slice = slice, .counts = {}};
+  for (size_t i = 0; i < kLatencyBuckets; ++i) {
+    // Counts wrap at 32 bits; a difference does not care.
+    const uint32_t count = queue_pair.latency[i] - known.at_start[i];
+    if (count != 0 && count < (1U << 30)) sparse.counts.emplace_back(static_cast<uint8_t>(i), count);
+  }
+  known.at_start = queue_pair.latency;
+  if (warm && !sparse.counts.empty()) known.recent.push_back(std::move(sparse));
+}
+
+bool Windows::ObserveProcess(const Host& host, const Process& process) {
+  const int64_t as_of_ns = host.as_of_ns;
+  const auto [it, is_new] = histories_.try_emplace(process.key);
+  ProcessHistory& history = it->second;
+  if (is_new) {
+    history.host = host.name;
+    Inherit(host, process, &history);
+  }
+  history.rank = process.rank;
   history.last_seen_ns = as_of_ns;
   if (history.start_ns == kNever || process.operations_finished < history.start_operations) {
     Begin(process, as_of_ns, &history);
@@ -99,20 +171,14 @@ bool Windows::ObserveProcess(const Process& process, int64_t as_of_ns) {
   const uint64_t waits_ns = FirstWaits(process);
   slice.first_wait_ns = static_cast<double>(waits_ns - std::min(waits_ns, history.start_first_wait_ns)) /
                         static_cast<double>(operations);
-  for (const Membership& membership : process.communicators) {
+  for (size_t ordinal = 0; ordinal < process.communicators.size(); ++ordinal) {
+    const Membership& membership = process.communicators[ordinal];
     for (const QueuePair& queue_pair : membership.queue_pairs) {
       if (!queue_pair.sends) continue;
-      QueuePairHistory& known = history.queue_pairs[{membership.communicator_id, membership.rank,
-                                                     queue_pair.peer, queue_pair.channel, queue_pair.index}];
-      known.round = slice.number;
-      Sparse sparse{.slice = slice.number, .counts = {}};
-      for (size_t i = 0; i < kLatencyBuckets; ++i) {
-        // Counts wrap at 32 bits; a difference does not care.
-        const uint32_t count = queue_pair.latency[i] - known.at_start[i];
-        if (count != 0 && count < (1U << 30)) sparse.counts.emplace_back(static_cast<uint8_t>(i), count);
-      }
-      known.at_start = queue_pair.latency;
-      if (warm && !sparse.counts.empty()) known.recent.push_back(std::move(sparse));
+      ObserveQueuePair(
+          {ordinal, membership.rank, queue_pair.peer, queue_pair.channel, queue_pair.index},
+          {membership.communicator_id, membership.rank, queue_pair.peer, queue_pair.channel, queue_pair.index},
+          queue_pair, warm, slice.number, &history);
     }
   }
   std::erase_if(history.queue_pairs, [&](const auto& entry) { return entry.second.round != slice.number; });
@@ -130,7 +196,7 @@ void Windows::Mature(ProcessHistory* history) {
   if (history->recent.size() <= kRecentSlices) return;
   const Slice old = history->recent.front();
   history->recent.pop_front();
-  const bool learn = old.end_ns > frozen_until_ns_ && history->seen > kRecentSlices + kWarmUpSlices;
+  const bool learn = !IsExcluded(old) && history->seen > kRecentSlices + kWarmUpSlices;
   if (learn) {
     history->usual_own_ns.push_back(old.own_ns);
     if (history->usual_own_ns.size() > kUsualSlices) history->usual_own_ns.pop_front();

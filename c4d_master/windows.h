@@ -3,8 +3,10 @@
 //
 // A slice ends with the first batch a second after its beginning in which the process has finished
 // operations since; time in which nothing finishes makes no slices, so a pause spoils one. Slices older than
-// kRecentSlices become part of the baseline, unless something was wrong with the job (Freeze) or the
-// process was still warming up. Memory is bounded by processes x queue pairs x kRecentSlices.
+// kRecentSlices become part of the baseline, unless something was wrong with the job (Exclude) or the
+// process was still warming up. A process that takes the place of another one (rank and host) begins with what was
+// usual for that. Memory is bounded by processes x queue pairs x kRecentSlices; processes that are not seen for ten
+// minutes are forgotten.
 //
 // Time comes with the batches. One thread; no errors.
 #pragma once
@@ -13,7 +15,9 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "c4d_master/job_state.h"
@@ -59,8 +63,8 @@ class Windows {
   // The newest state of a host, once for each batch. Tells whether a slice was finished.
   bool Observe(const Host& host);
 
-  // Nothing that is seen up to `until_ns` becomes usual.
-  void Freeze(int64_t until_ns) { frozen_until_ns_ = std::max(frozen_until_ns_, until_ns); }
+  // What lies in that time never becomes usual.
+  void Exclude(int64_t from_ns, int64_t to_ns);
 
   void Forget() { histories_.clear(); }
 
@@ -88,6 +92,12 @@ class Windows {
     float usual_chunks = 0;
     uint64_t round = 0;
   };
+  // What a queue pair is to its process: its communicator's place among the process's, rank, peer, channel, index.
+  using Role = std::tuple<size_t, uint32_t, uint32_t, uint32_t, uint32_t>;
+  struct Inherited {
+    std::array<float, kLatencyBuckets> counts{};
+    float chunks = 0;
+  };
   struct Slice {
     uint64_t number = 0;
     int64_t end_ns = 0;
@@ -106,16 +116,24 @@ class Windows {
     std::deque<Slice> recent;
     std::deque<double> usual_own_ns;
     std::map<QueuePairKey, QueuePairHistory> queue_pairs;
+    std::map<Role, QueuePairKey> roles;
+    std::map<Role, Inherited> inherited;
+    std::string host;
+    int32_t rank = -1;
     int64_t last_seen_ns = kNever;
   };
 
-  bool ObserveProcess(const Process& process, int64_t as_of_ns);
+  bool ObserveProcess(const Host& host, const Process& process);
+  void Inherit(const Host& host, const Process& process, ProcessHistory* heir);
+  void ObserveQueuePair(const Role& role, const QueuePairKey& key, const QueuePair& queue_pair, bool warm,
+                        uint64_t slice, ProcessHistory* history);
+  bool IsExcluded(const Slice& slice) const;
   void Begin(const Process& process, int64_t as_of_ns, ProcessHistory* history);
   void Mature(ProcessHistory* history);
   static std::pair<uint64_t, uint64_t> Span(const ProcessHistory& history, size_t back);
 
   std::map<ProcessKey, ProcessHistory> histories_;
-  int64_t frozen_until_ns_ = kNever;
+  std::deque<std::pair<int64_t, int64_t>> excluded_;  // by end; disjoint
   uint64_t slices_ = 0;
   int64_t swept_at_ns_ = 0;
 };

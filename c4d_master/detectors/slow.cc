@@ -132,6 +132,20 @@ const Late* FindLate(std::vector<Late>* ranks, const SlowThresholds& thresholds)
   return late ? &slowest : nullptr;
 }
 
+// A rank that may be late: not enough to blame it, but enough not to blame the network for what touches it.
+const Late* FindExplaining(const std::vector<Late>& ranks, const SlowThresholds& thresholds) {
+  if (ranks.size() < 2) return nullptr;
+  if (ranks.front().own.usual_ns > 0) {
+    const bool late = ranks[0].ratio >= thresholds.late_suspect && ranks[0].ratio >= 1.25 * ranks[1].ratio;
+    return late ? &ranks[0] : nullptr;
+  }
+  std::vector<double> all;
+  for (const Late& rank : ranks) all.push_back(rank.own.recent_ns);
+  const auto longest = std::max_element(all.begin(), all.end());
+  return *longest >= thresholds.blind_late_median * Median(all) ? &ranks[static_cast<size_t>(longest - all.begin())]
+                                                                : nullptr;
+}
+
 std::string MillisecondsText(double ns) {
   return absl::StrFormat("%.1f ms", ns / 1e6);
 }
@@ -358,12 +372,17 @@ std::vector<Finding> DetectSlowNetwork(const std::vector<Link>& links, const Win
     if (!fading(cell)) told.push_back(cell);
   }
   if (told.empty()) return findings;
-  // A single queue pair is more often unlucky than alone on a bad path.
+  // A single queue pair is more often unlucky than alone on a bad path, and without a baseline any may be.
+  const bool blind =
+      std::all_of(told.begin(), told.end(), [](const Cell* cell) { return cell->usual <= 0; });
   bool alone_lasts = true;
-  for (size_t back = thresholds.persist + 1; told.size() == 1 && back <= thresholds.alone_persist; ++back) {
+  for (size_t back = thresholds.persist + 1; (told.size() == 1 || blind) && back <= thresholds.alone_persist;
+       ++back) {
     const std::vector<Cell> then = Cells(links, windows, back, thresholds);
     alone_lasts = alone_lasts && std::any_of(then.begin(), then.end(), [&](const Cell& cell) {
-                    return cell.slow && cell.link == told.front()->link;
+                    return cell.slow && std::any_of(told.begin(), told.end(), [&](const Cell* now_slow) {
+                             return now_slow->link == cell.link;
+                           });
                   });
   }
   Finding finding = DescribeCells(told);
@@ -388,9 +407,8 @@ std::vector<Finding> DetectSlow(const JobSnapshot& snapshot, const Windows& wind
   std::vector<Finding> findings;
   std::vector<Late> ranks = Lateness(snapshot, windows, 0);
   std::set<const Process*> explains;
-  if (!ranks.empty() && ranks.front().ratio >= thresholds.late_suspect && ranks.size() > 1 &&
-      ranks.front().ratio >= 1.25 * ranks[1].ratio) {
-    explains.insert(snapshot.processes[ranks.front().process].process);
+  if (const Late* late = FindExplaining(ranks, thresholds)) {
+    explains.insert(snapshot.processes[late->process].process);
   }
   if (const Late* late = FindLate(&ranks, thresholds)) {
     Finding finding = DescribeLate(snapshot, *late, ranks);
