@@ -101,7 +101,8 @@ void Windows::Inherit(const Host& host, const Process& process, ProcessHistory* 
   const ProcessHistory* former = nullptr;
   for (const auto& [key, history] : histories_) {
     if (&history == heir || history.rank != process.rank || process.rank < 0 || history.host != host.name) continue;
-    if (history.last_seen_ns >= host.as_of_ns) continue;  // it is still there
+    const int64_t gone_ns = host.as_of_ns - history.last_seen_ns;
+    if (gone_ns <= 0 || gone_ns > kForgetNs) continue;  // it is still there, or long forgotten
     if (former == nullptr || history.last_seen_ns > former->last_seen_ns) former = &history;
   }
   if (former == nullptr) return;

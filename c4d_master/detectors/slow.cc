@@ -367,9 +367,17 @@ std::vector<Finding> DetectSlowNetwork(const std::vector<Link>& links, const Win
       return then.nics.count(cell->link->from_nic) != 0 || then.nics.count(cell->link->to_nic) != 0;
     });
   };
+  // Looks share chunks. Where there are few, they have to be slow in two that share none.
+  std::set<const Link*> slow_before;
+  const std::vector<Cell> before =
+      lasting ? Cells(links, windows, thresholds.persist + 1, thresholds) : std::vector<Cell>();
+  for (const Cell& cell : before) {
+    if (cell.slow) slow_before.insert(cell.link);
+  }
   std::vector<const Cell*> told;
   for (const Cell* cell : lasting ? SlowMoreThanOnce(past) : now.connections) {
-    if (!fading(cell)) told.push_back(cell);
+    const bool few = lasting && cell->low.chunks < thresholds.min_chunks;
+    if (!fading(cell) && (!few || slow_before.count(cell->link) != 0)) told.push_back(cell);
   }
   if (told.empty()) return findings;
   // A single queue pair is more often unlucky than alone on a bad path, and without a baseline any may be.

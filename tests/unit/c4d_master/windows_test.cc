@@ -1,0 +1,151 @@
+// Slices and what is usual: when it is learnt, what is left out, and what a process inherits.
+#include "c4d_master/windows.h"
+
+#include "gtest/gtest.h"
+
+namespace c4::c4d {
+namespace {
+
+constexpr int64_t kMs = kSecondNs / 1000;
+
+// One process on one host, a batch every 250 ms; it finishes operations of 100 ms, of which `own_ms` are its own,
+// and sends chunks whose latency falls into one bucket.
+class Job {
+ public:
+  explicit Job(uint32_t pid, std::string host = "host0", int32_t rank = 3) {
+    host_.name = std::move(host);
+    host_.as_of_ns = 1000 * kSecondNs;
+    Process process;
+    process.key = {"boot", pid, pid};
+    process.rank = rank;
+    process.health.state = ProcessState::kSleeping;
+    Membership membership;
+    membership.communicator_id = 100 + pid;
+    membership.rank = 1;
+    QueuePair queue_pair;
+    queue_pair.peer = 2;
+    queue_pair.sends = true;
+    membership.queue_pairs.push_back(queue_pair);
+    process.communicators.push_back(std::move(membership));
+    host_.processes.push_back(std::move(process));
+  }
+
+  void Run(Windows* windows, double seconds, uint64_t own_ms = 20, size_t bucket = 10) {
+    for (int i = 0; i < static_cast<int>(seconds * 4); ++i) {
+      host_.as_of_ns += 250 * kMs;
+      Process& process = host_.processes.front();
+      rest_ms_ += 250;
+      for (; rest_ms_ >= 100; rest_ms_ -= 100) {
+        ++process.operations_finished;
+        process.in_operation_ns += (100 - own_ms) * static_cast<uint64_t>(kMs);
+        process.communicators.front().queue_pairs.front().latency[bucket] += 10;
+      }
+      windows->Observe(host_);
+    }
+  }
+  void Wait(double seconds) { host_.as_of_ns += static_cast<int64_t>(seconds * kSecondNs); }
+  void StartAt(int64_t ns) { host_.as_of_ns = ns; }
+  int64_t now_ns() const { return host_.as_of_ns; }
+
+  ProcessKey key() const { return host_.processes.front().key; }
+  QueuePairKey queue_pair() const {
+    return {host_.processes.front().communicators.front().communicator_id, 1, 2, 0, 0};
+  }
+
+ private:
+  Host host_;
+  int rest_ms_ = 0;
+};
+
+TEST(Windows, WhatIsOldAndHealthyBecomesUsual) {
+  Windows windows;
+  Job job(1);
+  job.Run(&windows, 10);
+  EXPECT_EQ(windows.Own(job.key(), 0).usual_ns, 0) << "too early";
+  EXPECT_NEAR(windows.Own(job.key(), 0).recent_ns, 20 * kMs, 2 * kMs);
+  job.Run(&windows, 20);
+  EXPECT_NEAR(windows.Own(job.key(), 0).usual_ns, 20 * kMs, 2 * kMs);
+  EXPECT_GT(windows.Usual(job.key(), job.queue_pair(), 0.5).chunks, 500);
+  job.Run(&windows, 4, 60, 16);
+  EXPECT_NEAR(windows.Own(job.key(), 0).recent_ns, 60 * kMs, 3 * kMs);
+  EXPECT_NEAR(windows.Own(job.key(), 0).usual_ns, 20 * kMs, 2 * kMs);
+  EXPECT_GT(windows.Recent(job.key(), job.queue_pair(), 0, 0.25).ns_per_kib,
+            6 * windows.Usual(job.key(), job.queue_pair(), 0.25).ns_per_kib);
+}
+
+TEST(Windows, TroubleIsLeftOutAndWhatWasBeforeItIsNot) {
+  Windows windows;
+  Job job(1);
+  job.Run(&windows, 16);
+  const int64_t begin_ns = job.now_ns();
+  job.Run(&windows, 6, 70);
+  windows.Exclude(begin_ns, job.now_ns());
+  job.Run(&windows, 12);
+  EXPECT_NEAR(windows.Own(job.key(), 0).usual_ns, 20 * kMs, 2 * kMs);
+  EXPECT_GT(windows.Usual(job.key(), job.queue_pair(), 0.5).chunks, 400) << "the time before it counts";
+  // The same without a word of it, for comparison: most of what is usual is then slow.
+  Windows ignorant;
+  Job other(2);
+  other.Run(&ignorant, 12, 70);
+  other.Run(&ignorant, 12);
+  EXPECT_NEAR(ignorant.Own(other.key(), 0).usual_ns, 70 * kMs, 3 * kMs);
+}
+
+TEST(Windows, ManyTroublesAreAllLeftOut) {
+  Windows windows;
+  Job job(1);
+  job.Run(&windows, 16);
+  for (int i = 0; i < 30; ++i) {
+    const int64_t begin_ns = job.now_ns();
+    job.Run(&windows, 2, 70);
+    // Told again at every look, as the master does.
+    for (int look = 0; look < 5; ++look) windows.Exclude(begin_ns - look * kMs, job.now_ns() + look * kMs);
+    job.Run(&windows, 2);
+  }
+  job.Run(&windows, 10);
+  EXPECT_NEAR(windows.Own(job.key(), 0).usual_ns, 20 * kMs, 3 * kMs);
+}
+
+TEST(Windows, AProcessInheritsFromTheOneWhosePlaceItTakes) {
+  Windows windows;
+  Job first(1);
+  first.Run(&windows, 30);
+  const double usual = windows.Usual(first.key(), first.queue_pair(), 0.25).ns_per_kib;
+  Job second(2);
+  second.StartAt(first.now_ns() + 60 * kSecondNs);
+  second.Run(&windows, 5, 20, 16);
+  EXPECT_NEAR(windows.Own(second.key(), 0).usual_ns, 20 * kMs, 2 * kMs);
+  EXPECT_NEAR(windows.Usual(second.key(), second.queue_pair(), 0.25).ns_per_kib, usual, usual * 0.1);
+  // What it learns itself soon counts more.
+  second.Run(&windows, 60, 20, 16);
+  EXPECT_GT(windows.Usual(second.key(), second.queue_pair(), 0.25).ns_per_kib, 6 * usual);
+  // Whoever comes after an heir that has learnt nothing yet inherits what that one inherited.
+  Job third(3);
+  third.StartAt(second.now_ns() + 5 * kSecondNs);
+  third.Run(&windows, 3);
+  Job fourth(4);
+  fourth.StartAt(third.now_ns() + 5 * kSecondNs);
+  fourth.Run(&windows, 3);
+  EXPECT_GT(windows.Usual(fourth.key(), fourth.queue_pair(), 0.25).chunks, 100);
+}
+
+TEST(Windows, NobodyInheritsFromAnotherRankAnotherHostOrTheLiving) {
+  Windows windows;
+  Job first(1);
+  first.Run(&windows, 30);
+  Job other_rank(2, "host0", 4);
+  Job other_host(3, "host1", 3);
+  for (Job* job : {&other_rank, &other_host}) {
+    job->StartAt(first.now_ns() + kSecondNs);
+    job->Run(&windows, 5);
+    EXPECT_EQ(windows.Own(job->key(), 0).usual_ns, 0);
+    EXPECT_EQ(windows.Usual(job->key(), job->queue_pair(), 0.25).chunks, 0);
+  }
+  Job long_after(4);
+  long_after.StartAt(first.now_ns() + 1200 * kSecondNs);
+  long_after.Run(&windows, 5);
+  EXPECT_EQ(windows.Own(long_after.key(), 0).usual_ns, 0) << "forgotten after ten minutes";
+}
+
+}  // namespace
+}  // namespace c4::c4d
