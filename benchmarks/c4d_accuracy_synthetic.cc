@@ -49,8 +49,9 @@ int main(int argc, char** argv) {
   const uint64_t first = argc > 2 ? std::strtoull(argv[2], &end, 10) : 1;
   const bool first_read = argc <= 2 || (end != argv[2] && *end == '\0');
   if (argc > 3 || trials <= 0 || !trials_read || !first_read) {
-    std::fprintf(stderr, "c4d_accuracy_synthetic [TRIALS] [FIRST_SEED]\n"
-                         "precision and recall over simulated jobs with one fault each (1000 trials from seed 1)\n");
+    std::fprintf(stderr,
+                 "c4d_accuracy_synthetic [TRIALS] [FIRST_SEED]\n"
+                 "precision and recall over simulated jobs with one fault each (1000 trials from seed 1)\n");
     return 2;
   }
   if (std::freopen("/dev/null", "w", stderr) == nullptr) return 2;  // the master's log of every verdict

@@ -36,7 +36,7 @@ class Job {
   // Exits the program when the job cannot be started.
   Job(const Options& options, const std::string& folder, const std::string& run_dir) {
     int ends[2];
-    if (pipe(ends) != 0) std::exit(1);
+    if (pipe(ends) != 0) std::exit(1);  // NOLINT(concurrency-mt-unsafe): the only thread
     cli::SpawnRequest request;
     request.program = folder + "/c4";
     request.arguments = {"run",
@@ -57,7 +57,7 @@ class Job {
     close(ends[1]);
     if (!pid.ok()) {
       fprintf(stderr, "fail_open: %s\n", std::string(pid.status().message()).c_str());
-      std::exit(1);
+      std::exit(1);  // NOLINT(concurrency-mt-unsafe): the only thread
     }
     pid_ = *pid;
     output_ = fdopen(ends[0], "r");
@@ -137,8 +137,8 @@ int Run(const Options& options) {
   const double median = 100 * (Median(ratios) - 1);
   const double low = 100 * (interval.low - 1);
   const double high = 100 * (interval.high - 1);
-  printf("%d daemons killed in %zu rounds: iterations %+.2f %%, 95 %% interval %+.2f %% to %+.2f %%\n", killed,
-         ratios.size(), median, low, high);
+  printf("%d daemons killed in %zu rounds: iterations %+.2f %%, 95 %% interval %+.2f %% to %+.2f %%\n",
+         killed, ratios.size(), median, low, high);
   if (!options.json.empty()) {
     std::ofstream(options.json) << "{\"rounds\": " << ratios.size() << ", \"killed\": " << killed
                                 << ", \"median_percent\": " << median << ", \"low_percent\": " << low
@@ -148,10 +148,11 @@ int Run(const Options& options) {
 }
 
 int Usage() {
-  fprintf(stderr,
-          "fail_open [--ranks N] [--rounds N] [--iterations N] [--seed N] [--json FILE]\n"
-          "iteration time of the reference trainer before and after kill -9 of every daemon; exit code 1 when "
-          "it changed\n");
+  fprintf(
+      stderr,
+      "fail_open [--ranks N] [--rounds N] [--iterations N] [--seed N] [--json FILE]\n"
+      "iteration time of the reference trainer before and after kill -9 of every daemon; exit code 1 when "
+      "it changed\n");
   return 2;
 }
 
@@ -163,9 +164,10 @@ int Main(int argc, char** argv) {
     const int value = atoi(argv[i + 1]);  // NOLINT(cert-err34-c): checked below
     if (name == "--json") {
       options.json = argv[i + 1];
-    } else if (value <= 0) {
-      return Usage();
-    } else if (name == "--ranks") {
+      continue;
+    }
+    if (value <= 0) return Usage();
+    if (name == "--ranks") {
       options.ranks = value;
     } else if (name == "--rounds") {
       options.rounds = value;

@@ -183,9 +183,10 @@ int main(int argc, char** argv) {
     const int value = atoi(argv[i + 1]);  // NOLINT(cert-err34-c): checked below
     if (name == "--json") {
       options.json = argv[i + 1];
-    } else if (value <= 0) {
-      return Usage();
-    } else if (name == "--ranks") {
+      continue;
+    }
+    if (value <= 0) return Usage();
+    if (name == "--ranks") {
       options.ranks = value;
     } else if (name == "--pairs") {
       options.pairs = value;

@@ -14,7 +14,8 @@ namespace {
 
 using service::Concat;
 
-// Around confirmed trouble nothing is learnt: from the moment that it may have begun until its traces are gone.
+// Around confirmed trouble nothing is learnt: from the moment that it may have begun until its traces are
+// gone.
 constexpr int64_t kSlowBeforeNs = 15 * kSecondNs;
 constexpr int64_t kSlowAfterNs = 6 * kSecondNs;
 constexpr int64_t kStandstillAfterNs = 2 * kSecondNs;

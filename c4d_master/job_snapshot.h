@@ -60,7 +60,8 @@ struct JobSnapshot {
   std::vector<ProcessRef> processes;
   std::vector<Communicator> communicators;  // by id
   // As they ended, of ranks that were started again within kReplacedNs of their end: a launcher may be
-  // quicker than anybody who looks. By id; incomplete while some of their ranks are not yet seen to run again.
+  // quicker than anybody who looks. By id; incomplete while some of their ranks are not yet seen to run
+  // again.
   std::vector<Communicator> former;
   std::map<std::string, bool> stale_hosts;  // every known host -> whether its agent is silent
   std::vector<std::string> conflicts;       // sentences: who claims the same rank, and who was believed

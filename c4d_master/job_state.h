@@ -169,10 +169,10 @@ struct Host {
   uint64_t agent_epoch = 0;
   uint64_t sequence = 0;
   std::string agent_version;
-  uint64_t batches = 0;          // taken in
-  uint64_t batches_dropped = 0;  // by the agent, in all
+  uint64_t batches = 0;                   // taken in
+  uint64_t batches_dropped = 0;           // by the agent, in all
   std::optional<int64_t> clock_error_ns;  // of the relation of its clock to the master's, where that is known
-  int64_t as_of_ns = kNever;     // when the agent read the state that is held here
+  int64_t as_of_ns = kNever;              // when the agent read the state that is held here
   std::vector<Process> processes;
 
   // All have left: nothing more is to be told, silence means nothing.

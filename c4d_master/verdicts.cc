@@ -143,8 +143,7 @@ bool Refresh(const Finding& finding, v1::Verdict* verdict) {
   const uint64_t communicator = moves ? finding.communicator_id : verdict->communicator_id();
   const uint64_t operation = moves ? finding.operation : verdict->operation();
   const bool changed = !same_waiting || verdict->culprit().state() != static_cast<int>(finding.state) ||
-                       verdict->communicator_id() != communicator ||
-                       verdict->operation() != operation ||
+                       verdict->communicator_id() != communicator || verdict->operation() != operation ||
                        verdict->culprit().rank() != finding.rank ||
                        verdict->culprit().kind() != static_cast<int>(finding.kind) ||
                        !SameConnections(finding, verdict->culprit());

@@ -100,7 +100,8 @@ bool Windows::IsExcluded(const Slice& slice) const {
 void Windows::Inherit(const Host& host, const Process& process, ProcessHistory* heir) {
   const ProcessHistory* former = nullptr;
   for (const auto& [key, history] : histories_) {
-    if (&history == heir || history.rank != process.rank || process.rank < 0 || history.host != host.name) continue;
+    if (&history == heir || history.rank != process.rank || process.rank < 0 || history.host != host.name)
+      continue;
     const int64_t gone_ns = host.as_of_ns - history.last_seen_ns;
     if (gone_ns <= 0 || gone_ns > kForgetNs) continue;  // it is still there, or long forgotten
     if (former == nullptr || history.last_seen_ns > former->last_seen_ns) former = &history;
@@ -120,8 +121,8 @@ void Windows::Inherit(const Host& host, const Process& process, ProcessHistory* 
   }
 }
 
-void Windows::ObserveQueuePair(const Role& role, const QueuePairKey& key, const QueuePair& queue_pair, bool warm,
-                               uint64_t slice, ProcessHistory* history) {
+void Windows::ObserveQueuePair(const Role& role, const QueuePairKey& key, const QueuePair& queue_pair,
+                               bool warm, uint64_t slice, ProcessHistory* history) {
   const auto [it, is_new] = history->queue_pairs.try_emplace(key);
   QueuePairHistory& known = it->second;
   if (is_new) {
@@ -176,10 +177,10 @@ bool Windows::ObserveProcess(const Host& host, const Process& process) {
     const Membership& membership = process.communicators[ordinal];
     for (const QueuePair& queue_pair : membership.queue_pairs) {
       if (!queue_pair.sends) continue;
-      ObserveQueuePair(
-          {ordinal, membership.rank, queue_pair.peer, queue_pair.channel, queue_pair.index},
-          {membership.communicator_id, membership.rank, queue_pair.peer, queue_pair.channel, queue_pair.index},
-          queue_pair, warm, slice.number, &history);
+      ObserveQueuePair({ordinal, membership.rank, queue_pair.peer, queue_pair.channel, queue_pair.index},
+                       {membership.communicator_id, membership.rank, queue_pair.peer, queue_pair.channel,
+                        queue_pair.index},
+                       queue_pair, warm, slice.number, &history);
     }
   }
   std::erase_if(history.queue_pairs, [&](const auto& entry) { return entry.second.round != slice.number; });

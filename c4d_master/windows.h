@@ -4,9 +4,9 @@
 // A slice ends with the first batch a second after its beginning in which the process has finished
 // operations since; time in which nothing finishes makes no slices, so a pause spoils one. Slices older than
 // kRecentSlices become part of the baseline, unless something was wrong with the job (Exclude) or the
-// process was still warming up. A process that takes the place of another one (rank and host) begins with what was
-// usual for that. Memory is bounded by processes x queue pairs x kRecentSlices; processes that are not seen for ten
-// minutes are forgotten.
+// process was still warming up. A process that takes the place of another one (rank and host) begins with
+// what was usual for that. Memory is bounded by processes x queue pairs x kRecentSlices; processes that are
+// not seen for ten minutes are forgotten.
 //
 // Time comes with the batches. One thread; no errors.
 #pragma once
@@ -92,7 +92,8 @@ class Windows {
     float usual_chunks = 0;
     uint64_t round = 0;
   };
-  // What a queue pair is to its process: its communicator's place among the process's, rank, peer, channel, index.
+  // What a queue pair is to its process: its communicator's place among the process's, rank, peer, channel,
+  // index.
   using Role = std::tuple<size_t, uint32_t, uint32_t, uint32_t, uint32_t>;
   struct Inherited {
     std::array<float, kLatencyBuckets> counts{};

@@ -17,8 +17,9 @@ namespace c4::examples {
 namespace {
 
 bool Complain(const char* what) {
-  fprintf(stderr, "hybrid_trainer: %s%s%s\n", what, errno != 0 ? ": " : "",
-          errno != 0 ? strerror(errno) : "");
+  char text[128] = "";
+  const char* error = errno != 0 ? strerror_r(errno, text, sizeof text) : "";
+  fprintf(stderr, "hybrid_trainer: %s%s%s\n", what, *error != '\0' ? ": " : "", error);
   return false;
 }
 

@@ -96,14 +96,14 @@ Json VerdictToJson(const v1::Verdict& verdict) {
 }
 
 Json AgentToJson(const v1::AgentStatus& agent) {
-  return Json{{"host", agent.host()},
-              {"last_batch_age_s", static_cast<double>(agent.last_batch_age_ns()) / 1e9},
-              {"batches", agent.batches()},
-              {"batches_dropped", agent.batches_dropped()},
-              {"version", agent.version()},
-              {"clock_error_s", agent.has_clock_error_ns()
-                                    ? Json(static_cast<double>(agent.clock_error_ns()) / 1e9)
-                                    : Json()}};
+  return Json{
+      {"host", agent.host()},
+      {"last_batch_age_s", static_cast<double>(agent.last_batch_age_ns()) / 1e9},
+      {"batches", agent.batches()},
+      {"batches_dropped", agent.batches_dropped()},
+      {"version", agent.version()},
+      {"clock_error_s",
+       agent.has_clock_error_ns() ? Json(static_cast<double>(agent.clock_error_ns()) / 1e9) : Json()}};
 }
 
 Json RankToJson(const v1::RankStatus& rank) {

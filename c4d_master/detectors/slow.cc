@@ -142,8 +142,9 @@ const Late* FindExplaining(const std::vector<Late>& ranks, const SlowThresholds&
   std::vector<double> all;
   for (const Late& rank : ranks) all.push_back(rank.own.recent_ns);
   const auto longest = std::max_element(all.begin(), all.end());
-  return *longest >= thresholds.blind_late_median * Median(all) ? &ranks[static_cast<size_t>(longest - all.begin())]
-                                                                : nullptr;
+  return *longest >= thresholds.blind_late_median * Median(all)
+             ? &ranks[static_cast<size_t>(longest - all.begin())]
+             : nullptr;
 }
 
 std::string MillisecondsText(double ns) {
@@ -334,7 +335,9 @@ std::vector<Finding> DetectSlowNetwork(const std::vector<Link>& links, const Win
   }
   const Explanation& now = past.front();
   std::vector<Finding> findings;
-  for (const auto& [address, slow] : now.nics) {
+  for (const auto& entry : now.nics) {
+    const std::string& address = entry.first;
+    const std::vector<const Cell*>& slow = entry.second;
     Finding finding = DescribeCells(slow);
     finding.kind = CulpritKind::kNic;
     finding.nic = address;
@@ -381,8 +384,7 @@ std::vector<Finding> DetectSlowNetwork(const std::vector<Link>& links, const Win
   }
   if (told.empty()) return findings;
   // A single queue pair is more often unlucky than alone on a bad path, and without a baseline any may be.
-  const bool blind =
-      std::all_of(told.begin(), told.end(), [](const Cell* cell) { return cell->usual <= 0; });
+  const bool blind = std::all_of(told.begin(), told.end(), [](const Cell* cell) { return cell->usual <= 0; });
   bool alone_lasts = true;
   for (size_t back = thresholds.persist + 1; (told.size() == 1 || blind) && back <= thresholds.alone_persist;
        ++back) {

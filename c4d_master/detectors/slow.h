@@ -21,7 +21,8 @@ struct SlowThresholds {
   // To the median of its communicator, where there is no baseline: a queue pair that was starved from the
   // start, which shows after a while only.
   double blind_factor = 10.0;
-  double blind_chunks = 3;  // in the window: a queue pair that is hardly used pays for every pause of its ends
+  double blind_chunks =
+      3;  // in the window: a queue pair that is hardly used pays for every pause of its ends
   size_t blind_slices = 20;
   double nic_share = 0.6;  // of a NIC's populated cells
   double min_chunks = 3;

@@ -337,12 +337,13 @@ Sysctls ManagementSysctls() {
 std::string RateText(const std::string& device, double rate_mbps) {
   // The old queue goes first, with what is in it: a packet that waits there and is larger than the new bucket
   // would hold the link up for ever.
-  const std::string none = absl::StrCat("qdisc replace dev ", device, " root noqueue\n");
+  std::string none = absl::StrCat("qdisc replace dev ", device, " root noqueue\n");
   if (rate_mbps <= 0) return none;
   const double bucket_bytes =
       std::clamp(rate_mbps * 1e6 / 8 * kBucketS, kLeastBucketBytes, kLargestBucketBytes);
-  return absl::StrCat(none, "qdisc replace dev ", device, " root tbf rate ", static_cast<int64_t>(rate_mbps * 1000),
-                      "kbit burst ", static_cast<int64_t>(bucket_bytes), kQueue, "\n");
+  return absl::StrCat(none, "qdisc replace dev ", device, " root tbf rate ",
+                      static_cast<int64_t>(rate_mbps * 1000), "kbit burst ",
+                      static_cast<int64_t>(bucket_bytes), kQueue, "\n");
 }
 
 std::string DropText(const std::string& device, int per_mille) {

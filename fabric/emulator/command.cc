@@ -29,7 +29,7 @@ namespace fs = std::filesystem;
 // Users' PATH often lacks the sbin folders, where these tools live.
 std::string FindTool(const std::string& name) {
   if (name.find('/') != std::string::npos) return name;
-  const char* path = getenv("PATH");
+  const char* path = getenv("PATH");  // NOLINT(concurrency-mt-unsafe): nobody sets it
   const std::string folders = absl::StrCat(path != nullptr ? path : "", ":/usr/sbin:/sbin:/usr/bin:/bin");
   for (const std::string& folder :
        std::vector<std::string>(absl::StrSplit(folders, ':', absl::SkipEmpty()))) {
@@ -150,6 +150,7 @@ absl::StatusOr<std::string> RunCommand(const std::vector<std::string>& command, 
     ns_fd = *opened;
   }
   std::vector<char*> words;
+  words.reserve(command.size() + 1);
   for (const std::string& word : command) words.push_back(const_cast<char*>(word.c_str()));
   words.push_back(nullptr);
   Pipe in, out, err;
@@ -163,7 +164,7 @@ absl::StatusOr<std::string> RunCommand(const std::vector<std::string>& command, 
     // Async-signal-safe calls only. The caller's mask and what it ignores are not for the tool.
     sigset_t none;
     sigemptyset(&none);
-    sigprocmask(SIG_SETMASK, &none, nullptr);
+    pthread_sigmask(SIG_SETMASK, &none, nullptr);
     signal(SIGPIPE, SIG_DFL);
     if (ns_fd >= 0 && setns(ns_fd, CLONE_NEWNET) != 0) _exit(126);
     dup2(in.read_fd, STDIN_FILENO);

@@ -192,6 +192,7 @@ std::vector<std::string> HostAddresses(const FabricSpec& spec, int host) {
     return {Quad(10, kBondedBase + host / spec.hosts_per_leaf, SlotOfHost(spec, host), 1)};
   }
   std::vector<std::string> result;
+  result.reserve(static_cast<size_t>(PortsPerHost(spec)));
   for (int port = 0; port < PortsPerHost(spec); ++port) result.push_back(HostPortAddress(spec, host, port));
   return result;
 }

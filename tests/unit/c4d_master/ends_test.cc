@@ -62,9 +62,7 @@ class RestartedJobTest : public ::testing::Test {
     for (auto& [name, host] : job_.hosts()) host.as_of_ns += ns;
     passed_ns_ += ns;
   }
-  JobSnapshot Snapshot() const {
-    return Assemble(job_.hosts(), job_.now_ns() + passed_ns_, 3 * kSecondNs);
-  }
+  JobSnapshot Snapshot() const { return Assemble(job_.hosts(), job_.now_ns() + passed_ns_, 3 * kSecondNs); }
 
   static constexpr uint32_t kRanks = 4;
   FakeJob job_{kRanks};

@@ -8,8 +8,8 @@ namespace {
 
 constexpr int64_t kMs = kSecondNs / 1000;
 
-// One process on one host, a batch every 250 ms; it finishes operations of 100 ms, of which `own_ms` are its own,
-// and sends chunks whose latency falls into one bucket.
+// One process on one host, a batch every 250 ms; it finishes operations of 100 ms, of which `own_ms` are its
+// own, and sends chunks whose latency falls into one bucket.
 class Job {
  public:
   explicit Job(uint32_t pid, std::string host = "host0", int32_t rank = 3) {
