@@ -97,6 +97,7 @@ class Launcher {
   void ReadOutput(OutputPipe* pipe);
   static void CloseOutput(OutputPipe* pipe);
   void Reap();
+  void ReapInto(std::vector<RankEnd>* ended);
   void TickDaemons();
   void ReportDaemon(Daemon* daemon, const std::string& text);
   void RankFailed(const RankEnd& end);

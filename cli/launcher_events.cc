@@ -24,6 +24,7 @@ using std::chrono::milliseconds;
 constexpr std::chrono::seconds kRankPatience{5};
 constexpr std::chrono::seconds kDaemonPatience{3};
 constexpr int kLogLines = 10;
+constexpr int kFirstFailureMs = 100;
 
 void WriteOutput(const std::string& lines, FILE* to) {
   fwrite(lines.data(), 1, lines.size(), to);
@@ -132,7 +133,21 @@ void Launcher::CloseOutput(OutputPipe* pipe) {
 }
 
 void Launcher::Reap() {
+  const bool ending = interrupted_ || outcome_.exit_code != 0 || terminate_at_.has_value();
   std::vector<RankEnd> ended;
+  ReapInto(&ended);
+  std::optional<RankEnd> failure = FirstFailure(ended);
+  if (!failure.has_value() || ending) return;
+  // A rank that dies takes the others with it, and they may be through with it first.
+  if (!WIFSIGNALED(failure->wait_status) && RanksRunning()) {
+    poll(nullptr, 0, kFirstFailureMs);
+    ReapInto(&ended);
+    failure = FirstFailure(ended);
+  }
+  RankFailed(*failure);
+}
+
+void Launcher::ReapInto(std::vector<RankEnd>* ended) {
   int wait_status = 0;
   for (pid_t pid; (pid = waitpid(-1, &wait_status, WNOHANG)) > 0;) {
     const auto rank =
@@ -140,7 +155,7 @@ void Launcher::Reap() {
     if (rank != ranks_.end()) {
       rank->pid = 0;
       rank->wait_status = wait_status;
-      ended.push_back({static_cast<int>(rank - ranks_.begin()), wait_status});
+      ended->push_back({static_cast<int>(rank - ranks_.begin()), wait_status});
     }
     for (const auto& daemon : daemons_) {
       if (daemon->pid() != pid) continue;
@@ -148,9 +163,6 @@ void Launcher::Reap() {
       if (!ending_daemons_) ReportDaemon(daemon.get(), text);
     }
   }
-  const bool ending = interrupted_ || outcome_.exit_code != 0 || terminate_at_.has_value();
-  const std::optional<RankEnd> failure = FirstFailure(ended);
-  if (failure.has_value() && !ending) RankFailed(*failure);
 }
 
 void Launcher::RankFailed(const RankEnd& end) {

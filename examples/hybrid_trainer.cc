@@ -114,8 +114,8 @@ bool Trainer::Join(const char* name, int size, int rank, const ncclUniqueId& id,
 // The groups' unique ids travel in a sum over the whole world, to which each group's first rank gives its
 // own.
 bool Trainer::Connect() {
-  unsetenv(
-      "NCCL_COMM_ID");  // NOLINT(concurrency-mt-unsafe): before any other thread; it would be every group's
+  // It would be every group's. NOLINTNEXTLINE(concurrency-mt-unsafe): before any other thread
+  unsetenv("NCCL_COMM_ID");
   ncclUniqueId id;
   if (!ShareUniqueId(world_, kMeetingTimeoutS, &id)) return false;
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
@@ -326,7 +326,7 @@ bool Trainer::ReplicasAgree() const {
   for (const float weight : const_cast<Trainer*>(this)->block_.weights()) sum += std::abs(weight);
   std::vector<float> mean = {static_cast<float>(sum)};
   if (!Sum(&mean, 1, "the comparison of replicas", data_)) return false;
-  const double expected = mean[0] / (data_ == nullptr ? 1 : replicas_);
+  const double expected = mean[0] / static_cast<float>(data_ == nullptr ? 1 : replicas_);
   if (std::abs(expected - sum) <= 1e-5 * sum) return true;
   fprintf(stderr, "hybrid_trainer: rank %d: the replicas' weights differ: %.6f here, %.6f on average\n",
           world_.rank, sum, expected);

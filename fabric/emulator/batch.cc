@@ -334,14 +334,14 @@ Sysctls ManagementSysctls() {
           {"ipv4/conf/default/rp_filter", "0"}};
 }
 
-std::string RateText(const std::string& device, double rate_mbps) {
-  // The old queue goes first, with what is in it: a packet that waits there and is larger than the new bucket
-  // would hold the link up for ever.
+std::string RateText(const std::string& device, double rate_mbps, bool slowed) {
   std::string none = absl::StrCat("qdisc replace dev ", device, " root noqueue\n");
   if (rate_mbps <= 0) return none;
   const double bucket_bytes =
       std::clamp(rate_mbps * 1e6 / 8 * kBucketS, kLeastBucketBytes, kLargestBucketBytes);
-  return absl::StrCat(none, "qdisc replace dev ", device, " root tbf rate ",
+  // The queue of a faster link goes first, with what is in it: a packet that waits there and is larger than
+  // the new bucket would hold the link up for ever.
+  return absl::StrCat(slowed ? none : "", "qdisc replace dev ", device, " root tbf rate ",
                       static_cast<int64_t>(rate_mbps * 1000), "kbit burst ",
                       static_cast<int64_t>(bucket_bytes), kQueue, "\n");
 }

@@ -44,8 +44,9 @@ Sysctls RouterSysctls(const std::string& ns);
 Sysctls HostSysctls(const FabricSpec& spec, const std::string& ns);
 Sysctls ManagementSysctls();
 
-// A line for `tc -batch`: both directions of a link have that rate; 0 takes the limit off.
-std::string RateText(const std::string& device, double rate_mbps);
+// Lines for `tc -batch`: what leaves the device has that rate; 0 takes the limit off. `slowed`: the link was
+// faster.
+std::string RateText(const std::string& device, double rate_mbps, bool slowed);
 // For `nft -f`: `per_mille` of what arrives at the device is dropped; 1000: all of it; 0 takes the rule off.
 std::string DropText(const std::string& device, int per_mille);
 

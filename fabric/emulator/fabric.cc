@@ -50,11 +50,14 @@ absl::StatusOr<int> FreeBlock() {
 
 absl::Status ApplyRate(const FabricState& state, const Link& link) {
   double rate = state.spec.rate_mbps;
+  bool slowed = false;
   for (const LinkFault& fault : state.faults) {
-    if (fault.link == link && fault.kind == FaultKind::kSlow) rate = fault.rate_mbps;
+    if (fault.link != link || fault.kind != FaultKind::kSlow) continue;
+    rate = fault.rate_mbps;
+    slowed = true;
   }
   for (const LinkEnd& end : {LowerEnd(state.spec, link), UpperEnd(state.spec, link)}) {
-    if (absl::Status fault = RunTc({end.ns, RateText(end.device, rate)}); !fault.ok()) return fault;
+    if (absl::Status fault = RunTc({end.ns, RateText(end.device, rate, slowed)}); !fault.ok()) return fault;
   }
   return absl::OkStatus();
 }

@@ -10,8 +10,6 @@
 namespace c4::simulation {
 namespace {
 
-using c4d::kSecondNs;
-
 struct Expected {
   v1::Syndrome syndrome = v1::SYNDROME_UNSPECIFIED;  // none is right
   double within_s = 0;

@@ -276,8 +276,8 @@ void TrainingSim::Progress(double seconds) {
         slow = (leaf(from) == cut || leaf(to) == cut) && Takes(queue_pair, false);
       }
       // The scheduler gives a slow queue pair little more than a chunk a second.
-      queue_pair.share +=
-          slow ? (fault_ == Fault::kSlowNic ? 0.8 : 0.35) : 4.0 * (0.5 + 0.5 * (random_() % 100) / 100.0);
+      queue_pair.share += slow ? (fault_ == Fault::kSlowNic ? 0.8 : 0.35)
+                               : 4.0 * (0.5 + 0.5 * static_cast<double>(random_() % 100) / 100.0);
       while (queue_pair.share >= 1) {
         queue_pair.share -= 1;
         const double per_kib =

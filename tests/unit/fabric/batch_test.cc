@@ -116,10 +116,10 @@ TEST(BatchTest, RoutersHashThePacketWithASeedOfTheirOwn) {
 }
 
 TEST(BatchTest, RatesAndDropsCanBeTakenOff) {
-  EXPECT_EQ(RateText("up0", 12.5),
-            "qdisc replace dev up0 root noqueue\n"
-            "qdisc replace dev up0 root tbf rate 12500kbit burst 10240 limit 512k\n");
-  EXPECT_EQ(RateText("up0", 0), "qdisc replace dev up0 root noqueue\n");
+  const std::string bucket = "qdisc replace dev up0 root tbf rate 12500kbit burst 10240 limit 512k\n";
+  EXPECT_EQ(RateText("up0", 12.5, false), bucket);
+  EXPECT_EQ(RateText("up0", 12.5, true), "qdisc replace dev up0 root noqueue\n" + bucket);
+  EXPECT_EQ(RateText("up0", 0, false), "qdisc replace dev up0 root noqueue\n");
   EXPECT_THAT(DropText("up0", 1000), HasSubstr(" in meta protocol ip counter drop\n"));
   EXPECT_THAT(DropText("up0", 10), HasSubstr("numgen random mod 1000 < 10 counter drop\n"));
   EXPECT_THAT(DropText("up0", 0), Not(HasSubstr("drop")));
