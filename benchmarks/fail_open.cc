@@ -23,6 +23,8 @@
 namespace c4 {
 namespace {
 
+constexpr int kPatienceReports = 100;
+
 struct Options {
   int ranks = 8;
   int rounds = 20;
@@ -47,7 +49,7 @@ class Job {
                          "--",
                          folder + "/hybrid_trainer",
                          "--iterations",
-                         "100000000",
+                         "1000000",
                          "--report-every",
                          std::to_string(options.iterations)};
     request.environment = cli::OwnEnvironment();
@@ -84,15 +86,20 @@ class Job {
     return 0;
   }
 
-  // Of the agent and the master, how many were there.
-  int KillDaemons() const {
-    int killed = 0;
+  // The agent and the master, as far as they are there.
+  std::vector<pid_t> Daemons() const {
+    std::vector<pid_t> daemons;
     for (const pid_t pid : cli::ChildrenOf(pid_)) {
       std::error_code ignored;
       const std::string program =
           std::filesystem::read_symlink("/proc/" + std::to_string(pid) + "/exe", ignored).filename();
-      if ((program == "c4a" || program == "c4d_master") && kill(pid, SIGKILL) == 0) ++killed;
+      if (program == "c4a" || program == "c4d_master") daemons.push_back(pid);
     }
+    return daemons;
+  }
+  int KillDaemons() const {
+    int killed = 0;
+    for (const pid_t pid : Daemons()) killed += kill(pid, SIGKILL) == 0 ? 1 : 0;
     return killed;
   }
 
@@ -113,6 +120,9 @@ int Run(const Options& options) {
     job.NextReport();  // of the first iteration
     job.NextReport();  // warm
     for (int round = 0; round < options.rounds && !failed; ++round) {
+      // The launcher takes its time with what keeps ending.
+      for (int i = 0; i < kPatienceReports && job.Daemons().size() < 2; ++i) job.NextReport();
+      job.NextReport();
       const double before = job.NextReport();
       const int daemons = job.KillDaemons();
       const double after = job.NextReport();
@@ -123,7 +133,6 @@ int Run(const Options& options) {
       printf("round %2d: %.2f ms an iteration, %d daemons killed, %.2f ms, ratio %.4f\n", round + 1, before,
              daemons, after, ratios.back());
       fflush(stdout);
-      job.NextReport();  // they come back
     }
   }
   std::error_code ignored;
