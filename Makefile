@@ -1,9 +1,10 @@
 # Thin: each target is a script in scripts/, which also says what it takes. Machines without make run those.
 SECONDS ?= 30
-unexport SECONDS MAKEFLAGS
+ARGS ?=
+unexport SECONDS ARGS MAKEFLAGS
 
 .DEFAULT_GOAL := build
-.PHONY: help build test demo readme gallery test-bare asan tsan fuzz format format-check tidy tidy-changed clean
+.PHONY: help build test demo compare-mpi readme gallery test-bare asan tsan fuzz format format-check tidy tidy-changed clean
 
 help: ## this list; make alone builds
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1|/p' Makefile | awk -F'|' '{ printf "%-20s %s\n", $$1, $$2 }'
@@ -16,6 +17,9 @@ test: ## install what is missing, build, run the tests that need no special hard
 
 demo: ## install what is missing, build, break a training job in seven ways and see each named
 	@scripts/demo.sh
+
+compare-mpi: ## our collectives beside Open MPI's and MPICH's; ARGS="--ranks 2,4 --markdown" goes to benchmarks/compare_mpi.py
+	@scripts/compare_mpi.sh $(ARGS)
 
 readme: ## play the demonstration and put one of its incidents at the head of README.md
 	@scripts/readme.sh

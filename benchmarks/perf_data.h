@@ -1,62 +1,61 @@
-// Data that makes wrong results visible. A value depends on the rank, the place in the buffer and the round,
-// so that a rank that is missing or counted twice, a chunk at the wrong place or a result of an earlier
-// operation gives another number. All are whole numbers whose sums stay exact in float. Pure.
+// Data that makes wrong results visible: what each rank sends, and what a reduction of it has to give. A
+// value depends on the rank, the place in the buffer and the round, so that a rank that is missing or counted
+// twice, a chunk at the wrong place or a result of an earlier operation gives another one. Pure; any thread.
+//
+// Data that is only moved is any bits. Data to be reduced is chosen so that the result is exact in its type,
+// in whatever order and precision the ranks' parts come together: whole numbers whose every partial result
+// the type can hold; small types reach that by zeros on some ranks at each place, others at the next. Two
+// things are not so: unsigned sums and products wrap around, as the type does; and the average of a
+// floating-point type over a number of ranks that is no power of two is rounded, within a bound that follows
+// from the number of roundings. Whole numbers average towards zero.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "benchmarks/perf_shapes.h"
+#include "benchmarks/perf_types.h"
 
 namespace c4::perf {
 
-// Up to this many ranks all sums stay below 2^24, where float still counts one by one.
-inline constexpr int kMaxExactRanks = 4096;
+struct Mistakes {
+  int64_t count = 0;
+  size_t first = 0;  // index of the first, and its value
+  double got = 0;
+  double expected = 0;
+};
 
-namespace data_internal {
-
-// Ranks 997 apart have the same values; more different ones would not fit into a float's sum.
-inline uint32_t RankWeight(int rank) {
-  return static_cast<uint32_t>(rank % 997) + 1;
-}
-
-inline uint32_t Mix(size_t index, uint32_t round) {
-  auto x =
-      static_cast<uint32_t>(index) * 2654435761u ^ static_cast<uint32_t>(index >> 32) ^ round * 0x9e3779b9u;
-  x ^= x >> 15;
-  x *= 0x2c1b3c6du;
-  return x ^ (x >> 12);
-}
-
-inline uint32_t Offset(uint32_t mixed) {
-  return mixed & 255u;
-}
-inline uint32_t Slope(uint32_t mixed) {
-  return 1u + ((mixed >> 8) & 3u);
-}
-
-}  // namespace data_internal
-
-// What rank `rank` puts at `index`.
-inline float Value(int rank, size_t index, uint32_t round) {
-  const uint32_t mixed = data_internal::Mix(index, round);
-  return static_cast<float>(data_internal::Offset(mixed) +
-                            data_internal::Slope(mixed) * data_internal::RankWeight(rank));
-}
-
-// The sum over all ranks of what they put at an index. Made once for a number of ranks.
-class ExpectedSum {
+class Data {
  public:
-  explicit ExpectedSum(int ranks) : ranks_(static_cast<uint32_t>(ranks)) {
-    for (int rank = 0; rank < ranks; ++rank) weights_ += data_internal::RankWeight(rank);
-  }
+  // For rank place.rank; without a reduction, data to be moved.
+  Data(ncclDataType_t type, std::optional<Reduction> reduction, Place place);
 
-  float At(size_t index, uint32_t round) const {
-    const uint32_t mixed = data_internal::Mix(index, round);
-    return static_cast<float>(data_internal::Offset(mixed) * ranks_ + data_internal::Slope(mixed) * weights_);
-  }
+  const TypeInfo& type() const { return type_; }
+  // The scalar that `rank` makes its operator of, for kMulSum.
+  static int Scalar(ncclDataType_t type, int rank);
+
+  // What this rank sends: elements 0 to count - 1.
+  void Fill(void* to, size_t count, uint32_t round) const;
+
+  // Compares the elements at `at` with what `rank` sent from its element `source` on. Of data to be reduced a
+  // rank knows its own only.
+  Mistakes CompareSent(const void* at, size_t count, int rank, size_t source, uint32_t round) const;
+  // The same with the reduction of all ranks' elements.
+  Mistakes CompareReduced(const void* at, size_t count, size_t source, uint32_t round) const;
+
+  // Element values repeat in no order over this many patterns.
+  static constexpr size_t kPatterns = 1024;
 
  private:
-  uint32_t ranks_;
-  uint32_t weights_ = 0;
+  const TypeInfo& type_;
+  const int rank_;
+  const bool reduced_;
+  std::vector<uint64_t> own_;      // by pattern: what this rank sends
+  std::vector<uint64_t> result_;   // the reduction, in the type
+  std::vector<double> exact_;      // and before it was rounded; floating-point types only
+  std::vector<double> tolerance_;  // how far from exact_ a result may lie; 0 where it has to be result_
 };
 
 }  // namespace c4::perf

@@ -1,31 +1,15 @@
 #include "benchmarks/perf_options.h"
 
+#include <algorithm>
 #include <charconv>
 #include <limits>
+#include <numeric>
 #include <optional>
 #include <string_view>
+#include <utility>
 
 namespace c4::perf {
 namespace {
-
-struct TypeRow {
-  const char* name;
-  ncclDataType_t type;
-  size_t bytes;
-};
-constexpr TypeRow kTypes[] = {
-    {"int8", ncclInt8, 1},         {"uint8", ncclUint8, 1},       {"int32", ncclInt32, 4},
-    {"uint32", ncclUint32, 4},     {"int64", ncclInt64, 8},       {"uint64", ncclUint64, 8},
-    {"half", ncclFloat16, 2},      {"float", ncclFloat32, 4},     {"double", ncclFloat64, 8},
-    {"bfloat16", ncclBfloat16, 2}, {"f8e4m3", ncclFloat8e4m3, 1}, {"f8e5m2", ncclFloat8e5m2, 1},
-};
-
-struct ReductionRow {
-  const char* name;
-  ncclRedOp_t reduction;
-};
-constexpr ReductionRow kReductions[] = {
-    {"sum", ncclSum}, {"prod", ncclProd}, {"max", ncclMax}, {"min", ncclMin}, {"avg", ncclAvg}};
 
 template <typename Number>
 std::optional<Number> ParseNumber(std::string_view text) {
@@ -50,6 +34,9 @@ std::optional<size_t> ParseSize(std::string_view text) {
   if (!number || *number > (std::numeric_limits<size_t>::max() >> 1 >> shift)) return std::nullopt;
   return *number << shift;
 }
+
+// Threads of a process, and ranks of a thread: beyond this it is a mistake.
+constexpr int kMostOfAProcess = 256;
 
 template <typename Rows>
 std::string Names(const Rows& rows) {
@@ -82,9 +69,19 @@ std::string TakeCount(const std::string& value, Number low, Number* place) {
   return {};
 }
 
-// Options that nccl-tests has for several GPUs or threads a process: scripts pass them, with 1 here.
-std::string TakeOne(const std::string& value, Options*) {
-  return value == "1" ? "" : "is not possible: one process serves one rank, start more processes instead";
+std::string TakeCount(const std::string& value, int low, int high, int* place) {
+  const std::optional<int> number = ParseNumber<int>(value);
+  if (!number || *number < low || *number > high) {
+    return "is no whole number between " + std::to_string(low) + " and " + std::to_string(high);
+  }
+  *place = *number;
+  return {};
+}
+
+std::string TakeFlag(const std::string& value, bool* place) {
+  if (value != "0" && value != "1") return "is neither 0 nor 1";
+  *place = value == "1";
+  return {};
 }
 
 const Option kOptions[] = {
@@ -112,26 +109,48 @@ const Option kOptions[] = {
      [](const std::string& value, Options* options) {
        return TakeCount<int64_t>(value, 0, &options->cycles);
      }},
-    {"-o", "--op", "NAME", "reduction: sum, prod, max, min, avg; default sum",
+    {"-o", "--op", "NAME", "reduction: sum, prod, max, min, avg, mulsum or all; default sum",
      [](const std::string& value, Options* options) -> std::string {
-       for (const ReductionRow& row : kReductions) {
-         if (value != row.name) continue;
-         options->reduction = row.reduction;
-         return {};
+       std::vector<Reduction> chosen;
+       for (const ReductionInfo& info : AllReductions()) {
+         if (value == info.name || value == "all") chosen.push_back(info.reduction);
        }
-       return "is no reduction: " + Names(kReductions) + " are";
+       if (chosen.empty()) return "is no reduction: " + Names(AllReductions()) + " are, or all";
+       options->reductions = std::move(chosen);
+       return {};
      }},
-    {"-d", "--datatype", "NAME", "data type, default float",
+    {"-d", "--datatype", "NAME", "data type, or all; default float",
      [](const std::string& value, Options* options) -> std::string {
-       for (const TypeRow& row : kTypes) {
-         if (value != row.name) continue;
-         options->type = row.type;
-         return {};
+       std::vector<ncclDataType_t> chosen;
+       for (const TypeInfo& info : AllTypes()) {
+         if (value == info.name || value == "all") chosen.push_back(info.type);
        }
-       return "is no data type: " + Names(kTypes) + " are";
+       if (chosen.empty()) return "is no data type: " + Names(AllTypes()) + " are, or all";
+       options->types = std::move(chosen);
+       return {};
      }},
-    {"-t", "--nthreads", "1", "for scripts of nccl-tests; only 1", TakeOne},
-    {"-g", "--ngpus", "1", "for scripts of nccl-tests; only 1", TakeOne},
+    {"-r", "--root", "N", "root, for collectives that have one, -1 for each in turn; default 0",
+     [](const std::string& value, Options* options) { return TakeCount(value, -1, &options->root); }},
+    {"-z", "--blocking", "0|1", "1: wait for each operation before the next one; default 0",
+     [](const std::string& value, Options* options) { return TakeFlag(value, &options->blocking); }},
+    {"-t", "--nthreads", "N", "threads of each process, default 1",
+     [](const std::string& value, Options* options) {
+       return TakeCount(value, 1, kMostOfAProcess, &options->threads);
+     }},
+    {"-g", "--ngpus", "N", "ranks of each thread, default 1; more than one join as one group",
+     [](const std::string& value, Options* options) {
+       return TakeCount(value, 1, kMostOfAProcess, &options->ranks_per_thread);
+     }},
+    {"-m", "--agg_iters", "N", "operations that are enqueued together, as one group; default 1",
+     [](const std::string& value, Options* options) { return TakeCount(value, 1, &options->aggregate); }},
+    {"-a", "--average", "0|1|2|3", "time of rank 0, mean of all ranks, least, most; default 1",
+     [](const std::string& value, Options* options) -> std::string {
+       if (value.size() != 1 || value[0] < '0' || value[0] > '3') {
+         return "is none of 0 (time of rank 0), 1 (mean of all ranks), 2 (least) and 3 (most)";
+       }
+       options->average = static_cast<Average>(value[0] - '0');
+       return {};
+     }},
     {"", "--pause-ms", "MS", "wait this long after each timed operation; it is not counted in the time",
      [](const std::string& value, Options* options) { return TakeCount(value, 0, &options->pause_ms); }},
     {"", "--json", "FILE", "rank 0 writes the results to FILE, anew after each cycle",
@@ -174,6 +193,7 @@ std::string WhatIsWrong(const Options& options, bool step_bytes_given) {
   if (step_bytes_given && options.step_factor > 1) return "give -i or -f, not both";
   if (options.step_factor > 1 && options.min_bytes == 0) return "-f cannot start from -b 0";
   if (options.step_factor == 1 && options.step_bytes == 0) return "-i 0 would never reach -e";
+  if (options.pause_ms > 0 && options.aggregate > 1) return "give --pause-ms or -m, not both";
   return {};
 }
 
@@ -211,11 +231,12 @@ bool ParseOptions(const std::vector<std::string>& arguments, Options* options, s
 }
 
 std::string HelpText(const char* program) {
-  std::string text = "usage: " + std::string(program) +
-                     " [options]\n"
-                     "Measures a collective on host memory. Start it once a rank, for instance by\n"
-                     "  c4 run -n 4 -- " +
-                     program + " -b 8 -e 16M -f 2\n\n";
+  std::string text =
+      "usage: " + std::string(program) +
+      " [options]\n"
+      "Measures a collective on host memory. Start its processes, one rank each by default, for instance by\n"
+      "  c4 run -n 4 -- " +
+      program + " -b 8 -e 16M -f 2\n\n";
   for (const Option& option : kOptions) {
     std::string names = "  ";
     if (*option.short_name != '\0') names += std::string(option.short_name) + ", ";
@@ -243,25 +264,42 @@ std::vector<size_t> Sizes(const Options& options) {
   return sizes;
 }
 
-const char* TypeName(ncclDataType_t type) {
-  for (const TypeRow& row : kTypes) {
-    if (row.type == type) return row.name;
+double Combine(const std::vector<double>& by_rank, Average average) {
+  switch (average) {
+    case Average::kRank0:
+      return by_rank.front();
+    case Average::kMean:
+      return std::accumulate(by_rank.begin(), by_rank.end(), 0.0) / static_cast<double>(by_rank.size());
+    case Average::kLeast:
+      return *std::min_element(by_rank.begin(), by_rank.end());
+    case Average::kMost:
+      return *std::max_element(by_rank.begin(), by_rank.end());
   }
-  return "?";
+  return 0;
 }
 
-size_t ElementBytes(ncclDataType_t type) {
-  for (const TypeRow& row : kTypes) {
-    if (row.type == type) return row.bytes;
+std::vector<Pass> Passes(const Options& options, Kind kind, int ranks) {
+  std::vector<std::optional<Reduction>> reductions = {std::nullopt};
+  if (TraitsOf(kind).reduces) reductions.assign(options.reductions.begin(), options.reductions.end());
+  int first_root = -1;
+  int last_root = -1;
+  if (TraitsOf(kind).rooted) {
+    first_root = std::max(options.root, 0);
+    last_root = options.root < 0 ? ranks - 1 : options.root;
   }
-  return 1;
+  std::vector<Pass> passes;
+  for (const ncclDataType_t type : options.types) {
+    for (const std::optional<Reduction>& reduction : reductions) {
+      for (int root = first_root; root <= last_root; ++root) passes.push_back({type, reduction, root});
+    }
+  }
+  return passes;
 }
 
-const char* ReductionName(ncclRedOp_t reduction) {
-  for (const ReductionRow& row : kReductions) {
-    if (row.reduction == reduction) return row.name;
-  }
-  return "?";
+std::string WhatIsWrongWithRanks(const Options& options, int ranks) {
+  if (options.root < ranks) return {};
+  return "--root: there is no rank " + std::to_string(options.root) + " among " + std::to_string(ranks) +
+         ": give one from 0 to " + std::to_string(ranks - 1) + ", or -1 for each in turn";
 }
 
 bool ReadPlace(const Environment& environment, Place* place, std::string* error) {
@@ -290,7 +328,7 @@ bool ReadPlace(const Environment& environment, Place* place, std::string* error)
   }
   const char* const meeting = environment("NCCL_COMM_ID");
   if (place->ranks > 1 && (meeting == nullptr || *meeting == '\0')) {
-    *error = "this is rank " + std::to_string(place->rank) + " of " + std::to_string(place->ranks) +
+    *error = "this is process " + std::to_string(place->rank) + " of " + std::to_string(place->ranks) +
              ", but NCCL_COMM_ID does not say where the ranks meet: start the program by `c4 run -n " +
              std::to_string(place->ranks) +
              " -- ...`, or set NCCL_COMM_ID=ADDRESS:PORT on all ranks to an address of rank 0 and a free "

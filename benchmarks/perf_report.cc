@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <system_error>
+#include <utility>
 
 namespace c4::perf {
 namespace {
@@ -16,7 +17,12 @@ std::string Fixed(double value, int width) {
   return text;
 }
 
+const char* NameOf(const std::optional<Reduction>& reduction) {
+  return reduction.has_value() ? InfoOf(*reduction).name : "none";
+}
+
 std::string Columns(const Measurement& measurement) {
+  if (!measurement.measured) return "      N/A     N/A     N/A     N/A";
   const std::string wrong = measurement.wrong < 0 ? "N/A" : std::to_string(measurement.wrong);
   char text[128];
   snprintf(text, sizeof text, "  %s  %s  %s  %6s", Fixed(measurement.time_us, 7).c_str(),
@@ -26,6 +32,7 @@ std::string Columns(const Measurement& measurement) {
 }
 
 std::string JsonOf(const Measurement& measurement) {
+  if (!measurement.measured) return "null";
   char text[256];
   snprintf(text, sizeof text, R"({"time_us":%.3f,"algbw_gb_per_s":%.6f,"busbw_gb_per_s":%.6f,"wrong":%s})",
            measurement.time_us, measurement.algorithm_gb_per_s, measurement.bus_gb_per_s,
@@ -35,15 +42,22 @@ std::string JsonOf(const Measurement& measurement) {
 
 }  // namespace
 
-Report::Report(const char* program, int ranks, const Options& options, bool quiet)
-    : program_(program), ranks_(ranks), options_(options), quiet_(quiet) {}
+void Measurement::SetTime(double seconds, size_t bytes, double bus_factor) {
+  time_us = seconds * 1e6;
+  algorithm_gb_per_s = seconds > 0 ? static_cast<double>(bytes) / seconds / 1e9 : 0;
+  bus_gb_per_s = algorithm_gb_per_s * bus_factor;
+}
+
+Report::Report(std::string program, std::string library, int ranks, const Options& options, bool quiet)
+    : program_(std::move(program)),
+      library_(std::move(library)),
+      ranks_(ranks),
+      options_(options),
+      quiet_(quiet) {}
 
 void Report::Begin() const {
   if (quiet_) return;
-  int version = 0;
-  ncclGetVersion(&version);
-  printf("# %s: %d ranks, NCCL interface %d.%d.%d\n", program_.c_str(), ranks_, version / 10000,
-         version / 100 % 100, version % 100);
+  printf("# %s: %d ranks, %s\n", program_.c_str(), ranks_, library_.c_str());
   const bool multiplied = options_.step_factor > 1;
   printf("# minBytes %zu maxBytes %zu step: %zu(%s) warmup iters: %d iters: %d validation: %d cycles: %lld\n",
          options_.min_bytes, options_.max_bytes, multiplied ? options_.step_factor : options_.step_bytes,
@@ -66,15 +80,15 @@ void Report::Begin() const {
 
 void Report::Add(const Row& row) {
   rows_.push_back(row);
-  bus_sum_ += row.out_of_place.bus_gb_per_s + row.in_place.bus_gb_per_s;
-  bus_count_ += 2;
   for (const Measurement* measurement : {&row.out_of_place, &row.in_place}) {
+    if (!measurement->measured) continue;
+    bus_sum_ += measurement->bus_gb_per_s;
+    ++bus_count_;
     if (measurement->wrong > 0) wrong_ += measurement->wrong;
   }
   if (quiet_) return;
-  printf("%12zu  %12zu  %8s  %6s  %6d%s%s\n", row.bytes, row.count, TypeName(options_.type),
-         ReductionName(options_.reduction), row.root, Columns(row.out_of_place).c_str(),
-         Columns(row.in_place).c_str());
+  printf("%12zu  %12zu  %8s  %6s  %6d%s%s\n", row.bytes, row.count, InfoOf(row.type).name,
+         NameOf(row.reduction), row.root, Columns(row.out_of_place).c_str(), Columns(row.in_place).c_str());
   fflush(stdout);
 }
 
@@ -110,14 +124,15 @@ double Report::AverageBusBandwidth() const {
 }
 
 std::string Report::Json() const {
-  std::string text = "{\"program\":\"" + program_ + "\",\"ranks\":" + std::to_string(ranks_) +
-                     ",\"type\":\"" + TypeName(options_.type) + "\",\"redop\":\"" +
-                     ReductionName(options_.reduction) + "\",\"cycles\":" + std::to_string(cycles_) +
-                     ",\"results\":[";
+  std::string text = "{\"program\":\"" + program_ + "\",\"library\":\"" + library_ +
+                     "\",\"ranks\":" + std::to_string(ranks_) +
+                     ",\"iterations\":" + std::to_string(options_.iterations) +
+                     ",\"cycles\":" + std::to_string(cycles_) + ",\"results\":[";
   for (size_t i = 0; i < rows_.size(); ++i) {
     const Row& row = rows_[i];
     text += std::string(i == 0 ? "" : ",") + "\n{\"bytes\":" + std::to_string(row.bytes) +
-            ",\"count\":" + std::to_string(row.count) + ",\"root\":" + std::to_string(row.root) +
+            ",\"count\":" + std::to_string(row.count) + ",\"type\":\"" + InfoOf(row.type).name +
+            "\",\"redop\":\"" + NameOf(row.reduction) + "\",\"root\":" + std::to_string(row.root) +
             ",\"out_of_place\":" + JsonOf(row.out_of_place) + ",\"in_place\":" + JsonOf(row.in_place) + "}";
   }
   char tail[128];

@@ -1,8 +1,10 @@
 // What a run found: the table of nccl-tests for people, and JSON for programs. Used by rank 0, one thread.
+// Calls nothing of the library that is measured.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,15 +14,20 @@ namespace c4::perf {
 
 // One way (out of place or in place) of one size.
 struct Measurement {
+  bool measured = true;  // false: the library refuses the operation this way
   double time_us = 0;
   double algorithm_gb_per_s = 0;  // bytes over time
   double bus_gb_per_s = 0;        // what the busiest link carries, comparable between numbers of ranks
   int64_t wrong = -1;             // elements with a wrong value; -1 when nothing was checked
+
+  void SetTime(double seconds, size_t bytes, double bus_factor);
 };
 
 struct Row {
   size_t bytes = 0;
   size_t count = 0;
+  ncclDataType_t type = ncclFloat;
+  std::optional<Reduction> reduction;
   int root = -1;
   Measurement out_of_place;
   Measurement in_place;
@@ -28,8 +35,9 @@ struct Row {
 
 class Report {
  public:
-  // With a quiet report nothing is printed or written: that of all ranks but 0.
-  Report(const char* program, int ranks, const Options& options, bool quiet);
+  // `library` says what is measured ("NCCL interface 2.28.9"). With a quiet report nothing is printed or
+  // written: that of all ranks but 0.
+  Report(std::string program, std::string library, int ranks, const Options& options, bool quiet);
 
   void Begin() const;
   void Add(const Row& row);
@@ -46,6 +54,7 @@ class Report {
   std::string Json() const;
 
   const std::string program_;
+  const std::string library_;
   const int ranks_;
   const Options options_;
   const bool quiet_;

@@ -24,7 +24,11 @@ int NumberOf(const Enum& value) {
 // An out argument that a call stores to.
 Result CheckNotNull(const void* pointer, const char* name);
 
-// Type, reduction, count and buffers of an operation.
-Result CheckOperation(const Operation& operation);
+// What is wrong with a number that is no data type.
+Result BadType(int type);
+
+// Type, count, root and buffers of an operation as rank `rank` of `rank_count` calls it. Its reduction has
+// been resolved (UserReductions).
+Result CheckOperation(const Operation& operation, int rank, int rank_count);
 
 }  // namespace c4::api

@@ -1,10 +1,13 @@
 // The exported functions that make, end and describe communicators.
+#include <mutex>
+
 #include "ccl/api/checks.h"
 #include "ccl/api/communicators.h"
 #include "ccl/api/export.h"
 #include "ccl/api/group.h"
 #include "ccl/api/handles.h"
 #include "ccl/api/last_error.h"
+#include "ccl/api/split.h"
 #include "ccl/include/nccl.h"
 
 namespace c4::api {
@@ -16,13 +19,16 @@ Result Describe(ncclComm_t comm, int* value, const char* name, Read read) {
   const Pin pin(comm);
   if (!pin) return BadHandle(comm);
   C4_RETURN_IF_ERROR(CheckNotNull(value, name));
+  const std::lock_guard<std::mutex> lock(pin->call_mutex);
+  if (pin->communicator == nullptr) return CheckReady(*pin);
   *value = read(*pin->communicator);
   return Ok();
 }
 
-ncclResult_t ReportJoin(const char* call, const Result& result) {
+// For calls that a group collects.
+ncclResult_t ReportInGroup(const char* call, ncclComm_t comm, const Result& result) {
   NoteInGroup(call, result);
-  return Report(call, nullptr, result);
+  return Report(call, comm, result);
 }
 
 }  // namespace
@@ -30,6 +36,7 @@ ncclResult_t ReportJoin(const char* call, const Result& result) {
 
 using c4::Communicator;
 using c4::api::Report;
+using c4::api::ReportInGroup;
 
 extern "C" ncclResult_t pncclGetUniqueId(ncclUniqueId* uniqueId) {
   return Report("ncclGetUniqueId", nullptr, c4::api::MakeUniqueId(uniqueId));
@@ -37,15 +44,48 @@ extern "C" ncclResult_t pncclGetUniqueId(ncclUniqueId* uniqueId) {
 C4_WEAK_TWIN(ncclGetUniqueId);
 
 extern "C" ncclResult_t pncclCommInitRank(ncclComm_t* comm, int nranks, ncclUniqueId commId, int rank) {
-  return c4::api::ReportJoin("ncclCommInitRank", c4::api::Join(comm, nranks, commId, rank, nullptr));
+  static constexpr char kCall[] = "ncclCommInitRank";
+  return ReportInGroup(kCall, nullptr, c4::api::Join({kCall, nranks, rank, 1, &commId, nullptr}, comm));
 }
 C4_WEAK_TWIN(ncclCommInitRank);
 
 extern "C" ncclResult_t pncclCommInitRankConfig(ncclComm_t* comm, int nranks, ncclUniqueId commId, int rank,
                                                 ncclConfig_t* config) {
-  return c4::api::ReportJoin("ncclCommInitRankConfig", c4::api::Join(comm, nranks, commId, rank, config));
+  static constexpr char kCall[] = "ncclCommInitRankConfig";
+  return ReportInGroup(kCall, nullptr, c4::api::Join({kCall, nranks, rank, 1, &commId, config}, comm));
 }
 C4_WEAK_TWIN(ncclCommInitRankConfig);
+
+extern "C" ncclResult_t pncclCommInitRankScalable(ncclComm_t* newcomm, int nranks, int myrank, int nId,
+                                                  ncclUniqueId* commIds, ncclConfig_t* config) {
+  static constexpr char kCall[] = "ncclCommInitRankScalable";
+  return ReportInGroup(kCall, nullptr, c4::api::Join({kCall, nranks, myrank, nId, commIds, config}, newcomm));
+}
+C4_WEAK_TWIN(ncclCommInitRankScalable);
+
+extern "C" ncclResult_t pncclCommInitAll(ncclComm_t* comm, int ndev, const int* devlist) {
+  return ReportInGroup("ncclCommInitAll", nullptr, c4::api::JoinAll(comm, ndev, devlist));
+}
+C4_WEAK_TWIN(ncclCommInitAll);
+
+extern "C" ncclResult_t pncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* newcomm,
+                                       ncclConfig_t* config) {
+  return ReportInGroup("ncclCommSplit", comm, c4::api::Split(comm, color, key, newcomm, config));
+}
+C4_WEAK_TWIN(ncclCommSplit);
+
+extern "C" ncclResult_t pncclCommShrink(ncclComm_t comm, int* excludeRanksList, int excludeRanksCount,
+                                        ncclComm_t* newcomm, ncclConfig_t* config, int shrinkFlags) {
+  return ReportInGroup(
+      "ncclCommShrink", comm,
+      c4::api::Shrink(comm, excludeRanksList, excludeRanksCount, newcomm, config, shrinkFlags));
+}
+C4_WEAK_TWIN(ncclCommShrink);
+
+extern "C" ncclResult_t pncclCommRevoke(ncclComm_t comm, int revokeFlags) {
+  return Report("ncclCommRevoke", comm, c4::api::Revoke(comm, revokeFlags));
+}
+C4_WEAK_TWIN(ncclCommRevoke);
 
 extern "C" ncclResult_t pncclCommFinalize(ncclComm_t comm) {
   return Report("ncclCommFinalize", comm, c4::api::Finalize(comm));

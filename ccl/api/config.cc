@@ -98,11 +98,7 @@ Result ReadConfig(const ncclConfig_t* config, CommunicatorSettings* settings) {
   C4_RETURN_IF_ERROR(CheckHeader(head));
   const ncclConfig_t whole = Widen(config, head.size, head.version);
   C4_RETURN_IF_ERROR(CheckMembers(whole));
-  if (whole.blocking == 0) {
-    return Fail(ncclInvalidUsage,
-                "non-blocking communicators (config.blocking = 0) are not offered by this version; "
-                "leave blocking unset");
-  }
+  if (whole.blocking != NCCL_CONFIG_UNDEF_INT) settings->blocking = whole.blocking != 0;
   if (whole.commName != nullptr) settings->name = whole.commName;
   return Ok();
 }

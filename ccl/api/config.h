@@ -2,6 +2,7 @@
 // longer ones, and what once was padding is a member now. Pure; any thread.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "ccl/base/result.h"
@@ -10,7 +11,8 @@ namespace c4::api {
 
 // The settings that bear on this library. The others steer GPU kernels: they are checked and not used.
 struct CommunicatorSettings {
-  std::string name;  // empty when none was given
+  std::string name;              // empty when none was given
+  std::optional<bool> blocking;  // nothing when it was not set
 };
 
 // `config` may be NULL: nothing is set then.

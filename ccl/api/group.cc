@@ -2,6 +2,8 @@
 
 #include <map>
 #include <mutex>
+#include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -20,6 +22,8 @@ struct WaitingOperation {
 
 struct Group {
   std::vector<WaitingOperation> waiting;
+  std::vector<Task> tasks;
+  std::optional<bool> blocking;     // of its communicators
   ncclResult_t code = ncclSuccess;  // of the first call that failed
   std::string failure;
 };
@@ -28,50 +32,76 @@ struct Group {
 thread_local int depth = 0;
 thread_local Group group;
 
-// REQUIRES: entry.call_mutex is held.
-Result CheckUsable(const Entry& entry) {
-  if (entry.phase != Phase::kActive) {
-    return Fail(ncclInvalidArgument, "the communicator was finalized; it takes no more operations");
-  }
-  const Result earlier = entry.communicator->AsyncError();
-  if (earlier.ok()) return Ok();
-  return Fail(earlier.code(), "the communicator failed before: %s", earlier.message().c_str());
+Result CheckSameKind(bool blocking) {
+  if (!group.blocking.has_value()) group.blocking = blocking;
+  if (*group.blocking == blocking) return Ok();
+  return Fail(ncclInvalidArgument,
+              "blocking and non-blocking communicators (config.blocking) cannot be in one group, as in NCCL");
 }
 
 // REQUIRES: entry.call_mutex is held.
 Result Call(Entry& entry, Operation* operation) {
   C4_RETURN_IF_ERROR(CheckUsable(entry));
-  C4_RETURN_IF_ERROR(entry.communicator->Supports(*operation));
+  const Communicator& communicator = *entry.communicator;
+  C4_RETURN_IF_ERROR(entry.reductions.Resolve(operation));
+  C4_RETURN_IF_ERROR(CheckOperation(*operation, communicator.rank(), communicator.rank_count()));
+  C4_RETURN_IF_ERROR(communicator.Supports(*operation));
+  if (depth > 0) C4_RETURN_IF_ERROR(CheckSameKind(entry.blocking));
   operation->called_ticks = entry.communicator->RecordCall(*operation);
   return Ok();
 }
 
-Result EnqueueWaiting(ncclComm_t comm, const std::vector<Operation>& operations) {
+// `held`: the caller holds the communicator busy.
+Result EnqueueWaiting(ncclComm_t comm, const std::vector<Operation>& operations, bool held) {
   const Pin pin(comm);
   if (!pin) return Fail(ncclInvalidArgument, "its communicator was destroyed before the end of the group");
   const std::lock_guard<std::mutex> lock(pin->call_mutex);
-  C4_RETURN_IF_ERROR(CheckUsable(*pin));
+  if (!held) C4_RETURN_IF_ERROR(CheckUsable(*pin));
   return pin->communicator->Enqueue(operations.data(), operations.size());
 }
 
-Result EnqueueAll(const Group& done) {
-  if (done.code != ncclSuccess) {
-    return Fail(done.code, "nothing of the group was enqueued, since a call in it failed: %s",
-                done.failure.c_str());
-  }
+Result EnqueueAll(const std::vector<WaitingOperation>& all, bool held) {
   // What belongs to one communicator goes to it at once; the communicators in an order that is the same on
   // all ranks, whatever that of the calls was: on one stream, two ranks would wait for each other otherwise.
   std::map<std::pair<uint64_t, ncclComm_t>, std::vector<Operation>> by_communicator;
-  for (const WaitingOperation& waiting : done.waiting) {
+  for (const WaitingOperation& waiting : all) {
     by_communicator[{waiting.communicator_id, waiting.comm}].push_back(waiting.operation);
   }
   for (const auto& [key, operations] : by_communicator) {
-    const Result result = EnqueueWaiting(key.second, operations);
+    const Result result = EnqueueWaiting(key.second, operations, held);
     if (result.ok()) continue;
     return Fail(result.code(), "%zu of the %zu operations in the group could not be enqueued: %s",
-                operations.size(), done.waiting.size(), result.message().c_str());
+                operations.size(), all.size(), result.message().c_str());
   }
   return Ok();
+}
+
+// The communicators whose operations wait, each once; those that are gone show when they are enqueued.
+std::vector<SharedPin> PinWaiting(const std::vector<WaitingOperation>& waiting) {
+  std::set<ncclComm_t> comms;
+  std::vector<SharedPin> pins;
+  for (const WaitingOperation& operation : waiting) {
+    if (!comms.insert(operation.comm).second) continue;
+    auto pin = std::make_shared<Pin>(operation.comm);
+    if (*pin) pins.push_back(std::move(pin));
+  }
+  return pins;
+}
+
+Result RunGroup(Group done) {
+  if (done.code != ncclSuccess) {
+    const bool made = !done.tasks.empty();
+    DropTasks(&done.tasks);
+    return Fail(done.code, "nothing of the group was %s, since a call in it failed: %s",
+                made ? "made or enqueued" : "enqueued", done.failure.c_str());
+  }
+  const bool blocking = done.blocking.value_or(true);
+  if (done.tasks.empty()) return EnqueueAll(done.waiting, false);
+  std::vector<SharedPin> pinned = PinWaiting(done.waiting);
+  std::function<Result()> last = [waiting = std::move(done.waiting), blocking] {
+    return EnqueueAll(waiting, !blocking);
+  };
+  return RunTasks(std::move(done.tasks), std::move(pinned), std::move(last), blocking);
 }
 
 }  // namespace
@@ -92,14 +122,25 @@ Result EndGroup() {
                 "in the same thread");
   }
   if (--depth > 0) return Ok();
-  const Group done = std::exchange(group, Group{});
-  return EnqueueAll(done);
+  return RunGroup(std::exchange(group, Group{}));
+}
+
+Result Launch(Task task, bool blocking) {
+  if (depth == 0) return RunTask(std::move(task), blocking);
+  Result same = CheckSameKind(blocking);
+  if (same.ok()) {
+    group.tasks.push_back(std::move(task));
+  } else {
+    std::vector<Task> none;
+    none.push_back(std::move(task));
+    DropTasks(&none);
+  }
+  return same;
 }
 
 Result Submit(ncclComm_t comm, const Operation& operation) {
   const Pin pin(comm);
   if (!pin) return BadHandle(comm);
-  C4_RETURN_IF_ERROR(CheckOperation(operation));
   const std::lock_guard<std::mutex> lock(pin->call_mutex);
   Operation called = operation;
   C4_RETURN_IF_ERROR(Call(*pin, &called));
@@ -109,7 +150,7 @@ Result Submit(ncclComm_t comm, const Operation& operation) {
 }
 
 void NoteInGroup(const char* call, const Result& result) {
-  if (depth == 0 || result.ok() || group.code != ncclSuccess) return;
+  if (depth == 0 || result.ok() || result.code() == ncclInProgress || group.code != ncclSuccess) return;
   group.code = result.code();
   group.failure = std::string(call) + ": " + result.message();
 }

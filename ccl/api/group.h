@@ -1,11 +1,14 @@
 // Groups: operations between ncclGroupStart and the outermost ncclGroupEnd are kept here and enqueued at the
-// end. A group belongs to the thread that opened it, so nothing here is shared or locked.
+// end; communicators that are made in between are made there first, all at the same time. A group belongs to
+// the thread that opened it, so nothing here is shared or locked.
 //
-// A call that fails inside a group says so at once; the end then says it again and enqueues nothing.
+// A call that fails inside a group says so at once; the end then says it again, enqueues nothing and makes
+// nothing. With communicators that do not block, the end gives ncclInProgress where it makes some.
 #pragma once
 
 #include <cstddef>
 
+#include "ccl/api/tasks.h"
 #include "ccl/engine/engine.h"
 
 namespace c4::api {
@@ -17,6 +20,10 @@ Result EndGroup();
 
 // Checks `operation` and either enqueues it or, in a group, keeps it for the end.
 Result Submit(ncclComm_t comm, const Operation& operation);
+
+// Runs `task`, which makes a communicator, now or, in a group, at its end. `blocking`: of the communicator
+// that the call was made on.
+Result Launch(Task task, bool blocking);
 
 // A call inside the group has failed with `result`. No effect outside a group or on success.
 void NoteInGroup(const char* call, const Result& result);

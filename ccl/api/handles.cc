@@ -123,4 +123,45 @@ Result BadHandle(ncclComm_t handle) {
               static_cast<void*>(handle));
 }
 
+Result CheckReady(const Entry& entry) {
+  if (entry.phase == Phase::kPlanned) {
+    return Fail(ncclInvalidUsage,
+                "the communicator is made at the end of the group: call ncclGroupEnd first");
+  }
+  const bool finalizing = entry.phase == Phase::kFinalizing && !entry.blocking;
+  if (entry.phase == Phase::kJoining || entry.busy > 0 || finalizing) {
+    return Fail(
+        ncclInvalidUsage,
+        "the communicator is not ready: %s is under way; wait until ncclCommGetAsyncError no longer gives "
+        "ncclInProgress",
+        entry.phase == Phase::kJoining ? "its making" : "an earlier call");
+  }
+  if (entry.communicator == nullptr) {
+    return Fail(entry.failure.code(), "the communicator could not be made: %s",
+                entry.failure.message().c_str());
+  }
+  return Ok();
+}
+
+Result CheckAlive(const Entry& entry) {
+  C4_RETURN_IF_ERROR(CheckReady(entry));
+  if (entry.phase == Phase::kFailed) {
+    return Fail(entry.failure.code(), "the communicator failed before: %s", entry.failure.message().c_str());
+  }
+  if (entry.phase != Phase::kActive) {
+    return Fail(ncclInvalidArgument, "the communicator was finalized; it takes no more operations");
+  }
+  if (entry.revoked) return Ok();
+  const Result earlier = entry.communicator->AsyncError();
+  if (earlier.ok()) return Ok();
+  return Fail(earlier.code(), "the communicator failed before: %s", earlier.message().c_str());
+}
+
+Result CheckUsable(const Entry& entry) {
+  C4_RETURN_IF_ERROR(CheckAlive(entry));
+  if (!entry.revoked) return Ok();
+  return Fail(ncclInvalidUsage,
+              "the communicator was revoked: it can be split, shrunk, destroyed and aborted, no more");
+}
+
 }  // namespace c4::api

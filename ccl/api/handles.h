@@ -11,30 +11,52 @@
 // Any thread may do any of this at any time.
 #pragma once
 
+#include <atomic>
+#include <condition_variable>
 #include <cstdint>
 #include <memory>
 #include <mutex>
 #include <string>
 
+#include "ccl/api/reductions.h"
+#include "ccl/api/registrations.h"
 #include "ccl/engine/engine.h"
 
 namespace c4::api {
 
 enum class Phase {
+  kPlanned,  // its making waits for the end of a group
+  kJoining,  // a thread waits for the other ranks
   kActive,
-  kFinalizing,  // one thread is in ncclCommFinalize or ncclCommDestroy
+  kFinalizing,  // a thread is in Communicator::Finalize
   kFinalized,
-  kFailed,  // finalizing failed: only destroy and abort are left
+  kFailed,  // joining or finalizing failed: only destroy and abort are left
 };
 
 // One live communicator, as the API keeps it.
 struct Entry {
+  // Set before it is handed out, and constant from then on.
+  Engine* engine = nullptr;
+  bool blocking = true;  // calls that wait for other ranks return when they are through
+  // Ends the joining; shared with what joins, which may outlive the entry.
+  std::shared_ptr<std::atomic<bool>> cancelled;
+
+  // Set once, when the phase leaves kJoining; stays null when joining failed. Valid for as long as a Pin.
   std::unique_ptr<Communicator> communicator;
 
   // Held while the engine is entered for an operation, so that two threads which share a communicator, or
   // one that finalizes it, do not meet there. Never held while waiting for a peer.
   std::mutex call_mutex;
-  Phase phase = Phase::kActive;  // under call_mutex
+  // What follows is under call_mutex.
+  Phase phase = Phase::kPlanned;
+  int busy = 0;  // calls under way for which other calls have to wait: splits, groups in the background
+  bool revoked = false;   // operations were ended by ncclCommRevoke or ncclCommShrink
+  Result failure;         // why joining, finalizing or the end of a group in the background failed
+  uint64_t children = 0;  // splits and shrinks so far
+  UserReductions reductions;
+  Registrations buffers{"a buffer", "ncclCommRegister"};
+  Registrations windows{"a window", "ncclCommWindowRegister"};
+  std::condition_variable changed;  // when `phase` or `busy` did
 
   std::mutex error_mutex;
   std::string last_error;  // under error_mutex
@@ -65,5 +87,14 @@ class Pin {
 
 // What is wrong with a handle that Pin did not find.
 Result BadHandle(ncclComm_t handle);
+
+// Whether a communicator takes calls now. REQUIRES for all three: entry.call_mutex is held.
+//
+// It has been made, and nothing is under way that other calls have to wait for.
+Result CheckReady(const Entry& entry);
+// The same, and it was neither finalized nor did it fail.
+Result CheckAlive(const Entry& entry);
+// The same, and it was not revoked: it takes operations.
+Result CheckUsable(const Entry& entry);
 
 }  // namespace c4::api

@@ -15,9 +15,10 @@ void KeepSentence(const char* call, ncclComm_t comm, const Result& result);
 // The same, and logs it. Cold path of Report.
 void KeepFailure(const char* call, ncclComm_t comm, const Result& result);
 
-// Turns `result` of the exported function `call` into what it returns. `comm` may be any value.
+// Turns `result` of the exported function `call` into what it returns. `comm` may be any value. That a call
+// goes on in the background is no failure.
 inline ncclResult_t Report(const char* call, ncclComm_t comm, const Result& result) {
-  if (__builtin_expect(!result.ok(), 0)) KeepFailure(call, comm, result);
+  if (__builtin_expect(!result.ok(), 0) && result.code() != ncclInProgress) KeepFailure(call, comm, result);
   return result.code();
 }
 

@@ -145,4 +145,9 @@ uint64_t HashBytes(const void* data, size_t bytes, uint64_t seed) {
   return hash ^ (hash >> 31);
 }
 
+uint64_t ChildCommunicatorId(uint64_t parent_id, uint64_t split_number, int colour) {
+  const uint64_t parts[] = {parent_id, split_number, static_cast<uint64_t>(static_cast<int64_t>(colour))};
+  return HashBytes(parts, sizeof parts);
+}
+
 }  // namespace c4

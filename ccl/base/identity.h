@@ -39,4 +39,8 @@ std::string ProvisionalJobName(uint64_t communicator_id);
 // 64-bit hash of bytes; equal on all ranks and releases: part of the formats (communicator ids).
 uint64_t HashBytes(const void* data, size_t bytes, uint64_t seed = 0);
 
+// The id of a communicator that was split off another: equal on all ranks, releases and engines, and part of
+// the formats (docs/formats/bootstrap.md).
+uint64_t ChildCommunicatorId(uint64_t parent_id, uint64_t split_number, int colour);
+
 }  // namespace c4

@@ -20,6 +20,7 @@ namespace {
 
 constexpr int kBacklog = 1024;
 constexpr uint64_t kPortPatienceNs = 10000000000u;
+constexpr uint64_t kForgetNs = 200000000u;
 
 uint64_t Check(const UniqueId& id) {
   return HashBytes(&id, offsetof(UniqueId, check));
@@ -35,12 +36,13 @@ void Pause() {
 }
 
 // `patience`: how long a port that the root before this one is about to give up is waited for.
-Result StartRoot(SocketAddress* address, const uint8_t (&nonce)[16], DeadlineNs patience) {
+Result StartRoot(SocketAddress* address, const uint8_t (&nonce)[16], const Patience& patience) {
   Fd listener;
   for (;;) {
     Result listening = Listen(address, kBacklog, &listener);
     if (listening.ok()) break;
-    if (MonotonicNs() >= patience) return listening;
+    if (patience.over()) return listening;
+    C4_RETURN_IF_ERROR(patience.Check());
     Pause();
   }
   auto root = std::make_shared<Root>(std::move(listener), nonce);
@@ -50,13 +52,13 @@ Result StartRoot(SocketAddress* address, const uint8_t (&nonce)[16], DeadlineNs 
   return Ok();
 }
 
-Result JoinOnce(const UniqueId& id, const Join& join, DeadlineNs deadline, std::vector<RankInfo>* all,
+Result JoinOnce(const UniqueId& id, const Join& join, const Patience& patience, std::vector<RankInfo>* all,
                 bool* answered) {
   Fd fd;
-  C4_RETURN_IF_ERROR(Connect(FromEndpoint(id.root), deadline, true, &fd));
-  C4_RETURN_IF_ERROR(SendAll(fd.get(), &join, sizeof join, deadline));
+  C4_RETURN_IF_ERROR(PatientConnect(FromEndpoint(id.root), patience, &fd));
+  C4_RETURN_IF_ERROR(PatientSend(fd.get(), &join, sizeof join, patience));
   Table table{};
-  C4_RETURN_IF_ERROR(ReceiveAll(fd.get(), &table, sizeof table, deadline));
+  C4_RETURN_IF_ERROR(PatientReceive(fd.get(), &table, sizeof table, patience));
   *answered = true;
   const wire::HeaderFault fault = wire::CheckHeader(&table, sizeof table, kTableMagic, kMajor, sizeof table);
   if (fault != wire::HeaderFault::kOk) {
@@ -73,18 +75,33 @@ Result JoinOnce(const UniqueId& id, const Join& join, DeadlineNs deadline, std::
                 table.rank_count, join.rank_count);
   }
   all->resize(join.rank_count);
-  return ReceiveAll(fd.get(), all->data(), all->size() * sizeof(RankInfo), deadline);
+  return PatientReceive(fd.get(), all->data(), all->size() * sizeof(RankInfo), patience);
 }
 
-}  // namespace
+Join MakeJoin(const UniqueId& id, int rank, int rank_count, const RankInfo& info) {
+  Join join{};
+  join.header.magic = kJoinMagic;
+  join.header.major = kMajor;
+  join.header.minor = kMinor;
+  join.header.endian = wire::kEndianMark;
+  join.header.header_bytes = sizeof join;
+  join.header.total_bytes = sizeof join;
+  join.header.writer = info.process;
+  join.header.writer.reserved = 0;
+  memcpy(join.nonce, id.nonce, sizeof join.nonce);
+  join.rank = static_cast<uint32_t>(rank);
+  join.rank_count = static_cast<uint32_t>(rank_count);
+  join.info = info;
+  return join;
+}
 
-Result MakeUniqueId(ncclUniqueId* id) {
+// `fixed`: the root's address when it is given, and not opened here.
+Result MakeId(const std::string& fixed, ncclUniqueId* id) {
   UniqueId made{};
   made.magic = kIdMagic;
   made.major = kIdMajor;
   made.minor = kIdMinor;
   SocketAddress address;
-  const std::string fixed = KnobText(Knob::NCCL_COMM_ID);
   if (!fixed.empty()) {
     const Result parsed = ParseAddress(fixed, &address);
     if (!parsed.ok()) return Fail(ncclInvalidUsage, "NCCL_COMM_ID: %s", parsed.message().c_str());
@@ -97,12 +114,32 @@ Result MakeUniqueId(ncclUniqueId* id) {
       return Fail(ncclSystemError, "the kernel gave no random bytes");
     }
     C4_RETURN_IF_ERROR(InterfaceAddress(KnobText(Knob::NCCL_SOCKET_IFNAME), &address));
-    C4_RETURN_IF_ERROR(StartRoot(&address, made.nonce, 0));
+    C4_RETURN_IF_ERROR(StartRoot(&address, made.nonce, {.deadline = 0}));
   }
   made.root = ToEndpoint(address);
   made.check = Check(made);
   memcpy(id, &made, sizeof made);
   return Ok();
+}
+
+}  // namespace
+
+Result MakeUniqueId(ncclUniqueId* id) {
+  return MakeId(KnobText(Knob::NCCL_COMM_ID), id);
+}
+
+Result MakePrivateId(ncclUniqueId* id) {
+  return MakeId("", id);
+}
+
+// To be the only rank of it makes the root answer, and end.
+void ForgetId(const UniqueId& id) {
+  if ((id.flags & kIdFromEnvironment) != 0) return;
+  std::vector<RankInfo> all;
+  bool answered = false;
+  const Patience patience{.deadline = MonotonicNs() + kForgetNs};
+  const Result ignored = JoinOnce(id, MakeJoin(id, 0, 1, {}), patience, &all, &answered);
+  (void)ignored;  // it has ended already, or ends with its time
 }
 
 Result ReadUniqueId(const ncclUniqueId& id, UniqueId* read) {
@@ -137,27 +174,17 @@ uint64_t CommunicatorId(const UniqueId& id, int rank) {
 }
 
 Result JoinAll(const UniqueId& id, int rank, int rank_count, const RankInfo& info, DeadlineNs deadline,
-               std::vector<RankInfo>* all) {
+               std::vector<RankInfo>* all, const std::atomic<bool>* cancelled) {
+  const Patience patience{deadline, cancelled, {}};
   const bool from_environment = (id.flags & kIdFromEnvironment) != 0;
   if (from_environment && rank == 0) {
     SocketAddress address = FromEndpoint(id.root);
-    C4_RETURN_IF_ERROR(StartRoot(&address, id.nonce, MonotonicNs() + kPortPatienceNs));
+    C4_RETURN_IF_ERROR(StartRoot(&address, id.nonce, {MonotonicNs() + kPortPatienceNs, cancelled, {}}));
   }
-  Join join{};
-  join.header.magic = kJoinMagic;
-  join.header.major = kMajor;
-  join.header.minor = kMinor;
-  join.header.endian = wire::kEndianMark;
-  join.header.header_bytes = sizeof join;
-  join.header.total_bytes = sizeof join;
-  join.header.writer = info.process;
-  memcpy(join.nonce, id.nonce, sizeof join.nonce);
-  join.rank = static_cast<uint32_t>(rank);
-  join.rank_count = static_cast<uint32_t>(rank_count);
-  join.info = info;
+  const Join join = MakeJoin(id, rank, rank_count, info);
   for (;;) {
     bool answered = false;
-    Result result = JoinOnce(id, join, deadline, all, &answered);
+    Result result = JoinOnce(id, join, patience, all, &answered);
     if (result.ok()) return result;
     if (answered) return result;
     // With NCCL_COMM_ID one port serves one root after the other: a connection that the last one still took

@@ -12,19 +12,25 @@
 #include "ccl/base/result.h"
 #include "ccl/base/socket.h"
 #include "ccl/bootstrap/protocol.h"
+#include "ccl/bootstrap/wait.h"
 
 namespace c4::bootstrap {
 
 // A fresh id, with its root listening; with NCCL_COMM_ID the same id in every process.
 Result MakeUniqueId(ncclUniqueId* id);
+// A fresh id, whatever NCCL_COMM_ID says.
+Result MakePrivateId(ncclUniqueId* id);
+// Ends the root of an id with which nobody joins; waits for it for a moment at most.
+void ForgetId(const UniqueId& id);
 // Whether the id was made by the host engine of this major version; says what is wrong otherwise.
 Result ReadUniqueId(const ncclUniqueId& id, UniqueId* read);
 
 // Equal on all ranks. An id from NCCL_COMM_ID can be used again: each use of one rank counts up.
 uint64_t CommunicatorId(const UniqueId& id, int rank);
 
-// Joins as `rank` of `rank_count`, telling the others `info`; blocks until all have joined or the deadline.
+// Joins as `rank` of `rank_count`, telling the others `info`; blocks until all have joined, the deadline, or
+// until another thread sets `cancelled`. A rank that is cancelled fails the others.
 Result JoinAll(const UniqueId& id, int rank, int rank_count, const RankInfo& info, DeadlineNs deadline,
-               std::vector<RankInfo>* all);
+               std::vector<RankInfo>* all, const std::atomic<bool>* cancelled = nullptr);
 
 }  // namespace c4::bootstrap

@@ -33,15 +33,23 @@ static_assert(sizeof(UniqueId) == sizeof(ncclUniqueId));
 
 inline constexpr uint64_t kJoinMagic = wire::Magic("C4BTJOIN");
 inline constexpr uint64_t kTableMagic = wire::Magic("C4BTTABL");
+inline constexpr uint64_t kMeetMagic = wire::Magic("C4BTMEET");
+inline constexpr uint64_t kMetMagic = wire::Magic("C4BTMET_");
 inline constexpr uint16_t kMajor = 1;
-inline constexpr uint16_t kMinor = 0;
+inline constexpr uint16_t kMinor = 1;
 inline constexpr uint32_t kMostRanks = 1u << 20;
 
-// What every rank tells all the others.
+inline constexpr uint32_t kMostRecordBytes = 4096;
+
+// What every rank tells all the others. Since 1.1, listener.reserved[0] is the port, at the same address,
+// where it takes the other ranks of later meetings; 0 where it takes none.
 struct RankInfo {
   wire::Endpoint listener;
+  // Its `reserved`, since 1.1: descriptor of the page of the rank's bell (docs/formats/shm.md), plus 1; 0
+  // when the rank takes no shared memory, as an older writer.
   wire::ProcessIdentity process;
-  uint64_t host_hash;
+  uint64_t
+      host_hash;  // since 1.1 of host name, boot and pid namespace; an older writer's is of the name only
 };
 static_assert(sizeof(RankInfo) == 64);
 
@@ -65,6 +73,46 @@ struct Table {
   char text[160];
 };
 static_assert(sizeof(Table) == 256);
+
+// A rank to the first rank of a meeting, since 1.1. Its record of `record_bytes` bytes follows.
+struct Meet {
+  wire::Header header;
+  uint8_t nonce[16];  // that of the communicator's id
+  uint64_t communicator_id;
+  uint64_t meeting;  // hash of who meets, and of how often they have
+  uint32_t rank;
+  uint32_t record_bytes;
+  uint8_t reserved[24];
+};
+static_assert(sizeof(Meet) == 128);
+
+// The answer: all records, by rank, when `code` is 0, else nothing and `text` says why.
+struct Met {
+  wire::Header header;
+  uint32_t code;  // ncclResult_t
+  uint32_t rank_count;
+  uint32_t record_bytes;
+  uint8_t reserved[20];
+  char text[160];
+};
+static_assert(sizeof(Met) == 256);
+
+// nullptr when `meet` belongs to a meeting of this communicator, else what is wrong with it.
+inline const char* CheckMeet(const void* data, size_t bytes, const uint8_t (&nonce)[16],
+                             uint64_t communicator_id) {
+  if (bytes < sizeof(Meet)) return "is too short";
+  const wire::HeaderFault fault = wire::CheckHeader(data, bytes, kMeetMagic, kMajor, sizeof(Meet));
+  if (fault != wire::HeaderFault::kOk) return wire::HeaderFaultText(fault);
+  Meet meet;
+  memcpy(&meet, data, sizeof meet);
+  if (meet.record_bytes == 0 || meet.record_bytes > kMostRecordBytes)
+    return "has a record of impossible size";
+  if (meet.header.total_bytes != sizeof(Meet) + meet.record_bytes) return "is of another length than it says";
+  if (memcmp(meet.nonce, nonce, sizeof nonce) != 0 || meet.communicator_id != communicator_id) {
+    return "belongs to another communicator";
+  }
+  return nullptr;
+}
 
 // nullptr when `join` is one for the root with this nonce, else what is wrong with it.
 inline const char* CheckJoin(const void* data, size_t bytes, const uint8_t (&nonce)[16]) {

@@ -67,7 +67,8 @@ void Root::AcceptPeers() {
     auto peer = std::make_unique<Peer>();
     SocketAddress from;
     if (!Accept(listener_.get(), 0, &peer->fd, &from).ok()) return;
-    if (peers_.size() - joined_ >= kMostStrangers) continue;
+    // Some that joined may have left since.
+    if (peers_.size() >= joined_ + kMostStrangers) continue;
     peer->address = from.ToString();
     peer->since_ns = MonotonicNs();
     peers_.push_back(std::move(peer));

@@ -365,6 +365,8 @@ ncclResult_t pncclRecv(void* recvbuff, size_t count, ncclDataType_t datatype, in
 // ---- Groups ---------------------------------------------------------------------------------------------
 //
 // Operations between start and end are collected and enqueued together by the outermost end. Groups nest.
+// Communicators that are made in between (ncclCommInitRank, ncclCommSplit) are made by that end, at the
+// same time, before the operations are enqueued: one thread can make several ranks of one.
 // A call that fails inside a group says so at once, and again at the end, where nothing is enqueued then.
 
 ncclResult_t ncclGroupStart(void);

@@ -4,9 +4,9 @@
 #include <cerrno>
 #include <cinttypes>
 #include <sys/eventfd.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 #include <utility>
-#include <vector>
 
 #include "ccl/base/clock.h"
 #include "ccl/base/data_type.h"
@@ -14,22 +14,25 @@
 #include "ccl/base/knobs.h"
 #include "ccl/base/log.h"
 #include "ccl/base/socket.h"
-#include "ccl/engine/host/plan.h"
 
 namespace c4::host {
 namespace {
 
 constexpr int kTurnMs = 50;
+constexpr int kSleepMs = 1000;  // at most, so that queue pairs tell each other that they live
 constexpr int kBacklog = 1024;
+// A thread that enqueues mostly waits for the result right away, and then runs it itself: two switches
+// between threads less. This is how long it gets for that.
+constexpr long kSoonNs = 50000;
 
-wire::OperationInfo Info(const Operation& operation) {
+wire::OperationInfo Info(const Operation& operation, Algorithm algorithm) {
   wire::OperationInfo info{};
   info.count = operation.count;
   info.root = operation.root;
   info.function = operation.function;
   info.data_type = static_cast<uint8_t>(operation.data_type);
   info.reduction = static_cast<uint8_t>(operation.reduction);
-  info.algorithm = operation.function == wire::kAllReduce ? 1 : 0;
+  info.algorithm = static_cast<uint8_t>(algorithm);
   return info;
 }
 
@@ -37,29 +40,88 @@ bool IsTransfer(const Operation& operation) {
   return operation.function == wire::kSend || operation.function == wire::kRecv;
 }
 
+bool Reduces(const Operation& operation) {
+  return operation.function == wire::kAllReduce || operation.function == wire::kReduce ||
+         operation.function == wire::kReduceScatter;
+}
+
+bool HasBlocks(const Operation& operation) {
+  return operation.function != wire::kAllReduce && operation.function != wire::kReduce &&
+         operation.function != wire::kBroadcast;
+}
+
+bool IsInteger(ncclDataType_t type) {
+  return type == ncclInt8 || type == ncclUint8 || type == ncclInt32 || type == ncclUint32 ||
+         type == ncclInt64 || type == ncclUint64;
+}
+
 uint64_t StreamId(cudaStream_t handle) {
   const std::shared_ptr<Stream> stream = FindStream(handle);
   return stream == nullptr ? 0 : stream->id();
 }
 
+void SetTimer(int timer, long ns) {
+  itimerspec when{};
+  when.it_value.tv_nsec = ns;
+  (void)timerfd_settime(timer, 0, &when, nullptr);  // cannot fail for a timer of ours
+}
+
 }  // namespace
 
+class HostCommunicator::Wheel final : public Driver {
+ public:
+  explicit Wheel(HostCommunicator* owner) : owner_(owner) {}
+
+  bool TryDrive(const std::function<bool()>& enough) override {
+    const std::unique_lock<std::mutex> lock(mutex_, std::try_to_lock);
+    if (!lock.owns_lock() || owner_ == nullptr || owner_->Ended()) return false;
+    // Over a network two switches between threads are little, and the time that a rank spends on its own is
+    // told apart from that of its operations more sharply where another thread runs them.
+    if (owner_->layout_->hosts.size() > 1) return false;
+    SetTimer(owner_->timer_.get(), 0);
+    owner_->RunQueue(&enough);
+    if (!owner_->Idle()) owner_->Wake();
+    return true;
+  }
+
+  void Forget() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    owner_ = nullptr;
+  }
+
+  std::mutex& mutex() { return mutex_; }
+
+ private:
+  std::mutex mutex_;
+  HostCommunicator* owner_;
+};
+
 HostCommunicator::HostCommunicator(Monitor* monitor, int rank, int rank_count)
-    : monitor_(monitor), rank_(rank), rank_count_(rank_count), plan_(RingAllReduce(rank, rank_count)) {}
+    : monitor_(monitor), rank_(rank), rank_count_(rank_count), wheel_(std::make_shared<Wheel>(this)) {}
 
 HostCommunicator::~HostCommunicator() {
   if (thread_.started()) Abort();
+  wheel_->Forget();
 }
 
 Result HostCommunicator::Init(const bootstrap::UniqueId& id, const std::string& name) {
+  InitRequest request;
+  request.name = name;
+  return Init(id, request);
+}
+
+Result HostCommunicator::Init(const bootstrap::UniqueId& id, const InitRequest& request) {
   CommunicatorIdentity identity;
-  identity.id = bootstrap::CommunicatorId(id, rank_);
+  identity.id = request.parent_id == 0
+                    ? bootstrap::CommunicatorId(id, rank_)
+                    : ChildCommunicatorId(request.parent_id, request.split_number, request.colour);
+  identity.parent_id = request.parent_id;
   identity.rank = rank_;
   identity.rank_count = rank_count_;
   identity.engine = wire::kEngineHost;
-  identity.name = name;
+  identity.name = request.name;
   recorder_ = monitor_->OpenCommunicator(identity);
-  Result result = Connect(id, name);
+  Result result = Connect(id, request);
   if (result.ok()) result = thread_.Start("c4-comm", [this] { Run(); });
   if (!result.ok()) {
     CloseConnections(false);
@@ -70,10 +132,14 @@ Result HostCommunicator::Init(const bootstrap::UniqueId& id, const std::string& 
   return Ok();
 }
 
-Result HostCommunicator::Connect(const bootstrap::UniqueId& id, const std::string& name) {
+Result HostCommunicator::Connect(const bootstrap::UniqueId& id, const InitRequest& request) {
   const DeadlineNs deadline = AfterSeconds(KnobNumber(Knob::C4_INIT_TIMEOUT));
+  C4_RETURN_IF_ERROR(ReadKnobs());
   wake_.Reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!wake_.valid()) return Fail(ncclSystemError, "cannot make an eventfd: %s", ErrnoText(errno).c_str());
+  timer_.Reset(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
+  if (!wake_.valid() || !timer_.valid()) {
+    return Fail(ncclSystemError, "cannot make an eventfd and a timer: %s", ErrnoText(errno).c_str());
+  }
   SocketAddress listen_address;
   C4_RETURN_IF_ERROR(InterfaceAddress(KnobText(Knob::NCCL_SOCKET_IFNAME), &listen_address));
   Fd listener;
@@ -81,27 +147,53 @@ Result HostCommunicator::Connect(const bootstrap::UniqueId& id, const std::strin
   bootstrap::RankInfo info{};
   info.listener = ToEndpoint(listen_address);
   info.process = monitor_->segment().header().header.writer;
-  info.host_hash = HashBytes(HostName().data(), HostName().size());
-  std::vector<bootstrap::RankInfo> ranks;
-  C4_RETURN_IF_ERROR(bootstrap::JoinAll(id, rank_, rank_count_, info, deadline, &ranks));
-
+  info.host_hash = shm::HostHash();
+  shm::Bell bell;
+  if (KnobNumber(Knob::C4_SHM) != 0 && rank_count_ > 1) {
+    const Result made = bell.Make(info.process);
+    if (!made.ok()) C4_INFO("rank %d shares no memory with others: %s", rank_, made.message().c_str());
+    if (made.ok()) info.process.reserved = bell.descriptor() + 1;
+  }
   const uint64_t communicator_id = recorder_.slot().communicator_id;
+  meeting_ = std::make_unique<bootstrap::Meeting>(id, communicator_id, rank_);
+  C4_RETURN_IF_ERROR(meeting_->Open(listen_address, &info));
+  std::vector<bootstrap::RankInfo> ranks;
+  C4_RETURN_IF_ERROR(bootstrap::JoinAll(id, rank_, rank_count_, info, deadline, &ranks, request.cancelled));
+  meeting_->Know(ranks);
+
   C4_INFO("rank %d of %d joined communicator %016" PRIx64 " %s", rank_, rank_count_, communicator_id,
-          name.c_str());
+          request.name.c_str());
   std::vector<SocketAddress> listeners;
-  listeners.reserve(ranks.size());
-  for (const bootstrap::RankInfo& peer : ranks) listeners.push_back(FromEndpoint(peer.listener));
+  std::vector<uint64_t> hosts;
+  for (const bootstrap::RankInfo& peer : ranks) {
+    listeners.push_back(FromEndpoint(peer.listener));
+    hosts.push_back(peer.host_hash);
+  }
+  layout_ = std::make_unique<Layout>(std::move(hosts));
   links_ = std::make_unique<Links>(Recording{monitor_, &recorder_, &ring_, rank_, rank_, 0}, wake_.get());
   links_->Open(std::move(listener), std::move(listeners));
-  return rank_count_ == 1 ? Ok() : links_->ConnectRing(plan_.send_peer, plan_.recv_peer, deadline);
+  links_->ShareMemory(std::move(bell), ranks);
+  if (rank_count_ == 1) return Ok();
+  // The ring is there from the start, so that each rank hears when its neighbours go.
+  const std::vector<int>& ring = layout_->ring;
+  const auto at = static_cast<size_t>(std::find(ring.begin(), ring.end(), rank_) - ring.begin());
+  return links_->ConnectRing(ring[(at + 1) % ring.size()], ring[(at + ring.size() - 1) % ring.size()],
+                             deadline, request.cancelled);
+}
+
+Result HostCommunicator::ReadKnobs() {
+  // A choice: what is none of its words was refused with a warning.
+  (void)ParseAlgorithm(KnobText(Knob::C4_ALGORITHM), &wanted_);
+  channels_ = static_cast<int>(KnobNumber(Knob::C4_CHANNELS));
+  return Ok();
 }
 
 uint64_t HostCommunicator::RecordCall(const Operation& operation) {
   const uint64_t now = NowTicks();
   if (IsTransfer(operation)) {
-    recorder_.P2pCalled(Info(operation), StreamId(operation.stream), now);
+    recorder_.P2pCalled(Info(operation, Algorithm::kAuto), StreamId(operation.stream), now);
   } else {
-    recorder_.Called(Info(operation), StreamId(operation.stream), now);
+    recorder_.Called(Info(operation, Algorithm::kAuto), StreamId(operation.stream), now);
   }
   return now;
 }
@@ -112,11 +204,9 @@ Result HostCommunicator::Supports(const Operation& operation) const {
       return Fail(ncclInvalidArgument, "peer %d is not a rank of the communicator (0 to %d are)",
                   operation.root, rank_count_ - 1);
     }
-  } else if (operation.function != wire::kAllReduce) {
-    return Fail(ncclInvalidUsage, "the host engine of this version does AllReduce, Send and Recv only");
-  } else if (operation.data_type != ncclFloat32 || operation.reduction != ncclSum) {
-    return Fail(ncclInvalidUsage,
-                "the host engine of this version reduces float (ncclFloat32) by sum (ncclSum) only");
+  } else if (Reduces(operation) && FindReducer(operation.data_type, operation.reduction) == nullptr) {
+    return Fail(ncclInvalidUsage, "the host engine does not reduce data of type %d by operation %d",
+                static_cast<int>(operation.data_type), static_cast<int>(operation.reduction));
   }
   if (FindStream(operation.stream) == nullptr) {
     return Fail(ncclInvalidArgument,
@@ -149,27 +239,37 @@ Result HostCommunicator::Enqueue(const Operation* operations, size_t count) {
     // Tickets in the order in which they run, or one would wait for its turn behind another that waits for
     // it.
     for (Entry& entry : collectives) {
-      entry.ticket = entry.stream->TakeTicket();
+      entry.ticket = entry.stream->TakeTicket(wheel_);
       entry.sequence = next_collective_++;
       recorder_.Enqueued(entry.stream->id(), now);
       queue_.emplace_back();
       queue_.back().push_back(std::move(entry));
     }
     for (Entry& entry : transfers) {
-      entry.ticket = entry.stream->TakeTicket();
+      entry.ticket = entry.stream->TakeTicket(wheel_);
       entry.sequence = next_transfer_++;
       recorder_.P2pEnqueued(entry.stream->id(), now);
     }
     if (!transfers.empty()) queue_.push_back(std::move(transfers));
   }
-  if (wake) Wake();
+  if (wake) WakeSoon();
   return Ok();
 }
 
 void HostCommunicator::Wake() {
+  SetTimer(timer_.get(), 1);
+}
+
+// Whoever drives waits at the connections, the thread for its timer.
+void HostCommunicator::Interrupt() {
   const uint64_t one = 1;
   const ssize_t ignored = write(wake_.get(), &one, sizeof one);
   (void)ignored;  // full means that it is awake
+  Wake();
+}
+
+void HostCommunicator::WakeSoon() {
+  SetTimer(timer_.get(), layout_->hosts.size() > 1 ? 1 : kSoonNs);
 }
 
 bool HostCommunicator::Ended() const {
@@ -177,18 +277,57 @@ bool HostCommunicator::Ended() const {
   return state == State::kAborted || state == State::kFailed;
 }
 
+bool HostCommunicator::Idle() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return queue_.empty();
+}
+
 void HostCommunicator::Run() {
-  ring_ = monitor_->LeaseRing();
-  executor_ = std::make_unique<Executor>(links_.get(), static_cast<size_t>(KnobNumber(Knob::C4_SLICE_BYTES)),
-                                         static_cast<uint64_t>(KnobNumber(Knob::C4_TIMEOUT)) * 1000000000u,
-                                         [this] { return Ended(); });
+  for (;;) {
+    Sleep();
+    // Whoever drives is left alone, and wakes this thread if something is left to do; but not at the end.
+    std::unique_lock<std::mutex> lock(wheel_->mutex(), std::defer_lock);
+    if (state_.load() == State::kReady) {
+      if (!lock.try_lock()) continue;
+    } else {
+      lock.lock();
+    }
+    RunQueue(nullptr);
+    if (state_.load() != State::kReady) break;
+    if (const Result result = links_->Idle(); !result.ok()) FailWith(result);
+  }
+  const std::lock_guard<std::mutex> lock(wheel_->mutex());
+  DropQueue();
+  CloseConnections(state_.load() == State::kFinalizing);
+  monitor_->ReturnRing(&ring_);
+}
+
+// Until somebody wakes this thread, a peer goes without a goodbye, or a second is over.
+void HostCommunicator::Sleep() {
+  polls_.assign(1, {timer_.get(), POLLIN, 0});
+  {
+    const std::unique_lock<std::mutex> lock(wheel_->mutex(), std::try_to_lock);
+    if (lock.owns_lock() && !Ended()) links_->AppendIdlePolls(&polls_);
+  }
+  if (state_.load() != State::kReady) return;
+  (void)poll(polls_.data(), polls_.size(), kSleepMs);  // a signal is as good a reason as any
+  uint64_t times = 0;
+  const ssize_t ignored = read(timer_.get(), &times, sizeof times);
+  (void)ignored;
+}
+
+void HostCommunicator::RunQueue(const std::function<bool()>* enough) {
   Pending pending;
-  while (Next(&pending)) {
+  while ((enough == nullptr || !(*enough)()) && Next(&pending, enough == nullptr)) {
     const Result result = Execute(pending);
     if (!result.ok()) FailWith(result);
     for (const Entry& entry : pending) entry.stream->Finish(entry.ticket, result);
   }
-  // What was still queued is over as well, or a waiting stream would wait for ever.
+  if (Ended()) DropQueue();
+}
+
+// What is still queued is over as well, or a waiting stream would wait for ever.
+void HostCommunicator::DropQueue() {
   std::deque<Pending> left;
   Result reason;
   {
@@ -199,59 +338,94 @@ void HostCommunicator::Run() {
   for (const Pending& entries : left) {
     for (const Entry& entry : entries) entry.stream->Finish(entry.ticket, reason);
   }
-  CloseConnections(state_.load() == State::kFinalizing);
-  monitor_->ReturnRing(&ring_);
 }
 
-bool HostCommunicator::Next(Pending* pending) {
-  for (;;) {
-    {
-      const std::lock_guard<std::mutex> lock(mutex_);
-      if (Ended()) return false;
-      if (!queue_.empty()) {
-        *pending = std::move(queue_.front());
-        queue_.pop_front();
-        return true;
-      }
-      if (state_.load() == State::kFinalizing) return false;
-    }
-    WatchPeers();
+bool HostCommunicator::Next(Pending* pending, bool wait) {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (Ended() || queue_.empty()) return false;
+    *pending = queue_.front();
   }
+  if (!AwaitTurn(*pending, wait)) return false;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  queue_.pop_front();  // only who holds the wheel takes from it
+  return true;
 }
 
-// Idle: sleeps until an operation comes, and notices a peer that goes without a goodbye.
-void HostCommunicator::WatchPeers() {
-  const Result result = links_->WaitIdle();
-  if (!result.ok()) FailWith(result);
-}
-
-Result HostCommunicator::Execute(const Pending& pending) {
-  // The later operations of a group on the same stream come with its first.
+// The later operations of a group on the same stream come with its first.
+bool HostCommunicator::AwaitTurn(const Pending& pending, bool wait) {
   std::vector<const Stream*> reached;
   for (const Entry& entry : pending) {
     if (std::find(reached.begin(), reached.end(), entry.stream.get()) != reached.end()) continue;
     reached.push_back(entry.stream.get());
-    while (!entry.stream->WaitForTurn(entry.ticket, kTurnMs)) {
-      if (Ended()) return Fail(ncclInvalidUsage, "the communicator was aborted");
+    while (!entry.stream->IsTurn(entry.ticket)) {
+      if (!wait || Ended()) return false;
+      if (entry.stream->WaitForTurn(entry.ticket, kTurnMs)) break;
+      if (const Result result = links_->Idle(); !result.ok()) FailWith(result);
     }
+  }
+  return true;
+}
+
+Result HostCommunicator::Execute(const Pending& pending) {
+  if (executor_ == nullptr) {
+    ring_ = monitor_->LeaseRing();
+    executor_ = std::make_unique<Executor>(
+        links_.get(), static_cast<size_t>(KnobNumber(Knob::C4_SLICE_BYTES)),
+        static_cast<uint64_t>(KnobNumber(Knob::C4_TIMEOUT)) * 1000000000u, [this] { return Ended(); });
   }
   return IsTransfer(pending.front().operation) ? RunTransfers(pending) : RunCollective(pending.front());
 }
 
-void HostCommunicator::Record(const Entry& entry, uint64_t started, uint64_t finished) {
+void HostCommunicator::Record(const Entry& entry, uint64_t started, uint64_t finished, Algorithm algorithm) {
   const Operation& operation = entry.operation;
-  ring_.Operation(recorder_, {entry.sequence, operation.called_ticks, started, finished, Info(operation)});
+  ring_.Operation(recorder_,
+                  {entry.sequence, operation.called_ticks, started, finished, Info(operation, algorithm)});
+}
+
+const Plan& HostCommunicator::PlanOf(const Operation& operation, Algorithm* algorithm) {
+  const size_t blocks = HasBlocks(operation) ? static_cast<size_t>(rank_count_) : 1;
+  *algorithm = wanted_ != Algorithm::kAuto && Exists(wanted_, operation.function, *layout_)
+                   ? wanted_
+                   : Choose(operation.function, *layout_,
+                            operation.count * blocks * ElementBytes(operation.data_type), Costs{});
+  const auto [it, is_new] = plans_.try_emplace({operation.function, operation.root, *algorithm});
+  if (is_new) {
+    it->second = MakePlan(*algorithm, operation.function, *layout_, rank_, operation.root, channels_);
+  }
+  return it->second;
+}
+
+Work HostCommunicator::WorkOf(const Operation& operation) const {
+  Work work;
+  work.input = static_cast<const char*>(operation.send_buffer);
+  work.output = static_cast<char*>(operation.recv_buffer);
+  work.count = operation.count;
+  work.element_bytes = ElementBytes(operation.data_type);
+  if (!Reduces(operation)) return work;
+  work.reducer = FindReducer(operation.data_type, operation.reduction);
+  work.divisor = static_cast<uint64_t>(rank_count_);
+  if (operation.scales) {
+    work.scale = FindScale(operation.data_type);
+    work.factor = operation.factor;
+  }
+  if (operation.reduction == ncclAvg) {
+    // Sums of small floats may be too large where their average is not; integers are exact only in the sum.
+    (IsInteger(operation.data_type) ? work.divide_result : work.divide_own) = FindDivide(operation.data_type);
+  }
+  return work;
 }
 
 Result HostCommunicator::RunCollective(const Entry& entry) {
   const Operation& operation = entry.operation;
+  Algorithm algorithm = Algorithm::kAuto;
+  const Plan& plan = PlanOf(operation, &algorithm);
   const uint64_t started = NowTicks();
-  recorder_.Started(Info(operation), entry.stream->id(), started);
-  C4_RETURN_IF_ERROR(executor_->Run(plan_, {static_cast<const float*>(operation.send_buffer),
-                                            static_cast<float*>(operation.recv_buffer), operation.count}));
+  recorder_.Started(Info(operation, algorithm), entry.stream->id(), started);
+  C4_RETURN_IF_ERROR(executor_->Run(plan, WorkOf(operation)));
   const uint64_t finished = NowTicks();
   recorder_.Finished(entry.stream->id(), finished);
-  Record(entry, started, finished);
+  Record(entry, started, finished, algorithm);
   return Ok();
 }
 
@@ -260,14 +434,14 @@ Result HostCommunicator::RunTransfers(const Pending& pending) {
   std::vector<Transfer> transfers;
   for (const Entry& entry : pending) {
     const Operation& operation = entry.operation;
-    recorder_.P2pStarted(Info(operation), entry.stream->id(), started);
+    recorder_.P2pStarted(Info(operation, Algorithm::kAuto), entry.stream->id(), started);
     transfers.push_back({operation.function == wire::kSend, operation.root, operation.send_buffer,
                          operation.recv_buffer, operation.count * ElementBytes(operation.data_type)});
   }
   return executor_->Run(transfers, rank_, [&](size_t i) {
     const uint64_t finished = NowTicks();
     recorder_.P2pFinished(pending[i].stream->id(), finished);
-    Record(pending[i], started, finished);
+    Record(pending[i], started, finished, Algorithm::kAuto);
   });
 }
 
@@ -298,7 +472,7 @@ HostCommunicator::State HostCommunicator::End(State wanted) {
     if (now == State::kReady || (now == State::kFinalizing && wanted == State::kAborted))
       state_.store(wanted);
   }
-  Wake();
+  Interrupt();
   const std::lock_guard<std::mutex> lock(end_mutex_);
   if (!thread_.started()) return state_.load();
   thread_.Join();

@@ -1,17 +1,22 @@
-// One rank's end of a communicator on host memory: a queue of operations, its connections, and
-// the thread, `c4-comm`, that drives both. Enqueue hands over and returns; the thread runs operations in
-// the order of their streams. When a peer is lost or an operation fails, the communicator fails for good and
-// closes its connections, so that the failure goes round the ring and every rank hears of it.
+// One rank's end of a communicator on host memory: a queue of operations, its connections, and the thread,
+// `c4-comm`, that drives both, unless a thread that waits for an operation does it first (Stream). Enqueue
+// hands over and returns; operations run in the order of their streams. When a peer is lost or an operation
+// fails, the communicator fails for good and closes its connections, so that the failure goes round the ring
+// and every rank hears of it.
 #pragma once
 
 #include <atomic>
 #include <deque>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <tuple>
+#include <vector>
 
 #include "ccl/base/thread.h"
 #include "ccl/bootstrap/bootstrap.h"
+#include "ccl/bootstrap/meeting.h"
 #include "ccl/engine/engine.h"
 #include "ccl/engine/host/executor.h"
 #include "ccl/engine/host/links.h"
@@ -26,7 +31,9 @@ class HostCommunicator final : public Communicator {
   HostCommunicator(Monitor* monitor, int rank, int rank_count);
   ~HostCommunicator() override;
 
-  // Meets the other ranks and connects the ring; blocks.
+  // Meets the other ranks and connects the ring; blocks, until it is cancelled.
+  Result Init(const bootstrap::UniqueId& id, const InitRequest& request);
+  // The same without a parent, and never cancelled.
   Result Init(const bootstrap::UniqueId& id, const std::string& name);
 
   uint64_t id() const override { return recorder_.slot().communicator_id; }
@@ -35,6 +42,10 @@ class HostCommunicator final : public Communicator {
   uint64_t RecordCall(const Operation& operation) override;
   Result Supports(const Operation& operation) const override;
   Result Enqueue(const Operation* operations, size_t count) override;
+  Result Exchange(const void* mine, size_t bytes, void* all) override;
+  Result ExchangeAmong(const std::vector<int>& ranks, const void* mine, size_t bytes, void* all,
+                       const std::atomic<bool>* cancelled) override;
+  void Revoke() override;
   Result Finalize() override;
   void Abort() override;
   Result AsyncError() const override;
@@ -49,31 +60,56 @@ class HostCommunicator final : public Communicator {
   // What runs at a time: one collective, or the sends and receives of one group.
   using Pending = std::vector<Entry>;
   enum class State { kReady, kFinalizing, kAborted, kFailed };
+  // What streams hold on to: it outlives the communicator, and drives nothing then.
+  class Wheel;
 
-  Result Connect(const bootstrap::UniqueId& id, const std::string& name);
+  Result Connect(const bootstrap::UniqueId& id, const InitRequest& request);
+  Result ReadKnobs();
+  // Not Ok when a meeting of the ranks has no reason to go on.
+  Result MayMeet() const;
   void Run();
-  // The next operation; false when the thread is to end. Watches the connections meanwhile.
-  bool Next(Pending* pending);
-  void WatchPeers();
+  void Sleep();
+  // REQUIRES for what follows, down to FailWith: the wheel is held. Runs what is queued; with `enough`, only
+  // as long as that is not so, and nothing whose turn has not come.
+  void RunQueue(const std::function<bool()>* enough);
+  // The next operation; false when there is none to be run now.
+  bool Next(Pending* pending, bool wait);
+  bool AwaitTurn(const Pending& pending, bool wait);
   Result Execute(const Pending& pending);
   Result RunCollective(const Entry& entry);
   Result RunTransfers(const Pending& pending);
-  void Record(const Entry& entry, uint64_t started, uint64_t finished);
+  const Plan& PlanOf(const Operation& operation, Algorithm* algorithm);
+  Work WorkOf(const Operation& operation) const;
+  void Record(const Entry& entry, uint64_t started, uint64_t finished, Algorithm algorithm);
   void FailWith(const Result& result);
   void CloseConnections(bool in_order);
+  void DropQueue();
+
   void Wake();
+  // Has whoever drives and the thread look at the state.
+  void Interrupt();
+  // Has the thread look at the queue in a moment, if nobody else has by then.
+  void WakeSoon();
   bool Ended() const;
+  bool Idle() const;
   State End(State wanted);
 
   Monitor* const monitor_;
   const int rank_;
   const int rank_count_;
-  const Plan plan_;
+  std::unique_ptr<Layout> layout_;
+  Algorithm wanted_ = Algorithm::kAuto;
+  int channels_ = 1;
+  std::map<std::tuple<wire::Function, int, Algorithm>, Plan> plans_;
   CommunicatorRecorder recorder_;
   RingWriter ring_;
   Fd wake_;
+  Fd timer_;
+  std::unique_ptr<bootstrap::Meeting> meeting_;
   std::unique_ptr<Links> links_;
   std::unique_ptr<Executor> executor_;
+  std::shared_ptr<Wheel> wheel_;
+  std::vector<pollfd> polls_;
   std::mutex end_mutex_;  // held while the thread is joined and its slot given back
   Thread thread_;
 
@@ -81,6 +117,7 @@ class HostCommunicator final : public Communicator {
   std::deque<Pending> queue_;
   std::atomic<State> state_{State::kReady};
   Result failure_;
+  bool revoked_ = false;
   uint64_t next_collective_ = 0;
   uint64_t next_transfer_ = 0;
 };

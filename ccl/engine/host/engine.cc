@@ -11,14 +11,22 @@ Result HostEngine::GetUniqueId(ncclUniqueId* id) {
   return bootstrap::MakeUniqueId(id);
 }
 
-Result HostEngine::InitRank(int rank_count, const ncclUniqueId& id, int rank, const char* name,
-                            std::unique_ptr<Communicator>* communicator) {
+Result HostEngine::GetPrivateId(ncclUniqueId* id) {
+  return bootstrap::MakePrivateId(id);
+}
+
+void HostEngine::ForgetId(const ncclUniqueId& id) {
   bootstrap::UniqueId read;
-  C4_RETURN_IF_ERROR(bootstrap::ReadUniqueId(id, &read));
+  if (bootstrap::ReadUniqueId(id, &read).ok()) bootstrap::ForgetId(read);
+}
+
+Result HostEngine::InitRank(const InitRequest& request, std::unique_ptr<Communicator>* communicator) {
+  bootstrap::UniqueId read;
+  C4_RETURN_IF_ERROR(bootstrap::ReadUniqueId(request.id, &read));
   Monitor& monitor = Monitor::Get();
   ControlClient::StartForProcess();
-  auto made = std::make_unique<HostCommunicator>(&monitor, rank, rank_count);
-  C4_RETURN_IF_ERROR(made->Init(read, name == nullptr ? "" : name));
+  auto made = std::make_unique<HostCommunicator>(&monitor, request.rank, request.rank_count);
+  C4_RETURN_IF_ERROR(made->Init(read, request));
   *communicator = std::move(made);
   return Ok();
 }

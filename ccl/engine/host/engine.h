@@ -10,8 +10,9 @@ namespace c4::host {
 class HostEngine final : public Engine {
  public:
   Result GetUniqueId(ncclUniqueId* id) override;
-  Result InitRank(int rank_count, const ncclUniqueId& id, int rank, const char* name,
-                  std::unique_ptr<Communicator>* communicator) override;
+  Result GetPrivateId(ncclUniqueId* id) override;
+  void ForgetId(const ncclUniqueId& id) override;
+  Result InitRank(const InitRequest& request, std::unique_ptr<Communicator>* communicator) override;
 };
 
 }  // namespace c4::host

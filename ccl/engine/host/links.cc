@@ -2,15 +2,40 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <sched.h>
 #include <unistd.h>
 #include <utility>
 
 #include "ccl/base/clock.h"
+#include "ccl/base/knobs.h"
+#include "ccl/base/log.h"
+#include "ccl/transport/shm/connect.h"
 
 namespace c4::host {
 namespace {
 
-constexpr int kIdleMs = 1000;  // queue pairs tell each other that they live
+constexpr int64_t kSpinUs = 50;
+// After so many spins in vain in a row, only one wait in so many spins: others use the processors as well.
+constexpr uint32_t kVainSpins = 4;
+constexpr uint32_t kWaitsASpin = 16;
+
+// How long to look before sleeping, with `ranks` ranks on this host. Who spins on a processor that another
+// rank waits for delays what it waits for itself.
+uint64_t SpinNs(size_t ranks) {
+  int64_t us = KnobNumber(Knob::C4_SPIN_US);
+  if (us < 0) {
+    cpu_set_t set;
+    const bool known = sched_getaffinity(0, sizeof set, &set) == 0;
+    us = known && ranks <= static_cast<size_t>(CPU_COUNT(&set)) ? kSpinUs : 0;
+  }
+  return static_cast<uint64_t>(us) * 1000;
+}
+
+void Pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
 
 }  // namespace
 
@@ -20,6 +45,36 @@ void Links::Open(Fd listener, std::vector<SocketAddress> listeners) {
                     static_cast<int>(listeners_.size()));
 }
 
+void Links::ShareMemory(shm::Bell bell, const std::vector<bootstrap::RankInfo>& ranks) {
+  if (!bell.valid()) return;
+  bell_ = std::move(bell);
+  acceptor_->TakeSharedMemory();
+  const uint64_t host = ranks[static_cast<size_t>(recording_.rank)].host_hash;
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    wire::ProcessIdentity process = ranks[i].process;
+    const uint32_t descriptor = std::exchange(process.reserved, 0);
+    if (ranks[i].host_hash == host && descriptor != 0) {
+      neighbours_[static_cast<int>(i)] = {process, descriptor - 1, nullptr};
+    }
+  }
+  spin_ns_ = SpinNs(neighbours_.size());
+}
+
+std::shared_ptr<shm::PeerBell> Links::BellOf(int peer) {
+  const auto found = neighbours_.find(peer);
+  if (found == neighbours_.end()) return nullptr;
+  Neighbour& neighbour = found->second;
+  if (neighbour.bell == nullptr) {
+    const Result opened = shm::PeerBell::Open(neighbour.process, neighbour.bell_descriptor, &neighbour.bell);
+    if (!opened.ok()) {
+      C4_INFO("rank %d reaches rank %d over TCP: %s", recording_.rank, peer, opened.message().c_str());
+      neighbours_.erase(found);
+      return nullptr;
+    }
+  }
+  return neighbour.bell;
+}
+
 Recording Links::RecordingOf(int peer, uint16_t channel) const {
   Recording recording = recording_;
   recording.peer = peer;
@@ -27,44 +82,68 @@ Recording Links::RecordingOf(int peer, uint16_t channel) const {
   return recording;
 }
 
-Result Links::Connect(int peer, uint16_t channel, SendConnection** connection) {
+Result Links::SendTo(int peer, uint16_t channel, SendConnection** connection) {
   std::unique_ptr<SendConnection>& place = sends_[{peer, channel}];
   if (place == nullptr) {
-    C4_RETURN_IF_ERROR(tcp::ConnectSender(RecordingOf(peer, channel), listeners_[static_cast<size_t>(peer)],
-                                          tcp::KnobShape(), &place));
+    const SocketAddress& listener = listeners_[static_cast<size_t>(peer)];
+    std::shared_ptr<shm::PeerBell> bell = BellOf(peer);
+    if (bell != nullptr) {
+      over_memory_ = true;
+      C4_RETURN_IF_ERROR(
+          shm::ConnectSender(RecordingOf(peer, channel), listener, std::move(bell), shm::Shape(), &place));
+    } else {
+      C4_RETURN_IF_ERROR(tcp::ConnectSender(RecordingOf(peer, channel), listener, tcp::KnobShape(), &place));
+    }
   }
   *connection = place.get();
   return Ok();
 }
 
-ReceiveConnection* Links::Expect(int peer, uint16_t channel) {
+Result Links::Attach(int peer, uint16_t channel, std::vector<tcp::Accepted> accepted,
+                     ReceiveConnection* connection) {
+  const Recording recording = RecordingOf(peer, channel);
+  const uint32_t chunk_bytes = accepted.front().hello.chunk_bytes;
+  std::vector<std::unique_ptr<ReceiveQueuePair>> queue_pairs;
+  queue_pairs.reserve(accepted.size());
+  for (tcp::Accepted& entry : accepted) {
+    if (tcp::IsTcp(entry.hello)) {
+      queue_pairs.push_back(
+          std::make_unique<tcp::TcpReceiveQueuePair>(std::move(entry.fd), entry.hello, recording));
+    } else {
+      over_memory_ = true;
+      queue_pairs.emplace_back();
+      C4_RETURN_IF_ERROR(
+          shm::Accept(std::move(entry), BellOf(peer), shm::KnobCopy(), recording, &queue_pairs.back()));
+    }
+  }
+  connection->Attach(std::move(queue_pairs), chunk_bytes);
+  return Ok();
+}
+
+ReceiveConnection* Links::ReceiveFrom(int peer, uint16_t channel) {
   std::unique_ptr<ReceiveConnection>& place = receives_[{peer, channel}];
   if (place == nullptr) place = std::make_unique<ReceiveConnection>(recording_.rank, peer);
   return place.get();
 }
 
-Result Links::ConnectRing(int next, int previous, DeadlineNs deadline) {
-  C4_RETURN_IF_ERROR(Connect(next, kRingChannel, &ring_send_));
-  ring_receive_ = Expect(previous, kRingChannel);
-  while (!ring_receive_->attached() || !ring_send_->connected()) {
+Result Links::ConnectRing(int next, int previous, DeadlineNs deadline, const std::atomic<bool>* cancelled) {
+  SendConnection* send = nullptr;
+  C4_RETURN_IF_ERROR(SendTo(next, CollectiveChannel(0), &send));
+  const ReceiveConnection* receive = ReceiveFrom(previous, CollectiveChannel(0));
+  while (!receive->attached() || !send->connected()) {
     bool moved = false;
     C4_RETURN_IF_ERROR(Progress(&moved));
     if (moved) continue;
+    if (cancelled != nullptr && cancelled->load()) {
+      return Fail(ncclInvalidUsage, "the communicator was aborted while it was being made");
+    }
     if (MonotonicNs() >= deadline) {
       return Fail(ncclRemoteError, "rank %d did not connect in time (C4_INIT_TIMEOUT)",
-                  ring_send_->connected() ? previous : next);
+                  send->connected() ? previous : next);
     }
     C4_RETURN_IF_ERROR(Wait(50));
   }
   return Ok();
-}
-
-Result Links::SendTo(int peer, SendConnection** connection) {
-  return Connect(peer, kPairChannel, connection);
-}
-
-ReceiveConnection* Links::ReceiveFrom(int peer) {
-  return Expect(peer, kPairChannel);
 }
 
 bool Links::Expecting() const {
@@ -73,19 +152,13 @@ bool Links::Expecting() const {
 }
 
 Result Links::Progress(bool* moved) {
+  if (std::exchange(moved_in_wait_, false)) *moved = true;
   if (Expecting()) {
     C4_RETURN_IF_ERROR(acceptor_->Progress(moved));
     for (auto& [key, connection] : receives_) {
       std::vector<tcp::Accepted> accepted;
       if (connection->attached() || !acceptor_->Take(key.first, key.second, &accepted)) continue;
-      std::vector<std::unique_ptr<ReceiveQueuePair>> queue_pairs;
-      queue_pairs.reserve(accepted.size());
-      const uint32_t chunk_bytes = accepted.front().hello.chunk_bytes;
-      for (tcp::Accepted& entry : accepted) {
-        queue_pairs.push_back(std::make_unique<tcp::TcpReceiveQueuePair>(std::move(entry.fd), entry.hello,
-                                                                         RecordingOf(key.first, key.second)));
-      }
-      connection->Attach(std::move(queue_pairs), chunk_bytes);
+      C4_RETURN_IF_ERROR(Attach(key.first, key.second, std::move(accepted), connection.get()));
       *moved = true;
     }
   }
@@ -114,23 +187,55 @@ Result Links::Poll(int ms) {
   return Ok();
 }
 
+Result Links::Spin(bool* moved) {
+  // Over a network an answer is far away, and the time is better spent on nothing.
+  if (!over_memory_ || spin_ns_ == 0 || (vain_spins_ >= kVainSpins && ++waits_ % kWaitsASpin != 0))
+    return Ok();
+  const uint64_t until_ns = MonotonicNs() + spin_ns_;
+  do {
+    C4_RETURN_IF_ERROR(Progress(moved));
+    if (*moved) {
+      vain_spins_ = 0;
+      return Ok();
+    }
+    for (int i = 0; i < 8; ++i) Pause();
+  } while (MonotonicNs() < until_ns);
+  ++vain_spins_;
+  return Ok();
+}
+
 Result Links::Wait(int ms) {
+  bool moved = false;
+  if (over_memory_) C4_RETURN_IF_ERROR(Spin(&moved));
+  if (over_memory_ && !moved) {
+    bell_.BeforeSleep();
+    // What came before the others saw that we sleep has rung nobody.
+    const Result result = Progress(&moved);
+    if (moved || !result.ok()) bell_.AfterSleep();
+    C4_RETURN_IF_ERROR(result);
+  }
+  moved_in_wait_ = moved;
+  if (moved) return Ok();
   CollectPolls();
   // A peer that has connected before this rank receives from it waits in the listener's queue: it is not
   // taken in, so it must not wake anybody either, again and again.
   if (Expecting()) acceptor_->AppendPolls(&polls_);
-  return Poll(ms);
+  if (!over_memory_) return Poll(ms);
+  polls_.push_back({bell_.fd(), POLLIN, 0});
+  Result result = Poll(ms);
+  bell_.AfterSleep();
+  if (polls_.back().revents != 0) bell_.Drain();
+  return result;
 }
 
-Result Links::WaitIdle() {
-  CollectPolls();
-  for (size_t i = 1; i < polls_.size(); ++i) polls_[i].events = POLLRDHUP;
-  C4_RETURN_IF_ERROR(Poll(kIdleMs));
-  const uint64_t now_ns = MonotonicNs();
-  const bool called =
-      std::any_of(polls_.begin() + 1, polls_.end(), [](const pollfd& entry) { return entry.revents != 0; });
-  if (!called && now_ns - last_idle_ns_ < uint64_t{kIdleMs} * 1000000u) return Ok();
-  last_idle_ns_ = now_ns;
+void Links::AppendIdlePolls(std::vector<pollfd>* polls) const {
+  const size_t before = polls->size();
+  for (const auto& [key, connection] : sends_) connection->AppendPolls(polls);
+  for (const auto& [key, connection] : receives_) connection->AppendPolls(polls);
+  for (size_t i = before; i < polls->size(); ++i) (*polls)[i].events = POLLRDHUP;
+}
+
+Result Links::Idle() {
   bool moved = false;
   return Progress(&moved);
 }
@@ -144,8 +249,6 @@ void Links::Close() {
   sends_.clear();
   receives_.clear();
   acceptor_.reset();
-  ring_send_ = nullptr;
-  ring_receive_ = nullptr;
 }
 
 }  // namespace c4::host

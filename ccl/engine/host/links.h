@@ -5,6 +5,7 @@
 // Not thread-safe. Owns the listener, the connections, and nothing of the recorders.
 #pragma once
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <optional>
@@ -12,14 +13,19 @@
 #include <vector>
 
 #include "ccl/base/socket.h"
+#include "ccl/bootstrap/protocol.h"
 #include "ccl/transport/connection.h"
+#include "ccl/transport/shm/bell.h"
 #include "ccl/transport/tcp/acceptor.h"
 #include "ccl/transport/tcp/connect.h"
 
 namespace c4::host {
 
-inline constexpr uint16_t kRingChannel = 0;
+// The channels of collectives are 0 and from 2 on, so that 1 is free for sends and receives.
 inline constexpr uint16_t kPairChannel = 1;
+inline constexpr uint16_t CollectiveChannel(uint16_t channel) {
+  return channel == 0 ? uint16_t{0} : static_cast<uint16_t>(channel + 1);
+}
 
 class Links {
  public:
@@ -30,34 +36,51 @@ class Links {
 
   // `listeners`: every rank's, by rank.
   void Open(Fd listener, std::vector<SocketAddress> listeners);
+  // From here on, connections with ranks of the same host are made over shared memory where both ends can.
+  // `bell` is this rank's, as the others know it from `ranks`. After Open.
+  void ShareMemory(shm::Bell bell, const std::vector<bootstrap::RankInfo>& ranks);
   // Connects the ring to `next` and from `previous`; blocks until the deadline.
-  Result ConnectRing(int next, int previous, DeadlineNs deadline);
+  // `cancelled`: another thread may set it to end the waiting; nullptr: nobody will.
+  Result ConnectRing(int next, int previous, DeadlineNs deadline, const std::atomic<bool>* cancelled);
 
-  SendConnection* ring_send() { return ring_send_; }
-  ReceiveConnection* ring_receive() { return ring_receive_; }
-  // The connection to a peer that sends and receives go over; made when it is not there yet.
-  Result SendTo(int peer, SendConnection** connection);
-  ReceiveConnection* ReceiveFrom(int peer);
+  // The connection to a peer; made when it is not there yet.
+  Result SendTo(int peer, uint16_t channel, SendConnection** connection);
+  ReceiveConnection* ReceiveFrom(int peer, uint16_t channel);
 
   // What can be done now, on all connections.
   Result Progress(bool* moved);
-  // Until something can be done, somebody calls (the wake descriptor) or the time is over.
+  // Until something can be done, somebody calls (the wake descriptor) or the time is over. Does what can be
+  // done between looking and sleeping; the next Progress says so.
   Result Wait(int ms);
-  // The same while nothing is under way: early data wakes nobody, a lost peer does.
-  Result WaitIdle();
+  // While nothing is under way: what tells of a lost peer. Early data wakes nobody. The descriptors may be
+  // closed by the time that somebody waits for them; then that wakes for nothing.
+  void AppendIdlePolls(std::vector<pollfd>* polls) const;
+  // To be called after each such wait, and once a second: looks after the connections.
+  Result Idle();
   void SayGoodbye();
   void Close();
 
  private:
   using Key = std::pair<int, uint16_t>;  // peer, channel
 
-  Result Connect(int peer, uint16_t channel, SendConnection** connection);
-  ReceiveConnection* Expect(int peer, uint16_t channel);
+  // A rank of this host that takes shared memory.
+  struct Neighbour {
+    wire::ProcessIdentity process{};
+    uint32_t bell_descriptor = 0;
+    std::shared_ptr<shm::PeerBell> bell;
+  };
+
+  // Of a neighbour; null when it is none, or cannot be reached.
+  std::shared_ptr<shm::PeerBell> BellOf(int peer);
+  Result Attach(int peer, uint16_t channel, std::vector<tcp::Accepted> accepted,
+                ReceiveConnection* connection);
   Recording RecordingOf(int peer, uint16_t channel) const;
   // A receive connection waits for its sender to connect.
   bool Expecting() const;
   void CollectPolls();
   Result Poll(int ms);
+  // Looks for a while before sleeping, where that has paid lately; *moved when there was something.
+  Result Spin(bool* moved);
 
   const Recording recording_;
   const int wake_fd_;
@@ -65,9 +88,13 @@ class Links {
   std::optional<tcp::Acceptor> acceptor_;
   std::map<Key, std::unique_ptr<SendConnection>> sends_;
   std::map<Key, std::unique_ptr<ReceiveConnection>> receives_;
-  SendConnection* ring_send_ = nullptr;
-  ReceiveConnection* ring_receive_ = nullptr;
-  uint64_t last_idle_ns_ = 0;
+  shm::Bell bell_;
+  std::map<int, Neighbour> neighbours_;
+  bool over_memory_ = false;  // a connection is
+  uint64_t spin_ns_ = 0;
+  uint32_t vain_spins_ = 0;
+  uint32_t waits_ = 0;
+  bool moved_in_wait_ = false;
   std::vector<pollfd> polls_;  // the wake descriptor first; kept to spare allocations
 };
 

@@ -1,31 +1,25 @@
 #include "ccl/engine/host/stream.h"
 
+#include <algorithm>
 #include <chrono>
-#include <map>
-
-#include "ccl/include/c4/stream.h"
 
 namespace c4::host {
 namespace {
 
-struct Registry {
-  std::mutex mutex;
-  std::map<cudaStream_t, std::shared_ptr<Stream>> streams;
-  std::shared_ptr<Stream> null = std::make_shared<Stream>(0);
-  uint64_t next_id = 1;
-};
-
-// Never destroyed: the user's threads may outlive main.
-Registry& TheRegistry() {
-  static auto* const registry = new Registry();
-  return *registry;
-}
+// How long a thread that waits sleeps before it looks again whether it could run something itself.
+constexpr auto kLookAgain = std::chrono::milliseconds(1);
 
 }  // namespace
 
-uint64_t Stream::TakeTicket() {
+uint64_t Stream::TakeTicket(std::weak_ptr<Driver> driver) {
   const std::lock_guard<std::mutex> lock(mutex_);
+  drivers_.push_back(std::move(driver));
   return ++taken_;
+}
+
+bool Stream::IsTurn(uint64_t ticket) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return finished_ + 1 >= ticket;
 }
 
 bool Stream::WaitForTurn(uint64_t ticket, int ms) {
@@ -34,58 +28,76 @@ bool Stream::WaitForTurn(uint64_t ticket, int ms) {
 }
 
 void Stream::Finish(uint64_t ticket, const Result& result) {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  if (!result.ok() && failure_.ok()) failure_ = result;
-  early_.insert(ticket);
-  while (!early_.empty() && *early_.begin() == finished_ + 1) {
-    early_.erase(early_.begin());
-    ++finished_;
+  std::vector<std::function<void()>> over;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (!result.ok() && failure_.ok()) failure_ = result;
+    if (ticket == finished_ + 1) {
+      ++finished_;
+      drivers_.pop_front();
+    } else {
+      early_.insert(ticket);
+    }
+    while (!early_.empty() && *early_.begin() == finished_ + 1) {
+      early_.erase(early_.begin());
+      ++finished_;
+      drivers_.pop_front();
+    }
+    const auto left = std::partition(waiting_.begin(), waiting_.end(),
+                                     [&](const auto& entry) { return entry.first > finished_; });
+    for (auto it = left; it != waiting_.end(); ++it) over.push_back(std::move(it->second));
+    waiting_.erase(left, waiting_.end());
+    changed_.notify_all();
   }
-  changed_.notify_all();
+  for (const std::function<void()>& call : over) call();
 }
 
 Result Stream::Synchronize() {
-  std::unique_lock<std::mutex> lock(mutex_);
-  const uint64_t last = taken_;
-  changed_.wait(lock, [&] { return finished_ >= last; });
-  Result failure = failure_;
-  failure_ = Ok();
-  return failure;
+  AwaitTicket(LastTicket());
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return std::exchange(failure_, Ok());
 }
 
-std::shared_ptr<Stream> FindStream(cudaStream_t handle) {
-  Registry& registry = TheRegistry();
-  if (handle == nullptr) return registry.null;
-  const std::lock_guard<std::mutex> lock(registry.mutex);
-  const auto found = registry.streams.find(handle);
-  return found == registry.streams.end() ? nullptr : found->second;
+uint64_t Stream::LastTicket() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return taken_;
+}
+
+bool Stream::IsOver(uint64_t ticket) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return finished_ >= ticket;
+}
+
+std::shared_ptr<Driver> Stream::NextDriver() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return drivers_.empty() ? nullptr : drivers_.front().lock();
+}
+
+void Stream::AwaitTicket(uint64_t ticket) {
+  while (!IsOver(ticket)) {
+    if (const std::shared_ptr<Driver> driver = NextDriver(); driver != nullptr) {
+      if (driver->TryDrive([&] { return IsOver(ticket); }) && IsOver(ticket)) return;
+    }
+    std::unique_lock<std::mutex> lock(mutex_);
+    changed_.wait_for(lock, kLookAgain, [&] { return finished_ >= ticket; });
+  }
+}
+
+void Stream::CallWhenOver(uint64_t ticket, std::function<void()> over) {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (finished_ < ticket) {
+      waiting_.emplace_back(ticket, std::move(over));
+      return;
+    }
+  }
+  over();
+}
+
+void Stream::WaitFor(const std::shared_ptr<Stream>& other, uint64_t ticket) {
+  if (other.get() == this || other->IsOver(ticket)) return;
+  const uint64_t own = TakeTicket({});
+  other->CallWhenOver(ticket, [self = shared_from_this(), own] { self->Finish(own, Ok()); });
 }
 
 }  // namespace c4::host
-
-using c4::host::FindStream;
-using c4::host::Stream;
-using c4::host::TheRegistry;
-
-ncclResult_t c4StreamCreate(cudaStream_t* stream) {
-  if (stream == nullptr) return ncclInvalidArgument;
-  auto& registry = TheRegistry();
-  const std::lock_guard<std::mutex> lock(registry.mutex);
-  auto made = std::make_shared<Stream>(registry.next_id++);
-  *stream = reinterpret_cast<cudaStream_t>(made.get());
-  registry.streams.emplace(*stream, std::move(made));
-  return ncclSuccess;
-}
-
-ncclResult_t c4StreamDestroy(cudaStream_t stream) {
-  auto& registry = TheRegistry();
-  const std::lock_guard<std::mutex> lock(registry.mutex);
-  // Operations under way hold the stream; only the handle is gone.
-  return registry.streams.erase(stream) == 1 ? ncclSuccess : ncclInvalidArgument;
-}
-
-ncclResult_t c4StreamSynchronize(cudaStream_t stream) {
-  const std::shared_ptr<Stream> found = FindStream(stream);
-  if (found == nullptr) return ncclInvalidArgument;
-  return found->Synchronize().code();
-}

@@ -1,38 +1,70 @@
 // Streams of the host engine (ccl/include/c4/stream.h): an order in which operations run, whichever
-// communicator they are on. An operation takes a ticket when it is enqueued; its communicator's thread waits
-// for the ticket's turn, runs it, and hands the turn on. All calls are thread-safe.
+// communicator they are on. An operation takes a ticket when it is enqueued; whoever runs its communicator
+// waits for the ticket's turn, runs it, and hands the turn on. A wait for another stream's event takes a
+// ticket, too, which is over when the event is. All calls are thread-safe.
 #pragma once
 
 #include <condition_variable>
 #include <cstdint>
+#include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <set>
+#include <utility>
+#include <vector>
 
 #include "ccl/base/result.h"
 
 namespace c4::host {
 
-class Stream {
+// What runs operations: a communicator, as long as it lives.
+class Driver {
+ public:
+  virtual ~Driver() = default;
+  // Runs what is queued, in the calling thread, until `enough` says so or nothing more can be run now. False
+  // when another thread does it already.
+  virtual bool TryDrive(const std::function<bool()>& enough) = 0;
+
+ protected:
+  Driver() = default;
+};
+
+class Stream : public std::enable_shared_from_this<Stream> {
  public:
   explicit Stream(uint64_t id) : id_(id) {}
 
   uint64_t id() const { return id_; }  // 0 is the null stream
-  uint64_t TakeTicket();
+  uint64_t TakeTicket(std::weak_ptr<Driver> driver);
+  bool IsTurn(uint64_t ticket);
   // Waits up to `ms` milliseconds for the turn of `ticket`; false when it has not come.
   bool WaitForTurn(uint64_t ticket, int ms);
   // The operation of `ticket` is over, with this result. An aborted one may be over before its turn.
   void Finish(uint64_t ticket, const Result& result);
-  // Waits for all tickets taken so far; gives the first failure since the last call.
+  // Waits for all tickets taken so far, and runs them where nobody else does; gives the first failure since
+  // the last call.
   Result Synchronize();
+  // The ticket taken last: an event is over when it is.
+  uint64_t LastTicket();
+  bool IsOver(uint64_t ticket);
+  // Runs or waits until the ticket is over.
+  void AwaitTicket(uint64_t ticket);
+  // What is enqueued from now on waits for that ticket of the other stream.
+  void WaitFor(const std::shared_ptr<Stream>& other, uint64_t ticket);
 
  private:
+  // `over` is called once the ticket is over, at once when it is: never under a lock.
+  void CallWhenOver(uint64_t ticket, std::function<void()> over);
+  std::shared_ptr<Driver> NextDriver();
+
   const uint64_t id_;
   std::mutex mutex_;
   std::condition_variable changed_;
   uint64_t taken_ = 0;
   uint64_t finished_ = 0;  // all tickets up to this one are over
   std::set<uint64_t> early_;
+  std::deque<std::weak_ptr<Driver>> drivers_;  // of the tickets after finished_
+  std::vector<std::pair<uint64_t, std::function<void()>>> waiting_;
   Result failure_;
 };
 

@@ -32,6 +32,25 @@ ncclResult_t c4StreamDestroy(cudaStream_t stream);
 // ncclCommGetAsyncError and then ncclGetLastError.
 ncclResult_t c4StreamSynchronize(cudaStream_t stream);
 
+// ncclSuccess when all that was enqueued has run or failed, ncclInProgress before.
+ncclResult_t c4StreamQuery(cudaStream_t stream);
+
+typedef struct c4Event* c4Event_t;
+
+ncclResult_t c4EventCreate(c4Event_t* event);
+
+// The handle is no longer valid; streams that wait for the event go on doing so.
+ncclResult_t c4EventDestroy(c4Event_t event);
+
+ncclResult_t c4EventRecord(c4Event_t event, cudaStream_t stream);
+
+// What is enqueued on `stream` from now on runs after the event, as it is recorded now.
+ncclResult_t c4StreamWaitEvent(cudaStream_t stream, c4Event_t event);
+
+// As the calls for streams. Failures stay with the stream that they belong to.
+ncclResult_t c4EventQuery(c4Event_t event);
+ncclResult_t c4EventSynchronize(c4Event_t event);
+
 #if defined(__GNUC__)
 #pragma GCC visibility pop
 #endif

@@ -52,10 +52,23 @@ Result Acceptor::Progress(bool* moved) {
   return Ok();
 }
 
+const char* Acceptor::Check(Stranger* stranger) const {
+  if (const char* fault =
+          CheckHello(stranger->hello, stranger->bytes, communicator_id_, rank_, rank_count_)) {
+    return fault;
+  }
+  Hello hello;
+  memcpy(&hello, stranger->hello, sizeof hello);
+  stranger->wanted = HelloBytes(hello);
+  return IsTcp(hello) || shared_memory_
+             ? nullptr
+             : "asks for shared memory, which this rank does not use (C4_SHM, or a hidden /proc)";
+}
+
 bool Acceptor::Listen(Stranger* stranger, uint64_t now_ns, bool* moved) {
-  while (stranger->bytes < sizeof(Hello)) {
+  while (stranger->bytes < stranger->wanted) {
     const ssize_t got =
-        recv(stranger->fd.get(), stranger->hello + stranger->bytes, sizeof(Hello) - stranger->bytes, 0);
+        recv(stranger->fd.get(), stranger->hello + stranger->bytes, stranger->wanted - stranger->bytes, 0);
     if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) {
       if (now_ns < stranger->deadline_ns) return true;
       TurnAway(stranger->from, "did not come in time");
@@ -66,13 +79,14 @@ bool Acceptor::Listen(Stranger* stranger, uint64_t now_ns, bool* moved) {
       return false;
     }
     stranger->bytes += static_cast<size_t>(got);
+    if (stranger->bytes != sizeof(Hello)) continue;
+    if (const char* fault = Check(stranger)) {
+      *moved = true;
+      TurnAway(stranger->from, fault);
+      return false;
+    }
   }
   *moved = true;
-  if (const char* fault =
-          CheckHello(stranger->hello, sizeof stranger->hello, communicator_id_, rank_, rank_count_)) {
-    TurnAway(stranger->from, fault);
-    return false;
-  }
   TakeIn(stranger);
   return false;
 }
@@ -88,11 +102,12 @@ void Acceptor::TakeIn(Stranger* stranger) {
   std::vector<Accepted>& connection = connections_[key];
   if (connection.empty()) connection.resize(hello.queue_pair_count);
   const auto other = std::find_if(connection.begin(), connection.end(), [&](const Accepted& accepted) {
-    return accepted.fd.valid() && (accepted.hello.queue_pair_count != hello.queue_pair_count ||
-                                   accepted.hello.chunk_bytes != hello.chunk_bytes);
+    return accepted.fd.valid() &&
+           (accepted.hello.queue_pair_count != hello.queue_pair_count ||
+            accepted.hello.chunk_bytes != hello.chunk_bytes || IsTcp(accepted.hello) != IsTcp(hello));
   });
   if (other != connection.end()) {
-    TurnAway(stranger->from, "counts or cuts otherwise than the queue pairs of its connection before it");
+    TurnAway(stranger->from, "counts, cuts or carries otherwise than its connection's queue pairs before it");
     return;
   }
   Accepted& place = connection[hello.queue_pair_index];
@@ -100,7 +115,9 @@ void Acceptor::TakeIn(Stranger* stranger) {
     TurnAway(stranger->from, "names a queue pair that has come already");
     return;
   }
-  place = {std::move(stranger->fd), hello};
+  place.fd = std::move(stranger->fd);
+  place.hello = hello;
+  memcpy(place.tail, stranger->hello + sizeof hello, sizeof place.tail);
 }
 
 bool Acceptor::Take(int peer, uint16_t channel, std::vector<Accepted>* queue_pairs) {

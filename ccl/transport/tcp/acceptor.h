@@ -19,12 +19,15 @@ namespace c4::tcp {
 struct Accepted {
   Fd fd;
   Hello hello{};
+  char tail[kMaxHelloBytes - sizeof(Hello)] = {};  // of a hello that is longer
 };
 
 class Acceptor {
  public:
   Acceptor(Fd listener, uint64_t communicator_id, int rank, int rank_count);
 
+  // This rank takes in connections over shared memory too.
+  void TakeSharedMemory() { shared_memory_ = true; }
   Result Progress(bool* moved);
   // The queue pairs of the connection from `peer` on `channel`, by index; false while some are missing.
   bool Take(int peer, uint16_t channel, std::vector<Accepted>* queue_pairs);
@@ -36,20 +39,24 @@ class Acceptor {
     Fd fd;
     SocketAddress from;
     uint64_t deadline_ns = 0;
-    char hello[sizeof(Hello)];
+    char hello[kMaxHelloBytes] = {};
     size_t bytes = 0;
+    size_t wanted = sizeof(Hello);
   };
   using Key = std::pair<int, uint16_t>;  // peer, channel
 
   Result AcceptAll(bool* moved);
   // False when the stranger is done with: taken in or turned away.
   bool Listen(Stranger* stranger, uint64_t now_ns, bool* moved);
+  // What is wrong with its hello, or nullptr; says also how long it is.
+  const char* Check(Stranger* stranger) const;
   void TakeIn(Stranger* stranger);
 
   const Fd listener_;
   const uint64_t communicator_id_;
   const int rank_;
   const int rank_count_;
+  bool shared_memory_ = false;
   std::vector<Stranger> strangers_;
   std::map<Key, std::vector<Accepted>> connections_;
   std::set<Key> taken_;

@@ -19,6 +19,9 @@ struct Shape {
 };
 Shape KnobShape();
 
+// The hello of queue pair `index` of `count`, over TCP.
+Hello MakeHello(const Recording& recording, uint32_t index, uint32_t count, uint32_t chunk_bytes);
+
 Result ConnectSender(const Recording& recording, const SocketAddress& peer_listener, const Shape& shape,
                      std::unique_ptr<SendConnection>* connection);
 

@@ -5,13 +5,13 @@
 
 #include <cstring>
 
-#include "wire/header.h"
+#include "wire/segment.h"
 
 namespace c4::tcp {
 
 inline constexpr uint64_t kHelloMagic = wire::Magic("C4TCPHLO");
 inline constexpr uint16_t kMajor = 2;
-inline constexpr uint16_t kMinor = 0;
+inline constexpr uint16_t kMinor = 1;
 inline constexpr uint32_t kMaxQueuePairs = 64;
 inline constexpr uint32_t kMinChunkBytes = 1024;
 inline constexpr uint32_t kMaxChunkBytes = 1u << 30;
@@ -23,13 +23,26 @@ struct Hello {
   int32_t to_rank;
   uint16_t channel;
   uint16_t queue_pair_index;
-  uint16_t queue_pair_count;  // of the connection
-  uint16_t reserved;
+  uint16_t queue_pair_count;   // of the connection
+  uint16_t transport;          // since 2.1: wire::TransportKind of the data; 0 (an older writer) is TCP
   uint64_t queue_pair_number;  // the connecting side's
   uint32_t chunk_bytes;        // every chunk but a message's last is this long
   uint32_t reserved2;
 };
 static_assert(sizeof(Hello) == 104);
+// Longest hello: what a transport other than TCP needs follows, and header.total_bytes covers it.
+inline constexpr size_t kMaxHelloBytes = sizeof(Hello) + 32;
+
+inline bool IsTcp(const Hello& hello) {
+  return hello.transport == 0 || hello.transport == wire::kTransportTcp;
+}
+// Bytes of the hello that begins with `hello`; 0 when it asks for a transport that this version has not, or
+// is of another length than that transport's.
+inline size_t HelloBytes(const Hello& hello) {
+  const bool shm = hello.transport == wire::kTransportShm;
+  const size_t bytes = shm ? kMaxHelloBytes : sizeof(Hello);
+  return (shm || IsTcp(hello)) && hello.header.total_bytes == bytes ? bytes : 0;
+}
 
 inline constexpr uint32_t kFrameMark = 0x51503443;  // "C4PQ"
 
@@ -74,7 +87,7 @@ inline const char* CheckReport(const Frame& frame, uint64_t received, uint64_t g
   return nullptr;
 }
 
-// nullptr when `bytes` bytes at `data` are a hello to `to_rank` of `communicator_id`, else what is wrong.
+// nullptr when `bytes` bytes at `data` begin a hello to `to_rank` of `communicator_id`, else what is wrong.
 inline const char* CheckHello(const void* data, size_t bytes, uint64_t communicator_id, int to_rank,
                               int rank_count) {
   if (bytes < sizeof(Hello)) return "is too short";
@@ -82,7 +95,10 @@ inline const char* CheckHello(const void* data, size_t bytes, uint64_t communica
   if (fault != wire::HeaderFault::kOk) return wire::HeaderFaultText(fault);
   Hello hello;
   memcpy(&hello, data, sizeof hello);
-  if (hello.header.total_bytes != sizeof(Hello)) return "is of a length that this version does not know";
+  if (!IsTcp(hello) && hello.transport != wire::kTransportShm) {
+    return "asks for a transport that this version does not have";
+  }
+  if (HelloBytes(hello) == 0) return "is of a length that this version does not know";
   if (hello.communicator_id != communicator_id) return "belongs to another communicator";
   if (hello.to_rank != to_rank) return "is meant for another rank";
   if (hello.from_rank < 0 || hello.from_rank >= rank_count || hello.from_rank == to_rank) {

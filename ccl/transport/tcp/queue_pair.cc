@@ -8,6 +8,7 @@
 
 #include "ccl/base/clock.h"
 #include "ccl/base/knobs.h"
+#include "ccl/transport/tcp/stream.h"
 
 namespace c4::tcp {
 namespace {
@@ -30,53 +31,13 @@ void SetOptions(int fd) {
   setsockopt(fd, IPPROTO_TCP, kTcpRtoMaxMs, &kLongestRetransmitMs, sizeof kLongestRetransmitMs);
 }
 
-QueuePairRecorder Open(int fd, const SocketAddress& peer, const Recording& recording, const Hello& hello,
-                       wire::Direction direction) {
-  QueuePairIdentity identity;
-  identity.direction = direction;
-  identity.peer = recording.peer;
-  identity.channel = recording.channel;
-  identity.index = hello.queue_pair_index;
-  identity.number = hello.queue_pair_number;
-  identity.transport = wire::kTransportTcp;
-  SocketAddress local;
-  if (LocalAddress(fd, &local).ok()) identity.local = ToEndpoint(local);
-  identity.remote = ToEndpoint(peer);
-  return recording.monitor->OpenQueuePair(*recording.communicator, identity);
-}
-
-// Also while the stream is still being connected.
-bool WouldBlock(int error) {
-  return error == EAGAIN || error == EWOULDBLOCK || error == EINTR || error == ENOTCONN ||
-         error == EINPROGRESS;
-}
-
-Frame MakeFrame(FrameKind kind) {
-  Frame frame{};
-  frame.mark = kFrameMark;
-  frame.kind = kind;
-  return frame;
-}
-
-// The last frame of a side that leaves; the socket's buffer has room, or the peer is far behind anyway.
-void SendGoodbye(int fd) {
-  const Frame frame = MakeFrame(kGoodbye);
-  const ssize_t ignored = send(fd, &frame, sizeof frame, MSG_NOSIGNAL);
-  (void)ignored;
-}
-
-Result LostText(bool sends, int peer, const char* what, int error) {
-  return Fail(ncclRemoteError, "connection %s rank %d %s%s%s", sends ? "to" : "from", peer, what,
-              error != 0 ? ": " : "", error != 0 ? ErrnoText(error).c_str() : "");
-}
-
 }  // namespace
 
 TcpSendQueuePair::TcpSendQueuePair(Fd fd, const SocketAddress& peer, const Hello& hello,
                                    const Recording& recording)
     : fd_(std::move(fd)), recording_(recording), hello_(hello) {
   SetOptions(fd_.get());
-  recorder_ = Open(fd_.get(), peer, recording, hello, wire::kDirectionSend);
+  recorder_ = OpenRecorder(fd_.get(), peer, recording, hello, wire::kDirectionSend, wire::kTransportTcp);
   const uint64_t per_second = recording.monitor->segment().header().ticks_per_second;
   ns_per_tick_ = per_second == 0 ? 1.0 : 1e9 / static_cast<double>(per_second);
 }
@@ -106,7 +67,7 @@ Result TcpSendQueuePair::Lost(const char* what, int error) {
 // The end of the stream is in order only behind a goodbye, and only when nothing is under way.
 Result TcpSendQueuePair::Ended(const char* what, int error) {
   if (!peer_left_) return Lost(what, error);
-  return chunks_.empty() ? Ok() : Lost("ended: that rank has left the communicator", 0);
+  return chunks_.empty() ? Ok() : Lost(kLeftText, 0);
 }
 
 Result TcpSendQueuePair::Progress(bool* moved) {
@@ -168,7 +129,7 @@ Result TcpSendQueuePair::ReadReports(bool* moved) {
       if (WouldBlock(errno)) return Ok();
       return Ended("broke", errno);
     }
-    if (got == 0) return Ended("was closed by it: its process ended or gave up", 0);
+    if (got == 0) return Ended(kClosedText, 0);
     *moved = true;
     in_bytes_ += static_cast<size_t>(got);
     size_t taken = 0;
@@ -235,7 +196,7 @@ TcpReceiveQueuePair::TcpReceiveQueuePair(Fd fd, const Hello& hello, const Record
   SetOptions(fd_.get());
   SocketAddress peer;
   (void)PeerAddress(fd_.get(), &peer);  // one that has gone already has none; its end shows on reading
-  recorder_ = Open(fd_.get(), peer, recording, hello, wire::kDirectionReceive);
+  recorder_ = OpenRecorder(fd_.get(), peer, recording, hello, wire::kDirectionReceive, wire::kTransportTcp);
 }
 
 TcpReceiveQueuePair::~TcpReceiveQueuePair() {
@@ -271,7 +232,7 @@ Result TcpReceiveQueuePair::ReadFrame(ChunkSink* sink, bool* moved, bool* more) 
     if (WouldBlock(errno)) return Ok();
     return Ended("broke", errno);
   }
-  if (got == 0) return Ended("was closed by it: its process ended or gave up", 0);
+  if (got == 0) return Ended(kClosedText, 0);
   *moved = true;
   frame_bytes_ += static_cast<size_t>(got);
   if (frame_bytes_ < sizeof(Frame)) return Ok();

@@ -1,11 +1,10 @@
-// What the measuring programs rest on: their command line, who they are, and data that shows what is wrong.
+// What the measuring programs rest on: their command line, and who they are.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <map>
 #include <string>
 #include <vector>
 
-#include "benchmarks/perf_data.h"
 #include "benchmarks/perf_options.h"
 
 namespace c4::perf {
@@ -39,11 +38,51 @@ TEST(PerfOptions, AsInNcclTests) {
   EXPECT_EQ(options.warmup_iterations, 0);
   EXPECT_EQ(options.check_iterations, 0);
   EXPECT_EQ(options.cycles, 0);
-  EXPECT_EQ(options.reduction, ncclMax);
-  EXPECT_EQ(options.type, ncclFloat16);
+  EXPECT_THAT(options.reductions, ElementsAre(Reduction::kMax));
+  EXPECT_THAT(options.types, ElementsAre(ncclFloat16));
   EXPECT_EQ(options.json_path, "out.json");
   EXPECT_EQ(options.pause_ms, 20);
   EXPECT_TRUE(Parsed({"--help"}).help);
+}
+
+TEST(PerfOptions, RanksGroupsAndTimes) {
+  const Options options = Parsed({"-t", "2", "--ngpus=3", "-z", "1", "-a", "3", "-m4", "-r", "-1"});
+  EXPECT_EQ(options.threads, 2);
+  EXPECT_EQ(options.ranks_per_thread, 3);
+  EXPECT_TRUE(options.blocking);
+  EXPECT_EQ(options.average, Average::kMost);
+  EXPECT_EQ(options.aggregate, 4);
+  EXPECT_EQ(options.root, -1);
+  EXPECT_FALSE(Parsed({"-z0"}).blocking);
+  EXPECT_EQ(Parsed({}).average, Average::kMean);
+  EXPECT_EQ(Parsed({"-r", "5"}).root, 5);
+}
+
+TEST(PerfOptions, TheTimeThatIsTold) {
+  const std::vector<double> by_rank = {3, 1, 8};
+  EXPECT_EQ(Combine(by_rank, Average::kRank0), 3);
+  EXPECT_EQ(Combine(by_rank, Average::kMean), 4);
+  EXPECT_EQ(Combine(by_rank, Average::kLeast), 1);
+  EXPECT_EQ(Combine(by_rank, Average::kMost), 8);
+}
+
+TEST(PerfOptions, PassesOverTypesReductionsAndRoots) {
+  const Options all = Parsed({"-d", "all", "-o", "all", "-r", "-1"});
+  EXPECT_EQ(all.types.size(), 12u);
+  EXPECT_EQ(all.reductions.size(), 6u);
+  EXPECT_EQ(Passes(all, Kind::kAllReduce, 4).size(), 12u * 6);
+  EXPECT_EQ(Passes(all, Kind::kReduce, 4).size(), 12u * 6 * 4);
+  EXPECT_EQ(Passes(all, Kind::kBroadcast, 4).size(), 12u * 4);
+  EXPECT_EQ(Passes(all, Kind::kSendRecv, 4).size(), 12u);
+  const std::vector<Pass> one = Passes(Parsed({"-r", "2", "-o", "mulsum"}), Kind::kReduce, 4);
+  ASSERT_EQ(one.size(), 1u);
+  EXPECT_EQ(one[0].root, 2);
+  EXPECT_EQ(one[0].reduction, Reduction::kMulSum);
+  EXPECT_EQ(Passes(Parsed({"-r", "2"}), Kind::kAllGather, 4)[0].root, -1);
+  EXPECT_EQ(WhatIsWrongWithRanks(Parsed({"-r", "3"}), 4), "");
+  EXPECT_EQ(WhatIsWrongWithRanks(all, 4), "");
+  EXPECT_EQ(WhatIsWrongWithRanks(Parsed({"-r", "4"}), 4),
+            "--root: there is no rank 4 among 4: give one from 0 to 3, or -1 for each in turn");
 }
 
 TEST(PerfOptions, RefusalsNameTheOption) {
@@ -59,7 +98,16 @@ TEST(PerfOptions, RefusalsNameTheOption) {
   EXPECT_THAT(Refused({"-f", "1", "-e", "64M"}), HasSubstr("at least 2"));
   EXPECT_THAT(Refused({"-o", "plus"}), HasSubstr("is no reduction: sum, prod"));
   EXPECT_THAT(Refused({"-d", "float32"}), HasSubstr("is no data type: int8"));
-  EXPECT_THAT(Refused({"-g", "8"}), HasSubstr("one process serves one rank"));
+  EXPECT_THAT(Refused({"-o", "plus"}), HasSubstr("mulsum are, or all"));
+  EXPECT_THAT(Refused({"-d", ""}), HasSubstr("f8e5m2 are, or all"));
+  EXPECT_EQ(Refused({"-g", "0"}), "--ngpus: '0' is no whole number between 1 and 256");
+  EXPECT_THAT(Refused({"-t", "1000"}), HasSubstr("between 1 and 256"));
+  EXPECT_THAT(Refused({"-r", "-2"}), HasSubstr("--root: '-2' is no whole number of at least -1"));
+  EXPECT_EQ(Refused({"-z", "yes"}), "--blocking: 'yes' is neither 0 nor 1");
+  EXPECT_THAT(Refused({"-a", "4"}), HasSubstr("is none of 0 (time of rank 0), 1"));
+  EXPECT_THAT(Refused({"-a", "11"}), HasSubstr("is none of 0"));
+  EXPECT_THAT(Refused({"-m", "0"}), HasSubstr("at least 1"));
+  EXPECT_THAT(Refused({"-m", "2", "--pause-ms", "1"}), HasSubstr("not both"));
   EXPECT_THAT(Refused({"--help=1"}), HasSubstr("takes no value"));
   EXPECT_EQ(Refused({"-b", "2K", "-e", "1K"}), "-b 2048 is more than -e 1024");
   EXPECT_THAT(Refused({"-i", "1K", "-f", "2"}), HasSubstr("not both"));
@@ -108,38 +156,6 @@ TEST(PerfPlace, SaysHowToStart) {
   EXPECT_FALSE(PlaceFrom({{"RANK", "2"}, {"WORLD_SIZE", "2"}}, &place, &error));
   EXPECT_THAT(error, HasSubstr("RANK=2 and WORLD_SIZE=2"));
   EXPECT_FALSE(PlaceFrom({{"RANK", "x"}, {"WORLD_SIZE", "2"}}, &place, &error));
-}
-
-// The closed form is the sum in float, in any order, as a ring makes it.
-TEST(PerfData, ExpectedIsTheSumOfTheRanksValues) {
-  for (const int ranks : {1, 2, 7, 64, 1500, kMaxExactRanks}) {
-    const ExpectedSum expected(ranks);
-    for (size_t index = 0; index < 200; ++index) {
-      float sum = 0;
-      for (int rank = ranks - 1; rank >= 0; --rank) sum += Value(rank, index, 3);
-      ASSERT_EQ(sum, expected.At(index, 3)) << ranks << " ranks, element " << index;
-      ASSERT_LT(sum, 16777216.0f);
-    }
-  }
-}
-
-TEST(PerfData, MistakesShow) {
-  constexpr int kRanks = 4;
-  const ExpectedSum expected(kRanks);
-  int same_neighbour = 0;
-  int same_round = 0;
-  for (size_t index = 0; index < 1000; ++index) {
-    const float right = expected.At(index, 1);
-    for (int rank = 0; rank < kRanks; ++rank) {
-      EXPECT_NE(right - Value(rank, index, 1), right);  // a rank is missing
-      EXPECT_NE(right + Value((rank + 1) % kRanks, index, 1) - Value(rank, index, 1),
-                right);  // or is there twice
-    }
-    same_neighbour += expected.At(index + 1, 1) == right ? 1 : 0;
-    same_round += expected.At(index, 2) == right ? 1 : 0;
-  }
-  EXPECT_LT(same_neighbour, 20);
-  EXPECT_LT(same_round, 20);
 }
 
 }  // namespace

@@ -88,12 +88,6 @@ TEST_F(ApiConfig, ValuesOutOfRange) {
   ExpectRefused(config, ncclInvalidArgument, "config.minCTAs = 4 is more than config.maxCTAs = 2");
 }
 
-TEST_F(ApiConfig, NonBlockingIsRefusedWithASentence) {
-  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-  config.blocking = 0;
-  ExpectRefused(config, ncclInvalidUsage, "non-blocking communicators");
-}
-
 // The structure of 2.14 ended after `blocking` and 4 bytes of padding, where cgaClusterSize lies today. On
 // the heap, so that a sanitizer sees a read past its end.
 TEST_F(ApiConfig, AnOlderProgramsShorterStructure) {

@@ -1,6 +1,8 @@
 #include "tests/unit/ccl/api_fake_engine.h"
 
+#include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <gtest/gtest.h>
 #include <mutex>
 
@@ -12,6 +14,7 @@ std::mutex mutex;
 Answers answers;
 std::vector<Event> events;
 std::string join_name;
+std::vector<InitRequest> joins;
 int enqueued = 0;
 int batches = 0;
 uint64_t next_id = 1;
@@ -48,7 +51,25 @@ class FakeCommunicator : public Communicator {
     for (size_t i = 0; i < count; ++i) Note("enqueue", rank_, operations[i]);
     return Ok();
   }
+  Result Exchange(const void* mine, size_t bytes, void* all) override {
+    std::vector<int> ranks(static_cast<size_t>(rank_count_));
+    for (int i = 0; i < rank_count_; ++i) ranks[static_cast<size_t>(i)] = i;
+    return ExchangeAmong(ranks, mine, bytes, all, nullptr);
+  }
+  Result ExchangeAmong(const std::vector<int>& ranks, const void* mine, size_t bytes, void* all,
+                       const std::atomic<bool>*) override {
+    Note("exchange", rank_);
+    auto* const records = static_cast<char*>(all);
+    memset(records, 0, ranks.size() * bytes);
+    const auto self = std::find(ranks.begin(), ranks.end(), rank_);
+    EXPECT_NE(self, ranks.end());
+    memcpy(records + static_cast<size_t>(self - ranks.begin()) * bytes, mine, bytes);
+    const auto on_exchange = Current().on_exchange;
+    return on_exchange ? on_exchange(ranks, bytes, records) : Ok();
+  }
+  void Revoke() override { Note("revoke", rank_); }
   Result Finalize() override {
+    if (const auto on_finalize = Current().on_finalize) on_finalize();
     Note("finalize", rank_);
     return Current().finalize;
   }
@@ -68,13 +89,21 @@ class FakeEngine : public Engine {
     id->internal[0] = 'F';
     return Current().unique_id;
   }
-  Result InitRank(int rank_count, const ncclUniqueId&, int rank, const char* name,
-                  std::unique_ptr<Communicator>* communicator) override {
-    C4_RETURN_IF_ERROR(Current().join);
-    Note("join", rank);
+  Result GetPrivateId(ncclUniqueId* id) override {
+    *id = {};
+    id->internal[0] = 'P';
+    return Current().private_id;
+  }
+  void ForgetId(const ncclUniqueId&) override { Note("forget", -1); }
+  Result InitRank(const InitRequest& request, std::unique_ptr<Communicator>* communicator) override {
+    const Answers now = Current();
+    C4_RETURN_IF_ERROR(now.join);
+    if (now.on_join) C4_RETURN_IF_ERROR(now.on_join(request));
+    Note("join", request.rank);
     const std::lock_guard<std::mutex> lock(mutex);
-    join_name = name;
-    *communicator = std::make_unique<FakeCommunicator>(rank_count, rank, next_id++);
+    join_name = request.name;
+    joins.push_back(request);
+    *communicator = std::make_unique<FakeCommunicator>(request.rank_count, request.rank, next_id++);
     return Ok();
   }
 };
@@ -89,6 +118,7 @@ void Reset() {
   answers = {};
   events.clear();
   join_name.clear();
+  joins.clear();
   enqueued = 0;
   batches = 0;
 }
@@ -115,6 +145,11 @@ std::string Happened() {
 int Batches() {
   const std::lock_guard<std::mutex> lock(mutex);
   return batches;
+}
+
+std::vector<InitRequest> Joins() {
+  const std::lock_guard<std::mutex> lock(mutex);
+  return joins;
 }
 
 std::string LastJoinName() {

@@ -90,8 +90,9 @@ TEST_F(ApiGroup, AFailedCallFailsTheGroupAtItsEnd) {
   EXPECT_EQ(AllReduce(comm), ncclSuccess);
   EXPECT_EQ(ncclGroupStart(), ncclSuccess);
   EXPECT_EQ(AllReduce(nullptr), ncclInvalidArgument);
-  EXPECT_EQ(ncclGroupEnd(), ncclSuccess);  // as in NCCL: only the outermost end tells
-  EXPECT_EQ(ncclBroadcast(data_, data_, 4, ncclFloat, 0, comm, nullptr), ncclInvalidUsage);
+  EXPECT_EQ(ncclGroupEnd(), ncclSuccess);                      // as in NCCL: only the outermost end tells
+  EXPECT_EQ(ncclCommRevoke(nullptr, 0), ncclInvalidArgument);  // no call of groups
+  EXPECT_EQ(ncclBroadcast(data_, data_, 4, ncclFloat, 9, comm, nullptr), ncclInvalidArgument);
   EXPECT_EQ(ncclGroupEnd(), ncclInvalidArgument);  // the first failure
   EXPECT_STREQ(ncclGetLastError(nullptr),
                "ncclGroupEnd: nothing of the group was enqueued, since a call in it failed: "
@@ -174,15 +175,6 @@ TEST_F(ApiGroup, SendsAndReceivesKeepTheirArgumentsAndTheirOrder) {
   EXPECT_EQ(send.root, 1);
   EXPECT_EQ(send.called_ticks, 1u);
   EXPECT_EQ(ncclCommDestroy(comm), ncclSuccess);
-}
-
-TEST_F(ApiGroup, CommunicatorsAreNotMadeInGroups) {
-  ncclComm_t comm = nullptr;
-  EXPECT_EQ(ncclGroupStart(), ncclSuccess);
-  EXPECT_EQ(ncclCommInitRank(&comm, 1, ncclUniqueId{}, 0), ncclInvalidUsage);
-  EXPECT_THAT(ncclGetLastError(nullptr), HasSubstr("cannot be made inside a group"));
-  EXPECT_EQ(ncclGroupEnd(), ncclInvalidUsage);
-  EXPECT_EQ(fake::Happened(), "");
 }
 
 TEST_F(ApiGroup, DestroyWaitsForTheGroupsOperationsAbortDoesNot) {

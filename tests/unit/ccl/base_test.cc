@@ -163,5 +163,11 @@ TEST(Clock, TicksAreMonotonicAndRelatedToNanoseconds) {
   EXPECT_NEAR(elapsed, static_cast<double>(ns - base.monotonic_ns), 1e6);
 }
 
+// Part of the formats: the same in every release.
+TEST(Identity, IdsOfChildrenAreEqualEverywhere) {
+  EXPECT_EQ(ChildCommunicatorId(0xc4c4000000000001, 2, 7), 0x499334be49cfe5d0u);
+  EXPECT_EQ(ChildCommunicatorId(0xc4c4000000000001, 2, -2), 0xb4ee82c741ab6cd1u);
+}
+
 }  // namespace
 }  // namespace c4

@@ -1,5 +1,7 @@
 #include "ccl/bootstrap/bootstrap.h"
 
+#include <atomic>
+#include <chrono>
 #include <cstring>
 #include <gtest/gtest.h>
 #include <string>
@@ -114,6 +116,75 @@ TEST_F(Bootstrap, NobodyWaitsPastTheDeadline) {
   EXPECT_EQ(result.code(), ncclRemoteError);
   EXPECT_LT(MonotonicNs() - before, 2000000000u);
   EXPECT_NE(result.message().find("rank 0"), std::string::npos);
+}
+
+TEST_F(Bootstrap, AJoinThatIsCancelledEndsAndFailsTheOthers) {
+  const UniqueId id = MakeId();
+  std::atomic<bool> cancelled{false};
+  Result results[2];
+  std::vector<std::thread> ranks;
+  ranks.reserve(2);
+  for (int rank = 0; rank < 2; ++rank) {  // of three
+    ranks.emplace_back([&, rank] {
+      std::vector<RankInfo> all;
+      results[rank] = JoinAll(id, rank, 3, {}, AfterSeconds(20), &all, rank == 1 ? &cancelled : nullptr);
+    });
+  }
+  std::this_thread::sleep_for(std::chrono::milliseconds(60));
+  const uint64_t before = MonotonicNs();
+  cancelled.store(true);
+  for (auto& rank : ranks) rank.join();
+  EXPECT_LT(MonotonicNs() - before, 500000000u);
+  EXPECT_EQ(results[1].code(), ncclInvalidUsage);
+  EXPECT_NE(results[1].message().find("was aborted"), std::string::npos) << results[1].message();
+  EXPECT_EQ(results[0].code(), ncclRemoteError);
+  EXPECT_NE(results[0].message().find("rank 1"), std::string::npos) << results[0].message();
+  // Who comes later is told the same.
+  EXPECT_NE(Join(id, {{2, 3}})[0].message().find("rank 1"), std::string::npos);
+}
+
+TEST_F(Bootstrap, AJoinThatFindsNoRootIsCancelled) {
+  UniqueId id{};
+  SocketAddress nobody;
+  {
+    Fd listener;
+    ASSERT_TRUE(ParseAddress("127.0.0.1:0", &nobody).ok());
+    ASSERT_TRUE(Listen(&nobody, 1, &listener).ok());
+  }
+  id.root = ToEndpoint(nobody);
+  std::atomic<bool> cancelled{false};
+  Result result;
+  std::thread rank([&] {
+    std::vector<RankInfo> all;
+    result = JoinAll(id, 1, 2, {}, AfterSeconds(20), &all, &cancelled);
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  cancelled.store(true);
+  rank.join();
+  EXPECT_EQ(result.code(), ncclInvalidUsage) << result.message();
+}
+
+// What waits at an id ends with it: nobody listens there any more.
+TEST_F(Bootstrap, AForgottenIdIsFreed) {
+  setenv("NCCL_COMM_ID", "127.0.0.1:1", 1);
+  ncclUniqueId raw;
+  UniqueId id{};
+  ASSERT_TRUE(MakePrivateId(&raw).ok());
+  unsetenv("NCCL_COMM_ID");
+  ASSERT_TRUE(ReadUniqueId(raw, &id).ok());
+  EXPECT_EQ(id.flags, 0u);
+  EXPECT_NE(FromEndpoint(id.root).port(), 1);
+  ForgetId(id);
+  bool listening = true;
+  for (int i = 0; i < 200 && listening; ++i) {
+    Fd fd;
+    listening = Connect(FromEndpoint(id.root), AfterSeconds(1), false, &fd).ok();
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  EXPECT_FALSE(listening);
+  const uint64_t before = MonotonicNs();
+  ForgetId(id);
+  EXPECT_LT(MonotonicNs() - before, 1000000000u);
 }
 
 TEST_F(Bootstrap, NoiseIsNoUniqueId) {

@@ -1,10 +1,13 @@
-// What the ranks of version 1.0 said to each other while a communicator came up and carried data, from files.
+// What the ranks of each released version said to each other while a communicator came up and carried data,
+// from files.
 #include "tests/unit/wire/golden.h"
 
 namespace c4::wire {
 namespace {
 
 using bootstrap::Join;
+using bootstrap::Meet;
+using bootstrap::Met;
 using bootstrap::RankInfo;
 using bootstrap::Table;
 using bootstrap::UniqueId;
@@ -12,7 +15,10 @@ using tcp::Frame;
 using tcp::Hello;
 
 constexpr char kBootstrapName[] = "bootstrap-1.0.bin";
+constexpr char kBootstrapName11[] = "bootstrap-1.1.bin";
 constexpr char kTcpName[] = "tcp-2.0.bin";
+constexpr char kTcpNameV21[] = "tcp-2.1.bin";
+constexpr char kShmName[] = "shm-1.0.bin";
 constexpr ProcessIdentity kProcess{.boot_id = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16},
                                    .start_time_ticks = 8675309,
                                    .pid = 4242,
@@ -97,6 +103,81 @@ TEST(BootstrapGolden, FramesOf10) {
   EXPECT_EQ(bootstrap::kIdFromEnvironment, 1u);
 }
 
+// Since 1.1: where a rank takes meetings and where its bell is, and what is said at meetings.
+Join ExpectedJoin11() {
+  Join join = ExpectedJoin();
+  join.header.minor = 1;
+  join.info.listener.reserved[0] = 40101;
+  join.info.process.reserved = 21;
+  return join;
+}
+
+Meet ExpectedMeet() {
+  Meet meet{};
+  meet.header = HeaderOf(bootstrap::kMeetMagic, 128, 8, 136);
+  meet.header.minor = 1;
+  memcpy(meet.nonce, kNonce, sizeof kNonce);
+  meet.communicator_id = 0xc4c4'0000'0000'0001;
+  meet.meeting = 0x0102030405060708;
+  meet.rank = 1;
+  meet.record_bytes = 8;
+  return meet;
+}
+
+Met ExpectedMet(uint32_t code, uint32_t ranks, const char* text) {
+  Met met{};
+  met.header = HeaderOf(bootstrap::kMetMagic, 256, 8, 256 + 8 * ranks);
+  met.header.minor = 1;
+  met.code = code;
+  met.rank_count = ranks;
+  met.record_bytes = 8;
+  memcpy(met.text, text, strlen(text));
+  return met;
+}
+
+std::string WrittenBootstrap11() {
+  std::string bytes;
+  Append(&bytes, ExpectedJoin11());
+  Append(&bytes, ExpectedMeet());
+  bytes += "record 1";
+  Append(&bytes, ExpectedMet(0, 2, ""));
+  bytes += "record 0record 1";
+  Append(&bytes, ExpectedMet(6, 0, "rank 0 left: the communicator was aborted"));
+  return bytes;
+}
+
+TEST(BootstrapGolden, FramesOf11) {
+  const std::string bytes = Golden(kBootstrapName11, WrittenBootstrap11());
+  ASSERT_EQ(bytes.size(), 192u + 128u + 8u + 256u + 16u + 256u);
+  EXPECT_EQ(bootstrap::CheckJoin(bytes.data(), 192, kNonce), nullptr);
+  ExpectFields(bytes, 0, ExpectedJoin11(), JoinLayout());
+  EXPECT_EQ(bootstrap::CheckMeet(bytes.data() + 192, 128, kNonce, 0xc4c4'0000'0000'0001), nullptr);
+  ExpectFields(bytes, 192, ExpectedMeet(), MeetLayout());
+  EXPECT_EQ(bytes.substr(320, 8), "record 1");
+  ExpectFields(bytes, 328, ExpectedMet(0, 2, ""), MetLayout());
+  EXPECT_EQ(bytes.substr(584, 16), "record 0record 1");
+  ExpectFields(bytes, 600, ExpectedMet(6, 0, "rank 0 left: the communicator was aborted"), MetLayout());
+}
+
+TEST(BootstrapGolden, MeetingsOfOthersAreRefused) {
+  constexpr uint64_t kId = 0xc4c4'0000'0000'0001;
+  const Meet good = ExpectedMeet();
+  EXPECT_EQ(bootstrap::CheckMeet(&good, sizeof good, kNonce, kId), nullptr);
+  EXPECT_NE(bootstrap::CheckMeet(&good, sizeof good - 1, kNonce, kId), nullptr);
+  EXPECT_NE(bootstrap::CheckMeet(&good, sizeof good, kNonce, kId + 1), nullptr);
+  for (const uint32_t bytes : {0u, 9u, bootstrap::kMostRecordBytes + 1, UINT32_MAX}) {
+    Meet meet = good;
+    meet.record_bytes = bytes;
+    EXPECT_NE(bootstrap::CheckMeet(&meet, sizeof meet, kNonce, kId), nullptr) << bytes;
+  }
+  Meet meet = good;
+  meet.header.major = 2;
+  EXPECT_STREQ(bootstrap::CheckMeet(&meet, sizeof meet, kNonce, kId), HeaderFaultText(HeaderFault::kMajor));
+  meet.header.major = 1;
+  meet.header.minor = 9;
+  EXPECT_EQ(bootstrap::CheckMeet(&meet, sizeof meet, kNonce, kId), nullptr);
+}
+
 TEST(BootstrapGolden, AnotherMajorIsRefused) {
   Join join = ExpectedJoin();
   join.header.major = 2;
@@ -157,6 +238,134 @@ TEST(TcpGolden, StreamOf20) {
   EXPECT_EQ(tcp::CheckChunk(At<Frame>(bytes, 152), 1), nullptr);
   EXPECT_EQ(tcp::CheckReport(At<Frame>(bytes, 192), 0, 0, 1), nullptr);
   EXPECT_NE(tcp::CheckReport(At<Frame>(bytes, 192), 0, 0, 0), nullptr);
+}
+
+// Since 2.1 a hello names the transport of the data.
+Hello ExpectedHelloV21(TransportKind transport) {
+  Hello hello = ExpectedHello();
+  hello.header.minor = 1;
+  hello.transport = transport;
+  if (transport == kTransportShm) hello.header.total_bytes = 136;
+  return hello;
+}
+
+shm::Offer ExpectedOffer() {
+  shm::Offer offer{};
+  memcpy(offer.cookie, kNonce, sizeof kNonce);
+  offer.bytes = 1581056;
+  offer.descriptor = 17;
+  return offer;
+}
+
+TEST(TcpGolden, StreamsOf21) {
+  std::string written;
+  Append(&written, ExpectedHelloV21(kTransportTcp));
+  Append(&written, FrameOf(1, 8, 0, 5));
+  written += "payload.";
+  Append(&written, FrameOf(3, 0, 0, 0));
+  Append(&written, ExpectedHelloV21(kTransportShm));
+  Append(&written, ExpectedOffer());
+  Append(&written, FrameOf(3, 0, 0, 0));
+  const std::string bytes = Golden(kTcpNameV21, written);
+  ASSERT_EQ(bytes.size(), 104u + 40u + 8u + 40u + 104u + 32u + 40u);
+  EXPECT_EQ(tcp::CheckHello(bytes.data(), 104, 0xc4c4'0000'0000'0001, 2, 3), nullptr);
+  ExpectFields(bytes, 0, ExpectedHelloV21(kTransportTcp), TcpHelloLayout());
+  ExpectFields(bytes, 104, FrameOf(tcp::kChunk, 8, 0, 5), TcpFrameLayout());
+  EXPECT_EQ(tcp::CheckHello(bytes.data() + 192, 104, 0xc4c4'0000'0000'0001, 2, 3), nullptr);
+  ExpectFields(bytes, 192, ExpectedHelloV21(kTransportShm), TcpHelloLayout());
+  EXPECT_EQ(tcp::HelloBytes(At<Hello>(bytes, 192)), 136u);
+  ExpectFields(bytes, 296, ExpectedOffer(), ShmOfferLayout());
+  ExpectFields(bytes, 328, FrameOf(tcp::kGoodbye, 0, 0, 0), TcpFrameLayout());
+}
+
+TEST(TcpGolden, ATransportIsTakenOnlyWithWhatItNeeds) {
+  const auto check = [](uint16_t transport, uint64_t bytes) {
+    Hello hello = ExpectedHelloV21(kTransportTcp);
+    hello.transport = transport;
+    hello.header.total_bytes = bytes;
+    return tcp::CheckHello(&hello, sizeof hello, hello.communicator_id, 2, 3);
+  };
+  EXPECT_EQ(check(0, 104), nullptr);
+  EXPECT_EQ(check(kTransportTcp, 104), nullptr);
+  EXPECT_EQ(check(kTransportShm, 136), nullptr);
+  EXPECT_NE(check(kTransportTcp, 136), nullptr);
+  EXPECT_NE(check(kTransportShm, 104), nullptr);
+  EXPECT_STREQ(check(kTransportVerbs, 104), "asks for a transport that this version does not have");
+}
+
+// A memory of 4 slots with room for 72 bytes each, and 2 pieces of 64; four slots; the page of a bell.
+shm::Region ExpectedRegion() {
+  shm::Region region{};
+  region.header = HeaderOf(shm::kRegionMagic, 256, 128, 4096 + 128);
+  memcpy(region.cookie, kNonce, sizeof kNonce);
+  region.cookie_address = 0x7f0000001000;
+  region.pool_offset = 4096;
+  region.slots = 4;
+  region.pieces = 2;
+  region.piece_bytes = 64;
+  region.consumed = 1;
+  region.granted = 3;
+  region.heartbeat = 2;
+  region.copy = shm::kCopyPool;
+  return region;
+}
+
+shm::Slot ExpectedSlot(uint64_t number, uint32_t kind, uint32_t offset, uint32_t bytes) {
+  shm::Slot slot{};
+  slot.sequence = number + 1;
+  slot.message = 4;
+  slot.message_bytes = 5000;
+  slot.address = kind == 2 ? 0x7f0000002000 : 0;
+  slot.chunk = 1;
+  slot.chunk_bytes = kind == 3 ? 104 : bytes;
+  slot.offset = offset;
+  slot.bytes = bytes;
+  slot.kind = kind;
+  return slot;
+}
+
+shm::BellPage ExpectedBell() {
+  shm::BellPage page{};
+  page.header = HeaderOf(shm::kBellMagic, 128, 0, 128);
+  page.sleeping = 1;
+  page.pipe = 18;
+  return page;
+}
+
+TEST(ShmGolden, MemoryOf10) {
+  const shm::Slot slots[] = {ExpectedSlot(0, 1, 0, 72), ExpectedSlot(1, 2, 0, 904), ExpectedSlot(2, 3, 0, 64),
+                             ExpectedSlot(3, 3, 64, 40)};
+  std::string written;
+  Append(&written, ExpectedRegion());
+  for (const shm::Slot& slot : slots) Append(&written, slot);
+  Append(&written, ExpectedBell());
+  const std::string bytes = Golden(kShmName, written);
+  ASSERT_EQ(bytes.size(), 256u + 4u * 56u + 128u);
+  ExpectFields(bytes, 0, ExpectedRegion(), ShmRegionLayout());
+  for (size_t i = 0; i < 4; ++i) ExpectFields(bytes, 256 + i * 56, slots[i], ShmSlotLayout());
+  ExpectFields(bytes, 480, ExpectedBell(), ShmBellPageLayout());
+  shm::Geometry geometry;
+  ASSERT_EQ(shm::CheckRegion(At<shm::Region>(bytes, 0), 4096 + 128, kNonce, &geometry), nullptr);
+  EXPECT_EQ(geometry.inline_bytes(), 72u);
+  EXPECT_EQ(geometry.slot_offset(5), 256u + 128u);
+  EXPECT_EQ(geometry.piece_offset(3), 4096u + 64u);
+  const shm::Slot none{};
+  EXPECT_EQ(shm::CheckSlot(slots[0], none, 0, shm::kCopyDirect, geometry), nullptr);
+  EXPECT_EQ(shm::CheckSlot(slots[1], none, 0, shm::kCopyDirect, geometry), nullptr);
+  EXPECT_EQ(shm::CheckSlot(slots[2], none, 0, shm::kCopyPool, geometry), nullptr);
+  EXPECT_EQ(shm::CheckSlot(slots[3], slots[2], 64, shm::kCopyPool, geometry), nullptr);
+  EXPECT_EQ(shm::CheckCounters(1, 3, shm::kCopyPool, 0, 0, 4), nullptr);
+  EXPECT_EQ(shm::CheckBell(At<shm::BellPage>(bytes, 480), 128, kProcess), nullptr);
+}
+
+TEST(ShmGolden, AnotherMajorIsRefused) {
+  shm::Geometry geometry;
+  shm::Region region = ExpectedRegion();
+  region.header.major = 2;
+  EXPECT_STREQ(shm::CheckRegion(region, 4096 + 128, kNonce, &geometry), HeaderFaultText(HeaderFault::kMajor));
+  region.header.major = 1;
+  region.header.minor = 9;
+  EXPECT_EQ(shm::CheckRegion(region, 4096 + 128, kNonce, &geometry), nullptr);
 }
 
 TEST(TcpGolden, AnotherMajorIsRefused) {

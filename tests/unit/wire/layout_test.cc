@@ -80,6 +80,7 @@ TEST(Layout, PagesNameTheVersionsInForce) {
   EXPECT_THAT(ReadPage("control.md"), testing::HasSubstr(Version(kControlMajor, kControlMinor)));
   EXPECT_THAT(ReadPage("bootstrap.md"), testing::HasSubstr(Version(bootstrap::kMajor, bootstrap::kMinor)));
   EXPECT_THAT(ReadPage("tcp.md"), testing::HasSubstr(Version(tcp::kMajor, tcp::kMinor)));
+  EXPECT_THAT(ReadPage("shm.md"), testing::HasSubstr(Version(shm::kMajor, shm::kMinor)));
 }
 
 // What two threads write must not share a cache line.
@@ -98,14 +99,22 @@ TEST(Layout, WritersOwnWholeLines) {
   EXPECT_EQ(sizeof(RingHeader) % 64, 0u);
   EXPECT_EQ(sizeof(Record) % 64, 0u);
   EXPECT_EQ(sizeof(SegmentHeader) % 64, 0u);
+  EXPECT_EQ(offsetof(shm::Region, cookie) % 64, 0u);
+  EXPECT_EQ(offsetof(shm::Region, closed) % 64, 0u);
+  EXPECT_EQ(offsetof(shm::Region, consumed) % 64, 0u);
+  EXPECT_EQ(sizeof(shm::Region) % 64, 0u);
+  EXPECT_EQ(offsetof(shm::BellPage, sleeping) % 64, 0u);
+  EXPECT_EQ(shm::OwnGeometry().slot_bytes % 64, 0u);
 }
 
 TEST(Layout, MagicsReadAsTextInAFileDump) {
   const uint64_t magic = kSegmentMagic;
   EXPECT_EQ(std::string(reinterpret_cast<const char*>(&magic), 8), "C4SEGMNT");
   const std::set<uint64_t> magics = {kSegmentMagic,         kControlMagic,          bootstrap::kIdMagic,
-                                     bootstrap::kJoinMagic, bootstrap::kTableMagic, tcp::kHelloMagic};
-  EXPECT_EQ(magics.size(), 6u);
+                                     bootstrap::kJoinMagic, bootstrap::kTableMagic, bootstrap::kMeetMagic,
+                                     bootstrap::kMetMagic,  tcp::kHelloMagic,       shm::kRegionMagic,
+                                     shm::kBellMagic};
+  EXPECT_EQ(magics.size(), 10u);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "ccl/bootstrap/protocol.h"
+#include "ccl/transport/shm/ring.h"
 #include "ccl/transport/tcp/frame.h"
 #include "wire/control.h"
 #include "wire/header.h"
@@ -263,13 +264,31 @@ inline Layout TableLayout() {
           {C4_FIELD(header), C4_FIELD(code), C4_FIELD(rank_count), C4_FIELD(reserved), C4_FIELD(text)}};
 }
 
+inline Layout MeetLayout() {
+  using T = bootstrap::Meet;
+  return {"Meet",
+          "bootstrap.md",
+          sizeof(T),
+          {C4_FIELD(header), C4_FIELD(nonce), C4_FIELD(communicator_id), C4_FIELD(meeting), C4_FIELD(rank),
+           C4_FIELD(record_bytes), C4_FIELD(reserved)}};
+}
+
+inline Layout MetLayout() {
+  using T = bootstrap::Met;
+  return {"Met",
+          "bootstrap.md",
+          sizeof(T),
+          {C4_FIELD(header), C4_FIELD(code), C4_FIELD(rank_count), C4_FIELD(record_bytes), C4_FIELD(reserved),
+           C4_FIELD(text)}};
+}
+
 inline Layout TcpHelloLayout() {
   using T = tcp::Hello;
   return {"Hello",
           "tcp.md",
           sizeof(T),
           {C4_FIELD(header), C4_FIELD(communicator_id), C4_FIELD(from_rank), C4_FIELD(to_rank),
-           C4_FIELD(channel), C4_FIELD(queue_pair_index), C4_FIELD(queue_pair_count), C4_FIELD(reserved),
+           C4_FIELD(channel), C4_FIELD(queue_pair_index), C4_FIELD(queue_pair_count), C4_FIELD(transport),
            C4_FIELD(queue_pair_number), C4_FIELD(chunk_bytes), C4_FIELD(reserved2)}};
 }
 
@@ -280,6 +299,42 @@ inline Layout TcpFrameLayout() {
           sizeof(T),
           {C4_FIELD(mark), C4_FIELD(kind), C4_FIELD(reserved), C4_FIELD(chunk), C4_FIELD(bytes),
            C4_FIELD(sequence), C4_FIELD(message), C4_FIELD(message_bytes)}};
+}
+
+inline Layout ShmOfferLayout() {
+  using T = shm::Offer;
+  return {"Offer",
+          "shm.md",
+          sizeof(T),
+          {C4_FIELD(cookie), C4_FIELD(bytes), C4_FIELD(descriptor), C4_FIELD(reserved)}};
+}
+
+inline Layout ShmRegionLayout() {
+  using T = shm::Region;
+  return {
+      "Region",
+      "shm.md",
+      sizeof(T),
+      {C4_FIELD(header), C4_FIELD(cookie), C4_FIELD(cookie_address), C4_FIELD(pool_offset), C4_FIELD(slots),
+       C4_FIELD(pieces), C4_FIELD(piece_bytes), C4_FIELD(reserved1), C4_FIELD(closed), C4_FIELD(reserved2),
+       C4_FIELD(consumed), C4_FIELD(granted), C4_FIELD(heartbeat), C4_FIELD(copy), C4_FIELD(reserved3)}};
+}
+
+inline Layout ShmSlotLayout() {
+  using T = shm::Slot;
+  return {"Slot",
+          "shm.md",
+          sizeof(T),
+          {C4_FIELD(sequence), C4_FIELD(message), C4_FIELD(message_bytes), C4_FIELD(address), C4_FIELD(chunk),
+           C4_FIELD(chunk_bytes), C4_FIELD(offset), C4_FIELD(bytes), C4_FIELD(kind), C4_FIELD(reserved)}};
+}
+
+inline Layout ShmBellPageLayout() {
+  using T = shm::BellPage;
+  return {"BellPage",
+          "shm.md",
+          sizeof(T),
+          {C4_FIELD(header), C4_FIELD(sleeping), C4_FIELD(pipe), C4_FIELD(reserved)}};
 }
 
 #undef C4_FIELD
@@ -306,8 +361,14 @@ inline std::vector<Layout> AllLayouts() {
           RankInfoLayout(),
           JoinLayout(),
           TableLayout(),
+          MeetLayout(),
+          MetLayout(),
           TcpHelloLayout(),
-          TcpFrameLayout()};
+          TcpFrameLayout(),
+          ShmOfferLayout(),
+          ShmRegionLayout(),
+          ShmSlotLayout(),
+          ShmBellPageLayout()};
 }
 
 }  // namespace c4::wire

@@ -1,0 +1,137 @@
+// The calls of ccl/include/c4/stream.h, and the handles behind them.
+#include <map>
+#include <memory>
+#include <mutex>
+
+#include "ccl/engine/host/stream.h"
+#include "ccl/include/c4/stream.h"
+
+namespace c4::host {
+namespace {
+
+// What was enqueued on a stream when the event was recorded last; nothing before that.
+struct Event {
+  std::shared_ptr<Stream> stream;
+  uint64_t ticket = 0;
+};
+
+struct Registry {
+  std::mutex mutex;
+  std::map<cudaStream_t, std::shared_ptr<Stream>> streams;
+  std::map<c4Event_t, std::unique_ptr<Event>> events;
+  std::shared_ptr<Stream> null = std::make_shared<Stream>(0);
+  uint64_t next_id = 1;
+};
+
+// Never destroyed: the user's threads may outlive main.
+Registry& TheRegistry() {
+  static auto* const registry = new Registry();
+  return *registry;
+}
+
+// A copy, so that nothing is held while somebody waits for it.
+bool FindEvent(c4Event_t handle, Event* event) {
+  Registry& registry = TheRegistry();
+  const std::lock_guard<std::mutex> lock(registry.mutex);
+  const auto found = registry.events.find(handle);
+  if (found == registry.events.end()) return false;
+  *event = *found->second;
+  return true;
+}
+
+}  // namespace
+
+std::shared_ptr<Stream> FindStream(cudaStream_t handle) {
+  Registry& registry = TheRegistry();
+  if (handle == nullptr) return registry.null;
+  const std::lock_guard<std::mutex> lock(registry.mutex);
+  const auto found = registry.streams.find(handle);
+  return found == registry.streams.end() ? nullptr : found->second;
+}
+
+}  // namespace c4::host
+
+using c4::host::Event;
+using c4::host::FindEvent;
+using c4::host::FindStream;
+using c4::host::Stream;
+using c4::host::TheRegistry;
+
+ncclResult_t c4StreamCreate(cudaStream_t* stream) {
+  if (stream == nullptr) return ncclInvalidArgument;
+  auto& registry = TheRegistry();
+  const std::lock_guard<std::mutex> lock(registry.mutex);
+  auto made = std::make_shared<Stream>(registry.next_id++);
+  *stream = reinterpret_cast<cudaStream_t>(made.get());
+  registry.streams.emplace(*stream, std::move(made));
+  return ncclSuccess;
+}
+
+ncclResult_t c4StreamDestroy(cudaStream_t stream) {
+  auto& registry = TheRegistry();
+  const std::lock_guard<std::mutex> lock(registry.mutex);
+  // Operations under way hold the stream; only the handle is gone.
+  return registry.streams.erase(stream) == 1 ? ncclSuccess : ncclInvalidArgument;
+}
+
+ncclResult_t c4StreamSynchronize(cudaStream_t stream) {
+  const std::shared_ptr<Stream> found = FindStream(stream);
+  if (found == nullptr) return ncclInvalidArgument;
+  return found->Synchronize().code();
+}
+
+ncclResult_t c4StreamQuery(cudaStream_t stream) {
+  const std::shared_ptr<Stream> found = FindStream(stream);
+  if (found == nullptr) return ncclInvalidArgument;
+  return found->IsOver(found->LastTicket()) ? ncclSuccess : ncclInProgress;
+}
+
+ncclResult_t c4StreamWaitEvent(cudaStream_t stream, c4Event_t event) {
+  const std::shared_ptr<Stream> found = FindStream(stream);
+  Event recorded;
+  if (found == nullptr || !FindEvent(event, &recorded)) return ncclInvalidArgument;
+  if (recorded.stream != nullptr) found->WaitFor(recorded.stream, recorded.ticket);
+  return ncclSuccess;
+}
+
+ncclResult_t c4EventCreate(c4Event_t* event) {
+  if (event == nullptr) return ncclInvalidArgument;
+  auto made = std::make_unique<Event>();
+  *event = reinterpret_cast<c4Event_t>(made.get());
+  auto& registry = TheRegistry();
+  const std::lock_guard<std::mutex> lock(registry.mutex);
+  registry.events.emplace(*event, std::move(made));
+  return ncclSuccess;
+}
+
+ncclResult_t c4EventDestroy(c4Event_t event) {
+  auto& registry = TheRegistry();
+  const std::lock_guard<std::mutex> lock(registry.mutex);
+  return registry.events.erase(event) == 1 ? ncclSuccess : ncclInvalidArgument;
+}
+
+ncclResult_t c4EventRecord(c4Event_t event, cudaStream_t stream) {
+  const std::shared_ptr<Stream> found = FindStream(stream);
+  if (found == nullptr) return ncclInvalidArgument;
+  const uint64_t ticket = found->LastTicket();
+  auto& registry = TheRegistry();
+  const std::lock_guard<std::mutex> lock(registry.mutex);
+  const auto entry = registry.events.find(event);
+  if (entry == registry.events.end()) return ncclInvalidArgument;
+  *entry->second = {found, ticket};
+  return ncclSuccess;
+}
+
+ncclResult_t c4EventQuery(c4Event_t event) {
+  Event recorded;
+  if (!FindEvent(event, &recorded)) return ncclInvalidArgument;
+  return recorded.stream == nullptr || recorded.stream->IsOver(recorded.ticket) ? ncclSuccess
+                                                                                : ncclInProgress;
+}
+
+ncclResult_t c4EventSynchronize(c4Event_t event) {
+  Event recorded;
+  if (!FindEvent(event, &recorded)) return ncclInvalidArgument;
+  if (recorded.stream != nullptr) recorded.stream->AwaitTicket(recorded.ticket);
+  return ncclSuccess;
+}

@@ -1,0 +1,45 @@
+#include "ccl/transport/tcp/stream.h"
+
+#include <cerrno>
+
+namespace c4::tcp {
+
+QueuePairRecorder OpenRecorder(int fd, const SocketAddress& peer, const Recording& recording,
+                               const Hello& hello, wire::Direction direction, wire::TransportKind transport) {
+  QueuePairIdentity identity;
+  identity.direction = direction;
+  identity.peer = recording.peer;
+  identity.channel = recording.channel;
+  identity.index = hello.queue_pair_index;
+  identity.number = hello.queue_pair_number;
+  identity.transport = transport;
+  SocketAddress local;
+  if (LocalAddress(fd, &local).ok()) identity.local = ToEndpoint(local);
+  identity.remote = ToEndpoint(peer);
+  return recording.monitor->OpenQueuePair(*recording.communicator, identity);
+}
+
+Frame MakeFrame(FrameKind kind) {
+  Frame frame{};
+  frame.mark = kFrameMark;
+  frame.kind = kind;
+  return frame;
+}
+
+void SendGoodbye(int fd) {
+  const Frame frame = MakeFrame(kGoodbye);
+  const ssize_t ignored = send(fd, &frame, sizeof frame, MSG_NOSIGNAL);
+  (void)ignored;
+}
+
+bool WouldBlock(int error) {
+  return error == EAGAIN || error == EWOULDBLOCK || error == EINTR || error == ENOTCONN ||
+         error == EINPROGRESS;
+}
+
+Result LostText(bool sends, int peer, const char* what, int error) {
+  return Fail(ncclRemoteError, "connection %s rank %d %s%s%s", sends ? "to" : "from", peer, what,
+              error != 0 ? ": " : "", error != 0 ? ErrnoText(error).c_str() : "");
+}
+
+}  // namespace c4::tcp

@@ -1,0 +1,27 @@
+// What every queue pair that begins with a hello on a TCP stream shares, whatever carries its chunks: its
+// place in the monitor, its goodbye, and the sentences that say how it was lost. Functions; one thread a
+// stream.
+#pragma once
+
+#include "ccl/base/socket.h"
+#include "ccl/transport/queue_pair.h"
+#include "ccl/transport/tcp/frame.h"
+
+namespace c4::tcp {
+
+// The recorder of a queue pair whose stream is `fd`.
+QueuePairRecorder OpenRecorder(int fd, const SocketAddress& peer, const Recording& recording,
+                               const Hello& hello, wire::Direction direction, wire::TransportKind transport);
+
+Frame MakeFrame(FrameKind kind);
+// The last frame of a side that leaves; the socket's buffer has room, or the peer is far behind anyway.
+void SendGoodbye(int fd);
+// Of a call on a stream: try again. Also while the stream is still being connected.
+bool WouldBlock(int error);
+
+inline constexpr char kClosedText[] = "was closed by it: its process ended or gave up";
+inline constexpr char kLeftText[] = "ended: that rank has left the communicator";
+// ncclRemoteError: "connection to rank 3 " + what, and the errno when it is not 0.
+Result LostText(bool sends, int peer, const char* what, int error);
+
+}  // namespace c4::tcp

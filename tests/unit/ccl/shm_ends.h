@@ -1,0 +1,71 @@
+// Both ends of a connection over shared memory in one process, for the tests of the transport: made as the
+// engine makes them, and driven by the test's thread. One thread.
+#pragma once
+
+#include <memory>
+#include <unistd.h>
+#include <utility>
+#include <vector>
+
+#include "ccl/base/identity.h"
+#include "ccl/transport/shm/connect.h"
+#include "tests/unit/ccl/transport_ends.h"
+
+namespace c4::shm {
+
+// Rings that are soon full, and chunks of several pieces.
+inline Shape SmallShape() {
+  Shape shape;
+  shape.chunk_bytes = 16384;
+  shape.window_bytes = 100000;
+  shape.geometry.slots = 8;
+  shape.geometry.slot_bytes = 1024 + static_cast<uint32_t>(sizeof(Slot));
+  shape.geometry.pieces = 4;
+  shape.geometry.piece_bytes = 5000;
+  shape.geometry.pool_offset = 16384;
+  shape.geometry.total_bytes = 16384 + 4 * 5000;
+  return shape;
+}
+
+class ShmEnds : public tcp::Ends {
+ public:
+  ShmEnds() {
+    for (int rank = 0; rank < 2; ++rank) {
+      EXPECT_TRUE(bells[rank].Make(CurrentProcess()).ok());
+      EXPECT_TRUE(PeerBell::Open(CurrentProcess(), bells[rank].descriptor(), &peers[rank]).ok());
+    }
+    acceptor->TakeSharedMemory();
+  }
+
+  // What has come from a sender that `step` drives.
+  template <typename Step>
+  tcp::Accepted Accepted(Step step) {
+    std::vector<tcp::Accepted> accepted;
+    const Result result = Drive(
+        [&](bool* moved) {
+          C4_RETURN_IF_ERROR(step(moved));
+          return acceptor->Progress(moved);
+        },
+        [&] { return acceptor->Take(0, 0, &accepted); });
+    EXPECT_TRUE(result.ok()) << result.message();
+    return accepted.empty() ? tcp::Accepted() : std::move(accepted.front());
+  }
+  Result Attach(tcp::Accepted accepted, Copy copy) {
+    const uint32_t chunk_bytes = accepted.hello.chunk_bytes;
+    std::vector<std::unique_ptr<ReceiveQueuePair>> queue_pairs(1);
+    C4_RETURN_IF_ERROR(Accept(std::move(accepted), peers[0], copy, recording(1), &queue_pairs[0]));
+    if (receiver == nullptr) receiver = std::make_unique<ReceiveConnection>(1, 0);
+    receiver->Attach(std::move(queue_pairs), chunk_bytes);
+    return Ok();
+  }
+  void Connect(const Shape& shape, Copy copy) {
+    ASSERT_TRUE(ConnectSender(recording(0), address, peers[1], shape, &sender).ok());
+    const Result attached = Attach(Accepted([&](bool* moved) { return sender->Progress(moved); }), copy);
+    ASSERT_TRUE(attached.ok()) << attached.message();
+  }
+
+  Bell bells[2];
+  std::shared_ptr<PeerBell> peers[2];  // the bells, as the other rank has them
+};
+
+}  // namespace c4::shm
