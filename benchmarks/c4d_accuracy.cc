@@ -17,6 +17,7 @@
 #include "absl/strings/str_format.h"
 #include "cli/fault_range.h"
 #include "cli/process.h"
+#include "service/verdict_json.h"
 
 namespace c4::cli {
 namespace {
@@ -82,7 +83,10 @@ int Report(const FaultJudge& judge, const Accuracy& accuracy) {
     }
   }
   json << "], \"right\": " << right << ", \"false_alarms\": " << judge.false_alarms().size() << "}\n";
-  for (const std::string& alarm : judge.false_alarms()) printf("FALSE ALARM %s\n", alarm.c_str());
+  for (const FalseAlarm& alarm : judge.false_alarms()) {
+    printf("FALSE ALARM %s\n%s", alarm.sentence.c_str(),
+           service::VerdictText(alarm.verdict, alarm.verdict.confirmed_unix_ns()).c_str());
+  }
   printf("%d of %zu faults right, %zu false alarms\n", right, judge.judged().size(),
          judge.false_alarms().size());
   printf("  seconds to the confirmed verdict\n  %-10s %3s  %6s %6s %6s %6s\n", "kind", "n", "least", "median",

@@ -44,13 +44,17 @@ std::string Demo::ReportJson() const {
                     {"onset_to_verdict_s", nullptr},
                     {"faults", Json::array()}});
   const FaultJudge& judge = range_->judge();
+  Json alarms = Json::array();
+  for (const FalseAlarm& alarm : judge.false_alarms()) {
+    alarms.push_back({{"alarm", alarm.sentence}, {"verdict", Parsed(service::VerdictJson(alarm.verdict))}});
+  }
   for (const FaultJudgement& judgement : judge.judged()) phases.push_back(PhaseJson(judgement));
   const Json document = {{"fabric", size_},
                          {"ranks", range_->ranks()},
                          {"busy_share", busy_share_},
                          {"phases", std::move(phases)},
                          {"false_alarms", judge.false_alarms().size()},
-                         {"alarms", judge.false_alarms()}};
+                         {"alarms", std::move(alarms)}};
   return document.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 

@@ -163,7 +163,8 @@ void FaultJudge::ObserveOne(const v1::Verdict& verdict, double now_s) {
       if (std::string why = Mismatch(judgement.expected, verdict); !why.empty()) {
         judgement.faults.push_back(why);
         false_alarms_.push_back(
-            service::Concat(VerdictLine(verdict), " during ", judgement.expected.fault, ": ", why));
+            {service::Concat(VerdictLine(verdict), " during ", judgement.expected.fault, ": ", why),
+             verdict});
         settled_.insert(verdict.id());
       }
     }
@@ -187,11 +188,13 @@ void FaultJudge::ObserveOne(const v1::Verdict& verdict, double now_s) {
   }
   settled_.insert(verdict.id());
   const std::string reason = why.empty() ? "a second verdict about the same fault" : why;
-  false_alarms_.push_back(service::Concat(
-      VerdictLine(verdict),
-      judgement == nullptr ? "" : service::Concat(" during ", judgement->expected.fault), ": ", reason));
+  false_alarms_.push_back(
+      {service::Concat(VerdictLine(verdict),
+                       judgement == nullptr ? "" : service::Concat(" during ", judgement->expected.fault),
+                       ": ", reason),
+       verdict});
   if (judgement != nullptr)
-    judgement->faults.push_back(service::Concat("false alarm: ", false_alarms_.back()));
+    judgement->faults.push_back(service::Concat("false alarm: ", false_alarms_.back().sentence));
 }
 
 void FaultJudge::End(double now_s) {

@@ -54,6 +54,12 @@ struct FaultJudgement {
   bool right() const { return faults.empty(); }
 };
 
+// A confirmed verdict that was not to come.
+struct FalseAlarm {
+  std::string sentence;
+  v1::Verdict verdict;  // as it was when it was judged
+};
+
 class FaultJudge {
  public:
   // Between two faults nothing is expected. REQUIRES: the last one was healed.
@@ -72,8 +78,7 @@ class FaultJudge {
   bool cleared() const { return !judged_.empty() && judged_.back().cleared_after_s.has_value(); }
 
   const std::vector<FaultJudgement>& judged() const { return judged_; }
-  // Sentences, each about one verdict.
-  const std::vector<std::string>& false_alarms() const { return false_alarms_; }
+  const std::vector<FalseAlarm>& false_alarms() const { return false_alarms_; }
   bool AllRight() const;
 
  private:
@@ -85,7 +90,7 @@ class FaultJudge {
   void Close(FaultJudgement* judgement);
 
   std::vector<FaultJudgement> judged_;
-  std::vector<std::string> false_alarms_;
+  std::vector<FalseAlarm> false_alarms_;
   std::set<std::string> settled_;  // ids of verdicts that were judged wrong: counted once
   bool in_force_ = false;
 };

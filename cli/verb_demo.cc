@@ -6,6 +6,7 @@
 #include "cli/exit_codes.h"
 #include "cli/options.h"
 #include "cli/verb.h"
+#include "service/verdict_json.h"
 
 namespace c4::cli {
 namespace {
@@ -18,8 +19,10 @@ void PrintFaults(const FaultJudge& judge) {
       fprintf(stderr, "c4 demo: %s: %s\n", judgement.expected.fault.c_str(), fault.c_str());
     }
   }
-  for (const std::string& alarm : judge.false_alarms())
-    fprintf(stderr, "c4 demo: false alarm: %s\n", alarm.c_str());
+  for (const FalseAlarm& alarm : judge.false_alarms()) {
+    fprintf(stderr, "c4 demo: false alarm: %s\n%s", alarm.sentence.c_str(),
+            service::VerdictText(alarm.verdict, alarm.verdict.confirmed_unix_ns()).c_str());
+  }
 }
 
 int RunDemo(const Arguments& arguments) {
