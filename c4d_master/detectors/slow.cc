@@ -31,6 +31,8 @@ struct Cell {
   double ratio = 0;      // to the baseline, else to the median of the communicator
   bool judged = false;   // there is something to compare it with
   bool slow = false;
+  // Slower than usual, but its bad chunks usually are as slow: speaks neither for nor against anybody.
+  bool unclear = false;
 };
 
 QueuePairKey KeyOf(const Link& link) {
@@ -71,9 +73,10 @@ std::vector<Cell> Cells(const std::vector<Link>& links, const Windows& windows, 
   for (Cell& cell : cells) {
     if (cell.usual > 0) {
       cell.judged = true;
-      cell.slow = cell.ratio >= thresholds.own_factor &&
-                  cell.ratio >= thresholds.matrix_factor * usual_ratio &&
-                  cell.low.ns_per_kib >= thresholds.bad_factor * std::max(cell.usual_bad, job_bad);
+      const bool grown =
+          cell.ratio >= thresholds.own_factor && cell.ratio >= thresholds.matrix_factor * usual_ratio;
+      cell.slow = grown && cell.low.ns_per_kib >= thresholds.bad_factor * std::max(cell.usual_bad, job_bad);
+      cell.unclear = grown && !cell.slow;
       continue;
     }
     const auto median = medians.find(cell.link->communicator->id);
@@ -219,7 +222,7 @@ Explanation Explain(const std::vector<Cell>& cells, const std::set<const Process
     for (const Cell& cell : cells) {
       const bool slow = left.count(&cell) != 0;
       if (slow && cell.low.chunks >= thresholds.min_chunks) ++strong;
-      if (!slow && (!cell.judged || cell.low.chunks < 2)) continue;
+      if (!slow && (!cell.judged || cell.unclear || cell.low.chunks < 2)) continue;
       for (const bool sender : {true, false}) {
         Nic& nic = nics[sender ? cell.link->from_nic : cell.link->to_nic];
         const std::string& peer = sender ? cell.link->to_nic : cell.link->from_nic;
@@ -365,10 +368,17 @@ std::vector<Finding> DetectSlowNetwork(const std::vector<Link>& links, const Win
                          return Overlap(then.connections, now.connections);
                        });
   // What is left of a NIC that was slow a moment ago is not news of its connections.
+  std::set<std::string> faded;
+  const auto fade = [&](const Explanation& then) {
+    for (const auto& entry : then.nics) faded.insert(entry.first);
+  };
+  for (size_t back = 1; back <= thresholds.fade; ++back) {
+    const std::vector<Cell> older =
+        back < past.size() ? std::vector<Cell>() : Cells(links, windows, back, thresholds);
+    fade(back < past.size() ? past[back] : Explain(older, late, thresholds));
+  }
   const auto fading = [&](const Cell* cell) {
-    return std::any_of(past.begin() + 1, past.end(), [&](const Explanation& then) {
-      return then.nics.count(cell->link->from_nic) != 0 || then.nics.count(cell->link->to_nic) != 0;
-    });
+    return faded.count(cell->link->from_nic) != 0 || faded.count(cell->link->to_nic) != 0;
   };
   // Looks share chunks. Where there are few, they have to be slow in two that share none.
   std::set<const Link*> slow_before;

@@ -36,6 +36,7 @@ struct SlowThresholds {
   size_t late_persist = 2;   // slices for which a rank must have been late
   size_t alone_persist = 5;  // the same, of a single queue pair
   size_t persist = 3;        // slices for which it must have lasted
+  size_t fade = 7;           // slices for which a NIC that was slow explains what touches it
 };
 
 std::vector<Finding> DetectSlow(const JobSnapshot& snapshot, const Windows& windows,

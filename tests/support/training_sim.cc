@@ -15,6 +15,7 @@ constexpr double kOwnSeconds = 0.12;  // of an iteration
 constexpr double kOperationsPerIteration = 6;
 constexpr uint64_t kChunkBytes = 256 << 10;
 constexpr double kSlowFactor = 12;
+constexpr double kPauseNsPerKib = 30000;  // a little more than kSlowFactor makes of a usual chunk
 
 }  // namespace
 
@@ -76,6 +77,11 @@ TrainingSim::TrainingSim(const TrainingShape& shape, uint64_t seed)
   for (Rank& rank : ranks_) rank.state_since_ns = rank.progress_ns = now_ns_;
 }
 
+bool TrainingSim::IsPaused(const Group& group) {
+  if (shape_.paused <= 0 || group.ranks.size() != 2) return false;
+  return std::uniform_real_distribution<double>(0, 1)(random_) < shape_.paused;
+}
+
 double TrainingSim::Normal() {
   return std::normal_distribution<double>(0, 1)(random_);
 }
@@ -87,10 +93,6 @@ std::string TrainingSim::nic(uint32_t rank) const {
 bool TrainingSim::Takes(const QueuePair& queue_pair, bool acks) const {
   if (!queue_pair.crosses) return false;
   return target_ % shape_.spines == (acks ? queue_pair.ack_spine : queue_pair.spine);
-}
-
-bool TrainingSim::Touches(const QueuePair&) const {
-  return false;
 }
 
 std::vector<TrainingSim::Path> TrainingSim::paths() const {
@@ -280,8 +282,9 @@ void TrainingSim::Progress(double seconds) {
                                : 4.0 * (0.5 + 0.5 * static_cast<double>(random_() % 100) / 100.0);
       while (queue_pair.share >= 1) {
         queue_pair.share -= 1;
-        const double per_kib =
+        const double network =
             queue_pair.base_ns_per_kib * std::exp(shape_.noise * Normal()) * (slow ? kSlowFactor : 1);
+        const double per_kib = IsPaused(group) ? network + kPauseNsPerKib : network;
         const auto latency = static_cast<uint64_t>(per_kib * static_cast<double>(kChunkBytes) / 1024);
         ++queue_pair.histogram[static_cast<size_t>(wire::LatencyBucket(latency, kChunkBytes))];
         ++queue_pair.posted;

@@ -27,6 +27,7 @@ struct TrainingShape {
   uint32_t spines = 2;
   double noise = 0.25;      // of a chunk's latency, standard deviation of its logarithm
   double contention = 0.4;  // between queue pairs, likewise; fixed for the job
+  double paused = 0;        // share of the chunks in groups of two that wait for a receiver without its quota
   uint32_t ranks() const { return tensor * pipeline * data; }
 };
 
@@ -112,13 +113,13 @@ class TrainingSim {
 
   uint32_t leaf(uint32_t rank) const { return rank / shape_.hosts_per_leaf; }
   bool Takes(const QueuePair& queue_pair, bool acks) const;
-  bool Touches(const QueuePair& queue_pair) const;
   // Whether the sender hears nothing of the other end any more.
   bool IsSilent(uint32_t from, uint32_t to, const QueuePair& queue_pair) const;
   void Progress(double seconds);
   void StandStill(uint32_t culprit, int first_group);
   void StallNetwork();
   double Normal();
+  bool IsPaused(const Group& group);
   v1::TelemetryBatch Batch(uint32_t rank);
   void AddGroup(const Group& group, uint32_t rank, v1::ProcessReport* report);
 

@@ -17,6 +17,30 @@ TEST_P(DiagnoseTest, AsAccepted) {
   EXPECT_TRUE(result.cleared) << result.told;
 }
 
+// Small chunks that wait for a busy receiver are as slow on a good day as all are over a slow NIC: they must
+// not speak for it. And what is left of it in the windows, once it is healed, is not a verdict of its own.
+TEST(DiagnoseBusyReceivers, DoNotHideASlowNic) {
+  TrainingShape shape;
+  shape.paused = 0.2;
+  for (uint64_t seed = 1; seed <= 12; ++seed) {
+    const TrialResult result = RunTrial(Fault::kSlowNic, shape, seed);
+    EXPECT_TRUE(result.found) << "seed " << seed << "\n" << result.told;
+    EXPECT_EQ(result.wrong, 0U) << "seed " << seed << "\n" << result.told;
+    EXPECT_TRUE(result.cleared) << "seed " << seed << "\n" << result.told;
+  }
+}
+
+TEST(DiagnoseBusyReceivers, AreNobodysFault) {
+  TrainingShape shape;
+  shape.paused = 0.2;
+  for (const Fault fault : {Fault::kNone, Fault::kEvaluation, Fault::kJitter}) {
+    for (uint64_t seed = 1; seed <= 4; ++seed) {
+      const TrialResult result = RunTrial(fault, shape, seed);
+      EXPECT_EQ(result.wrong, 0U) << FaultName(fault) << " seed " << seed << "\n" << result.told;
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(
     EachFault, DiagnoseTest,
     ::testing::Combine(::testing::Values(Fault::kNone, Fault::kStop, Fault::kKill, Fault::kMismatch,
