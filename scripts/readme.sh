@@ -21,7 +21,7 @@ account=${1:-}
 trap 'rm -f README.md.new' EXIT
 if [ -z "$account" ]; then
   account=build/demo.txt
-  scripts/demo.sh | tee "$account"
+  scripts/demo.sh 2>&1 | tee "$account"
 fi
 # From the first fault up to the second; long lines are cut, the rest is the same everywhere.
 lines=$(awk '/ inject 2: /{ exit } / inject 1: /{ on = 1 } on { print }' "$account" |
