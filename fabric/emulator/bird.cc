@@ -61,7 +61,7 @@ absl::Status StartOne(const std::string& ns, const std::string& folder, const st
 bool Converged(const FabricSpec& spec) {
   for (int leaf = 0; leaf < spec.leaves; ++leaf) {
     const absl::StatusOr<std::string> routes =
-        RunCommand({"ip", "-n", LeafNamespace(spec, leaf), "-oneline", "route", "show", "proto", "bird"});
+        RunCommand({"ip", "-oneline", "route", "show", "proto", "bird"}, "", LeafNamespace(spec, leaf));
     if (!routes.ok()) return false;
     int complete = 0;
     for (const std::string& line :

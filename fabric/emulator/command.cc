@@ -106,10 +106,9 @@ std::string FailedLine(std::string_view input, const std::string& errors) {
 absl::Status Run(const char* tool, const std::vector<std::string>& arguments, const NamespaceText& batch) {
   if (batch.text.empty()) return absl::OkStatus();
   std::vector<std::string> command = {tool};
-  if (!batch.ns.empty() && std::string_view(tool) != "nft") command.insert(command.end(), {"-n", batch.ns});
   command.insert(command.end(), arguments.begin(), arguments.end());
-  // nft has no option for a namespace: it is started in it.
-  return RunCommand(command, batch.text, std::string_view(tool) == "nft" ? batch.ns : "").status();
+  // Not by `ip -n`, which wants to change the mounts as well, and cannot where / is none (a plain chroot).
+  return RunCommand(command, batch.text, batch.ns).status();
 }
 
 }  // namespace

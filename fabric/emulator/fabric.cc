@@ -243,7 +243,7 @@ absl::StatusOr<FabricStatus> Fabric::Status() const {
     const LinkEnd end = LowerEnd(spec_, entry.link);
     if (end.ns != ns) {
       ns = end.ns;
-      devices = RunCommand({"ip", "-n", ns, "-oneline", "link", "show"}).value_or("");
+      devices = RunCommand({"ip", "-oneline", "link", "show"}, "", ns).value_or("");
     }
     for (const std::string& line : std::vector<std::string>(absl::StrSplit(devices, '\n'))) {
       if (line.find(absl::StrCat(": ", end.device, "@")) == std::string::npos) continue;

@@ -34,7 +34,7 @@ absl::Status Ask(std::vector<Question>* questions) {
                       "ipproto ", tuple.protocol, " sport ", tuple.source_port, " dport ",
                       tuple.destination_port, "\n");
     }
-    const absl::StatusOr<std::string> output = RunCommand({"ip", "-n", ns, "-oneline", "-batch", "-"}, text);
+    const absl::StatusOr<std::string> output = RunCommand({"ip", "-oneline", "-batch", "-"}, text, ns);
     if (!output.ok()) return absl::UnavailableError(output.status().message());
     const std::vector<std::string> lines = absl::StrSplit(*output, '\n', absl::SkipEmpty());
     if (lines.size() != asked.size()) {

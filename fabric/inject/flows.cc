@@ -35,7 +35,7 @@ absl::StatusOr<std::map<FiveTuple, SocketEnd>> Look(const FabricSpec& spec, cons
   std::map<FiveTuple, SocketEnd> ends;
   for (const int host : hosts) {
     const absl::StatusOr<std::string> text =
-        RunCommand({"ss", "-N", HostNamespace(spec, host), "-tniOHp", "state", "established"});
+        RunCommand({"ss", "-tniOHp", "state", "established"}, "", HostNamespace(spec, host));
     if (!text.ok()) return text.status();
     for (SocketEnd& end : ParseSs(*text)) {
       const FiveTuple tuple = end.tuple;
