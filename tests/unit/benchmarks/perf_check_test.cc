@@ -84,18 +84,19 @@ class World {
     const auto block = [&](int peer) { return static_cast<size_t>(peer) * count; };
     const bool is_root = rank == own.root;
     for (size_t i = 0; i < count; ++i) {
-      int32_t sum = 0;
-      int32_t sum_of_block = 0;
+      uint32_t sum = 0;  // wraps around, as the library's sums of integers do
+      uint32_t sum_of_block = 0;
       for (int peer = 0; peer < ranks; ++peer) {
         const std::vector<int32_t>& theirs = from(peer);
-        sum += theirs[i];
-        if (own.kind == Kind::kReduceScatter) sum_of_block += theirs[block(rank) + i];
+        sum += static_cast<uint32_t>(theirs[i]);
+        if (own.kind == Kind::kReduceScatter) sum_of_block += static_cast<uint32_t>(theirs[block(rank) + i]);
         if (own.kind == Kind::kAllGather || (own.kind == Kind::kGather && is_root))
           to[block(peer) + i] = theirs[i];
         if (own.kind == Kind::kAllToAll) to[block(peer) + i] = theirs[block(rank) + i];
       }
-      if (own.kind == Kind::kAllReduce || (own.kind == Kind::kReduce && is_root)) to[i] = sum;
-      if (own.kind == Kind::kReduceScatter) to[i] = sum_of_block;
+      if (own.kind == Kind::kAllReduce || (own.kind == Kind::kReduce && is_root))
+        to[i] = static_cast<int32_t>(sum);
+      if (own.kind == Kind::kReduceScatter) to[i] = static_cast<int32_t>(sum_of_block);
       if (own.kind == Kind::kBroadcast) to[i] = from(own.root)[i];
       if (own.kind == Kind::kScatter) to[i] = from(own.root)[block(rank) + i];
       if (own.kind == Kind::kSendRecv) to[i] = from((rank + ranks - 1) % ranks)[i];
