@@ -143,6 +143,7 @@ const Late* FindExplaining(const std::vector<Late>& ranks, const SlowThresholds&
     return late ? &ranks[0] : nullptr;
   }
   std::vector<double> all;
+  all.reserve(ranks.size());
   for (const Late& rank : ranks) all.push_back(rank.own.recent_ns);
   const auto longest = std::max_element(all.begin(), all.end());
   return *longest >= thresholds.blind_late_median * Median(all)
