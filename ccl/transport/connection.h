@@ -82,8 +82,9 @@ class ReceiveConnection final : private ChunkSink {
   void Attach(std::vector<std::unique_ptr<ReceiveQueuePair>> queue_pairs, uint32_t chunk_bytes);
   bool attached() const { return !queue_pairs_.empty(); }
 
-  // The next message has to have exactly `bytes` bytes: anything else is an error.
-  void Post(void* data, size_t bytes);
+  // The next message has to have exactly `bytes` bytes: anything else is an error. A fold only where folds().
+  void Post(void* data, size_t bytes, const Fold& fold = {});
+  bool folds() const;
   // The next receive is the first of an operation: its wait says how late the sender is.
   void BeginOperation() { first_of_operation_ = true; }
   uint64_t posted() const { return posted_; }
@@ -96,6 +97,7 @@ class ReceiveConnection final : private ChunkSink {
   struct Buffer {
     char* data;
     size_t bytes;
+    Fold fold;
     uint64_t posted_ticks;
     bool first_of_operation;
     uint64_t chunks_left;

@@ -58,12 +58,22 @@ class SendQueuePair {
   virtual QueuePairRecorder& recorder() = 0;
 };
 
+// Reduces what arrives on its way to its place, which spares memory a copy.
+struct Fold {
+  // out[i] = a[i] op b[i] for `count` elements; nullptr: what arrives is stored as it is.
+  void (*combine)(void* out, const void* a, const void* b, size_t count) = nullptr;
+  const char* own = nullptr;  // the other operand, as large as what arrives; may be the place itself
+  uint32_t element_bytes = 1;
+  bool own_first = true;
+};
+
 // Where arriving chunks go: the connection.
 class ChunkSink {
  public:
   // The place for the payload, and for the first chunk of a message how long the receive has waited for it.
   struct Place {
     char* to = nullptr;
+    Fold fold;
     bool first = false;
     uint64_t waited_ticks = 0;
   };
@@ -84,6 +94,8 @@ class ReceiveQueuePair {
   // Clear to send: the connection's first `messages` messages have their buffers. Never falls.
   virtual void Grant(uint64_t messages) = 0;
   virtual Result Progress(ChunkSink* sink, bool* moved) = 0;
+  // Whether it can reduce what arrives; else no place may ask for that.
+  virtual bool folds() const { return false; }
   // Nothing of a chunk that has begun is missing.
   virtual bool idle() const = 0;
   virtual pollfd Poll() const = 0;

@@ -24,10 +24,16 @@ void ReceiveConnection::Attach(std::vector<std::unique_ptr<ReceiveQueuePair>> qu
   }
 }
 
-void ReceiveConnection::Post(void* data, size_t bytes) {
+bool ReceiveConnection::folds() const {
+  return attached() && std::all_of(queue_pairs_.begin(), queue_pairs_.end(),
+                                   [](const auto& queue_pair) { return queue_pair->folds(); });
+}
+
+void ReceiveConnection::Post(void* data, size_t bytes, const Fold& fold) {
   const uint64_t now = NowTicks();
   buffers_.push_back({static_cast<char*>(data),
                       bytes,
+                      fold,
                       now,
                       std::exchange(first_of_operation_, false),
                       attached() ? ChunkCount(bytes, chunk_bytes_) : 0,
@@ -90,6 +96,8 @@ Result ReceiveConnection::Begin(const Chunk& chunk, uint64_t now_ticks, Place* p
   }
   buffer.arrived[chunk.index] = true;
   place->to = buffer.data + offset;
+  place->fold = buffer.fold;
+  if (place->fold.own != nullptr) place->fold.own += offset;
   return Ok();
 }
 

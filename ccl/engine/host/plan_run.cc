@@ -57,6 +57,7 @@ void PlanRun::Prepare(const Plan& plan, const Step& step, State* state) {
   state->count = span.count;
   state->slices = (span.count + slice_elements_ - 1) / slice_elements_;
   state->direct = !step.from.empty() && state->operand == nullptr;
+  state->folds = false;
   state->source_count = state->slices == 0 ? 0 : step.from.size();
   state->target_count = state->slices == 0 ? 0 : step.to.size();
   if (state->sources.size() < state->source_count) state->sources.resize(state->source_count);
@@ -187,9 +188,12 @@ void PlanRun::Reduce(State* state, size_t slice, char* to) {
   } else {
     work_.reducer->combine_many(to, operands_.data(), operands_.size(), count);
   }
-  if (work_.divide_result != nullptr && state->store != nullptr && state->step->whole) {
-    work_.divide_result(to, to, count, work_.divisor);
-  }
+  Divide(*state, slice, to);
+}
+
+void PlanRun::Divide(const State& state, size_t slice, char* result) const {
+  if (work_.divide_result == nullptr || state.store == nullptr || !state.step->whole) return;
+  work_.divide_result(result, result, SliceElements(state, slice), work_.divisor);
 }
 
 void PlanRun::Make(State* state, size_t slice) {
@@ -200,8 +204,10 @@ void PlanRun::Make(State* state, size_t slice) {
     MakeOfOwn(state, slice);
   } else if (state->store == nullptr) {
     const End& first = state->sources.front();
-    Reduce(state, slice, InSlot(&inboxes_[first.box], first.numbers[slice]));
+    if (!state->folds) Reduce(state, slice, InSlot(&inboxes_[first.box], first.numbers[slice]));
     keeps = 1;
+  } else if (state->folds) {
+    Divide(*state, slice, state->store + SliceOffset(slice));
   } else if (!state->direct) {
     Reduce(state, slice, state->store + SliceOffset(slice));
   }
@@ -246,13 +252,26 @@ void PlanRun::Free(Inbox* inbox, uint64_t message) {
   }
 }
 
+bool PlanRun::CanFold(const Inbox& inbox, const State& state) const {
+  return state.operand != nullptr && state.source_count == 1 && !work_.prepares() &&
+         inbox.connection->folds();
+}
+
 void PlanRun::PostReceives(Inbox* inbox, bool* moved) {
   for (; inbox->posted < inbox->messages.size(); ++inbox->posted) {
     const Message message = inbox->messages[inbox->posted];
     State& state = states_[message.step];
-    if (inbox->posted >= inbox->freed + (state.direct ? kDirectAhead : slots_)) return;
-    char* const to = state.direct ? state.store + SliceOffset(message.slice) : InSlot(inbox, inbox->posted);
-    inbox->connection->Post(to, SliceBytes(state, message.slice));
+    // A connection may come to fold while a step is under way.
+    if (message.slice == 0) state.folds = CanFold(*inbox, state);
+    const bool stores = state.store != nullptr && (state.direct || state.folds);
+    if (inbox->posted >= inbox->freed + (stores ? kDirectAhead : slots_)) return;
+    char* const to = stores ? state.store + SliceOffset(message.slice) : InSlot(inbox, inbox->posted);
+    Fold fold;
+    if (state.folds) {
+      fold = {work_.reducer->combine, state.operand + SliceOffset(message.slice),
+              static_cast<uint32_t>(work_.element_bytes), state.step->own_place == 0};
+    }
+    inbox->connection->Post(to, SliceBytes(state, message.slice), fold);
     *moved = true;
   }
 }

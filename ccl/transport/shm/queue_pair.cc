@@ -314,22 +314,30 @@ Result ShmReceiveQueuePair::Begin(const Slot& slot, ChunkSink* sink) {
   open_ = true;
   first_ = slot;
   to_ = place.to;
+  fold_ = place.fold;
   recorder_.Posted(slot.chunk_bytes, began_ticks_);
   if (place.first) recorder_.Waited(place.waited_ticks);
   return Ok();
 }
 
+Result ShmReceiveQueuePair::TakeOut(const Slot& slot, const char* from) {
+  char* const to = to_ + slot.offset;
+  if (fold_.combine == nullptr) {
+    memcpy(to, from, slot.bytes);
+    return Ok();
+  }
+  if (slot.bytes % fold_.element_bytes != 0) return Lost("sent a piece that cuts an element in two", EPROTO);
+  const char* const own = fold_.own + slot.offset;
+  fold_.combine(to, fold_.own_first ? own : from, fold_.own_first ? from : own,
+                slot.bytes / fold_.element_bytes);
+  return Ok();
+}
+
 Result ShmReceiveQueuePair::CopyOut(const Slot& slot) {
   if (slot.bytes == 0) return Ok();
+  if (slot.kind == kSlotInline) return TakeOut(slot, memory_.payload(consumed_));
+  if (slot.kind == kSlotPool) return TakeOut(slot, memory_.piece(consumed_));
   char* const to = to_ + slot.offset;
-  if (slot.kind == kSlotInline) {
-    memcpy(to, memory_.payload(consumed_), slot.bytes);
-    return Ok();
-  }
-  if (slot.kind == kSlotPool) {
-    memcpy(to, memory_.piece(consumed_), slot.bytes);
-    return Ok();
-  }
   const int error = Pull(bell_->process().pid, slot.address, to, slot.bytes);
   // What it points to may be somebody else's by now, when the sender has given up.
   if (error == ESRCH || Load(memory_.region().closed, std::memory_order_acquire) != 0) {

@@ -107,6 +107,7 @@ class ShmReceiveQueuePair final : public ReceiveQueuePair {
 
   void Grant(uint64_t messages) override { granted_ = messages; }
   Result Progress(ChunkSink* sink, bool* moved) override;
+  bool folds() const override { return copy_ == kCopyPool; }
   bool idle() const override { return !open_; }
   pollfd Poll() const override;
   void SayGoodbye() override;
@@ -118,6 +119,7 @@ class ShmReceiveQueuePair final : public ReceiveQueuePair {
   Result Take(ChunkSink* sink, bool* more);
   Result Begin(const Slot& slot, ChunkSink* sink);
   Result CopyOut(const Slot& slot);
+  Result TakeOut(const Slot& slot, const char* from);
   void Complete(ChunkSink* sink);
   // Announces what there is to announce; *news when the sender should hear.
   void Publish(uint64_t now_ticks, bool* news);
@@ -136,6 +138,7 @@ class ShmReceiveQueuePair final : public ReceiveQueuePair {
   Slot first_{};          // with this slot
   uint32_t arrived_ = 0;  // bytes of it
   char* to_ = nullptr;
+  Fold fold_;
   uint64_t began_ticks_ = 0;
   uint64_t consumed_ = 0;
   uint64_t published_consumed_ = 0;
