@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cinttypes>
+#include <cstring>
 #include <sys/eventfd.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
@@ -14,6 +15,7 @@
 #include "ccl/base/knobs.h"
 #include "ccl/base/log.h"
 #include "ccl/base/socket.h"
+#include "ccl/engine/host/operations.h"
 
 namespace c4::host {
 namespace {
@@ -24,36 +26,6 @@ constexpr int kBacklog = 1024;
 // A thread that enqueues mostly waits for the result right away, and then runs it itself: two switches
 // between threads less. This is how long it gets for that.
 constexpr long kSoonNs = 50000;
-
-wire::OperationInfo Info(const Operation& operation, Algorithm algorithm) {
-  wire::OperationInfo info{};
-  info.count = operation.count;
-  info.root = operation.root;
-  info.function = operation.function;
-  info.data_type = static_cast<uint8_t>(operation.data_type);
-  info.reduction = static_cast<uint8_t>(operation.reduction);
-  info.algorithm = static_cast<uint8_t>(algorithm);
-  return info;
-}
-
-bool IsTransfer(const Operation& operation) {
-  return operation.function == wire::kSend || operation.function == wire::kRecv;
-}
-
-bool Reduces(const Operation& operation) {
-  return operation.function == wire::kAllReduce || operation.function == wire::kReduce ||
-         operation.function == wire::kReduceScatter;
-}
-
-bool HasBlocks(const Operation& operation) {
-  return operation.function != wire::kAllReduce && operation.function != wire::kReduce &&
-         operation.function != wire::kBroadcast;
-}
-
-bool IsInteger(ncclDataType_t type) {
-  return type == ncclInt8 || type == ncclUint8 || type == ncclInt32 || type == ncclUint32 ||
-         type == ncclInt64 || type == ncclUint64;
-}
 
 uint64_t StreamId(cudaStream_t handle) {
   const std::shared_ptr<Stream> stream = FindStream(handle);
@@ -163,6 +135,12 @@ Result HostCommunicator::Connect(const bootstrap::UniqueId& id, const InitReques
 
   C4_INFO("rank %d of %d joined communicator %016" PRIx64 " %s", rank_, rank_count_, communicator_id,
           request.name.c_str());
+  const auto is_here = [&](const bootstrap::RankInfo& peer) {
+    return peer.process.pid == info.process.pid &&
+           memcmp(peer.process.boot_id, info.process.boot_id, sizeof info.process.boot_id) == 0 &&
+           peer.process.start_time_ticks == info.process.start_time_ticks;
+  };
+  if (std::count_if(ranks.begin(), ranks.end(), is_here) > 1) ForbidNullStream();
   std::vector<SocketAddress> listeners;
   std::vector<uint64_t> hosts;
   for (const bootstrap::RankInfo& peer : ranks) {
@@ -190,7 +168,7 @@ Result HostCommunicator::ReadKnobs() {
 
 uint64_t HostCommunicator::RecordCall(const Operation& operation) {
   const uint64_t now = NowTicks();
-  if (IsTransfer(operation)) {
+  if (IsTransfer(operation.function)) {
     recorder_.P2pCalled(Info(operation, Algorithm::kAuto), StreamId(operation.stream), now);
   } else {
     recorder_.Called(Info(operation, Algorithm::kAuto), StreamId(operation.stream), now);
@@ -199,18 +177,25 @@ uint64_t HostCommunicator::RecordCall(const Operation& operation) {
 }
 
 Result HostCommunicator::Supports(const Operation& operation) const {
-  if (IsTransfer(operation)) {
+  if (IsTransfer(operation.function)) {
     if (operation.root < 0 || operation.root >= rank_count_) {
       return Fail(ncclInvalidArgument, "peer %d is not a rank of the communicator (0 to %d are)",
                   operation.root, rank_count_ - 1);
     }
-  } else if (Reduces(operation) && FindReducer(operation.data_type, operation.reduction) == nullptr) {
+  } else if (Reduces(operation.function) &&
+             FindReducer(operation.data_type, operation.reduction) == nullptr) {
     return Fail(ncclInvalidUsage, "the host engine does not reduce data of type %d by operation %d",
                 static_cast<int>(operation.data_type), static_cast<int>(operation.reduction));
   }
   if (FindStream(operation.stream) == nullptr) {
     return Fail(ncclInvalidArgument,
                 "the stream is none of the host engine's: make it with c4StreamCreate, or pass NULL");
+  }
+  if (operation.stream == nullptr && rank_count_ > 1 && IsNullStreamForbidden()) {
+    return Fail(
+        ncclInvalidUsage,
+        "several ranks of a communicator are in this process, and on the null stream, which they share, "
+        "they would wait for each other: give each rank a stream of its own (c4StreamCreate)");
   }
   return Ok();
 }
@@ -223,7 +208,7 @@ Result HostCommunicator::Enqueue(const Operation* operations, size_t count) {
     if (stream == nullptr) {
       return Fail(ncclInvalidArgument, "the stream was destroyed before the operation was enqueued");
     }
-    (IsTransfer(operations[i]) ? transfers : collectives)
+    (IsTransfer(operations[i].function) ? transfers : collectives)
         .push_back(Entry{operations[i], std::move(stream), 0, 0});
   }
   const uint64_t now = NowTicks();
@@ -374,7 +359,8 @@ Result HostCommunicator::Execute(const Pending& pending) {
         links_.get(), static_cast<size_t>(KnobNumber(Knob::C4_SLICE_BYTES)),
         static_cast<uint64_t>(KnobNumber(Knob::C4_TIMEOUT)) * 1000000000u, [this] { return Ended(); });
   }
-  return IsTransfer(pending.front().operation) ? RunTransfers(pending) : RunCollective(pending.front());
+  return IsTransfer(pending.front().operation.function) ? RunTransfers(pending)
+                                                        : RunCollective(pending.front());
 }
 
 void HostCommunicator::Record(const Entry& entry, uint64_t started, uint64_t finished, Algorithm algorithm) {
@@ -384,7 +370,7 @@ void HostCommunicator::Record(const Entry& entry, uint64_t started, uint64_t fin
 }
 
 const Plan& HostCommunicator::PlanOf(const Operation& operation, Algorithm* algorithm) {
-  const size_t blocks = HasBlocks(operation) ? static_cast<size_t>(rank_count_) : 1;
+  const size_t blocks = HasBlocks(operation.function) ? static_cast<size_t>(rank_count_) : 1;
   *algorithm = wanted_ != Algorithm::kAuto && Exists(wanted_, operation.function, *layout_)
                    ? wanted_
                    : Choose(operation.function, *layout_,
@@ -396,33 +382,13 @@ const Plan& HostCommunicator::PlanOf(const Operation& operation, Algorithm* algo
   return it->second;
 }
 
-Work HostCommunicator::WorkOf(const Operation& operation) const {
-  Work work;
-  work.input = static_cast<const char*>(operation.send_buffer);
-  work.output = static_cast<char*>(operation.recv_buffer);
-  work.count = operation.count;
-  work.element_bytes = ElementBytes(operation.data_type);
-  if (!Reduces(operation)) return work;
-  work.reducer = FindReducer(operation.data_type, operation.reduction);
-  work.divisor = static_cast<uint64_t>(rank_count_);
-  if (operation.scales) {
-    work.scale = FindScale(operation.data_type);
-    work.factor = operation.factor;
-  }
-  if (operation.reduction == ncclAvg) {
-    // Sums of small floats may be too large where their average is not; integers are exact only in the sum.
-    (IsInteger(operation.data_type) ? work.divide_result : work.divide_own) = FindDivide(operation.data_type);
-  }
-  return work;
-}
-
 Result HostCommunicator::RunCollective(const Entry& entry) {
   const Operation& operation = entry.operation;
   Algorithm algorithm = Algorithm::kAuto;
   const Plan& plan = PlanOf(operation, &algorithm);
   const uint64_t started = NowTicks();
   recorder_.Started(Info(operation, algorithm), entry.stream->id(), started);
-  C4_RETURN_IF_ERROR(executor_->Run(plan, WorkOf(operation)));
+  C4_RETURN_IF_ERROR(executor_->Run(plan, WorkOf(operation, rank_count_)));
   const uint64_t finished = NowTicks();
   recorder_.Finished(entry.stream->id(), finished);
   Record(entry, started, finished, algorithm);

@@ -79,7 +79,6 @@ class HostCommunicator final : public Communicator {
   Result RunCollective(const Entry& entry);
   Result RunTransfers(const Pending& pending);
   const Plan& PlanOf(const Operation& operation, Algorithm* algorithm);
-  Work WorkOf(const Operation& operation) const;
   void Record(const Entry& entry, uint64_t started, uint64_t finished, Algorithm algorithm);
   void FailWith(const Result& result);
   void CloseConnections(bool in_order);

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "ccl/engine/host/operations.h"
 #include "ccl/engine/host/plan.h"
 
 namespace c4::host {
@@ -27,6 +28,13 @@ Way AnyWay(const Layout& layout, const Costs& costs) {
                                  : LocalWay(layout, costs);
 }
 
+// Connections between all ranks cost queue pairs, memory and signs of life on every rank, and messages from
+// many at a time collide on the last link: between hosts only what has no other way.
+bool IsWorthIt(Algorithm algorithm, wire::Function function, const Layout& layout) {
+  const bool all_pairs = algorithm == Algorithm::kDirect || algorithm == Algorithm::kExchange;
+  return !all_pairs || layout.hosts.size() == 1 || !Exists(Algorithm::kRing, function, layout);
+}
+
 }  // namespace
 
 double Cost(Algorithm algorithm, wire::Function function, const Layout& layout, size_t bytes,
@@ -37,9 +45,7 @@ double Cost(Algorithm algorithm, wire::Function function, const Layout& layout, 
   const double share = (n - 1) / n;
   const Way way = AnyWay(layout, costs);
   const Way local = LocalWay(layout, costs);
-  const bool reduces =
-      function == wire::kAllReduce || function == wire::kReduce || function == wire::kReduceScatter;
-  const double reduce_s = reduces ? costs.reduce_byte_s : 0;
+  const double reduce_s = Reduces(function) ? costs.reduce_byte_s : 0;
   // Ranks of one host that send to other hosts at a time share its way out.
   const double sharing = layout.hosts.size() > 1 ? static_cast<double>(layout.hosts.front().size()) : 1;
   const double halves = function == wire::kAllReduce ? 2 : 1;
@@ -70,13 +76,6 @@ double Cost(Algorithm algorithm, wire::Function function, const Layout& layout, 
     default:
       return std::numeric_limits<double>::infinity();
   }
-}
-
-// Connections between all ranks cost queue pairs, memory and signs of life on every rank, and messages from
-// many at a time collide on the last link: between hosts only what has no other way.
-static bool IsWorthIt(Algorithm algorithm, wire::Function function, const Layout& layout) {
-  const bool all_pairs = algorithm == Algorithm::kDirect || algorithm == Algorithm::kExchange;
-  return !all_pairs || layout.hosts.size() == 1 || !Exists(Algorithm::kRing, function, layout);
 }
 
 Algorithm Choose(wire::Function function, const Layout& layout, size_t bytes, const Costs& costs) {

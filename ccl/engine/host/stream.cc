@@ -23,8 +23,16 @@ bool Stream::IsTurn(uint64_t ticket) {
 }
 
 bool Stream::WaitForTurn(uint64_t ticket, int ms) {
+  return WaitUntilOver(ticket - 1, std::chrono::milliseconds(ms));
+}
+
+bool Stream::WaitUntilOver(uint64_t ticket, std::chrono::milliseconds limit) {
   std::unique_lock<std::mutex> lock(mutex_);
-  return changed_.wait_for(lock, std::chrono::milliseconds(ms), [&] { return finished_ + 1 >= ticket; });
+  if (finished_ >= ticket) return true;
+  const auto entry = awaited_.insert(ticket);
+  const bool over = changed_.wait_for(lock, limit, [&] { return finished_ >= ticket; });
+  awaited_.erase(entry);
+  return over;
 }
 
 void Stream::Finish(uint64_t ticket, const Result& result) {
@@ -47,7 +55,7 @@ void Stream::Finish(uint64_t ticket, const Result& result) {
                                      [&](const auto& entry) { return entry.first > finished_; });
     for (auto it = left; it != waiting_.end(); ++it) over.push_back(std::move(it->second));
     waiting_.erase(left, waiting_.end());
-    changed_.notify_all();
+    if (!awaited_.empty() && *awaited_.begin() <= finished_) changed_.notify_all();
   }
   for (const std::function<void()>& call : over) call();
 }
@@ -78,8 +86,7 @@ void Stream::AwaitTicket(uint64_t ticket) {
     if (const std::shared_ptr<Driver> driver = NextDriver(); driver != nullptr) {
       if (driver->TryDrive([&] { return IsOver(ticket); }) && IsOver(ticket)) return;
     }
-    std::unique_lock<std::mutex> lock(mutex_);
-    changed_.wait_for(lock, kLookAgain, [&] { return finished_ >= ticket; });
+    WaitUntilOver(ticket, kLookAgain);
   }
 }
 

@@ -4,6 +4,7 @@
 // ticket, too, which is over when the event is. All calls are thread-safe.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -56,6 +57,8 @@ class Stream : public std::enable_shared_from_this<Stream> {
   // `over` is called once the ticket is over, at once when it is: never under a lock.
   void CallWhenOver(uint64_t ticket, std::function<void()> over);
   std::shared_ptr<Driver> NextDriver();
+  // Waits until the ticket is over; false when the time is up before.
+  bool WaitUntilOver(uint64_t ticket, std::chrono::milliseconds limit);
 
   const uint64_t id_;
   std::mutex mutex_;
@@ -63,6 +66,9 @@ class Stream : public std::enable_shared_from_this<Stream> {
   uint64_t taken_ = 0;
   uint64_t finished_ = 0;  // all tickets up to this one are over
   std::set<uint64_t> early_;
+  // Tickets that threads sleep for. One that is woken for another ticket takes the processor from who runs
+  // them.
+  std::multiset<uint64_t> awaited_;
   std::deque<std::weak_ptr<Driver>> drivers_;  // of the tickets after finished_
   std::vector<std::pair<uint64_t, std::function<void()>>> waiting_;
   Result failure_;
@@ -70,5 +76,10 @@ class Stream : public std::enable_shared_from_this<Stream> {
 
 // The stream behind a user's handle; the null stream for nullptr; nullptr for a handle that is none of ours.
 std::shared_ptr<Stream> FindStream(cudaStream_t handle);
+
+// From when on several ranks of a communicator are in this process: on the null stream, which is one for all
+// of them, an operation of one would wait for the turn of the other's, and that for it.
+void ForbidNullStream();
+bool IsNullStreamForbidden();
 
 }  // namespace c4::host

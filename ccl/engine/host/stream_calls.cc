@@ -1,4 +1,5 @@
 // The calls of ccl/include/c4/stream.h, and the handles behind them.
+#include <atomic>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -21,6 +22,7 @@ struct Registry {
   std::map<c4Event_t, std::unique_ptr<Event>> events;
   std::shared_ptr<Stream> null = std::make_shared<Stream>(0);
   uint64_t next_id = 1;
+  std::atomic<bool> is_null_forbidden = false;
 };
 
 // Never destroyed: the user's threads may outlive main.
@@ -47,6 +49,14 @@ std::shared_ptr<Stream> FindStream(cudaStream_t handle) {
   const std::lock_guard<std::mutex> lock(registry.mutex);
   const auto found = registry.streams.find(handle);
   return found == registry.streams.end() ? nullptr : found->second;
+}
+
+void ForbidNullStream() {
+  TheRegistry().is_null_forbidden = true;
+}
+
+bool IsNullStreamForbidden() {
+  return TheRegistry().is_null_forbidden;
 }
 
 }  // namespace c4::host

@@ -2,7 +2,9 @@
 //
 // A stream is a queue of operations, with NCCL's ordering: a call such as ncclAllReduce enqueues and returns
 // at once; the operations of one stream run one after the other, in the order of their calls; those of two
-// streams run independently. The null stream is one stream more, always there, shared by all threads.
+// streams run independently. The null stream is one stream more, always there, shared by all threads;
+// where several ranks of a communicator are in one process they cannot use it, because they would wait for
+// each other in it: such calls are refused (ncclInvalidUsage).
 //
 // The handle is CUDA's type, so that calls look the same with both engines, but it is none of CUDA's
 // streams: never hand one to the other side.

@@ -254,10 +254,10 @@ void RunProgram(HostCommunicator& communicator, const Program& p, unsigned round
   operation.data_type = p.type;
   operation.reduction = p.reduction;
   operation.root = p.root;
-  ASSERT_TRUE(communicator.Supports(operation).ok());
-  operation.called_ticks = communicator.RecordCall(operation);
   const OwnStream stream;
   operation.stream = stream.handle;
+  ASSERT_TRUE(communicator.Supports(operation).ok());
+  operation.called_ticks = communicator.RecordCall(operation);
   ASSERT_TRUE(communicator.Enqueue(&operation, 1).ok());
   ASSERT_EQ(stream.Synchronize(), ncclSuccess) << communicator.AsyncError().message();
   if (!takes) return;

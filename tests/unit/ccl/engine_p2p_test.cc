@@ -279,8 +279,9 @@ TEST_F(EngineP2p, BadPeersAreRefused) {
       EXPECT_EQ(communicator.Supports(Send(&byte, 1, peer, nullptr)).code(), ncclInvalidArgument) << peer;
       EXPECT_EQ(communicator.Supports(Recv(&byte, 1, peer, nullptr)).code(), ncclInvalidArgument) << peer;
     }
-    EXPECT_TRUE(communicator.Supports(Send(&byte, 1, 1, nullptr)).ok());
-    EXPECT_TRUE(communicator.Supports(Recv(&byte, 1, 0, nullptr)).ok()) << "also from itself";
+    const OwnStream stream;
+    EXPECT_TRUE(communicator.Supports(Send(&byte, 1, 1, stream.handle)).ok());
+    EXPECT_TRUE(communicator.Supports(Recv(&byte, 1, 0, stream.handle)).ok()) << "also from itself";
     EXPECT_TRUE(communicator.Finalize().ok());
   });
 }
