@@ -17,26 +17,24 @@
 #include <unistd.h>
 #include <vector>
 
+#include "benchmarks/paired_options.h"
 #include "benchmarks/statistics.h"
 #include "cli/process.h"
 
 namespace c4 {
 namespace {
 
-constexpr int kPatienceReports = 100;
+constexpr char kUsage[] =
+    "fail_open [--ranks N] [--rounds N] [--iterations N] [--seed N] [--json FILE]\n"
+    "iteration time of the reference trainer before and after kill -9 of every daemon; exit code 1 when "
+    "it changed\n";
 
-struct Options {
-  int ranks = 8;
-  int rounds = 20;
-  int iterations = 50;
-  unsigned seed = 1;
-  std::string json;
-};
+constexpr int kPatienceReports = 100;
 
 class Job {
  public:
   // Exits the program when the job cannot be started.
-  Job(const Options& options, const std::string& folder, const std::string& run_dir) {
+  Job(const PairedOptions& options, const std::string& folder, const std::string& run_dir) {
     int ends[2];
     if (pipe(ends) != 0) std::exit(1);  // NOLINT(concurrency-mt-unsafe): the only thread
     cli::SpawnRequest request;
@@ -108,7 +106,7 @@ class Job {
   FILE* output_ = nullptr;
 };
 
-int Run(const Options& options) {
+int Run(const PairedOptions& options) {
   const absl::StatusOr<std::string> folder = cli::OwnFolder();
   char scratch[] = "/dev/shm/c4-open-XXXXXX";
   if (!folder.ok() || mkdtemp(scratch) == nullptr) return 1;
@@ -156,38 +154,9 @@ int Run(const Options& options) {
   return killed >= options.rounds && low <= 0.5 ? 0 : 1;
 }
 
-int Usage() {
-  fprintf(
-      stderr,
-      "fail_open [--ranks N] [--rounds N] [--iterations N] [--seed N] [--json FILE]\n"
-      "iteration time of the reference trainer before and after kill -9 of every daemon; exit code 1 when "
-      "it changed\n");
-  return 2;
-}
-
 int Main(int argc, char** argv) {
-  Options options;
-  for (int i = 1; i < argc; i += 2) {
-    const std::string name = argv[i];
-    if (i + 1 == argc) return Usage();
-    const int value = atoi(argv[i + 1]);  // NOLINT(cert-err34-c): checked below
-    if (name == "--json") {
-      options.json = argv[i + 1];
-      continue;
-    }
-    if (value <= 0) return Usage();
-    if (name == "--ranks") {
-      options.ranks = value;
-    } else if (name == "--rounds") {
-      options.rounds = value;
-    } else if (name == "--iterations") {
-      options.iterations = value;
-    } else if (name == "--seed") {
-      options.seed = static_cast<unsigned>(value);
-    } else {
-      return Usage();
-    }
-  }
+  PairedOptions options{.rounds = 20, .iterations = 50, .json = {}};
+  if (!ParsePairedOptions(argc, argv, "--rounds", kUsage, &options)) return 2;
   return Run(options);
 }
 

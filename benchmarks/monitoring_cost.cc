@@ -17,19 +17,16 @@
 #include <unistd.h>
 #include <vector>
 
+#include "benchmarks/paired_options.h"
 #include "benchmarks/statistics.h"
 #include "c4a/segment_reader.h"
 #include "ccl/monitor/monitor.h"
 
 namespace {
 
-struct Options {
-  int ranks = 8;
-  int pairs = 15;
-  int iterations = 100;
-  unsigned seed = 1;
-  std::string json;
-};
+constexpr char kUsage[] =
+    "monitoring_cost [--ranks N] [--pairs N] [--iterations N] [--seed N] [--json FILE]\n"
+    "what monitoring costs the reference trainer; exit code 1 when a target is missed\n";
 
 std::string OwnFolder() {
   char path[4096] = "";
@@ -39,7 +36,7 @@ std::string OwnFolder() {
 }
 
 // Milliseconds an iteration, as rank 0 of the trainer prints them at the end; 0 when the job failed.
-double RunJob(const Options& options, bool monitored, const std::string& run_dir) {
+double RunJob(const c4::PairedOptions& options, bool monitored, const std::string& run_dir) {
   const std::string folder = OwnFolder();
   const std::string command = (monitored ? std::string() : "C4_MONITOR=0 ") + folder + "/c4 run -n " +
                               std::to_string(options.ranks) + (monitored ? "" : " --no-monitor") +
@@ -91,7 +88,7 @@ uint64_t EventsOf(const std::string& path) {
 }
 
 // Events an iteration and rank, of a job whose segments stay behind because no agent takes them away.
-double CountEvents(const Options& options, const std::string& run_dir) {
+double CountEvents(const c4::PairedOptions& options, const std::string& run_dir) {
   const std::string folder = OwnFolder();
   const std::string command =
       "C4_CONTROL=0 " + folder + "/c4 run -n " + std::to_string(options.ranks) + " --no-monitor --run-dir " +
@@ -123,7 +120,7 @@ double EventNs() {
   return c4::Median(rounds);
 }
 
-int Run(const Options& options) {
+int Run(const c4::PairedOptions& options) {
   char scratch[] = "/dev/shm/c4-cost-XXXXXX";
   if (mkdtemp(scratch) == nullptr) return 1;
   const std::string run_dir = scratch;
@@ -131,7 +128,7 @@ int Run(const Options& options) {
   std::vector<double> ratios;
   std::vector<double> on_ms;
   std::vector<double> off_ms;
-  for (int pair = 0; pair < options.pairs; ++pair) {
+  for (int pair = 0; pair < options.rounds; ++pair) {
     const bool on_first = random() % 2 == 0;
     const double first = RunJob(options, on_first, run_dir);
     const double second = RunJob(options, !on_first, run_dir);
@@ -161,42 +158,15 @@ int Run(const Options& options) {
     file << "{\"events_per_iteration_rank\": " << events << ", \"event_ns\": " << event_ns
          << ", \"counted_percent\": " << counted << ", \"paired_percent\": " << median
          << ", \"paired_low_percent\": " << low << ", \"paired_high_percent\": " << high
-         << ", \"pairs\": " << options.pairs << ", \"ranks\": " << options.ranks << "}\n";
+         << ", \"pairs\": " << options.rounds << ", \"ranks\": " << options.ranks << "}\n";
   }
   return events > 0 && counted <= 0.1 && low < 0.5 ? 0 : 1;
-}
-
-int Usage() {
-  fprintf(stderr,
-          "monitoring_cost [--ranks N] [--pairs N] [--iterations N] [--seed N] [--json FILE]\n"
-          "what monitoring costs the reference trainer; exit code 1 when a target is missed\n");
-  return 2;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  Options options;
-  for (int i = 1; i < argc; i += 2) {
-    const std::string name = argv[i];
-    if (i + 1 == argc) return Usage();
-    const int value = atoi(argv[i + 1]);  // NOLINT(cert-err34-c): checked below
-    if (name == "--json") {
-      options.json = argv[i + 1];
-      continue;
-    }
-    if (value <= 0) return Usage();
-    if (name == "--ranks") {
-      options.ranks = value;
-    } else if (name == "--pairs") {
-      options.pairs = value;
-    } else if (name == "--iterations") {
-      options.iterations = value;
-    } else if (name == "--seed") {
-      options.seed = static_cast<unsigned>(value);
-    } else {
-      return Usage();
-    }
-  }
+  c4::PairedOptions options{.rounds = 15, .iterations = 100, .json = {}};
+  if (!c4::ParsePairedOptions(argc, argv, "--pairs", kUsage, &options)) return 2;
   return Run(options);
 }

@@ -276,7 +276,7 @@ Result Accept(int listener, DeadlineNs deadline, Fd* accepted, SocketAddress* pe
   }
 }
 
-Result SendAll(int fd, const void* data, size_t bytes, DeadlineNs deadline) {
+Result SendAll(int fd, const void* data, size_t bytes, const Waiting& wait) {
   const auto* at = static_cast<const char*>(data);
   while (bytes > 0) {
     const ssize_t sent = send(fd, at, bytes, MSG_NOSIGNAL);
@@ -284,7 +284,7 @@ Result SendAll(int fd, const void* data, size_t bytes, DeadlineNs deadline) {
       at += sent;
       bytes -= static_cast<size_t>(sent);
     } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
-      if (!WaitFor(fd, POLLOUT, deadline)) return Fail(ncclRemoteError, "the peer takes no data");
+      C4_RETURN_IF_ERROR(wait(POLLOUT));
     } else if (errno != EINTR) {
       return Fail(ncclRemoteError, "cannot send: %s", ErrnoText(errno).c_str());
     }
@@ -292,7 +292,13 @@ Result SendAll(int fd, const void* data, size_t bytes, DeadlineNs deadline) {
   return Ok();
 }
 
-Result ReceiveAll(int fd, void* data, size_t bytes, DeadlineNs deadline) {
+Result SendAll(int fd, const void* data, size_t bytes, DeadlineNs deadline) {
+  return SendAll(fd, data, bytes, [&](short events) {
+    return WaitFor(fd, events, deadline) ? Ok() : Fail(ncclRemoteError, "the peer takes no data");
+  });
+}
+
+Result ReceiveAll(int fd, void* data, size_t bytes, const Waiting& wait) {
   auto* at = static_cast<char*>(data);
   while (bytes > 0) {
     const ssize_t got = recv(fd, at, bytes, 0);
@@ -302,12 +308,18 @@ Result ReceiveAll(int fd, void* data, size_t bytes, DeadlineNs deadline) {
     } else if (got == 0) {
       return Fail(ncclRemoteError, "the peer closed the connection");
     } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
-      if (!WaitFor(fd, POLLIN, deadline)) return Fail(ncclRemoteError, "the peer sent nothing in time");
+      C4_RETURN_IF_ERROR(wait(POLLIN));
     } else if (errno != EINTR) {
       return Fail(ncclRemoteError, "cannot receive: %s", ErrnoText(errno).c_str());
     }
   }
   return Ok();
+}
+
+Result ReceiveAll(int fd, void* data, size_t bytes, DeadlineNs deadline) {
+  return ReceiveAll(fd, data, bytes, [&](short events) {
+    return WaitFor(fd, events, deadline) ? Ok() : Fail(ncclRemoteError, "the peer sent nothing in time");
+  });
 }
 
 Result LocalAddress(int fd, SocketAddress* address) {

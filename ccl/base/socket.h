@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <netinet/in.h>
 #include <string>
 #include <sys/socket.h>
@@ -71,8 +72,13 @@ Result TryAccept(int listener, Fd* accepted, SocketAddress* peer, bool* any);
 // One connection from `listener`, before the deadline.
 Result Accept(int listener, DeadlineNs deadline, Fd* accepted, SocketAddress* peer);
 
+// How a call waits for its socket to be ready (POLLIN, POLLOUT); not Ok ends the call with that.
+using Waiting = std::function<Result(short events)>;
+
+Result SendAll(int fd, const void* data, size_t bytes, const Waiting& wait);
 Result SendAll(int fd, const void* data, size_t bytes, DeadlineNs deadline);
 // ncclRemoteError when the peer closes first.
+Result ReceiveAll(int fd, void* data, size_t bytes, const Waiting& wait);
 Result ReceiveAll(int fd, void* data, size_t bytes, DeadlineNs deadline);
 
 Result LocalAddress(int fd, SocketAddress* address);

@@ -72,37 +72,14 @@ Result PatientConnect(const SocketAddress& address, const Patience& patience, Fd
 }
 
 Result PatientSend(int fd, const void* data, size_t bytes, const Patience& patience) {
-  const auto* at = static_cast<const char*>(data);
-  while (bytes > 0) {
-    const ssize_t sent = send(fd, at, bytes, MSG_NOSIGNAL);
-    if (sent > 0) {
-      at += sent;
-      bytes -= static_cast<size_t>(sent);
-    } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
-      C4_RETURN_IF_ERROR(WaitFor(fd, POLLOUT, patience, "the peer takes no data"));
-    } else if (errno != EINTR) {
-      return Fail(ncclRemoteError, "cannot send: %s", ErrnoText(errno).c_str());
-    }
-  }
-  return Ok();
+  return SendAll(fd, data, bytes,
+                 [&](short events) { return WaitFor(fd, events, patience, "the peer takes no data"); });
 }
 
 Result PatientReceive(int fd, void* data, size_t bytes, const Patience& patience) {
-  auto* at = static_cast<char*>(data);
-  while (bytes > 0) {
-    const ssize_t got = recv(fd, at, bytes, 0);
-    if (got > 0) {
-      at += got;
-      bytes -= static_cast<size_t>(got);
-    } else if (got == 0) {
-      return Fail(ncclRemoteError, "the peer closed the connection");
-    } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
-      C4_RETURN_IF_ERROR(WaitFor(fd, POLLIN, patience, "the peer sent nothing in time"));
-    } else if (errno != EINTR) {
-      return Fail(ncclRemoteError, "cannot receive: %s", ErrnoText(errno).c_str());
-    }
-  }
-  return Ok();
+  return ReceiveAll(fd, data, bytes, [&](short events) {
+    return WaitFor(fd, events, patience, "the peer sent nothing in time");
+  });
 }
 
 }  // namespace c4::bootstrap
