@@ -92,6 +92,7 @@ class Author {
   Program Write() {
     program_.ranks = 2 + Below(5);
     std::vector<int> all;
+    all.reserve(static_cast<size_t>(program_.ranks));
     for (int i = 0; i < program_.ranks; ++i) all.push_back(i);
     Open(all);
     const int steps = 6 + Below(10);
@@ -453,6 +454,7 @@ TEST(Soak, RandomPrograms) {
     std::vector<std::string> wrong(static_cast<size_t>(program.ranks));
     std::barrier<> all(program.ranks);
     std::vector<std::thread> threads;
+    threads.reserve(static_cast<size_t>(program.ranks));
     for (int rank = 0; rank < program.ranks; ++rank) {
       threads.emplace_back([&program, &id, &wrong, &all, rank] {
         Player player(program, rank, id, &all);
