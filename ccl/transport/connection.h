@@ -3,7 +3,8 @@
 // into chunks, the scheduler spreads them, they arrive in any order, and messages complete in order.
 //
 // The receiver announces its receives (clear to send), and nothing is posted to a queue pair before: what is
-// posted and not acknowledged is on the network, never waiting for a receiver that has not come.
+// posted and not acknowledged is on the network, never waiting for a receiver that has not come. Where the
+// sender writes into memory of the receiver's host (QueuePair::eager) that memory may be filled ahead of it.
 //
 // Not thread-safe: one thread drives all connections of a communicator. Nothing here blocks: Progress
 // does what can be done now, and the poll descriptors say what to wait for. Buffers belong to the caller and
@@ -34,7 +35,8 @@ class SendConnection {
 
   void Post(const void* data, size_t bytes);
   uint64_t posted() const { return posted_; }
-  // Messages that the receiver has acknowledged, all before them included: it holds their bytes.
+  // Messages whose bytes the receiver has acknowledged, or that are in memory of its own, all before them
+  // included: their buffers are the caller's again.
   uint64_t completed() const { return completed_; }
   Result Progress(bool* moved);
   bool connected() const;

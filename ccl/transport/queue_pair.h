@@ -41,10 +41,13 @@ class SendQueuePair {
   virtual ~SendQueuePair() = default;
 
   virtual void Post(const Chunk& chunk, const char* data, uint64_t now_ticks) = 0;
-  // Chunks that the receiver holds; they complete in the order in which they were posted.
+  // Chunks that the receiver or memory of its own holds; they complete in the order in which they were
+  // posted.
   virtual uint64_t completed() const = 0;
   // Messages of the connection that the receiver is ready for, as far as this queue pair has heard.
   virtual uint64_t granted() const = 0;
+  // Whether it has room of the receiver's for chunks that this one is not ready for yet.
+  virtual bool eager() const { return false; }
   // Sets *moved when anything came or went.
   virtual Result Progress(bool* moved) = 0;
   // The receiver has, or will have without any more ado, what it needs to take it in.
@@ -60,11 +63,10 @@ class SendQueuePair {
 
 // Reduces what arrives on its way to its place, which spares memory a copy.
 struct Fold {
-  // out[i] = a[i] op b[i] for `count` elements; nullptr: what arrives is stored as it is.
-  void (*combine)(void* out, const void* a, const void* b, size_t count) = nullptr;
+  // out[i] = own[i] op arriving[i] for `count` elements; nullptr: what arrives is stored as it is.
+  void (*combine)(void* out, const void* own, const void* arriving, size_t count) = nullptr;
   const char* own = nullptr;  // the other operand, as large as what arrives; may be the place itself
   uint32_t element_bytes = 1;
-  bool own_first = true;
 };
 
 // Where arriving chunks go: the connection.

@@ -65,7 +65,8 @@ void SendConnection::TakeCompletions() {
 Result SendConnection::Dispatch(bool* moved) {
   posted_to_.assign(queue_pairs_.size(), false);
   bool any = false;
-  while (next_message_ < std::min(granted_, posted_)) {
+  const uint64_t ready = queue_pairs_.front()->eager() ? posted_ : std::min(granted_, posted_);
+  while (next_message_ < ready) {
     const Message& message = messages_[static_cast<size_t>(next_message_ - completed_)];
     const uint64_t offset = uint64_t{next_chunk_} * chunk_bytes_;
     const auto bytes = static_cast<uint32_t>(std::min<uint64_t>(chunk_bytes_, message.bytes - offset));

@@ -54,7 +54,10 @@ Result Executor::Drive(const std::function<Result(bool* moved, bool* done)>& ste
     bool moved = false;
     bool done = false;
     C4_RETURN_IF_ERROR(step(&moved, &done));
-    if (done) return Ok();
+    if (done) {
+      links_->WakeNeighbours();
+      return Ok();
+    }
     C4_RETURN_IF_ERROR(links_->Progress(&moved));
     if (moved) {
       last_move_ns = MonotonicNs();

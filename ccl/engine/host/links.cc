@@ -19,16 +19,16 @@ constexpr int64_t kSpinUs = 50;
 constexpr uint32_t kVainSpins = 4;
 constexpr uint32_t kWaitsASpin = 16;
 
-// How long to look before sleeping, with `ranks` ranks on this host. Who spins on a processor that another
-// rank waits for delays what it waits for itself.
-uint64_t SpinNs(size_t ranks) {
-  int64_t us = KnobNumber(Knob::C4_SPIN_US);
-  if (us < 0) {
-    cpu_set_t set;
-    const bool known = sched_getaffinity(0, sizeof set, &set) == 0;
-    us = known && ranks <= static_cast<size_t>(CPU_COUNT(&set)) ? kSpinUs : 0;
-  }
-  return static_cast<uint64_t>(us) * 1000;
+bool IsCrowded(size_t ranks) {
+  cpu_set_t set;
+  return sched_getaffinity(0, sizeof set, &set) != 0 || ranks > static_cast<size_t>(CPU_COUNT(&set));
+}
+
+// How long to look before sleeping. Who spins on a processor that another rank waits for delays what it waits
+// for itself.
+uint64_t SpinNs(bool crowded) {
+  const int64_t us = KnobNumber(Knob::C4_SPIN_US);
+  return static_cast<uint64_t>(us >= 0 ? us : crowded ? 0 : kSpinUs) * 1000;
 }
 
 void Pause() {
@@ -57,7 +57,8 @@ void Links::ShareMemory(shm::Bell bell, const std::vector<bootstrap::RankInfo>& 
       neighbours_[static_cast<int>(i)] = {process, descriptor - 1, nullptr};
     }
   }
-  spin_ns_ = SpinNs(neighbours_.size());
+  crowded_ = IsCrowded(neighbours_.size());
+  spin_ns_ = SpinNs(crowded_);
 }
 
 std::shared_ptr<shm::PeerBell> Links::BellOf(int peer) {
@@ -71,6 +72,8 @@ std::shared_ptr<shm::PeerBell> Links::BellOf(int peer) {
       neighbours_.erase(found);
       return nullptr;
     }
+    // Where ranks wait for a processor, one that is woken earlier only takes it away from this one.
+    if (crowded_) neighbour.bell->TakeNotes();
   }
   return neighbour.bell;
 }
@@ -143,6 +146,7 @@ Result Links::ConnectRing(int next, int previous, DeadlineNs deadline, const std
     }
     C4_RETURN_IF_ERROR(Wait(50));
   }
+  WakeNeighbours();
   return Ok();
 }
 
@@ -165,6 +169,13 @@ Result Links::Progress(bool* moved) {
   for (auto& [key, connection] : sends_) C4_RETURN_IF_ERROR(connection->Progress(moved));
   for (auto& [key, connection] : receives_) C4_RETURN_IF_ERROR(connection->Progress(moved));
   return Ok();
+}
+
+void Links::WakeNeighbours() {
+  if (!crowded_) return;
+  for (auto& [rank, neighbour] : neighbours_) {
+    if (neighbour.bell != nullptr) neighbour.bell->RingNoted();
+  }
 }
 
 void Links::CollectPolls() {
@@ -222,6 +233,7 @@ Result Links::Wait(int ms) {
   if (Expecting()) acceptor_->AppendPolls(&polls_);
   if (!over_memory_) return Poll(ms);
   polls_.push_back({bell_.fd(), POLLIN, 0});
+  WakeNeighbours();
   Result result = Poll(ms);
   bell_.AfterSleep();
   if (polls_.back().revents != 0) bell_.Drain();
@@ -237,7 +249,9 @@ void Links::AppendIdlePolls(std::vector<pollfd>* polls) const {
 
 Result Links::Idle() {
   bool moved = false;
-  return Progress(&moved);
+  Result result = Progress(&moved);
+  WakeNeighbours();
+  return result;
 }
 
 void Links::SayGoodbye() {

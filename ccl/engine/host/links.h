@@ -52,6 +52,9 @@ class Links {
   // Until something can be done, somebody calls (the wake descriptor) or the time is over. Does what can be
   // done between looking and sleeping; the next Progress says so.
   Result Wait(int ms);
+  // Wakes the neighbours that have something to do now; Wait does it before it sleeps. To be called before
+  // leaving the links alone.
+  void WakeNeighbours();
   // While nothing is under way: what tells of a lost peer. Early data wakes nobody. The descriptors may be
   // closed by the time that somebody waits for them; then that wakes for nothing.
   void AppendIdlePolls(std::vector<pollfd>* polls) const;
@@ -91,6 +94,7 @@ class Links {
   shm::Bell bell_;
   std::map<int, Neighbour> neighbours_;
   bool over_memory_ = false;  // a connection is
+  bool crowded_ = false;      // more ranks on this host than processors
   uint64_t spin_ns_ = 0;
   uint32_t vain_spins_ = 0;
   uint32_t waits_ = 0;

@@ -71,8 +71,10 @@ class Planner {
     step.operand = operand;
     step.store = store;
     std::sort(from.begin(), from.end());
-    step.own_place =
-        static_cast<int>(std::count_if(from.begin(), from.end(), [&](int r) { return r < me_; }));
+    if (plan_.in_rank_order) {
+      step.own_place =
+          static_cast<int>(std::count_if(from.begin(), from.end(), [&](int r) { return r < me_; }));
+    }
     step.from = std::move(from);
     step.to = std::move(to);
     plan_.stages = plan_.stages || (!step.from.empty() && step.store.buffer == Buffer::kNone);
@@ -182,6 +184,7 @@ class Planner {
   }
 
   void Exchange() {
+    plan_.in_rank_order = true;
     Add({}, Input(0, 0), None(), after_me_);
     Add(others_, Input(0, 0), Output(0, 0), {});
     plan_.overlaps = true;

@@ -38,8 +38,7 @@ struct Step {
   Region store;           // kNone: what is made is only sent on
   std::vector<int> to;    // ranks
   bool whole = true;      // what is made of the own operand lacks nothing more
-  // Where, among the sources, the own operand is reduced: before from[own_place]. Ranks that each reduce
-  // everything have to do it in one order to come to the same result.
+  // Where, among the sources, the own operand is reduced: before from[own_place].
   int own_place = 0;
 };
 
@@ -50,6 +49,8 @@ struct Plan {
   // Results are passed on that are stored nowhere. Then steps take turns, some slices each, or all the memory
   // for what is passed on might be full of slices that wait for the others.
   bool stages = false;
+  // Ranks that each reduce everything have to do it in one order to come to the same result.
+  bool in_rank_order = false;
   size_t most_sources = 0;
   std::vector<Step> steps;
 };

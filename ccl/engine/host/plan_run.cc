@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 namespace c4::host {
 
@@ -58,6 +59,7 @@ void PlanRun::Prepare(const Plan& plan, const Step& step, State* state) {
   state->slices = (span.count + slice_elements_ - 1) / slice_elements_;
   state->direct = !step.from.empty() && state->operand == nullptr;
   state->folds = false;
+  state->begun = false;
   state->source_count = state->slices == 0 ? 0 : step.from.size();
   state->target_count = state->slices == 0 ? 0 : step.to.size();
   if (state->sources.size() < state->source_count) state->sources.resize(state->source_count);
@@ -76,13 +78,15 @@ void PlanRun::Prepare(const Plan& plan, const Step& step, State* state) {
 void PlanRun::NumberSlices(size_t step, size_t from, size_t to) {
   State& state = states_[step];
   for (size_t slice = from; slice < std::min(to, state.slices); ++slice) {
-    const Message message{static_cast<uint32_t>(step), static_cast<uint32_t>(slice)};
+    Message message{static_cast<uint32_t>(step), static_cast<uint32_t>(slice), 0};
     for (size_t i = 0; i < state.source_count; ++i) {
+      message.end = static_cast<uint32_t>(i);
       Inbox& inbox = inboxes_[state.sources[i].box];
       state.sources[i].numbers.push_back(static_cast<uint32_t>(inbox.messages.size()));
       inbox.messages.push_back(message);
     }
     for (size_t i = 0; i < state.target_count; ++i) {
+      message.end = static_cast<uint32_t>(i);
       Outbox& outbox = outboxes_[state.targets[i].box];
       state.targets[i].numbers.push_back(static_cast<uint32_t>(outbox.messages.size()));
       outbox.messages.push_back(message);
@@ -252,28 +256,44 @@ void PlanRun::Free(Inbox* inbox, uint64_t message) {
   }
 }
 
-bool PlanRun::CanFold(const Inbox& inbox, const State& state) const {
-  return state.operand != nullptr && state.source_count == 1 && !work_.prepares() &&
-         inbox.connection->folds();
+// One source after the other, own operand first: where the order matters otherwise, all have to be there.
+bool PlanRun::CanFold(const State& state) const {
+  if (state.operand == nullptr || work_.prepares() || state.step->own_place != 0) return false;
+  for (size_t i = 0; i < state.source_count; ++i) {
+    if (!inboxes_[state.sources[i].box].connection->folds()) return false;
+  }
+  return true;
+}
+
+// False while there is no place for what comes, or it is not its turn to be reduced.
+bool PlanRun::PostReceive(Inbox* inbox) {
+  const Message message = inbox->messages[inbox->posted];
+  State& state = states_[message.step];
+  if (!std::exchange(state.begun, true)) state.folds = CanFold(state);
+  const size_t offset = SliceOffset(message.slice);
+  const bool stores = state.store != nullptr && (state.direct || state.folds);
+  if (inbox->posted >= inbox->freed + (stores ? kDirectAhead : slots_)) return false;
+  const End& first = state.sources.front();
+  const uint32_t first_number = first.numbers[message.slice];
+  char* to = nullptr;
+  Fold fold;
+  if (!state.folds) {
+    to = stores ? state.store + offset : InSlot(inbox, inbox->posted);
+  } else {
+    if (message.end > 0) {
+      const End& before = state.sources[message.end - 1];
+      if (inboxes_[before.box].arrived() <= before.numbers[message.slice]) return false;
+    }
+    to = stores ? state.store + offset : InSlot(&inboxes_[first.box], first_number);
+    fold = {work_.reducer->combine, message.end == 0 ? state.operand + offset : to,
+            static_cast<uint32_t>(work_.element_bytes)};
+  }
+  inbox->connection->Post(to, SliceBytes(state, message.slice), fold);
+  return true;
 }
 
 void PlanRun::PostReceives(Inbox* inbox, bool* moved) {
-  for (; inbox->posted < inbox->messages.size(); ++inbox->posted) {
-    const Message message = inbox->messages[inbox->posted];
-    State& state = states_[message.step];
-    // A connection may come to fold while a step is under way.
-    if (message.slice == 0) state.folds = CanFold(*inbox, state);
-    const bool stores = state.store != nullptr && (state.direct || state.folds);
-    if (inbox->posted >= inbox->freed + (stores ? kDirectAhead : slots_)) return;
-    char* const to = stores ? state.store + SliceOffset(message.slice) : InSlot(inbox, inbox->posted);
-    Fold fold;
-    if (state.folds) {
-      fold = {work_.reducer->combine, state.operand + SliceOffset(message.slice),
-              static_cast<uint32_t>(work_.element_bytes), state.step->own_place == 0};
-    }
-    inbox->connection->Post(to, SliceBytes(state, message.slice), fold);
-    *moved = true;
-  }
+  for (; inbox->posted < inbox->messages.size() && PostReceive(inbox); ++inbox->posted) *moved = true;
 }
 
 void PlanRun::PostSends(Outbox* outbox, bool* moved) {

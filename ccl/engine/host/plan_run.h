@@ -1,8 +1,8 @@
 // One run of a plan: which slice of which step is where. Used by the executor alone, and kept between runs
 // for its memory.
 //
-// Receives that are to be reduced land in slots of their connection, or are reduced as they come where there
-// is one source and its connection can do that; a result that is only passed on is made
+// Receives that are to be reduced land in slots of their connection, or are reduced as they come where
+// connections can do that, one source after the other; a result that is only passed on is made
 // in the slot of its first source, and the slot is free again when its last copy has been sent. Between two
 // ranks messages go in one order, the same on both sides: step by step, or in plans that pass on what is
 // stored nowhere by turns of half as many slices as there are slots, step after step in each turn. So each
@@ -32,6 +32,7 @@ class PlanRun {
   struct Message {
     uint32_t step;
     uint32_t slice;
+    uint32_t end;  // which of the step's sources or targets
   };
   struct Inbox {
     int peer = 0;
@@ -72,6 +73,7 @@ class PlanRun {
     size_t sent = 0;      // slices that all targets have
     bool direct = false;  // what comes goes straight into the store
     bool folds = false;   // what comes is reduced on its way
+    bool begun = false;   // a receive was posted: `folds` stays as it is
     std::vector<End> sources;
     std::vector<End> targets;
     size_t source_count = 0;  // the rest is kept for its memory
@@ -98,7 +100,7 @@ class PlanRun {
   }
   size_t SliceOffset(size_t slice) const { return slice * slice_elements_ * work_.element_bytes; }
   bool IsPreparedToSend(const State& state) const;
-  bool CanFold(const Inbox& inbox, const State& state) const;
+  bool CanFold(const State& state) const;
   char* InSlot(Inbox* inbox, uint64_t message);
   char* OutSlot(Outbox* outbox, uint64_t message);
 
@@ -110,6 +112,7 @@ class PlanRun {
   // Where the slice lies, once it is made.
   const char* ResultOf(State* state, size_t slice);
   void Free(Inbox* inbox, uint64_t message);
+  bool PostReceive(Inbox* inbox);
   void PostReceives(Inbox* inbox, bool* moved);
   void PostSends(Outbox* outbox, bool* moved);
   bool TakeSent(State* state);

@@ -78,6 +78,18 @@ Result PeerBell::Open(const wire::ProcessIdentity& process, uint32_t descriptor,
 }
 
 void PeerBell::Ring() {
+  if (takes_notes_) {
+    noted_ = true;
+  } else {
+    RingNow();
+  }
+}
+
+void PeerBell::RingNoted() {
+  if (std::exchange(noted_, false)) RingNow();
+}
+
+void PeerBell::RingNow() {
   std::atomic_thread_fence(std::memory_order_seq_cst);
   auto& page = *reinterpret_cast<BellPage*>(page_.data());
   std::atomic_ref<uint32_t> sleeping(page.sleeping);

@@ -45,12 +45,19 @@ class PeerBell {
 
   // After writing what the other end waits for.
   void Ring();
+  // From now on Ring takes a note, and RingNoted rings once for all that was noted.
+  void TakeNotes() { takes_notes_ = true; }
+  void RingNoted();
   const wire::ProcessIdentity& process() const { return process_; }
 
  private:
+  void RingNow();
+
   wire::ProcessIdentity process_{};
   Mapping page_;
   Fd pipe_;
+  bool takes_notes_ = false;
+  bool noted_ = false;
 };
 
 }  // namespace c4::shm

@@ -68,8 +68,7 @@ ShmSendQueuePair::~ShmSendQueuePair() {
 }
 
 void ShmSendQueuePair::Post(const Chunk& chunk, const char* data, uint64_t now_ticks) {
-  chunks_.push_back({chunk, data, now_ticks, 0, 0});
-  recorder_.Posted(chunk.bytes, now_ticks);
+  chunks_.push_back({chunk, data, now_ticks, 0, false, 0});
 }
 
 Result ShmSendQueuePair::Lost(const char* what, int error) {
@@ -92,6 +91,7 @@ Result ShmSendQueuePair::Progress(bool* moved) {
     return chunks_.empty() ? Ok() : Lost(tcp::kLeftText, 0);
   }
   if (said_hello()) WriteAll(moved);
+  TellWanted();
   return Ok();
 }
 
@@ -122,17 +122,21 @@ Result ShmSendQueuePair::TakeCounters(uint64_t now_ticks, bool* moved) {
   granted_ = granted;
   if (consumed == consumed_) return Ok();
   consumed_ = consumed;
-  Acknowledge(now_ticks);
+  Complete(now_ticks);
   return Ok();
 }
 
-// What a chunk cost its path is the time since the one before it was consumed, if that was later than its
-// posting. Chunks that are consumed together share the time by their bytes.
-void ShmSendQueuePair::Acknowledge(uint64_t now_ticks) {
+// What is in the region the receiver has, whenever it looks; what a slot only points to, once it has consumed
+// that. What a chunk cost its path is the time since the one before it completed, if that was later than its
+// beginning. Chunks that complete together share the time by their bytes.
+void ShmSendQueuePair::Complete(uint64_t now_ticks) {
   size_t done = 0;
   double weights = 0;
   const auto weight = [](const Posted& posted) { return std::max<double>(posted.chunk.bytes, 1); };
-  for (; done < writing_ && chunks_[done].end <= consumed_; ++done) weights += weight(chunks_[done]);
+  const auto complete = [&](const Posted& posted) {
+    return posted.end <= consumed_ || KindOf(posted.chunk) != kSlotDirect;
+  };
+  for (; done < writing_ && complete(chunks_[done]); ++done) weights += weight(chunks_[done]);
   if (done == 0) return;
   const uint64_t since = std::max(chunks_.front().ticks, last_completed_ticks_);
   last_completed_ticks_ = now_ticks;
@@ -148,6 +152,24 @@ void ShmSendQueuePair::Acknowledge(uint64_t now_ticks) {
   }
 }
 
+SlotKind ShmSendQueuePair::KindOf(const Chunk& chunk) const {
+  if (chunk.bytes <= std::min(kInlineBytes, memory_.geometry.inline_bytes())) return kSlotInline;
+  return copy_ == kCopyDirect ? kSlotDirect : kSlotPool;
+}
+
+// Ahead of the receiver only whole chunks are written: what has begun and is not complete is held up by the
+// path or by a receiver that is slow, never by one that has not come.
+uint64_t ShmSendQueuePair::RoomFor(const Posted& posted) const {
+  if (posted.begun || posted.chunk.message < granted_ || KindOf(posted.chunk) != kSlotPool) return 1;
+  return (posted.chunk.bytes - 1) / memory_.geometry.piece_bytes + 1;
+}
+
+void ShmSendQueuePair::Begin(Posted* posted, uint64_t now_ticks) {
+  posted->begun = true;
+  posted->ticks = now_ticks;
+  recorder_.Posted(posted->chunk.bytes, now_ticks);
+}
+
 bool ShmSendQueuePair::Write(Posted* posted) {
   const Chunk& chunk = posted->chunk;
   const Geometry& geometry = memory_.geometry;
@@ -156,19 +178,16 @@ bool ShmSendQueuePair::Write(Posted* posted) {
   slot.message_bytes = chunk.message_bytes;
   slot.chunk = chunk.index;
   slot.chunk_bytes = slot.bytes = chunk.bytes;
-  uint32_t room = geometry.slots;
-  if (chunk.bytes <= std::min(kInlineBytes, geometry.inline_bytes())) {
-    slot.kind = kSlotInline;
-  } else if (copy_ == kCopyDirect) {
-    slot.kind = kSlotDirect;
-    slot.address = reinterpret_cast<uint64_t>(posted->data);
-  } else {
-    slot.kind = kSlotPool;
+  slot.kind = KindOf(chunk);
+  if (slot.kind == kSlotDirect) slot.address = reinterpret_cast<uint64_t>(posted->data);
+  if (slot.kind == kSlotPool) {
     slot.offset = posted->written;
     slot.bytes = std::min(chunk.bytes - posted->written, geometry.piece_bytes);
-    room = geometry.pieces;
   }
-  if (written_ - consumed_ >= room) return false;
+  const uint64_t free = (slot.kind == kSlotPool ? geometry.pieces : geometry.slots) - (written_ - consumed_);
+  // May be "negative": inline chunks fill more slots than there are pieces.
+  if (static_cast<int64_t>(free) < static_cast<int64_t>(RoomFor(*posted))) return false;
+  if (!posted->begun) Begin(posted, NowTicks());
   if (slot.kind == kSlotInline && slot.bytes > 0) memcpy(memory_.payload(written_), posted->data, slot.bytes);
   if (slot.kind == kSlotPool) memcpy(memory_.piece(written_), posted->data + slot.offset, slot.bytes);
   Slot& place = memory_.slot(written_);
@@ -192,7 +211,32 @@ void ShmSendQueuePair::WriteAll(bool* moved) {
     if (posted.written < posted.chunk.bytes) bell_->Ring();  // the receiver copies while we do
     if (posted.written == posted.chunk.bytes) ++writing_;
   }
-  if (ring) bell_->Ring();
+  if (!ring) return;
+  bell_->Ring();
+  Complete(NowTicks());
+}
+
+void ShmSendQueuePair::TellWanted() {
+  uint64_t consumed = kNothing;
+  uint64_t granted = kNothing;
+  if (!eager()) {
+    // Its connection waits for the receiver, too.
+    granted = granted_ + 1;
+    if (!chunks_.empty()) consumed = consumed_ + 1;
+  } else if (writing_ < chunks_.size()) {
+    const Posted& posted = chunks_[writing_];
+    const bool pool = KindOf(posted.chunk) == kSlotPool;
+    const uint64_t room = pool ? memory_.geometry.pieces : memory_.geometry.slots;
+    // Half of it at a time: who sleeps is woken less often.
+    const uint64_t left =
+        pool ? (posted.chunk.bytes - posted.written - 1) / memory_.geometry.piece_bytes + 1 : 1;
+    const uint64_t wanted = std::max(RoomFor(posted), std::min(left, room / 2));
+    consumed = written_ + wanted - room;
+    if (posted.chunk.message >= granted_) granted = posted.chunk.message + 1;
+  }
+  Region& region = memory_.region();
+  if (consumed != wanted_consumed_) Store(region.wanted_consumed, wanted_consumed_ = consumed);
+  if (granted != wanted_granted_) Store(region.wanted_granted, wanted_granted_ = granted);
 }
 
 pollfd ShmSendQueuePair::Poll() const {
@@ -201,7 +245,7 @@ pollfd ShmSendQueuePair::Poll() const {
 }
 
 void ShmSendQueuePair::SayGoodbye() {
-  // What is not consumed yet the receiver could not get once we have gone: that is no goodbye.
+  // What is not complete yet the receiver could not get once we have gone: that is no goodbye.
   if (chunks_.empty() && said_hello()) tcp::SendGoodbye(lifeline_.fd());
 }
 
@@ -236,7 +280,7 @@ Result ShmReceiveQueuePair::Progress(ChunkSink* sink, bool* moved) {
   const uint64_t now = NowTicks();
   lifeline_.Look(now, moved);
   if (lifeline_.fault() != nullptr) return Lost(lifeline_.fault(), lifeline_.error());
-  if (lifeline_.ended() && !peer_left()) {
+  if (lifeline_.ended() && !lifeline_.peer_left()) {
     if (lifeline_.error() != 0) return Lost("broke", lifeline_.error());
     return Lost(open_ ? "was closed by it in the middle of a message: its process ended" : tcp::kClosedText,
                 0);
@@ -250,7 +294,7 @@ Result ShmReceiveQueuePair::Progress(ChunkSink* sink, bool* moved) {
     if (before != consumed_) *moved = true;
   }
   Publish(now, &news);
-  if (news) bell_->Ring();
+  if (news) RingWhereWanted();
   return lifeline_.ended() && !idle() ? Lost(tcp::kLeftText, 0) : Ok();
 }
 
@@ -271,6 +315,20 @@ void ShmReceiveQueuePair::Publish(uint64_t now_ticks, bool* news) {
   }
 }
 
+void ShmReceiveQueuePair::RingWhereWanted() {
+  const Region& region = memory_.region();
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  if (published_consumed_ >= Load(region.wanted_consumed) ||
+      published_granted_ >= Load(region.wanted_granted)) {
+    bell_->Ring();
+  }
+}
+
+bool ShmReceiveQueuePair::peer_left() const {
+  return lifeline_.peer_left() &&
+         Load(memory_.slot(consumed_).sequence, std::memory_order_acquire) != consumed_ + 1;
+}
+
 Result ShmReceiveQueuePair::Take(ChunkSink* sink, bool* more) {
   *more = false;
   const Geometry& geometry = memory_.geometry;
@@ -283,7 +341,10 @@ Result ShmReceiveQueuePair::Take(ChunkSink* sink, bool* more) {
   }
   Slot slot;
   memcpy(&slot, static_cast<const void*>(&place), sizeof slot);
-  if (const char* fault = CheckSlot(slot, first_, arrived_, copy_, geometry)) return Lost(fault, EPROTO);
+  if (const char* fault = CheckSlot(slot, first_, arrived_, copy_, granted_, geometry)) {
+    return Lost(fault, EPROTO);
+  }
+  if (slot.message >= granted_) return Ok();  // its turn comes
   if (!open_) C4_RETURN_IF_ERROR(Begin(slot, sink));
   C4_RETURN_IF_ERROR(CopyOut(slot));
   if (slot.bytes > 0) recorder_.Moved(slot.bytes, NowTicks());
@@ -293,7 +354,7 @@ Result ShmReceiveQueuePair::Take(ChunkSink* sink, bool* more) {
   if (slot.bytes >= kLargeBytes) {
     // The sender may go on while the caller uses what has come.
     Store(memory_.region().consumed, published_consumed_ = consumed_);
-    bell_->Ring();
+    RingWhereWanted();
     *more = open_;
   } else {
     *more = true;
@@ -327,9 +388,7 @@ Result ShmReceiveQueuePair::TakeOut(const Slot& slot, const char* from) {
     return Ok();
   }
   if (slot.bytes % fold_.element_bytes != 0) return Lost("sent a piece that cuts an element in two", EPROTO);
-  const char* const own = fold_.own + slot.offset;
-  fold_.combine(to, fold_.own_first ? own : from, fold_.own_first ? from : own,
-                slot.bytes / fold_.element_bytes);
+  fold_.combine(to, fold_.own + slot.offset, from, slot.bytes / fold_.element_bytes);
   return Ok();
 }
 

@@ -49,6 +49,7 @@ class ShmSendQueuePair final : public SendQueuePair {
   void Post(const Chunk& chunk, const char* data, uint64_t now_ticks) override;
   uint64_t completed() const override { return completed_; }
   uint64_t granted() const override { return granted_; }
+  bool eager() const override { return copy_ == kCopyPool; }
   Result Progress(bool* moved) override;
   // The receiver has opened the memory: from then on this end may go, and it finds what was written.
   bool connected() const override { return copy_ != kCopyUnknown; }
@@ -61,18 +62,26 @@ class ShmSendQueuePair final : public SendQueuePair {
   struct Posted {
     Chunk chunk;
     const char* data;
-    uint64_t ticks;
+    uint64_t ticks;    // when the path got it
     uint32_t written;  // bytes of it that are in the ring
-    uint64_t end;      // slots up to its last one, once it is written whole
+    bool begun;
+    uint64_t end;  // slots up to its last one, once it is written whole
   };
 
   bool said_hello() const { return hello_written_ == sizeof hello_; }
   Result WriteHello(bool* moved);
   Result TakeCounters(uint64_t now_ticks, bool* moved);
-  void Acknowledge(uint64_t now_ticks);
+  // Completes what is in the receiver's hands, or in the region for good.
+  void Complete(uint64_t now_ticks);
+  void Begin(Posted* posted, uint64_t now_ticks);
+  SlotKind KindOf(const Chunk& chunk) const;
+  // The slots that have to be free for the next part of the chunk.
+  uint64_t RoomFor(const Posted& posted) const;
   // Whether there was room for a part of the chunk.
   bool Write(Posted* posted);
   void WriteAll(bool* moved);
+  // Tells the receiver when to wake this end.
+  void TellWanted();
   Result Lost(const char* what, int error);
 
   Lifeline lifeline_;
@@ -93,6 +102,8 @@ class ShmSendQueuePair final : public SendQueuePair {
   uint64_t granted_ = 0;
   uint64_t heartbeat_ = 0;
   uint32_t copy_ = kCopyUnknown;
+  uint64_t wanted_consumed_ = 0;
+  uint64_t wanted_granted_ = 0;
   uint64_t last_completed_ticks_ = 0;
   int error_ = 0;
   bool failed_ = false;
@@ -111,7 +122,8 @@ class ShmReceiveQueuePair final : public ReceiveQueuePair {
   bool idle() const override { return !open_; }
   pollfd Poll() const override;
   void SayGoodbye() override;
-  bool peer_left() const override { return lifeline_.peer_left(); }
+  // And nothing that it has left here is to be taken.
+  bool peer_left() const override;
   QueuePairRecorder& recorder() override { return recorder_; }
 
  private:
@@ -121,8 +133,9 @@ class ShmReceiveQueuePair final : public ReceiveQueuePair {
   Result CopyOut(const Slot& slot);
   Result TakeOut(const Slot& slot, const char* from);
   void Complete(ChunkSink* sink);
-  // Announces what there is to announce; *news when the sender should hear.
+  // Announces what there is to announce; *news when there was something.
   void Publish(uint64_t now_ticks, bool* news);
+  void RingWhereWanted();
   Result Lost(const char* what, int error);
 
   Lifeline lifeline_;

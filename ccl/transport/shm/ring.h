@@ -13,7 +13,7 @@ namespace c4::shm {
 
 inline constexpr uint64_t kRegionMagic = wire::Magic("C4SHMRNG");
 inline constexpr uint64_t kBellMagic = wire::Magic("C4SHMBEL");
-inline constexpr uint16_t kMajor = 1;
+inline constexpr uint16_t kMajor = 2;
 inline constexpr uint16_t kMinor = 0;
 
 // How payloads that do not fit into a slot travel: the receiver decides, once.
@@ -37,18 +37,23 @@ struct Region {
   uint8_t reserved1[20];
   // Line 2: the sender's.
   uint32_t closed;  // 1: what the slots point to is the sender's no more
-  uint8_t reserved2[60];
+  uint32_t reserved2;
+  uint64_t wanted_consumed;  // the sender is to be woken once so many slots are consumed,
+  uint64_t wanted_granted;   // or so many messages granted; kNothing: not for that
+  uint8_t reserved3[40];
   // Line 3: the receiver's.
   uint64_t consumed;   // slots, ever
   uint64_t granted;    // messages of the connection that have their buffers
   uint64_t heartbeat;  // counts up once a second
   uint32_t copy;       // Copy, before the first message is granted
-  uint8_t reserved3[36];
+  uint8_t reserved4[36];
 };
 static_assert(sizeof(Region) == 256);
 static_assert(offsetof(Region, cookie) == 64);
 static_assert(offsetof(Region, closed) == 128);
 static_assert(offsetof(Region, consumed) == 192);
+
+inline constexpr uint64_t kNothing = ~uint64_t{0};
 
 enum SlotKind : uint32_t {
   kSlotInline = 1,  // the chunk follows in the slot
@@ -171,9 +176,15 @@ inline uint64_t SequenceBefore(uint64_t number, uint32_t slots) {
 }
 
 // nullptr when `slot`, a copy, may be the next of a chunk of which `arrived` bytes have come; `open` is the
-// slot that the chunk began with, and `copy` what the receiver chose.
+// slot that the chunk began with, `copy` what the receiver chose and `granted` what it is ready for.
 inline const char* CheckSlot(const Slot& slot, const Slot& open, uint32_t arrived, uint32_t copy,
-                             const Geometry& geometry) {
+                             uint64_t granted, const Geometry& geometry) {
+  // Ahead of the receiver there is room for no more messages than slots; and what a slot only points to is
+  // not offered before it is ready.
+  const uint64_t ahead = copy == kCopyPool ? geometry.slots : 0;
+  if (slot.message >= granted && slot.message - granted >= ahead) {
+    return "sent a message that this rank is far from being ready for";
+  }
   if (slot.chunk_bytes > slot.message_bytes) return "sent a chunk larger than its message";
   if (arrived != 0 &&
       (slot.kind != open.kind || slot.message != open.message || slot.message_bytes != open.message_bytes ||

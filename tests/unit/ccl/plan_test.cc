@@ -156,7 +156,9 @@ class Play {
     if (step.operand.buffer == Buffer::kInput) {
       take({uint64_t{1} << rank, step.operand.block, step.operand.part});
       int below = 0;
-      for (const int peer : step.from) below += peer < rank ? 1 : 0;
+      if (plans_[static_cast<size_t>(rank)].in_rank_order) {
+        for (const int peer : step.from) below += peer < rank ? 1 : 0;
+      }
       if (step.own_place != below) return where + "its own operand is not in the order of ranks";
     }
     if (!fault.empty()) return fault;

@@ -194,6 +194,58 @@ TEST(LyingShmPeer, PiecesOfAChunkBelongTogether) {
   EXPECT_EQ(peer.Progress().code(), ncclRemoteError) << "direct, where the receiver has chosen the pool";
 }
 
+TEST(LyingShmPeer, AheadOfTheReceiverOnlyThroughThePoolAndNotFar) {
+  for (const uint64_t message : {2u, 9u, 10u}) {
+    for (const Copy copy : {kCopyPool, kCopyDirect}) {
+      LyingSender peer(copy);
+      Slot slot = LyingSender::GoodSlot();
+      slot.kind = copy == kCopyPool ? kSlotPool : kSlotDirect;
+      slot.message = message;  // two are granted, there are eight slots
+      peer.Write(0, slot);
+      EXPECT_EQ(peer.Progress().ok(), copy == kCopyPool && message < 10) << message << " " << copy;
+      EXPECT_EQ(peer.memory.region().consumed, 0u);
+    }
+  }
+}
+
+TEST(LyingShmPeer, APieceMayNotCutAnElementInTwo) {
+  const auto add = [](void* out, const void* a, const void* b, size_t n) {
+    for (size_t i = 0; i < n; ++i) {
+      static_cast<uint64_t*>(out)[i] =
+          static_cast<const uint64_t*>(a)[i] + static_cast<const uint64_t*>(b)[i];
+    }
+  };
+  for (const uint32_t bytes : {1000u, 1001u}) {
+    LyingSender peer(kCopyPool);
+    alignas(8) char own[1008] = {};
+    alignas(8) char got[1008];
+    memset(got, 'g', sizeof got);
+    Slot slot = LyingSender::GoodSlot();
+    // The two messages that the receiver has asked for, then one that it reduces.
+    const uint32_t sizes[] = {4096, 4096, 1808, 16};
+    uint64_t number = 0;
+    slot.kind = kSlotPool;
+    for (const uint32_t size : sizes) {
+      slot.sequence = number + 1;
+      slot.message = number / 3;
+      slot.message_bytes = number < 3 ? 10000 : 16;
+      slot.chunk = static_cast<uint32_t>(number % 3);
+      slot.chunk_bytes = slot.bytes = size;
+      peer.Write(number++, slot);
+      ASSERT_TRUE(peer.Progress().ok());
+    }
+    peer.receiver->Post(got, 1008, {add, own, 8});
+    slot.sequence = number + 1;
+    slot.message = 2;
+    slot.chunk = 0;
+    slot.message_bytes = slot.chunk_bytes = 1008;
+    slot.bytes = bytes;
+    peer.Write(number, slot);
+    EXPECT_EQ(peer.Progress().ok(), bytes == 1000) << bytes;
+    EXPECT_EQ(got[0] == 'g', bytes != 1000);
+  }
+}
+
 TEST(LyingShmPeer, AChunkThatComesTwiceEndsTheConnection) {
   LyingSender peer;
   Slot slot = LyingSender::GoodSlot();
@@ -344,7 +396,7 @@ TEST(ShmOffer, EveryFieldOfARegionIsChecked) {
   };
   const Case cases[] = {
       {"magic", [](Region* r) { r->header.magic = 1; }},
-      {"major version", [](Region* r) { r->header.major = 2; }},
+      {"major version", [](Region* r) { r->header.major = 1; }},
       {"header length", [](Region* r) { r->header.header_bytes = 320; }},
       {"total length", [](Region* r) { ++r->header.total_bytes; }},
       {"cookie", [](Region* r) { r->cookie[15] = 0; }},

@@ -42,8 +42,10 @@ TEST(Shm, EverySizeArrivesWholeDirectAndThroughThePool) {
         ends.sender->Post(sent.data(), bytes);
         ends.receiver->Post(got.data(), bytes);
         const uint64_t all = ends.sender->posted();
-        ASSERT_TRUE(ends.DriveBoth([&] { return ends.sender->completed() == all; }).ok());
-        EXPECT_EQ(ends.receiver->completed(), all);
+        ASSERT_TRUE(ends.DriveBoth([&] {
+                          return ends.sender->completed() == all && ends.receiver->completed() == all;
+                        })
+                        .ok());
         EXPECT_TRUE(std::equal(sent.begin(), sent.end(), got.begin()));
         EXPECT_EQ(got[bytes], 'g') << "wrote behind the buffer";
       }
@@ -91,7 +93,10 @@ TEST(Shm, ManyMessagesInAnyOrderOfProgressAndBothEndsCountTheSame) {
             return Fail(ncclInternalError, "message %zu is not whole", done - 1);
           return Ok();
         },
-        [&] { return ends.sender->completed() == kMessages; });
+        [&] {
+          return ends.sender->completed() == kMessages && ends.receiver->completed() == kMessages &&
+                 ends.sent().granted_messages == kMessages;
+        });
     ASSERT_TRUE(result.ok()) << result.message();
     EXPECT_EQ(sent, got);
 
@@ -135,6 +140,123 @@ TEST(Shm, NothingIsPostedBeforeTheReceiverHasItsBuffers) {
   EXPECT_EQ(ends.sender->completed(), 1u);
   EXPECT_EQ(ends.sent().posted_messages, 1u);
   EXPECT_EQ(data, got);
+}
+
+// Through the pool a sender need not wait for its receiver, and goes when it likes.
+TEST(Shm, WhatIsInThePoolOutlivesItsSender) {
+  ShmEnds ends;
+  ASSERT_NO_FATAL_FAILURE(ends.Connect(Shape(), kCopyPool));
+  std::mt19937 random(20261122);
+  std::vector<std::vector<char>> sent;
+  for (const size_t bytes : {0u, 10u, 5000u, 70000u, 300000u}) {
+    sent.push_back(Noise(bytes, &random));
+    ends.sender->Post(sent.back().data(), bytes);
+  }
+  bool moved = false;
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(ends.sender->Progress(&moved).ok());
+  EXPECT_EQ(ends.sender->completed(), sent.size());
+  EXPECT_EQ(ends.sent().granted_messages, 0u);
+  EXPECT_EQ(ends.sent().posted_messages, sent.size());
+  EXPECT_EQ(ends.sent().completed_messages, sent.size());
+  ends.DriveBothFor(5000000);
+  EXPECT_EQ(ends.received().posted_messages, 0u) << "nobody has asked for it";
+  ends.sender->SayGoodbye();
+  ends.sender.reset();
+  for (const std::vector<char>& message : sent) {
+    std::vector<char> got(message.size());
+    const uint64_t number = ends.receiver->posted() + 1;
+    ends.receiver->Post(got.data(), got.size());
+    const Result result = ShmEnds::Drive([&](bool* m) { return ends.receiver->Progress(m); },
+                                         [&] { return ends.receiver->completed() == number; });
+    ASSERT_TRUE(result.ok()) << result.message();
+    EXPECT_EQ(got, message);
+  }
+  char byte = 0;
+  ends.receiver->Post(&byte, 1);
+  EXPECT_EQ(ShmEnds::Drive([&](bool* m) { return ends.receiver->Progress(m); }, [] { return false; }).code(),
+            ncclRemoteError);
+}
+
+// What has begun and is not complete would be taken for a path that is stuck.
+TEST(Shm, AheadOfTheReceiverChunksAreWrittenWholeOrNotAtAll) {
+  ShmEnds ends;
+  const Shape shape = SmallShape();  // 4 pieces of 5000 bytes, chunks of 16384
+  ASSERT_NO_FATAL_FAILURE(ends.Connect(shape, kCopyPool));
+  std::mt19937 random(20261123);
+  const std::vector<char> sent = Noise(2 * shape.chunk_bytes, &random);
+  std::vector<char> got(sent.size());
+  ends.sender->Post(sent.data(), sent.size());
+  ends.DriveBothFor(5000000);
+  EXPECT_EQ(ends.sent().posted_messages, 1u);
+  EXPECT_EQ(ends.sent().completed_messages, 1u);
+  EXPECT_EQ(ends.sender->completed(), 0u);
+  ends.receiver->Post(got.data(), got.size());
+  ASSERT_TRUE(ends.DriveBoth([&] { return ends.receiver->completed() == 1; }).ok());
+  EXPECT_EQ(sent, got);
+}
+
+TEST(Shm, ASleepingSenderIsWokenForWhatItWaitsForOnly) {
+  for (const Copy copy : kBothCopies) {
+    ShmEnds ends;
+    const Shape shape = SmallShape();
+    ASSERT_NO_FATAL_FAILURE(ends.Connect(shape, copy));
+    const std::vector<char> sent(shape.chunk_bytes);
+    std::vector<char> got(sent.size());
+    const auto rung = [&] {
+      pollfd entry{ends.bells[0].fd(), POLLIN, 0};
+      const bool is = poll(&entry, 1, 0) == 1;
+      ends.bells[0].Drain();
+      return is;
+    };
+    bool moved = false;
+    const auto receive = [&] {
+      ends.receiver->Post(got.data(), got.size());
+      for (int i = 0; i < 3; ++i) ASSERT_TRUE(ends.receiver->Progress(&moved).ok());
+    };
+    for (int messages = 1; messages <= 2; ++messages) {
+      SCOPED_TRACE(testing::Message() << messages << " messages, copy " << copy);
+      for (int i = 0; i < messages; ++i) ends.sender->Post(sent.data(), sent.size());
+      for (int i = 0; i < 3; ++i) ASSERT_TRUE(ends.sender->Progress(&moved).ok());
+      ends.bells[0].BeforeSleep();
+      ASSERT_NO_FATAL_FAILURE(receive());
+      // One message is in the pool, the sender through with it; a second one has to wait for room.
+      EXPECT_EQ(rung(), copy == kCopyDirect || messages == 2);
+      ends.bells[0].AfterSleep();
+      const uint64_t all = ends.sender->posted();
+      if (messages == 2) ends.receiver->Post(got.data(), got.size());
+      ASSERT_TRUE(
+          ends.DriveBoth([&] { return ends.sender->completed() == all && ends.receiver->completed() == all; })
+              .ok());
+    }
+  }
+}
+
+TEST(Shm, WhatComesIsReducedOnItsWay) {
+  for (const Shape& shape : {Shape(), SmallShape()}) {
+    ShmEnds ends;
+    ASSERT_NO_FATAL_FAILURE(ends.Connect(shape, kCopyPool));
+    ASSERT_TRUE(ends.receiver->folds());
+    for (const size_t count : {1u, 100u, 5000u, 100000u}) {
+      std::vector<int64_t> sent(count);
+      std::vector<int64_t> own(count);
+      std::vector<int64_t> got(count);
+      for (size_t i = 0; i < count; ++i) {
+        sent[i] = static_cast<int64_t>(i);
+        own[i] = static_cast<int64_t>(1000 * i);
+      }
+      const auto subtract = [](void* out, const void* a, const void* b, size_t n) {
+        for (size_t i = 0; i < n; ++i) {
+          static_cast<int64_t*>(out)[i] =
+              static_cast<const int64_t*>(a)[i] - static_cast<const int64_t*>(b)[i];
+        }
+      };
+      ends.sender->Post(sent.data(), count * 8);
+      ends.receiver->Post(got.data(), count * 8, {subtract, reinterpret_cast<const char*>(own.data()), 8});
+      const uint64_t all = ends.receiver->posted();
+      ASSERT_TRUE(ends.DriveBoth([&] { return ends.receiver->completed() == all; }).ok());
+      for (size_t i = 0; i < count; ++i) ASSERT_EQ(got[i], static_cast<int64_t>(999 * i)) << i;
+    }
+  }
 }
 
 TEST(Shm, UnacknowledgedDataShowWhileThePeerDoesNothing) {

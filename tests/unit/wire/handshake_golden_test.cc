@@ -18,7 +18,7 @@ constexpr char kBootstrapName[] = "bootstrap-1.0.bin";
 constexpr char kBootstrapName11[] = "bootstrap-1.1.bin";
 constexpr char kTcpName[] = "tcp-2.0.bin";
 constexpr char kTcpNameV21[] = "tcp-2.1.bin";
-constexpr char kShmName[] = "shm-1.0.bin";
+constexpr char kShmName[] = "shm-2.0.bin";
 constexpr ProcessIdentity kProcess{.boot_id = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16},
                                    .start_time_ticks = 8675309,
                                    .pid = 4242,
@@ -297,12 +297,15 @@ TEST(TcpGolden, ATransportIsTakenOnlyWithWhatItNeeds) {
 shm::Region ExpectedRegion() {
   shm::Region region{};
   region.header = HeaderOf(shm::kRegionMagic, 256, 128, 4096 + 128);
+  region.header.major = 2;
   memcpy(region.cookie, kNonce, sizeof kNonce);
   region.cookie_address = 0x7f0000001000;
   region.pool_offset = 4096;
   region.slots = 4;
   region.pieces = 2;
   region.piece_bytes = 64;
+  region.wanted_consumed = 2;
+  region.wanted_granted = shm::kNothing;
   region.consumed = 1;
   region.granted = 3;
   region.heartbeat = 2;
@@ -327,12 +330,13 @@ shm::Slot ExpectedSlot(uint64_t number, uint32_t kind, uint32_t offset, uint32_t
 shm::BellPage ExpectedBell() {
   shm::BellPage page{};
   page.header = HeaderOf(shm::kBellMagic, 128, 0, 128);
+  page.header.major = 2;
   page.sleeping = 1;
   page.pipe = 18;
   return page;
 }
 
-TEST(ShmGolden, MemoryOf10) {
+TEST(ShmGolden, MemoryOf20) {
   const shm::Slot slots[] = {ExpectedSlot(0, 1, 0, 72), ExpectedSlot(1, 2, 0, 904), ExpectedSlot(2, 3, 0, 64),
                              ExpectedSlot(3, 3, 64, 40)};
   std::string written;
@@ -350,10 +354,10 @@ TEST(ShmGolden, MemoryOf10) {
   EXPECT_EQ(geometry.slot_offset(5), 256u + 128u);
   EXPECT_EQ(geometry.piece_offset(3), 4096u + 64u);
   const shm::Slot none{};
-  EXPECT_EQ(shm::CheckSlot(slots[0], none, 0, shm::kCopyDirect, geometry), nullptr);
-  EXPECT_EQ(shm::CheckSlot(slots[1], none, 0, shm::kCopyDirect, geometry), nullptr);
-  EXPECT_EQ(shm::CheckSlot(slots[2], none, 0, shm::kCopyPool, geometry), nullptr);
-  EXPECT_EQ(shm::CheckSlot(slots[3], slots[2], 64, shm::kCopyPool, geometry), nullptr);
+  EXPECT_EQ(shm::CheckSlot(slots[0], none, 0, shm::kCopyDirect, 5, geometry), nullptr);
+  EXPECT_EQ(shm::CheckSlot(slots[1], none, 0, shm::kCopyDirect, 5, geometry), nullptr);
+  EXPECT_EQ(shm::CheckSlot(slots[2], none, 0, shm::kCopyPool, 3, geometry), nullptr);
+  EXPECT_EQ(shm::CheckSlot(slots[3], slots[2], 64, shm::kCopyPool, 3, geometry), nullptr);
   EXPECT_EQ(shm::CheckCounters(1, 3, shm::kCopyPool, 0, 0, 4), nullptr);
   EXPECT_EQ(shm::CheckBell(At<shm::BellPage>(bytes, 480), 128, kProcess), nullptr);
 }
@@ -361,11 +365,19 @@ TEST(ShmGolden, MemoryOf10) {
 TEST(ShmGolden, AnotherMajorIsRefused) {
   shm::Geometry geometry;
   shm::Region region = ExpectedRegion();
-  region.header.major = 2;
+  region.header.major = 3;
   EXPECT_STREQ(shm::CheckRegion(region, 4096 + 128, kNonce, &geometry), HeaderFaultText(HeaderFault::kMajor));
-  region.header.major = 1;
+  region.header.major = 2;
   region.header.minor = 9;
   EXPECT_EQ(shm::CheckRegion(region, 4096 + 128, kNonce, &geometry), nullptr);
+}
+
+// Its sender waits for a clear to send that nobody would wake it for.
+TEST(ShmGolden, MemoryOf10IsRefusedByItsVersion) {
+  const std::string bytes = Golden("shm-1.0.bin", "");
+  shm::Geometry geometry;
+  EXPECT_STREQ(shm::CheckRegion(At<shm::Region>(bytes, 0), 4096 + 128, kNonce, &geometry),
+               HeaderFaultText(HeaderFault::kMajor));
 }
 
 TEST(TcpGolden, AnotherMajorIsRefused) {

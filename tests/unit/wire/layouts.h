@@ -311,13 +311,13 @@ inline Layout ShmOfferLayout() {
 
 inline Layout ShmRegionLayout() {
   using T = shm::Region;
-  return {
-      "Region",
-      "shm.md",
-      sizeof(T),
-      {C4_FIELD(header), C4_FIELD(cookie), C4_FIELD(cookie_address), C4_FIELD(pool_offset), C4_FIELD(slots),
-       C4_FIELD(pieces), C4_FIELD(piece_bytes), C4_FIELD(reserved1), C4_FIELD(closed), C4_FIELD(reserved2),
-       C4_FIELD(consumed), C4_FIELD(granted), C4_FIELD(heartbeat), C4_FIELD(copy), C4_FIELD(reserved3)}};
+  return {"Region",
+          "shm.md",
+          sizeof(T),
+          {C4_FIELD(header), C4_FIELD(cookie), C4_FIELD(cookie_address), C4_FIELD(pool_offset),
+           C4_FIELD(slots), C4_FIELD(pieces), C4_FIELD(piece_bytes), C4_FIELD(reserved1), C4_FIELD(closed),
+           C4_FIELD(reserved2), C4_FIELD(wanted_consumed), C4_FIELD(wanted_granted), C4_FIELD(reserved3),
+           C4_FIELD(consumed), C4_FIELD(granted), C4_FIELD(heartbeat), C4_FIELD(copy), C4_FIELD(reserved4)}};
 }
 
 inline Layout ShmSlotLayout() {
