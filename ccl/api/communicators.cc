@@ -188,6 +188,7 @@ Result Finalize(ncclComm_t comm) {
 Result Destroy(ncclComm_t comm) {
   if (comm == nullptr) return Ok();
   Pin pin(comm);
+  if (pin.inherited()) return Ok();  // the parent's goes on
   if (!pin) return BadHandle(comm);
   C4_RETURN_IF_ERROR(CheckNothingWaits(comm));
   bool finalize = false;
@@ -212,6 +213,7 @@ Result Destroy(ncclComm_t comm) {
 Result Abort(ncclComm_t comm) {
   if (comm == nullptr) return Ok();
   Pin pin(comm);
+  if (pin.inherited()) return Ok();
   if (!pin) return BadHandle(comm);
   if (!pin.Retire()) return Ok();
   pin->cancelled->store(true);

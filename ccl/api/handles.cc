@@ -99,7 +99,12 @@ Pin::Pin(ncclComm_t handle) {
     if ((state & ~kPins) != ((generation << kGenerationShift) | kLive)) return;
   } while (!slot.state.compare_exchange_weak(state, state + 1, std::memory_order_acquire,
                                              std::memory_order_relaxed));
-  slot_ = &slot;
+  inherited_ = slot.entry->forks != Forks();
+  if (inherited_) {
+    slot.state.fetch_sub(1, std::memory_order_relaxed);  // its last pin is the parent's
+  } else {
+    slot_ = &slot;
+  }
 }
 
 Pin::~Pin() {
@@ -118,6 +123,12 @@ bool Pin::Retire() {
 
 Result BadHandle(ncclComm_t handle) {
   if (handle == nullptr) return Fail(ncclInvalidArgument, "the communicator is NULL");
+  if (Pin(handle).inherited()) {
+    return Fail(
+        ncclInvalidUsage,
+        "the communicator belongs to the process that this one was forked from: make communicators after "
+        "the fork, or start processes by another way than fork (spawn)");
+  }
   return Fail(ncclInvalidArgument,
               "%p is not a communicator of this process, or it was destroyed or aborted before this call",
               static_cast<void*>(handle));

@@ -4,6 +4,8 @@
 // always odd, so that it never equals a pointer that an allocator gave out, and looking it up dereferences
 // nothing of the caller's: garbage, a foreign pointer or a communicator that was destroyed is recognised.
 //
+// A communicator belongs to the process that made it: a child that was forked from that one finds it no more.
+//
 // A Pin finds the entry and keeps it alive; it takes no lock, only one compare-and-swap on the entry's own
 // line. Retire makes the handle invalid at once; the entry is freed when its last pin goes, on whichever
 // thread that is. So ncclCommAbort may come while another thread is in the middle of a call.
@@ -20,6 +22,7 @@
 
 #include "ccl/api/reductions.h"
 #include "ccl/api/registrations.h"
+#include "ccl/base/fork.h"
 #include "ccl/engine/engine.h"
 
 namespace c4::api {
@@ -37,7 +40,8 @@ enum class Phase {
 struct Entry {
   // Set before it is handed out, and constant from then on.
   Engine* engine = nullptr;
-  bool blocking = true;  // calls that wait for other ranks return when they are through
+  uint64_t forks = Forks();  // of the process that it belongs to
+  bool blocking = true;      // calls that wait for other ranks return when they are through
   // Ends the joining; shared with what joins, which may outlive the entry.
   std::shared_ptr<std::atomic<bool>> cancelled;
 
@@ -78,11 +82,14 @@ class Pin {
   Entry* operator->() const;
   Entry& operator*() const { return *operator->(); }
 
+  // Nothing was found, because it belongs to the process that this one was forked from.
+  bool inherited() const { return inherited_; }
   // Makes the handle invalid. False when another thread did so before.
   bool Retire();
 
  private:
   Slot* slot_ = nullptr;
+  bool inherited_ = false;
 };
 
 // What is wrong with a handle that Pin did not find.

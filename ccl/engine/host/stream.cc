@@ -61,7 +61,7 @@ void Stream::Finish(uint64_t ticket, const Result& result) {
 }
 
 Result Stream::Synchronize() {
-  AwaitTicket(LastTicket());
+  C4_RETURN_IF_ERROR(AwaitTicket(LastTicket()));
   const std::lock_guard<std::mutex> lock(mutex_);
   return std::exchange(failure_, Ok());
 }
@@ -81,13 +81,18 @@ std::shared_ptr<Driver> Stream::NextDriver() {
   return drivers_.empty() ? nullptr : drivers_.front().lock();
 }
 
-void Stream::AwaitTicket(uint64_t ticket) {
+Result Stream::AwaitTicket(uint64_t ticket) {
   while (!IsOver(ticket)) {
     if (const std::shared_ptr<Driver> driver = NextDriver(); driver != nullptr) {
-      if (driver->TryDrive([&] { return IsOver(ticket); }) && IsOver(ticket)) return;
+      if (driver->inherited()) {
+        return Fail(ncclInvalidUsage,
+                    "what is under way on the stream belongs to the process that this one was forked from");
+      }
+      if (driver->TryDrive([&] { return IsOver(ticket); }) && IsOver(ticket)) break;
     }
     WaitUntilOver(ticket, kLookAgain);
   }
+  return Ok();
 }
 
 void Stream::CallWhenOver(uint64_t ticket, std::function<void()> over) {

@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "ccl/base/fork.h"
 #include "ccl/base/result.h"
 
 namespace c4::host {
@@ -23,12 +24,17 @@ namespace c4::host {
 class Driver {
  public:
   virtual ~Driver() = default;
+  // It runs in the process that this one was forked from, never here.
+  bool inherited() const { return forks_ != Forks(); }
   // Runs what is queued, in the calling thread, until `enough` says so or nothing more can be run now. False
   // when another thread does it already.
   virtual bool TryDrive(const std::function<bool()>& enough) = 0;
 
  protected:
   Driver() = default;
+
+ private:
+  const uint64_t forks_ = Forks();
 };
 
 class Stream : public std::enable_shared_from_this<Stream> {
@@ -48,8 +54,8 @@ class Stream : public std::enable_shared_from_this<Stream> {
   // The ticket taken last: an event is over when it is.
   uint64_t LastTicket();
   bool IsOver(uint64_t ticket);
-  // Runs or waits until the ticket is over.
-  void AwaitTicket(uint64_t ticket);
+  // Runs or waits until the ticket is over. Fails when that cannot be in this process.
+  Result AwaitTicket(uint64_t ticket);
   // What is enqueued from now on waits for that ticket of the other stream.
   void WaitFor(const std::shared_ptr<Stream>& other, uint64_t ticket);
 

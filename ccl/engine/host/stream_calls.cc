@@ -142,6 +142,5 @@ ncclResult_t c4EventQuery(c4Event_t event) {
 ncclResult_t c4EventSynchronize(c4Event_t event) {
   Event recorded;
   if (!FindEvent(event, &recorded)) return ncclInvalidArgument;
-  if (recorded.stream != nullptr) recorded.stream->AwaitTicket(recorded.ticket);
-  return ncclSuccess;
+  return recorded.stream == nullptr ? ncclSuccess : recorded.stream->AwaitTicket(recorded.ticket).code();
 }

@@ -11,7 +11,9 @@
 #include <gtest/gtest.h>
 #include <string>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <thread>
+#include <unistd.h>
 #include <vector>
 
 #include "ccl/base/clock.h"
@@ -353,6 +355,101 @@ void Settle(int threads, int descriptors, int turns) {
   for (int i = 0; i < turns && (Threads() > threads || Descriptors() > descriptors); ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
   }
+}
+
+// A child may end what it inherited, which stays the parent's, and make its own.
+TEST_F(ApiHost, AForkedChildHasNoneOfItsParentsCommunicators) {
+  const std::vector<ncclComm_t> comms = MakeAll(2);
+  ExpectWorks(comms);
+  // Of a sum that waits for the other rank.
+  cudaStream_t stream = nullptr;
+  float value = 1;
+  EXPECT_EQ(c4StreamCreate(&stream), ncclSuccess);
+  EXPECT_EQ(ncclAllReduce(&value, &value, 1, ncclFloat, ncclSum, comms[0], stream), ncclSuccess);
+  const auto child = [&] {
+    float data = 1;
+    int count = 0;
+    ncclResult_t error = ncclSuccess;
+    EXPECT_EQ(ncclAllReduce(&data, &data, 1, ncclFloat, ncclSum, comms[0], nullptr), ncclInvalidUsage);
+    EXPECT_THAT(ncclGetLastError(nullptr), HasSubstr("forked"));
+    EXPECT_EQ(ncclCommCount(comms[0], &count), ncclInvalidUsage);
+    EXPECT_EQ(ncclCommGetAsyncError(comms[0], &error), ncclInvalidUsage);
+    EXPECT_EQ(ncclCommFinalize(comms[1]), ncclInvalidUsage);
+    EXPECT_EQ(c4StreamSynchronize(stream), ncclInvalidUsage);
+    EXPECT_EQ(ncclCommDestroy(comms[0]), ncclSuccess);
+    EXPECT_EQ(ncclCommAbort(comms[1]), ncclSuccess);
+    const std::vector<ncclComm_t> own = MakeAll(2);
+    ExpectWorks(own);
+    DestroyAll(own);
+    return !HasFailure();
+  };
+  const pid_t pid = fork();
+  if (pid == 0) {
+    alarm(20);
+    _exit(child() ? 0 : 1);
+  }
+  int status = 0;
+  EXPECT_EQ(waitpid(pid, &status, 0), pid);
+  EXPECT_EQ(status, 0);
+  float other = 2;
+  cudaStream_t second = nullptr;
+  EXPECT_EQ(c4StreamCreate(&second), ncclSuccess);
+  EXPECT_EQ(ncclAllReduce(&other, &other, 1, ncclFloat, ncclSum, comms[1], second), ncclSuccess);
+  EXPECT_EQ(c4StreamSynchronize(stream), ncclSuccess);
+  EXPECT_EQ(c4StreamSynchronize(second), ncclSuccess);
+  EXPECT_EQ(value, 3);
+  ExpectWorks(comms);
+  DestroyAll(comms);
+  EXPECT_EQ(c4StreamDestroy(stream), ncclSuccess);
+  EXPECT_EQ(c4StreamDestroy(second), ncclSuccess);
+}
+
+// The thread's own matter: others work, and what waits in it harms nobody.
+TEST_F(ApiHost, AGroupThatIsNeverEnded) {
+  const std::vector<ncclComm_t> comms = MakeAll(2);
+  float value = 1;
+  std::thread([&] {
+    cudaStream_t stream = nullptr;
+    EXPECT_EQ(c4StreamCreate(&stream), ncclSuccess);
+    EXPECT_EQ(ncclGroupStart(), ncclSuccess);
+    EXPECT_EQ(ncclAllReduce(&value, &value, 1, ncclFloat, ncclSum, comms[0], stream), ncclSuccess);
+    EXPECT_EQ(c4StreamSynchronize(stream), ncclSuccess) << "nothing of it was enqueued";
+    EXPECT_NE(ncclCommDestroy(comms[0]), ncclSuccess);
+    EXPECT_THAT(ncclGetLastError(nullptr), HasSubstr("group"));
+    EXPECT_EQ(c4StreamDestroy(stream), ncclSuccess);
+  }).join();
+  EXPECT_EQ(value, 1);
+  // It had called an operation that never comes; C4D would name it for that.
+  for (const ncclComm_t comm : comms) EXPECT_EQ(ncclCommAbort(comm), ncclSuccess);
+}
+
+// C4_HUGE: 10 GiB of memory and half a minute.
+TEST_F(ApiHost, MoreThanFourGibibytesAtATime) {
+  if (getenv("C4_HUGE") == nullptr)
+    GTEST_SKIP() << "needs 10 GiB: C4_HUGE=1";  // NOLINT(concurrency-mt-unsafe)
+  constexpr size_t kCount = (size_t{1} << 32) + 1;
+  const std::vector<ncclComm_t> comms = MakeAll(2);
+  const auto checked = [](size_t i) { return i < 1000 || i > kCount - 1000 || i % 999983 == 0; };
+  Together(2, [&](int rank) {
+    const ncclComm_t comm = comms[static_cast<size_t>(rank)];
+    cudaStream_t stream = nullptr;
+    EXPECT_EQ(c4StreamCreate(&stream), ncclSuccess);
+    std::vector<uint8_t> data(kCount);
+    for (size_t i = 0; i < kCount; ++i) data[i] = static_cast<uint8_t>(i % 101 + static_cast<size_t>(rank));
+    EXPECT_EQ(ncclAllReduce(data.data(), data.data(), kCount, ncclUint8, ncclSum, comm, stream), ncclSuccess);
+    EXPECT_EQ(c4StreamSynchronize(stream), ncclSuccess);
+    for (size_t i = 0; i < kCount; ++i) {
+      ASSERT_TRUE(!checked(i) || data[i] == 2 * (i % 101) + 1) << i;
+    }
+    if (rank == 0) data[kCount - 1] = 7;
+    const ncclResult_t moved = rank == 0 ? ncclSend(data.data(), kCount, ncclUint8, 1, comm, stream)
+                                         : ncclRecv(data.data(), kCount, ncclUint8, 0, comm, stream);
+    EXPECT_EQ(moved, ncclSuccess);
+    EXPECT_EQ(c4StreamSynchronize(stream), ncclSuccess);
+    EXPECT_EQ(data[kCount - 1], 7);
+    EXPECT_EQ(c4StreamDestroy(stream), ncclSuccess);
+  });
+  DestroyAll(comms);
 }
 
 // C4_LIVES: another number of them.

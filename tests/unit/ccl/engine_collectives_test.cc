@@ -7,6 +7,7 @@
 #include <string>
 
 #include "ccl/base/data_type.h"
+#include "ccl/engine/host/operations.h"
 #include "tests/unit/ccl/engine_ranks.h"
 
 namespace c4::host {
@@ -152,7 +153,8 @@ struct Program {
   size_t count;
   int root;
   bool in_place;
-  size_t offset;  // bytes that buffers are off from an aligned address, in elements
+  size_t offset;  // elements that buffers are off from an aligned address
+  bool scales;    // each operand is multiplied by 2
 };
 
 constexpr wire::Function kFunctions[] = {wire::kAllReduce, wire::kReduce,        wire::kBroadcast,
@@ -169,13 +171,15 @@ Program Draw(std::mt19937* random, int ranks) {
   program.root = static_cast<int>((*random)() % static_cast<unsigned>(ranks));
   program.in_place = program.function != wire::kAlltoAll && (*random)() % 2 == 0;
   program.offset = (*random)() % 4;
+  program.scales = Reduces(program.function) && program.reduction == ncclSum && (*random)() % 3 == 0;
   return program;
 }
 
 double Reduced(const Program& p, int ranks, size_t index, unsigned round) {
-  double result = Value(0, index, round);
+  const int factor = p.scales ? 2 : 1;
+  double result = factor * Value(0, index, round);
   for (int rank = 1; rank < ranks; ++rank) {
-    const double value = Value(rank, index, round);
+    const double value = factor * Value(rank, index, round);
     switch (p.reduction) {
       case ncclProd:
         result *= value;
@@ -254,6 +258,8 @@ void RunProgram(HostCommunicator& communicator, const Program& p, unsigned round
   operation.data_type = p.type;
   operation.reduction = p.reduction;
   operation.root = p.root;
+  operation.scales = p.scales;
+  if (p.scales) Write(p.type, reinterpret_cast<char*>(operation.factor), 0, 2);
   const OwnStream stream;
   operation.stream = stream.handle;
   ASSERT_TRUE(communicator.Supports(operation).ok());
@@ -287,6 +293,39 @@ TEST_P(Collectives, RandomProgramsGiveTheRightResults) {
     std::mt19937 random(static_cast<unsigned>(n));
     for (unsigned round = 0; round < 60; ++round) {
       RunProgram(communicator, Draw(&random, n), round);
+      if (HasFatalFailure()) return;
+    }
+    EXPECT_TRUE(communicator.Finalize().ok());
+  });
+}
+
+// Every type with every reduction, sizes of every kind, in place and not. Some minutes for each number of
+// ranks: C4_CROSS=1, and --gtest_filter for one of them.
+TEST_P(Collectives, TheWholeCross) {
+  if (getenv("C4_CROSS") == nullptr) GTEST_SKIP() << "long: C4_CROSS=1";  // NOLINT(concurrency-mt-unsafe)
+  const auto [algorithm, ranks] = GetParam();
+  const ScopedKnob forced("C4_ALGORITHM", algorithm);
+  std::vector<Program> programs;
+  for (const wire::Function function : kFunctions) {
+    for (int type = 0; type < ncclNumTypes; ++type) {
+      const int reductions = Reduces(function) ? ncclNumOps + 1 : 1;
+      for (int reduction = 0; reduction < reductions; ++reduction) {
+        for (const size_t count : {0, 1, 1023, 20011}) {
+          for (const bool in_place : {false, true}) {
+            if (in_place && function == wire::kAlltoAll) continue;
+            const size_t number = programs.size();
+            programs.push_back({function, static_cast<ncclDataType_t>(type),
+                                static_cast<ncclRedOp_t>(reduction % ncclNumOps), count,
+                                static_cast<int>(number) % ranks, in_place, number % 4,
+                                reduction == ncclNumOps});
+          }
+        }
+      }
+    }
+  }
+  Ranks(ranks, [&](HostCommunicator& communicator) {
+    for (unsigned round = 0; round < programs.size(); ++round) {
+      RunProgram(communicator, programs[round], round);
       if (HasFatalFailure()) return;
     }
     EXPECT_TRUE(communicator.Finalize().ok());

@@ -1,0 +1,326 @@
+// What all-reduce makes of a shaped fabric, beside what raw flows make of it (docs/benchmarks.md): in each
+// round, raw TCP flows between the same neighbours of the ring, four a pair and placed on the spines by the
+// kernel's own oracle, and then all_reduce_perf on the same hosts. Prints the goodput of a host's link for
+// both and their ratio; exit code 1 when the median ratio of a size is below 0.97, 2 when nothing could be
+// measured. A round in which the processors were the limit is void. Needs root.
+#include <algorithm>
+#include <arpa/inet.h>
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <cinttypes>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <netinet/in.h>
+#include <string>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <thread>
+#include <unistd.h>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "benchmarks/paired_options.h"
+#include "benchmarks/statistics.h"
+#include "ccl/base/socket.h"
+#include "cli/process.h"
+#include "fabric/emulator/command.h"
+#include "fabric/emulator/fabric.h"
+#include "fabric/emulator/oracle.h"
+
+namespace c4 {
+namespace {
+
+constexpr char kUsage[] =
+    "fabric_goodput [--ranks N] [--rounds N] [--iterations N] [--json FILE]\n"
+    "all-reduce of 16, 32 and 64 MiB over an emulated fabric of 200 Mbit/s, one rank a host, beside raw "
+    "flows "
+    "that are placed by hand; exit code 1 when it makes less than 97 % of them\n";
+
+constexpr double kRateMbps = 200;
+constexpr double kTarget = 0.97;
+constexpr double kMostBusy = 0.7;  // of the processors; above, they are the limit
+constexpr int kFlowsAPair = 4;
+constexpr int kDestinationPort = 5201;
+constexpr auto kWarm = std::chrono::seconds(1);
+constexpr auto kMeasured = std::chrono::seconds(4);
+
+// A stream of bytes from one host to another, from a source port that was chosen for its path.
+class RawFlow {
+ public:
+  explicit RawFlow(fabric::FiveTuple tuple) : tuple_(std::move(tuple)) {}
+  RawFlow(const RawFlow&) = delete;
+  RawFlow& operator=(const RawFlow&) = delete;
+  ~RawFlow() {
+    stop_ = true;
+    for (const Fd* fd : {&sender_, &receiver_}) {
+      if (fd->valid()) shutdown(fd->get(), SHUT_RDWR);
+    }
+    for (std::thread& thread : threads_) thread.join();
+  }
+
+  absl::Status Open(const std::string& source_ns, const std::string& destination_ns) {
+    Fd listener;
+    absl::Status opened = fabric::InNamespace(
+        destination_ns, [&] { return Bound(tuple_.destination, tuple_.destination_port, &listener); });
+    if (!opened.ok()) return opened;
+    if (listen(listener.get(), 1) != 0) return absl::ErrnoToStatus(errno, "listen");
+    opened =
+        fabric::InNamespace(source_ns, [&] { return Bound(tuple_.source, tuple_.source_port, &sender_); });
+    if (!opened.ok()) return opened;
+    const sockaddr_in to = Address(tuple_.destination, tuple_.destination_port);
+    if (connect(sender_.get(), reinterpret_cast<const sockaddr*>(&to), sizeof to) != 0) {
+      return absl::ErrnoToStatus(errno, "connect");
+    }
+    receiver_.Reset(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    return receiver_.valid() ? absl::OkStatus() : absl::ErrnoToStatus(errno, "accept");
+  }
+  void Start() {
+    threads_[0] = std::thread([this] {
+      const std::vector<char> data(1 << 18, 'x');
+      while (!stop_ && send(sender_.get(), data.data(), data.size(), MSG_NOSIGNAL) > 0) continue;
+    });
+    threads_[1] = std::thread([this] {
+      std::vector<char> data(1 << 18);
+      for (ssize_t got = 1; !stop_ && got > 0;) {
+        got = recv(receiver_.get(), data.data(), data.size(), 0);
+        if (got > 0) bytes_ += static_cast<uint64_t>(got);
+      }
+    });
+  }
+  uint64_t bytes() const { return bytes_; }
+
+ private:
+  static sockaddr_in Address(const std::string& address, int port) {
+    sockaddr_in found{};
+    found.sin_family = AF_INET;
+    found.sin_port = htons(static_cast<uint16_t>(port));
+    (void)inet_pton(AF_INET, address.c_str(), &found.sin_addr);  // one of the fabric's
+    return found;
+  }
+  static absl::Status Bound(const std::string& address, int port, Fd* fd) {
+    fd->Reset(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    const int one = 1;
+    (void)setsockopt(fd->get(), SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+    const sockaddr_in at = Address(address, port);
+    if (bind(fd->get(), reinterpret_cast<const sockaddr*>(&at), sizeof at) == 0) return absl::OkStatus();
+    return absl::ErrnoToStatus(errno, address + ":" + std::to_string(port));
+  }
+
+  const fabric::FiveTuple tuple_;
+  Fd sender_;
+  Fd receiver_;
+  std::atomic<bool> stop_{false};
+  std::atomic<uint64_t> bytes_{0};
+  std::thread threads_[2];
+};
+
+// Flows from each host to the next, as evenly over the spines as they can be.
+absl::StatusOr<std::vector<fabric::FiveTuple>> Place(const fabric::FabricSpec& spec) {
+  std::vector<fabric::FiveTuple> placed;
+  const int hosts = fabric::HostCount(spec);
+  for (int host = 0; host < hosts; ++host) {
+    std::vector<fabric::FiveTuple> candidates;
+    for (int i = 0; i < 16 * kFlowsAPair; ++i) {
+      candidates.push_back({.source = fabric::HostPortAddress(spec, host, 0),
+                            .source_port = 20000 + i,
+                            .destination = fabric::HostPortAddress(spec, (host + 1) % hosts, 0),
+                            .destination_port = kDestinationPort + i % kFlowsAPair});
+    }
+    const absl::StatusOr<std::vector<fabric::Path>> paths = fabric::PathsOf(spec, candidates);
+    if (!paths.ok()) return paths.status();
+    std::map<int, int> on_spine;
+    std::vector<bool> taken(kFlowsAPair);  // destination ports
+    int flows = 0;
+    for (size_t i = 0; i < candidates.size() && flows < kFlowsAPair; ++i) {
+      const auto port = static_cast<size_t>(candidates[i].destination_port - kDestinationPort);
+      const int spine = (*paths)[i].spine;
+      const int most = spine < 0 ? kFlowsAPair : (kFlowsAPair + spec.spines - 1) / spec.spines;
+      if (taken[port] || on_spine[spine] >= most) continue;
+      taken[port] = true;
+      ++on_spine[spine];
+      ++flows;
+      placed.push_back(candidates[i]);
+    }
+    if (flows < kFlowsAPair) return absl::NotFoundError("no source ports for an even share of the spines");
+  }
+  return placed;
+}
+
+// Share of the processors that was busy since the last call.
+class Processors {
+ public:
+  double Busy() {
+    std::ifstream stat("/proc/stat");
+    std::string word;
+    stat >> word;
+    double total = 0;
+    double idle = 0;
+    for (int i = 0; i < 8; ++i) {
+      double ticks = 0;
+      stat >> ticks;
+      total += ticks;
+      if (i == 3 || i == 4) idle += ticks;
+    }
+    const double busy = 1 - (idle - idle_) / std::max(total - total_, 1.0);
+    total_ = total;
+    idle_ = idle;
+    return busy;
+  }
+
+ private:
+  double total_ = 0;
+  double idle_ = 0;
+};
+
+// Mbit/s of a host's link, the mean of all.
+absl::StatusOr<double> MeasureRaw(const fabric::FabricSpec& spec) {
+  const absl::StatusOr<std::vector<fabric::FiveTuple>> tuples = Place(spec);
+  if (!tuples.ok()) return tuples.status();
+  std::vector<std::unique_ptr<RawFlow>> flows;
+  for (const fabric::FiveTuple& tuple : *tuples) {
+    flows.push_back(std::make_unique<RawFlow>(tuple));
+    const auto ns = [&](const std::string& address) {
+      return fabric::HostNamespace(spec, fabric::HostOfAddress(spec, address));
+    };
+    if (absl::Status opened = flows.back()->Open(ns(tuple.source), ns(tuple.destination)); !opened.ok())
+      return opened;
+  }
+  for (const auto& flow : flows) flow->Start();
+  const auto bytes = [&] {
+    uint64_t sum = 0;
+    for (const auto& flow : flows) sum += flow->bytes();
+    return static_cast<double>(sum);
+  };
+  std::this_thread::sleep_for(kWarm);
+  const double before = bytes();
+  const auto since = std::chrono::steady_clock::now();
+  std::this_thread::sleep_for(kMeasured);
+  const double moved = bytes() - before;
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - since;
+  return moved * 8e-6 / took.count() / fabric::HostCount(spec);
+}
+
+// Mbit/s of a host's link, by size; nothing after an error.
+std::map<uint64_t, double> MeasureJob(const fabric::FabricSpec& spec, const PairedOptions& options,
+                                      const std::string& folder, const std::string& scratch) {
+  const std::string results = scratch + "/results.json";
+  cli::SpawnRequest request;
+  request.program = folder + "/c4";
+  request.arguments = {"run",
+                       "--fabric",
+                       spec.name,
+                       "-n",
+                       std::to_string(options.ranks),
+                       "--run-dir",
+                       scratch,
+                       "--",
+                       folder + "/all_reduce_perf",
+                       "-b",
+                       "16M",
+                       "-e",
+                       "64M",
+                       "-f",
+                       "2",
+                       "-n",
+                       std::to_string(options.iterations),
+                       "-w",
+                       "3",
+                       "-c",
+                       "0",
+                       "--json",
+                       results};
+  request.environment = cli::OwnEnvironment();
+  request.death_signal = SIGTERM;
+  request.stdout_fd = STDERR_FILENO;
+  std::map<uint64_t, double> found;
+  const absl::StatusOr<pid_t> pid = cli::Spawn(request);
+  int status = 0;
+  if (!pid.ok() || waitpid(*pid, &status, 0) != *pid || status != 0) {
+    fprintf(stderr, "fabric_goodput: %s\n",
+            pid.ok() ? cli::DescribeExit(status).c_str() : std::string(pid.status().message()).c_str());
+    return found;
+  }
+  const nlohmann::json report = nlohmann::json::parse(std::ifstream(results), nullptr, false);
+  if (report.is_discarded()) return found;
+  const double n = options.ranks;
+  for (const auto& row : report.value("results", nlohmann::json::array())) {
+    const auto bytes = row.at("bytes").get<uint64_t>();
+    const auto us = row.at("out_of_place").at("time_us").get<double>();
+    found[bytes] = 2 * (n - 1) / n * static_cast<double>(bytes) * 8 / us;
+  }
+  return found;
+}
+
+int Run(const PairedOptions& options) {
+  fabric::FabricSpec spec{.name = "gp" + std::to_string(getpid() % 100000), .leaves = 2, .spines = 4};
+  spec.hosts_per_leaf = options.ranks / 2;
+  spec.rate_mbps = kRateMbps;
+  if (options.ranks % 2 != 0) {
+    fprintf(stderr, "fabric_goodput: --ranks has to be even: half of the hosts are on each leaf\n");
+    return 2;
+  }
+  const absl::StatusOr<std::string> folder = cli::OwnFolder();
+  char scratch[] = "/dev/shm/c4-goodput-XXXXXX";
+  if (!folder.ok() || mkdtemp(scratch) == nullptr) return 2;
+  const absl::StatusOr<fabric::Fabric> up = fabric::Fabric::Up(spec);
+  if (!up.ok()) {
+    fprintf(stderr, "fabric_goodput: %s\n", std::string(up.status().message()).c_str());
+    return 2;
+  }
+  std::map<uint64_t, std::vector<double>> ratios;
+  Processors processors;
+  for (int round = 1; round <= options.rounds; ++round) {
+    (void)processors.Busy();
+    const absl::StatusOr<double> raw = MeasureRaw(spec);
+    const double raw_busy = processors.Busy();
+    if (!raw.ok()) {
+      fprintf(stderr, "fabric_goodput: %s\n", std::string(raw.status().message()).c_str());
+      break;
+    }
+    const std::map<uint64_t, double> job = MeasureJob(spec, options, *folder, scratch);
+    const double job_busy = processors.Busy();
+    const bool counts = std::max(raw_busy, job_busy) <= kMostBusy;
+    printf("round %d: raw flows %.1f Mbit/s a host (%.0f %% of the processors), all-reduce (%.0f %%):", round,
+           *raw, 100 * raw_busy, 100 * job_busy);
+    for (const auto& [bytes, mbps] : job) {
+      printf("  %" PRIu64 " MiB %.1f (%.3f)", bytes >> 20, mbps, mbps / *raw);
+      if (counts) ratios[bytes].push_back(mbps / *raw);
+    }
+    printf("%s\n", counts ? "" : "  void: the processors were the limit");
+    fflush(stdout);
+  }
+  std::error_code ignored;
+  std::filesystem::remove_all(scratch, ignored);
+  (void)fabric::Fabric::Down(spec.name);
+  if (ratios.empty()) return 2;
+  bool met = true;
+  nlohmann::json report;
+  for (const auto& [bytes, samples] : ratios) {
+    printf("%3" PRIu64 " MiB: %.3f of raw flows, median of %zu\n", bytes >> 20, Median(samples),
+           samples.size());
+    report[std::to_string(bytes)] = samples;
+    met = met && Median(samples) >= kTarget;
+  }
+  if (!options.json.empty()) std::ofstream(options.json) << report << "\n";
+  return met ? 0 : 1;
+}
+
+int Main(int argc, char** argv) {
+  PairedOptions options{.ranks = 8, .rounds = 3, .iterations = 5, .json = {}};
+  if (!ParsePairedOptions(argc, argv, "--rounds", kUsage, &options)) return 2;
+  return Run(options);
+}
+
+}  // namespace
+}  // namespace c4
+
+int main(int argc, char** argv) {
+  return c4::Main(argc, argv);
+}
