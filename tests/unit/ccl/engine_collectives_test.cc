@@ -1,8 +1,12 @@
 // Every collective of the host engine, over loopback, with every algorithm, type and reduction, for 1 to 9
 // ranks: random programs from fixed seeds, checked against double precision.
 #include <algorithm>
+#include <atomic>
+#include <barrier>
 #include <cmath>
+#include <cstdio>
 #include <cstring>
+#include <fstream>
 #include <random>
 #include <string>
 
@@ -157,6 +161,12 @@ struct Program {
   bool scales;    // each operand is multiplied by 2
 };
 
+// The same, but that products stay what the smallest type holds.
+int Operand(const Program& p, int rank, size_t index, unsigned round) {
+  const int value = Value(rank, index, round);
+  return p.reduction == ncclProd && Reduces(p.function) && rank >= 6 ? std::min(value, 1) : value;
+}
+
 constexpr wire::Function kFunctions[] = {wire::kAllReduce, wire::kReduce,        wire::kBroadcast,
                                          wire::kAllGather, wire::kReduceScatter, wire::kAlltoAll,
                                          wire::kGather,    wire::kScatter};
@@ -177,9 +187,9 @@ Program Draw(std::mt19937* random, int ranks) {
 
 double Reduced(const Program& p, int ranks, size_t index, unsigned round) {
   const int factor = p.scales ? 2 : 1;
-  double result = factor * Value(0, index, round);
+  double result = factor * Operand(p, 0, index, round);
   for (int rank = 1; rank < ranks; ++rank) {
-    const double value = factor * Value(rank, index, round);
+    const double value = factor * Operand(p, rank, index, round);
     switch (p.reduction) {
       case ncclProd:
         result *= value;
@@ -249,7 +259,8 @@ void RunProgram(HostCommunicator& communicator, const Program& p, unsigned round
       in = out;
     }
   }
-  for (size_t i = 0; i < send_count && sends; ++i) Write(p.type, in, i, Value(communicator.rank(), i, round));
+  for (size_t i = 0; i < send_count && sends; ++i)
+    Write(p.type, in, i, Operand(p, communicator.rank(), i, round));
   Operation operation;
   operation.function = p.function;
   operation.send_buffer = sends ? in : nullptr;
@@ -298,6 +309,61 @@ TEST_P(Collectives, RandomProgramsGiveTheRightResults) {
     EXPECT_TRUE(communicator.Finalize().ok());
   });
 }
+
+long PrivateKib() {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    long kib = 0;
+    if (sscanf(line.c_str(), "RssAnon: %ld kB", &kib) == 1) return kib;
+  }
+  return 0;
+}
+
+class Memory : public EngineRanks, public testing::WithParamInterface<const char*> {};
+
+// Beside the buffers of its channels, which are shared memory or the kernel's.
+TEST_P(Memory, ARankNeedsNoMoreThan32MiB) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "a sanitizer's memory counts as well";
+#endif
+  constexpr int kRanks = 8;
+  constexpr size_t kCount = size_t{4} << 20;  // floats
+  const ScopedKnob shm("C4_SHM", GetParam());
+  std::barrier all(kRanks);
+  std::atomic<long> before{0};
+  Ranks(kRanks, [&](HostCommunicator& communicator) {
+    std::vector<float> in(kCount, 1);
+    std::vector<float> out(kCount, 1);
+    const OwnStream stream;
+    const auto measure = [&] {
+      all.arrive_and_wait();
+      const long now = PrivateKib();
+      all.arrive_and_wait();
+      return now;
+    };
+    before = measure();
+    for (const wire::Function function : kFunctions) {
+      for (const ncclRedOp_t reduction : {ncclSum, ncclAvg}) {
+        Operation operation = AllReduce(in.data(), out.data(), kCount, stream.handle);
+        operation.function = function;
+        operation.root = 0;
+        operation.reduction = reduction;
+        if (HasBlocks(function)) operation.count /= kRanks;
+        operation.called_ticks = communicator.RecordCall(operation);
+        ASSERT_TRUE(communicator.Enqueue(&operation, 1).ok());
+        ASSERT_EQ(stream.Synchronize(), ncclSuccess);
+      }
+    }
+    const long after = measure();
+    if (communicator.rank() == 0)
+      printf("%.1f MiB a rank\n", static_cast<double>(after - before) / 1024 / kRanks);
+    EXPECT_LE(after - before, kRanks * 32 * 1024);
+    all.arrive_and_wait();
+    EXPECT_TRUE(communicator.Finalize().ok());
+  });
+}
+INSTANTIATE_TEST_SUITE_P(ByTransport, Memory, testing::Values("1", "0"),
+                         [](const auto& test) { return std::string(test.param) == "1" ? "shm" : "tcp"; });
 
 // Every type with every reduction, sizes of every kind, in place and not. Some minutes for each number of
 // ranks: C4_CROSS=1, and --gtest_filter for one of them.
