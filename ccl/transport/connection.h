@@ -33,13 +33,17 @@ class SendConnection {
   SendConnection(const SendConnection&) = delete;
   SendConnection& operator=(const SendConnection&) = delete;
 
-  void Post(const void* data, size_t bytes);
+  // `shared`: the same message, which several eager connections send; null otherwise.
+  void Post(const void* data, size_t bytes, std::shared_ptr<shm::SharedMessage> shared = nullptr);
   uint64_t posted() const { return posted_; }
   // Messages whose bytes the receiver has acknowledged, or that are in memory of its own, all before them
   // included: their buffers are the caller's again.
   uint64_t completed() const { return completed_; }
   Result Progress(bool* moved);
   bool connected() const;
+  // Whether messages may be posted as shared ones, from now on.
+  bool eager() const { return queue_pairs_.front()->eager(); }
+  uint32_t chunk_bytes() const { return chunk_bytes_; }
   void AppendPolls(std::vector<pollfd>* polls) const;
   void SayGoodbye();
 
@@ -48,6 +52,7 @@ class SendConnection {
     const char* data;
     size_t bytes;
     uint64_t chunks_left;  // not acknowledged
+    std::shared_ptr<shm::SharedMessage> shared;
   };
   struct Posted {
     uint64_t message;

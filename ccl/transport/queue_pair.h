@@ -8,12 +8,17 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <poll.h>
 
 #include "ccl/base/result.h"
 #include "ccl/monitor/monitor.h"
 
 namespace c4 {
+
+namespace shm {
+class SharedMessage;
+}
 
 // What both ends need to record; none of it is owned.
 struct Recording {
@@ -40,7 +45,9 @@ class SendQueuePair {
   SendQueuePair& operator=(const SendQueuePair&) = delete;
   virtual ~SendQueuePair() = default;
 
-  virtual void Post(const Chunk& chunk, const char* data, uint64_t now_ticks) = 0;
+  // `shared`: nullptr, or what several eager queue pairs send, this one among them.
+  virtual void Post(const Chunk& chunk, const char* data, const std::shared_ptr<shm::SharedMessage>& shared,
+                    uint64_t now_ticks) = 0;
   // Chunks that the receiver or memory of its own holds; they complete in the order in which they were
   // posted.
   virtual uint64_t completed() const = 0;

@@ -14,8 +14,9 @@ SendConnection::SendConnection(int peer, std::vector<std::unique_ptr<SendQueuePa
       scheduler_(queue_pairs_.size(), window_bytes),
       chunk_bytes_(chunk_bytes) {}
 
-void SendConnection::Post(const void* data, size_t bytes) {
-  messages_.push_back({static_cast<const char*>(data), bytes, ChunkCount(bytes, chunk_bytes_)});
+void SendConnection::Post(const void* data, size_t bytes, std::shared_ptr<shm::SharedMessage> shared) {
+  messages_.push_back(
+      {static_cast<const char*>(data), bytes, ChunkCount(bytes, chunk_bytes_), std::move(shared)});
   ++posted_;
   queue_pairs_.front()->recorder().Wanted(bytes, NowTicks());
 }
@@ -65,7 +66,7 @@ void SendConnection::TakeCompletions() {
 Result SendConnection::Dispatch(bool* moved) {
   posted_to_.assign(queue_pairs_.size(), false);
   bool any = false;
-  const uint64_t ready = queue_pairs_.front()->eager() ? posted_ : std::min(granted_, posted_);
+  const uint64_t ready = eager() ? posted_ : std::min(granted_, posted_);
   while (next_message_ < ready) {
     const Message& message = messages_[static_cast<size_t>(next_message_ - completed_)];
     const uint64_t offset = uint64_t{next_chunk_} * chunk_bytes_;
@@ -75,7 +76,7 @@ Result SendConnection::Dispatch(bool* moved) {
     if (pick == QpScheduler::kNone) break;
     const uint64_t now_ticks = NowTicks();
     queue_pairs_[static_cast<size_t>(pick)]->Post({next_message_, message.bytes, next_chunk_, bytes},
-                                                  message.data + offset, now_ticks);
+                                                  message.data + offset, message.shared, now_ticks);
     scheduler_.Posted(pick, bytes, now_ns);
     in_flight_[static_cast<size_t>(pick)].push_back({next_message_, bytes, now_ticks, now_ns});
     posted_to_[static_cast<size_t>(pick)] = any = true;

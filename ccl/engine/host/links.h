@@ -47,6 +47,9 @@ class Links {
   Result SendTo(int peer, uint16_t channel, SendConnection** connection);
   ReceiveConnection* ReceiveFrom(int peer, uint16_t channel);
 
+  // Where messages to several neighbours are written once; nullptr: nowhere.
+  shm::Shelf* shelf() { return bell_.valid() ? bell_.shelf() : nullptr; }
+
   // What can be done now, on all connections.
   Result Progress(bool* moved);
   // Until something can be done, somebody calls (the wake descriptor) or the time is over. Does what can be
@@ -89,9 +92,9 @@ class Links {
   const int wake_fd_;
   std::vector<SocketAddress> listeners_;
   std::optional<tcp::Acceptor> acceptor_;
+  shm::Bell bell_;  // outlives the connections, which share messages on its shelf
   std::map<Key, std::unique_ptr<SendConnection>> sends_;
   std::map<Key, std::unique_ptr<ReceiveConnection>> receives_;
-  shm::Bell bell_;
   std::map<int, Neighbour> neighbours_;
   bool over_memory_ = false;  // a connection is
   bool crowded_ = false;      // more ranks on this host than processors

@@ -60,6 +60,9 @@ void PlanRun::Prepare(const Plan& plan, const Step& step, State* state) {
   state->direct = !step.from.empty() && state->operand == nullptr;
   state->folds = false;
   state->begun = false;
+  state->sends = false;
+  state->sharing = 0;
+  state->shared.clear();
   state->source_count = state->slices == 0 ? 0 : step.from.size();
   state->target_count = state->slices == 0 ? 0 : step.to.size();
   if (state->sources.size() < state->source_count) state->sources.resize(state->source_count);
@@ -296,12 +299,36 @@ void PlanRun::PostReceives(Inbox* inbox, bool* moved) {
   for (; inbox->posted < inbox->messages.size() && PostReceive(inbox); ++inbox->posted) *moved = true;
 }
 
+std::shared_ptr<shm::SharedMessage> PlanRun::ShareSlice(State* state, const Message& message) {
+  if (!std::exchange(state->sends, true)) {
+    for (size_t i = 0; i < state->target_count; ++i) {
+      End& target = state->targets[i];
+      target.shares = links_->shelf() != nullptr && outboxes_[target.box].connection->eager();
+      state->sharing += target.shares ? 1 : 0;
+    }
+  }
+  const End& end = state->targets[message.end];
+  if (state->sharing < 2 || !end.shares || SliceBytes(*state, message.slice) < kLeastShared) return nullptr;
+  auto found = std::find_if(state->shared.begin(), state->shared.end(),
+                            [&](const Shared& shared) { return shared.slice == message.slice; });
+  if (found == state->shared.end()) {
+    auto made =
+        std::make_shared<shm::SharedMessage>(links_->shelf(), SliceBytes(*state, message.slice),
+                                             outboxes_[end.box].connection->chunk_bytes(), state->sharing);
+    found = state->shared.insert(found, {message.slice, state->sharing, std::move(made)});
+  }
+  std::shared_ptr<shm::SharedMessage> message_of_all = found->message;
+  if (--found->to_post == 0) state->shared.erase(found);
+  return message_of_all;
+}
+
 void PlanRun::PostSends(Outbox* outbox, bool* moved) {
   for (; outbox->posted < outbox->messages.size(); ++outbox->posted) {
     const Message message = outbox->messages[outbox->posted];
     State& state = states_[message.step];
     if (state.ready <= message.slice) return;
-    outbox->connection->Post(ResultOf(&state, message.slice), SliceBytes(state, message.slice));
+    outbox->connection->Post(ResultOf(&state, message.slice), SliceBytes(state, message.slice),
+                             ShareSlice(&state, message));
     *moved = true;
   }
 }

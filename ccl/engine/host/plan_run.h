@@ -62,6 +62,13 @@ class PlanRun {
   struct End {
     size_t box = 0;
     std::vector<uint32_t> numbers;
+    bool shares = false;  // a target: reads what is written once for several
+  };
+  // What several targets of a slice get. The last one to post it forgets it.
+  struct Shared {
+    size_t slice;
+    uint32_t to_post;
+    std::shared_ptr<shm::SharedMessage> message;
   };
   struct State {
     const Step* step = nullptr;
@@ -69,18 +76,22 @@ class PlanRun {
     char* store = nullptr;
     size_t count = 0;  // elements
     size_t slices = 0;
-    size_t ready = 0;     // slices that are made
-    size_t sent = 0;      // slices that all targets have
-    bool direct = false;  // what comes goes straight into the store
-    bool folds = false;   // what comes is reduced on its way
-    bool begun = false;   // a receive was posted: `folds` stays as it is
+    size_t ready = 0;      // slices that are made
+    size_t sent = 0;       // slices that all targets have
+    bool direct = false;   // what comes goes straight into the store
+    bool folds = false;    // what comes is reduced on its way
+    bool begun = false;    // a receive was posted: `folds` stays as it is
+    bool sends = false;    // a send was posted: who shares stays as it is
+    uint32_t sharing = 0;  // targets that share
+    std::vector<Shared> shared;
     std::vector<End> sources;
     std::vector<End> targets;
     size_t source_count = 0;  // the rest is kept for its memory
     size_t target_count = 0;
   };
 
-  static constexpr uint64_t kMostSlots = 8;  // of a connection
+  static constexpr size_t kLeastShared = 8192;  // bytes; less goes in the slots of the rings
+  static constexpr uint64_t kMostSlots = 8;     // of a connection
   static constexpr uint64_t kLeastSlots = 2;
   static constexpr uint64_t kSlotsOfAll = 32;   // of the sources of a step
   static constexpr uint64_t kDirectAhead = 64;  // receives without a slot
@@ -114,6 +125,8 @@ class PlanRun {
   void Free(Inbox* inbox, uint64_t message);
   bool PostReceive(Inbox* inbox);
   void PostReceives(Inbox* inbox, bool* moved);
+  // Nothing where it goes to that target alone.
+  std::shared_ptr<shm::SharedMessage> ShareSlice(State* state, const Message& message);
   void PostSends(Outbox* outbox, bool* moved);
   bool TakeSent(State* state);
 

@@ -8,6 +8,15 @@
 #include <utility>
 
 namespace c4::shm {
+namespace {
+
+// As much as the pool of a region has for each of some neighbours. What is never written takes no memory.
+constexpr uint32_t kShelfOffset = 4096;
+constexpr uint32_t kShelfPieces = 64;
+constexpr uint32_t kShelfPieceBytes = 65536;
+constexpr size_t kBellBytes = kShelfOffset + size_t{kShelfPieces} * kShelfPieceBytes;
+
+}  // namespace
 
 Result Bell::Make(const wire::ProcessIdentity& process) {
   if (process.pid != static_cast<uint32_t>(getpid())) {
@@ -23,22 +32,26 @@ Result Bell::Make(const wire::ProcessIdentity& process) {
   write_.Reset(ends[1]);
   Fd memory;
   Mapping mapping;
-  C4_RETURN_IF_ERROR(MakeMemory("c4-bell", sizeof(BellPage), &memory, &mapping));
+  C4_RETURN_IF_ERROR(MakeMemory("c4-bell", kBellBytes, &memory, &mapping));
   BellPage page{};
   page.header.magic = kBellMagic;
   page.header.major = kMajor;
   page.header.minor = kMinor;
   page.header.endian = wire::kEndianMark;
   page.header.header_bytes = sizeof page;
-  page.header.total_bytes = sizeof page;
+  page.header.total_bytes = kBellBytes;
   page.header.writer = process;
   page.pipe = static_cast<uint32_t>(write_.get());
+  page.shelf_offset = kShelfOffset;
+  page.shelf_pieces = kShelfPieces;
+  page.shelf_piece_bytes = kShelfPieceBytes;
   memcpy(mapping.data(), &page, sizeof page);
   // As another would: where /proc is not mounted, or hides us, nobody finds the page.
   Mapping tried;
   C4_RETURN_IF_ERROR(OpenMemory(process.pid, static_cast<uint32_t>(memory.get()), sizeof(BellPage), &tried));
   memory_ = std::move(memory);
   page_ = std::move(mapping);
+  shelf_ = std::make_unique<Shelf>(page_.data() + kShelfOffset, kShelfPieces, kShelfPieceBytes);
   return Ok();
 }
 
@@ -67,6 +80,9 @@ Result PeerBell::Open(const wire::ProcessIdentity& process, uint32_t descriptor,
   if (const char* fault = CheckBell(page, opened->page_.bytes(), process)) {
     return Fail(ncclRemoteError, "the bell of process %u %s", process.pid, fault);
   }
+  opened->shelf_offset_ = page.shelf_offset;
+  opened->shelf_pieces_ = page.shelf_pieces;
+  opened->shelf_piece_bytes_ = page.shelf_piece_bytes;
   // For both directions: then there is a reader as long as we write, and never a SIGPIPE.
   C4_RETURN_IF_ERROR(OpenDescriptor(process.pid, page.pipe, O_RDWR, &opened->pipe_));
   struct stat status;

@@ -2,6 +2,8 @@
 // (BellPage) and looks once more; who then gives it something to do clears the word and writes one byte into
 // its pipe. While it is awake, ringing costs a fence and a load.
 //
+// Behind the page stands the rank's shelf (shelf.h).
+//
 // A Bell belongs to the thread that sleeps; a PeerBell is one process's access to another's bell, used by
 // one thread. Neither blocks, and no signal is raised: the pipe is held open for both directions at both
 // ends. A ringer that dies between word and byte is noticed by its stream, as any death.
@@ -11,6 +13,7 @@
 
 #include "ccl/transport/shm/memory.h"
 #include "ccl/transport/shm/ring.h"
+#include "ccl/transport/shm/shelf.h"
 
 namespace c4::shm {
 
@@ -21,6 +24,9 @@ class Bell {
   bool valid() const { return page_.valid(); }
   // The descriptor of the page, which others are told; how they find the pipe stands in there.
   uint32_t descriptor() const { return static_cast<uint32_t>(memory_.get()); }
+
+  // Until the bell goes.
+  Shelf* shelf() { return shelf_.get(); }
 
   // Before sleeping; what the other ends wrote before they saw this is visible afterwards.
   void BeforeSleep();
@@ -36,6 +42,7 @@ class Bell {
   Fd read_;
   Fd write_;
   Mapping page_;
+  std::unique_ptr<Shelf> shelf_;
 };
 
 class PeerBell {
@@ -49,6 +56,12 @@ class PeerBell {
   void TakeNotes() { takes_notes_ = true; }
   void RingNoted();
   const wire::ProcessIdentity& process() const { return process_; }
+  // Of the rank's shelf, as its page said when it was opened.
+  uint32_t shelf_pieces() const { return shelf_pieces_; }
+  uint32_t shelf_piece_bytes() const { return shelf_piece_bytes_; }
+  const char* shelf_piece(uint32_t piece) const {
+    return page_.data() + shelf_offset_ + size_t{piece} * shelf_piece_bytes_;
+  }
 
  private:
   void RingNow();
@@ -56,6 +69,9 @@ class PeerBell {
   wire::ProcessIdentity process_{};
   Mapping page_;
   Fd pipe_;
+  uint32_t shelf_offset_ = 0;
+  uint32_t shelf_pieces_ = 0;
+  uint32_t shelf_piece_bytes_ = 0;
   bool takes_notes_ = false;
   bool noted_ = false;
 };

@@ -67,8 +67,9 @@ ShmSendQueuePair::~ShmSendQueuePair() {
                                      error_);
 }
 
-void ShmSendQueuePair::Post(const Chunk& chunk, const char* data, uint64_t now_ticks) {
-  chunks_.push_back({chunk, data, now_ticks, 0, false, 0});
+void ShmSendQueuePair::Post(const Chunk& chunk, const char* data,
+                            const std::shared_ptr<SharedMessage>& shared, uint64_t now_ticks) {
+  chunks_.push_back({chunk, data, now_ticks, 0, false, shared, false, 0});
 }
 
 Result ShmSendQueuePair::Lost(const char* what, int error) {
@@ -122,6 +123,9 @@ Result ShmSendQueuePair::TakeCounters(uint64_t now_ticks, bool* moved) {
   granted_ = granted;
   if (consumed == consumed_) return Ok();
   consumed_ = consumed;
+  for (; !staged_.empty() && staged_.front().until <= consumed_; staged_.pop_front()) {
+    staged_.front().message->Consumed(staged_.front().part);
+  }
   Complete(now_ticks);
   return Ok();
 }
@@ -159,15 +163,33 @@ SlotKind ShmSendQueuePair::KindOf(const Chunk& chunk) const {
 
 // Ahead of the receiver only whole chunks are written: what has begun and is not complete is held up by the
 // path or by a receiver that is slow, never by one that has not come.
-uint64_t ShmSendQueuePair::RoomFor(const Posted& posted) const {
-  if (posted.begun || posted.chunk.message < granted_ || KindOf(posted.chunk) != kSlotPool) return 1;
-  return (posted.chunk.bytes - 1) / memory_.geometry.piece_bytes + 1;
+ShmSendQueuePair::Room ShmSendQueuePair::RoomFor(const Posted& posted) const {
+  const Geometry& geometry = memory_.geometry;
+  if (KindOf(posted.chunk) != kSlotPool) return {1, geometry.slots};
+  if (!posted.begun && posted.chunk.message >= granted_) {
+    return {(posted.chunk.bytes - 1) / geometry.piece_bytes + 1, geometry.pieces};
+  }
+  return {1, posted.shared != nullptr && !posted.off_shelf ? geometry.slots : geometry.pieces};
 }
 
 void ShmSendQueuePair::Begin(Posted* posted, uint64_t now_ticks) {
   posted->begun = true;
   posted->ticks = now_ticks;
   recorder_.Posted(posted->chunk.bytes, now_ticks);
+}
+
+bool ShmSendQueuePair::Share(Posted* posted, Slot* slot) {
+  if (posted->shared == nullptr || posted->off_shelf) return false;
+  const SharedMessage::Part part{slot->chunk, slot->offset};
+  const uint32_t bytes = std::min(posted->chunk.bytes - posted->written, posted->shared->piece_bytes());
+  const uint32_t piece = posted->shared->Stage(part, posted->data + slot->offset, bytes);
+  posted->off_shelf = piece == Shelf::kNone;
+  if (posted->off_shelf) return false;
+  slot->kind = kSlotShelf;
+  slot->piece = piece;
+  slot->bytes = bytes;
+  staged_.push_back({written_ + 1, posted->shared, part});
+  return true;
 }
 
 bool ShmSendQueuePair::Write(Posted* posted) {
@@ -184,17 +206,19 @@ bool ShmSendQueuePair::Write(Posted* posted) {
     slot.offset = posted->written;
     slot.bytes = std::min(chunk.bytes - posted->written, geometry.piece_bytes);
   }
-  const uint64_t free = (slot.kind == kSlotPool ? geometry.pieces : geometry.slots) - (written_ - consumed_);
-  // May be "negative": inline chunks fill more slots than there are pieces.
-  if (static_cast<int64_t>(free) < static_cast<int64_t>(RoomFor(*posted))) return false;
+  if (!IsFree(RoomFor(*posted))) return false;
   if (!posted->begun) Begin(posted, NowTicks());
   if (slot.kind == kSlotInline && slot.bytes > 0) memcpy(memory_.payload(written_), posted->data, slot.bytes);
-  if (slot.kind == kSlotPool) memcpy(memory_.piece(written_), posted->data + slot.offset, slot.bytes);
+  if (slot.kind == kSlotPool && !Share(posted, &slot)) {
+    if (!IsFree(RoomFor(*posted))) return false;
+    memcpy(memory_.piece(written_), posted->data + slot.offset, slot.bytes);
+  }
   Slot& place = memory_.slot(written_);
   constexpr size_t kBody = offsetof(Slot, message);
   memcpy(reinterpret_cast<char*>(&place) + kBody, reinterpret_cast<const char*>(&slot) + kBody,
          sizeof slot - kBody);
   Store(place.sequence, ++written_);
+  posted->off_shelf = false;
   posted->written += slot.bytes;
   posted->end = written_;
   return true;
@@ -225,13 +249,11 @@ void ShmSendQueuePair::TellWanted() {
     if (!chunks_.empty()) consumed = consumed_ + 1;
   } else if (writing_ < chunks_.size()) {
     const Posted& posted = chunks_[writing_];
-    const bool pool = KindOf(posted.chunk) == kSlotPool;
-    const uint64_t room = pool ? memory_.geometry.pieces : memory_.geometry.slots;
+    const Room room = RoomFor(posted);
     // Half of it at a time: who sleeps is woken less often.
-    const uint64_t left =
-        pool ? (posted.chunk.bytes - posted.written - 1) / memory_.geometry.piece_bytes + 1 : 1;
-    const uint64_t wanted = std::max(RoomFor(posted), std::min(left, room / 2));
-    consumed = written_ + wanted - room;
+    const uint32_t left = posted.chunk.bytes - posted.written;
+    const uint64_t parts = left == 0 ? 1 : (left - 1) / memory_.geometry.piece_bytes + 1;
+    consumed = written_ + std::max(room.needed, std::min(parts, room.of / 2)) - room.of;
     if (posted.chunk.message >= granted_) granted = posted.chunk.message + 1;
   }
   Region& region = memory_.region();
@@ -257,6 +279,8 @@ ShmReceiveQueuePair::ShmReceiveQueuePair(Fd fd, const tcp::Hello& hello, Memory 
       copy_(copy),
       bell_(std::move(bell)),
       heartbeat_ticks_(TicksPerSecond(recording) / 10 * 9) {
+  memory_.geometry.shelf_pieces = bell_->shelf_pieces();
+  memory_.geometry.shelf_piece_bytes = bell_->shelf_piece_bytes();
   SocketAddress peer;
   (void)PeerAddress(lifeline_.fd(), &peer);  // one that has gone already has none; its end shows on reading
   recorder_ =
@@ -396,6 +420,7 @@ Result ShmReceiveQueuePair::CopyOut(const Slot& slot) {
   if (slot.bytes == 0) return Ok();
   if (slot.kind == kSlotInline) return TakeOut(slot, memory_.payload(consumed_));
   if (slot.kind == kSlotPool) return TakeOut(slot, memory_.piece(consumed_));
+  if (slot.kind == kSlotShelf) return TakeOut(slot, bell_->shelf_piece(slot.piece));
   char* const to = to_ + slot.offset;
   const int error = Pull(bell_->process().pid, slot.address, to, slot.bytes);
   // What it points to may be somebody else's by now, when the sender has given up.

@@ -46,7 +46,8 @@ class ShmSendQueuePair final : public SendQueuePair {
                    const uint8_t (&cookie)[16], std::shared_ptr<PeerBell> bell, const Recording& recording);
   ~ShmSendQueuePair() override;
 
-  void Post(const Chunk& chunk, const char* data, uint64_t now_ticks) override;
+  void Post(const Chunk& chunk, const char* data, const std::shared_ptr<SharedMessage>& shared,
+            uint64_t now_ticks) override;
   uint64_t completed() const override { return completed_; }
   uint64_t granted() const override { return granted_; }
   bool eager() const override { return copy_ == kCopyPool; }
@@ -65,7 +66,9 @@ class ShmSendQueuePair final : public SendQueuePair {
     uint64_t ticks;    // when the path got it
     uint32_t written;  // bytes of it that are in the ring
     bool begun;
-    uint64_t end;  // slots up to its last one, once it is written whole
+    std::shared_ptr<SharedMessage> shared;
+    bool off_shelf;  // the next part: there was no piece for it
+    uint64_t end;    // slots up to its last one, once it is written whole
   };
 
   bool said_hello() const { return hello_written_ == sizeof hello_; }
@@ -75,8 +78,16 @@ class ShmSendQueuePair final : public SendQueuePair {
   void Complete(uint64_t now_ticks);
   void Begin(Posted* posted, uint64_t now_ticks);
   SlotKind KindOf(const Chunk& chunk) const;
-  // The slots that have to be free for the next part of the chunk.
-  uint64_t RoomFor(const Posted& posted) const;
+  // The slots that the next part of the chunk needs, of so many that may be out: a slot through the pool
+  // takes the place there that has its number, too.
+  struct Room {
+    uint64_t needed;
+    uint64_t of;
+  };
+  Room RoomFor(const Posted& posted) const;
+  bool IsFree(Room room) const { return written_ - consumed_ + room.needed <= room.of; }
+  // Has the slot point to the shelf, where the chunk's next part is or comes to stand; false: it cannot.
+  bool Share(Posted* posted, Slot* slot);
   // Whether there was room for a part of the chunk.
   bool Write(Posted* posted);
   void WriteAll(bool* moved);
@@ -98,6 +109,12 @@ class ShmSendQueuePair final : public SendQueuePair {
   size_t writing_ = 0;         // index in chunks_ of the one that is being written
   uint64_t written_ = 0;       // slots, ever
   uint64_t consumed_ = 0;      // of these, by the receiver
+  struct Staged {
+    uint64_t until;  // so many slots are consumed
+    std::shared_ptr<SharedMessage> message;
+    SharedMessage::Part part;
+  };
+  std::deque<Staged> staged_;
   uint64_t completed_ = 0;
   uint64_t granted_ = 0;
   uint64_t heartbeat_ = 0;

@@ -59,6 +59,7 @@ enum SlotKind : uint32_t {
   kSlotInline = 1,  // the chunk follows in the slot
   kSlotDirect = 2,  // the chunk stands at `address` in the sender's memory
   kSlotPool = 3,    // this part of the chunk stands in the pool, in the slot's piece
+  kSlotShelf = 4,   // this part of the chunk stands on the sender's shelf, in piece `piece`
 };
 
 // A chunk, or a piece of one, as it stands in the ring. Slot number n, from 0, is slot n % slots and piece
@@ -73,16 +74,19 @@ struct Slot {
   uint32_t offset;  // in the chunk, of what this slot stands for
   uint32_t bytes;   // the same
   uint32_t kind;
-  uint32_t reserved;
+  uint32_t piece;  // of the shelf
 };
 static_assert(sizeof(Slot) == 56);
 
-// What opens the memory of a rank's bell.
+// What opens the memory of a rank's bell, and says where in it the rank's shelf is.
 struct BellPage {
   wire::Header header;
   uint32_t sleeping;  // 1: the rank waits for a byte in its pipe
   uint32_t pipe;      // number of the pipe's descriptor in the rank's process
-  uint8_t reserved[56];
+  uint32_t shelf_offset;
+  uint32_t shelf_pieces;  // 0: it has none
+  uint32_t shelf_piece_bytes;
+  uint8_t reserved[44];
 };
 static_assert(sizeof(BellPage) == 128);
 
@@ -102,6 +106,9 @@ struct Geometry {
   uint32_t piece_bytes = 65536;
   uint64_t pool_offset = 0;
   uint64_t total_bytes = 0;
+  // Of the sender's shelf, which is no part of the region.
+  uint32_t shelf_pieces = 0;
+  uint32_t shelf_piece_bytes = 0;
 
   // Bytes of a chunk that a slot has room for. A small one shares the line of what describes it.
   uint32_t inline_bytes() const { return slot_bytes - static_cast<uint32_t>(sizeof(Slot)); }
@@ -162,6 +169,11 @@ inline const char* CheckBell(const BellPage& page, uint64_t bytes, const wire::P
   const wire::HeaderFault fault = wire::CheckHeader(&page, sizeof page, kBellMagic, kMajor, sizeof(BellPage));
   if (fault != wire::HeaderFault::kOk) return wire::HeaderFaultText(fault);
   if (page.header.total_bytes != bytes) return "has sizes that contradict each other";
+  if (page.shelf_pieces > 65536 || page.shelf_piece_bytes > (1u << 24) ||
+      (page.shelf_pieces != 0 && page.shelf_piece_bytes == 0) || page.shelf_offset > bytes ||
+      uint64_t{page.shelf_pieces} * page.shelf_piece_bytes > bytes - page.shelf_offset) {
+    return "has a shelf that does not fit into it";
+  }
   const wire::ProcessIdentity& writer = page.header.writer;
   if (writer.pid != process.pid || writer.start_time_ticks != process.start_time_ticks ||
       memcmp(writer.boot_id, process.boot_id, sizeof writer.boot_id) != 0) {
@@ -175,6 +187,11 @@ inline uint64_t SequenceBefore(uint64_t number, uint32_t slots) {
   return number < slots ? 0 : number + 1 - slots;
 }
 
+// Parts of a chunk come through the pool or from the shelf.
+inline uint32_t Travels(uint32_t kind) {
+  return kind == kSlotShelf ? uint32_t{kSlotPool} : kind;
+}
+
 // nullptr when `slot`, a copy, may be the next of a chunk of which `arrived` bytes have come; `open` is the
 // slot that the chunk began with, `copy` what the receiver chose and `granted` what it is ready for.
 inline const char* CheckSlot(const Slot& slot, const Slot& open, uint32_t arrived, uint32_t copy,
@@ -186,9 +203,9 @@ inline const char* CheckSlot(const Slot& slot, const Slot& open, uint32_t arrive
     return "sent a message that this rank is far from being ready for";
   }
   if (slot.chunk_bytes > slot.message_bytes) return "sent a chunk larger than its message";
-  if (arrived != 0 &&
-      (slot.kind != open.kind || slot.message != open.message || slot.message_bytes != open.message_bytes ||
-       slot.chunk != open.chunk || slot.chunk_bytes != open.chunk_bytes)) {
+  if (arrived != 0 && (Travels(slot.kind) != Travels(open.kind) || slot.message != open.message ||
+                       slot.message_bytes != open.message_bytes || slot.chunk != open.chunk ||
+                       slot.chunk_bytes != open.chunk_bytes)) {
     return "began another chunk before the end of the last one";
   }
   if (slot.offset != arrived || slot.bytes > slot.chunk_bytes - arrived) {
@@ -206,6 +223,11 @@ inline const char* CheckSlot(const Slot& slot, const Slot& open, uint32_t arrive
       return slot.bytes != 0 && slot.bytes <= geometry.piece_bytes
                  ? nullptr
                  : "sent a piece that the pool has no room for";
+    case kSlotShelf:
+      if (copy != kCopyPool) return "points to its shelf, which this rank does not read";
+      return slot.bytes != 0 && slot.bytes <= geometry.shelf_piece_bytes && slot.piece < geometry.shelf_pieces
+                 ? nullptr
+                 : "sent a piece that its shelf has no room for";
     default:
       return "sent a slot of a kind that this version does not know";
   }

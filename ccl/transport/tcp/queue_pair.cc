@@ -47,7 +47,8 @@ TcpSendQueuePair::~TcpSendQueuePair() {
                                      error_);
 }
 
-void TcpSendQueuePair::Post(const Chunk& chunk, const char* data, uint64_t now_ticks) {
+void TcpSendQueuePair::Post(const Chunk& chunk, const char* data,
+                            const std::shared_ptr<shm::SharedMessage>& /*shared*/, uint64_t now_ticks) {
   Frame frame = MakeFrame(kChunk);
   frame.chunk = chunk.index;
   frame.bytes = chunk.bytes;

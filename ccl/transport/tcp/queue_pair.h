@@ -17,7 +17,8 @@ class TcpSendQueuePair final : public SendQueuePair {
   TcpSendQueuePair(Fd fd, const SocketAddress& peer, const Hello& hello, const Recording& recording);
   ~TcpSendQueuePair() override;
 
-  void Post(const Chunk& chunk, const char* data, uint64_t now_ticks) override;
+  void Post(const Chunk& chunk, const char* data, const std::shared_ptr<shm::SharedMessage>& shared,
+            uint64_t now_ticks) override;
   uint64_t completed() const override { return completed_; }
   uint64_t granted() const override { return granted_; }
   Result Progress(bool* moved) override;

@@ -123,12 +123,17 @@ TEST(LyingShmPeer, EveryFieldOfASlotIsChecked) {
       {"sequence", [](Slot* s) { s->sequence = 2; }},
       {"huge sequence", [](Slot* s) { s->sequence = UINT64_MAX; }},
       {"no kind", [](Slot* s) { s->kind = 0; }},
-      {"unknown kind", [](Slot* s) { s->kind = 4; }},
+      {"unknown kind", [](Slot* s) { s->kind = 5; }},
       {"inline without room", [](Slot* s) { s->kind = kSlotInline; }},
       {"pool without room",
        [](Slot* s) {
          s->kind = kSlotPool;
          s->bytes = 5001;
+       }},
+      {"the shelf, where it is read directly",
+       [](Slot* s) {
+         s->kind = kSlotShelf;
+         s->bytes = 100;
        }},
       {"nothing through the pool",
        [](Slot* s) {
@@ -205,6 +210,61 @@ TEST(LyingShmPeer, AheadOfTheReceiverOnlyThroughThePoolAndNotFar) {
       EXPECT_EQ(peer.Progress().ok(), copy == kCopyPool && message < 10) << message << " " << copy;
       EXPECT_EQ(peer.memory.region().consumed, 0u);
     }
+  }
+}
+
+TEST(LyingShmPeer, PiecesOfTheShelfAreChecked) {
+  struct Case {
+    const char* what;
+    std::function<void(Slot*)> lie;
+  };
+  const Case cases[] = {
+      {"the truth", [](Slot*) {}},
+      {"a piece that there is not", [](Slot* s) { s->piece = 64; }},
+      {"a piece far away", [](Slot* s) { s->piece = UINT32_MAX; }},
+      {"nothing", [](Slot* s) { s->bytes = 0; }},
+      {"more than the chunk", [](Slot* s) { s->bytes = 4097; }},
+      {"more than the piece",
+       [](Slot* s) {
+         s->message_bytes = 1 << 20;
+         s->chunk_bytes = s->bytes = 65537;
+       }},
+  };
+  for (const Case& bad : cases) {
+    LyingSender peer(kCopyPool);
+    Slot slot = LyingSender::GoodSlot();
+    slot.kind = kSlotShelf;
+    slot.piece = 63;
+    bad.lie(&slot);
+    peer.Write(0, slot);
+    EXPECT_EQ(peer.Progress().ok(), &bad == &cases[0]) << bad.what;
+  }
+}
+
+TEST(LyingShmPeer, AShelfThatDoesNotFitIsRefused) {
+  const std::function<void(BellPage*)> lies[] = {
+      [](BellPage*) {},
+      [](BellPage* p) { p->shelf_pieces = 65; },
+      [](BellPage* p) { p->shelf_pieces = UINT32_MAX; },
+      [](BellPage* p) { p->shelf_piece_bytes = 65537; },
+      [](BellPage* p) { p->shelf_piece_bytes = 0; },
+      [](BellPage* p) { p->shelf_piece_bytes = UINT32_MAX; },
+      [](BellPage* p) { p->shelf_offset = 4097; },
+      [](BellPage* p) { p->shelf_offset = UINT32_MAX; },
+  };
+  Bell bell;
+  ASSERT_TRUE(bell.Make(CurrentProcess()).ok());
+  Mapping mapping;
+  ASSERT_TRUE(
+      OpenMemory(static_cast<uint32_t>(getpid()), bell.descriptor(), sizeof(BellPage), &mapping).ok());
+  BellPage honest;
+  memcpy(&honest, mapping.data(), sizeof honest);
+  for (size_t i = 0; i < std::size(lies); ++i) {
+    BellPage page = honest;
+    lies[i](&page);
+    memcpy(mapping.data(), &page, sizeof page);
+    std::shared_ptr<PeerBell> peer;
+    EXPECT_EQ(PeerBell::Open(CurrentProcess(), bell.descriptor(), &peer).ok(), i == 0) << i;
   }
 }
 

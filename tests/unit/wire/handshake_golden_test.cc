@@ -324,6 +324,7 @@ shm::Slot ExpectedSlot(uint64_t number, uint32_t kind, uint32_t offset, uint32_t
   slot.offset = offset;
   slot.bytes = bytes;
   slot.kind = kind;
+  slot.piece = kind == 4 ? 1 : 0;
   return slot;
 }
 
@@ -333,21 +334,24 @@ shm::BellPage ExpectedBell() {
   page.header.major = 2;
   page.sleeping = 1;
   page.pipe = 18;
+  page.shelf_offset = 112;
+  page.shelf_pieces = 2;
+  page.shelf_piece_bytes = 8;
   return page;
 }
 
 TEST(ShmGolden, MemoryOf20) {
   const shm::Slot slots[] = {ExpectedSlot(0, 1, 0, 72), ExpectedSlot(1, 2, 0, 904), ExpectedSlot(2, 3, 0, 64),
-                             ExpectedSlot(3, 3, 64, 40)};
+                             ExpectedSlot(3, 3, 64, 40), ExpectedSlot(4, 4, 0, 8)};
   std::string written;
   Append(&written, ExpectedRegion());
   for (const shm::Slot& slot : slots) Append(&written, slot);
   Append(&written, ExpectedBell());
   const std::string bytes = Golden(kShmName, written);
-  ASSERT_EQ(bytes.size(), 256u + 4u * 56u + 128u);
+  ASSERT_EQ(bytes.size(), 256u + 5u * 56u + 128u);
   ExpectFields(bytes, 0, ExpectedRegion(), ShmRegionLayout());
-  for (size_t i = 0; i < 4; ++i) ExpectFields(bytes, 256 + i * 56, slots[i], ShmSlotLayout());
-  ExpectFields(bytes, 480, ExpectedBell(), ShmBellPageLayout());
+  for (size_t i = 0; i < 5; ++i) ExpectFields(bytes, 256 + i * 56, slots[i], ShmSlotLayout());
+  ExpectFields(bytes, 536, ExpectedBell(), ShmBellPageLayout());
   shm::Geometry geometry;
   ASSERT_EQ(shm::CheckRegion(At<shm::Region>(bytes, 0), 4096 + 128, kNonce, &geometry), nullptr);
   EXPECT_EQ(geometry.inline_bytes(), 72u);
@@ -358,8 +362,11 @@ TEST(ShmGolden, MemoryOf20) {
   EXPECT_EQ(shm::CheckSlot(slots[1], none, 0, shm::kCopyDirect, 5, geometry), nullptr);
   EXPECT_EQ(shm::CheckSlot(slots[2], none, 0, shm::kCopyPool, 3, geometry), nullptr);
   EXPECT_EQ(shm::CheckSlot(slots[3], slots[2], 64, shm::kCopyPool, 3, geometry), nullptr);
+  geometry.shelf_pieces = 2;
+  geometry.shelf_piece_bytes = 8;
+  EXPECT_EQ(shm::CheckSlot(slots[4], none, 0, shm::kCopyPool, 3, geometry), nullptr);
   EXPECT_EQ(shm::CheckCounters(1, 3, shm::kCopyPool, 0, 0, 4), nullptr);
-  EXPECT_EQ(shm::CheckBell(At<shm::BellPage>(bytes, 480), 128, kProcess), nullptr);
+  EXPECT_EQ(shm::CheckBell(At<shm::BellPage>(bytes, 536), 128, kProcess), nullptr);
 }
 
 TEST(ShmGolden, AnotherMajorIsRefused) {

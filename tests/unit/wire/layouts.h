@@ -326,7 +326,7 @@ inline Layout ShmSlotLayout() {
           "shm.md",
           sizeof(T),
           {C4_FIELD(sequence), C4_FIELD(message), C4_FIELD(message_bytes), C4_FIELD(address), C4_FIELD(chunk),
-           C4_FIELD(chunk_bytes), C4_FIELD(offset), C4_FIELD(bytes), C4_FIELD(kind), C4_FIELD(reserved)}};
+           C4_FIELD(chunk_bytes), C4_FIELD(offset), C4_FIELD(bytes), C4_FIELD(kind), C4_FIELD(piece)}};
 }
 
 inline Layout ShmBellPageLayout() {
@@ -334,7 +334,8 @@ inline Layout ShmBellPageLayout() {
   return {"BellPage",
           "shm.md",
           sizeof(T),
-          {C4_FIELD(header), C4_FIELD(sleeping), C4_FIELD(pipe), C4_FIELD(reserved)}};
+          {C4_FIELD(header), C4_FIELD(sleeping), C4_FIELD(pipe), C4_FIELD(shelf_offset),
+           C4_FIELD(shelf_pieces), C4_FIELD(shelf_piece_bytes), C4_FIELD(reserved)}};
 }
 
 #undef C4_FIELD
