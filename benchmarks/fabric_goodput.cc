@@ -4,23 +4,15 @@
 // both and their ratio; exit code 1 when the median ratio of a size is below 0.97, 2 when nothing could be
 // measured. A round in which the processors were the limit is void. Needs root.
 #include <algorithm>
-#include <arpa/inet.h>
-#include <atomic>
-#include <cerrno>
-#include <chrono>
 #include <cinttypes>
 #include <csignal>
 #include <cstdio>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <map>
-#include <memory>
-#include <netinet/in.h>
+#include <numeric>
 #include <string>
-#include <sys/socket.h>
 #include <sys/wait.h>
-#include <thread>
 #include <unistd.h>
 #include <vector>
 
@@ -28,11 +20,10 @@
 
 #include "benchmarks/paired_options.h"
 #include "benchmarks/statistics.h"
-#include "ccl/base/socket.h"
 #include "cli/process.h"
-#include "fabric/emulator/command.h"
 #include "fabric/emulator/fabric.h"
 #include "fabric/emulator/oracle.h"
+#include "fabric/emulator/raw_flow.h"
 
 namespace c4 {
 namespace {
@@ -48,78 +39,8 @@ constexpr double kTarget = 0.97;
 constexpr double kMostBusy = 0.7;  // of the processors; above, they are the limit
 constexpr int kFlowsAPair = 4;
 constexpr int kDestinationPort = 5201;
-constexpr auto kWarm = std::chrono::seconds(1);
-constexpr auto kMeasured = std::chrono::seconds(4);
-
-// A stream of bytes from one host to another, from a source port that was chosen for its path.
-class RawFlow {
- public:
-  explicit RawFlow(fabric::FiveTuple tuple) : tuple_(std::move(tuple)) {}
-  RawFlow(const RawFlow&) = delete;
-  RawFlow& operator=(const RawFlow&) = delete;
-  ~RawFlow() {
-    stop_ = true;
-    for (const Fd* fd : {&sender_, &receiver_}) {
-      if (fd->valid()) shutdown(fd->get(), SHUT_RDWR);
-    }
-    for (std::thread& thread : threads_) thread.join();
-  }
-
-  absl::Status Open(const std::string& source_ns, const std::string& destination_ns) {
-    Fd listener;
-    absl::Status opened = fabric::InNamespace(
-        destination_ns, [&] { return Bound(tuple_.destination, tuple_.destination_port, &listener); });
-    if (!opened.ok()) return opened;
-    if (listen(listener.get(), 1) != 0) return absl::ErrnoToStatus(errno, "listen");
-    opened =
-        fabric::InNamespace(source_ns, [&] { return Bound(tuple_.source, tuple_.source_port, &sender_); });
-    if (!opened.ok()) return opened;
-    const sockaddr_in to = Address(tuple_.destination, tuple_.destination_port);
-    if (connect(sender_.get(), reinterpret_cast<const sockaddr*>(&to), sizeof to) != 0) {
-      return absl::ErrnoToStatus(errno, "connect");
-    }
-    receiver_.Reset(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
-    return receiver_.valid() ? absl::OkStatus() : absl::ErrnoToStatus(errno, "accept");
-  }
-  void Start() {
-    threads_[0] = std::thread([this] {
-      const std::vector<char> data(1 << 18, 'x');
-      while (!stop_ && send(sender_.get(), data.data(), data.size(), MSG_NOSIGNAL) > 0) continue;
-    });
-    threads_[1] = std::thread([this] {
-      std::vector<char> data(1 << 18);
-      for (ssize_t got = 1; !stop_ && got > 0;) {
-        got = recv(receiver_.get(), data.data(), data.size(), 0);
-        if (got > 0) bytes_ += static_cast<uint64_t>(got);
-      }
-    });
-  }
-  uint64_t bytes() const { return bytes_; }
-
- private:
-  static sockaddr_in Address(const std::string& address, int port) {
-    sockaddr_in found{};
-    found.sin_family = AF_INET;
-    found.sin_port = htons(static_cast<uint16_t>(port));
-    (void)inet_pton(AF_INET, address.c_str(), &found.sin_addr);  // one of the fabric's
-    return found;
-  }
-  static absl::Status Bound(const std::string& address, int port, Fd* fd) {
-    fd->Reset(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    const int one = 1;
-    (void)setsockopt(fd->get(), SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-    const sockaddr_in at = Address(address, port);
-    if (bind(fd->get(), reinterpret_cast<const sockaddr*>(&at), sizeof at) == 0) return absl::OkStatus();
-    return absl::ErrnoToStatus(errno, address + ":" + std::to_string(port));
-  }
-
-  const fabric::FiveTuple tuple_;
-  Fd sender_;
-  Fd receiver_;
-  std::atomic<bool> stop_{false};
-  std::atomic<uint64_t> bytes_{0};
-  std::thread threads_[2];
-};
+constexpr int kWarmMs = 1000;
+constexpr int kMeasuredMs = 4000;
 
 // Flows from each host to the next, as evenly over the spines as they can be.
 absl::StatusOr<std::vector<fabric::FiveTuple>> Place(const fabric::FabricSpec& spec) {
@@ -183,28 +104,9 @@ class Processors {
 absl::StatusOr<double> MeasureRaw(const fabric::FabricSpec& spec) {
   const absl::StatusOr<std::vector<fabric::FiveTuple>> tuples = Place(spec);
   if (!tuples.ok()) return tuples.status();
-  std::vector<std::unique_ptr<RawFlow>> flows;
-  for (const fabric::FiveTuple& tuple : *tuples) {
-    flows.push_back(std::make_unique<RawFlow>(tuple));
-    const auto ns = [&](const std::string& address) {
-      return fabric::HostNamespace(spec, fabric::HostOfAddress(spec, address));
-    };
-    if (absl::Status opened = flows.back()->Open(ns(tuple.source), ns(tuple.destination)); !opened.ok())
-      return opened;
-  }
-  for (const auto& flow : flows) flow->Start();
-  const auto bytes = [&] {
-    uint64_t sum = 0;
-    for (const auto& flow : flows) sum += flow->bytes();
-    return static_cast<double>(sum);
-  };
-  std::this_thread::sleep_for(kWarm);
-  const double before = bytes();
-  const auto since = std::chrono::steady_clock::now();
-  std::this_thread::sleep_for(kMeasured);
-  const double moved = bytes() - before;
-  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - since;
-  return moved * 8e-6 / took.count() / fabric::HostCount(spec);
+  const absl::StatusOr<std::vector<double>> mbps = fabric::GoodputOf(spec, *tuples, kWarmMs, kMeasuredMs);
+  if (!mbps.ok()) return mbps.status();
+  return std::accumulate(mbps->begin(), mbps->end(), 0.0) / fabric::HostCount(spec);
 }
 
 // Mbit/s of a host's link, by size; nothing after an error.

@@ -30,6 +30,11 @@ struct ProcessIdentity {
 };
 static_assert(sizeof(ProcessIdentity) == 32);
 
+inline bool IsSameProcess(const ProcessIdentity& a, const ProcessIdentity& b) {
+  return a.pid == b.pid && a.start_time_ticks == b.start_time_ticks &&
+         memcmp(a.boot_id, b.boot_id, sizeof a.boot_id) == 0;
+}
+
 struct Header {
   uint64_t magic;
   uint16_t major;

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cinttypes>
-#include <cstring>
 #include <sys/eventfd.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
@@ -136,9 +135,7 @@ Result HostCommunicator::Connect(const bootstrap::UniqueId& id, const InitReques
   C4_INFO("rank %d of %d joined communicator %016" PRIx64 " %s", rank_, rank_count_, communicator_id,
           request.name.c_str());
   const auto is_here = [&](const bootstrap::RankInfo& peer) {
-    return peer.process.pid == info.process.pid &&
-           memcmp(peer.process.boot_id, info.process.boot_id, sizeof info.process.boot_id) == 0 &&
-           peer.process.start_time_ticks == info.process.start_time_ticks;
+    return wire::IsSameProcess(peer.process, info.process);
   };
   if (std::count_if(ranks.begin(), ranks.end(), is_here) > 1) ForbidNullStream();
   std::vector<SocketAddress> listeners;

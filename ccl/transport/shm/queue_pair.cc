@@ -167,7 +167,9 @@ ShmSendQueuePair::Room ShmSendQueuePair::RoomFor(const Posted& posted) const {
   const Geometry& geometry = memory_.geometry;
   if (KindOf(posted.chunk) != kSlotPool) return {1, geometry.slots};
   if (!posted.begun && posted.chunk.message >= granted_) {
-    return {(posted.chunk.bytes - 1) / geometry.piece_bytes + 1, geometry.pieces};
+    const uint32_t parts = (posted.chunk.bytes - 1) / geometry.piece_bytes + 1;
+    const bool shelf = posted.shared != nullptr && posted.shared->free_pieces() >= parts;
+    return {parts, shelf ? geometry.slots : geometry.pieces};
   }
   return {1, posted.shared != nullptr && !posted.off_shelf ? geometry.slots : geometry.pieces};
 }

@@ -174,11 +174,7 @@ inline const char* CheckBell(const BellPage& page, uint64_t bytes, const wire::P
       uint64_t{page.shelf_pieces} * page.shelf_piece_bytes > bytes - page.shelf_offset) {
     return "has a shelf that does not fit into it";
   }
-  const wire::ProcessIdentity& writer = page.header.writer;
-  if (writer.pid != process.pid || writer.start_time_ticks != process.start_time_ticks ||
-      memcmp(writer.boot_id, process.boot_id, sizeof writer.boot_id) != 0) {
-    return "belongs to another process";
-  }
+  if (!wire::IsSameProcess(page.header.writer, process)) return "belongs to another process";
   return nullptr;
 }
 

@@ -31,8 +31,7 @@ SharedMessage::Place* SharedMessage::PlaceOf(Part part) {
 uint32_t SharedMessage::Stage(Part part, const char* data, uint32_t bytes) {
   Place* const place = PlaceOf(part);
   if (place == nullptr) return Shelf::kNone;
-  // For the last reader alone it is not worth a piece that others could use.
-  if (place->piece == Shelf::kNone && place->readers > 1 && !shelf_->free_.empty()) {
+  if (place->piece == Shelf::kNone && !shelf_->free_.empty()) {
     place->piece = shelf_->free_.back();
     shelf_->free_.pop_back();
     memcpy(shelf_->memory_ + size_t{place->piece} * shelf_->piece_bytes(), data, bytes);

@@ -56,6 +56,8 @@ class SharedMessage {
   void Consumed(Part part);
 
   uint32_t piece_bytes() const { return shelf_->piece_bytes(); }
+  // As many parts as these can be staged.
+  size_t free_pieces() const { return shelf_->free_pieces(); }
 
  private:
   struct Place {
