@@ -102,6 +102,7 @@ absl::StatusOr<std::vector<double>> GoodputOf(const FabricSpec& spec, const std:
   for (const auto& flow : flows) flow->Start();
   std::this_thread::sleep_for(std::chrono::milliseconds(warm_ms));
   std::vector<double> mbps;
+  mbps.reserve(flows.size());
   const auto since = std::chrono::steady_clock::now();
   for (const auto& flow : flows) mbps.push_back(-static_cast<double>(flow->received_bytes()));
   std::this_thread::sleep_for(std::chrono::milliseconds(measured_ms));

@@ -7,6 +7,7 @@
 #include <map>
 #include <numeric>
 #include <random>
+#include <string>
 #include <unistd.h>
 
 #include "fabric/emulator/command.h"
@@ -24,6 +25,12 @@ constexpr double kPayload = 0.983;
 constexpr double kAgreement = 0.05;
 constexpr int kAttempts = 4;
 
+// Takes the fabric down, whatever became of the test.
+struct Down {
+  std::string name;
+  ~Down() { EXPECT_TRUE(fabric::Fabric::Down(name).ok()); }
+};
+
 TEST(Flowsim, AgreesWithTheEmulatedFabric) {
   if (absl::Status rights = fabric::CheckRights(); !rights.ok()) GTEST_SKIP() << rights.message();
   fabric::FabricSpec spec{.name = "fs" + std::to_string(getpid() % 100000),
@@ -33,6 +40,7 @@ TEST(Flowsim, AgreesWithTheEmulatedFabric) {
                           .rate_mbps = 100};
   const absl::StatusOr<fabric::Fabric> up = fabric::Fabric::Up(spec);
   ASSERT_TRUE(up.ok()) << up.status().message();
+  const Down down{spec.name};
   const absl::StatusOr<flowsim::Clos> clos = flowsim::Clos::Make({.leaves = spec.leaves,
                                                                   .spines = spec.spines,
                                                                   .hosts_per_leaf = spec.hosts_per_leaf,
@@ -44,6 +52,7 @@ TEST(Flowsim, AgreesWithTheEmulatedFabric) {
     SCOPED_TRACE(seed);
     std::mt19937 random(seed);
     std::vector<fabric::FiveTuple> tuples;
+    tuples.reserve(8);
     for (int host = 0; host < 8; ++host) {
       tuples.push_back({.source = fabric::HostPortAddress(spec, host, 0),
                         .source_port = static_cast<int>(32768 + random() % 20000),
@@ -79,7 +88,6 @@ TEST(Flowsim, AgreesWithTheEmulatedFabric) {
     }
     EXPECT_LE(worst, kAgreement);
   }
-  EXPECT_TRUE(fabric::Fabric::Down(spec.name).ok());
 }
 
 }  // namespace

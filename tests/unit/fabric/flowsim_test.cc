@@ -144,12 +144,15 @@ TEST(MaxMin, NobodyCouldGetMore) {
     std::mt19937 random(seed);
     const size_t links = 1 + random() % 30;
     std::vector<double> capacities;
-    for (size_t i = 0; i < links; ++i) capacities.push_back(random() % 10 == 0 ? 0 : 1 + random() % 100);
+    capacities.reserve(links);
+    for (size_t i = 0; i < links; ++i) {
+      capacities.push_back(random() % 10 == 0 ? 0 : static_cast<double>(1 + random() % 100));
+    }
     FlowTable flows;
     for (size_t i = 0, n = random() % 200; i < n; ++i) {
       std::set<uint32_t> taken;
       for (size_t k = 0, hops = 1 + random() % 5; k < hops; ++k) taken.insert(random() % links);
-      flows.Add(taken, random() % 3 == 0 ? random() % 20 : kAllItCanGet);
+      flows.Add(taken, random() % 3 == 0 ? static_cast<double>(random() % 20) : kAllItCanGet);
     }
     const std::vector<double> rates = MaxMinRates(flows, capacities);
     const std::vector<double> loads = LinkLoads(flows, rates, links);
@@ -175,6 +178,7 @@ TEST(MaxMin, NobodyCouldGetMore) {
 // Each host of a leaf sends to its like under the next leaf, one flow: as many as there are spines.
 std::vector<Flow> Permutation(const Clos& clos, std::mt19937* random) {
   std::vector<Flow> flows;
+  flows.reserve(static_cast<size_t>(clos.hosts()));
   for (int host = 0; host < clos.hosts(); ++host) {
     flows.push_back({.from = {host, 0},
                      .to = {(host + clos.spec().hosts_per_leaf) % clos.hosts(), 0},
