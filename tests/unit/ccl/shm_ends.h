@@ -2,6 +2,7 @@
 // engine makes them, and driven by the test's thread. One thread.
 #pragma once
 
+#include <cstring>
 #include <memory>
 #include <unistd.h>
 #include <utility>
@@ -25,6 +26,28 @@ inline Shape SmallShape() {
   shape.geometry.pool_offset = 16384;
   shape.geometry.total_bytes = 16384 + 4 * 5000;
   return shape;
+}
+
+inline constexpr uint8_t kCookie[16] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16};
+
+// What an honest sender would have announced.
+inline Region GoodRegion(const Geometry& geometry) {
+  Region region{};
+  region.header = {.magic = kRegionMagic,
+                   .major = kMajor,
+                   .minor = kMinor,
+                   .endian = wire::kEndianMark,
+                   .header_bytes = sizeof region,
+                   .record_bytes = geometry.slot_bytes,
+                   .total_bytes = geometry.total_bytes,
+                   .writer = {}};
+  memcpy(region.cookie, kCookie, sizeof kCookie);
+  region.cookie_address = reinterpret_cast<uint64_t>(&kCookie);
+  region.pool_offset = geometry.pool_offset;
+  region.slots = geometry.slots;
+  region.pieces = geometry.pieces;
+  region.piece_bytes = geometry.piece_bytes;
+  return region;
 }
 
 class ShmEnds : public tcp::Ends {
