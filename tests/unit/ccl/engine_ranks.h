@@ -2,6 +2,7 @@
 // private memory; each test has its own.
 #pragma once
 
+#include <barrier>
 #include <cstdlib>
 #include <functional>
 #include <gtest/gtest.h>
@@ -54,14 +55,17 @@ class EngineRanks : public testing::Test {
     return id;
   }
 
-  // Runs `body` as each of `n` ranks, each with a communicator of its own thread.
+  // Runs `body` as each of `n` ranks, each with a communicator of its own thread, once all of them have
+  // joined: a body that fails on purpose may not reach ranks that are still connecting.
   void Ranks(int n, const std::function<void(HostCommunicator&)>& body) {
     const bootstrap::UniqueId id = NewId();
     std::vector<std::thread> threads;
+    std::barrier joined(n);
     for (int rank = 0; rank < n; ++rank) {
       threads.emplace_back([&, rank] {
         HostCommunicator communicator(&monitor_, rank, n);
         const Result result = communicator.Init(id, "test");
+        joined.arrive_and_wait();
         ASSERT_TRUE(result.ok()) << result.message();
         body(communicator);
       });
