@@ -1,5 +1,6 @@
 #include "c4a/control_server.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
@@ -11,7 +12,6 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
-#include <vector>
 
 #include "service/log.h"
 #include "service/text.h"
@@ -28,26 +28,8 @@ constexpr int kBacklog = 128;
 constexpr size_t kMaxTold = 1000;
 
 template <typename Body>
-struct Frame {
-  wire::ControlFrame frame;
-  Body body;
-};
-
-template <typename Body>
 bool Send(int fd, const wire::ProcessIdentity& identity, wire::ControlType type, const Body& body) {
-  Frame<Body> packet{};
-  static_assert(sizeof packet == sizeof(wire::ControlFrame) + sizeof(Body));
-  wire::Header& header = packet.frame.header;
-  header.magic = wire::kControlMagic;
-  header.major = wire::kControlMajor;
-  header.minor = wire::kControlMinor;
-  header.endian = wire::kEndianMark;
-  header.header_bytes = sizeof(wire::ControlFrame);
-  header.record_bytes = sizeof(Body);
-  header.total_bytes = sizeof packet;
-  header.writer = identity;
-  packet.frame.type = type;
-  packet.body = body;
+  const auto packet = wire::MakeControlPacket(type, identity, body);
   return send(fd, &packet, sizeof packet, MSG_DONTWAIT | MSG_NOSIGNAL) == static_cast<ssize_t>(sizeof packet);
 }
 
@@ -189,12 +171,11 @@ void ControlServer::Run() {
     }
     for (size_t i = 2; i < entries.size(); ++i) {
       const int fd = entries[i].fd;
-      if (entries[i].revents == 0 || Receive(fd, &by_fd_.at(fd))) continue;
-      by_fd_.erase(fd);
-      close(fd);
+      if (entries[i].revents != 0 && !Receive(fd, &by_fd_.at(fd))) Drop(by_fd_.find(fd));
     }
     if (entries[1].revents != 0) Accept();
     if (level_changed_.exchange(false)) Broadcast();
+    SendAnswers();
     clients_ = static_cast<int>(by_fd_.size());
     timespec now{};
     clock_gettime(CLOCK_MONOTONIC, &now);
@@ -219,6 +200,7 @@ void ControlServer::Accept() {
     return;
   }
   Client client;
+  client.id = next_id_++;
   client.peer = {.pid = static_cast<uint32_t>(credentials.pid), .uid = credentials.uid};
   by_fd_[fd] = client;
 }
@@ -245,13 +227,64 @@ bool ControlServer::Receive(int fd, Client* client) {
   }
   wire::ControlFrame frame;
   memcpy(&frame, packet, sizeof frame);
-  if (frame.type != wire::kControlHello) return true;  // of a later version
-  const void* body =
-      wire::ControlBody(packet, static_cast<size_t>(bytes), sizeof(wire::ControlHello), &fault);
-  if (body == nullptr) return malformed("is a hello cut short");
+  if (frame.type != wire::kControlHello) {
+    if (HandlePath(*client, packet, static_cast<size_t>(bytes), frame.type)) return true;
+    return malformed("is about paths and cannot be: cut short, too many queue pairs or planes, or before a hello");
+  }
   wire::ControlHello hello;
-  memcpy(&hello, body, sizeof hello);
+  if (!wire::ReadControlBody(packet, static_cast<size_t>(bytes), &hello, &fault)) {
+    return malformed("is a hello cut short");
+  }
   return Greet(fd, client, hello);
+}
+
+bool ControlServer::HandlePath(const Client& client, const char* packet, size_t bytes, uint32_t type) {
+  wire::HeaderFault fault = wire::HeaderFault::kOk;
+  if (type == wire::kControlPathAsk && options_.on_path_ask) {
+    wire::ControlPathAsk ask;
+    if (!client.greeted || !wire::ReadControlBody(packet, bytes, &ask, &fault) || ask.queue_pairs == 0 ||
+        ask.queue_pairs > wire::kControlMostQueuePairs || ask.planes == 0 ||
+        ask.planes > wire::kControlMostPlanes) {
+      return false;
+    }
+    options_.on_path_ask(client.id, client.peer, ask);
+  } else if (type == wire::kControlPathUse && options_.on_path_use) {
+    wire::ControlPathUse use;
+    if (!client.greeted || !wire::ReadControlBody(packet, bytes, &use, &fault) ||
+        use.queue_pairs > wire::kControlMostQueuePairs) {
+      return false;
+    }
+    options_.on_path_use(client.id, client.peer, use);
+  }
+  return true;
+}
+
+ControlServer::Clients::iterator ControlServer::Drop(Clients::iterator at) {
+  close(at->first);
+  if (at->second.greeted && options_.on_gone) options_.on_gone(at->second.id);
+  return by_fd_.erase(at);
+}
+
+void ControlServer::Answer(ControlClientId client, const wire::ControlPathAnswer& answer) {
+  {
+    const std::lock_guard lock(answers_mutex_);
+    answers_.emplace_back(client, answer);
+  }
+  if (wake_fd_ >= 0) eventfd_write(wake_fd_, 1);
+}
+
+void ControlServer::SendAnswers() {
+  std::vector<std::pair<ControlClientId, wire::ControlPathAnswer>> answers;
+  {
+    const std::lock_guard lock(answers_mutex_);
+    answers.swap(answers_);
+  }
+  for (const auto& [id, answer] : answers) {
+    const auto at = std::find_if(by_fd_.begin(), by_fd_.end(),
+                                 [id = id](const auto& entry) { return entry.second.id == id; });
+    if (at == by_fd_.end()) continue;
+    if (!Send(at->first, options_.identity, wire::kControlPathAnswer, answer)) Drop(at);
+  }
 }
 
 bool ControlServer::Greet(int fd, Client* client, const wire::ControlHello& hello) {
@@ -282,8 +315,7 @@ void ControlServer::Broadcast() {
     if (!at->second.greeted || Send(at->first, options_.identity, wire::kControlLevel, level)) {
       ++at;
     } else {
-      close(at->first);
-      at = by_fd_.erase(at);
+      at = Drop(at);
     }
   }
 }

@@ -1,5 +1,5 @@
-// The agent's end of the control socket (wire/control.h): welcomes the libraries of this node and tells
-// them at which level to record. One agent per run directory: a lock file keeps a second one out and names
+// The agent's end of the control socket (wire/control.h): welcomes the libraries of this node, tells them
+// at which level to record, and passes on what they ask about paths. One agent per run directory: a lock file keeps a second one out and names
 // the first; the socket file of an agent that died is replaced, and socket or lock files that somebody
 // removed are made anew. A client that sends something malformed, or does not read, loses its connection,
 // nobody else's. Own thread; Start and Stop by one thread, the rest by any.
@@ -9,9 +9,12 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <mutex>
 #include <set>
 #include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "service/status.h"
 #include "wire/control.h"
@@ -24,6 +27,9 @@ struct ControlPeer {
   uint32_t uid = 0;
 };
 
+// A connection of a library; a process that connects again is another one.
+using ControlClientId = uint64_t;
+
 struct ControlOptions {
   std::string run_dir;
   wire::ProcessIdentity identity{};  // the agent's own
@@ -32,6 +38,10 @@ struct ControlOptions {
   int check_files_ms = 1000;
   // A library has said hello; on the server's thread.
   std::function<void(const ControlPeer&, const std::string& segment_name)> on_hello;
+  // As well; what a frame says was checked for its form only. nullptr: path frames are left out.
+  std::function<void(ControlClientId, const ControlPeer&, const wire::ControlPathAsk&)> on_path_ask;
+  std::function<void(ControlClientId, const ControlPeer&, const wire::ControlPathUse&)> on_path_use;
+  std::function<void(ControlClientId)> on_gone;
 };
 
 class ControlServer {
@@ -47,13 +57,17 @@ class ControlServer {
 
   // Tells all libraries, now and later ones.
   void SetLevel(wire::RecordLevel level);
+  // To one client; left out when it has gone. Never waits.
+  void Answer(ControlClientId client, const wire::ControlPathAnswer& answer);
   int clients() const { return clients_.load(); }
 
  private:
   struct Client {
+    ControlClientId id = 0;
     ControlPeer peer;
     bool greeted = false;
   };
+  using Clients = std::map<int, Client>;  // by descriptor
 
   absl::Status TakeLock();
   absl::Status Listen();
@@ -63,7 +77,11 @@ class ControlServer {
   // False: the client is to be closed.
   bool Receive(int fd, Client* client);
   bool Greet(int fd, Client* client, const wire::ControlHello& hello);
+  // Of a later type, or one for nobody here: true.
+  bool HandlePath(const Client& client, const char* packet, size_t bytes, uint32_t type);
+  Clients::iterator Drop(Clients::iterator at);
   void Broadcast();
+  void SendAnswers();
   void Tell(const ControlPeer& peer, std::string_view fault);
 
   const ControlOptions options_;
@@ -76,7 +94,10 @@ class ControlServer {
   std::atomic<bool> level_changed_ = false;
   std::atomic<bool> stop_ = false;
   std::atomic<int> clients_ = 0;
-  std::map<int, Client> by_fd_;  // the thread's own
+  std::mutex answers_mutex_;
+  std::vector<std::pair<ControlClientId, wire::ControlPathAnswer>> answers_;  // to be sent
+  Clients by_fd_;                // the thread's own, as what follows
+  ControlClientId next_id_ = 1;
   std::set<uint32_t> told_;      // processes whose faults have been logged
   bool told_crowded_ = false;
   bool told_files_ = false;

@@ -17,7 +17,7 @@ using service::ToGrpcStatus;
 // What the reactors need; lives as long as the service.
 struct Backend {
   C4dHandler* handler;
-  StateThread* state_thread;
+  service::StateThread* state_thread;
   service::Credentials credentials;
   const service::Clock* clock;
   size_t max_watch_backlog;
@@ -354,7 +354,7 @@ Now ReadClock(const service::Clock& clock) {
   return {clock.MonotonicNs(), clock.UnixNs()};
 }
 
-std::unique_ptr<grpc::Service> MakeGrpcService(C4dHandler* handler, StateThread* state_thread,
+std::unique_ptr<grpc::Service> MakeGrpcService(C4dHandler* handler, service::StateThread* state_thread,
                                                const service::Credentials& credentials,
                                                const service::Clock& clock, size_t max_watch_backlog) {
   return std::make_unique<C4dService>(Backend{handler, state_thread, credentials, &clock, max_watch_backlog});

@@ -7,9 +7,9 @@
 #include <memory>
 
 #include "c4d_master/c4d_handler.h"
-#include "c4d_master/state_thread.h"
 #include "service/clock.h"
 #include "service/credentials.h"
+#include "service/state_thread.h"
 
 namespace grpc {
 class Service;
@@ -21,7 +21,7 @@ namespace c4::c4d {
 // ResourceExhausted; it then calls again and begins with what is open.
 inline constexpr size_t kMaxWatchBacklog = 1024;
 
-std::unique_ptr<grpc::Service> MakeGrpcService(C4dHandler* handler, StateThread* state_thread,
+std::unique_ptr<grpc::Service> MakeGrpcService(C4dHandler* handler, service::StateThread* state_thread,
                                                const service::Credentials& credentials,
                                                const service::Clock& clock,
                                                size_t max_watch_backlog = kMaxWatchBacklog);

@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kIndent = 2;
 
-service::HttpReply Answer(StateThread* state_thread, const std::function<std::string()>& make) {
+service::HttpReply Answer(service::StateThread* state_thread, const std::function<std::string()>& make) {
   std::string body;
   const absl::Status status = state_thread->Call([&] { body = make(); }, kHttpWait);
   if (status.ok()) return {200, body + "\n", "application/json"};
@@ -25,7 +25,7 @@ bool IsTrue(const service::HttpRequest& request, const std::string& name) {
 
 }  // namespace
 
-void AddHttpRoutes(service::HttpServer* server, C4dHandler* handler, StateThread* state_thread,
+void AddHttpRoutes(service::HttpServer* server, C4dHandler* handler, service::StateThread* state_thread,
                    const service::Clock& clock) {
   server->Get("/v1/verdicts", [=](const service::HttpRequest& request) {
     const bool include_cleared = IsTrue(request, "cleared");

@@ -5,16 +5,16 @@
 
 #include "absl/time/time.h"
 #include "c4d_master/c4d_handler.h"
-#include "c4d_master/state_thread.h"
 #include "service/clock.h"
 #include "service/http_server.h"
+#include "service/state_thread.h"
 
 namespace c4::c4d {
 
 inline constexpr absl::Duration kHttpWait = absl::Seconds(3);
 
 // REQUIRES: before server->Start. All arguments outlive the server.
-void AddHttpRoutes(service::HttpServer* server, C4dHandler* handler, StateThread* state_thread,
+void AddHttpRoutes(service::HttpServer* server, C4dHandler* handler, service::StateThread* state_thread,
                    const service::Clock& clock);
 
 }  // namespace c4::c4d

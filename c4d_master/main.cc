@@ -15,6 +15,7 @@
 #include "service/log.h"
 #include "service/run_dir.h"
 #include "service/signals.h"
+#include "service/state_thread.h"
 #include "service/version.h"
 
 namespace c4::c4d {
@@ -76,7 +77,7 @@ int Run(const MasterOptions& options, const std::vector<service::Setting>& setti
   service::Metrics metrics;
   VerdictStore store(options.store);
   C4dHandler handler(options.ForHandler(epoch), &store, &metrics);
-  StateThread state_thread(kTickInterval, [&] { handler.Tick(ReadClock(clock)); });
+  service::StateThread state_thread("c4d-state", kTickInterval, [&] { handler.Tick(ReadClock(clock)); });
 
   const std::unique_ptr<grpc::Service> grpc_service =
       MakeGrpcService(&handler, &state_thread, *credentials, clock);

@@ -2,7 +2,7 @@
 //
 // A SOCK_SEQPACKET unix socket, C4_RUN_DIR/agent.sock; one frame a packet, each opened by the common
 // header. The library connects and says hello; the agent answers welcome, and may send a level at any
-// time. Either side ignores frame types that it does not know. Who is at the other end comes from the
+// time. Since 1.1 the library asks for paths and says which it uses. Either side ignores frame types that it does not know. Who is at the other end comes from the
 // socket's credentials, never from the frame.
 #pragma once
 
@@ -13,7 +13,7 @@ namespace c4::wire {
 
 inline constexpr uint64_t kControlMagic = Magic("C4CNTROL");
 inline constexpr uint16_t kControlMajor = 1;
-inline constexpr uint16_t kControlMinor = 0;
+inline constexpr uint16_t kControlMinor = 1;
 inline constexpr char kControlSocketName[] = "agent.sock";
 inline constexpr size_t kControlMaxBytes = 4096;
 
@@ -21,7 +21,14 @@ enum ControlType : uint32_t {
   kControlHello = 1,    // library to agent, first
   kControlWelcome = 2,  // agent to library, first
   kControlLevel = 3,    // agent to library: record at this level from now on
+  // Since 1.1:
+  kControlPathAsk = 4,     // library to agent: paths for a connection that is about to be made
+  kControlPathAnswer = 5,  // agent to library: the answer, or a correction
+  kControlPathUse = 6,     // library to agent: what a connection uses, whenever that changes
 };
+
+inline constexpr uint32_t kControlMostPlanes = 4;
+inline constexpr uint32_t kControlMostQueuePairs = 64;
 
 struct ControlHello {
   char segment_name[128];  // file name under C4_RUN_DIR, no '/'
@@ -42,6 +49,61 @@ struct ControlLevel {
 };
 static_assert(sizeof(ControlLevel) == 8);
 
+// The two ends of a connection in one plane. Ports: the source's is 0, the destination's the listener's.
+struct ControlPathEnds {
+  Endpoint source;
+  Endpoint destination;
+};
+static_assert(sizeof(ControlPathEnds) == 48);
+
+struct ControlPathAsk {
+  uint64_t connection;  // the sender's number for it, unique in its process
+  uint64_t communicator_id;
+  int32_t from_rank;
+  int32_t to_rank;
+  uint16_t channel;
+  uint16_t queue_pairs;  // at most kControlMostQueuePairs
+  uint16_t planes;       // of `ends` that hold, at most kControlMostPlanes
+  uint16_t protocol;     // IPPROTO_TCP or IPPROTO_UDP
+  char job[128];
+  ControlPathEnds ends[kControlMostPlanes];
+};
+static_assert(sizeof(ControlPathAsk) == 352);
+
+struct ControlPath {
+  uint16_t source_port;  // 0: whatever the kernel picks
+  uint16_t plane;        // index of the ask's ends
+};
+
+struct ControlPathAnswer {
+  uint64_t connection;
+  uint64_t epoch;  // a correction's is higher; 0: nobody can advise
+  uint32_t queue_pairs;
+  uint32_t reserved;
+  ControlPath paths[kControlMostQueuePairs];  // by queue pair
+};
+static_assert(sizeof(ControlPathAnswer) == 280);
+
+enum ControlPathState : uint16_t { kPathLive = 1, kPathDead = 2 };  // dead: fenced, not rebuilt yet
+
+struct ControlPathInUse {
+  Endpoint source;
+  Endpoint destination;
+  uint16_t state;  // ControlPathState
+  uint16_t reserved;
+  uint32_t fences;  // of this queue pair, in all
+};
+static_assert(sizeof(ControlPathInUse) == 56);
+
+struct ControlPathUse {
+  uint64_t connection;
+  uint64_t epoch;        // of the answer that it follows, 0 for none
+  uint32_t queue_pairs;  // 0: the connection is closed
+  uint32_t reserved;
+  ControlPathInUse paths[kControlMostQueuePairs];  // by queue pair
+};
+static_assert(sizeof(ControlPathUse) == 3608);
+
 // The fixed part of every frame; the body of `type` follows at header.header_bytes.
 struct ControlFrame {
   Header header;  // header_bytes = sizeof(ControlFrame), total_bytes = packet
@@ -49,6 +111,32 @@ struct ControlFrame {
   uint32_t reserved;
 };
 static_assert(sizeof(ControlFrame) == 72);
+static_assert(sizeof(ControlFrame) + sizeof(ControlPathUse) <= kControlMaxBytes);
+
+// A frame with its body, ready to be sent.
+template <typename Body>
+struct ControlPacket {
+  ControlFrame frame;
+  Body body;
+};
+
+template <typename Body>
+ControlPacket<Body> MakeControlPacket(ControlType type, const ProcessIdentity& writer, const Body& body) {
+  ControlPacket<Body> packet{};
+  static_assert(sizeof packet == sizeof(ControlFrame) + sizeof(Body));
+  Header& header = packet.frame.header;
+  header.magic = kControlMagic;
+  header.major = kControlMajor;
+  header.minor = kControlMinor;
+  header.endian = kEndianMark;
+  header.header_bytes = sizeof(ControlFrame);
+  header.record_bytes = sizeof(Body);
+  header.total_bytes = sizeof packet;
+  header.writer = writer;
+  packet.frame.type = type;
+  packet.body = body;
+  return packet;
+}
 
 // Finds the body of a received packet: nullptr when the packet is malformed (then *fault says how) or
 // its body is shorter than `body_bytes`.
@@ -63,6 +151,15 @@ inline const void* ControlBody(const void* packet, size_t bytes, size_t body_byt
     return nullptr;
   }
   return static_cast<const char*>(packet) + header.header_bytes;
+}
+
+// Copies the body out; false as ControlBody.
+template <typename Body>
+bool ReadControlBody(const void* packet, size_t bytes, Body* body, HeaderFault* fault) {
+  const void* found = ControlBody(packet, bytes, sizeof(Body), fault);
+  if (found == nullptr) return false;
+  memcpy(body, found, sizeof(Body));
+  return true;
 }
 
 }  // namespace c4::wire

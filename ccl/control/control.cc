@@ -8,7 +8,6 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "ccl/base/knobs.h"
 #include "ccl/base/log.h"
 #include "wire/control.h"
 
@@ -32,7 +31,8 @@ ControlClient::~ControlClient() {
   Stop();
 }
 
-Result ControlClient::Start() {
+Result ControlClient::Start(ControlListener* listener) {
+  listener_ = listener;
   wake_.Reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!wake_.valid()) return Fail(ncclSystemError, "cannot make an eventfd: %s", ErrnoText(errno).c_str());
   return thread_.Start("c4-control", [this] { Run(); });
@@ -47,18 +47,6 @@ void ControlClient::Stop() {
   thread_.Join();
 }
 
-void ControlClient::StartForProcess() {
-  static const bool started = [] {
-    Monitor& monitor = Monitor::Get();
-    if (KnobNumber(Knob::C4_CONTROL) == 0 || monitor.segment().file_name().empty()) return false;
-    auto* client = new ControlClient(&monitor);  // lives as long as the process
-    const Result result = client->Start();
-    if (!result.ok()) C4_WARN("%s", result.message().c_str());
-    return result.ok();
-  }();
-  (void)started;
-}
-
 void ControlClient::Run() {
   int pause_ms = kFirstPauseMs;
   bool warned = false;
@@ -71,7 +59,10 @@ void ControlClient::Run() {
       warned = false;
       connections_.fetch_add(1);
       connected_.store(true);
+      SetSending(fd.get());
+      if (listener_ != nullptr) listener_->Connected();
       Serve(fd.get());
+      SetSending(-1);
       connected_.store(false);
       alone_since = MonotonicNs();
     } else if (!warned && MonotonicNs() - alone_since > kWarnAfterNs) {
@@ -81,6 +72,7 @@ void ControlClient::Run() {
           "C4_CONTROL=0",
           monitor_->directory().c_str(), wire::kControlSocketName);
     }
+    if (listener_ != nullptr && !connected_.load()) listener_->Alone();
     if (!Pause(wake_.get(), pause_ms)) return;
     pause_ms = std::min(pause_ms * 2, kLongestPauseMs);
   }
@@ -95,22 +87,22 @@ bool ControlClient::Connect(Fd* fd) {
   fd->Reset(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd->valid()) return false;
   if (connect(fd->get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) return false;
-  struct Hello {
-    wire::ControlFrame frame;
-    wire::ControlHello body;
-  } hello{};
-  hello.frame.header.magic = wire::kControlMagic;
-  hello.frame.header.major = wire::kControlMajor;
-  hello.frame.header.minor = wire::kControlMinor;
-  hello.frame.header.endian = wire::kEndianMark;
-  hello.frame.header.header_bytes = sizeof(wire::ControlFrame);
-  hello.frame.header.record_bytes = sizeof(wire::ControlHello);
-  hello.frame.header.total_bytes = sizeof hello;
-  hello.frame.header.writer = monitor_->segment().header().header.writer;
-  hello.frame.type = wire::kControlHello;
-  hello.body.library_version = NCCL_VERSION_CODE;
-  CopyText(hello.body.segment_name, sizeof hello.body.segment_name, monitor_->segment().file_name());
-  return send(fd->get(), &hello, sizeof hello, MSG_NOSIGNAL) == static_cast<ssize_t>(sizeof hello);
+  wire::ControlHello hello{};
+  hello.library_version = NCCL_VERSION_CODE;
+  CopyText(hello.segment_name, sizeof hello.segment_name, monitor_->segment().file_name());
+  const auto packet = wire::MakeControlPacket(wire::kControlHello, writer(), hello);
+  return send(fd->get(), &packet, sizeof packet, MSG_NOSIGNAL) == static_cast<ssize_t>(sizeof packet);
+}
+
+void ControlClient::SetSending(int fd) {
+  const std::lock_guard lock(sending_);
+  send_fd_ = fd;
+}
+
+bool ControlClient::SendPacket(const void* packet, size_t bytes) {
+  const std::lock_guard lock(sending_);
+  return send_fd_ >= 0 &&
+         send(send_fd_, packet, bytes, MSG_NOSIGNAL | MSG_DONTWAIT) == static_cast<ssize_t>(bytes);
 }
 
 void ControlClient::Serve(int fd) {
@@ -138,21 +130,16 @@ void ControlClient::HandlePacket(const char* packet, size_t bytes) {
   }
   wire::ControlFrame frame;
   memcpy(&frame, packet, sizeof frame);
-  uint32_t level = wire::kLevelOff;
+  uint32_t level = UINT32_MAX;
   if (frame.type == wire::kControlWelcome) {
-    const void* body = wire::ControlBody(packet, bytes, sizeof(wire::ControlWelcome), &fault);
-    if (body == nullptr) return;
     wire::ControlWelcome welcome;
-    memcpy(&welcome, body, sizeof welcome);
-    level = welcome.level;
+    if (wire::ReadControlBody(packet, bytes, &welcome, &fault)) level = welcome.level;
   } else if (frame.type == wire::kControlLevel) {
-    const void* body = wire::ControlBody(packet, bytes, sizeof(wire::ControlLevel), &fault);
-    if (body == nullptr) return;
     wire::ControlLevel change;
-    memcpy(&change, body, sizeof change);
-    level = change.level;
-  } else {
-    return;
+    if (wire::ReadControlBody(packet, bytes, &change, &fault)) level = change.level;
+  } else if (frame.type == wire::kControlPathAnswer && listener_ != nullptr) {
+    wire::ControlPathAnswer answer;
+    if (wire::ReadControlBody(packet, bytes, &answer, &fault)) listener_->Answered(answer);
   }
   if (level <= wire::kLevelFine) monitor_->SetLevel(static_cast<wire::RecordLevel>(level));
 }

@@ -1,7 +1,7 @@
 #include "ccl/engine/host/engine.h"
 
 #include "ccl/bootstrap/bootstrap.h"
-#include "ccl/control/control.h"
+#include "ccl/pathsel/pathsel.h"
 #include "ccl/engine/host/communicator.h"
 #include "ccl/monitor/monitor.h"
 
@@ -24,7 +24,7 @@ Result HostEngine::InitRank(const InitRequest& request, std::unique_ptr<Communic
   bootstrap::UniqueId read;
   C4_RETURN_IF_ERROR(bootstrap::ReadUniqueId(request.id, &read));
   Monitor& monitor = Monitor::Get();
-  ControlClient::StartForProcess();
+  (void)PathSelector::ForProcess();  // the agent gets to know the process
   auto made = std::make_unique<HostCommunicator>(&monitor, request.rank, request.rank_count);
   C4_RETURN_IF_ERROR(made->Init(read, request));
   *communicator = std::move(made);

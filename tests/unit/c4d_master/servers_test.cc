@@ -19,6 +19,7 @@
 #include "service/channel.h"
 #include "service/grpc_server.h"
 #include "service/log.h"
+#include "service/state_thread.h"
 #include "tests/unit/c4d_master/fake_job.h"
 
 namespace c4::c4d {
@@ -60,7 +61,7 @@ class ServersTest : public ::testing::Test {
     options.master_epoch = 5;
     handler_ = std::make_unique<C4dHandler>(options, &store_, &metrics_);
     state_thread_ =
-        std::make_unique<StateThread>(absl::Milliseconds(5), [this] { handler_->Tick(ReadClock(clock_)); });
+        std::make_unique<service::StateThread>("c4d-state", absl::Milliseconds(5), [this] { handler_->Tick(ReadClock(clock_)); });
     service_ = MakeGrpcService(handler_.get(), state_thread_.get(), credentials, clock_, max_watch_backlog);
     const std::array<grpc::Service*, 1> services = {service_.get()};
     auto server = service::GrpcServer::Start("127.0.0.1:0", credentials, services);
@@ -100,7 +101,7 @@ class ServersTest : public ::testing::Test {
   service::Metrics metrics_;
   VerdictStore store_{":memory:"};
   std::unique_ptr<C4dHandler> handler_;
-  std::unique_ptr<StateThread> state_thread_;
+  std::unique_ptr<service::StateThread> state_thread_;
   std::unique_ptr<grpc::Service> service_;
   std::unique_ptr<service::GrpcServer> grpc_server_;
   std::unique_ptr<service::HttpServer> http_server_;

@@ -1,4 +1,4 @@
-#include "c4d_master/state_thread.h"
+#include "service/state_thread.h"
 
 #include <chrono>
 #include <memory>
@@ -8,7 +8,7 @@
 #include "service/clock.h"
 #include "service/text.h"
 
-namespace c4::c4d {
+namespace c4::service {
 namespace {
 
 constexpr int64_t kBusyTooLongNs = 5'000'000'000;
@@ -22,8 +22,11 @@ struct Waiter {
 
 }  // namespace
 
-StateThread::StateThread(absl::Duration tick_interval, Task tick)
-    : tick_interval_(tick_interval), tick_(std::move(tick)), thread_([this] { Run(); }) {}
+StateThread::StateThread(const char* name, absl::Duration tick_interval, Task tick)
+    : tick_interval_(tick_interval), tick_(std::move(tick)), thread_([this, name] {
+        pthread_setname_np(pthread_self(), name);
+        Run();
+      }) {}
 
 StateThread::~StateThread() {
   Stop();
@@ -78,15 +81,14 @@ void StateThread::Stop() {
 
 absl::Status StateThread::Health() const {
   const std::lock_guard lock(mutex_);
-  const int64_t busy_ns = busy_since_ns_ == 0 ? 0 : service::SystemClock().MonotonicNs() - busy_since_ns_;
+  const int64_t busy_ns = busy_since_ns_ == 0 ? 0 : SystemClock().MonotonicNs() - busy_since_ns_;
   if (busy_ns < kBusyTooLongNs) return absl::OkStatus();
-  return absl::UnavailableError(service::Concat("the state thread has been busy with one task for ",
+  return absl::UnavailableError(Concat("the state thread has been busy with one task for ",
                                                 busy_ns / 1'000'000'000, " s, ", tasks_.size(),
                                                 " are waiting"));
 }
 
 void StateThread::Run() {
-  pthread_setname_np(pthread_self(), "c4d-state");
   const auto interval = absl::ToChronoNanoseconds(tick_interval_);
   auto next_tick = std::chrono::steady_clock::now();
   std::unique_lock lock(mutex_);
@@ -102,7 +104,7 @@ void StateThread::Run() {
       wake_.wait_until(lock, next_tick);
       continue;
     }
-    busy_since_ns_ = service::SystemClock().MonotonicNs();
+    busy_since_ns_ = SystemClock().MonotonicNs();
     lock.unlock();
     if (tick_due) {
       tick_();
@@ -116,4 +118,4 @@ void StateThread::Run() {
   }
 }
 
-}  // namespace c4::c4d
+}  // namespace c4::service

@@ -1,4 +1,4 @@
-// The one thread that owns the master's state. Everybody else hands it tasks: callbacks of gRPC post and
+// The one thread that owns a master's state. Everybody else hands it tasks: callbacks of gRPC post and
 // return at once (the task answers the call), HTTP's threads wait for theirs. Tasks run in the order in
 // which they came; between them the tick runs at its interval.
 //
@@ -16,14 +16,14 @@
 #include "absl/time/time.h"
 #include "service/status.h"
 
-namespace c4::c4d {
+namespace c4::service {
 
 class StateThread {
  public:
   using Task = std::function<void()>;
 
-  // `tick` runs on the thread, first at once.
-  StateThread(absl::Duration tick_interval, Task tick);
+  // `tick` runs on the thread, first at once. `name`: of the thread, 15 characters at most.
+  StateThread(const char* name, absl::Duration tick_interval, Task tick);
   ~StateThread();  // Stop
   StateThread(const StateThread&) = delete;
   StateThread& operator=(const StateThread&) = delete;
@@ -54,4 +54,4 @@ class StateThread {
   std::thread thread_;
 };
 
-}  // namespace c4::c4d
+}  // namespace c4::service

@@ -1,4 +1,4 @@
-#include "c4d_master/state_thread.h"
+#include "service/state_thread.h"
 
 #include <atomic>
 #include <future>
@@ -7,11 +7,11 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace c4::c4d {
+namespace c4::service {
 namespace {
 
 TEST(StateThreadTest, RunsTasksInOrderOnOneThread) {
-  StateThread thread(absl::Seconds(100), [] {});
+  StateThread thread("test", absl::Seconds(100), [] {});
   std::vector<int> order;
   std::thread::id first;
   ASSERT_TRUE(thread.Post([&] { first = std::this_thread::get_id(); }));
@@ -27,7 +27,7 @@ TEST(StateThreadTest, RunsTasksInOrderOnOneThread) {
 TEST(StateThreadTest, TicksBetweenTasks) {
   std::atomic<int> ticks = 0;
   std::promise<void> third;
-  StateThread thread(absl::Milliseconds(1), [&] {
+  StateThread thread("test", absl::Milliseconds(1), [&] {
     if (++ticks == 3) third.set_value();
   });
   EXPECT_EQ(third.get_future().wait_for(std::chrono::seconds(10)), std::future_status::ready);
@@ -35,7 +35,7 @@ TEST(StateThreadTest, TicksBetweenTasks) {
 
 TEST(StateThreadTest, StopRunsWhatIsQueuedAndTakesNothingMore) {
   std::atomic<int> done = 0;
-  StateThread thread(absl::Seconds(100), [] {});
+  StateThread thread("test", absl::Seconds(100), [] {});
   for (int i = 0; i < 50; ++i) ASSERT_TRUE(thread.Post([&] { ++done; }));
   thread.Stop();
   EXPECT_EQ(done, 50);
@@ -45,7 +45,7 @@ TEST(StateThreadTest, StopRunsWhatIsQueuedAndTakesNothingMore) {
 }
 
 TEST(StateThreadTest, ACallThatIsGivenUpNeverRuns) {
-  StateThread thread(absl::Seconds(100), [] {});
+  StateThread thread("test", absl::Seconds(100), [] {});
   std::promise<void> go_on;
   ASSERT_TRUE(thread.Post([&] { go_on.get_future().wait(); }));
   bool ran = false;
@@ -58,4 +58,4 @@ TEST(StateThreadTest, ACallThatIsGivenUpNeverRuns) {
 }
 
 }  // namespace
-}  // namespace c4::c4d
+}  // namespace c4::service

@@ -1,0 +1,356 @@
+#include "c4a/path_relay.h"
+
+#include <algorithm>
+#include <arpa/inet.h>
+#include <cstring>
+#include <grpcpp/channel.h>
+#include <grpcpp/client_context.h>
+#include <netinet/in.h>
+#include <pthread.h>
+
+#include "c4/v1/c4p.grpc.pb.h"
+#include "service/channel.h"
+#include "service/grpc_server.h"
+#include "service/log.h"
+#include "service/text.h"
+#include "service/version.h"
+
+namespace c4::agent {
+namespace {
+
+using service::Concat;
+
+// Of messages that wait for a master that does not read, and of orders that wait for the prober.
+constexpr size_t kLongestOutbox = 65536;
+constexpr size_t kMostOrders = 64;
+
+std::string AddressText(const wire::Endpoint& endpoint) {
+  in6_addr address;
+  static_assert(sizeof address == sizeof endpoint.address);
+  memcpy(&address, endpoint.address, sizeof address);
+  char text[INET6_ADDRSTRLEN] = "";
+  if (IN6_IS_ADDR_V4MAPPED(&address)) {
+    inet_ntop(AF_INET, endpoint.address + 12, text, sizeof text);
+  } else {
+    inet_ntop(AF_INET6, &address, text, sizeof text);
+  }
+  return text;
+}
+
+v1::PathRequest RequestOf(const std::string& name, const wire::ControlPathAsk& ask) {
+  v1::PathRequest request;
+  request.set_connection(name);
+  request.set_job(service::ToUtf8(service::FieldText(ask.job, sizeof ask.job)));
+  request.set_communicator_id(ask.communicator_id);
+  request.set_from_rank(ask.from_rank);
+  request.set_to_rank(ask.to_rank);
+  request.set_channel(ask.channel);
+  request.set_protocol(ask.protocol == IPPROTO_UDP ? v1::IP_PROTOCOL_UDP : v1::IP_PROTOCOL_TCP);
+  request.set_queue_pairs(ask.queue_pairs);
+  for (size_t i = 0; i < ask.planes; ++i) {
+    v1::PathEnds* const ends = request.add_ends();
+    ends->set_source(AddressText(ask.ends[i].source));
+    ends->set_destination(AddressText(ask.ends[i].destination));
+    request.set_destination_port(ask.ends[i].destination.port);
+  }
+  return request;
+}
+
+v1::PathUse UseOf(const v1::PathRequest& request, const wire::ControlPathUse& use) {
+  v1::PathUse message;
+  message.set_connection(request.connection());
+  message.set_epoch(use.epoch);
+  for (uint32_t i = 0; i < use.queue_pairs; ++i) {
+    const wire::ControlPathInUse& path = use.paths[i];
+    v1::QueuePairInUse* const pair = message.add_queue_pairs();
+    pair->set_index(i);
+    pair->set_use(path.state == wire::kPathDead ? v1::QUEUE_PAIR_USE_DEAD : v1::QUEUE_PAIR_USE_LIVE);
+    pair->set_fences(path.fences);
+    v1::FiveTuple* const tuple = pair->mutable_tuple();
+    tuple->set_protocol(request.protocol());
+    tuple->set_source(AddressText(path.source));
+    tuple->set_source_port(path.source.port);
+    tuple->set_destination(AddressText(path.destination));
+    tuple->set_destination_port(path.destination.port);
+  }
+  return message;
+}
+
+wire::ControlPathAnswer AnswerOf(uint64_t connection, const v1::PathAnswer& answer) {
+  wire::ControlPathAnswer frame{};
+  frame.connection = connection;
+  frame.epoch = answer.epoch();
+  for (const v1::QueuePairPath& path : answer.paths()) {
+    if (path.index() >= wire::kControlMostQueuePairs || path.source_port() > UINT16_MAX) continue;
+    frame.queue_pairs = std::max(frame.queue_pairs, path.index() + 1);
+    frame.paths[path.index()] = {static_cast<uint16_t>(path.source_port()),
+                                 static_cast<uint16_t>(std::min<uint32_t>(path.plane(), UINT16_MAX))};
+  }
+  return frame;
+}
+
+}  // namespace
+
+PathRelay::PathRelay(PathRelayOptions options)
+    : options_(std::move(options)), probing_([this] { Probe(); }), thread_([this] { Run(); }) {}
+
+PathRelay::~PathRelay() {
+  {
+    const absl::MutexLock lock(&mutex_);
+    stop_ = true;
+    if (context_ != nullptr) context_->TryCancel();
+  }
+  thread_.join();
+  probing_.join();
+}
+
+bool PathRelay::connected() const {
+  const absl::MutexLock lock(&mutex_);
+  return InSession() && welcome_;
+}
+
+size_t PathRelay::connections() const {
+  const absl::MutexLock lock(&mutex_);
+  return connections_.size();
+}
+
+uint64_t PathRelay::probes_sent() const {
+  const absl::MutexLock lock(&mutex_);
+  return probes_sent_;
+}
+
+void PathRelay::Ask(ControlClientId client, const ControlPeer& peer, const wire::ControlPathAsk& ask) {
+  bool alone = false;
+  {
+    const absl::MutexLock lock(&mutex_);
+    const Key key{client, ask.connection};
+    Connection& connection = connections_[key];
+    connection.request =
+        RequestOf(Concat(options_.host, "/", peer.pid, "/", client, ".", ask.connection), ask);
+    by_name_[connection.request.connection()] = key;
+    alone = !InSession() || !welcome_;
+    if (InSession()) {
+      v1::AgentToC4p message;
+      *message.mutable_request() = connection.request;
+      Push(std::move(message));
+    }
+  }
+  if (!alone) return;
+  wire::ControlPathAnswer nobody{};
+  nobody.connection = ask.connection;
+  options_.answer(client, nobody);
+}
+
+void PathRelay::Use(ControlClientId client, const ControlPeer&, const wire::ControlPathUse& use) {
+  const absl::MutexLock lock(&mutex_);
+  const auto found = connections_.find({client, use.connection});
+  if (found == connections_.end()) return;  // one that was never asked about
+  found->second.use = UseOf(found->second.request, use);
+  if (InSession()) {
+    v1::AgentToC4p message;
+    *message.mutable_use() = found->second.use;
+    Push(std::move(message));
+  }
+  if (use.queue_pairs > 0) return;
+  by_name_.erase(found->second.request.connection());
+  connections_.erase(found);
+}
+
+void PathRelay::Gone(ControlClientId client) {
+  const absl::MutexLock lock(&mutex_);
+  for (auto at = connections_.lower_bound({client, 0}); at != connections_.end() && at->first.first == client;
+       at = connections_.erase(at)) {
+    by_name_.erase(at->second.request.connection());
+    if (!InSession()) continue;
+    v1::AgentToC4p message;
+    message.mutable_use()->set_connection(at->second.request.connection());
+    Push(std::move(message));
+  }
+}
+
+void PathRelay::Push(v1::AgentToC4p message) {
+  if (outbox_.size() < kLongestOutbox) {
+    outbox_.push_back(std::move(message));
+    return;
+  }
+  // A master that reads so slowly is told everything anew, over another session.
+  broken_ = true;
+  context_->TryCancel();
+}
+
+void PathRelay::SayAll() {
+  outbox_.clear();
+  orders_.clear();
+  v1::AgentToC4p message;
+  v1::AgentHello* const hello = message.mutable_hello();
+  hello->set_host(options_.host);
+  hello->set_agent_epoch(options_.agent_epoch);
+  hello->set_version(std::string(service::Version()));
+  hello->set_probes_per_second(options_.probes_per_second);
+  for (v1::NicInfo& nic : options_.nics()) *hello->add_nics() = std::move(nic);
+  outbox_.push_back(std::move(message));
+  for (const auto& [key, connection] : connections_) {
+    message.Clear();
+    if (connection.use.queue_pairs_size() > 0) {
+      *message.mutable_use() = connection.use;
+      *message.mutable_use()->mutable_request() = connection.request;
+    } else {
+      *message.mutable_request() = connection.request;
+    }
+    outbox_.push_back(message);
+  }
+}
+
+void PathRelay::Run() {
+  pthread_setname_np(pthread_self(), "c4-paths");
+  absl::Duration pause = options_.first_pause;
+  for (;;) {
+    bool was_welcome = false;
+    const absl::StatusOr<std::string> address = options_.find_master();
+    const absl::Status ended = address.ok() ? Serve(*address) : address.status();
+    {
+      const absl::MutexLock lock(&mutex_);
+      was_welcome = std::exchange(welcome_, false);
+      if (stop_) return;
+    }
+    if (was_welcome) told_.clear();
+    Tell(ended);
+    pause = was_welcome ? options_.first_pause : std::min(pause * 2, options_.longest_pause);
+    const absl::MutexLock lock(&mutex_);
+    mutex_.AwaitWithTimeout(absl::Condition(&stop_), pause);
+    if (stop_) return;
+  }
+}
+
+absl::Status PathRelay::Serve(const std::string& address) {
+  const auto stub = v1::C4p::NewStub(service::MakeChannel(address, options_.credentials));
+  grpc::ClientContext context;
+  options_.credentials.AddToken(&context);
+  {
+    const absl::MutexLock lock(&mutex_);
+    if (stop_) return absl::CancelledError("the agent ends");
+    context_ = &context;
+    broken_ = false;
+    ++sessions_;
+    SayAll();
+  }
+  const auto stream = stub->Session(&context);
+  std::thread reading([&] {
+    pthread_setname_np(pthread_self(), "c4-paths-in");
+    Read([&](v1::C4pToAgent* message) { return stream->Read(message); });
+  });
+  uint64_t sequence = 0;
+  absl::Time next_lease = absl::Now() + options_.lease_interval;
+  for (;;) {
+    v1::AgentToC4p message;
+    {
+      const absl::MutexLock lock(&mutex_);
+      const auto awake = [this]()
+                             ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return stop_ || broken_ || !outbox_.empty(); };
+      mutex_.AwaitWithDeadline(absl::Condition(&awake), next_lease);
+      if (stop_ || broken_) break;
+      if (!outbox_.empty()) {
+        message = std::move(outbox_.front());
+        outbox_.pop_front();
+      } else {
+        next_lease = absl::Now() + options_.lease_interval;
+        v1::PathLease* const lease = message.mutable_lease();
+        for (const auto& [name, key] : by_name_) lease->add_connections(name);
+      }
+    }
+    message.set_sequence(++sequence);
+    if (!stream->Write(message)) break;
+  }
+  context.TryCancel();
+  reading.join();
+  const absl::Status status = service::FromGrpcStatus(stream->Finish());
+  const absl::MutexLock lock(&mutex_);
+  context_ = nullptr;
+  return service::Annotate(status.ok() ? absl::UnavailableError("the master ended the session") : status,
+                           address);
+}
+
+void PathRelay::Read(const std::function<bool(v1::C4pToAgent*)>& next) {
+  v1::C4pToAgent message;
+  while (next(&message)) Heed(message);
+  const absl::MutexLock lock(&mutex_);
+  broken_ = true;
+}
+
+void PathRelay::Heed(const v1::C4pToAgent& message) {
+  switch (message.message_case()) {
+    case v1::C4pToAgent::kWelcome: {
+      const absl::MutexLock lock(&mutex_);
+      welcome_ = true;
+      service::LogInfo("in session with the path master");
+      return;
+    }
+    case v1::C4pToAgent::kAnswer: {
+      Key key;
+      {
+        const absl::MutexLock lock(&mutex_);
+        const auto found = by_name_.find(message.answer().connection());
+        if (found == by_name_.end()) return;  // closed in the meantime
+        key = found->second;
+      }
+      options_.answer(key.first, AnswerOf(key.second, message.answer()));
+      return;
+    }
+    case v1::C4pToAgent::kProbe: {
+      const absl::MutexLock lock(&mutex_);
+      if (orders_.size() < kMostOrders) orders_.push_back(message.probe());
+      return;
+    }
+    case v1::C4pToAgent::kRefused:
+      service::LogWarning("the path master refuses: ", message.refused());
+      return;
+    case v1::C4pToAgent::MESSAGE_NOT_SET:
+      return;  // of a later version
+  }
+}
+
+void PathRelay::Probe() {
+  pthread_setname_np(pthread_self(), "c4-probe");
+  for (;;) {
+    v1::ProbeOrder order;
+    uint64_t session = 0;
+    {
+      const absl::MutexLock lock(&mutex_);
+      const auto awake = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return stop_ || !orders_.empty(); };
+      mutex_.Await(absl::Condition(&awake));
+      if (stop_) return;
+      order = std::move(orders_.front());
+      orders_.pop_front();
+      session = sessions_;
+    }
+    std::vector<v1::ProbeResult> results = options_.probe(order, [&] {
+      const absl::MutexLock lock(&mutex_);
+      return stop_ || sessions_ != session || broken_;
+    });
+    v1::AgentToC4p message;
+    message.mutable_probes()->set_order(order.order());
+    message.mutable_probes()->set_last(true);
+    uint64_t sent = 0;
+    for (v1::ProbeResult& result : results) {
+      for (const v1::Hop& hop : result.hops()) sent += hop.tries();
+      *message.mutable_probes()->add_results() = std::move(result);
+    }
+    const absl::MutexLock lock(&mutex_);
+    probes_sent_ += sent;
+    if (sessions_ == session && InSession()) Push(std::move(message));
+  }
+}
+
+void PathRelay::Tell(const absl::Status& why) {
+  const std::string line = Concat("away ", static_cast<int>(why.code()));
+  if (told_ == line) return;
+  told_ = line;
+  if (absl::IsNotFound(why)) {
+    service::LogInfo("no path master: ", why.message(), "; connections take the kernel's ports");
+  } else {
+    service::LogWarning("no way to the path master: ", why.message(),
+                        "; connections take the kernel's ports meanwhile");
+  }
+}
+
+}  // namespace c4::agent
