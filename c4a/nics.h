@@ -1,0 +1,22 @@
+// The node's NICs on the data network, as the path master is told.
+//
+// Reads the kernel each time; any thread.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "c4/v1/c4p.pb.h"
+
+namespace c4::agent {
+
+// Whether `name` is one of `filter`: prefixes separated by commas, ^ in front excludes them, = in front wants
+// exact names (as NCCL_SOCKET_IFNAME). An empty filter takes all.
+bool NicSelected(std::string_view filter, std::string_view name);
+
+// Those that are selected, have an IPv4 address and are no loopback, by name; plane 0 is the first. Of an
+// interface with several addresses, the first. `sys_root`: where /sys is.
+std::vector<v1::NicInfo> ListNics(std::string_view filter, const std::string& sys_root = "/sys");
+
+}  // namespace c4::agent
