@@ -305,6 +305,8 @@ Sysctls RouterSysctls(const std::string& ns) {
           {"ipv4/fib_multipath_hash_seed", absl::StrCat(SeedOf(ns))},
           // Probes learn the path from what routers answer when a packet's time to live is over.
           {"ipv4/icmp_ratemask", "0"},
+          // From the interface that the packet came in by, as switches do: so the answer names the link, too.
+          {"ipv4/icmp_errors_use_inbound_ifaddr", "1"},
           {"ipv4/conf/all/rp_filter", "0"},
           {"ipv4/conf/default/rp_filter", "0"},
           {"ipv4/conf/all/ignore_routes_with_linkdown", "1"},

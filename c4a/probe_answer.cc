@@ -1,0 +1,107 @@
+#include "c4a/probe_answer.h"
+
+#include <cstring>
+#include <linux/errqueue.h>
+#include <netinet/ip_icmp.h>
+
+namespace c4::agent {
+namespace {
+
+using service::IpProtocol;
+using service::IpTuple;
+using service::Ipv4;
+
+constexpr char kMagic[8] = {'c', '4', 'p', 'r', 'o', 'b', 'e', '\n'};
+constexpr size_t kPortBytes = 4;  // a TCP header begins with both ports
+
+// No router answers from such an address.
+bool Impossible(Ipv4 address) {
+  const uint32_t first = address.bits >> 24;
+  return first == 0 || first == 127 || first >= 224;
+}
+
+uint64_t MarkOf(uint64_t mark, int tried) {
+  return mark + static_cast<uint64_t>(tried);
+}
+
+Judgement Alien(const char* why) {
+  return {Verdict::kAlien, -1, why};
+}
+
+// The try that the quoted payload belongs to; -1: the router quotes too little to say; -2: none of ours.
+int TryOf(uint64_t mark, int tries, std::span<const unsigned char> quoted) {
+  if (quoted.size() < kMarkBytes) return -1;
+  for (int tried = 0; tried < tries; ++tried) {
+    unsigned char expected[kMarkBytes];
+    WriteMark(mark, tried, expected);
+    if (memcmp(expected, quoted.data(), kMarkBytes) == 0) return tried;
+  }
+  return -2;
+}
+
+bool QuotesPorts(const IpTuple& probe, std::span<const unsigned char> header) {
+  if (header.size() < kPortBytes) return false;
+  return (header[0] << 8 | header[1]) == probe.source_port &&
+         (header[2] << 8 | header[3]) == probe.destination_port;
+}
+
+const char* UnreachableText(uint8_t code) {
+  switch (code) {
+    case ICMP_NET_UNREACH:
+      return "has no route to the network";
+    case ICMP_HOST_UNREACH:
+      return "has no route to the host";
+    case ICMP_NET_ANO:
+    case ICMP_HOST_ANO:
+    case ICMP_PKT_FILTERED:
+      return "filters the packets";
+    default:
+      return "does not pass the packets on";
+  }
+}
+
+}  // namespace
+
+void WriteMark(uint64_t mark, int tried, unsigned char* out) {
+  const uint64_t own = MarkOf(mark, tried);
+  memcpy(out, kMagic, sizeof kMagic);
+  memcpy(out + sizeof kMagic, &own, sizeof own);
+}
+
+Judgement Judge(const IpTuple& probe, uint64_t mark, int tries, const QueuedError& error) {
+  if (error.origin == SO_EE_ORIGIN_LOCAL) return {Verdict::kLocal, -1, ""};
+  if (error.origin != SO_EE_ORIGIN_ICMP) return Alien("is no ICMP message");
+  if (error.destination != probe.destination || error.destination_port != probe.destination_port) {
+    return Alien("quotes another destination");
+  }
+  if (error.offender == probe.source && probe.source != probe.destination) {
+    // The kernel's own way to say that the next hop does not resolve. From outside it cannot come: the kernel
+    // drops what arrives with an address of this host.
+    if (error.type == ICMP_DEST_UNREACH) return {Verdict::kLocal, -1, ""};
+    return Alien("claims to come from this host");
+  }
+  // Probes within one host are answered by itself; everybody else has an address of the network.
+  if (Impossible(error.offender) && error.offender != probe.destination) {
+    return Alien("comes from an address that no router has");
+  }
+  int tried = -1;
+  if (probe.protocol == IpProtocol::kTcp) {
+    if (!QuotesPorts(probe, error.quoted)) return Alien("quotes other ports");
+  } else {
+    tried = TryOf(mark, tries, error.quoted);
+    if (tried == -2) return Alien("quotes a packet that was not sent with this time to live");
+  }
+  const bool from_destination = error.offender == probe.destination;
+  if (error.type == ICMP_TIME_EXCEEDED && error.code == ICMP_EXC_TTL) {
+    if (from_destination) return Alien("is the destination, which does not pass packets on");
+    return {Verdict::kHop, tried, ""};
+  }
+  if (error.type != ICMP_DEST_UNREACH) return Alien("is of a kind that no probe provokes");
+  if (from_destination) return {Verdict::kReached, tried, ""};
+  if (error.code == ICMP_PORT_UNREACH || error.code == ICMP_PROT_UNREACH || error.code == ICMP_FRAG_NEEDED) {
+    return Alien("says what only the destination can say");
+  }
+  return {Verdict::kUnreachable, tried, UnreachableText(error.code)};
+}
+
+}  // namespace c4::agent

@@ -1,0 +1,190 @@
+#include "c4a/probe_socket.h"
+
+#include <cerrno>
+#include <cstring>
+#include <linux/errqueue.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <system_error>
+#include <time.h>
+#include <unistd.h>
+
+namespace c4::agent {
+namespace {
+
+using service::IpProtocol;
+using service::IpTuple;
+using service::Ipv4;
+
+sockaddr_in SocketAddress(Ipv4 address, uint16_t port) {
+  sockaddr_in result{};
+  result.sin_family = AF_INET;
+  result.sin_addr.s_addr = htonl(address.bits);
+  result.sin_port = htons(port);
+  return result;
+}
+
+ProbeFault BindFault(int error) {
+  if (error == EADDRINUSE) return ProbeFault::kPortInUse;
+  if (error == EADDRNOTAVAIL) return ProbeFault::kNotOurAddress;
+  return error == EACCES || error == EPERM ? ProbeFault::kRefused : ProbeFault::kSystem;
+}
+
+ProbeFault SendFault(int error) {
+  switch (error) {
+    case ENETUNREACH:
+    case EHOSTUNREACH:
+    case ENETDOWN:
+    case EHOSTDOWN:
+      return ProbeFault::kNoRoute;
+    case EADDRNOTAVAIL:
+      return ProbeFault::kPortInUse;  // a connection of that very tuple lives
+    case EACCES:
+    case EPERM:
+      return ProbeFault::kRefused;
+    case EINVAL:
+      return ProbeFault::kBadTuple;
+    default:
+      return ProbeFault::kSystem;
+  }
+}
+
+SendOutcome Failed(ProbeFault fault) {
+  return {fault, errno, false};
+}
+
+}  // namespace
+
+void ProbeSocket::Close() {
+  if (fd_ >= 0) close(fd_);
+  fd_ = -1;
+}
+
+SendOutcome ProbeSocket::Open(const IpTuple& tuple) {
+  const bool tcp = tuple.protocol == IpProtocol::kTcp;
+  fd_ = socket(AF_INET, (tcp ? SOCK_STREAM : SOCK_DGRAM) | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (fd_ < 0) return Failed(ProbeFault::kSystem);
+  const int on = 1;
+  if (setsockopt(fd_, IPPROTO_IP, IP_RECVERR, &on, sizeof on) != 0) return Failed(ProbeFault::kSystem);
+  if (tcp) {
+    // A connection that does come about is reset, so that its port is free again at once.
+    const linger reset = {1, 0};
+    setsockopt(fd_, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
+  }
+  const sockaddr_in source = SocketAddress(tuple.source, tuple.source_port);
+  if (bind(fd_, reinterpret_cast<const sockaddr*>(&source), sizeof source) != 0) {
+    return Failed(BindFault(errno));
+  }
+  if (tcp) return {};
+  // Connected: the kernel lets only errors and packets of this very tuple in.
+  const sockaddr_in destination = SocketAddress(tuple.destination, tuple.destination_port);
+  if (connect(fd_, reinterpret_cast<const sockaddr*>(&destination), sizeof destination) != 0) {
+    return Failed(SendFault(errno));
+  }
+  return {};
+}
+
+SendOutcome ProbeSocket::Send(const IpTuple& tuple, int ttl, uint64_t mark, int tried) {
+  const bool tcp = tuple.protocol == IpProtocol::kTcp;
+  if (tcp) Close();
+  if (fd_ < 0) {
+    if (const SendOutcome opened = Open(tuple); opened.fault != ProbeFault::kNone) return opened;
+  }
+  if (setsockopt(fd_, IPPROTO_IP, IP_TTL, &ttl, sizeof ttl) != 0) return Failed(ProbeFault::kSystem);
+  if (tcp) {
+    const sockaddr_in destination = SocketAddress(tuple.destination, tuple.destination_port);
+    const int done = connect(fd_, reinterpret_cast<const sockaddr*>(&destination), sizeof destination);
+    if (done == 0 || errno == ECONNREFUSED) return {ProbeFault::kNone, 0, true};
+    return errno == EINPROGRESS ? SendOutcome() : Failed(SendFault(errno));
+  }
+  unsigned char payload[kMarkBytes];
+  WriteMark(mark, tried, payload);
+  ssize_t sent = send(fd_, payload, sizeof payload, MSG_NOSIGNAL);
+  // An earlier probe's error may be reported here instead, and is then out of the way.
+  if (sent < 0) sent = send(fd_, payload, sizeof payload, MSG_NOSIGNAL);
+  // Full queues on the way out: as if it had been lost.
+  if (sent >= 0 || errno == EAGAIN || errno == ENOBUFS) return {};
+  return Failed(SendFault(errno));
+}
+
+bool ProbeSocket::ReadError(QueuedError* error) {
+  while (fd_ >= 0) {
+    sockaddr_in to{};
+    iovec data = {quoted_.data(), quoted_.size()};
+    alignas(cmsghdr) char control[512];
+    msghdr message{};
+    message.msg_name = &to;
+    message.msg_namelen = sizeof to;
+    message.msg_iov = &data;
+    message.msg_iovlen = 1;
+    message.msg_control = control;
+    message.msg_controllen = sizeof control;
+    const ssize_t bytes = recvmsg(fd_, &message, MSG_ERRQUEUE);
+    if (bytes < 0) return false;
+    for (cmsghdr* part = CMSG_FIRSTHDR(&message); part != nullptr; part = CMSG_NXTHDR(&message, part)) {
+      if (part->cmsg_level != IPPROTO_IP || part->cmsg_type != IP_RECVERR) continue;
+      if (part->cmsg_len < CMSG_LEN(sizeof(sock_extended_err) + sizeof(sockaddr_in))) continue;
+      sock_extended_err extended;
+      sockaddr_in offender;
+      memcpy(&extended, CMSG_DATA(part), sizeof extended);
+      memcpy(&offender, CMSG_DATA(part) + sizeof extended, sizeof offender);
+      *error = {};
+      error->origin = extended.ee_origin;
+      error->type = extended.ee_type;
+      error->code = extended.ee_code;
+      error->error = static_cast<int>(extended.ee_errno);
+      if (offender.sin_family == AF_INET) error->offender = {ntohl(offender.sin_addr.s_addr)};
+      error->destination = {ntohl(to.sin_addr.s_addr)};
+      error->destination_port = ntohs(to.sin_port);
+      error->quoted = {quoted_.data(), static_cast<size_t>(bytes)};
+      return true;
+    }
+  }
+  return false;
+}
+
+bool ProbeSocket::ReadReached(const IpTuple& tuple) {
+  if (fd_ < 0) return false;
+  int error = 0;
+  socklen_t bytes = sizeof error;
+  getsockopt(fd_, SOL_SOCKET, SO_ERROR, &error, &bytes);
+  if (tuple.protocol == IpProtocol::kUdp) {
+    char data[1];
+    bool reached = false;
+    while (recv(fd_, data, sizeof data, MSG_TRUNC | MSG_DONTWAIT) >= 0) reached = true;
+    return reached;
+  }
+  if (error == ECONNREFUSED) return true;  // a reset: an ICMP message would have been in the queue
+  sockaddr_in peer{};
+  socklen_t peer_bytes = sizeof peer;
+  return error == 0 && getpeername(fd_, reinterpret_cast<sockaddr*>(&peer), &peer_bytes) == 0;
+}
+
+std::string FaultText(const IpTuple& tuple, ProbeFault fault, int error) {
+  const std::string source = Ipv4Text(tuple.source), port = std::to_string(tuple.source_port);
+  const std::string protocol = ProtocolName(tuple.protocol);
+  const std::string reason = std::generic_category().message(error);
+  switch (fault) {
+    case ProbeFault::kNone:
+      return "";
+    case ProbeFault::kPortInUse:
+      return protocol + " port " + port + " of " + source + " is in use: another port may be probed";
+    case ProbeFault::kNotOurAddress:
+      return source + " is no address of this host";
+    case ProbeFault::kNoRoute:
+      return "no way from " + source + " to " + Ipv4Text(tuple.destination) + ": " + reason;
+    case ProbeFault::kRefused:
+      return "this host does not let " + TupleText(tuple) + " out: " + reason +
+             " (a port kept for root, or a packet filter)";
+    case ProbeFault::kBadTuple:
+      return TupleText(tuple) + " cannot be probed: it lacks an end, or " + reason;
+    case ProbeFault::kCancelled:
+      return TupleText(tuple) + " was cancelled";
+    case ProbeFault::kSystem:
+      return "no socket for " + TupleText(tuple) + ": " + reason;
+  }
+  return "";
+}
+
+}  // namespace c4::agent

@@ -1,0 +1,51 @@
+// The socket of one tuple that is probed: opens it without sharing the port, sends with a time to live, reads
+// what comes back. UDP keeps one socket for all its probes; a TCP connect that a router answered is dead, so
+// that each try has a new one.
+//
+// Non-blocking; one thread at a time; closes its descriptor when it goes.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "c4a/probe_answer.h"
+#include "c4a/prober.h"
+#include "service/ip_tuple.h"
+
+namespace c4::agent {
+
+struct SendOutcome {
+  ProbeFault fault = ProbeFault::kNone;
+  int error = 0;         // errno of the fault
+  bool reached = false;  // answered at once, as within one host
+};
+
+class ProbeSocket {
+ public:
+  ProbeSocket() = default;
+  ~ProbeSocket() { Close(); }
+  ProbeSocket(ProbeSocket&& other) noexcept : fd_(other.fd_) { other.fd_ = -1; }
+  ProbeSocket(const ProbeSocket&) = delete;
+  ProbeSocket& operator=(const ProbeSocket&) = delete;
+
+  // Changes fd() where it opens a socket anew.
+  SendOutcome Send(const service::IpTuple& tuple, int ttl, uint64_t mark, int tried);
+  // The next entry of the error queue, valid until the next call; false: there is none.
+  bool ReadError(QueuedError* error);
+  // After the error queue: whether the destination answered by itself (data, a connection, a reset).
+  bool ReadReached(const service::IpTuple& tuple);
+  void Close();
+
+  int fd() const { return fd_; }
+
+ private:
+  SendOutcome Open(const service::IpTuple& tuple);
+
+  int fd_ = -1;
+  std::array<unsigned char, 256> quoted_{};
+};
+
+// A sentence for a fault of that tuple.
+std::string FaultText(const service::IpTuple& tuple, ProbeFault fault, int error);
+
+}  // namespace c4::agent
