@@ -6,6 +6,7 @@
 #include <random>
 #include <unistd.h>
 
+#include "c4a/nics.h"
 #include "service/address.h"
 #include "service/directory.h"
 #include "service/log.h"
@@ -73,6 +74,8 @@ absl::Status Agent::Start() {
   const ProcReader proc;
   const absl::StatusOr<wire::ProcessIdentity> identity = OwnIdentity(proc);
   if (!identity.ok()) return identity.status();
+  const uint64_t epoch = NewEpoch();
+  C4_RETURN_IF_NOT_OK(StartPaths(epoch));
   control_ = std::make_unique<ControlServer>(ControlOptions{
       .run_dir = options_.run_dir,
       .identity = *identity,
@@ -84,12 +87,17 @@ absl::Status Agent::Start() {
             const absl::MutexLock lock(&mutex_);
             hurry_ = true;
           },
+      .on_path_ask = [this](ControlClientId client, const ControlPeer& peer,
+                            const wire::ControlPathAsk& ask) { paths_->Ask(client, peer, ask); },
+      .on_path_use = [this](ControlClientId client, const ControlPeer& peer,
+                            const wire::ControlPathUse& use) { paths_->Use(client, peer, use); },
+      .on_gone = [this](ControlClientId client) { paths_->Gone(client); },
   });
   C4_RETURN_IF_NOT_OK(control_->Start());
   scanner_ = std::make_unique<Scanner>(
       ScannerOptions{.run_dir = options_.run_dir, .keep_dead_s = options_.keep_dead_s}, proc, clock_);
   reporter_ = std::make_unique<Reporter>(ReporterOptions{.host = service::HostName(),
-                                                         .agent_epoch = NewEpoch(),
+                                                         .agent_epoch = epoch,
                                                          .agent_version = std::string(service::Version())});
   last_scan_ns_ = clock_.MonotonicNs();
   metrics_
@@ -102,6 +110,25 @@ absl::Status Agent::Start() {
   return absl::OkStatus();
 }
 
+absl::Status Agent::StartPaths(uint64_t epoch) {
+  PathRelayOptions options;
+  options.host = service::HostName();
+  options.agent_epoch = epoch;
+  options.find_master = [this]() -> absl::StatusOr<std::string> {
+    return options_.path_master.empty() ? LookUp(service::kPathMasterName) : options_.path_master;
+  };
+  options.credentials = credentials_;
+  options.nics = [this] { return ListNics(options_.nics); };
+  options.prober.per_second = static_cast<uint32_t>(options_.probes_per_second);
+  options.prober.burst = std::max<uint32_t>(1, options.prober.per_second / 10);
+  options.answer = [this](ControlClientId client, const wire::ControlPathAnswer& answer) {
+    const absl::MutexLock lock(&control_mutex_);
+    if (control_ != nullptr) control_->Answer(client, answer);
+  };
+  paths_ = std::make_unique<PathRelay>(std::move(options));
+  return paths_->Start();
+}
+
 void Agent::Stop() {
   {
     const absl::MutexLock lock(&mutex_);
@@ -110,7 +137,13 @@ void Agent::Stop() {
   if (thread_.joinable()) thread_.join();
   http_.Stop();
   jobs_.clear();  // their threads call back
-  control_.reset();
+  std::unique_ptr<ControlServer> control;
+  {
+    const absl::MutexLock lock(&control_mutex_);
+    control = std::move(control_);
+  }
+  control.reset();  // before the relay, which its thread calls
+  paths_.reset();
 }
 
 void Agent::Run() {
@@ -193,10 +226,13 @@ void Agent::ApplyLevel() {
 }
 
 absl::StatusOr<std::string> Agent::FindMaster(const std::string& job) const {
-  if (!options_.master.empty()) return options_.master;
+  return options_.master.empty() ? LookUp(job) : options_.master;
+}
+
+absl::StatusOr<std::string> Agent::LookUp(const std::string& name) const {
   const service::MasterDirectory directory(options_.directory.empty() ? options_.run_dir + "/masters"
                                                                       : options_.directory);
-  const absl::StatusOr<service::MasterEntry> entry = directory.LookUp(job);
+  const absl::StatusOr<service::MasterEntry> entry = directory.LookUp(name);
   if (!entry.ok()) return entry.status();
   return entry->address;
 }
@@ -254,6 +290,16 @@ void Agent::UpdateMetrics() {
       .Add(static_cast<double>(now.records_read - told_.records_read));
   metrics_.Counter("c4a_records_lost_total", "Records overwritten before they were read")
       .Add(static_cast<double>(now.records_lost - told_.records_lost));
+  metrics_.Gauge("c4a_path_master_connected", "1 while in session with the path master")
+      .Set(paths_->connected() ? 1 : 0);
+  metrics_.Gauge("c4a_path_connections", "Connections of this node's ranks that ask for paths")
+      .Set(static_cast<double>(paths_->connections()));
+  const ProberCounts probes = paths_->probe_counts();
+  metrics_.Counter("c4a_probe_packets_total", "Packets sent to learn paths")
+      .Add(static_cast<double>(probes.packets - told_probes_.packets));
+  metrics_.Counter("c4a_probe_answers_total", "Answers of routers and hosts to them")
+      .Add(static_cast<double>(probes.answers - told_probes_.answers));
+  told_probes_ = probes;
   metrics_.Gauge("c4a_control_connections", "Libraries connected to the control socket")
       .Set(control_->clients());
   told_ = now;

@@ -12,6 +12,7 @@
 #include "absl/synchronization/mutex.h"
 #include "c4a/control_server.h"
 #include "c4a/options.h"
+#include "c4a/path_relay.h"
 #include "c4a/reporter.h"
 #include "c4a/scanner.h"
 #include "c4a/uplink.h"
@@ -55,7 +56,9 @@ class Agent {
   void UpdateMetrics();
   Job& JobOf(const std::string& name);
   void RemoveJobMetrics(const std::string& name);
+  absl::Status StartPaths(uint64_t epoch);
   absl::StatusOr<std::string> FindMaster(const std::string& job) const;
+  absl::StatusOr<std::string> LookUp(const std::string& name) const;  // in the directory
   absl::Status Health() const;
   std::string MetricsText();
 
@@ -67,9 +70,12 @@ class Agent {
   service::HttpServer http_;
   std::unique_ptr<Scanner> scanner_;
   std::unique_ptr<Reporter> reporter_;
+  std::unique_ptr<PathRelay> paths_;
+  absl::Mutex control_mutex_;  // held while the relay's threads use it, and while it goes
   std::unique_ptr<ControlServer> control_;
   std::map<std::string, Job> jobs_;  // the scanning thread's
   ScanFigures told_;                 // what the counters have been told
+  ProberCounts told_probes_;
   bool scan_failed_ = false;
   std::atomic<int64_t> last_scan_ns_ = 0;
   absl::Mutex level_mutex_;

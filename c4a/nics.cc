@@ -7,8 +7,6 @@
 #include <map>
 #include <net/if.h>
 
-#include "absl/strings/str_split.h"
-
 namespace c4::agent {
 namespace {
 
@@ -27,8 +25,10 @@ bool NicSelected(std::string_view filter, std::string_view name) {
   if (excludes) filter.remove_prefix(1);
   const bool exact = filter.starts_with('=');
   if (exact) filter.remove_prefix(1);
-  for (const std::string_view word : absl::StrSplit(filter, ',', absl::SkipEmpty())) {
-    if (exact ? name == word : name.starts_with(word)) return !excludes;
+  while (!filter.empty()) {
+    const std::string_view word = filter.substr(0, filter.find(','));
+    filter.remove_prefix(std::min(filter.size(), word.size() + 1));
+    if (!word.empty() && (exact ? name == word : name.starts_with(word))) return !excludes;
   }
   return excludes;
 }

@@ -54,6 +54,17 @@ std::vector<service::Setting> AgentSettings(AgentOptions* options) {
        .help = "how long a process that died is reported as gone",
        .min = 0,
        .max = 30.0 * 86400},
+      {.name = "path-master",
+       .field = &options->path_master,
+       .help = "host:port of the cluster's path master (c4p_master); none: looked up in the directory"},
+      {.name = "nics",
+       .field = &options->nics,
+       .help = "interfaces of the data network, by prefix, as NCCL_SOCKET_IFNAME; none: all but loopback"},
+      {.name = "probes-per-second",
+       .field = &options->probes_per_second,
+       .help = "packets that probing the network's paths may send, at most",
+       .min = 1,
+       .max = 1'000'000},
   };
   service::AppendCommonSettings(&options->common, &settings);
   return settings;

@@ -17,6 +17,9 @@ struct AgentOptions {
   int64_t backlog_batches = 64;
   std::string record_level = "coarse";
   double keep_dead_s = 600;
+  std::string path_master;  // empty: looked up in the directory
+  std::string nics;
+  int64_t probes_per_second = 1000;
   service::CommonOptions common;
 };
 

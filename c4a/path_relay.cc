@@ -1,14 +1,12 @@
 #include "c4a/path_relay.h"
 
 #include <algorithm>
-#include <arpa/inet.h>
-#include <cstring>
 #include <grpcpp/channel.h>
 #include <grpcpp/client_context.h>
-#include <netinet/in.h>
 #include <pthread.h>
 
 #include "c4/v1/c4p.grpc.pb.h"
+#include "c4a/path_messages.h"
 #include "service/channel.h"
 #include "service/grpc_server.h"
 #include "service/log.h"
@@ -20,79 +18,24 @@ namespace {
 
 using service::Concat;
 
-// Of messages that wait for a master that does not read, and of orders that wait for the prober.
+// Of messages that wait for a master that does not read.
 constexpr size_t kLongestOutbox = 65536;
-constexpr size_t kMostOrders = 64;
-
-std::string AddressText(const wire::Endpoint& endpoint) {
-  in6_addr address;
-  static_assert(sizeof address == sizeof endpoint.address);
-  memcpy(&address, endpoint.address, sizeof address);
-  char text[INET6_ADDRSTRLEN] = "";
-  if (IN6_IS_ADDR_V4MAPPED(&address)) {
-    inet_ntop(AF_INET, endpoint.address + 12, text, sizeof text);
-  } else {
-    inet_ntop(AF_INET6, &address, text, sizeof text);
-  }
-  return text;
-}
-
-v1::PathRequest RequestOf(const std::string& name, const wire::ControlPathAsk& ask) {
-  v1::PathRequest request;
-  request.set_connection(name);
-  request.set_job(service::ToUtf8(service::FieldText(ask.job, sizeof ask.job)));
-  request.set_communicator_id(ask.communicator_id);
-  request.set_from_rank(ask.from_rank);
-  request.set_to_rank(ask.to_rank);
-  request.set_channel(ask.channel);
-  request.set_protocol(ask.protocol == IPPROTO_UDP ? v1::IP_PROTOCOL_UDP : v1::IP_PROTOCOL_TCP);
-  request.set_queue_pairs(ask.queue_pairs);
-  for (size_t i = 0; i < ask.planes; ++i) {
-    v1::PathEnds* const ends = request.add_ends();
-    ends->set_source(AddressText(ask.ends[i].source));
-    ends->set_destination(AddressText(ask.ends[i].destination));
-    request.set_destination_port(ask.ends[i].destination.port);
-  }
-  return request;
-}
-
-v1::PathUse UseOf(const v1::PathRequest& request, const wire::ControlPathUse& use) {
-  v1::PathUse message;
-  message.set_connection(request.connection());
-  message.set_epoch(use.epoch);
-  for (uint32_t i = 0; i < use.queue_pairs; ++i) {
-    const wire::ControlPathInUse& path = use.paths[i];
-    v1::QueuePairInUse* const pair = message.add_queue_pairs();
-    pair->set_index(i);
-    pair->set_use(path.state == wire::kPathDead ? v1::QUEUE_PAIR_USE_DEAD : v1::QUEUE_PAIR_USE_LIVE);
-    pair->set_fences(path.fences);
-    v1::FiveTuple* const tuple = pair->mutable_tuple();
-    tuple->set_protocol(request.protocol());
-    tuple->set_source(AddressText(path.source));
-    tuple->set_source_port(path.source.port);
-    tuple->set_destination(AddressText(path.destination));
-    tuple->set_destination_port(path.destination.port);
-  }
-  return message;
-}
-
-wire::ControlPathAnswer AnswerOf(uint64_t connection, const v1::PathAnswer& answer) {
-  wire::ControlPathAnswer frame{};
-  frame.connection = connection;
-  frame.epoch = answer.epoch();
-  for (const v1::QueuePairPath& path : answer.paths()) {
-    if (path.index() >= wire::kControlMostQueuePairs || path.source_port() > UINT16_MAX) continue;
-    frame.queue_pairs = std::max(frame.queue_pairs, path.index() + 1);
-    frame.paths[path.index()] = {static_cast<uint16_t>(path.source_port()),
-                                 static_cast<uint16_t>(std::min<uint32_t>(path.plane(), UINT16_MAX))};
-  }
-  return frame;
-}
+// Results go out in reports of so many, so that the master learns while the rest is under way.
+constexpr int kReportResults = 64;
 
 }  // namespace
 
 PathRelay::PathRelay(PathRelayOptions options)
-    : options_(std::move(options)), probing_([this] { Probe(); }), thread_([this] { Run(); }) {}
+    : options_(std::move(options)),
+      prober_(options_.prober, [this](uint64_t order, const ProbeResult& result, bool last) {
+        Probed(order, result, last);
+      }) {}
+
+absl::Status PathRelay::Start() {
+  C4_RETURN_IF_NOT_OK(prober_.Start());
+  thread_ = std::thread([this] { Run(); });
+  return absl::OkStatus();
+}
 
 PathRelay::~PathRelay() {
   {
@@ -100,8 +43,8 @@ PathRelay::~PathRelay() {
     stop_ = true;
     if (context_ != nullptr) context_->TryCancel();
   }
-  thread_.join();
-  probing_.join();
+  if (thread_.joinable()) thread_.join();
+  prober_.Stop();
 }
 
 bool PathRelay::connected() const {
@@ -112,11 +55,6 @@ bool PathRelay::connected() const {
 size_t PathRelay::connections() const {
   const absl::MutexLock lock(&mutex_);
   return connections_.size();
-}
-
-uint64_t PathRelay::probes_sent() const {
-  const absl::MutexLock lock(&mutex_);
-  return probes_sent_;
 }
 
 void PathRelay::Ask(ControlClientId client, const ControlPeer& peer, const wire::ControlPathAsk& ask) {
@@ -181,12 +119,13 @@ void PathRelay::Push(v1::AgentToC4p message) {
 void PathRelay::SayAll() {
   outbox_.clear();
   orders_.clear();
+  report_.Clear();
   v1::AgentToC4p message;
   v1::AgentHello* const hello = message.mutable_hello();
   hello->set_host(options_.host);
   hello->set_agent_epoch(options_.agent_epoch);
   hello->set_version(std::string(service::Version()));
-  hello->set_probes_per_second(options_.probes_per_second);
+  hello->set_probes_per_second(options_.prober.per_second);
   for (v1::NicInfo& nic : options_.nics()) *hello->add_nics() = std::move(nic);
   outbox_.push_back(std::move(message));
   for (const auto& [key, connection] : connections_) {
@@ -231,7 +170,6 @@ absl::Status PathRelay::Serve(const std::string& address) {
     if (stop_) return absl::CancelledError("the agent ends");
     context_ = &context;
     broken_ = false;
-    ++sessions_;
     SayAll();
   }
   const auto stream = stub->Session(&context);
@@ -263,6 +201,7 @@ absl::Status PathRelay::Serve(const std::string& address) {
   }
   context.TryCancel();
   reading.join();
+  prober_.Cancel();  // nobody waits for its results any more
   const absl::Status status = service::FromGrpcStatus(stream->Finish());
   const absl::MutexLock lock(&mutex_);
   context_ = nullptr;
@@ -296,11 +235,9 @@ void PathRelay::Heed(const v1::C4pToAgent& message) {
       options_.answer(key.first, AnswerOf(key.second, message.answer()));
       return;
     }
-    case v1::C4pToAgent::kProbe: {
-      const absl::MutexLock lock(&mutex_);
-      if (orders_.size() < kMostOrders) orders_.push_back(message.probe());
+    case v1::C4pToAgent::kProbe:
+      Probe(message.probe());
       return;
-    }
     case v1::C4pToAgent::kRefused:
       service::LogWarning("the path master refuses: ", message.refused());
       return;
@@ -309,36 +246,43 @@ void PathRelay::Heed(const v1::C4pToAgent& message) {
   }
 }
 
-void PathRelay::Probe() {
-  pthread_setname_np(pthread_self(), "c4-probe");
-  for (;;) {
-    v1::ProbeOrder order;
-    uint64_t session = 0;
+void PathRelay::Probe(const v1::ProbeOrder& order) {
+  absl::StatusOr<ProbeOrder> read = OrderOf(order);
+  absl::Status status = read.status();
+  if (read.ok()) {
     {
       const absl::MutexLock lock(&mutex_);
-      const auto awake = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return stop_ || !orders_.empty(); };
-      mutex_.Await(absl::Condition(&awake));
-      if (stop_) return;
-      order = std::move(orders_.front());
-      orders_.pop_front();
-      session = sessions_;
+      read->order = next_order_++;
+      orders_[read->order] = order.order();
     }
-    std::vector<v1::ProbeResult> results = options_.probe(order, [&] {
-      const absl::MutexLock lock(&mutex_);
-      return stop_ || sessions_ != session || broken_;
-    });
-    v1::AgentToC4p message;
-    message.mutable_probes()->set_order(order.order());
-    message.mutable_probes()->set_last(true);
-    uint64_t sent = 0;
-    for (v1::ProbeResult& result : results) {
-      for (const v1::Hop& hop : result.hops()) sent += hop.tries();
-      *message.mutable_probes()->add_results() = std::move(result);
-    }
-    const absl::MutexLock lock(&mutex_);
-    probes_sent_ += sent;
-    if (sessions_ == session && InSession()) Push(std::move(message));
+    status = prober_.Submit(*std::move(read));
   }
+  if (status.ok()) return;
+  service::LogWarning("an order of the path master cannot be carried out: ", status.message());
+  const absl::MutexLock lock(&mutex_);
+  v1::AgentToC4p message;
+  message.mutable_probes()->set_order(order.order());
+  message.mutable_probes()->set_last(true);
+  if (InSession()) Push(std::move(message));
+}
+
+void PathRelay::Probed(uint64_t order, const ProbeResult& result, bool last) {
+  const absl::MutexLock lock(&mutex_);
+  const auto found = orders_.find(order);
+  if (found == orders_.end()) return;  // of a session that is over
+  if (report_.order() != found->second && report_.results_size() > 0) Report();
+  report_.set_order(found->second);
+  *report_.add_results() = ResultOf(result);
+  report_.set_last(last);
+  if (last) orders_.erase(found);
+  if (last || report_.results_size() >= kReportResults) Report();
+}
+
+void PathRelay::Report() {
+  v1::AgentToC4p message;
+  message.mutable_probes()->Swap(&report_);
+  report_.Clear();
+  if (InSession()) Push(std::move(message));
 }
 
 void PathRelay::Tell(const absl::Status& why) {

@@ -4,7 +4,7 @@
 // Ask, Use and Gone never wait and may be called from any thread. Without a session an ask is answered at
 // once: nobody can advise. The session is made again for ever, with back-off, the master looked up each time;
 // a new one is told the node's NICs and all connections that are, so that a master needs no memory of its own.
-// Three threads: one writes, one reads, one probes.
+// Three threads: one writes, one reads, and the prober's.
 #pragma once
 
 #include <cstdint>
@@ -22,6 +22,7 @@
 #include "absl/time/time.h"
 #include "c4/v1/c4p.pb.h"
 #include "c4a/control_server.h"
+#include "c4a/prober.h"
 #include "service/credentials.h"
 #include "service/status.h"
 
@@ -39,11 +40,7 @@ struct PathRelayOptions {
   service::Credentials credentials;
   // The node's data NICs as they are now.
   std::function<std::vector<v1::NicInfo>()> nics;
-  uint32_t probes_per_second = 1000;
-  // Carries an order out, within the budget; on the probing thread. `cancelled` turns true when nobody waits
-  // any more.
-  std::function<std::vector<v1::ProbeResult>(const v1::ProbeOrder&, const std::function<bool()>& cancelled)>
-      probe;
+  ProberOptions prober;
   std::function<void(ControlClientId, const wire::ControlPathAnswer&)> answer;
   absl::Duration lease_interval = absl::Seconds(10);
   absl::Duration first_pause = absl::Milliseconds(100);
@@ -54,6 +51,7 @@ class PathRelay {
  public:
   explicit PathRelay(PathRelayOptions options);
   ~PathRelay();
+  absl::Status Start();  // in the network namespace whose NICs are meant
   PathRelay(const PathRelay&) = delete;
   PathRelay& operator=(const PathRelay&) = delete;
 
@@ -66,7 +64,7 @@ class PathRelay {
 
   bool connected() const ABSL_LOCKS_EXCLUDED(mutex_);  // the master has said welcome
   size_t connections() const ABSL_LOCKS_EXCLUDED(mutex_);
-  uint64_t probes_sent() const ABSL_LOCKS_EXCLUDED(mutex_);
+  ProberCounts probe_counts() const { return prober_.counts(); }
 
  private:
   using Key = std::pair<ControlClientId, uint64_t>;  // and the library's number
@@ -79,7 +77,9 @@ class PathRelay {
   absl::Status Serve(const std::string& address) ABSL_LOCKS_EXCLUDED(mutex_);
   void Read(const std::function<bool(v1::C4pToAgent*)>& next) ABSL_LOCKS_EXCLUDED(mutex_);
   void Heed(const v1::C4pToAgent& message) ABSL_LOCKS_EXCLUDED(mutex_);
-  void Probe() ABSL_LOCKS_EXCLUDED(mutex_);
+  void Probe(const v1::ProbeOrder& order) ABSL_LOCKS_EXCLUDED(mutex_);
+  void Probed(uint64_t order, const ProbeResult& result, bool last) ABSL_LOCKS_EXCLUDED(mutex_);
+  void Report() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SayAll() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Push(v1::AgentToC4p message) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool InSession() const ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return context_ != nullptr && !broken_; }
@@ -90,15 +90,15 @@ class PathRelay {
   std::map<Key, Connection> connections_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, Key> by_name_ ABSL_GUARDED_BY(mutex_);
   std::deque<v1::AgentToC4p> outbox_ ABSL_GUARDED_BY(mutex_);
-  std::deque<v1::ProbeOrder> orders_ ABSL_GUARDED_BY(mutex_);
+  std::map<uint64_t, uint64_t> orders_ ABSL_GUARDED_BY(mutex_);  // the prober's number to the master's
+  uint64_t next_order_ ABSL_GUARDED_BY(mutex_) = 1;
+  v1::ProbeReport report_ ABSL_GUARDED_BY(mutex_);  // not sent yet
   grpc::ClientContext* context_ ABSL_GUARDED_BY(mutex_) = nullptr;  // of the session under way
   bool broken_ ABSL_GUARDED_BY(mutex_) = false;
   bool welcome_ ABSL_GUARDED_BY(mutex_) = false;
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;
-  uint64_t sessions_ ABSL_GUARDED_BY(mutex_) = 0;
-  uint64_t probes_sent_ ABSL_GUARDED_BY(mutex_) = 0;
   std::string told_;  // what the log says of the session; the writing thread's
-  std::thread probing_;
+  Prober prober_;
   std::thread thread_;
 };
 

@@ -72,6 +72,10 @@ std::vector<service::Setting> MasterSettings(MasterOptions* options) {
 
 absl::Status CompleteOptions(MasterOptions* options) {
   if (options->job.empty()) return absl::InvalidArgumentError("--job is empty; give the job's name");
+  if (options->job == service::kPathMasterName) {
+    return absl::InvalidArgumentError(
+        service::Concat("--job ", options->job, " is the path master's name; give the job another one"));
+  }
   if (options->hang_suspect_max_s < options->hang_suspect_s) {
     return absl::InvalidArgumentError(service::Concat("--hang-suspect-max-s ", options->hang_suspect_max_s,
                                                       " is less than --hang-suspect-s ",

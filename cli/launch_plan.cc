@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "cli/process.h"
+#include "service/directory.h"
 
 namespace c4::cli {
 
@@ -18,6 +19,9 @@ absl::Status CheckLaunchOptions(const LaunchOptions& options) {
   }
   // 127 bytes is what a segment has room for (wire/segment.h).
   if (options.job.size() > 127) return absl::InvalidArgumentError("a job's name has at most 127 bytes");
+  if (options.job == service::kPathMasterName) {
+    return absl::InvalidArgumentError("c4p is the path master's name; give the job another one");
+  }
   if (!options.monitor && !options.master.empty()) {
     return absl::InvalidArgumentError(
         "--master and --no-monitor exclude each other: without an agent nothing talks to a master");
@@ -97,6 +101,7 @@ std::vector<std::string> AgentArguments(const LaunchOptions& options, const Laun
   std::vector<std::string> result = {"--run-dir",   RunDirOf(plan, host), "--http-address",
                                      "127.0.0.1:0", "--directory",        plan.directory};
   if (!options.master.empty()) result.insert(result.end(), {"--master", options.master});
+  if (!plan.fabric.empty()) result.insert(result.end(), {"--nics", plan.interfaces});
   return result;
 }
 

@@ -38,8 +38,10 @@ void MasterOptions::Declare(Options* options) {
   options->Text("--token-file", &token_file, "FILE", "file that holds the master's token", "C4_TOKEN_FILE");
 }
 
-absl::StatusOr<FoundMaster> ChooseMaster(const std::vector<service::MasterEntry>& entries,
+absl::StatusOr<FoundMaster> ChooseMaster(const std::vector<service::MasterEntry>& published,
                                          const std::string& job, const std::string& directory) {
+  std::vector<service::MasterEntry> entries = published;
+  std::erase_if(entries, [](const auto& entry) { return entry.job == service::kPathMasterName; });
   std::string names;
   for (const service::MasterEntry& entry : entries) {
     absl::StrAppend(&names, names.empty() ? "" : ", ", entry.job);

@@ -39,7 +39,7 @@ struct FoundMaster {
 
 // Pure: the entry meant by `job` (empty: the only one). NotFound when there is none, InvalidArgument when
 // there are several and the user has to choose.
-absl::StatusOr<FoundMaster> ChooseMaster(const std::vector<service::MasterEntry>& entries,
+absl::StatusOr<FoundMaster> ChooseMaster(const std::vector<service::MasterEntry>& published,
                                          const std::string& job, const std::string& directory);
 absl::StatusOr<FoundMaster> FindMaster(const MasterOptions& options);
 

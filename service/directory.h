@@ -24,6 +24,9 @@ struct MasterEntry {
   std::string host;
 };
 
+// The entry of the cluster's path master, which no job may be called.
+inline constexpr char kPathMasterName[] = "c4p";
+
 class MasterDirectory {
  public:
   explicit MasterDirectory(std::string path);

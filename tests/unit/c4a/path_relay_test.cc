@@ -123,20 +123,13 @@ class PathRelayTest : public testing::Test {
       nic.set_address("10.0.0.2");
       return std::vector<v1::NicInfo>{nic};
     };
-    options.probe = [](const v1::ProbeOrder& order, const std::function<bool()>&) {
-      std::vector<v1::ProbeResult> results;
-      for (const v1::FiveTuple& tuple : order.tuples()) {
-        *results.emplace_back().mutable_tuple() = tuple;
-        results.back().add_hops()->set_tries(2);
-      }
-      return results;
-    };
     options.answer = [this](ControlClientId client, const wire::ControlPathAnswer& answer) {
       server_->Answer(client, answer);
     };
     options.lease_interval = absl::Milliseconds(200);
     options.first_pause = options.longest_pause = absl::Milliseconds(20);
     relay_ = std::make_unique<PathRelay>(std::move(options));
+    ASSERT_TRUE(relay_->Start().ok());
     ControlOptions control;
     control.run_dir = directory_.path();
     control.on_path_ask = [this](auto client, const auto& peer, const auto& ask) { relay_->Ask(client, peer, ask); };
@@ -202,11 +195,27 @@ TEST_F(PathRelayTest, AsksUsesProbesAndLeasesGoThrough) {
 
   v1::C4pToAgent message;
   message.mutable_probe()->set_order(3);
-  message.mutable_probe()->add_tuples()->set_source_port(123);
+  message.mutable_probe()->set_first_ttl(1);
+  message.mutable_probe()->set_last_ttl(2);
+  v1::FiveTuple* const tuple = message.mutable_probe()->add_tuples();
+  tuple->set_protocol(v1::IP_PROTOCOL_UDP);
+  tuple->set_source("127.0.0.1");
+  tuple->set_source_port(28123);
+  tuple->set_destination("127.0.0.1");
+  tuple->set_destination_port(28124);
   ASSERT_TRUE(master.Send(message));
   const v1::ProbeReport report = master.WaitFor([](const auto& m) { return m.has_probes(); }).probes();
   EXPECT_EQ(report.order(), 3u);
-  EXPECT_EQ(report.results(0).tuple().source_port(), 123u);
+  EXPECT_TRUE(report.last());
+  ASSERT_EQ(report.results_size(), 1);
+  EXPECT_EQ(report.results(0).tuple().source_port(), 28123u);
+  EXPECT_EQ(report.results(0).hops(0).status(), v1::HOP_STATUS_REACHED);
+
+  // What cannot be probed is reported as done, with nothing learnt.
+  message.mutable_probe()->set_order(4);
+  message.mutable_probe()->mutable_tuples(0)->set_source("nowhere");
+  ASSERT_TRUE(master.Send(message));
+  EXPECT_TRUE(master.WaitFor([](const auto& m) { return m.has_probes() && m.probes().order() == 4; }).probes().last());
 
   message.Clear();
   message.mutable_answer()->set_connection(request.connection());
