@@ -13,6 +13,7 @@
 #include "service/directory.h"
 #include "service/grpc_server.h"
 #include "service/log.h"
+#include "service/publish.h"
 #include "service/run_dir.h"
 #include "service/signals.h"
 #include "service/state_thread.h"
@@ -22,40 +23,12 @@ namespace c4::c4d {
 namespace {
 
 constexpr absl::Duration kTickInterval = absl::Milliseconds(100);
-constexpr absl::Duration kDirectoryInterval = absl::Seconds(5);
 constexpr absl::Duration kShutdownTime = absl::Seconds(1);
 
 int Fail(const absl::Status& status) {
   service::LogError(status.message());
   service::FlushLog();
   return 1;
-}
-
-// Puts a lost entry back (somebody cleaned up); leaves that of a later master of the same job alone.
-void KeepPublished(const service::MasterDirectory& directory, const service::MasterEntry& entry,
-                   bool* replaced) {
-  const absl::StatusOr<service::MasterEntry> found = directory.LookUp(entry.job);
-  if (found.ok()) {
-    if (found->epoch != entry.epoch && !*replaced) {
-      service::LogWarning("another master of job ", entry.job, " (pid ", found->pid, " on ", found->host,
-                          ") has taken this one's place in ", directory.path(), "; agents will go there");
-    }
-    *replaced = found->epoch != entry.epoch;
-    return;
-  }
-  const absl::Status status = directory.Publish(entry);
-  if (status.ok()) service::LogWarning("the entry in ", directory.path(), " was gone; it is back");
-}
-
-void WaitForEnd(const service::MasterDirectory& directory, const service::MasterEntry& entry) {
-  bool replaced = false;
-  for (;;) {
-    if (const std::optional<int> signal = service::WaitForSignal(kDirectoryInterval)) {
-      service::LogInfo("signal ", *signal, ": ending");
-      return;
-    }
-    KeepPublished(directory, entry, &replaced);
-  }
 }
 
 int Run(const MasterOptions& options, const std::vector<service::Setting>& settings) {
@@ -104,7 +77,7 @@ int Run(const MasterOptions& options, const std::vector<service::Setting>& setti
   service::LogInfo("serving job ", options.job, ": gRPC on ", entry.address, ", HTTP on ", entry.http_address,
                    ", published in ", options.directory);
 
-  WaitForEnd(directory, entry);
+  service::ServePublished(directory, entry);
 
   if (const absl::Status status = directory.Remove(options.job, epoch); !status.ok()) {
     service::LogWarning(status.message());

@@ -28,6 +28,8 @@ extern const Verb kMatrixVerb;
 extern const Verb kLevelVerb;
 extern const Verb kRecordVerb;
 extern const Verb kReplayVerb;
+extern const Verb kPathsVerb;
+extern const Verb kTopologyVerb;
 extern const Verb kEnvVerb;
 extern const Verb kDemoVerb;
 extern const Verb kFabricVerb;

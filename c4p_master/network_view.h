@@ -1,0 +1,89 @@
+// What the path master knows of the network at a moment, in the two forms that it needs: the topology, with names
+// and addresses, and the allocator's network, with numbers that stay. The topology is made anew whenever probes
+// or agents tell something; switches, links and NICs keep their numbers in the network by their names.
+//
+// One thread.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "c4/v1/c4p.pb.h"
+#include "c4p_master/alloc/network.h"
+#include "c4p_master/topology.h"
+#include "c4p_master/topology_learner.h"
+
+namespace c4::c4p {
+
+// Where a data address hangs: a NIC of the allocator's, which may have several addresses, one for each plane.
+struct AddressPlace {
+  NicId nic = kNobody;
+  PlaneId plane = 0;
+};
+
+struct LinkChange {
+  Link link;
+  bool up = false;
+  std::string name;  // "leaf0-spine1"
+};
+
+class NetworkView {
+ public:
+  // `file`: the operator's; none: all is learnt. `default_rate_mbps`: of what does not say; 0: 1000.
+  NetworkView(std::optional<Topology> file, double default_rate_mbps);
+
+  void SetNics(const v1::AgentHello& hello);
+  void Add(const PathObservation& seen);
+  // From now on only new probes speak for links being alive.
+  void BeginRound() { learner_.BeginRound(); }
+  // Takes in what came since the last time; the links that went down or came back, new ones left out.
+  std::vector<LinkChange> Refresh();
+  bool stale() const { return stale_; }
+
+  const Topology& topology() const { return topology_; }
+  const Network& network() const { return network_; }
+  bool from_file() const { return file_.has_value(); }
+  // Where file and probes contradict each other, what could not be taken in, and how switches answer.
+  std::vector<std::string> Notes() const;
+
+  // nullptr: no agent and no file knows it, or probing has not found its leaf yet.
+  const AddressPlace* Find(service::Ipv4 address) const;
+  // Whether an agent or the file knows it at all.
+  bool Knows(service::Ipv4 address) const;
+  // The place of a path in the allocator's terms; way kNoWay: not known.
+  std::pair<PlaneId, Way> PlaceOf(const FabricPath& path) const;
+  std::vector<std::string> NamesOf(const FabricPath& path) const;
+  // The names of the links of that way between two addresses, as far as they are known.
+  std::vector<std::string> NamesOf(service::Ipv4 from, service::Ipv4 to, PlaneId plane, Way way) const;
+  // Of the topology, in the allocator's terms; the uplinks only.
+  Link LinkOf(const Uplink& uplink) const;
+
+ private:
+  void SyncSwitches();
+  void SyncNics();
+  void SyncUplinks(std::vector<LinkChange>* changes);
+  void Note(const absl::Status& status);
+  double RateOr(double mbps) const { return mbps > 0 ? mbps : default_rate_mbps_; }
+
+  const std::optional<Topology> file_;
+  const double default_rate_mbps_;
+  TopologyLearner learner_;
+  Topology topology_;
+  Network network_;
+  bool stale_ = true;
+  std::map<service::Ipv4, double> rates_;      // as agents say
+  std::map<std::string, LeafId> leaf_ids_;     // by name
+  std::map<std::string, SpineId> spine_ids_;   // by name
+  std::map<std::string, NicId> nic_ids_;       // by server and place among its NICs
+  std::map<std::pair<LeafId, SpineId>, bool> up_;
+  std::vector<int> leaf_numbers_;   // of the topology, to the allocator's
+  std::vector<int> spine_numbers_;
+  std::unordered_map<service::Ipv4, AddressPlace> places_;
+  std::vector<std::string> notes_;
+};
+
+}  // namespace c4::c4p

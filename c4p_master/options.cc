@@ -1,0 +1,107 @@
+#include "c4p_master/options.h"
+
+#include <cstdio>
+#include <filesystem>
+
+#include "absl/strings/numbers.h"
+#include "service/run_dir.h"
+#include "service/text.h"
+
+namespace c4::c4p {
+namespace {
+
+constexpr double kSecondNs = 1e9;
+constexpr double kMaxSeconds = 30.0 * 86400;
+
+}  // namespace
+
+HandlerOptions MasterOptions::ForHandler(uint64_t master_epoch) const {
+  HandlerOptions result;
+  result.master_epoch = master_epoch;
+  (void)ParsePortRange(source_ports, &result.port_low, &result.port_high);  // CompleteOptions has checked it
+  result.ports_per_pair = static_cast<uint32_t>(ports_per_pair);
+  result.expiry_ns = static_cast<int64_t>(expiry_s * kSecondNs);
+  result.refresh_ns = static_cast<int64_t>(refresh_s * kSecondNs);
+  result.default_rate_mbps = rate_mbps;
+  result.seed = static_cast<uint64_t>(seed);
+  return result;
+}
+
+std::vector<service::Setting> MasterSettings(MasterOptions* options) {
+  std::vector<service::Setting> settings = {
+      {.name = "listen", .field = &options->listen, .help = "host:port for agents, C4D and c4; port 0: any"},
+      {.name = "directory",
+       .field = &options->directory,
+       .help = "where to publish the address (default: masters/ in C4_RUN_DIR)"},
+      {.name = "topology",
+       .field = &options->topology,
+       .help = "JSON file of switches, links and servers (docs/formats/topology.md); none: learnt by probing"},
+      {.name = "source-ports",
+       .field = &options->source_ports,
+       .help = "LOW-HIGH of the source ports that are given out; outside net.ipv4.ip_local_port_range"},
+      {.name = "ports-per-pair",
+       .field = &options->ports_per_pair,
+       .help = "source ports that are probed for a pair of addresses at a time",
+       .min = 1,
+       .max = 4096},
+      {.name = "expiry-s",
+       .field = &options->expiry_s,
+       .help = "connections that no agent has renewed for so long count as no load any more",
+       .min = 1,
+       .max = kMaxSeconds},
+      {.name = "refresh-s",
+       .field = &options->refresh_s,
+       .help = "what a port's path was learnt to be is probed again after so long",
+       .min = 1,
+       .max = kMaxSeconds},
+      {.name = "rate-mbps",
+       .field = &options->rate_mbps,
+       .help = "rate of NICs and links that do not say theirs",
+       .min = 0,
+       .max = 1e9},
+      {.name = "seed", .field = &options->seed, .help = "of random choices: which servers probe, which ports"},
+  };
+  service::AppendCommonSettings(&options->common, &settings);
+  return settings;
+}
+
+absl::Status ParsePortRange(const std::string& text, uint16_t* low, uint16_t* high) {
+  const size_t dash = text.find('-');
+  uint32_t first = 0;
+  uint32_t last = 0;
+  if (dash == std::string::npos || !absl::SimpleAtoi(text.substr(0, dash), &first) ||
+      !absl::SimpleAtoi(text.substr(dash + 1), &last) || first < 1024 || last > UINT16_MAX || first > last) {
+    return absl::InvalidArgumentError(service::Concat(
+        "--source-ports ", text, " is no LOW-HIGH with 1024 <= LOW <= HIGH <= 65535, as 20000-28191"));
+  }
+  *low = static_cast<uint16_t>(first);
+  *high = static_cast<uint16_t>(last);
+  return absl::OkStatus();
+}
+
+absl::Status CompleteOptions(MasterOptions* options) {
+  uint16_t low = 0;
+  uint16_t high = 0;
+  C4_RETURN_IF_NOT_OK(ParsePortRange(options->source_ports, &low, &high));
+  if (options->directory.empty()) {
+    options->directory = (std::filesystem::path(service::DefaultRunDir()) / "masters").string();
+  }
+  return absl::OkStatus();
+}
+
+std::optional<int> LoadOptions(int argc, const char* const* argv, MasterOptions* options) {
+  const service::Program program{
+      .name = "c4p_master",
+      .description = "the path master of a cluster: gives connections paths that do not collide",
+      .environment_prefix = "C4P_"};
+  const std::vector<service::Setting> settings = MasterSettings(options);
+  if (const std::optional<int> exit_status = service::LoadConfig(program, settings, argc, argv))
+    return exit_status;
+  if (const absl::Status status = CompleteOptions(options); !status.ok()) {
+    std::fprintf(stderr, "c4p_master: %s\n", std::string(status.message()).c_str());
+    return 2;
+  }
+  return std::nullopt;
+}
+
+}  // namespace c4::c4p

@@ -1,0 +1,37 @@
+// The settings of c4p_master (docs/paths.md). Plain values; one thread, at start.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "c4p_master/c4p_handler.h"
+#include "service/config.h"
+
+namespace c4::c4p {
+
+struct MasterOptions {
+  std::string listen = "127.0.0.1:15143";
+  std::string directory;  // default: the run directory's masters/
+  std::string topology;   // a file; none: learnt
+  std::string source_ports = "20000-28191";
+  int64_t ports_per_pair = 64;
+  double expiry_s = 60;
+  double refresh_s = 300;
+  double rate_mbps = 0;
+  int64_t seed = 1;
+  service::CommonOptions common = {.http_address = "127.0.0.1:15144"};
+
+  HandlerOptions ForHandler(uint64_t master_epoch) const;
+};
+
+// The table; its fields point into `options`.
+std::vector<service::Setting> MasterSettings(MasterOptions* options);
+// What the table alone cannot say.
+absl::Status CompleteOptions(MasterOptions* options);
+// "20000-28191": the first and the last.
+absl::Status ParsePortRange(const std::string& text, uint16_t* low, uint16_t* high);
+// From the command line, the environment and the file; the exit status with which to leave, or nothing.
+std::optional<int> LoadOptions(int argc, const char* const* argv, MasterOptions* options);
+
+}  // namespace c4::c4p

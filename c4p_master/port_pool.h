@@ -1,0 +1,41 @@
+// Which source ports of the range are free, by source address: a port goes to one queue pair of an address at a
+// time, whatever the destination, because a socket cannot be bound to a port that another one has.
+//
+// Pure; one thread. Ports outside the range (the kernel's choices) are none of its business.
+#pragma once
+
+#include <cstdint>
+#include <unordered_map>
+#include <vector>
+
+#include "service/ip_tuple.h"
+
+namespace c4::c4p {
+
+class PortPool {
+ public:
+  // REQUIRES: low <= high.
+  PortPool(uint16_t low, uint16_t high) : low_(low), high_(high) {}
+
+  bool InRange(uint32_t port) const { return port >= low_ && port <= high_; }
+  bool IsFree(service::Ipv4 source, uint32_t port) const;
+  // Users are counted: what two connections say they use is free when both have let it go.
+  void Take(service::Ipv4 source, uint32_t port);
+  void Release(service::Ipv4 source, uint32_t port);
+  // Free ports to learn about: so many, fewer when there are no more; each call goes on behind the last.
+  std::vector<uint16_t> Candidates(service::Ipv4 source, size_t count);
+  size_t used(service::Ipv4 source) const;
+
+ private:
+  struct Source {
+    std::vector<uint16_t> users;  // by port - low
+    size_t used = 0;
+    uint32_t next = 0;
+  };
+
+  const uint16_t low_;
+  const uint16_t high_;
+  std::unordered_map<service::Ipv4, Source> sources_;
+};
+
+}  // namespace c4::c4p

@@ -1,0 +1,99 @@
+#include "cli/path_client.h"
+
+#include <chrono>
+#include <grpcpp/grpcpp.h>
+
+#include "absl/strings/str_cat.h"
+#include "c4/v1/c4p.grpc.pb.h"
+#include "service/channel.h"
+#include "service/credentials.h"
+#include "service/directory.h"
+#include "service/grpc_server.h"
+#include "service/run_dir.h"
+
+namespace c4::cli {
+namespace {
+
+constexpr std::chrono::seconds kCallLimit{5};
+
+}  // namespace
+
+void PathMasterOptions::Declare(Options* options) {
+  options->Text("--path-master", &address, "HOST:PORT", "ask this path master, without a look-up",
+                "C4_PATH_MASTER");
+  options->Text("--run-dir", &base_dir, "DIR",
+                "where masters are looked up, in DIR/masters; default: C4_RUN_DIR, else /dev/shm/c4");
+  options->Text("--tls-ca", &tls.ca, "FILE", "mutual TLS: certificates to trust (PEM)", "C4_TLS_CA");
+  options->Text("--tls-cert", &tls.cert, "FILE", "mutual TLS: own certificate (PEM)", "C4_TLS_CERT");
+  options->Text("--tls-key", &tls.key, "FILE", "mutual TLS: own key (PEM)", "C4_TLS_KEY");
+  options->Text("--token-file", &token_file, "FILE", "file that holds the master's token", "C4_TOKEN_FILE");
+}
+
+struct PathClient::Parts {
+  std::string address;
+  service::Credentials credentials;
+  std::unique_ptr<v1::C4p::Stub> stub;
+
+  template <typename Reply, typename Request, typename Call>
+  absl::StatusOr<Reply> Ask(Call call, const Request& request) const {
+    grpc::ClientContext context;
+    credentials.AddToken(&context);
+    context.set_deadline(std::chrono::system_clock::now() + kCallLimit);
+    Reply reply;
+    const grpc::Status status = (stub.get()->*call)(&context, request, &reply);
+    if (status.ok()) return reply;
+    if (status.error_code() == grpc::StatusCode::NOT_FOUND) return service::FromGrpcStatus(status);
+    return absl::Status(static_cast<absl::StatusCode>(status.error_code()),
+                        absl::StrCat("the path master at ", address, " did not answer: ",
+                                     status.error_message()));
+  }
+};
+
+PathClient::PathClient(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
+
+PathClient::~PathClient() = default;
+
+absl::StatusOr<std::unique_ptr<PathClient>> PathClient::Open(const PathMasterOptions& options) {
+  auto parts = std::make_unique<Parts>();
+  parts->address = options.address;
+  if (parts->address.empty()) {
+    const std::string base = options.base_dir.empty() ? service::DefaultRunDir() : options.base_dir;
+    const service::MasterDirectory directory(base + "/masters");
+    const absl::StatusOr<service::MasterEntry> entry = directory.LookUp(service::kPathMasterName);
+    if (absl::IsNotFound(entry.status())) {
+      return absl::NotFoundError(absl::StrCat("no path master is published in ", directory.path(),
+                                              " (start c4p_master, or `c4 run --c4p`, name its directory with "
+                                              "--run-dir, or give --path-master HOST:PORT)"));
+    }
+    if (!entry.ok()) return entry.status();
+    parts->address = entry->address;
+  }
+  absl::StatusOr<service::Credentials> credentials =
+      service::Credentials::Load(options.tls, options.token_file);
+  if (!credentials.ok()) return credentials.status();
+  parts->credentials = *credentials;
+  parts->stub = v1::C4p::NewStub(service::MakeChannel(parts->address, *credentials));
+  return std::unique_ptr<PathClient>(new PathClient(std::move(parts)));
+}
+
+absl::StatusOr<v1::ListPathsReply> PathClient::ListPaths(const v1::ListPathsRequest& request) const {
+  grpc::Status (v1::C4p::Stub::*const call)(grpc::ClientContext*, const v1::ListPathsRequest&,
+                                            v1::ListPathsReply*) = &v1::C4p::Stub::ListPaths;
+  return parts_->Ask<v1::ListPathsReply>(call, request);
+}
+
+absl::StatusOr<v1::GetTopologyReply> PathClient::GetTopology() const {
+  grpc::Status (v1::C4p::Stub::*const call)(grpc::ClientContext*, const v1::GetTopologyRequest&,
+                                            v1::GetTopologyReply*) = &v1::C4p::Stub::GetTopology;
+  return parts_->Ask<v1::GetTopologyReply>(call, v1::GetTopologyRequest());
+}
+
+absl::StatusOr<v1::ExplainReply> PathClient::Explain(const std::string& connection) const {
+  v1::ExplainRequest request;
+  request.set_connection(connection);
+  grpc::Status (v1::C4p::Stub::*const call)(grpc::ClientContext*, const v1::ExplainRequest&,
+                                            v1::ExplainReply*) = &v1::C4p::Stub::Explain;
+  return parts_->Ask<v1::ExplainReply>(call, request);
+}
+
+}  // namespace c4::cli
