@@ -26,6 +26,10 @@ absl::Status CheckLaunchOptions(const LaunchOptions& options) {
     return absl::InvalidArgumentError(
         "--master and --no-monitor exclude each other: without an agent nothing talks to a master");
   }
+  if (!options.monitor && options.paths) {
+    return absl::InvalidArgumentError(
+        "--c4p and --no-monitor exclude each other: without an agent nobody asks for paths");
+  }
   if (!options.master.empty() && options.master.find(':') == std::string::npos) {
     return absl::InvalidArgumentError(absl::StrCat("--master wants host:port, not '", options.master, "'"));
   }
@@ -95,6 +99,10 @@ std::vector<std::string> RankEnvironment(const std::vector<std::string>& inherit
 std::vector<std::string> MasterArguments(const LaunchPlan& plan) {
   return {"--job",       plan.job,       "--listen", plan.master_host + ":0", "--http-address", "127.0.0.1:0",
           "--directory", plan.directory, "--store",  plan.run_dir + "/c4d.db"};
+}
+
+std::vector<std::string> PathMasterArguments(const LaunchPlan& plan) {
+  return {"--listen", plan.master_host + ":0", "--http-address", "127.0.0.1:0", "--directory", plan.directory};
 }
 
 std::vector<std::string> AgentArguments(const LaunchOptions& options, const LaunchPlan& plan, int host) {

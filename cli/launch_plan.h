@@ -19,6 +19,7 @@ struct LaunchOptions {
   std::string base_dir;    // empty: C4_RUN_DIR, else /dev/shm/c4
   std::string master;      // host:port of a master that runs already; empty: start one
   bool monitor = true;     // start an agent (and a master)
+  bool paths = false;      // start a path master as well, unless one is published
   std::string log_dir;     // of the daemons; empty: the job's run directory
   double timeout_s = 0;    // end the job after this long; 0: never
   double grace_s = 3;      // once a rank has failed, how long the others may take to end by themselves
@@ -65,6 +66,7 @@ int HostIndexOf(const LaunchPlan& plan, int rank);
 std::vector<std::string> RankEnvironment(const std::vector<std::string>& inherited,
                                          const LaunchOptions& options, const LaunchPlan& plan, int rank);
 std::vector<std::string> MasterArguments(const LaunchPlan& plan);
+std::vector<std::string> PathMasterArguments(const LaunchPlan& plan);
 // Of the agent of the plan's host of that index.
 std::vector<std::string> AgentArguments(const LaunchOptions& options, const LaunchPlan& plan, int host = 0);
 

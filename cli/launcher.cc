@@ -179,10 +179,17 @@ void Launcher::WriteJobFile() const {
   if (!written.ok()) report_(absl::StrCat("warning: ", std::string(written.message())));
 }
 
+// By a master that lives.
+bool Launcher::IsServed(const std::string& name) const {
+  const absl::StatusOr<service::MasterEntry> entry = service::MasterDirectory(plan_.directory).LookUp(name);
+  return entry.ok() && ReadProcessStat(static_cast<pid_t>(entry->pid)).has_value();
+}
+
 absl::Status Launcher::CheckJobIsFree() const {
+  if (!IsServed(plan_.job)) return absl::OkStatus();
   const absl::StatusOr<service::MasterEntry> entry =
       service::MasterDirectory(plan_.directory).LookUp(plan_.job);
-  if (!entry.ok() || !ReadProcessStat(static_cast<pid_t>(entry->pid)).has_value()) return absl::OkStatus();
+  if (!entry.ok()) return absl::OkStatus();  // it has just left
   return absl::AlreadyExistsError(
       absl::StrCat("job '", plan_.job, "' has a master already (pid ", entry->pid, ", ", entry->address,
                    "); name this one differently with --job, or join it with --master"));
@@ -207,6 +214,9 @@ void Launcher::StartMonitor() {
                      AgentArguments(options_, plan_, static_cast<int>(host)), *place});
   }
   if (plan_.hosts.empty()) kinds.push_back({"c4a", "c4a", AgentArguments(options_, plan_), {}});
+  if (options_.paths && !IsServed(service::kPathMasterName)) {
+    kinds.push_back({"c4p_master", "c4p_master", PathMasterArguments(plan_), {}});
+  }
   if (options_.master.empty()) kinds.push_back({"c4d_master", "c4d_master", MasterArguments(plan_), {}});
   for (const Kind& kind : kinds) {
     const std::string program = absl::StrCat(plan_.binary_dir, "/", kind.program);
@@ -230,7 +240,9 @@ bool Launcher::MonitorIsUp() const {
   for (const LaunchPlan::Host& host : plan_.hosts) {
     if (!fs::exists(host.run_dir + "/agent.sock", ignored)) return false;
   }
-  return !options_.master.empty() || service::MasterDirectory(plan_.directory).LookUp(plan_.job).ok();
+  const service::MasterDirectory directory(plan_.directory);
+  if (options_.paths && !directory.LookUp(service::kPathMasterName).ok()) return false;
+  return !options_.master.empty() || directory.LookUp(plan_.job).ok();
 }
 
 void Launcher::AwaitMonitor() {

@@ -85,6 +85,7 @@ class Launcher {
   void WriteJobFile() const;
   // True when a failed job is started again.
   bool Restarts();
+  bool IsServed(const std::string& name) const;
   absl::Status CheckJobIsFree() const;
   void StartMonitor();
   void AwaitMonitor();
