@@ -1,0 +1,472 @@
+#include "c4p_master/c4p_handler.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "service/log.h"
+#include "service/text.h"
+
+namespace c4::c4p {
+namespace {
+
+using service::Concat;
+using service::Ipv4;
+
+constexpr int64_t kMs = 1'000'000;
+constexpr int64_t kRefreshEveryNs = 50 * kMs;
+// Of ports of one group, in vain.
+constexpr int kMostRounds = 6;
+// Queue pairs of as many tuples that lose their path over one link within this time: it is looked at again. One
+// alone may be the transport's impatience.
+constexpr size_t kTroubledTuples = 2;
+constexpr int64_t kTroubledNs = 2000 * kMs;
+constexpr int64_t kRoundEveryNs = 1000 * kMs;
+// After a link has changed: routes converge at their own pace.
+constexpr int64_t kRecheckAfterNs[] = {0, 500 * kMs, 3000 * kMs};
+constexpr size_t kRecheckPorts = 8;
+constexpr size_t kDoubtfulAtATime = 256;
+
+PathObservation ObservationOf(const v1::ProbeResult& result, const service::IpTuple& tuple) {
+  std::vector<SeenHop> hops;
+  for (const v1::Hop& hop : result.hops()) {
+    SeenHop seen;
+    seen.ttl = static_cast<int>(hop.ttl());
+    if (const auto address = service::ParseIpv4(hop.address())) seen.address = *address;
+    switch (hop.status()) {
+      case v1::HOP_STATUS_ANSWERED:
+        seen.state = HopState::kAnswered;
+        break;
+      case v1::HOP_STATUS_REACHED:
+        seen.state = HopState::kReached;
+        break;
+      case v1::HOP_STATUS_UNREACHABLE:
+        seen.state = HopState::kUnreachable;
+        break;
+      default:
+        seen.state = HopState::kSilent;
+    }
+    hops.push_back(seen);
+  }
+  return Observe(tuple, hops);
+}
+
+std::optional<service::IpTuple> TupleOf(const v1::FiveTuple& tuple) {
+  const auto source = service::ParseIpv4(tuple.source());
+  const auto destination = service::ParseIpv4(tuple.destination());
+  if (!source || !destination || tuple.source_port() > UINT16_MAX || tuple.destination_port() > UINT16_MAX) {
+    return std::nullopt;
+  }
+  return service::IpTuple{
+      tuple.protocol() == v1::IP_PROTOCOL_UDP ? service::IpProtocol::kUdp : service::IpProtocol::kTcp, *source,
+      static_cast<uint16_t>(tuple.source_port()), *destination, static_cast<uint16_t>(tuple.destination_port())};
+}
+
+void SetTuple(const service::IpTuple& tuple, v1::FiveTuple* to) {
+  to->set_protocol(tuple.protocol == service::IpProtocol::kUdp ? v1::IP_PROTOCOL_UDP : v1::IP_PROTOCOL_TCP);
+  to->set_source(service::Ipv4Text(tuple.source));
+  to->set_source_port(tuple.source_port);
+  to->set_destination(service::Ipv4Text(tuple.destination));
+  to->set_destination_port(tuple.destination_port);
+}
+
+PlanOptions PlanOptionsOf(const HandlerOptions& options) {
+  PlanOptions plan;
+  plan.seed = options.seed;
+  plan.first_port = options.port_low;
+  plan.last_port = options.port_high;
+  return plan;
+}
+
+}  // namespace
+
+C4pHandler::C4pHandler(const HandlerOptions& options, std::optional<Topology> file, service::Metrics* metrics)
+    : options_(options),
+      view_(std::move(file), options.default_rate_mbps),
+      catalogue_(ProbedOptions{.fresh_ns = 2 * options.refresh_ns, .keep_ns = 20 * options.refresh_ns}),
+      book_({options.port_low, options.port_high, options.expiry_ns}, &view_, &catalogue_),
+      plan_(PlanOptionsOf(options)) {
+  catalogue_.SetTopology(&view_.topology());
+  metrics_.requests = metrics->Counter("c4p_requests_total", "Connections that asked for paths");
+  metrics_.corrections = metrics->Counter("c4p_corrections_total", "Answers that were corrected later");
+  metrics_.refused = metrics->Counter("c4p_messages_refused_total", "Messages of agents that were not taken in");
+  metrics_.troubles = metrics->Counter("c4p_paths_lost_total", "Queue pairs that said they lost their path");
+  metrics_.link_changes = metrics->Counter("c4p_link_changes_total", "Links found to be down, or up again");
+  metrics_.tuples_ordered = metrics->Counter("c4p_probes_ordered_total", "Tuples that agents were asked to probe");
+  metrics_.tuples_answered = metrics->Counter("c4p_probes_answered_total", "Of these, reported by agents");
+  metrics_.agents = metrics->Gauge("c4p_agents", "Agents in session");
+  metrics_.connections = metrics->Gauge("c4p_connections", "Connections that are");
+  metrics_.incomplete =
+      metrics->Gauge("c4p_connections_incomplete", "Of these, with ports to come once more is known");
+  metrics_.coverage = metrics->Gauge("c4p_coverage_ratio", "Share of the paths between leaves that probing has seen");
+}
+
+SessionId C4pHandler::Connect(Send send) {
+  const SessionId id = next_session_++;
+  sessions_[id].send = std::move(send);
+  return id;
+}
+
+void C4pHandler::Disconnect(SessionId id, int64_t) {
+  const auto found = sessions_.find(id);
+  if (found == sessions_.end()) return;
+  if (found->second.hello) {
+    const std::string& host = found->second.hello->host();
+    if (by_host_[host] == id) {
+      by_host_.erase(host);
+      plan_.Lost(host);
+      service::LogInfo("the agent of ", host, " has left");
+    }
+    std::erase_if(asked_, [&](const auto& entry) {
+      return found->second.addresses.contains(entry.first.tuple.source);
+    });
+  }
+  for (const uint64_t order : found->second.orders) orders_.erase(order);
+  sessions_.erase(found);
+  book_.Leave(id);
+  SetPlanNetwork();
+}
+
+void C4pHandler::Take(SessionId id, const v1::AgentToC4p& message, int64_t now_ns) {
+  const auto found = sessions_.find(id);
+  if (found == sessions_.end()) return;
+  const absl::Status status = TakeIn(id, &found->second, message, now_ns);
+  if (status.ok()) return;
+  metrics_.refused.Add();
+  v1::C4pToAgent reply;
+  reply.set_refused(std::string(status.message()));
+  found->second.send(reply);
+}
+
+absl::Status C4pHandler::TakeIn(SessionId id, Session* session, const v1::AgentToC4p& message, int64_t now_ns) {
+  // What was recorded elsewhere and is played again, or comes out of order, is not taken.
+  if (message.sequence() != session->last_sequence + 1) {
+    return absl::InvalidArgumentError(Concat("message ", message.sequence(), " follows message ",
+                                             session->last_sequence, ": repeated, or one was lost"));
+  }
+  session->last_sequence = message.sequence();
+  if (!session->hello && !message.has_hello()) return absl::InvalidArgumentError("say hello first");
+  switch (message.message_case()) {
+    case v1::AgentToC4p::kHello:
+      return TakeHello(id, session, message.hello());
+    case v1::AgentToC4p::kRequest:
+      return TakeRequest(id, *session, message.request(), now_ns);
+    case v1::AgentToC4p::kUse: {
+      std::vector<Trouble> troubles;
+      C4_RETURN_IF_NOT_OK(book_.Use(id, message.use(), now_ns, &troubles));
+      TakeTroubles(troubles, now_ns);
+      return absl::OkStatus();
+    }
+    case v1::AgentToC4p::kProbes:
+      return TakeProbes(id, message.probes(), now_ns);
+    case v1::AgentToC4p::kLease:
+      for (const std::string& connection : message.lease().connections()) {
+        const auto found = book_.connections().find(connection);
+        if (found != book_.connections().end() && found->second.session == id) book_.Renew(connection, now_ns);
+      }
+      return absl::OkStatus();
+    case v1::AgentToC4p::MESSAGE_NOT_SET:
+      return absl::OkStatus();  // of a later version
+  }
+  return absl::OkStatus();
+}
+
+absl::Status C4pHandler::TakeHello(SessionId id, Session* session, const v1::AgentHello& hello) {
+  if (hello.host().empty()) return absl::InvalidArgumentError("the hello names no host");
+  std::set<Ipv4> addresses;
+  for (const v1::NicInfo& nic : hello.nics()) {
+    const std::optional<Ipv4> address = service::ParseIpv4(nic.address());
+    if (!address) {
+      return absl::InvalidArgumentError(Concat("NIC ", nic.name(), ": ", nic.address(), " is no IPv4 address"));
+    }
+    if (nic.plane() >= kMostPlanes) {
+      return absl::InvalidArgumentError(Concat("NIC ", nic.name(), ": plane ", nic.plane(), "; there are ",
+                                               kMostPlanes, " at most"));
+    }
+    for (const auto& [other, there] : sessions_) {
+      if (other == id || !there.hello || there.hello->host() == hello.host()) continue;
+      if (there.addresses.contains(*address)) {
+        return absl::InvalidArgumentError(Concat("NIC ", nic.name(), " has address ", nic.address(),
+                                                 ", which is host ", there.hello->host(),
+                                                 "'s, whose agent is in session"));
+      }
+    }
+    addresses.insert(*address);
+  }
+  // An agent that was started anew may come before its former session is known to be dead.
+  if (const auto former = by_host_.find(hello.host()); former != by_host_.end() && former->second != id) {
+    plan_.Lost(hello.host());
+    book_.Leave(former->second);
+  }
+  by_host_[hello.host()] = id;
+  session->hello = hello;
+  session->addresses = std::move(addresses);
+  view_.SetNics(hello);
+  v1::C4pToAgent reply;
+  reply.mutable_welcome()->set_master_epoch(options_.master_epoch);
+  session->send(reply);
+  service::LogInfo("the agent of ", hello.host(), " is in session, with ", hello.nics_size(), " NICs");
+  return absl::OkStatus();
+}
+
+absl::Status C4pHandler::TakeRequest(SessionId id, const Session& session, const v1::PathRequest& request,
+                                     int64_t now_ns) {
+  for (const v1::PathEnds& ends : request.ends()) {
+    const std::optional<Ipv4> source = service::ParseIpv4(ends.source());
+    if (source && !session.addresses.contains(*source)) {
+      return absl::InvalidArgumentError(Concat("connection ", request.connection(), " is to leave from ",
+                                               ends.source(), ", which is no NIC that this agent has told of"));
+    }
+  }
+  absl::StatusOr<v1::PathAnswer> answer = book_.Request(id, request, now_ns);
+  if (!answer.ok()) return answer.status();
+  metrics_.requests.Add();
+  v1::C4pToAgent reply;
+  *reply.mutable_answer() = *std::move(answer);
+  session.send(reply);
+  return absl::OkStatus();
+}
+
+absl::Status C4pHandler::TakeProbes(SessionId id, const v1::ProbeReport& report, int64_t now_ns) {
+  const auto found = orders_.find(report.order());
+  if (found == orders_.end() || found->second.session != id) {
+    return absl::InvalidArgumentError(Concat("there is no order ", report.order(), " of this agent's"));
+  }
+  Order& order = found->second;
+  for (const v1::ProbeResult& result : report.results()) {
+    const std::optional<service::IpTuple> tuple = TupleOf(result.tuple());
+    const auto asked = tuple ? order.tuples.find(*tuple) : order.tuples.end();
+    if (asked == order.tuples.end()) continue;  // nobody asked for it
+    order.tuples.erase(asked);
+    ++tuples_answered_;
+    metrics_.tuples_answered.Add();
+    TakeResult(result, *tuple, now_ns);
+  }
+  if (!report.last()) return absl::OkStatus();
+  // What an agent leaves out it could not probe.
+  const std::multiset<service::IpTuple> rest = std::move(order.tuples);
+  sessions_.at(id).orders.erase(report.order());
+  orders_.erase(found);
+  for (const service::IpTuple& tuple : rest) {
+    v1::ProbeResult result;
+    result.set_fault(v1::PROBE_FAULT_OTHER);
+    TakeResult(result, tuple, now_ns);
+  }
+  return absl::OkStatus();
+}
+
+void C4pHandler::TakeResult(const v1::ProbeResult& result, const service::IpTuple& tuple, int64_t now_ns) {
+  const bool failed = result.fault() != v1::PROBE_FAULT_UNSPECIFIED;
+  const PathObservation seen = ObservationOf(result, tuple);
+  plan_.Reported(seen, failed);
+  const FlowGroup group = GroupOf(tuple);
+  if (!failed) {
+    view_.Add(seen);
+    catalogue_.Record(seen, now_ns);
+    if (seen.names_path()) book_.Learnt(group, tuple.source_port);
+    learnt_.insert(group);
+  }
+  if (const auto recheck = rechecks_.find(group); recheck != rechecks_.end()) {
+    const auto before = recheck->second.before.find(tuple.source_port);
+    if (recheck->second.outstanding.erase(tuple.source_port) > 0 && before != recheck->second.before.end() &&
+        seen.hops.spine.known() && before->second.spine.known()) {
+      recheck->second.changed = recheck->second.changed || seen.hops.spine != before->second.spine;
+    }
+  }
+  const auto asked = asked_.find(group);
+  if (asked == asked_.end() || --asked->second > 0) return;
+  asked_.erase(asked);
+  (void)catalogue_.LearnHash(group);
+}
+
+void C4pHandler::TakeTroubles(const std::vector<Trouble>& troubles, int64_t now_ns) {
+  for (const Trouble& trouble : troubles) {
+    metrics_.troubles.Add();
+    catalogue_.probed().Doubt(trouble.tuple);
+    for (const std::string& link : trouble.links) {
+      std::map<service::IpTuple, int64_t>& tuples = troubled_[link];
+      tuples[trouble.tuple] = now_ns;
+      std::erase_if(tuples, [&](const auto& entry) { return now_ns - entry.second > kTroubledNs; });
+      if (tuples.size() < kTroubledTuples || (round_ns_ != 0 && now_ns - round_ns_ < kRoundEveryNs)) continue;
+      service::LogInfo(tuples.size(), " queue pairs lost their path over ", link, ": probing again");
+      round_ns_ = now_ns;
+      view_.BeginRound();
+      plan_.Restart();
+    }
+  }
+}
+
+void C4pHandler::SetPlanNetwork() {
+  std::vector<PlanAgent> agents;
+  for (const auto& [host, id] : by_host_) {
+    const Session& session = sessions_.at(id);
+    agents.push_back({host, {session.addresses.begin(), session.addresses.end()},
+                      session.hello->probes_per_second()});
+  }
+  plan_.SetNetwork(std::move(agents), view_.topology(), view_.from_file());
+}
+
+void C4pHandler::RefreshView(int64_t now_ns) {
+  if (!view_.stale() || (refreshed_ns_ != 0 && now_ns - refreshed_ns_ < kRefreshEveryNs)) return;
+  refreshed_ns_ = now_ns;
+  const size_t switches = view_.topology().leaves().size() + view_.topology().spines().size();
+  const size_t ports = view_.topology().ports().size();
+  const std::vector<LinkChange> changes = view_.Refresh();
+  SetPlanNetwork();
+  const bool grown = view_.topology().leaves().size() + view_.topology().spines().size() != switches ||
+                     view_.topology().ports().size() != ports;
+  if (grown) {
+    rounds_.clear();
+    for (const FlowGroup& group : book_.Wanting()) learnt_.insert(group);
+  }
+  if (!changes.empty()) LinksChanged(changes, now_ns);
+}
+
+void C4pHandler::LinksChanged(const std::vector<LinkChange>& changes, int64_t now_ns) {
+  for (const LinkChange& change : changes) {
+    metrics_.link_changes.Add();
+    if (change.up) {
+      service::LogInfo("link ", change.name, " is back");
+    } else {
+      service::LogWarning("link ", change.name, " carries nothing: its connections move to others");
+    }
+    recheck_leaves_[change.link.lower] = {now_ns, 0};
+  }
+  SendAdvice(book_.Repair(changes, now_ns));
+}
+
+// Routers whose routes changed may hash all flows anew, also those that were not concerned.
+void C4pHandler::BeginRechecks(int64_t now_ns) {
+  for (auto at = recheck_leaves_.begin(); at != recheck_leaves_.end();) {
+    auto& [since_ns, done] = at->second;
+    if (done == std::size(kRecheckAfterNs)) {
+      at = recheck_leaves_.erase(at);
+      continue;
+    }
+    if (now_ns - since_ns >= kRecheckAfterNs[done]) {
+      ++done;
+      for (const FlowGroup& group : book_.GroupsAt(at->first)) BeginRecheck(group, now_ns);
+    }
+    ++at;
+  }
+}
+
+void C4pHandler::BeginRecheck(const FlowGroup& group, int64_t now_ns) {
+  Recheck recheck;
+  for (const uint16_t port : book_.KnownPorts(group)) {
+    const service::IpTuple tuple = WithPort(group, port);
+    if (!book_.IsFree(tuple)) continue;
+    const std::optional<KnownPath> path = catalogue_.Find(tuple, now_ns);
+    if (!path || !plan_.AskAgain(tuple)) continue;
+    recheck.before[port] = path->hops;
+    recheck.outstanding.insert(port);
+    if (recheck.outstanding.size() == kRecheckPorts) break;
+  }
+  if (!recheck.outstanding.empty()) rechecks_[group] = std::move(recheck);
+}
+
+void C4pHandler::FinishRechecks(int64_t now_ns) {
+  std::map<FlowGroup, std::set<uint16_t>> remapped;
+  for (auto at = rechecks_.begin(); at != rechecks_.end();) {
+    if (!at->second.outstanding.empty()) {
+      ++at;
+      continue;
+    }
+    if (at->second.changed) {
+      std::set<uint16_t>& ports = remapped[at->first];
+      for (const auto& [port, hops] : at->second.before) ports.insert(port);
+      rounds_.erase(at->first);
+    }
+    at = rechecks_.erase(at);
+  }
+  if (remapped.empty()) return;
+  service::LogInfo("switches send the ports of ", remapped.size(), " pairs of addresses other ways than before");
+  SendAdvice(book_.Remap(remapped, now_ns));
+}
+
+void C4pHandler::AskForPorts() {
+  for (const FlowGroup& group : book_.Wanting()) {
+    if (asked_.contains(group)) continue;
+    int& rounds = rounds_[group];
+    if (rounds >= kMostRounds) continue;
+    const int asked = plan_.Ask(group, static_cast<int>(options_.ports_per_pair), book_.KnownPorts(group));
+    if (asked == 0) continue;
+    ++rounds;
+    asked_[group] = asked;
+  }
+}
+
+void C4pHandler::SendOrders(int64_t now_ns) {
+  for (PlannedOrder& planned : plan_.Next(now_ns)) {
+    const auto host = by_host_.find(planned.server);
+    if (host == by_host_.end()) continue;
+    Session& session = sessions_.at(host->second);
+    const uint64_t number = next_order_++;
+    Order& order = orders_[number];
+    order.session = host->second;
+    session.orders.insert(number);
+    v1::C4pToAgent message;
+    v1::ProbeOrder* const probe = message.mutable_probe();
+    probe->set_order(number);
+    probe->set_first_ttl(static_cast<uint32_t>(planned.first_ttl));
+    probe->set_last_ttl(static_cast<uint32_t>(planned.last_ttl));
+    for (const service::IpTuple& tuple : planned.tuples) {
+      order.tuples.insert(tuple);
+      SetTuple(tuple, probe->add_tuples());
+    }
+    tuples_ordered_ += planned.tuples.size();
+    metrics_.tuples_ordered.Add(static_cast<double>(planned.tuples.size()));
+    session.send(message);
+  }
+}
+
+void C4pHandler::SendAdvice(const std::vector<Advice>& advice) {
+  for (const Advice& one : advice) {
+    const auto session = sessions_.find(one.session);
+    if (session == sessions_.end()) continue;
+    metrics_.corrections.Add();
+    v1::C4pToAgent message;
+    *message.mutable_answer() = one.answer;
+    session->second.send(message);
+  }
+}
+
+void C4pHandler::Tick(int64_t now_ns) {
+  RefreshView(now_ns);
+  BeginRechecks(now_ns);
+  FinishRechecks(now_ns);
+  std::set<FlowGroup> ready;
+  for (auto at = learnt_.begin(); at != learnt_.end();) {
+    if (asked_.contains(*at) || view_.stale()) {
+      ++at;  // more is on its way
+      continue;
+    }
+    ready.insert(*at);
+    at = learnt_.erase(at);
+  }
+  if (!ready.empty()) SendAdvice(book_.Improve(ready, now_ns));
+  book_.Expire(now_ns);
+  catalogue_.Expire(now_ns);
+  if (mesh_ns_ == 0) mesh_ns_ = now_ns;
+  if (now_ns - mesh_ns_ >= options_.refresh_ns) {
+    mesh_ns_ = now_ns;
+    view_.BeginRound();
+    plan_.Restart();
+    for (const service::IpTuple& tuple : catalogue_.probed().Doubtful(now_ns, kDoubtfulAtATime)) {
+      (void)plan_.AskAgain(tuple);
+    }
+  }
+  AskForPorts();
+  SendOrders(now_ns);
+  UpdateMetrics();
+}
+
+void C4pHandler::UpdateMetrics() {
+  metrics_.agents.Set(static_cast<double>(by_host_.size()));
+  metrics_.connections.Set(static_cast<double>(book_.connections().size()));
+  size_t incomplete = 0;
+  for (const auto& [name, connection] : book_.connections()) incomplete += connection.complete ? 0 : 1;
+  metrics_.incomplete.Set(static_cast<double>(incomplete));
+  metrics_.coverage.Set(plan_.coverage().share());
+}
+
+}  // namespace c4::c4p

@@ -1,0 +1,138 @@
+// The path master without any transport: agents' messages in, answers and orders of probes out. gRPC's servicer is
+// a skin over it; tests call it directly, in simulated time.
+//
+// Owned and called by one thread (service/state_thread.h). `metrics` belongs to the caller and outlives it. Errors
+// of single messages are given to their sender. Times are one monotonic clock's. Deterministic: the same topology,
+// messages and times give the same paths.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "c4/v1/c4p.pb.h"
+#include "c4p_master/catalogue.h"
+#include "c4p_master/network_view.h"
+#include "c4p_master/path_book.h"
+#include "c4p_master/probe_plan.h"
+#include "service/metrics.h"
+#include "service/status.h"
+
+namespace c4::c4p {
+
+struct HandlerOptions {
+  uint64_t master_epoch = 0;
+  uint16_t port_low = 20000;
+  uint16_t port_high = 28191;
+  uint32_t ports_per_pair = 64;
+  int64_t expiry_ns = 60'000'000'000;
+  int64_t refresh_ns = 300'000'000'000;
+  double default_rate_mbps = 0;
+  uint64_t seed = 1;
+};
+
+class C4pHandler {
+ public:
+  // Must not call back into the handler.
+  using Send = std::function<void(const v1::C4pToAgent&)>;
+
+  // `file`: the operator's topology; none: all is learnt.
+  C4pHandler(const HandlerOptions& options, std::optional<Topology> file, service::Metrics* metrics);
+
+  SessionId Connect(Send send);
+  void Take(SessionId session, const v1::AgentToC4p& message, int64_t now_ns);
+  void Disconnect(SessionId session, int64_t now_ns);
+  // Takes in what was learnt, orders probes, forgets what expired. To be called some tens of times a second.
+  void Tick(int64_t now_ns);
+
+  v1::ResolvePathsReply ResolvePaths(const v1::ResolvePathsRequest& request, int64_t now_ns);
+  v1::ListPathsReply ListPaths(const v1::ListPathsRequest& request, int64_t now_ns) const;
+  v1::GetTopologyReply GetTopology(int64_t now_ns) const;
+  absl::StatusOr<v1::ExplainReply> Explain(const std::string& connection, int64_t now_ns) const;
+
+  const PathBook& book() const { return book_; }
+  const NetworkView& view() const { return view_; }
+
+ private:
+  struct Session {
+    Send send;
+    std::optional<v1::AgentHello> hello;
+    uint64_t last_sequence = 0;
+    std::set<service::Ipv4> addresses;
+    std::set<uint64_t> orders;  // outstanding
+  };
+  struct Order {
+    SessionId session = 0;
+    std::multiset<service::IpTuple> tuples;  // not reported yet
+  };
+  // Ports that are probed again to see whether switches send them other ways than before.
+  struct Recheck {
+    std::map<uint16_t, HopPath> before;
+    std::set<uint16_t> outstanding;
+    bool changed = false;
+  };
+
+  // InvalidArgument: a message that this agent may not send.
+  absl::Status TakeIn(SessionId id, Session* session, const v1::AgentToC4p& message, int64_t now_ns);
+  absl::Status TakeHello(SessionId id, Session* session, const v1::AgentHello& hello);
+  absl::Status TakeRequest(SessionId id, const Session& session, const v1::PathRequest& request, int64_t now_ns);
+  absl::Status TakeProbes(SessionId id, const v1::ProbeReport& report, int64_t now_ns);
+  void TakeResult(const v1::ProbeResult& result, const service::IpTuple& tuple, int64_t now_ns);
+  void TakeTroubles(const std::vector<Trouble>& troubles, int64_t now_ns);
+  void SetPlanNetwork();
+  void RefreshView(int64_t now_ns);
+  void LinksChanged(const std::vector<LinkChange>& changes, int64_t now_ns);
+  void BeginRechecks(int64_t now_ns);
+  void BeginRecheck(const FlowGroup& group, int64_t now_ns);
+  void FinishRechecks(int64_t now_ns);
+  void AskForPorts();
+  void SendOrders(int64_t now_ns);
+  void SendAdvice(const std::vector<Advice>& advice);
+  void UpdateMetrics();
+  void FillLinks(google::protobuf::RepeatedPtrField<v1::LinkLoad>* links) const;
+  void FillConnection(const std::string& name, const PathBook::Connection& connection, int64_t now_ns,
+                      v1::ConnectionStatus* status) const;
+  std::string HostOf(service::Ipv4 address) const;
+
+  const HandlerOptions options_;
+  NetworkView view_;
+  Catalogue catalogue_;
+  PathBook book_;
+  ProbePlan plan_;
+  std::map<SessionId, Session> sessions_;
+  SessionId next_session_ = 1;
+  std::map<uint64_t, Order> orders_;
+  uint64_t next_order_ = 1;
+  std::map<std::string, SessionId> by_host_;
+  std::map<FlowGroup, int> asked_;             // tuples that are under way
+  std::map<FlowGroup, int> rounds_;            // how often ports were asked for
+  std::set<FlowGroup> learnt_;                 // since the last improvement
+  std::map<FlowGroup, Recheck> rechecks_;
+  std::map<LeafId, std::pair<int64_t, size_t>> recheck_leaves_;  // since when, how often already
+  std::map<std::string, std::map<service::IpTuple, int64_t>> troubled_;  // by uplink: when, lately
+  int64_t refreshed_ns_ = 0;
+  int64_t mesh_ns_ = 0;
+  int64_t round_ns_ = 0;
+  uint64_t tuples_ordered_ = 0;
+  uint64_t tuples_answered_ = 0;
+
+  struct {
+    service::MetricCounter requests;
+    service::MetricCounter corrections;
+    service::MetricCounter refused;
+    service::MetricCounter troubles;
+    service::MetricCounter link_changes;
+    service::MetricCounter tuples_ordered;
+    service::MetricCounter tuples_answered;
+    service::MetricGauge agents;
+    service::MetricGauge connections;
+    service::MetricGauge incomplete;
+    service::MetricGauge coverage;
+  } metrics_;
+};
+
+}  // namespace c4::c4p

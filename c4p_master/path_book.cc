@@ -1,0 +1,523 @@
+#include "c4p_master/path_book.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "service/text.h"
+
+namespace c4::c4p {
+namespace {
+
+using service::Concat;
+using service::Ipv4;
+
+// Of a hash whose model is known, so many ports that nobody probed are looked at.
+constexpr size_t kPredictedPorts = 256;
+constexpr size_t kMostEnds = 4;
+// Queue pairs that move at a time when a link has come back.
+constexpr size_t kMostEvenSteps = 1024;
+
+}  // namespace
+
+absl::Status PathBook::Read(const v1::PathRequest& request, Connection* connection) const {
+  const auto refuse = [&](const auto&... words) {
+    return absl::InvalidArgumentError(Concat("connection ", request.connection(), ": ", words...));
+  };
+  if (request.connection().empty()) return refuse("it has no name");
+  if (request.queue_pairs() < 1 || request.queue_pairs() > kMostQueuePairs) {
+    return refuse(request.queue_pairs(), " queue pairs: ask for 1 to ", kMostQueuePairs);
+  }
+  if (request.ends_size() < 1 || static_cast<size_t>(request.ends_size()) > kMostEnds) {
+    return refuse(request.ends_size(), " planes: give the two ends of 1 to ", kMostEnds);
+  }
+  if (request.destination_port() < 1 || request.destination_port() > UINT16_MAX) {
+    return refuse("the destination port is ", request.destination_port());
+  }
+  if (request.protocol() != v1::IP_PROTOCOL_TCP && request.protocol() != v1::IP_PROTOCOL_UDP) {
+    return refuse("its protocol is neither TCP nor UDP");
+  }
+  if (!(request.demand_mbps() >= 0) || std::isinf(request.demand_mbps())) {
+    return refuse("a demand of ", request.demand_mbps(), " Mbit/s");
+  }
+  connection->sources.clear();
+  connection->destinations.clear();
+  for (const v1::PathEnds& ends : request.ends()) {
+    const std::optional<Ipv4> source = service::ParseIpv4(ends.source());
+    const std::optional<Ipv4> destination = service::ParseIpv4(ends.destination());
+    if (!source || !destination) {
+      return refuse(ends.source(), " to ", ends.destination(), " are no two IPv4 addresses");
+    }
+    connection->sources.push_back(*source);
+    connection->destinations.push_back(*destination);
+  }
+  connection->request = request;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<v1::PathAnswer> PathBook::Request(SessionId session, const v1::PathRequest& request,
+                                                 int64_t now_ns) {
+  Connection read;
+  C4_RETURN_IF_NOT_OK(Read(request, &read));
+  const auto [at, added] = connections_.try_emplace(request.connection());
+  Connection& connection = at->second;
+  if (!added && connection.session != 0 && connection.session != session) {
+    return absl::InvalidArgumentError(
+        Concat("connection ", request.connection(), " is another agent's, which is in session"));
+  }
+  connection.session = session;
+  connection.renewed_ns = now_ns;
+  if (added) {
+    connection.number = NewNumber();
+    names_[connection.number] = request.connection();
+    connection.request = std::move(read.request);
+    connection.sources = std::move(read.sources);
+    connection.destinations = std::move(read.destinations);
+    connection.pairs.resize(request.queue_pairs());
+  }
+  // Asked again: its agent or this master came back. What was answered still holds.
+  if (added || connection.epoch == 0) {
+    (void)Allot(&connection, now_ns);
+    ++connection.epoch;
+  }
+  return AnswerFor(connection, now_ns);
+}
+
+ConnectionId PathBook::NewNumber() {
+  if (free_numbers_.empty()) return next_number_++;
+  const ConnectionId number = free_numbers_.back();
+  free_numbers_.pop_back();
+  return number;
+}
+
+FlowGroup PathBook::GroupOfEnd(const Connection& connection, size_t end) const {
+  service::IpTuple tuple;
+  tuple.protocol = connection.request.protocol() == v1::IP_PROTOCOL_TCP ? service::IpProtocol::kTcp
+                                                                        : service::IpProtocol::kUdp;
+  tuple.source = connection.sources[end];
+  tuple.destination = connection.destinations[end];
+  tuple.destination_port = static_cast<uint16_t>(connection.request.destination_port());
+  return GroupOf(tuple);
+}
+
+PlaneId PathBook::PlaneOf(const Connection& connection, size_t end) const {
+  const AddressPlace* const from = view_->Find(connection.sources[end]);
+  const AddressPlace* const to = view_->Find(connection.destinations[end]);
+  if (from == nullptr || to == nullptr || from->plane != to->plane) return kNobody;
+  return from->plane;
+}
+
+bool PathBook::SameLeaf(const Connection& connection, size_t end) const {
+  const PlaneId plane = PlaneOf(connection, end);
+  if (plane == kNobody) return false;
+  const Network::Port* const from =
+      view_->network().FindPort(view_->Find(connection.sources[end])->nic, plane);
+  const Network::Port* const to =
+      view_->network().FindPort(view_->Find(connection.destinations[end])->nic, plane);
+  return from != nullptr && to != nullptr && from->leaf == to->leaf;
+}
+
+PathBook::Offer PathBook::OfferOf(const Connection& connection, int64_t now_ns) const {
+  Offer offer;
+  for (size_t end = 0; end < connection.sources.size(); ++end) {
+    const FlowGroup group = GroupOfEnd(connection, end);
+    const auto known = known_.find(group);
+    std::vector<uint16_t> ports;
+    if (known != known_.end()) ports.assign(known->second.begin(), known->second.end());
+    // A model, or the operator, may know ports that nobody has probed.
+    for (uint32_t port = options_.port_low; port <= options_.port_high && ports.size() < kPredictedPorts;
+         port += 31) {
+      const auto found = catalogue_->Find(WithPort(group, static_cast<uint16_t>(port)), now_ns);
+      if (!found || found->origin == PathOrigin::kProbed) break;
+      ports.push_back(static_cast<uint16_t>(port));
+    }
+    for (const uint16_t port : ports) {
+      if (!ports_.IsFree(connection.sources[end], port)) continue;
+      const Place place = PlaceOfTuple(WithPort(group, port), now_ns);
+      if (place.way == kNoWay) continue;
+      offer[{place.plane, place.way}].push_back({static_cast<uint32_t>(end), port});
+    }
+  }
+  return offer;
+}
+
+Place PathBook::PlaceOfTuple(const service::IpTuple& tuple, int64_t now_ns) const {
+  if (catalogue_->HealthOf(tuple) == Health::kDead) return {};
+  const auto path = catalogue_->Links(view_->topology(), tuple, now_ns);
+  if (!path.ok() || !path->has_value()) return {};
+  const auto [plane, way] = view_->PlaceOf(**path);
+  return {plane, way};
+}
+
+std::vector<PlaneWays> PathBook::WaysOf(const Connection& connection, const Offer& offer) const {
+  std::vector<PlaneWays> ways(view_->network().planes());
+  for (PlaneWays& plane : ways) plane.all = false;
+  for (const auto& [place, ports] : offer) {
+    if (place.first >= ways.size()) continue;
+    ways[place.first].ways.push_back({place.second, static_cast<uint32_t>(ports.size())});
+  }
+  for (size_t end = 0; end < connection.sources.size(); ++end) {
+    const PlaneId plane = PlaneOf(connection, end);
+    if (plane < ways.size() && SameLeaf(connection, end)) ways[plane] = PlaneWays();
+  }
+  return ways;
+}
+
+void PathBook::SetPort(Connection* connection, size_t index, uint32_t end, uint32_t port) {
+  QueuePair& pair = connection->pairs[index];
+  if (pair.advised_port != 0) ports_.Release(connection->sources[pair.end], pair.advised_port);
+  pair.end = end;
+  pair.advised_port = port;
+  if (port != 0) ports_.Take(connection->sources[end], port);
+}
+
+void PathBook::DropPorts(Connection* connection) {
+  for (size_t i = 0; i < connection->pairs.size(); ++i) {
+    SetPort(connection, i, connection->pairs[i].end, 0);
+  }
+}
+
+bool PathBook::Allot(Connection* connection, int64_t now_ns) {
+  if (connection->kept) (void)allocator_.Release(connection->number);
+  connection->kept = connection->complete = false;
+  for (size_t i = 0; i < connection->pairs.size(); ++i) {
+    QueuePair& pair = connection->pairs[i];
+    pair.place = Place();
+    if (pair.advised_port == 0) pair.end = static_cast<uint32_t>(i % connection->sources.size());
+  }
+  const AddressPlace* const from = view_->Find(connection->sources.front());
+  const AddressPlace* const to = view_->Find(connection->destinations.front());
+  for (const auto& [place, address] : {std::pair(from, connection->sources.front()),
+                                       std::pair(to, connection->destinations.front())}) {
+    if (place != nullptr) continue;
+    connection->why = Concat(service::Ipv4Text(address),
+                             view_->Knows(address)
+                                 ? " hangs on a leaf that probing has not found yet"
+                                 : " is no NIC that an agent or the topology file has told of");
+    return false;
+  }
+  Offer offer = OfferOf(*connection, now_ns);
+  Offer with_own = offer;
+  std::vector<Place> own(connection->pairs.size());  // where the ports that it has lead
+  for (size_t i = 0; i < connection->pairs.size(); ++i) {
+    const QueuePair& pair = connection->pairs[i];
+    const FlowGroup group = GroupOfEnd(*connection, pair.end);
+    const auto known = known_.find(group);
+    const auto port = static_cast<uint16_t>(pair.advised_port);
+    if (port == 0 || known == known_.end() || !known->second.contains(port)) continue;
+    own[i] = PlaceOfTuple(WithPort(group, port), now_ns);
+    if (own[i].way != kNoWay) with_own[{own[i].plane, own[i].way}].push_back({pair.end, port});
+  }
+  ConnectionRequest request;
+  request.connection = connection->number;
+  const std::string& tenant =
+      connection->request.tenant().empty() ? connection->request.job() : connection->request.tenant();
+  request.tenant = tenants_.try_emplace(tenant, static_cast<TenantId>(tenants_.size())).first->second;
+  request.from = from->nic;
+  request.to = to->nic;
+  request.queue_pairs = static_cast<uint32_t>(connection->pairs.size());
+  request.demand_mbps = connection->request.demand_mbps();
+  request.available = WaysOf(*connection, with_own);
+  const absl::StatusOr<Allocation> given = allocator_.Allocate(request);
+  if (!given.ok()) {
+    connection->why = std::string(given.status().message());
+    if (offer.empty()) connection->why = "no port's path is known yet: the kernel chooses, and probing has been asked for";
+    connection->kept = allocator_.Admit(request).ok();
+    return false;
+  }
+  connection->kept = true;
+  connection->why = given->why;
+  for (size_t i = 0; i < connection->pairs.size(); ++i) {
+    const Place place = given->queue_pairs[i];
+    connection->pairs[i].place = place;
+    if (own[i].way != kNoWay && own[i] == place) continue;
+    std::vector<Port>& ports = offer[{place.plane, place.way}];
+    if (!ports.empty()) {
+      SetPort(connection, i, ports.front().end, ports.front().port);
+      ports.erase(ports.begin());
+      continue;
+    }
+    uint32_t end = connection->pairs[i].end;
+    for (size_t other = 0; other < connection->sources.size(); ++other) {
+      if (PlaneOf(*connection, other) == place.plane) end = static_cast<uint32_t>(other);
+    }
+    SetPort(connection, i, end, 0);
+  }
+  connection->complete = IsComplete(*connection, with_own);
+  return true;
+}
+
+// Whether more ports could make it better: a queue pair has none, or a way is lacking.
+bool PathBook::IsComplete(const Connection& connection, const Offer& offer) const {
+  for (const QueuePair& pair : connection.pairs) {
+    if (pair.place.way == kNoWay) return false;
+  }
+  for (size_t end = 0; end < connection.sources.size(); ++end) {
+    if (SameLeaf(connection, end)) continue;
+    const int from = view_->topology().NicAt(connection.sources[end]);
+    const int to = view_->topology().NicAt(connection.destinations[end]);
+    std::set<std::pair<PlaneId, Way>> ways;
+    for (const auto& [place, ports] : offer) ways.insert(place);
+    for (const QueuePair& pair : connection.pairs) ways.insert({pair.place.plane, pair.place.way});
+    const int possible = from < 0 || to < 0 ? 0 : view_->topology().PossiblePaths(from, to);
+    const Steering steering = catalogue_->SteeringOf(GroupOfEnd(connection, end), possible);
+    const bool steers = steering == Steering::kNotKnown || steering == Steering::kByPort;
+    if (steers && static_cast<int>(ways.size()) < possible) return false;
+  }
+  return true;
+}
+
+v1::PathAnswer PathBook::AnswerFor(const Connection& connection, int64_t now_ns) const {
+  v1::PathAnswer answer;
+  answer.set_connection(connection.request.connection());
+  answer.set_epoch(connection.epoch);
+  answer.set_why(connection.why);
+  for (size_t i = 0; i < connection.pairs.size(); ++i) {
+    const QueuePair& pair = connection.pairs[i];
+    v1::QueuePairPath* const path = answer.add_paths();
+    path->set_index(static_cast<uint32_t>(i));
+    path->set_plane(pair.end);
+    path->set_source_port(pair.advised_port);
+    for (std::string& link : LinksOf(connection, pair, now_ns)) path->add_links(std::move(link));
+  }
+  return answer;
+}
+
+std::vector<std::string> PathBook::LinksOf(const Connection& connection, const QueuePair& pair,
+                                           int64_t now_ns) const {
+  const bool advised = !pair.tuple || pair.tuple->source_port == pair.advised_port;
+  if (advised && pair.place.way != kNoWay) {
+    return view_->NamesOf(connection.sources[pair.end], connection.destinations[pair.end], pair.place.plane,
+                          pair.place.way);
+  }
+  if (!pair.tuple) return {};
+  const auto path = catalogue_->Links(view_->topology(), *pair.tuple, now_ns);
+  return path.ok() && path->has_value() ? view_->NamesOf(**path) : std::vector<std::string>();
+}
+
+absl::Status PathBook::Use(SessionId session, const v1::PathUse& use, int64_t now_ns,
+                           std::vector<Trouble>* troubles) {
+  auto found = connections_.find(use.connection());
+  if (found == connections_.end() && use.has_request() && use.queue_pairs_size() > 0) {
+    // This master is new: what is in use stays.
+    Connection connection;
+    C4_RETURN_IF_NOT_OK(Read(use.request(), &connection));
+    if (use.request().connection() != use.connection()) {
+      return absl::InvalidArgumentError(Concat("connection ", use.connection(), " asked as ",
+                                               use.request().connection()));
+    }
+    connection.number = NewNumber();
+    names_[connection.number] = use.connection();
+    connection.pairs.resize(use.request().queue_pairs());
+    connection.epoch = std::max<uint64_t>(1, use.epoch());
+    connection.why = "taken over as it was";
+    found = connections_.emplace(use.connection(), std::move(connection)).first;
+  }
+  if (found == connections_.end()) {
+    return absl::NotFoundError(Concat("connection ", use.connection(), " never asked for paths"));
+  }
+  Connection& connection = found->second;
+  if (connection.session != 0 && connection.session != session) {
+    return absl::InvalidArgumentError(
+        Concat("connection ", use.connection(), " is another agent's, which is in session"));
+  }
+  if (use.queue_pairs_size() == 0) {
+    Forget(use.connection());
+    return absl::OkStatus();
+  }
+  connection.session = session;
+  Renew(use.connection(), now_ns);
+  for (const v1::QueuePairInUse& said : use.queue_pairs()) {
+    if (said.index() >= connection.pairs.size()) continue;
+    QueuePair& pair = connection.pairs[said.index()];
+    const std::optional<Ipv4> source = service::ParseIpv4(said.tuple().source());
+    const std::optional<Ipv4> destination = service::ParseIpv4(said.tuple().destination());
+    if (!source || !destination || said.tuple().source_port() > UINT16_MAX ||
+        said.tuple().destination_port() > UINT16_MAX) {
+      return absl::InvalidArgumentError(Concat("connection ", use.connection(), ": queue pair ", said.index(),
+                                               " says that it uses no IPv4 tuple"));
+    }
+    const service::IpTuple tuple = {connection.request.protocol() == v1::IP_PROTOCOL_TCP
+                                        ? service::IpProtocol::kTcp
+                                        : service::IpProtocol::kUdp,
+                                    *source, static_cast<uint16_t>(said.tuple().source_port()), *destination,
+                                    static_cast<uint16_t>(said.tuple().destination_port())};
+    const bool lost = said.fences() > pair.fences || (said.use() == v1::QUEUE_PAIR_USE_DEAD &&
+                                                      pair.use != v1::QUEUE_PAIR_USE_DEAD);
+    if (lost) troubles->push_back({pair.tuple.value_or(tuple), LinksOf(connection, pair, now_ns)});
+    pair.fences = std::max(pair.fences, said.fences());
+    pair.use = said.use();
+    if (pair.tuple == tuple) continue;
+    pair.tuple = tuple;
+    if (tuple.source_port == pair.advised_port || use.epoch() < connection.epoch) continue;
+    // It could not, or no longer, be as advised.
+    const auto end = std::find(connection.sources.begin(), connection.sources.end(), *source);
+    if (end == connection.sources.end()) continue;
+    SetPort(&connection, said.index(), static_cast<uint32_t>(end - connection.sources.begin()), 0);
+    pair.place = PlaceOfTuple(tuple, now_ns);
+    if (connection.kept) (void)allocator_.Account(connection.number, said.index(), pair.place);
+    if (pair.place.way == kNoWay) connection.complete = false;
+  }
+  return absl::OkStatus();
+}
+
+void PathBook::Renew(const std::string& name, int64_t now_ns) {
+  const auto found = connections_.find(name);
+  if (found == connections_.end()) return;
+  found->second.renewed_ns = now_ns;
+  if (std::exchange(found->second.expired, false) && found->second.kept) {
+    (void)allocator_.Renew(found->second.number);
+  }
+}
+
+// The account stays until it expires: the agent may be back in a moment.
+void PathBook::Leave(SessionId session) {
+  for (auto& [name, connection] : connections_) {
+    if (connection.session == session) connection.session = 0;
+  }
+}
+
+void PathBook::Expire(int64_t now_ns) {
+  std::vector<std::string> gone;
+  for (auto& [name, connection] : connections_) {
+    const int64_t age_ns = now_ns - connection.renewed_ns;
+    if (age_ns > options_.expiry_ns && !std::exchange(connection.expired, true) && connection.kept) {
+      (void)allocator_.Expire(connection.number);
+    }
+    // Ports are held a while longer: whoever comes back has them.
+    if (age_ns > 10 * options_.expiry_ns) gone.push_back(name);
+  }
+  for (const std::string& name : gone) Forget(name);
+}
+
+void PathBook::Forget(const std::string& name) {
+  const auto found = connections_.find(name);
+  if (found == connections_.end()) return;
+  DropPorts(&found->second);
+  if (found->second.kept) (void)allocator_.Release(found->second.number);
+  names_.erase(found->second.number);
+  free_numbers_.push_back(found->second.number);
+  connections_.erase(found);
+}
+
+std::optional<Advice> PathBook::Better(Connection* connection, int64_t now_ns) {
+  if (connection->complete || connection->session == 0) return std::nullopt;
+  std::vector<std::pair<uint32_t, uint32_t>> before;
+  for (const QueuePair& pair : connection->pairs) before.emplace_back(pair.end, pair.advised_port);
+  (void)Allot(connection, now_ns);
+  std::vector<std::pair<uint32_t, uint32_t>> after;
+  bool ports = false;
+  for (const QueuePair& pair : connection->pairs) {
+    after.emplace_back(pair.end, pair.advised_port);
+    ports = ports || pair.advised_port != 0;
+  }
+  if (!ports || before == after) return std::nullopt;
+  ++connection->epoch;
+  return Advice{connection->session, AnswerFor(*connection, now_ns)};
+}
+
+std::vector<Advice> PathBook::Improve(const std::set<FlowGroup>& groups, int64_t now_ns) {
+  std::vector<Advice> advice;
+  for (auto& [name, connection] : connections_) {
+    bool concerned = false;
+    for (size_t end = 0; end < connection.sources.size(); ++end) {
+      concerned = concerned || groups.contains(GroupOfEnd(connection, end));
+    }
+    if (!concerned) continue;
+    if (std::optional<Advice> better = Better(&connection, now_ns)) advice.push_back(*std::move(better));
+  }
+  return advice;
+}
+
+std::vector<Advice> PathBook::ImproveAll(int64_t now_ns) {
+  std::vector<Advice> advice;
+  for (auto& [name, connection] : connections_) {
+    if (std::optional<Advice> better = Better(&connection, now_ns)) advice.push_back(*std::move(better));
+  }
+  return advice;
+}
+
+std::optional<Advice> PathBook::Carry(const Move& move, int64_t now_ns) {
+  Connection& connection = connections_.at(names_.at(move.connection));
+  if (connection.session == 0 || !allocator_.Apply(move).ok()) return std::nullopt;
+  Offer offer = OfferOf(connection, now_ns);
+  for (const Step& step : move.steps) {
+    connection.pairs[step.queue_pair].place = step.to;
+    std::vector<Port>& ports = offer[{step.to.plane, step.to.way}];
+    if (ports.empty()) continue;
+    SetPort(&connection, step.queue_pair, ports.front().end, ports.front().port);
+    ports.erase(ports.begin());
+  }
+  ++connection.epoch;
+  return Advice{connection.session, AnswerFor(connection, now_ns)};
+}
+
+std::vector<Advice> PathBook::Repair(const std::vector<LinkChange>& changes, int64_t now_ns) {
+  const c4p::WaysOf ways_of = [&](ConnectionId number, PlaneId plane) {
+    const Connection& connection = connections_.at(names_.at(number));
+    const std::vector<PlaneWays> ways = WaysOf(connection, OfferOf(connection, now_ns));
+    return plane < ways.size() ? ways[plane] : PlaneWays{.all = false, .ways = {}};
+  };
+  std::vector<Plan> plans;
+  std::vector<Advice> advice;
+  const auto carry = [&](const Plan& plan) {
+    for (const Move& move : plan.moves) {
+      if (std::optional<Advice> moved = Carry(move, now_ns)) advice.push_back(*std::move(moved));
+    }
+    for (const ConnectionId number : plan.stranded) {
+      connections_.at(names_.at(number)).why = "no path is left: all that are known are down";
+    }
+  };
+  const bool down = std::any_of(changes.begin(), changes.end(), [](const LinkChange& change) { return !change.up; });
+  if (down) carry(allocator_.PlanRepair(ways_of));
+  for (const LinkChange& change : changes) {
+    if (change.up) carry(allocator_.PlanEven(kMostEvenSteps, &change.link, ways_of));
+  }
+  return advice;
+}
+
+std::vector<Advice> PathBook::Remap(const std::map<FlowGroup, std::set<uint16_t>>& known, int64_t now_ns) {
+  std::set<FlowGroup> groups;
+  for (const auto& [group, ports] : known) {
+    groups.insert(group);
+    known_[group] = ports;
+  }
+  for (auto& [name, connection] : connections_) {
+    for (size_t end = 0; end < connection.sources.size(); ++end) {
+      if (groups.contains(GroupOfEnd(connection, end))) connection.complete = false;
+    }
+  }
+  return Improve(groups, now_ns);
+}
+
+std::set<FlowGroup> PathBook::Wanting() const {
+  std::set<FlowGroup> groups;
+  for (const auto& [name, connection] : connections_) {
+    if (connection.complete || connection.session == 0) continue;
+    for (size_t end = 0; end < connection.sources.size(); ++end) {
+      if (!SameLeaf(connection, end)) groups.insert(GroupOfEnd(connection, end));
+    }
+  }
+  return groups;
+}
+
+std::set<FlowGroup> PathBook::GroupsAt(LeafId leaf) const {
+  const auto hangs = [&](Ipv4 address) {
+    const AddressPlace* const place = view_->Find(address);
+    const Network::Port* const port =
+        place == nullptr ? nullptr : view_->network().FindPort(place->nic, place->plane);
+    return port != nullptr && port->leaf == leaf;
+  };
+  std::set<FlowGroup> groups;
+  for (const auto& [name, connection] : connections_) {
+    for (size_t end = 0; end < connection.sources.size(); ++end) {
+      if (SameLeaf(connection, end)) continue;
+      if (hangs(connection.sources[end]) || hangs(connection.destinations[end])) {
+        groups.insert(GroupOfEnd(connection, end));
+      }
+    }
+  }
+  return groups;
+}
+
+}  // namespace c4::c4p

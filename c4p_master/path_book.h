@@ -1,0 +1,150 @@
+// The connections of the cluster and their paths: what was asked for, what was advised, what is in use. Joins the
+// allocator, which thinks in planes and ways, with source ports, as far as the catalogue knows where they lead.
+//
+// An answer never waits: what is not known yet is left to the kernel's choice and corrected once probes have told
+// (Improve). What connections say they use is the truth, and what the accounts count.
+//
+// One thread; the caller's monotonic clock. `view` and `catalogue` outlive it. Pure: what is to be sent or probed
+// comes back as values.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "c4/v1/c4p.pb.h"
+#include "c4p_master/alloc/allocator.h"
+#include "c4p_master/catalogue.h"
+#include "c4p_master/network_view.h"
+#include "c4p_master/port_pool.h"
+
+namespace c4::c4p {
+
+using SessionId = uint64_t;
+
+struct BookOptions {
+  uint16_t port_low = 20000;
+  uint16_t port_high = 28191;
+  int64_t expiry_ns = 60'000'000'000;
+};
+
+// What an agent is to be told: an answer, or a correction of it.
+struct Advice {
+  SessionId session = 0;
+  v1::PathAnswer answer;
+};
+
+// A queue pair that lost its path: its tuple, and the uplinks on it as far as they are known.
+struct Trouble {
+  service::IpTuple tuple;
+  std::vector<std::string> links;
+};
+
+class PathBook {
+ public:
+  PathBook(const BookOptions& options, const NetworkView* view, Catalogue* catalogue)
+      : options_(options),
+        view_(view),
+        catalogue_(catalogue),
+        ports_(options.port_low, options.port_high),
+        allocator_(&view->network()) {}
+
+  struct QueuePair {
+    uint32_t end = 0;           // of the request's ends
+    uint32_t advised_port = 0;  // 0: the kernel's choice
+    Place place;                // as accounted
+    std::optional<service::IpTuple> tuple;  // in use
+    v1::QueuePairUse use = v1::QUEUE_PAIR_USE_UNSPECIFIED;
+    uint32_t fences = 0;
+  };
+  struct Connection {
+    ConnectionId number = 0;
+    SessionId session = 0;  // 0: its agent is away
+    v1::PathRequest request;
+    std::vector<service::Ipv4> sources;  // by end
+    std::vector<service::Ipv4> destinations;
+    uint64_t epoch = 0;
+    std::vector<QueuePair> pairs;
+    bool kept = false;      // by the allocator
+    bool complete = false;  // every queue pair has the best way that there is
+    bool expired = false;
+    int64_t renewed_ns = 0;
+    std::string why;
+  };
+
+  // InvalidArgument: the request is none. Otherwise always an answer, if only that nothing is known.
+  absl::StatusOr<v1::PathAnswer> Request(SessionId session, const v1::PathRequest& request, int64_t now_ns);
+  // InvalidArgument, NotFound: nothing changes. What it says of lost paths goes to `troubles`.
+  absl::Status Use(SessionId session, const v1::PathUse& use, int64_t now_ns, std::vector<Trouble>* troubles);
+  void Renew(const std::string& connection, int64_t now_ns);
+  void Leave(SessionId session);
+  void Expire(int64_t now_ns);
+
+  // The groups of flows about which something was learnt: their connections, where that makes them better.
+  std::vector<Advice> Improve(const std::set<FlowGroup>& groups, int64_t now_ns);
+  // As well for all connections that are not complete: the topology has changed.
+  std::vector<Advice> ImproveAll(int64_t now_ns);
+  // After the network has changed: those on links that are down move; onto links that came back, some.
+  std::vector<Advice> Repair(const std::vector<LinkChange>& changes, int64_t now_ns);
+  // Switches send the ports of these groups other ways than before: only these ones' are known now. Where what is
+  // in use leads nobody knows; it moves.
+  std::vector<Advice> Remap(const std::map<FlowGroup, std::set<uint16_t>>& known, int64_t now_ns);
+
+  // A port of the group was probed: it may be given out.
+  void Learnt(const FlowGroup& group, uint16_t port) { known_[group].insert(port); }
+  const std::set<uint16_t>& KnownPorts(const FlowGroup& group) { return known_[group]; }
+  // Groups of connections for which more ports should be known.
+  std::set<FlowGroup> Wanting() const;
+  // Of connections that leave from that leaf, or end there (the allocator's number).
+  std::set<FlowGroup> GroupsAt(LeafId leaf) const;
+  // Nobody uses its source port.
+  bool IsFree(const service::IpTuple& tuple) const { return ports_.IsFree(tuple.source, tuple.source_port); }
+
+  const std::map<std::string, Connection>& connections() const { return connections_; }
+  const Allocator& allocator() const { return allocator_; }
+  std::vector<std::string> LinksOf(const Connection& connection, const QueuePair& pair, int64_t now_ns) const;
+
+ private:
+  struct Port {
+    uint32_t end;
+    uint16_t port;
+  };
+  // Free ports of a connection's ends by where they lead.
+  using Offer = std::map<std::pair<PlaneId, Way>, std::vector<Port>>;
+
+  absl::Status Read(const v1::PathRequest& request, Connection* connection) const;
+  FlowGroup GroupOfEnd(const Connection& connection, size_t end) const;
+  Offer OfferOf(const Connection& connection, int64_t now_ns) const;
+  std::vector<PlaneWays> WaysOf(const Connection& connection, const Offer& offer) const;
+  // Plane of an end, by where its addresses hang; kNobody: not known.
+  PlaneId PlaneOf(const Connection& connection, size_t end) const;
+  bool SameLeaf(const Connection& connection, size_t end) const;
+  // Gives every queue pair a place and a port; false: nothing is known that would help.
+  bool Allot(Connection* connection, int64_t now_ns);
+  void SetPort(Connection* connection, size_t pair, uint32_t end, uint32_t port);
+  void DropPorts(Connection* connection);
+  void Forget(const std::string& name);
+  std::optional<Advice> Better(Connection* connection, int64_t now_ns);
+  std::optional<Advice> Carry(const Move& move, int64_t now_ns);
+  v1::PathAnswer AnswerFor(const Connection& connection, int64_t now_ns) const;
+  bool IsComplete(const Connection& connection, const Offer& offer) const;
+  Place PlaceOfTuple(const service::IpTuple& tuple, int64_t now_ns) const;
+  ConnectionId NewNumber();
+
+  const BookOptions options_;
+  const NetworkView* const view_;
+  Catalogue* const catalogue_;
+  PortPool ports_;
+  Allocator allocator_;
+  std::map<std::string, Connection> connections_;
+  std::map<ConnectionId, std::string> names_;
+  std::vector<ConnectionId> free_numbers_;
+  ConnectionId next_number_ = 0;
+  std::map<std::string, TenantId> tenants_;
+  std::map<FlowGroup, std::set<uint16_t>> known_;
+};
+
+}  // namespace c4::c4p
