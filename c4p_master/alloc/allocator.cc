@@ -235,10 +235,11 @@ Place Allocator::Choose(const Connection& connection, const std::vector<PlaneWay
   return {};
 }
 
-Way Allocator::ChooseIn(const Connection& connection, PlaneId plane, const std::vector<PlaneWays>& offered) {
+Way Allocator::ChooseIn(const Connection& connection, PlaneId plane, const std::vector<PlaneWays>& offered,
+                        WayChooser::Aim aim) {
   if (!PlaneIsUp(connection, plane)) return kNoWay;
   return chooser_.Choose(connection.tenant, Kbps(connection), network_->FindPort(connection.from, plane)->leaf,
-                         network_->FindPort(connection.to, plane)->leaf, OfferIn(offered, plane));
+                         network_->FindPort(connection.to, plane)->leaf, OfferIn(offered, plane), aim);
 }
 
 absl::StatusOr<Allocation> Allocator::Allocate(const ConnectionRequest& request) {

@@ -183,7 +183,8 @@ class Allocator {
   // The best place for one more queue pair of the connection; `here` is how many it has in each plane.
   Place Choose(const Connection& connection, const std::vector<PlaneWays>& offered,
                const std::array<uint32_t, kMostPlanes>& here);
-  Way ChooseIn(const Connection& connection, PlaneId plane, const std::vector<PlaneWays>& offered);
+  Way ChooseIn(const Connection& connection, PlaneId plane, const std::vector<PlaneWays>& offered,
+               WayChooser::Aim aim = WayChooser::Aim::kFullest);
 
   std::vector<PlaneWays> OfferedTo(ConnectionId connection, const Draft& draft) const;
   void Shift(Flow flow, Place to, Draft* draft);
@@ -192,7 +193,8 @@ class Allocator {
   void Repair(const std::vector<Flow>& flows, Draft* draft);
   Plan TakeBack(Draft* draft);
   std::vector<Excess> Overloaded(const Link* link);
-  bool MoveOff(Flow flow, Draft* draft);
+  bool EvenOnce(size_t most_steps, const Link* link, WayChooser::Aim aim, Draft* draft);
+  bool MoveOff(Flow flow, WayChooser::Aim aim, Draft* draft);
   void EvenPlanes(NicId nic, size_t most_steps, Draft* draft);
 
   const Network* network_;

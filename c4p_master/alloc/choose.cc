@@ -42,18 +42,21 @@ size_t WayChooser::Pick(const Grain& grain, const Own& own, const Sum& sum) cons
   return best;
 }
 
-double WayChooser::Fullest(const Hops& hops) const {
-  double fullest = 0;
+double WayChooser::Fill(const Hops& hops, Aim aim) const {
+  double value = 0;
   for (const Hop& hop : hops) {
-    fullest = std::max(fullest, static_cast<double>(accounts_->Load(hop)) *
-                                    network_->RowAt(hop.row).inverse[hop.column]);
+    const double fill =
+        static_cast<double>(accounts_->Load(hop)) * network_->RowAt(hop.row).inverse[hop.column];
+    value = aim == Aim::kSum ? value + fill : std::max(value, fill);
   }
-  return fullest;
+  return value;
 }
 
-Way WayChooser::Choose(TenantId tenant, int64_t kbps, LeafId from, LeafId to, const PlaneWays& offered) {
+Way WayChooser::Choose(TenantId tenant, int64_t kbps, LeafId from, LeafId to, const PlaneWays& offered,
+                       Aim aim) {
   tenant_ = tenant;
   kbps_ = kbps;
+  aim_ = aim;
   if (from == to) {
     const auto direct = [](const WayPorts& offer) { return offer.way == kDirect && offer.ports > 0; };
     return offered.all || std::any_of(offered.ways.begin(), offered.ways.end(), direct) ? kDirect : kNoWay;
@@ -69,7 +72,7 @@ Way WayChooser::ChooseSpine(LeafId from, LeafId to, const std::vector<WayPorts>*
   const View down = ViewOf(RowOf(Tier::kLeaf, to, Direction::kDown));
   const size_t columns = std::min(up.columns, down.columns);
   fullest_.resize(columns);
-  for (size_t i = 0; i < columns; ++i) fullest_[i] = std::max(Fill(up, i), Fill(down, i));
+  for (size_t i = 0; i < columns; ++i) fullest_[i] = Together({Fill(up, i), Fill(down, i)});
   const PodId pod = network_->PodOf(from);
   if (ways != nullptr) {
     out_.assign(columns, 1);
@@ -100,7 +103,7 @@ Way WayChooser::ChooseOfferedCore(LeafId from, LeafId to, const std::vector<WayP
     Hops hops;
     if (offer.ports == 0 || !network_->HopsOf(from, to, offer.way, &hops) || !network_->IsUp(hops)) continue;
     double fullest = 0;
-    for (const Hop& hop : hops) fullest = std::max(fullest, fill(hop));
+    for (const Hop& hop : hops) fullest = Together({fullest, fill(hop)});
     fullest_.push_back(fullest);
     hops_.push_back(hops);
     ways_.push_back(offer.way);
@@ -146,7 +149,7 @@ Way WayChooser::ChooseCore(LeafId from, LeafId to) {
       if (out_[i] != 0 || there.spine == kNobody || there.column >= down.columns) continue;
       const double a = row_fill(RowOf(Tier::kSpine, spines[i], Direction::kUp));
       const double b = row_fill(RowOf(Tier::kSpine, there.spine, Direction::kDown));
-      fullest_[i] = std::max({Fill(up, i), a, b, Fill(down, there.column)});
+      fullest_[i] = Together({Fill(up, i), a, b, Fill(down, there.column)});
       row_sums_[i] = a + b;
     }
     const size_t best = Pick(
@@ -175,7 +178,7 @@ Way WayChooser::ChooseCoreOf(SpineId spine, PodId destination, const View& down)
     if (at.spine == kNobody || network_->ColumnOf(at.spine) >= down.columns) continue;
     look_there(at);
     fullest_[i] =
-        std::max({Fill(up, i), Fill(there, at.column), Fill(down, network_->ColumnOf(at.spine))});
+        Together({Fill(up, i), Fill(there, at.column), Fill(down, network_->ColumnOf(at.spine))});
   }
   const auto with_attachment = [&](size_t i, const auto& value) {
     const Network::Attachment at = network_->AttachmentOf(cores[i], destination);

@@ -10,7 +10,9 @@
 // Pure, deterministic (ties go to the lowest column); keeps scratch memory, so one thread.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <initializer_list>
 #include <vector>
 
 #include "c4p_master/alloc/accounts.h"
@@ -37,10 +39,15 @@ class WayChooser {
  public:
   WayChooser(const Network* network, Accounts* accounts) : network_(network), accounts_(accounts) {}
 
+  // kFullest is the rule above. kSum looks at how full the links of a way are together instead: for evening
+  // out, where a move that helps an uneven leaf shall not wait until that leaf is the fullest.
+  enum class Aim { kFullest, kSum };
+
   // kNoWay where no way is both offered and up. Does not account, and takes no port off `offered`.
-  Way Choose(TenantId tenant, int64_t kbps, LeafId from, LeafId to, const PlaneWays& offered);
-  // How full the fullest link of these hops is; 0 of none.
-  double Fullest(const Hops& hops) const;
+  Way Choose(TenantId tenant, int64_t kbps, LeafId from, LeafId to, const PlaneWays& offered,
+             Aim aim = Aim::kFullest);
+  // How full the fullest link of these hops is, or all of them together; 0 of none.
+  double Fill(const Hops& hops, Aim aim) const;
 
  private:
   static constexpr size_t kNoColumn = SIZE_MAX;
@@ -57,6 +64,12 @@ class WayChooser {
   };
 
   View ViewOf(RowId row) const;
+  // Of several links, by the aim.
+  double Together(std::initializer_list<double> fills) const {
+    double value = 0;
+    for (const double fill : fills) value = aim_ == Aim::kSum ? value + fill : std::max(value, fill);
+    return value;
+  }
   double Fill(const View& view, size_t column) const {
     return static_cast<double>(view.load[column] + kbps_) * view.inverse[column];
   }
@@ -73,8 +86,9 @@ class WayChooser {
   Accounts* accounts_;
   TenantId tenant_ = 0;
   int64_t kbps_ = 0;
+  Aim aim_ = Aim::kFullest;
   // Scratch.
-  std::vector<double> fullest_;  // of each candidate's links, with the queue pair
+  std::vector<double> fullest_;  // of each candidate's links, with the queue pair, by the aim
   std::vector<double> row_sums_;
   std::vector<Hops> hops_;
   std::vector<Way> ways_;

@@ -196,23 +196,25 @@ std::vector<Allocator::Excess> Allocator::Overloaded(const Link* link) {
   return flows;
 }
 
-// To where the fullest link will be less full, by half of what the queue pair fills, than it is here.
-bool Allocator::MoveOff(Flow flow, Draft* draft) {
+// To where it is better by half of what the queue pair fills: there, after the move, than here, before it.
+// With kSum that lowers the sum of the squares of all links' fills, so that it ends.
+bool Allocator::MoveOff(Flow flow, WayChooser::Aim aim, Draft* draft) {
   Connection& connection = connections_[flow.connection];
   const Place from = PlaceAt(connection, flow.queue_pair);
-  Hops hops;
-  (void)HopsOf(connection, from, &hops);
-  const double with = chooser_.Fullest(hops);
+  Hops here;
+  (void)HopsOf(connection, from, &here);
+  const double with = chooser_.Fill(here, aim);
   const std::vector<PlaneWays> offered = OfferedTo(flow.connection, *draft);
   SetPlace(&connection, flow.queue_pair, Place());
-  const double without = chooser_.Fullest(hops);
-  const Place to{from.plane, ChooseIn(connection, from.plane, offered)};
+  const double grain = with - chooser_.Fill(here, aim);
+  const Place to{from.plane, ChooseIn(connection, from.plane, offered, aim)};
   SetPlace(&connection, flow.queue_pair, from);
   if (to.way == kNoWay || to == from) return false;
   const size_t mark = draft->undo.size();
   Shift(flow, to, draft);
-  (void)HopsOf(connection, to, &hops);
-  if (chooser_.Fullest(hops) <= with - (with - without) / 2 && with - without > with * kRounding) {
+  Hops there;
+  (void)HopsOf(connection, to, &there);
+  if (chooser_.Fill(there, aim) <= with - grain / 2 && grain > with * kRounding) {
     draft->taken[flow.connection].push_back(to);
     return true;
   }
@@ -228,20 +230,25 @@ Plan Allocator::PlanEven(size_t most_steps, const Link* link, const WaysOf& ways
     EvenPlanes(link->lower, most_steps, &draft);
     return TakeBack(&draft);
   }
-  for (bool any = true; any && draft.undo.size() < most_steps;) {
-    any = false;
-    for (const Excess& over : Overloaded(link)) {
-      if (draft.undo.size() >= most_steps) break;
-      // Others may have left the link since.
-      const Network::Row& row = network_->RowAt(over.hop.row);
-      const double even =
-          static_cast<double>(accounts_.Total(over.hop.row)) / static_cast<double>(row.up_kbps);
-      const double fill =
-          static_cast<double>(accounts_.Load(over.hop)) * row.inverse[over.hop.column];
-      if (fill > even * kWorthALook && MoveOff(over.flow, &draft)) any = true;
-    }
+  // A leaf whose link has come back is rarely the fullest one, and shall use it nevertheless. Where the whole
+  // network is meant, only the fullest links are worth a move.
+  const WayChooser::Aim aim = link == nullptr ? WayChooser::Aim::kFullest : WayChooser::Aim::kSum;
+  while (draft.undo.size() < most_steps && EvenOnce(most_steps, link, aim, &draft)) {
   }
   return TakeBack(&draft);
+}
+
+bool Allocator::EvenOnce(size_t most_steps, const Link* link, WayChooser::Aim aim, Draft* draft) {
+  bool any = false;
+  for (const Excess& over : Overloaded(link)) {
+    if (draft->undo.size() >= most_steps) break;
+    // Others may have left the link since.
+    const Network::Row& row = network_->RowAt(over.hop.row);
+    const double even = static_cast<double>(accounts_.Total(over.hop.row)) / static_cast<double>(row.up_kbps);
+    const double fill = static_cast<double>(accounts_.Load(over.hop)) * row.inverse[over.hop.column];
+    if (fill > even * kWorthALook && MoveOff(over.flow, aim, draft)) any = true;
+  }
+  return any;
 }
 
 void Allocator::EvenPlanes(NicId nic, size_t most_steps, Draft* draft) {
