@@ -18,7 +18,7 @@ for target in "${targets[@]}"; do
   [ -x "$build/fuzzers/$target" ] || die "there is no fuzzer '$target' in $build/fuzzers"
   grown=$build/corpus/$target
   mkdir -p "$grown"
-  cp tests/data/formats/"$target"-*.bin "$grown/" || die "no golden file to begin with"
+  cp tests/data/formats/"$target"-[0-9]* "$grown/" || die "no golden file to begin with"
   stage "$target" "$build/fuzzers/$target" -max_total_time="$run_s" -timeout=10 -rss_limit_mb=2048 -verbosity=0 \
     -print_final_stats=1 -artifact_prefix="$grown-crash-" "$grown" || failed+=("$target")
 done

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <stdexcept>
+#include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
@@ -34,7 +35,7 @@ std::vector<agent::ProbeResult> HostProber::Ask(const std::vector<service::IpTup
   if (!submitted.ok()) throw std::runtime_error(submitted.ToString());
   lock.lock();
   done_.wait_for(lock, std::chrono::milliseconds(limit_ms), [this] { return last_; });
-  return std::move(results_);
+  return std::exchange(results_, {});
 }
 
 std::map<std::string, uint64_t> SentPackets(const std::string& ns) {

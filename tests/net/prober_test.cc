@@ -25,7 +25,6 @@ namespace c4::net_test {
 namespace {
 
 using agent::HopStatus;
-using agent::ProbedHop;
 using agent::ProbeFault;
 using agent::ProbeResult;
 using agent::ProberOptions;
@@ -73,6 +72,7 @@ class ProberNetTest : public testing::Test {
   // Each result's three hops against the oracle.
   void ExpectRight(const std::vector<ProbeResult>& results) const {
     std::vector<fabric::FiveTuple> tuples;
+    tuples.reserve(results.size());
     for (const ProbeResult& result : results) tuples.push_back(OracleTuple(result.tuple));
     const auto paths = fabric::PathsOf(spec_, tuples);
     ASSERT_TRUE(paths.ok()) << paths.status();

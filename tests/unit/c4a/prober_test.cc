@@ -10,6 +10,7 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
+#include <utility>
 
 namespace c4::agent {
 namespace {
@@ -41,7 +42,7 @@ class Answers {
     std::unique_lock lock(mutex_);
     changed_.wait_for(lock, std::chrono::seconds(20), [&] { return results_.size() >= count; });
     EXPECT_EQ(results_.size(), count);
-    return std::move(results_);
+    return std::exchange(results_, {});
   }
   Prober& prober() { return prober_; }
   int lasts() const { return lasts_; }
@@ -178,6 +179,7 @@ TEST(ProberTest, CancelledTuplesAreAllReported) {
   options.max_open = 3;
   Answers answers(options);
   std::vector<IpTuple> tuples;
+  tuples.reserve(20);
   for (int i = 0; i < 20; ++i) tuples.push_back(Tuple(IpProtocol::kUdp, 40000 + i / 2, 1 + i));
   ASSERT_TRUE(answers.prober().Submit({1, tuples, 1, 3}).ok());
   answers.prober().Cancel();
@@ -194,6 +196,7 @@ TEST(ProberTest, StopInTheMiddleOfWork) {
   for (int round = 0; round < 10; ++round) {
     Answers answers;
     std::vector<IpTuple> tuples;
+    tuples.reserve(500);
     for (int i = 0; i < 500; ++i) tuples.push_back(Tuple(IpProtocol::kUdp, 41000 + i, 9));
     ASSERT_TRUE(answers.prober().Submit({1, tuples, 1, 3}).ok());
     answers.prober().Stop();

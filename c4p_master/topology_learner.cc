@@ -1,0 +1,476 @@
+#include "c4p_master/topology_learner.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include "absl/strings/str_cat.h"
+
+namespace c4::c4p {
+namespace {
+
+using service::Ipv4;
+
+constexpr double kWrongChance = 1e-4;
+constexpr int kLostProbes = 3;  // that damn a link on which nobody can look from below
+
+}  // namespace
+
+void TopologyLearner::AddNic(const std::string& server, const std::string& nic, Ipv4 address, int plane) {
+  nics_[address] = {server, nic, plane};
+}
+
+void TopologyLearner::Add(const PathObservation& seen) {
+  const HopPath& hops = seen.hops;
+  const Ipv4 source = seen.tuple.source, destination = seen.tuple.destination;
+  if (hops.egress.known()) gateways_[source].insert(hops.egress);
+  const Ipv4 from = hops.egress.known() ? hops.egress : source;
+  for (const Ipv4 end : {hops.spine, hops.remote}) {
+    // The first and last address of a /30 are no interface's.
+    if (end.known() && ((end.bits & 3) == 0 || (end.bits & 3) == 3)) saw_31_ = true;
+  }
+  if (hops.within_leaf) {
+    neighbours_.insert({from, destination});
+    return;
+  }
+  if (hops.spine.known()) {
+    rises_.insert({from, hops.spine});
+    crossings_.insert({from, destination});
+  }
+  if (hops.remote.known()) {
+    arrivals_[destination].insert(hops.remote);
+    came_down_.insert(hops.remote);
+    if (hops.spine.known()) turns_.insert({hops.spine, hops.remote});
+  }
+  if (seen.states[1] != HopState::kNotProbed) {
+    LeafRound& round = by_leaf_[from];
+    ++round.probes;
+    if (hops.spine.known()) round.spines.insert(hops.spine);
+    if (!hops.spine.known() && hops.remote.known()) round.remotes.insert(hops.remote);
+  }
+  if (hops.spine.known() && seen.states[2] == HopState::kSilent) ++lost_below_[{hops.spine, destination}];
+}
+
+void TopologyLearner::BeginRound() {
+  by_leaf_.clear();
+  came_down_.clear();
+  lost_below_.clear();
+}
+
+// Union-find over what addresses stand for.
+class TopologyLearner::Clusters {
+ public:
+  enum Kind : uint64_t {
+    kLeafSide,  // a leaf, by an address of its own towards servers, or by a server's that saw no answer of it
+    kLeafBelow,  // the leaf at the lower end of the cable with this upper address
+    kSpine,
+  };
+  explicit Clusters(bool by_switch) : by_switch_(by_switch) {}
+
+  uint64_t Root(Kind kind, Ipv4 address) {
+    uint64_t at = static_cast<uint64_t>(kind) << 32 | address.bits;
+    while (true) {
+      const uint64_t up = parent_.emplace(at, at).first->second;
+      if (up == at) return at;
+      const uint64_t next = parent_.at(up);
+      parent_[at] = next;
+      at = next;
+    }
+  }
+  void Unite(Kind kind_a, Ipv4 a, Kind kind_b, Ipv4 b) {
+    const uint64_t one = Root(kind_a, a), two = Root(kind_b, b);
+    parent_[std::max(one, two)] = std::min(one, two);
+  }
+  // The leaf that `upper` (hop 2) faces, that answers as `lower` (hop 3), whose other end is `upper`.
+  uint64_t LeafUnder(Ipv4 lower, Ipv4 upper) {
+    return by_switch_ ? Root(kLeafSide, lower) : Root(kLeafBelow, upper);
+  }
+  bool by_switch() const { return by_switch_; }
+  const std::map<uint64_t, uint64_t>& parents() const { return parent_; }
+
+ private:
+  bool by_switch_;
+  std::map<uint64_t, uint64_t> parent_;
+};
+
+// Both ends of a cable share a /31, or else a /30.
+Ipv4 TopologyLearner::OtherEnd(Ipv4 address) const {
+  return {address.bits ^ (saw_31_ ? 1U : 3U)};
+}
+
+bool TopologyLearner::BySwitch() const {
+  Clusters clusters = Cluster(false, false);
+  return std::any_of(crossings_.begin(), crossings_.end(), [&](const auto& crossing) {
+    const auto gateways = gateways_.find(crossing.second);
+    if (gateways == gateways_.end() || gateways->second.size() != 1) return false;
+    return clusters.Root(Clusters::kLeafSide, crossing.first) ==
+           clusters.Root(Clusters::kLeafSide, *gateways->second.begin());
+  });
+}
+
+TopologyLearner::Clusters TopologyLearner::Cluster(bool by_switch, bool arrivals) const {
+  Clusters clusters(by_switch);
+  const auto upper_of = [this](Ipv4 lower) { return OtherEnd(lower); };
+  const auto only_gateway = [this](Ipv4 nic) -> std::optional<Ipv4> {
+    const auto at = gateways_.find(nic);
+    if (at == gateways_.end() || at->second.size() != 1) return std::nullopt;
+    return *at->second.begin();
+  };
+  for (const auto& [from, spine] : rises_) {
+    clusters.Root(Clusters::kSpine, spine);
+    if (by_switch) {
+      clusters.Root(Clusters::kLeafSide, from);
+    } else {
+      clusters.Unite(Clusters::kLeafSide, from, Clusters::kLeafBelow, spine);
+    }
+  }
+  for (const auto& [spine, lower] : turns_) {
+    if (!by_switch) clusters.Unite(Clusters::kSpine, spine, Clusters::kSpine, upper_of(lower));
+  }
+  if (!arrivals) return clusters;
+  for (const auto& [destination, lowers] : arrivals_) {
+    // From one spine down to a server by two cables: then it is behind two leaves, and its arrivals do not
+    // say which are one. Its own probes will.
+    std::set<uint64_t> spines;
+    const std::optional<Ipv4> gateway = only_gateway(destination);
+    const auto gateways = gateways_.find(destination);
+    bool one_leaf = gateways == gateways_.end() || gateways->second.size() == 1;
+    for (const Ipv4 lower : lowers) {
+      if (by_switch) {
+        clusters.Root(Clusters::kLeafSide, lower);
+      } else if (!spines.insert(clusters.Root(Clusters::kSpine, upper_of(lower))).second) {
+        one_leaf = false;
+      }
+    }
+    if (by_switch) one_leaf = one_leaf && lowers.size() == 1;
+    if (!one_leaf) continue;
+    const auto unite = [&](Ipv4 lower, Clusters::Kind kind, Ipv4 with) {
+      clusters.Unite(by_switch ? Clusters::kLeafSide : Clusters::kLeafBelow,
+                     by_switch ? lower : upper_of(lower), kind, with);
+    };
+    for (const Ipv4 lower : lowers) {
+      if (gateway.has_value()) {
+        unite(lower, Clusters::kLeafSide, *gateway);
+      } else if (!by_switch) {
+        unite(lower, Clusters::kLeafBelow, upper_of(*lowers.begin()));
+      }
+    }
+  }
+  for (const auto& [from, destination] : neighbours_) {
+    const std::optional<Ipv4> gateway = only_gateway(destination);
+    if (gateway.has_value()) clusters.Unite(Clusters::kLeafSide, from, Clusters::kLeafSide, *gateway);
+  }
+  return clusters;
+}
+
+namespace {
+
+// A switch that was found, sorted by `first`: its lowest address towards servers, else of the others.
+struct Found {
+  Ipv4 first;
+  std::vector<Ipv4> addresses;
+  uint64_t root = 0;
+  std::string name;
+};
+
+// Names from before for what has them, then the first free numbers.
+void NameAll(std::vector<Found>* found, const char* prefix, const std::map<Ipv4, std::string>& names_before) {
+  std::sort(found->begin(), found->end(), [](const Found& a, const Found& b) { return a.first < b.first; });
+  std::set<std::string> taken;
+  for (Found& one : *found) {
+    std::set<std::string> had;
+    for (const Ipv4 address : one.addresses) {
+      const auto at = names_before.find(address);
+      if (at != names_before.end() && !taken.contains(at->second)) had.insert(at->second);
+    }
+    if (!had.empty()) one.name = *had.begin();
+    if (!had.empty()) taken.insert(one.name);
+  }
+  int number = 0;
+  for (Found& one : *found) {
+    while (one.name.empty()) {
+      const std::string name = absl::StrCat(prefix, number++);
+      if (taken.insert(name).second) one.name = name;
+    }
+  }
+}
+
+std::map<Ipv4, std::string> NamesBefore(const Topology* previous, bool leaves) {
+  std::map<Ipv4, std::string> names;
+  if (previous == nullptr) return names;
+  for (const Uplink& uplink : previous->uplinks()) {
+    const Ipv4 address = leaves ? uplink.leaf_address : uplink.spine_address;
+    if (address.known()) {
+      names[address] = leaves ? previous->leaves()[static_cast<size_t>(uplink.leaf)].name
+                              : previous->spines()[static_cast<size_t>(uplink.spine)].name;
+    }
+  }
+  for (const Switch& one : leaves ? previous->leaves() : previous->spines()) {
+    for (const Ipv4 address : one.addresses) names[address] = one.name;
+  }
+  for (const Port& port : previous->ports()) {
+    if (leaves && port.gateway.known()) {
+      names[port.gateway] = previous->leaves()[static_cast<size_t>(port.leaf)].name;
+    }
+  }
+  return names;
+}
+
+}  // namespace
+
+Topology TopologyLearner::Learn(const Topology* previous) const {
+  const bool by_switch = BySwitch();
+  Clusters clusters = Cluster(by_switch, true);
+  // Gather each cluster's addresses. A leaf's: gateways first (they sort before, as a rule, and name it),
+  // then lower ends of cables.
+  std::map<uint64_t, Found> leaves, spines;
+  const auto keep = [this](std::map<uint64_t, Found>* all, uint64_t root, Ipv4 address) {
+    Found& found = (*all)[root];
+    found.root = root;
+    if (!found.first.known()) found.first = address;
+    // A server's stands for a leaf that was silent.
+    if (nics_.contains(address)) return;
+    if (std::find(found.addresses.begin(), found.addresses.end(), address) == found.addresses.end()) {
+      found.addresses.push_back(address);
+    }
+  };
+  const std::map<uint64_t, uint64_t> nodes = clusters.parents();
+  for (const auto& [node, parent] : nodes) {  // by kind, then address
+    const auto kind = static_cast<Clusters::Kind>(node >> 32);
+    const Ipv4 address{static_cast<uint32_t>(node)};
+    const uint64_t root = clusters.Root(kind, address);
+    if (kind == Clusters::kSpine) keep(&spines, root, address);
+    if (kind == Clusters::kLeafSide) keep(&leaves, root, address);
+    if (kind == Clusters::kLeafBelow) keep(&leaves, root, OtherEnd(address));
+  }
+  std::map<uint64_t, int> number;  // of a cluster, among leaves or spines
+  Topology topology;
+  for (const bool leaf : {true, false}) {
+    std::vector<Found> all;
+    for (auto& [root, found] : leaf ? leaves : spines) all.push_back(found);
+    NameAll(&all, leaf ? "leaf" : "spine", NamesBefore(previous, leaf));
+    for (const Found& found : all) {
+      Switch one = {found.name, {}};
+      if (by_switch) one.addresses = found.addresses;
+      const absl::StatusOr<int> added = leaf ? topology.AddLeaf(one) : topology.AddSpine(one);
+      if (added.ok()) number[found.root] = *added;
+    }
+  }
+  std::set<std::pair<uint64_t, uint64_t>> cables;  // by switch: those that were seen
+  for (const auto& [from, spine] : rises_) {
+    if (by_switch)
+      cables.insert({clusters.Root(Clusters::kLeafSide, from), clusters.Root(Clusters::kSpine, spine)});
+  }
+  for (const auto& [spine, lower] : turns_) {
+    if (by_switch)
+      cables.insert({clusters.Root(Clusters::kLeafSide, lower), clusters.Root(Clusters::kSpine, spine)});
+  }
+  for (const auto& [leaf, spine] : cables) {
+    Uplink uplink;
+    uplink.leaf = number[leaf];
+    uplink.spine = number[spine];
+    topology.AddUplink(std::move(uplink)).IgnoreError();
+  }
+  for (const auto& [node, parent] : nodes) {
+    if (by_switch || node >> 32 != Clusters::kSpine) continue;
+    Uplink uplink;
+    uplink.spine_address = {static_cast<uint32_t>(node)};
+    uplink.leaf_address = OtherEnd(uplink.spine_address);
+    const auto leaf = number.find(clusters.Root(Clusters::kLeafBelow, uplink.spine_address));
+    // An upper end that only hop 3 spoke of, where it goes to several leaves: not known yet.
+    if (leaf == number.end()) continue;
+    uplink.leaf = leaf->second;
+    uplink.spine = number[clusters.Root(Clusters::kSpine, uplink.spine_address)];
+    topology.AddUplink(std::move(uplink)).IgnoreError();
+  }
+  AddServers(&clusters, number, &topology);
+  AddDeadUplinks(&topology);
+  MarkFaults(&topology);
+  return topology;
+}
+
+void TopologyLearner::AddServers(Clusters* clusters, const std::map<uint64_t, int>& number,
+                                 Topology* topology) const {
+  for (const auto& [address, fact] : nics_) {  // by address
+    int server = topology->FindServer(fact.server);
+    if (server < 0) server = topology->AddServer(fact.server).value_or(-1);
+    if (server < 0) continue;
+    const absl::StatusOr<int> nic = topology->AddNic(server, fact.name, address);
+    if (!nic.ok()) continue;
+    std::map<int, Ipv4> leaves;  // and the gateway there
+    const auto hangs_on = [&](uint64_t root, Ipv4 gateway) {
+      if (const auto leaf = number.find(root); leaf != number.end()) leaves.emplace(leaf->second, gateway);
+    };
+    if (const auto gateways = gateways_.find(address); gateways != gateways_.end()) {
+      for (const Ipv4 gateway : gateways->second) {
+        hangs_on(clusters->Root(Clusters::kLeafSide, gateway), gateway);
+      }
+    } else {
+      hangs_on(clusters->Root(Clusters::kLeafSide, address), {});
+    }
+    if (const auto arrivals = arrivals_.find(address); arrivals != arrivals_.end()) {
+      for (const Ipv4 lower : arrivals->second) hangs_on(clusters->LeafUnder(lower, OtherEnd(lower)), {});
+    }
+    int plane = leaves.size() > 1 ? 0 : fact.plane;
+    for (const auto& [leaf, gateway] : leaves) {
+      Port port;
+      port.nic = *nic;
+      port.leaf = leaf;
+      port.plane = plane++;
+      port.gateway = gateway;
+      topology->AddPort(std::move(port)).IgnoreError();
+    }
+  }
+}
+
+// A cable that was dead from the start shows only by what is lost on it.
+void TopologyLearner::AddDeadUplinks(Topology* topology) const {
+  std::map<std::pair<int, int>, int> lost;  // leaf, spine
+  for (const auto& [way, count] : lost_below_) {
+    const int nic = topology->NicAt(way.second), spine = topology->SpineAt(way.first);
+    if (nic < 0 || spine < 0) continue;
+    const std::vector<int>& ports = topology->nics()[static_cast<size_t>(nic)].ports;
+    if (ports.size() == 1) lost[{topology->ports()[static_cast<size_t>(ports.front())].leaf, spine}] += count;
+  }
+  for (const auto& [ends, count] : lost) {
+    const std::vector<int> known = topology->UplinksOf(ends.first);
+    const bool there = std::any_of(known.begin(), known.end(), [&ends = ends, topology](int uplink) {
+      return topology->uplinks()[static_cast<size_t>(uplink)].spine == ends.second;
+    });
+    if (there || count < kLostProbes) continue;
+    Uplink dead;
+    dead.leaf = ends.first;
+    dead.spine = ends.second;
+    dead.faulty = true;
+    dead.why = absl::StrCat(count, " probes were lost on it and none came through");
+    topology->AddUplink(std::move(dead)).IgnoreError();
+  }
+}
+
+void TopologyLearner::MarkFaults(Topology* topology) const {
+  struct Round {
+    int probes = 0;
+    std::set<int> alive;  // uplinks
+  };
+  std::map<int, Round> rounds;  // by leaf
+  const auto leaf_of = [&](Ipv4 from) {
+    const int nic = topology->NicAt(from);  // where hop 1 said nothing
+    if (nic < 0) return topology->LeafAt(from);
+    const std::vector<int>& ports = topology->nics()[static_cast<size_t>(nic)].ports;
+    return ports.size() == 1 ? topology->ports()[static_cast<size_t>(ports.front())].leaf : -1;
+  };
+  const auto uplink_of = [&](int leaf, Ipv4 answer) {
+    const int exact = topology->UplinkAt(answer);
+    if (exact >= 0 && topology->uplinks()[static_cast<size_t>(exact)].leaf == leaf) return exact;
+    const int spine =
+        exact >= 0 ? topology->uplinks()[static_cast<size_t>(exact)].spine : topology->SpineAt(answer);
+    return spine < 0 ? -1 : topology->UplinkBetween(leaf, spine);
+  };
+  for (const auto& [from, seen] : by_leaf_) {
+    const int leaf = leaf_of(from);
+    if (leaf < 0) continue;
+    Round& round = rounds[leaf];
+    round.probes += seen.probes;
+    for (const Ipv4 spine : seen.spines) round.alive.insert(uplink_of(leaf, spine));
+    for (const Ipv4 remote : seen.remotes) round.alive.insert(uplink_of(leaf, remote));
+  }
+  std::set<int> came_down;
+  for (const Ipv4 lower : came_down_) came_down.insert(topology->UplinkAt(lower));
+  std::map<std::pair<int, int>, int> lost;  // leaf, spine
+  for (const auto& [way, count] : lost_below_) {
+    const int leaf = leaf_of(way.second), spine = topology->SpineAt(way.first);
+    if (leaf >= 0 && spine >= 0) lost[{leaf, spine}] += count;
+  }
+  for (int index = 0; index < static_cast<int>(topology->uplinks().size()); ++index) {
+    const Uplink& uplink = topology->uplinks()[static_cast<size_t>(index)];
+    const auto round = rounds.find(uplink.leaf);
+    const bool seen = round != rounds.end() && round->second.alive.contains(index);
+    if (seen || (round == rounds.end() && came_down.contains(index))) {
+      if (uplink.faulty) topology->SetUplinkFault(index, false, "");
+      continue;
+    }
+    if (round != rounds.end()) {
+      round->second.alive.erase(-1);
+      const auto ways = static_cast<double>(topology->UplinksOf(uplink.leaf).size());
+      const double chance = std::pow(1 - 1 / ways, round->second.probes);
+      if (round->second.alive.empty() || chance > kWrongChance || uplink.faulty) continue;
+      topology->SetUplinkFault(
+          index, true, absl::StrCat("none of ", round->second.probes, " probes from its leaf came over it"));
+    } else if (const auto gone = lost.find({uplink.leaf, uplink.spine});
+               gone != lost.end() && gone->second >= kLostProbes && !uplink.faulty) {
+      topology->SetUplinkFault(index, true,
+                               absl::StrCat(gone->second, " probes were lost on it and none came through"));
+    }
+  }
+}
+
+std::vector<std::string> TopologyLearner::Contradictions(const Topology& file) const {
+  constexpr size_t kMost = 100;
+  std::set<std::string> said;
+  const auto server_of = [&](Ipv4 address) {
+    const auto at = nics_.find(address);
+    return at == nics_.end() ? Ipv4Text(address) : at->second.server + "'s " + at->second.name;
+  };
+  const auto leaf_name = [&](int leaf) { return file.leaves()[static_cast<size_t>(leaf)].name; };
+  const auto has_port = [&](int nic, int leaf) {
+    const std::vector<int>& ports = file.nics()[static_cast<size_t>(nic)].ports;
+    return std::any_of(ports.begin(), ports.end(),
+                       [&](int port) { return file.ports()[static_cast<size_t>(port)].leaf == leaf; });
+  };
+  for (const auto& [address, fact] : nics_) {
+    const int nic = file.NicAt(address);
+    if (nic < 0) {
+      said.insert(absl::StrCat(Ipv4Text(address), " of ", fact.server, " is not in the file"));
+      continue;
+    }
+    const std::string& named =
+        file.servers()[static_cast<size_t>(file.nics()[static_cast<size_t>(nic)].server)].name;
+    if (named != fact.server) {
+      said.insert(absl::StrCat(Ipv4Text(address), " is ", named, "'s by the file, and ", fact.server,
+                               "'s says its agent"));
+    }
+  }
+  const auto check_leaf = [&](Ipv4 nic_address, Ipv4 answer) {
+    const int leaf = file.LeafAt(answer), nic = file.NicAt(nic_address);
+    if (leaf < 0) {
+      said.insert(absl::StrCat("the leaf of ", server_of(nic_address), " answers as ", Ipv4Text(answer),
+                               ", which is no leaf's by the file"));
+    } else if (nic >= 0 && !has_port(nic, leaf)) {
+      said.insert(absl::StrCat(server_of(nic_address), " hangs on ", leaf_name(leaf),
+                               ", which the file does not say"));
+    }
+  };
+  for (const auto& [nic, gateways] : gateways_) {
+    for (const Ipv4 gateway : gateways) check_leaf(nic, gateway);
+  }
+  for (const auto& [nic, lowers] : arrivals_) {
+    for (const Ipv4 lower : lowers) check_leaf(nic, lower);
+  }
+  for (const auto& [from, upper] : rises_) {
+    const int uplink = file.UplinkAt(upper), leaf = file.LeafAt(from);
+    if (file.SpineAt(upper) < 0) {
+      said.insert(absl::StrCat(Ipv4Text(upper), " answers as a spine, and is none by the file"));
+    } else if (uplink >= 0 && leaf >= 0 && file.uplinks()[static_cast<size_t>(uplink)].leaf != leaf) {
+      said.insert(absl::StrCat(Ipv4Text(upper), " faces ", leaf_name(leaf), ", and ",
+                               leaf_name(file.uplinks()[static_cast<size_t>(uplink)].leaf), " by the file"));
+    }
+  }
+  for (const auto& [upper, lower] : turns_) {
+    const int spine = file.SpineAt(upper), uplink = file.UplinkAt(lower);
+    if (spine < 0 || uplink < 0 || file.uplinks()[static_cast<size_t>(uplink)].spine == spine) continue;
+    said.insert(absl::StrCat(
+        Ipv4Text(lower), " is reached over ", file.spines()[static_cast<size_t>(spine)].name,
+        ", and hangs on ",
+        file.spines()[static_cast<size_t>(file.uplinks()[static_cast<size_t>(uplink)].spine)].name,
+        " by the file"));
+  }
+  std::vector<std::string> sentences(said.begin(), said.end());
+  if (sentences.size() > kMost) {
+    const size_t more = sentences.size() - kMost;
+    sentences.resize(kMost);
+    sentences.push_back(absl::StrCat("and ", more, " more"));
+  }
+  return sentences;
+}
+
+}  // namespace c4::c4p
