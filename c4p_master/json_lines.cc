@@ -74,14 +74,13 @@ class Builder {
   bool end_object() { return Close(); }
   bool end_array() { return Close(); }
   bool key(std::string& name) {
-    std::vector<std::string>& seen = seen_.back();
+    std::vector<std::string>& seen = open_.back().keys;
     if (std::find(seen.begin(), seen.end(), name) != seen.end()) {
       return Refuse(absl::StrCat("the key '", name.substr(0, kMaxQuoted), "' comes twice"));
     }
     // Nobody means an object of many keys, and the search above is a walk.
     if (seen.size() >= 64) return Refuse("an object with more than 64 keys");
-    seen.push_back(name);
-    key_ = std::move(name);
+    seen.push_back(std::move(name));
     return true;
   }
   bool parse_error(size_t, const std::string&, const nlohmann::detail::exception& error) {
@@ -112,10 +111,8 @@ class Builder {
     part.line = *line_;
     if (open_.empty()) {
       root_ = std::move(part);
-    } else if (open_.back().kind == Kind::kList) {
-      open_.back().list.push_back(std::move(part));
     } else {
-      open_.back().members.emplace_back(std::move(key_), std::move(part));
+      open_.back().list.push_back(std::move(part));
     }
     return true;
   }
@@ -125,31 +122,21 @@ class Builder {
     part.kind = kind;
     part.line = *line_;
     open_.push_back(std::move(part));
-    keys_.push_back(std::move(key_));
-    seen_.emplace_back();
     return true;
   }
   bool Close() {
     JsonLine part = std::move(open_.back());
     open_.pop_back();
-    key_ = std::move(keys_.back());
-    keys_.pop_back();
-    seen_.pop_back();
     const int line = part.line;
     if (!Add(std::move(part))) return false;
     // An object's line is its first.
-    JsonLine& added = open_.empty()                      ? root_
-                      : open_.back().kind == Kind::kList ? open_.back().list.back()
-                                                         : open_.back().members.back().second;
+    JsonLine& added = open_.empty() ? root_ : open_.back().list.back();
     added.line = line;
     return true;
   }
 
   const int* line_;
   size_t parts_ = 0;
-  std::string key_;
-  std::vector<std::string> keys_;
-  std::vector<std::vector<std::string>> seen_;
   std::vector<JsonLine> open_;
   JsonLine root_;
   absl::Status fault_;
@@ -163,10 +150,8 @@ absl::Status WrongKind(const JsonLine& part, std::string_view key, Kind wanted) 
 }  // namespace
 
 const JsonLine* JsonLine::Find(std::string_view key) const {
-  for (const auto& [name, part] : members) {
-    if (name == key) return &part;
-  }
-  return nullptr;
+  const auto at = std::find(keys.begin(), keys.end(), key);
+  return at == keys.end() ? nullptr : &list[static_cast<size_t>(at - keys.begin())];
 }
 
 const char* KindName(Kind kind) {
@@ -208,12 +193,14 @@ absl::Status CheckKeys(const JsonLine& object, std::string_view what,
   if (object.kind != Kind::kObject) {
     return AtLine(object.line, absl::StrCat(View(what), " is an object, not ", KindName(object.kind)));
   }
-  for (const auto& [name, part] : object.members) {
-    const auto in = [&name = name](const std::vector<std::string_view>& keys) {
+  for (size_t i = 0; i < object.keys.size(); ++i) {
+    const std::string& name = object.keys[i];
+    const auto in = [&name](const std::vector<std::string_view>& keys) {
       return std::find(keys.begin(), keys.end(), name) != keys.end();
     };
     if (!in(needed) && !in(allowed)) {
-      return AtLine(part.line, absl::StrCat(View(what), " has no '", name.substr(0, kMaxQuoted), "'"));
+      return AtLine(object.list[i].line,
+                    absl::StrCat(View(what), " has no '", name.substr(0, kMaxQuoted), "'"));
     }
   }
   for (const std::string_view key : needed) {

@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -22,8 +21,8 @@ struct JsonLine {
   bool flag = false;
   double number = 0;
   std::string text;
-  std::vector<JsonLine> list;
-  std::vector<std::pair<std::string, JsonLine>> members;
+  std::vector<JsonLine> list;     // of an object: its values
+  std::vector<std::string> keys;  // of an object
 
   // Null: there is none.
   const JsonLine* Find(std::string_view key) const;

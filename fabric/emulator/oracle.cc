@@ -75,7 +75,8 @@ std::string DeviceOfRoute(std::string_view line) {
   return std::string(line.substr(0, line.find_first_of(" \\\n")));
 }
 
-absl::StatusOr<std::vector<Path>> PathsOf(const FabricSpec& spec, const std::vector<FiveTuple>& tuples) {
+absl::StatusOr<std::vector<Path>> PathsOf(const FabricSpec& spec, const std::vector<FiveTuple>& tuples,
+                                          const std::vector<int>& source_leaves) {
   std::vector<Path> paths(tuples.size());
   std::vector<Question> questions(tuples.size());
   const auto no_route = [&](size_t i) {
@@ -84,7 +85,7 @@ absl::StatusOr<std::vector<Path>> PathsOf(const FabricSpec& spec, const std::vec
   };
   // `ip route get` hashes a made-up packet, a socket's route is hashed from its flow: policy 3 mixes the two
   // differently, so that nobody can be asked for what a host itself decides.
-  if (spec.ports == Ports::kBonded) {
+  if (spec.ports == Ports::kBonded && source_leaves.size() != tuples.size()) {
     return absl::UnimplementedError(
         absl::StrCat("hosts of fabric ", spec.name,
                      " choose between their ports by a hash that the kernel does not tell; "
@@ -98,7 +99,9 @@ absl::StatusOr<std::vector<Path>> PathsOf(const FabricSpec& spec, const std::vec
       return absl::NotFoundError(
           absl::StrCat(TupleText(tuples[i]), " does not join two hosts of fabric ", spec.name));
     }
-    const int port = PortOfAddress(spec, tuples[i].source);
+    const int port = spec.ports == Ports::kBonded
+                         ? source_leaves[i] - LeafOfHost(spec, paths[i].source_host, 0)
+                         : PortOfAddress(spec, tuples[i].source);
     questions[i].answer = absl::StrCat("eth", port);
     questions[i].tuple = tuples[i];
   }

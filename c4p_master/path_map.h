@@ -1,0 +1,48 @@
+// The mapping from a five-tuple to its way through the network, behind one interface with three providers:
+// the table of what was probed (probed_paths.h), the hash where it is linear (linear_paths.h), and the
+// operator's configuration (configured_paths.h). The catalogue (catalogue.h) asks them in turn.
+//
+// A way is kept as the addresses that answer on it, which outlive every relearning of the topology;
+// Topology::Resolve makes links of it. Times are the caller's monotonic clock. One thread at a time.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "c4p_master/topology.h"
+#include "service/ip_tuple.h"
+
+namespace c4::c4p {
+
+enum class PathOrigin { kProbed, kPredicted, kConfigured };
+
+struct KnownPath {
+  HopPath hops;
+  PathOrigin origin = PathOrigin::kProbed;
+  int64_t seen_ns = 0;    // of the observation that it rests on; 0: configured
+  bool doubtful = false;  // old, or the path misbehaves: to be probed again
+};
+
+class PathMap {
+ public:
+  virtual ~PathMap() = default;
+  // Nothing: this provider does not know.
+  virtual std::optional<KnownPath> Find(const service::IpTuple& tuple, int64_t now_ns) const = 0;
+};
+
+// A tuple without its source port: the flows among which only the port chooses.
+struct FlowGroup {
+  service::IpTuple tuple;
+  auto operator<=>(const FlowGroup&) const = default;
+};
+inline FlowGroup GroupOf(service::IpTuple tuple) {
+  tuple.source_port = 0;
+  return {tuple};
+}
+inline service::IpTuple WithPort(const FlowGroup& group, uint16_t source_port) {
+  service::IpTuple tuple = group.tuple;
+  tuple.source_port = source_port;
+  return tuple;
+}
+
+}  // namespace c4::c4p
