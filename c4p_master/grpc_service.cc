@@ -166,6 +166,33 @@ class C4pService final : public v1::C4p::CallbackService {
                                          v1::ResolvePathsReply* reply) override {
     return Answer(context, [this, request, reply] {
       *reply = backend_.handler->ResolvePaths(*request, backend_.clock->MonotonicNs());
+      return absl::OkStatus();
+    });
+  }
+
+  grpc::ServerUnaryReactor* ListPaths(grpc::CallbackServerContext* context, const v1::ListPathsRequest* request,
+                                      v1::ListPathsReply* reply) override {
+    return Answer(context, [this, request, reply] {
+      *reply = backend_.handler->ListPaths(*request, backend_.clock->MonotonicNs());
+      return absl::OkStatus();
+    });
+  }
+
+  grpc::ServerUnaryReactor* GetTopology(grpc::CallbackServerContext* context, const v1::GetTopologyRequest*,
+                                        v1::GetTopologyReply* reply) override {
+    return Answer(context, [this, reply] {
+      *reply = backend_.handler->GetTopology(backend_.clock->MonotonicNs());
+      return absl::OkStatus();
+    });
+  }
+
+  grpc::ServerUnaryReactor* Explain(grpc::CallbackServerContext* context, const v1::ExplainRequest* request,
+                                    v1::ExplainReply* reply) override {
+    return Answer(context, [this, request, reply] {
+      absl::StatusOr<v1::ExplainReply> found =
+          backend_.handler->Explain(request->connection(), backend_.clock->MonotonicNs());
+      if (found.ok()) *reply = *std::move(found);
+      return found.status();
     });
   }
 
@@ -175,14 +202,13 @@ class C4pService final : public v1::C4p::CallbackService {
   }
 
   // Request and reply live until the reactor is finished.
-  grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context, std::function<void()> fill) {
+  grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context, std::function<absl::Status()> fill) {
     grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
     const grpc::Status allowed = Allowed(*context);
     if (!allowed.ok()) {
       reactor->Finish(allowed);
     } else if (!backend_.state_thread->Post([reactor, fill = std::move(fill)] {
-                 fill();
-                 reactor->Finish(grpc::Status::OK);
+                 reactor->Finish(ToGrpcStatus(fill()));
                })) {
       reactor->Finish(Ending());
     }

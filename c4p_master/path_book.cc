@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "service/status.h"
 #include "service/text.h"
 
 namespace c4::c4p {
@@ -293,6 +294,24 @@ std::vector<std::string> PathBook::LinksOf(const Connection& connection, const Q
   if (!pair.tuple) return {};
   const auto path = catalogue_->Links(view_->topology(), *pair.tuple, now_ns);
   return path.ok() && path->has_value() ? view_->NamesOf(**path) : std::vector<std::string>();
+}
+
+std::vector<std::string> PathBook::DirectLinks(Ipv4 from, Ipv4 to) const {
+  const AddressPlace* const source = view_->Find(from);
+  const AddressPlace* const destination = view_->Find(to);
+  if (source == nullptr || destination == nullptr || source->plane != destination->plane) return {};
+  const Network::Port* const out = view_->network().FindPort(source->nic, source->plane);
+  const Network::Port* const in = view_->network().FindPort(destination->nic, destination->plane);
+  if (out == nullptr || in == nullptr || out->leaf != in->leaf) return {};
+  return view_->NamesOf(from, to, source->plane, kDirect);
+}
+
+std::string PathBook::StatementOn(const Connection& connection, size_t end) const {
+  if (SameLeaf(connection, end)) return "";
+  const int from = view_->topology().NicAt(connection.sources[end]);
+  const int to = view_->topology().NicAt(connection.destinations[end]);
+  return catalogue_->Statement(GroupOfEnd(connection, end),
+                               from < 0 || to < 0 ? 0 : view_->topology().PossiblePaths(from, to));
 }
 
 absl::Status PathBook::Use(SessionId session, const v1::PathUse& use, int64_t now_ns,

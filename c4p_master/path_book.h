@@ -106,6 +106,10 @@ class PathBook {
   const std::map<std::string, Connection>& connections() const { return connections_; }
   const Allocator& allocator() const { return allocator_; }
   std::vector<std::string> LinksOf(const Connection& connection, const QueuePair& pair, int64_t now_ns) const;
+  // Of two addresses under one leaf, in one plane; none otherwise.
+  std::vector<std::string> DirectLinks(service::Ipv4 from, service::Ipv4 to) const;
+  // What is to be said of its ports: that they do not steer, that switches are silent; empty: nothing.
+  std::string StatementOn(const Connection& connection, size_t end) const;
 
  private:
   struct Port {

@@ -117,24 +117,26 @@ ProbePlan::Agent* ProbePlan::AgentOf(Ipv4 address) {
   return server == server_of_.end() ? nullptr : &agents_.at(server->second);
 }
 
-bool ProbePlan::Ask(const FlowGroup& group, int count, const std::set<uint16_t>& known) {
+int ProbePlan::Ask(const FlowGroup& group, int count, const std::set<uint16_t>& known) {
   const auto server = server_of_.find(group.tuple.source);
-  if (server == server_of_.end()) return false;
+  if (server == server_of_.end()) return 0;
   std::vector<uint16_t> free;
   for (int port = options_.first_port; port <= options_.last_port; ++port) {
     if (!known.contains(static_cast<uint16_t>(port))) free.push_back(static_cast<uint16_t>(port));
   }
-  if (static_cast<int>(free.size()) < count) return false;
+  if (static_cast<int>(free.size()) < count) return 0;
   std::shuffle(free.begin(), free.end(), random_);
   const std::vector<std::string> source = LeavesOf(group.tuple.source);
   // Who hangs on one leaf needs no telling by which the packets go.
   const int first_ttl = source.size() == 1 && !source.front().starts_with(kLone) ? 2 : 1;
+  int queued = 0;
   for (int i = 0; i < count; ++i) {
     const IpTuple tuple = WithPort(group, free[static_cast<size_t>(i)]);
     const int times = i < std::min(kMostRepeated, count / 2) ? 2 : 1;
+    queued += times;
     for (int time = 0; time < times; ++time) wanted_[server->second].push_back({tuple, first_ttl});
   }
-  return true;
+  return queued;
 }
 
 bool ProbePlan::AskAgain(const IpTuple& tuple) {
@@ -261,6 +263,17 @@ Coverage ProbePlan::coverage() const {
     for (const std::string& spine : pair.seen) coverage.seen += pair.possible.contains(spine) ? 1 : 0;
   }
   return coverage;
+}
+
+std::vector<PairCoverage> ProbePlan::pairs() const {
+  std::vector<PairCoverage> result;
+  for (const auto& [leaves, pair] : pairs_) {
+    if (leaves.first.starts_with(kLone) || leaves.second.starts_with(kLone)) continue;
+    Coverage coverage{.seen = 0, .possible = static_cast<int>(pair.possible.size())};
+    for (const std::string& spine : pair.seen) coverage.seen += pair.possible.contains(spine) ? 1 : 0;
+    result.push_back({leaves.first, leaves.second, coverage});
+  }
+  return result;
 }
 
 bool ProbePlan::done() const {

@@ -51,6 +51,12 @@ struct Coverage {
   double share() const { return possible == 0 ? 0 : static_cast<double>(seen) / possible; }
 };
 
+struct PairCoverage {
+  std::string from_leaf;
+  std::string to_leaf;
+  Coverage coverage;
+};
+
 // Probes after which each of `ways` equally likely ones has been seen, but for a chance of `miss`.
 int CouponBudget(int ways, double miss);
 
@@ -64,10 +70,10 @@ class ProbePlan {
   void SetNetwork(std::vector<PlanAgent> agents, const Topology& topology, bool complete);
   // Probes all pairs again, as after the convergence of a failure.
   void Restart();
-  // `count` different ports of the group, none of `known`. Some are asked for twice in a row: a port that
-  // takes two ways does not steer. Goes before the mesh. False: the reserved range has no more ports, or no
-  // agent has the source.
-  bool Ask(const FlowGroup& group, int count, const std::set<uint16_t>& known);
+  // `count` different ports of the group, none of `known`. Some are asked for twice in a row: a port that takes two
+  // ways does not steer. Goes before the mesh. How many tuples will be reported; 0: the reserved range has no more
+  // ports, or no agent has the source.
+  int Ask(const FlowGroup& group, int count, const std::set<uint16_t>& known);
   // Those very tuples, as a path that misbehaves.
   bool AskAgain(const service::IpTuple& tuple);
 
@@ -80,6 +86,8 @@ class ProbePlan {
   void Lost(const std::string& server);
 
   Coverage coverage() const;
+  // Of each ordered pair of leaves whose names are known.
+  std::vector<PairCoverage> pairs() const;
   // Everything asked for was handed out and reported, and the mesh is done.
   bool done() const;
 
