@@ -25,8 +25,8 @@ int RunTopology(const Arguments& arguments) {
   if (const std::optional<int> exit_code = options.Parse(arguments)) return *exit_code;
   for (;;) {
     absl::StatusOr<std::unique_ptr<PathClient>> client = PathClient::Open(master);
-    absl::StatusOr<v1::GetTopologyReply> reply = client.status();
-    if (client.ok()) reply = (*client)->GetTopology();
+    const absl::StatusOr<v1::GetTopologyReply> reply =
+        client.ok() ? (*client)->GetTopology() : absl::StatusOr<v1::GetTopologyReply>(client.status());
     if (!reply.ok()) {
       fprintf(stderr, "c4 topology: %s\n", std::string(reply.status().message()).c_str());
       return kExitUnreachable;
