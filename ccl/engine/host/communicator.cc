@@ -287,12 +287,16 @@ void HostCommunicator::Run() {
 // Until somebody wakes this thread, a peer goes without a goodbye, or a second is over.
 void HostCommunicator::Sleep() {
   polls_.assign(1, {timer_.get(), POLLIN, 0});
+  int ms = kSleepMs;
   {
     const std::unique_lock<std::mutex> lock(wheel_->mutex(), std::try_to_lock);
-    if (lock.owns_lock() && !Ended()) links_->AppendIdlePolls(&polls_);
+    if (lock.owns_lock() && !Ended()) {
+      links_->AppendIdlePolls(&polls_);
+      ms = links_->WatchMs(ms);
+    }
   }
   if (state_.load() != State::kReady) return;
-  (void)poll(polls_.data(), polls_.size(), kSleepMs);  // a signal is as good a reason as any
+  (void)poll(polls_.data(), polls_.size(), ms);  // a signal is as good a reason as any
   uint64_t times = 0;
   const ssize_t ignored = read(timer_.get(), &times, sizeof times);
   (void)ignored;

@@ -18,6 +18,8 @@ constexpr int64_t kSpinUs = 50;
 // After so many spins in vain in a row, only one wait in so many spins: others use the processors as well.
 constexpr uint32_t kVainSpins = 4;
 constexpr uint32_t kWaitsASpin = 16;
+constexpr uint64_t kAcceptNs = 2000000;
+constexpr int kWatchMs = 5;
 
 bool IsCrowded(size_t ranks) {
   cpu_set_t set;
@@ -105,19 +107,20 @@ Result Links::SendTo(int peer, uint16_t channel, SendConnection** connection) {
 Result Links::Attach(int peer, uint16_t channel, std::vector<tcp::Accepted> accepted,
                      ReceiveConnection* connection) {
   const Recording recording = RecordingOf(peer, channel);
+  if (tcp::IsTcp(accepted.front().hello)) {
+    tcp::TcpReceiveControl* control = nullptr;
+    tcp::AttachReceiver(std::move(accepted), recording, connection, &control);
+    if (control != nullptr) controls_[{peer, channel}] = control;
+    return Ok();
+  }
+  over_memory_ = true;
   const uint32_t chunk_bytes = accepted.front().hello.chunk_bytes;
   std::vector<std::unique_ptr<ReceiveQueuePair>> queue_pairs;
   queue_pairs.reserve(accepted.size());
   for (tcp::Accepted& entry : accepted) {
-    if (tcp::IsTcp(entry.hello)) {
-      queue_pairs.push_back(
-          std::make_unique<tcp::TcpReceiveQueuePair>(std::move(entry.fd), entry.hello, recording));
-    } else {
-      over_memory_ = true;
-      queue_pairs.emplace_back();
-      C4_RETURN_IF_ERROR(
-          shm::Accept(std::move(entry), BellOf(peer), shm::KnobCopy(), recording, &queue_pairs.back()));
-    }
+    queue_pairs.emplace_back();
+    C4_RETURN_IF_ERROR(
+        shm::Accept(std::move(entry), BellOf(peer), shm::KnobCopy(), recording, &queue_pairs.back()));
   }
   connection->Attach(std::move(queue_pairs), chunk_bytes);
   return Ok();
@@ -155,17 +158,43 @@ bool Links::Expecting() const {
                      [](const auto& entry) { return !entry.second->attached(); });
 }
 
+// Streams of connections that are there come at any time; looking for them costs a system call.
+bool Links::AcceptIsDue() {
+  const uint64_t now_ns = MonotonicNs();
+  if (now_ns - last_accept_ns_ < kAcceptNs) return false;
+  last_accept_ns_ = now_ns;
+  return true;
+}
+
+Result Links::TakeIn(bool expecting, bool* moved) {
+  bool accepted_any = false;
+  C4_RETURN_IF_ERROR(acceptor_->Progress(expecting ? moved : &accepted_any));
+  for (auto it = receives_.begin(); expecting && it != receives_.end(); ++it) {
+    auto& [key, connection] = *it;
+    std::vector<tcp::Accepted> accepted;
+    if (connection->attached() || !acceptor_->Take(key.first, key.second, &accepted)) continue;
+    C4_RETURN_IF_ERROR(Attach(key.first, key.second, std::move(accepted), connection.get()));
+    *moved = true;
+  }
+  Key key;
+  for (tcp::Accepted late; acceptor_->TakeLate(&key.first, &key.second, &late); late = tcp::Accepted()) {
+    const auto found = controls_.find(key);
+    if (found != controls_.end()) found->second->Take(std::move(late));
+  }
+  return Ok();
+}
+
+int Links::WatchMs(int ms) const {
+  const auto watchful = [](const auto& entry) { return entry.second->watchful(); };
+  const bool any = std::any_of(sends_.begin(), sends_.end(), watchful) ||
+                   std::any_of(receives_.begin(), receives_.end(), watchful);
+  return any ? std::min(ms, kWatchMs) : ms;
+}
+
 Result Links::Progress(bool* moved) {
   if (std::exchange(moved_in_wait_, false)) *moved = true;
-  if (Expecting()) {
-    C4_RETURN_IF_ERROR(acceptor_->Progress(moved));
-    for (auto& [key, connection] : receives_) {
-      std::vector<tcp::Accepted> accepted;
-      if (connection->attached() || !acceptor_->Take(key.first, key.second, &accepted)) continue;
-      C4_RETURN_IF_ERROR(Attach(key.first, key.second, std::move(accepted), connection.get()));
-      *moved = true;
-    }
-  }
+  const bool expecting = Expecting();
+  if (expecting || (!controls_.empty() && AcceptIsDue())) C4_RETURN_IF_ERROR(TakeIn(expecting, moved));
   for (auto& [key, connection] : sends_) C4_RETURN_IF_ERROR(connection->Progress(moved));
   for (auto& [key, connection] : receives_) C4_RETURN_IF_ERROR(connection->Progress(moved));
   return Ok();
@@ -229,8 +258,9 @@ Result Links::Wait(int ms) {
   if (moved) return Ok();
   CollectPolls();
   // A peer that has connected before this rank receives from it waits in the listener's queue: it is not
-  // taken in, so it must not wake anybody either, again and again.
-  if (Expecting()) acceptor_->AppendPolls(&polls_);
+  // taken in, so it must not wake anybody either, again and again. With connections that fail over it is.
+  if (!controls_.empty() || Expecting()) acceptor_->AppendPolls(&polls_);
+  ms = WatchMs(ms);
   if (!over_memory_) return Poll(ms);
   polls_.push_back({bell_.fd(), POLLIN, 0});
   WakeNeighbours();
@@ -242,9 +272,13 @@ Result Links::Wait(int ms) {
 
 void Links::AppendIdlePolls(std::vector<pollfd>* polls) const {
   const size_t before = polls->size();
-  for (const auto& [key, connection] : sends_) connection->AppendPolls(polls);
-  for (const auto& [key, connection] : receives_) connection->AppendPolls(polls);
+  for (const auto& [key, connection] : sends_) connection->AppendDataPolls(polls);
+  for (const auto& [key, connection] : receives_) connection->AppendDataPolls(polls);
   for (size_t i = before; i < polls->size(); ++i) (*polls)[i].events = POLLRDHUP;
+  // Control channels speak only when there is something to do.
+  for (const auto& [key, connection] : sends_) connection->AppendControlPolls(polls);
+  for (const auto& [key, connection] : receives_) connection->AppendControlPolls(polls);
+  if (!controls_.empty()) acceptor_->AppendPolls(polls);
 }
 
 Result Links::Idle() {
@@ -261,6 +295,7 @@ void Links::SayGoodbye() {
 
 void Links::Close() {
   sends_.clear();
+  controls_.clear();
   receives_.clear();
   acceptor_.reset();
 }

@@ -61,6 +61,8 @@ class Links {
   // While nothing is under way: what tells of a lost peer. Early data wakes nobody. The descriptors may be
   // closed by the time that somebody waits for them; then that wakes for nothing.
   void AppendIdlePolls(std::vector<pollfd>* polls) const;
+  // How long such a wait may last at most, of `ms`.
+  int WatchMs(int ms) const;
   // To be called after each such wait, and once a second: looks after the connections.
   Result Idle();
   void SayGoodbye();
@@ -83,6 +85,8 @@ class Links {
   Recording RecordingOf(int peer, uint16_t channel) const;
   // A receive connection waits for its sender to connect.
   bool Expecting() const;
+  bool AcceptIsDue();
+  Result TakeIn(bool expecting, bool* moved);
   void CollectPolls();
   Result Poll(int ms);
   // Looks for a while before sleeping, where that has paid lately; *moved when there was something.
@@ -95,7 +99,9 @@ class Links {
   shm::Bell bell_;  // outlives the connections, which share messages on its shelf
   std::map<Key, std::unique_ptr<SendConnection>> sends_;
   std::map<Key, std::unique_ptr<ReceiveConnection>> receives_;
+  std::map<Key, tcp::TcpReceiveControl*> controls_;  // of those of receives_ that fail over
   std::map<int, Neighbour> neighbours_;
+  uint64_t last_accept_ns_ = 0;
   bool over_memory_ = false;  // a connection is
   bool crowded_ = false;      // more ranks on this host than processors
   uint64_t spin_ns_ = 0;

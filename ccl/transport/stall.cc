@@ -1,0 +1,31 @@
+#include "ccl/transport/stall.h"
+
+#include <algorithm>
+
+namespace c4 {
+
+uint64_t StallRule::limit_ns() const {
+  return std::clamp(kGaps * usual_gap_ns_, kLeastNs, kMostNs);
+}
+
+bool StallRule::Read(const StreamReading& reading, uint64_t now_ns) {
+  const bool waited = last_progress_ns_ != 0;
+  const bool progress = waited && reading.acked_bytes != acked_bytes_;
+  acked_bytes_ = reading.acked_bytes;
+  last_reading_ns_ = now_ns;
+  if (progress && reading.outstanding) {
+    // Of the time between two readings nothing is known: the gap is what lies beyond it.
+    const uint64_t since = now_ns - last_progress_ns_;
+    const uint64_t gap = since > kSampleNs ? since - kSampleNs : 0;
+    usual_gap_ns_ = (7 * usual_gap_ns_ + gap) / 8;
+  }
+  if (progress || !waited || !reading.outstanding || !reading.window_open) {
+    last_progress_ns_ = now_ns;
+    vain_readings_ = 0;
+    return false;
+  }
+  ++vain_readings_;
+  return vain_readings_ >= kLeastReadings && now_ns - last_progress_ns_ >= limit_ns();
+}
+
+}  // namespace c4
