@@ -72,7 +72,7 @@ class SendConnection {
   std::vector<QpUse> Paths() const;
   uint64_t path_changes() const { return path_changes_; }
   // Make before break; the queue pair stays in use until the new path works. A later call replaces it.
-  void Move(size_t queue_pair, const QpPath& path) { queue_pairs_[queue_pair]->Move(path); }
+  void Move(size_t queue_pair, const QpPath& path);
   // The device of that address has lost its carrier.
   void LoseAddress(const SocketAddress& address);
 
@@ -125,12 +125,15 @@ class SendConnection {
   uint64_t give_up_ns_ = 0;
   uint64_t work_since_ns_ = 0;  // something is to be done since then
   uint64_t path_changes_ = 0;
+  uint64_t moving_until_ns_ = 0;
 };
 
 class ReceiveConnection final : private ChunkSink {
  public:
-  // A grant is said again, on all queue pairs, when what it allows has not come by then.
+  // A grant is said again, on all queue pairs and over the control channel, when what it allows has not come by
+  // then; later and later.
   static constexpr uint64_t kGrantAgainNs = 20000000;
+  static constexpr uint64_t kGrantMostNs = 1000000000;
   // A sender whose control channel has ended dials another within milliseconds, if it is there.
   static constexpr uint64_t kVanishedNs = 3000000000;
 
@@ -193,7 +196,7 @@ class ReceiveConnection final : private ChunkSink {
   size_t next_grant_ = 0;  // queue pair that announces next
   std::unique_ptr<ReceiveControl> control_;
   uint64_t granted_ns_ = 0;
-  bool grant_repeated_ = true;
+  uint64_t grant_pause_ns_ = kGrantAgainNs;
 };
 
 }  // namespace c4

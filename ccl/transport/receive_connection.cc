@@ -56,13 +56,14 @@ void ReceiveConnection::GrantPosted() {
   queue_pairs_.front()->recorder().Granted(granted_);
   if (control_ == nullptr) return;
   granted_ns_ = clock_();
-  grant_repeated_ = false;
+  grant_pause_ns_ = kGrantAgainNs;
 }
 
 // Paths can be dead towards the sender alone, and then nobody knows as long as nothing else goes over them.
 void ReceiveConnection::GrantAgain() {
-  if (grant_repeated_ || granted_ == completed_ || clock_() - granted_ns_ < kGrantAgainNs) return;
-  grant_repeated_ = true;
+  if (granted_ == completed_ || clock_() - granted_ns_ < grant_pause_ns_) return;
+  granted_ns_ = clock_();
+  grant_pause_ns_ = std::min(2 * grant_pause_ns_, kGrantMostNs);
   for (const auto& queue_pair : queue_pairs_) queue_pair->Grant(granted_);
   SayCounts();
 }
@@ -177,7 +178,7 @@ void ReceiveConnection::Abandoned(const Chunk& chunk) {
 }
 
 bool ReceiveConnection::watchful() const {
-  return control_ != nullptr && ((!grant_repeated_ && granted_ != completed_) || control_->ended_ns() != 0);
+  return control_ != nullptr && ((grant_pause_ns_ == kGrantAgainNs && granted_ != completed_) || control_->ended_ns() != 0);
 }
 
 void ReceiveConnection::AppendControlPolls(std::vector<pollfd>* polls) const {

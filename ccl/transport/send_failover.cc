@@ -7,6 +7,12 @@
 #include "ccl/transport/connection.h"
 
 namespace c4 {
+namespace {
+
+// How long a move is looked after closely; it goes on afterwards, only slower.
+constexpr uint64_t kMoveNs = 2000000000;
+
+}  // namespace
 
 void SendConnection::FailOver(std::unique_ptr<SendControl> control, uint64_t give_up_ns) {
   control_ = std::move(control);
@@ -119,7 +125,7 @@ Result SendConnection::CheckAlive(uint64_t now_ns) const {
 
 bool SendConnection::watchful() const {
   if (control_ == nullptr) return false;
-  if (fences_.any() || !control_->settled()) return true;
+  if (fences_.any() || !control_->settled() || clock_() < moving_until_ns_) return true;
   for (size_t i = 0; i < queue_pairs_.size(); ++i) {
     if (!in_flight_[i].empty() || states_[i] != QpState::kLive) return true;
   }
@@ -131,6 +137,11 @@ std::vector<QpUse> SendConnection::Paths() const {
   paths.reserve(queue_pairs_.size());
   for (const auto& queue_pair : queue_pairs_) paths.push_back(queue_pair->use());
   return paths;
+}
+
+void SendConnection::Move(size_t queue_pair, const QpPath& path) {
+  queue_pairs_[queue_pair]->Move(path);
+  moving_until_ns_ = clock_() + kMoveNs;
 }
 
 void SendConnection::LoseAddress(const SocketAddress& address) {

@@ -5,7 +5,7 @@
 namespace c4 {
 
 uint64_t StallRule::limit_ns() const {
-  return std::clamp(kGaps * usual_gap_ns_, kLeastNs, kMostNs);
+  return std::min(std::max(kGaps * usual_gap_ns_, kLeastNs) << strikes_, kMostNs);
 }
 
 bool StallRule::Read(const StreamReading& reading, uint64_t now_ns) {
@@ -18,6 +18,10 @@ bool StallRule::Read(const StreamReading& reading, uint64_t now_ns) {
     const uint64_t since = now_ns - last_progress_ns_;
     const uint64_t gap = since > kSampleNs ? since - kSampleNs : 0;
     usual_gap_ns_ = (7 * usual_gap_ns_ + gap) / 8;
+    if (strikes_ > 0 && ++good_readings_ >= kForgive) {
+      --strikes_;
+      good_readings_ = 0;
+    }
   }
   if (progress || !waited || !reading.outstanding || !reading.window_open) {
     last_progress_ns_ = now_ns;
@@ -25,7 +29,10 @@ bool StallRule::Read(const StreamReading& reading, uint64_t now_ns) {
     return false;
   }
   ++vain_readings_;
-  return vain_readings_ >= kLeastReadings && now_ns - last_progress_ns_ >= limit_ns();
+  if (vain_readings_ < kLeastReadings || now_ns - last_progress_ns_ < limit_ns()) return false;
+  strikes_ = std::min(strikes_ + 1, kMostStrikes);
+  good_readings_ = 0;
+  return true;
 }
 
 }  // namespace c4

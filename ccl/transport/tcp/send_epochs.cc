@@ -118,12 +118,12 @@ void TcpSendQueuePair::Adopt(Dialled dialled, uint64_t now_ns) {
 void TcpSendQueuePair::Break(int error) {
   if (!fails_over_ || stage_ == kPausing || stage_ == kDialing || stage_ == kDead) return;
   if (error != 0) error_ = error;
+  Discard(&fd_);
   if (stage_ != kGreeting) {
-    SetStage(kDead);
-    Discard(&fd_);
+    // A receiver for which the old stream has no use any more may close it by itself.
+    SetStage(moving_ && next_.ready() && chunks_.empty() ? kDraining : kDead);
     return;
   }
-  Discard(&fd_);
   hello_written_ = 0;
   ++dials_;
   dial_at_ns_ = MonotonicNs() + (dials_ > kDialsWithoutPause ? kLongestPauseNs : 0);

@@ -72,7 +72,7 @@ Result TcpSendQueuePair::Ended(const char* what, int error) {
 Result TcpSendQueuePair::Progress(bool* moved) {
   if (fails_over_) {
     ProgressStage(MonotonicNs());
-    if (stage_ != kGreeting && stage_ != kLive && stage_ != kDraining) return Ok();
+    if (!fd_.valid()) return Ok();
   }
   if (!connected()) C4_RETURN_IF_ERROR(WriteHello(moved));
   C4_RETURN_IF_ERROR(ReadReports(moved));
