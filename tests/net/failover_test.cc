@@ -269,11 +269,11 @@ TEST_F(FailOverNet, ACutSpineLinkCostsNothingButItsPath) {
     ASSERT_TRUE(fabric_->Cut(absl::StrCat("leaf0-spine", spine)).ok());
     EXPECT_TRUE(MovesOn(3000)) << Errors();
     // All four queue pairs come back on the others.
-    EXPECT_TRUE(Eventually(4000, [&] {
+    EXPECT_TRUE(Eventually(5000, [&] {
       const std::vector<QpUse> paths = Paths();
-      return std::all_of(paths.begin(), paths.end(), [](const QpUse& u) { return u.state == QpState::kLive; });
+      return std::all_of(paths.begin(), paths.end(), [](const QpUse& u) { return u.state == QpState::kLive; }) &&
+             !Spines().contains(spine);
     })) << Errors();
-    EXPECT_FALSE(Spines().contains(spine));
     ASSERT_TRUE(fabric_->Heal(absl::StrCat("leaf0-spine", spine)).ok());
     EXPECT_TRUE(MovesOn(3000)) << Errors();
   }

@@ -18,7 +18,7 @@ constexpr int64_t kSpinUs = 50;
 // After so many spins in vain in a row, only one wait in so many spins: others use the processors as well.
 constexpr uint32_t kVainSpins = 4;
 constexpr uint32_t kWaitsASpin = 16;
-constexpr uint64_t kAcceptNs = 2000000;
+constexpr uint64_t kLookNs = 2000000;
 constexpr int kWatchMs = 5;
 
 bool IsCrowded(size_t ranks) {
@@ -41,8 +41,9 @@ void Pause() {
 
 }  // namespace
 
-void Links::Open(Fd listener, std::vector<SocketAddress> listeners) {
+void Links::Open(Fd listener, std::vector<std::vector<SocketAddress>> listeners) {
   listeners_ = std::move(listeners);
+  if (KnobNumber(Knob::C4_FAILOVER) != 0) carrier_.Open();
   acceptor_.emplace(std::move(listener), recording_.communicator->slot().communicator_id, recording_.rank,
                     static_cast<int>(listeners_.size()));
 }
@@ -87,17 +88,33 @@ Recording Links::RecordingOf(int peer, uint16_t channel) const {
   return recording;
 }
 
+std::vector<QpPath> Links::PathsTo(int peer, uint32_t queue_pairs) const {
+  const std::vector<SocketAddress>& own = listeners_[static_cast<size_t>(recording_.rank)];
+  const std::vector<SocketAddress>& ends = listeners_[static_cast<size_t>(peer)];
+  const size_t planes = std::min(own.size(), ends.size());
+  std::vector<QpPath> paths(queue_pairs);
+  for (size_t i = 0; i < paths.size(); ++i) {
+    paths[i].destination = ends[i % planes];
+    if (planes == 1) continue;
+    paths[i].source = own[i % planes];
+    paths[i].source.set_port(0);
+  }
+  return paths;
+}
+
 Result Links::SendTo(int peer, uint16_t channel, SendConnection** connection) {
   std::unique_ptr<SendConnection>& place = sends_[{peer, channel}];
   if (place == nullptr) {
-    const SocketAddress& listener = listeners_[static_cast<size_t>(peer)];
+    const SocketAddress& listener = listeners_[static_cast<size_t>(peer)].front();
     std::shared_ptr<shm::PeerBell> bell = BellOf(peer);
     if (bell != nullptr) {
       over_memory_ = true;
       C4_RETURN_IF_ERROR(
           shm::ConnectSender(RecordingOf(peer, channel), listener, std::move(bell), shm::Shape(), &place));
     } else {
-      C4_RETURN_IF_ERROR(tcp::ConnectSender(RecordingOf(peer, channel), listener, tcp::KnobShape(), &place));
+      const tcp::Shape shape = tcp::KnobShape();
+      C4_RETURN_IF_ERROR(
+          tcp::ConnectSender(RecordingOf(peer, channel), PathsTo(peer, shape.queue_pairs), shape, &place));
     }
   }
   *connection = place.get();
@@ -158,10 +175,17 @@ bool Links::Expecting() const {
                      [](const auto& entry) { return !entry.second->attached(); });
 }
 
-// Streams of connections that are there come at any time; looking for them costs a system call.
-bool Links::AcceptIsDue() {
+void Links::LookAtCarrier() {
+  for (const SocketAddress& address : carrier_.TakeLost()) {
+    for (auto& [key, connection] : sends_) connection->LoseAddress(address);
+  }
+}
+
+// Streams of connections that are there come at any time, and so does news of devices; looking for them costs
+// system calls.
+bool Links::LookIsDue() {
   const uint64_t now_ns = MonotonicNs();
-  if (now_ns - last_accept_ns_ < kAcceptNs) return false;
+  if (now_ns - last_accept_ns_ < kLookNs) return false;
   last_accept_ns_ = now_ns;
   return true;
 }
@@ -194,7 +218,9 @@ int Links::WatchMs(int ms) const {
 Result Links::Progress(bool* moved) {
   if (std::exchange(moved_in_wait_, false)) *moved = true;
   const bool expecting = Expecting();
-  if (expecting || (!controls_.empty() && AcceptIsDue())) C4_RETURN_IF_ERROR(TakeIn(expecting, moved));
+  const bool due = LookIsDue();
+  if (expecting || (due && !controls_.empty())) C4_RETURN_IF_ERROR(TakeIn(expecting, moved));
+  if (due && carrier_.fd() >= 0) LookAtCarrier();
   for (auto& [key, connection] : sends_) C4_RETURN_IF_ERROR(connection->Progress(moved));
   for (auto& [key, connection] : receives_) C4_RETURN_IF_ERROR(connection->Progress(moved));
   return Ok();
@@ -260,6 +286,7 @@ Result Links::Wait(int ms) {
   // A peer that has connected before this rank receives from it waits in the listener's queue: it is not
   // taken in, so it must not wake anybody either, again and again. With connections that fail over it is.
   if (!controls_.empty() || Expecting()) acceptor_->AppendPolls(&polls_);
+  if (carrier_.fd() >= 0) polls_.push_back({carrier_.fd(), POLLIN, 0});
   ms = WatchMs(ms);
   if (!over_memory_) return Poll(ms);
   polls_.push_back({bell_.fd(), POLLIN, 0});
@@ -279,6 +306,7 @@ void Links::AppendIdlePolls(std::vector<pollfd>* polls) const {
   for (const auto& [key, connection] : sends_) connection->AppendControlPolls(polls);
   for (const auto& [key, connection] : receives_) connection->AppendControlPolls(polls);
   if (!controls_.empty()) acceptor_->AppendPolls(polls);
+  if (carrier_.fd() >= 0) polls->push_back({carrier_.fd(), POLLIN, 0});
 }
 
 Result Links::Idle() {

@@ -17,6 +17,7 @@
 #include "ccl/transport/connection.h"
 #include "ccl/transport/shm/bell.h"
 #include "ccl/transport/tcp/acceptor.h"
+#include "ccl/transport/tcp/carrier.h"
 #include "ccl/transport/tcp/connect.h"
 
 namespace c4::host {
@@ -34,8 +35,8 @@ class Links {
   Links(const Links&) = delete;
   Links& operator=(const Links&) = delete;
 
-  // `listeners`: every rank's, by rank.
-  void Open(Fd listener, std::vector<SocketAddress> listeners);
+  // `listeners`: every rank's, by rank, one a plane; this rank's own are where it connects from.
+  void Open(Fd listener, std::vector<std::vector<SocketAddress>> listeners);
   // From here on, connections with ranks of the same host are made over shared memory where both ends can.
   // `bell` is this rank's, as the others know it from `ranks`. After Open.
   void ShareMemory(shm::Bell bell, const std::vector<bootstrap::RankInfo>& ranks);
@@ -83,9 +84,12 @@ class Links {
   Result Attach(int peer, uint16_t channel, std::vector<tcp::Accepted> accepted,
                 ReceiveConnection* connection);
   Recording RecordingOf(int peer, uint16_t channel) const;
+  // Of each queue pair of a connection: they alternate over the planes that both ends have.
+  std::vector<QpPath> PathsTo(int peer, uint32_t queue_pairs) const;
   // A receive connection waits for its sender to connect.
   bool Expecting() const;
-  bool AcceptIsDue();
+  bool LookIsDue();
+  void LookAtCarrier();
   Result TakeIn(bool expecting, bool* moved);
   void CollectPolls();
   Result Poll(int ms);
@@ -94,11 +98,12 @@ class Links {
 
   const Recording recording_;
   const int wake_fd_;
-  std::vector<SocketAddress> listeners_;
+  std::vector<std::vector<SocketAddress>> listeners_;
   std::optional<tcp::Acceptor> acceptor_;
   shm::Bell bell_;  // outlives the connections, which share messages on its shelf
   std::map<Key, std::unique_ptr<SendConnection>> sends_;
   std::map<Key, std::unique_ptr<ReceiveConnection>> receives_;
+  tcp::Carrier carrier_;
   std::map<Key, tcp::TcpReceiveControl*> controls_;  // of those of receives_ that fail over
   std::map<int, Neighbour> neighbours_;
   uint64_t last_accept_ns_ = 0;

@@ -100,6 +100,7 @@ class TcpSendQueuePair final : public SendQueuePair {
   size_t written_ = 0;         // bytes of it, header included, that the kernel has taken
   uint64_t posted_ = 0;
   uint64_t completed_ = 0;
+  uint64_t reported_ = 0;  // of these, on the stream itself: the control channel may have been faster
   uint64_t granted_ = 0;
   uint64_t last_completed_ticks_ = 0;
   char in_[8 * sizeof(Frame)];

@@ -104,6 +104,7 @@ void TcpSendQueuePair::Adopt(Dialled dialled, uint64_t now_ns) {
   hello_written_ = dialled.written;
   other_port_ = dialled.other_port;
   in_bytes_ = 0;
+  reported_ = 0;
   heard_ns_ = now_ns;
   silent_ = true;
   moving_ = false;

@@ -148,7 +148,7 @@ Result TcpSendQueuePair::ReadReports(bool* moved) {
 }
 
 Result TcpSendQueuePair::TakeReport(const Frame& frame) {
-  if (const char* fault = CheckReport(frame, completed_, granted_, completed_ + writing_)) {
+  if (const char* fault = CheckReport(frame, reported_, granted_, completed_ + writing_)) {
     return Lost(fault, EPROTO);
   }
   if (frame.kind == kGoodbye) {
@@ -159,6 +159,7 @@ Result TcpSendQueuePair::TakeReport(const Frame& frame) {
   heard_ns_ = fails_over_ ? MonotonicNs() : 0;
   if (stage_ == kGreeting) SetStage(kLive);
   granted_ = frame.message;
+  reported_ = frame.sequence;
   Acknowledge(frame.sequence);
   return Ok();
 }
