@@ -75,12 +75,10 @@ Result ConnectSender(const Recording& recording, const std::vector<QpPath>& path
     hello.transport = kFailOverTcp;
     queue_pairs.push_back(std::make_unique<TcpSendQueuePair>(paths[i], hello, recording));
   }
-  QpPath control_path = paths.front();
-  control_path.source.set_port(0);
   *connection = std::make_unique<SendConnection>(recording.peer, std::move(queue_pairs), shape.chunk_bytes,
                                                  shape.window_bytes);
   (*connection)
-      ->FailOver(std::make_unique<TcpSendControl>(control_path, hello, recording.peer),
+      ->FailOver(std::make_unique<TcpSendControl>(paths, hello, recording.peer),
                  shape.give_up_ns != 0
                      ? shape.give_up_ns
                      : static_cast<uint64_t>(KnobNumber(Knob::C4_FENCE_TIMEOUT)) * 1000000000u);

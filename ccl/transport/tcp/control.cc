@@ -68,8 +68,9 @@ void ControlStream::Progress(std::vector<Frame>* frames) {
   over_ = !writes;
 }
 
-TcpSendControl::TcpSendControl(const QpPath& path, const Hello& hello, int peer)
-    : path_(path), hello_(hello), peer_(peer), alive_ns_(MonotonicNs()) {
+TcpSendControl::TcpSendControl(std::vector<QpPath> paths, const Hello& hello, int peer)
+    : paths_(std::move(paths)), hello_(hello), peer_(peer), alive_ns_(MonotonicNs()) {
+  for (QpPath& path : paths_) path.source.set_port(0);
   hello_.transport = kControl;
   hello_.queue_pair_index = 0;
   Dial(alive_ns_);
@@ -80,8 +81,8 @@ void TcpSendControl::Dial(uint64_t now_ns) {
   Fd fd;
   bool ignored = false;
   hello_.epoch = dials_ == 0 ? hello_.epoch : hello_.epoch + 1;
-  const int error = tcp::Dial(path_, &fd, &ignored);
-  path_.source.set_port(0);
+  const int error = tcp::Dial(paths_[next_path_], &fd, &ignored);
+  next_path_ = (next_path_ + 1) % paths_.size();
   const uint32_t beyond = ++dials_ > kQuickDials ? std::min(dials_ - kQuickDials, 10u) : 0;
   next_dial_ns_ = now_ns + std::min(kDialPauseNs << beyond, kLongestPauseNs);
   if (error == ECONNREFUSED) refused_ = true;

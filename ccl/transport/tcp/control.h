@@ -49,8 +49,9 @@ class ControlStream {
 
 class TcpSendControl final : public SendControl {
  public:
-  // `path`: where its first stream goes; `hello` of its connection.
-  TcpSendControl(const QpPath& path, const Hello& hello, int peer);
+  // `paths`: of the connection's queue pairs; its streams take their addresses in turn, from any port. `hello` of
+  // its connection.
+  TcpSendControl(std::vector<QpPath> paths, const Hello& hello, int peer);
 
   Result Progress(uint64_t now_ns) override;
   void Say(const FenceCall& call) override;
@@ -86,7 +87,8 @@ class TcpSendControl final : public SendControl {
   void SayOnAll(const Frame& frame);
   bool Works(const Line& line) const { return line.connected && !line.suspect; }
 
-  QpPath path_;
+  std::vector<QpPath> paths_;
+  size_t next_path_ = 0;
   Hello hello_;
   const int peer_;
   std::vector<Line> lines_;
