@@ -366,7 +366,7 @@ absl::Status PathBook::Use(SessionId session, const v1::PathUse& use, int64_t no
     if (lost) troubles->push_back({pair.tuple.value_or(tuple), LinksOf(connection, pair, now_ns)});
     pair.fences = std::max(pair.fences, said.fences());
     pair.use = said.use();
-    if (pair.tuple == tuple) continue;
+    if (pair.tuple == tuple || tuple.source_port == 0) continue;  // 0: it is still being connected
     pair.tuple = tuple;
     if (tuple.source_port == pair.advised_port || use.epoch() < connection.epoch) continue;
     // It could not, or no longer, be as advised.

@@ -17,7 +17,7 @@ namespace c4::wire {
 
 inline constexpr uint64_t kSegmentMagic = Magic("C4SEGMNT");
 inline constexpr uint16_t kSegmentMajor = 1;
-inline constexpr uint16_t kSegmentMinor = 1;
+inline constexpr uint16_t kSegmentMinor = 2;
 inline constexpr char kSegmentSuffix[] = ".c4seg";
 
 enum ClockKind : uint32_t {
@@ -240,7 +240,11 @@ struct QueuePairSlot {
   uint64_t latency_max_ticks;
   uint64_t wait_sum_ticks;
   uint64_t wait_max_ticks;
-  uint64_t reserved3[4];
+  // Since 1.2: what became of its path. Streams of it that died and were closed by the receiver; and, sender:
+  // 0 connecting, 1 live, 2 dead and not closed by the receiver yet, 3 on its way to another path.
+  uint32_t fences;
+  uint32_t path_state;
+  uint64_t reserved3[3];
   // Lines 4 and 5, since 1.1: what completed chunks cost their path (sender): time from posting, or from the
   // completion of the chunk before it, to completion.
   uint32_t latency_histogram[kLatencyBuckets];

@@ -1,5 +1,6 @@
 #include "ccl/base/socket.h"
 
+#include <algorithm>
 #include <arpa/inet.h>
 #include <cerrno>
 #include <cstdlib>
@@ -166,12 +167,21 @@ bool InterfaceAllowed(const std::string& filter, const std::string& name) {
 }
 
 Result InterfaceAddress(const std::string& filter, SocketAddress* address) {
+  std::vector<SocketAddress> addresses;
+  C4_RETURN_IF_ERROR(InterfaceAddresses(filter, &addresses));
+  *address = addresses.front();
+  return Ok();
+}
+
+Result InterfaceAddresses(const std::string& filter, std::vector<SocketAddress>* addresses) {
   ifaddrs* all = nullptr;
   if (getifaddrs(&all) != 0) {
     return Fail(ncclSystemError, "cannot list the network interfaces: %s", ErrnoText(errno).c_str());
   }
   // Best first: IPv4, then routable IPv6, then (IPv4 before IPv6) loopback.
   int best_rank = INT32_MAX;
+  std::vector<std::string> names;
+  addresses->clear();
   for (const ifaddrs* at = all; at != nullptr; at = at->ifa_next) {
     if (at->ifa_addr == nullptr || (at->ifa_flags & IFF_UP) == 0) continue;
     if (!InterfaceAllowed(filter, at->ifa_name)) continue;
@@ -182,12 +192,21 @@ Result InterfaceAddress(const std::string& filter, SocketAddress* address) {
       continue;
     }
     const int rank = ((at->ifa_flags & IFF_LOOPBACK) != 0 ? 2 : 0) + (family == AF_INET6 ? 1 : 0);
-    if (rank >= best_rank) continue;
+    if (rank > best_rank) continue;
+    if (rank < best_rank) {
+      addresses->clear();
+      names.clear();
+    }
     best_rank = rank;
-    *address = SocketAddress();
-    address->length = family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
-    memcpy(&address->storage, at->ifa_addr, address->length);
-    address->set_port(0);
+    const bool named = !filter.empty() && filter[0] != '^';
+    const bool another = std::find(names.begin(), names.end(), at->ifa_name) == names.end();
+    if (!addresses->empty() && (!named || !another)) continue;
+    names.emplace_back(at->ifa_name);
+    SocketAddress address;
+    address.length = family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
+    memcpy(&address.storage, at->ifa_addr, address.length);
+    address.set_port(0);
+    addresses->push_back(address);
   }
   freeifaddrs(all);
   if (best_rank == INT32_MAX) {
@@ -207,6 +226,23 @@ Result Listen(SocketAddress* address, int backlog, Fd* listener) {
                 ErrnoText(errno).c_str());
   }
   return LocalAddress(listener->get(), address);
+}
+
+Result ListenWithin(const std::string& ports, SocketAddress* address, int backlog, Fd* listener) {
+  if (ports.empty()) return Listen(address, backlog, listener);
+  char* end = nullptr;
+  const unsigned long low = strtoul(ports.c_str(), &end, 10);
+  const unsigned long high = *end == '-' ? strtoul(end + 1, &end, 10) : low;
+  if (*end != '\0' || low == 0 || high < low || high > 65535) {
+    return Fail(ncclInvalidArgument, "C4_LISTEN_PORTS='%s' is not LOW-HIGH, two ports from 1 to 65535",
+                ports.c_str());
+  }
+  for (unsigned long port = low; port <= high; ++port) {
+    address->set_port(static_cast<uint16_t>(port));
+    if (Listen(address, backlog, listener).ok()) return Ok();
+  }
+  return Fail(ncclSystemError, "none of the ports %s is free to listen on: widen C4_LISTEN_PORTS",
+              ports.c_str());
 }
 
 Result Connect(const SocketAddress& address, DeadlineNs deadline, bool retry_refused, Fd* connected) {

@@ -10,6 +10,7 @@
 #include <string>
 #include <sys/socket.h>
 #include <utility>
+#include <vector>
 
 #include "ccl/base/result.h"
 #include "wire/segment.h"
@@ -58,11 +59,16 @@ Result ParseAddress(const std::string& text, SocketAddress* address);
 // The address that peers reach this process at: the first interface that NCCL_SOCKET_IFNAME allows, loopback
 // only when nothing else is up or when it is asked for. `filter` is the knob's value; port 0.
 Result InterfaceAddress(const std::string& filter, SocketAddress* address);
+// All of them, one an interface, in the order of their indices; only those that are as good as the first, and
+// only where the filter names interfaces.
+Result InterfaceAddresses(const std::string& filter, std::vector<SocketAddress>* addresses);
 // Whether an interface's name passes NCCL_SOCKET_IFNAME: prefixes, ^ excludes, = is exact.
 bool InterfaceAllowed(const std::string& filter, const std::string& name);
 
 // Listens on `address`; its port 0 becomes the one that the kernel chose.
 Result Listen(SocketAddress* address, int backlog, Fd* listener);
+// The same on the first free port of `ports` ("low-high"; empty: any).
+Result ListenWithin(const std::string& ports, SocketAddress* address, int backlog, Fd* listener);
 // Connects before the deadline. With `retry_refused`, a listener that is not there yet is waited for.
 Result Connect(const SocketAddress& address, DeadlineNs deadline, bool retry_refused, Fd* connected);
 // Begins to connect and returns; what becomes of it shows when the socket is used.

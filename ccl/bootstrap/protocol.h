@@ -36,13 +36,14 @@ inline constexpr uint64_t kTableMagic = wire::Magic("C4BTTABL");
 inline constexpr uint64_t kMeetMagic = wire::Magic("C4BTMEET");
 inline constexpr uint64_t kMetMagic = wire::Magic("C4BTMET_");
 inline constexpr uint16_t kMajor = 1;
-inline constexpr uint16_t kMinor = 1;
+inline constexpr uint16_t kMinor = 2;
 inline constexpr uint32_t kMostRanks = 1u << 20;
 
 inline constexpr uint32_t kMostRecordBytes = 4096;
 
 // What every rank tells all the others. Since 1.1, listener.reserved[0] is the port, at the same address,
-// where it takes the other ranks of later meetings; 0 where it takes none.
+// where it takes the other ranks of later meetings; 0 where it takes none. Since 1.2, reserved[1] and [2] are
+// the IPv4 address of a second plane where it listens on the same port, first half first; 0: it has one plane.
 struct RankInfo {
   wire::Endpoint listener;
   // Its `reserved`, since 1.1: descriptor of the page of the rank's bell (docs/formats/shm.md), plus 1; 0

@@ -95,6 +95,22 @@ class QueuePairRecorder {
     Add(slot_->posted_bytes, bytes);
     Add(slot_->posted_messages, 1);
   }
+  // Chunks that are handed to another queue pair instead.
+  void TakenBack(uint64_t chunks, uint64_t bytes) {
+    Publish(slot_->posted_bytes, slot_->posted_bytes - bytes);
+    Publish(slot_->posted_messages, slot_->posted_messages - chunks);
+  }
+  // What becomes of its path.
+  template <typename State>
+  void Path(State state) {
+    Publish(slot_->path_state, static_cast<uint32_t>(state));
+  }
+  void Fenced() { Publish(slot_->fences, slot_->fences + 1); }
+  // Word by word: a reader may see an old port with a new address, once.
+  void Rerouted(const wire::Endpoint& local, const wire::Endpoint& remote) {
+    slot_->local = local;
+    slot_->remote = remote;
+  }
   void Heard(uint64_t ticks) { Publish(slot_->last_heard_ticks, ticks); }
   void Moved(uint64_t bytes, uint64_t ticks) {
     Publish(slot_->last_progress_ticks, ticks);

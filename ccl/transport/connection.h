@@ -6,6 +6,10 @@
 // posted and not acknowledged is on the network, never waiting for a receiver that has not come. Where the
 // sender writes into memory of the receiver's host (QueuePair::eager) that memory may be filled ahead of it.
 //
+// With a control channel, queue pairs fail over: what a dead one carried is sent over others once the receiver
+// has closed it and said what of it has come (docs/decisions/0008-fenced-fail-over.md), and the dead one comes
+// back on another path. Without, a lost queue pair is a lost connection.
+//
 // Not thread-safe: one thread drives all connections of a communicator. Nothing here blocks: Progress
 // does what can be done now, and the poll descriptors say what to wait for. Buffers belong to the caller and
 // stay valid until the message that uses them has completed. A failed connection stays failed.
@@ -15,6 +19,8 @@
 #include <memory>
 #include <vector>
 
+#include "ccl/base/clock.h"
+#include "ccl/transport/failover.h"
 #include "ccl/transport/queue_pair.h"
 #include "ccl/transport/scheduler.h"
 
@@ -25,13 +31,23 @@ inline uint64_t ChunkCount(uint64_t message_bytes, uint32_t chunk_bytes) {
   return message_bytes == 0 ? 1 : (message_bytes - 1) / chunk_bytes + 1;
 }
 
+// Nanoseconds of a clock that never falls.
+using Clock = uint64_t (*)();
+
 class SendConnection {
  public:
+  // A queue pair that is not heard for so much longer than another of its connection is dead: receivers speak
+  // on each of them once a second, also when they have nothing to say.
+  static constexpr uint64_t kUnheardNs = 2500000000;
+
   // `queue_pairs`: at least one; `chunk_bytes`: not 0.
   SendConnection(int peer, std::vector<std::unique_ptr<SendQueuePair>> queue_pairs, uint32_t chunk_bytes,
-                 size_t window_bytes);
+                 size_t window_bytes, Clock clock = MonotonicNs);
   SendConnection(const SendConnection&) = delete;
   SendConnection& operator=(const SendConnection&) = delete;
+
+  // Before the first Progress. Fails when there is something to do and for `give_up_ns` no way to the peer.
+  void FailOver(std::unique_ptr<SendControl> control, uint64_t give_up_ns);
 
   // `shared`: the same message, which several eager connections send; null otherwise.
   void Post(const void* data, size_t bytes, std::shared_ptr<shm::SharedMessage> shared = nullptr);
@@ -45,7 +61,20 @@ class SendConnection {
   bool eager() const { return queue_pairs_.front()->eager(); }
   uint32_t chunk_bytes() const { return chunk_bytes_; }
   void AppendPolls(std::vector<pollfd>* polls) const;
+  // Its two parts: of the queue pairs, and of the control channel, which speaks only when there is need.
+  void AppendDataPolls(std::vector<pollfd>* polls) const;
+  void AppendControlPolls(std::vector<pollfd>* polls) const;
+  // It has to be looked after every few milliseconds, whatever the descriptors say.
+  bool watchful() const;
   void SayGoodbye();
+
+  // Paths: what each queue pair uses, by index, and a number that grows with every change of that.
+  std::vector<QpUse> Paths() const;
+  uint64_t path_changes() const { return path_changes_; }
+  // Make before break; the queue pair stays in use until the new path works. A later call replaces it.
+  void Move(size_t queue_pair, const QpPath& path);
+  // The device of that address has lost its carrier.
+  void LoseAddress(const SocketAddress& address);
 
  private:
   struct Message {
@@ -56,16 +85,26 @@ class SendConnection {
   };
   struct Posted {
     uint64_t message;
+    uint32_t chunk;
     uint32_t bytes;
-    uint64_t ticks;
     uint64_t ns;
   };
 
   Result ProgressOne(size_t i, bool* moved);
+  void TakeAcknowledged(size_t i, uint64_t chunks);
   void TakeCompletions();
   Result Dispatch(bool* moved);
+  void PostChunk(const Posted& chunk, int queue_pair, uint64_t now_ns);
+  Posted NextChunk(uint64_t now_ns) const;
+
+  Result ProgressControl(bool* moved);
+  Result TakeAnswer(const FenceAnswer& answer);
+  void Watch(size_t i, uint64_t now_ns);
+  Result CheckAlive(uint64_t now_ns) const;
+  bool left() const;
 
   const int peer_;
+  const Clock clock_;
   std::vector<std::unique_ptr<SendQueuePair>> queue_pairs_;
   std::vector<std::deque<Posted>> in_flight_;  // by queue pair, oldest first
   QpScheduler scheduler_;
@@ -77,16 +116,36 @@ class SendConnection {
   uint64_t posted_ = 0;
   uint64_t completed_ = 0;
   std::vector<bool> posted_to_;  // by queue pair, in this pass; kept to spare allocations
+
+  std::unique_ptr<SendControl> control_;
+  FenceBook fences_;
+  std::vector<FenceCall> due_;
+  std::deque<Posted> taken_back_;  // of fenced queue pairs, oldest first; they go before what is new
+  std::vector<QpState> states_;    // as they were last seen
+  uint64_t give_up_ns_ = 0;
+  uint64_t work_since_ns_ = 0;  // something is to be done since then
+  uint64_t path_changes_ = 0;
+  uint64_t moving_until_ns_ = 0;
 };
 
 class ReceiveConnection final : private ChunkSink {
  public:
-  ReceiveConnection(int rank, int peer) : rank_(rank), peer_(peer) {}
+  // A grant is said again, on all queue pairs and over the control channel, when what it allows has not come by
+  // then; later and later.
+  static constexpr uint64_t kGrantAgainNs = 20000000;
+  static constexpr uint64_t kGrantMostNs = 1000000000;
+  // A sender whose control channel has ended dials another within milliseconds, if it is there.
+  static constexpr uint64_t kVanishedNs = 3000000000;
+
+  ReceiveConnection(int rank, int peer, Clock clock = MonotonicNs)
+      : rank_(rank), peer_(peer), clock_(clock) {}
   ReceiveConnection(const ReceiveConnection&) = delete;
   ReceiveConnection& operator=(const ReceiveConnection&) = delete;
 
   // Receives may be posted before the sender has connected; `chunk_bytes` is the sender's.
-  void Attach(std::vector<std::unique_ptr<ReceiveQueuePair>> queue_pairs, uint32_t chunk_bytes);
+  // `control`: null where the sender has none.
+  void Attach(std::vector<std::unique_ptr<ReceiveQueuePair>> queue_pairs, uint32_t chunk_bytes,
+              std::unique_ptr<ReceiveControl> control = nullptr);
   bool attached() const { return !queue_pairs_.empty(); }
 
   // The next message has to have exactly `bytes` bytes: anything else is an error. A fold only where folds().
@@ -98,6 +157,9 @@ class ReceiveConnection final : private ChunkSink {
   uint64_t completed() const { return completed_; }
   Result Progress(bool* moved);
   void AppendPolls(std::vector<pollfd>* polls) const;
+  void AppendDataPolls(std::vector<pollfd>* polls) const;
+  void AppendControlPolls(std::vector<pollfd>* polls) const;
+  bool watchful() const;
   void SayGoodbye();
 
  private:
@@ -113,10 +175,16 @@ class ReceiveConnection final : private ChunkSink {
 
   Result Begin(const Chunk& chunk, uint64_t now_ticks, Place* place) override;
   void Arrived(const Chunk& chunk, uint64_t now_ticks) override;
+  void Abandoned(const Chunk& chunk) override;
   void GrantPosted();
+  void GrantAgain();
+  Result ProgressControl();
+  Result CheckAlive() const;
+  void SayCounts();
 
   const int rank_;
   const int peer_;
+  const Clock clock_;
   uint32_t chunk_bytes_ = 0;
   std::vector<std::unique_ptr<ReceiveQueuePair>> queue_pairs_;
   std::deque<Buffer> buffers_;  // posted and not completed, oldest first
@@ -126,6 +194,9 @@ class ReceiveConnection final : private ChunkSink {
   uint64_t completed_ = 0;
   uint64_t last_completed_ticks_ = 0;
   size_t next_grant_ = 0;  // queue pair that announces next
+  std::unique_ptr<ReceiveControl> control_;
+  uint64_t granted_ns_ = 0;
+  uint64_t grant_pause_ns_ = kGrantAgainNs;
 };
 
 }  // namespace c4

@@ -4,6 +4,10 @@
 //
 // Not thread-safe; nothing blocks. Every queue pair records what it does in its slot of the segment. Buffers
 // stay valid until their chunk has completed. A queue pair that failed stays failed.
+//
+// Fail-over (docs/decisions/0008-fenced-fail-over.md): a queue pair lives in epochs, one stream each. When one
+// is lost, the receiver is asked to close it and to say how many chunks it holds; the others are the
+// connection's again, and the queue pair goes on with the next epoch. A backend without that has one epoch.
 #pragma once
 
 #include <cstddef>
@@ -13,6 +17,7 @@
 
 #include "ccl/base/result.h"
 #include "ccl/monitor/monitor.h"
+#include "ccl/transport/path.h"
 
 namespace c4 {
 
@@ -57,6 +62,24 @@ class SendQueuePair {
   virtual bool eager() const { return false; }
   // Sets *moved when anything came or went.
   virtual Result Progress(bool* moved) = 0;
+  virtual QpState state() const { return QpState::kLive; }
+  virtual uint32_t epoch() const { return 0; }
+  // When the receiver was last heard on it, or when this epoch began.
+  virtual uint64_t heard_ns() const { return 0; }
+  // Takes the epoch for lost: somebody else knows (carrier, silence).
+  virtual void Lose() {}
+  // The stream has ended, or was reset, without a goodbye.
+  virtual bool ended() const { return false; }
+  // The receiver has closed the lost epoch and holds the first `received` chunks of all that were ever
+  // completed or posted: those complete, the others are forgotten here. False: no such number is possible.
+  virtual bool Fenced(uint64_t /*received*/) { return false; }
+  // As if a report had said so. False: no such number is possible.
+  virtual bool Acknowledged(uint64_t /*received*/) { return false; }
+  // To another path, without a gap in what arrives; nothing where there are no paths.
+  virtual void Move(const QpPath& /*path*/) {}
+  virtual QpUse use() const { return {}; }
+  // Where its path begins is on one of these addresses.
+  virtual bool IsFrom(const SocketAddress& /*address*/) const { return false; }
   // The receiver has, or will have without any more ado, what it needs to take it in.
   virtual bool connected() const = 0;
   virtual pollfd Poll() const = 0;
@@ -88,6 +111,8 @@ class ChunkSink {
   };
   virtual Result Begin(const Chunk& chunk, uint64_t now_ticks, Place* place) = 0;
   virtual void Arrived(const Chunk& chunk, uint64_t now_ticks) = 0;
+  // A chunk that has begun will not arrive: its queue pair was closed.
+  virtual void Abandoned(const Chunk& chunk) = 0;
 
  protected:
   ~ChunkSink() = default;
@@ -107,6 +132,18 @@ class ReceiveQueuePair {
   virtual bool folds() const { return false; }
   // Nothing of a chunk that has begun is missing.
   virtual bool idle() const = 0;
+  // Has a stream to read from. Without one it waits for its fence, or for its next epoch.
+  virtual bool open() const { return true; }
+  virtual uint32_t epoch() const { return 0; }
+  virtual uint64_t received() const { return 0; }  // chunks, over all epochs
+  // The stream has ended, or was reset, without a goodbye, and no fence has come.
+  virtual bool ended() const { return false; }
+  // Takes in what has come in that epoch, closes it for good and says how many chunks came in all, up to its
+  // end. The same answer for the same epoch, as often as asked; *known false: that is too long ago.
+  virtual Result Fence(uint32_t /*epoch*/, ChunkSink* /*sink*/, uint64_t* /*received*/, bool* known) {
+    *known = false;
+    return Ok();
+  }
   virtual pollfd Poll() const = 0;
   virtual void SayGoodbye() = 0;
   virtual bool peer_left() const = 0;

@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "ccl/base/clock.h"
 #include "ccl/transport/connection.h"
 
 namespace c4 {
@@ -14,8 +13,9 @@ constexpr size_t kGrantCopies = 2;
 }  // namespace
 
 void ReceiveConnection::Attach(std::vector<std::unique_ptr<ReceiveQueuePair>> queue_pairs,
-                               uint32_t chunk_bytes) {
+                               uint32_t chunk_bytes, std::unique_ptr<ReceiveControl> control) {
   queue_pairs_ = std::move(queue_pairs);
+  control_ = std::move(control);
   chunk_bytes_ = chunk_bytes;
   QueuePairRecorder& recorder = queue_pairs_.front()->recorder();
   for (Buffer& buffer : buffers_) {
@@ -45,11 +45,70 @@ void ReceiveConnection::Post(void* data, size_t bytes, const Fold& fold) {
 void ReceiveConnection::GrantPosted() {
   if (granted_ == posted_) return;
   granted_ = posted_;
-  for (size_t i = 0; i < std::min(kGrantCopies, queue_pairs_.size()); ++i) {
-    queue_pairs_[next_grant_]->Grant(granted_);
+  size_t copies = kGrantCopies;
+  for (size_t i = 0; i < queue_pairs_.size() && copies > 0; ++i) {
+    if (queue_pairs_[next_grant_]->open()) {
+      queue_pairs_[next_grant_]->Grant(granted_);
+      --copies;
+    }
     next_grant_ = (next_grant_ + 1) % queue_pairs_.size();
   }
   queue_pairs_.front()->recorder().Granted(granted_);
+  if (control_ == nullptr) return;
+  granted_ns_ = clock_();
+  grant_pause_ns_ = kGrantAgainNs;
+}
+
+// Paths can be dead towards the sender alone, and then nobody knows as long as nothing else goes over them.
+void ReceiveConnection::GrantAgain() {
+  if (granted_ == completed_ || clock_() - granted_ns_ < grant_pause_ns_) return;
+  granted_ns_ = clock_();
+  grant_pause_ns_ = std::min(2 * grant_pause_ns_, kGrantMostNs);
+  for (const auto& queue_pair : queue_pairs_) queue_pair->Grant(granted_);
+  SayCounts();
+}
+
+// What reports say, over the control channel.
+void ReceiveConnection::SayCounts() {
+  for (size_t i = 0; i < queue_pairs_.size(); ++i) {
+    const ReceiveQueuePair& queue_pair = *queue_pairs_[i];
+    control_->Say({static_cast<uint32_t>(i), queue_pair.epoch(), false, queue_pair.received(), granted_});
+  }
+}
+
+Result ReceiveConnection::ProgressControl() {
+  C4_RETURN_IF_ERROR(control_->Progress(clock_()));
+  if (control_->TakeFresh()) SayCounts();
+  for (FenceCall call; control_->Hear(&call);) {
+    if (call.queue_pair >= queue_pairs_.size()) {
+      return Fail(ncclRemoteError, "rank %d fences a queue pair that its connection does not have", peer_);
+    }
+    ReceiveQueuePair& queue_pair = *queue_pairs_[call.queue_pair];
+    uint64_t received = 0;
+    bool known = false;
+    C4_RETURN_IF_ERROR(queue_pair.Fence(call.epoch, this, &received, &known));
+    if (!known) continue;
+    // Its next epoch may come any time, and its grant has to be the newest then.
+    queue_pair.Grant(granted_);
+    control_->Say({call.queue_pair, call.epoch, true, received, granted_});
+  }
+  GrantAgain();
+  return CheckAlive();
+}
+
+// A lost queue pair is the sender's to fence, unless there is no sender any more: then all its streams end.
+Result ReceiveConnection::CheckAlive() const {
+  const uint64_t ended_ns = control_->ended_ns();
+  if (ended_ns == 0 || control_->peer_left()) return Ok();
+  bool any_ended = false;
+  bool any_open = false;
+  for (const auto& queue_pair : queue_pairs_) {
+    any_ended = any_ended || queue_pair->ended();
+    any_open = any_open || queue_pair->open();
+  }
+  if (!any_ended || (any_open && clock_() - ended_ns < kVanishedNs)) return Ok();
+  return Fail(ncclRemoteError, "connection from rank %d was closed by it: its process ended or gave up",
+              peer_);
 }
 
 Result ReceiveConnection::Progress(bool* moved) {
@@ -58,9 +117,12 @@ Result ReceiveConnection::Progress(bool* moved) {
   for (const auto& queue_pair : queue_pairs_) {
     C4_RETURN_IF_ERROR(queue_pair->Progress(this, moved));
   }
-  if (!buffers_.empty() && queue_pairs_.front()->peer_left() &&
+  if (control_ != nullptr) C4_RETURN_IF_ERROR(ProgressControl());
+  // Who says goodbye has all its messages acknowledged.
+  const bool gone = control_ != nullptr && control_->peer_left();
+  if (!buffers_.empty() && (gone || queue_pairs_.front()->peer_left()) &&
       std::all_of(queue_pairs_.begin(), queue_pairs_.end(),
-                  [](const auto& queue_pair) { return queue_pair->peer_left(); })) {
+                  [&](const auto& queue_pair) { return gone || queue_pair->peer_left(); })) {
     return Fail(ncclRemoteError, "connection from rank %d ended: that rank has left the communicator", peer_);
   }
   return Ok();
@@ -111,15 +173,35 @@ void ReceiveConnection::Arrived(const Chunk& chunk, uint64_t now_ticks) {
   }
 }
 
-void ReceiveConnection::AppendPolls(std::vector<pollfd>* polls) const {
+void ReceiveConnection::Abandoned(const Chunk& chunk) {
+  buffers_[static_cast<size_t>(chunk.message - completed_)].arrived[chunk.index] = false;
+}
+
+bool ReceiveConnection::watchful() const {
+  return control_ != nullptr && ((grant_pause_ns_ == kGrantAgainNs && granted_ != completed_) || control_->ended_ns() != 0);
+}
+
+void ReceiveConnection::AppendControlPolls(std::vector<pollfd>* polls) const {
+  if (control_ != nullptr) control_->AppendPolls(polls);
+}
+
+void ReceiveConnection::AppendDataPolls(std::vector<pollfd>* polls) const {
   for (const auto& queue_pair : queue_pairs_) {
     const pollfd entry = queue_pair->Poll();
     if (entry.fd >= 0) polls->push_back(entry);
   }
 }
 
+void ReceiveConnection::AppendPolls(std::vector<pollfd>* polls) const {
+  AppendDataPolls(polls);
+  AppendControlPolls(polls);
+}
+
 void ReceiveConnection::SayGoodbye() {
   for (const auto& queue_pair : queue_pairs_) queue_pair->SayGoodbye();
+  if (control_ == nullptr) return;
+  SayCounts();
+  control_->SayGoodbye();
 }
 
 }  // namespace c4

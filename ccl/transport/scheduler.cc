@@ -19,13 +19,14 @@ QpScheduler::QpScheduler(size_t queue_pairs, size_t window_bytes)
 int QpScheduler::Pick(size_t bytes, uint64_t now_ns) const {
   double best_cost = 0;
   for (const Pair& pair : pairs_) {
-    if (pair.cost > 0 && (best_cost <= 0 || pair.cost < best_cost)) best_cost = pair.cost;
+    if (pair.usable && pair.cost > 0 && (best_cost <= 0 || pair.cost < best_cost)) best_cost = pair.cost;
   }
   int best = kNone;
   double best_finish = 0;
   int starved = kNone;
   for (size_t i = 0; i < pairs_.size(); ++i) {
     const Pair& pair = pairs_[i];
+    if (!pair.usable) continue;
     if (pair.in_flight == 0 && now_ns - pair.last_posted_ns >= kProbeNs &&
         (starved == kNone || pair.last_posted_ns < pairs_[static_cast<size_t>(starved)].last_posted_ns)) {
       starved = static_cast<int>(i);
@@ -43,11 +44,11 @@ int QpScheduler::Pick(size_t bytes, uint64_t now_ns) const {
     // What belongs to a probe that has begun. A chunk alone also waits for a receiver that is busy; several
     // share that wait, but each takes its own time on a slow path.
     const Pair& pair = pairs_[i];
-    if (pair.probe_left > 0 && pair.in_flight != 0 && pair.in_flight + bytes <= window_bytes_) {
+    if (pair.usable && pair.probe_left > 0 && pair.in_flight != 0 && pair.in_flight + bytes <= window_bytes_) {
       return static_cast<int>(i);
     }
   }
-  if (starved != kNone) return starved;
+  if (starved != kNone || best == kNone) return starved;
   const size_t in_flight = pairs_[static_cast<size_t>(best)].in_flight;
   return in_flight == 0 || in_flight + bytes <= window_bytes_ ? best : kNone;
 }
@@ -61,6 +62,19 @@ void QpScheduler::Posted(int queue_pair, size_t bytes, uint64_t now_ns) {
   }
   pair.in_flight += bytes + kChunkOverhead;
   pair.last_posted_ns = now_ns;
+}
+
+void QpScheduler::TakeBack(int queue_pair) {
+  Pair& pair = pairs_[static_cast<size_t>(queue_pair)];
+  pair.in_flight = 0;
+  pair.probe_left = 0;
+}
+
+void QpScheduler::Revive(int queue_pair) {
+  Pair& pair = pairs_[static_cast<size_t>(queue_pair)];
+  pair.usable = true;
+  pair.cost = 0;
+  pair.completions = 0;
 }
 
 void QpScheduler::Completed(int queue_pair, size_t chunks, size_t bytes, uint64_t posted_ns,

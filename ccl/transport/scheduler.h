@@ -3,7 +3,7 @@
 // that queues on its path stay short; when the best one has no room the chunk waits, rather than taking a
 // path on which it would arrive later still. While there is something to send, each queue pair gets a few
 // chunks a second, one right behind the other: a slow one shows when it has recovered, and is seen by C4D
-// until then.
+// until then. A dead queue pair takes nothing until it is revived, and then counts as new.
 //
 // Pure: no I/O, time is handed in. One thread. (C4 paper, section 3.2: dynamic load balance.)
 #pragma once
@@ -29,6 +29,14 @@ class QpScheduler {
   // all together, the oldest of them posted at `posted_ns`.
   void Completed(int queue_pair, size_t chunks, size_t bytes, uint64_t posted_ns, uint64_t now_ns);
 
+  // Takes no more; what it has in flight may still complete.
+  void Pause(int queue_pair) { pairs_[static_cast<size_t>(queue_pair)].usable = false; }
+  // What it had in flight is not in flight any more.
+  void TakeBack(int queue_pair);
+  // Takes chunks again. What it cost before says nothing of its new path.
+  void Revive(int queue_pair);
+  bool usable(int queue_pair) const { return pairs_[static_cast<size_t>(queue_pair)].usable; }
+
   size_t in_flight_bytes(int queue_pair) const { return pairs_[static_cast<size_t>(queue_pair)].in_flight; }
   // Nanoseconds a byte, the best of the last few chunks; 0 before the first completion.
   double cost(int queue_pair) const { return pairs_[static_cast<size_t>(queue_pair)].cost; }
@@ -38,6 +46,7 @@ class QpScheduler {
 
   struct Pair {
     size_t in_flight = 0;
+    bool usable = true;
     int probe_left = 0;           // chunks that are to follow the first one after a pause
     double cost = 0;              // 0 before the first completion
     double recent[kRecent] = {};  // of the last completions

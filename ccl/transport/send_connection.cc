@@ -1,20 +1,24 @@
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
-#include "ccl/base/clock.h"
 #include "ccl/transport/connection.h"
 
 namespace c4 {
 
 SendConnection::SendConnection(int peer, std::vector<std::unique_ptr<SendQueuePair>> queue_pairs,
-                               uint32_t chunk_bytes, size_t window_bytes)
+                               uint32_t chunk_bytes, size_t window_bytes, Clock clock)
     : peer_(peer),
+      clock_(clock),
       queue_pairs_(std::move(queue_pairs)),
       in_flight_(queue_pairs_.size()),
       scheduler_(queue_pairs_.size(), window_bytes),
-      chunk_bytes_(chunk_bytes) {}
+      chunk_bytes_(chunk_bytes),
+      fences_(queue_pairs_.size()),
+      states_(queue_pairs_.size(), QpState::kLive) {}
 
 void SendConnection::Post(const void* data, size_t bytes, std::shared_ptr<shm::SharedMessage> shared) {
+  if (control_ != nullptr && messages_.empty() && !fences_.any()) work_since_ns_ = clock_();
   messages_.push_back(
       {static_cast<const char*>(data), bytes, ChunkCount(bytes, chunk_bytes_), std::move(shared)});
   ++posted_;
@@ -23,10 +27,10 @@ void SendConnection::Post(const void* data, size_t bytes, std::shared_ptr<shm::S
 
 Result SendConnection::Progress(bool* moved) {
   for (size_t i = 0; i < queue_pairs_.size(); ++i) C4_RETURN_IF_ERROR(ProgressOne(i, moved));
+  if (control_ != nullptr) C4_RETURN_IF_ERROR(ProgressControl(moved));
   TakeCompletions();
   C4_RETURN_IF_ERROR(Dispatch(moved));
-  if (!messages_.empty() && std::all_of(queue_pairs_.begin(), queue_pairs_.end(),
-                                        [](const auto& queue_pair) { return queue_pair->peer_left(); })) {
+  if (!messages_.empty() && left()) {
     return Fail(ncclRemoteError, "connection to rank %d ended: that rank has left the communicator", peer_);
   }
   return Ok();
@@ -36,23 +40,25 @@ Result SendConnection::ProgressOne(size_t i, bool* moved) {
   SendQueuePair& queue_pair = *queue_pairs_[i];
   const uint64_t before = queue_pair.completed();
   C4_RETURN_IF_ERROR(queue_pair.Progress(moved));
-  const uint64_t chunks = queue_pair.completed() - before;
-  if (chunks > 0) {
-    const uint64_t posted_ns = in_flight_[i].front().ns;
-    size_t bytes = 0;
-    for (uint64_t n = 0; n < chunks; ++n) {
-      const Posted done = in_flight_[i].front();
-      in_flight_[i].pop_front();
-      bytes += done.bytes;
-      --messages_[static_cast<size_t>(done.message - completed_)].chunks_left;
-    }
-    scheduler_.Completed(static_cast<int>(i), chunks, bytes, posted_ns, MonotonicNs());
-  }
+  TakeAcknowledged(i, queue_pair.completed() - before);
   if (queue_pair.granted() > granted_) {
     granted_ = queue_pair.granted();
     queue_pairs_.front()->recorder().Granted(granted_);
   }
   return Ok();
+}
+
+void SendConnection::TakeAcknowledged(size_t i, uint64_t chunks) {
+  if (chunks == 0) return;
+  const uint64_t posted_ns = in_flight_[i].front().ns;
+  size_t bytes = 0;
+  for (uint64_t n = 0; n < chunks; ++n) {
+    const Posted done = in_flight_[i].front();
+    in_flight_[i].pop_front();
+    bytes += done.bytes;
+    --messages_[static_cast<size_t>(done.message - completed_)].chunks_left;
+  }
+  scheduler_.Completed(static_cast<int>(i), chunks, bytes, posted_ns, clock_());
 }
 
 void SendConnection::TakeCompletions() {
@@ -63,27 +69,44 @@ void SendConnection::TakeCompletions() {
   }
 }
 
+SendConnection::Posted SendConnection::NextChunk(uint64_t now_ns) const {
+  if (!taken_back_.empty()) {
+    Posted chunk = taken_back_.front();
+    chunk.ns = now_ns;
+    return chunk;
+  }
+  const Message& message = messages_[static_cast<size_t>(next_message_ - completed_)];
+  const uint64_t left = message.bytes - uint64_t{next_chunk_} * chunk_bytes_;
+  return {next_message_, next_chunk_, static_cast<uint32_t>(std::min<uint64_t>(chunk_bytes_, left)), now_ns};
+}
+
+void SendConnection::PostChunk(const Posted& chunk, int queue_pair, uint64_t now_ns) {
+  const auto i = static_cast<size_t>(queue_pair);
+  const Message& message = messages_[static_cast<size_t>(chunk.message - completed_)];
+  queue_pairs_[i]->Post({chunk.message, message.bytes, chunk.chunk, chunk.bytes},
+                        message.data + uint64_t{chunk.chunk} * chunk_bytes_, message.shared, NowTicks());
+  scheduler_.Posted(queue_pair, chunk.bytes, now_ns);
+  in_flight_[i].push_back(chunk);
+  posted_to_[i] = true;
+  if (!taken_back_.empty()) {
+    taken_back_.pop_front();
+  } else if (++next_chunk_ == ChunkCount(message.bytes, chunk_bytes_)) {
+    next_chunk_ = 0;
+    ++next_message_;
+  }
+}
+
 Result SendConnection::Dispatch(bool* moved) {
   posted_to_.assign(queue_pairs_.size(), false);
   bool any = false;
   const uint64_t ready = eager() ? posted_ : std::min(granted_, posted_);
-  while (next_message_ < ready) {
-    const Message& message = messages_[static_cast<size_t>(next_message_ - completed_)];
-    const uint64_t offset = uint64_t{next_chunk_} * chunk_bytes_;
-    const auto bytes = static_cast<uint32_t>(std::min<uint64_t>(chunk_bytes_, message.bytes - offset));
-    const uint64_t now_ns = MonotonicNs();
-    const int pick = scheduler_.Pick(bytes, now_ns);
+  while (!taken_back_.empty() || next_message_ < ready) {
+    const uint64_t now_ns = clock_();
+    const Posted chunk = NextChunk(now_ns);
+    const int pick = scheduler_.Pick(chunk.bytes, now_ns);
     if (pick == QpScheduler::kNone) break;
-    const uint64_t now_ticks = NowTicks();
-    queue_pairs_[static_cast<size_t>(pick)]->Post({next_message_, message.bytes, next_chunk_, bytes},
-                                                  message.data + offset, message.shared, now_ticks);
-    scheduler_.Posted(pick, bytes, now_ns);
-    in_flight_[static_cast<size_t>(pick)].push_back({next_message_, bytes, now_ticks, now_ns});
-    posted_to_[static_cast<size_t>(pick)] = any = true;
-    if (++next_chunk_ == ChunkCount(message.bytes, chunk_bytes_)) {
-      next_chunk_ = 0;
-      ++next_message_;
-    }
+    PostChunk(chunk, pick, now_ns);
+    any = true;
   }
   if (!any) return Ok();
   *moved = true;
@@ -99,15 +122,34 @@ bool SendConnection::connected() const {
                      [](const auto& queue_pair) { return queue_pair->connected(); });
 }
 
-void SendConnection::AppendPolls(std::vector<pollfd>* polls) const {
+// What its last reports said has been taken by then: they stand before the goodbye on each stream, and a queue
+// pair whose stream is dead is lost before long.
+bool SendConnection::left() const {
+  const bool gone = control_ != nullptr && control_->peer_left();
+  return std::all_of(queue_pairs_.begin(), queue_pairs_.end(), [&](const auto& queue_pair) {
+    return queue_pair->peer_left() || (gone && queue_pair->state() != QpState::kLive);
+  });
+}
+
+void SendConnection::AppendDataPolls(std::vector<pollfd>* polls) const {
   for (const auto& queue_pair : queue_pairs_) {
     const pollfd entry = queue_pair->Poll();
     if (entry.fd >= 0) polls->push_back(entry);
   }
 }
 
+void SendConnection::AppendPolls(std::vector<pollfd>* polls) const {
+  AppendDataPolls(polls);
+  AppendControlPolls(polls);
+}
+
+void SendConnection::AppendControlPolls(std::vector<pollfd>* polls) const {
+  if (control_ != nullptr) control_->AppendPolls(polls);
+}
+
 void SendConnection::SayGoodbye() {
   for (const auto& queue_pair : queue_pairs_) queue_pair->SayGoodbye();
+  if (control_ != nullptr) control_->SayGoodbye();
 }
 
 }  // namespace c4

@@ -14,6 +14,7 @@
 #include "ccl/base/knobs.h"
 #include "ccl/base/log.h"
 #include "ccl/base/socket.h"
+#include "ccl/bootstrap/planes.h"
 #include "ccl/engine/host/operations.h"
 
 namespace c4::host {
@@ -29,6 +30,19 @@ constexpr long kSoonNs = 50000;
 uint64_t StreamId(cudaStream_t handle) {
   const std::shared_ptr<Stream> stream = FindStream(handle);
   return stream == nullptr ? 0 : stream->id();
+}
+
+// On all planes, where there are several, on the same port.
+Result ListenOn(const std::vector<SocketAddress>& planes, SocketAddress* address, Fd* listener) {
+  const std::string ports = KnobText(Knob::C4_LISTEN_PORTS);
+  if (planes.size() == 1 || address->storage.ss_family != AF_INET) {
+    return ListenWithin(ports, address, kBacklog, listener);
+  }
+  SocketAddress all;
+  C4_RETURN_IF_ERROR(ParseAddress("0.0.0.0:0", &all));
+  C4_RETURN_IF_ERROR(ListenWithin(ports, &all, kBacklog, listener));
+  address->set_port(all.port());
+  return Ok();
 }
 
 void SetTimer(int timer, long ns) {
@@ -67,8 +81,8 @@ class HostCommunicator::Wheel final : public Driver {
   HostCommunicator* owner_;
 };
 
-HostCommunicator::HostCommunicator(Monitor* monitor, int rank, int rank_count)
-    : monitor_(monitor), rank_(rank), rank_count_(rank_count), wheel_(std::make_shared<Wheel>(this)) {}
+HostCommunicator::HostCommunicator(Monitor* monitor, int rank, int rank_count, PathSelector* paths)
+    : monitor_(monitor), paths_(paths), rank_(rank), rank_count_(rank_count), wheel_(std::make_shared<Wheel>(this)) {}
 
 HostCommunicator::~HostCommunicator() {
   if (thread_.started()) Abort();
@@ -111,12 +125,13 @@ Result HostCommunicator::Connect(const bootstrap::UniqueId& id, const InitReques
   if (!wake_.valid() || !timer_.valid()) {
     return Fail(ncclSystemError, "cannot make an eventfd and a timer: %s", ErrnoText(errno).c_str());
   }
-  SocketAddress listen_address;
-  C4_RETURN_IF_ERROR(InterfaceAddress(KnobText(Knob::NCCL_SOCKET_IFNAME), &listen_address));
+  std::vector<SocketAddress> planes;
+  C4_RETURN_IF_ERROR(InterfaceAddresses(KnobText(Knob::NCCL_SOCKET_IFNAME), &planes));
+  SocketAddress listen_address = planes.front();
   Fd listener;
-  C4_RETURN_IF_ERROR(Listen(&listen_address, kBacklog, &listener));
+  C4_RETURN_IF_ERROR(ListenOn(planes, &listen_address, &listener));
   bootstrap::RankInfo info{};
-  info.listener = ToEndpoint(listen_address);
+  info.listener = bootstrap::ListenerOf(listen_address, planes);
   info.process = monitor_->segment().header().header.writer;
   info.host_hash = shm::HostHash();
   shm::Bell bell;
@@ -138,16 +153,17 @@ Result HostCommunicator::Connect(const bootstrap::UniqueId& id, const InitReques
     return wire::IsSameProcess(peer.process, info.process);
   };
   if (std::count_if(ranks.begin(), ranks.end(), is_here) > 1) ForbidNullStream();
-  std::vector<SocketAddress> listeners;
+  std::vector<std::vector<SocketAddress>> listeners;
   std::vector<uint64_t> hosts;
   for (const bootstrap::RankInfo& peer : ranks) {
-    listeners.push_back(FromEndpoint(peer.listener));
+    listeners.push_back(bootstrap::PlanesOf(peer.listener));
     hosts.push_back(peer.host_hash);
   }
   layout_ = std::make_unique<Layout>(std::move(hosts));
   links_ = std::make_unique<Links>(Recording{monitor_, &recorder_, &ring_, rank_, rank_, 0}, wake_.get());
   links_->Open(std::move(listener), std::move(listeners));
   links_->ShareMemory(std::move(bell), ranks);
+  links_->SelectPaths(paths_);
   if (rank_count_ == 1) return Ok();
   // The ring is there from the start, so that each rank hears when its neighbours go.
   const std::vector<int>& ring = layout_->ring;
@@ -287,12 +303,16 @@ void HostCommunicator::Run() {
 // Until somebody wakes this thread, a peer goes without a goodbye, or a second is over.
 void HostCommunicator::Sleep() {
   polls_.assign(1, {timer_.get(), POLLIN, 0});
+  int ms = kSleepMs;
   {
     const std::unique_lock<std::mutex> lock(wheel_->mutex(), std::try_to_lock);
-    if (lock.owns_lock() && !Ended()) links_->AppendIdlePolls(&polls_);
+    if (lock.owns_lock() && !Ended()) {
+      links_->AppendIdlePolls(&polls_);
+      ms = links_->WatchMs(ms);
+    }
   }
   if (state_.load() != State::kReady) return;
-  (void)poll(polls_.data(), polls_.size(), kSleepMs);  // a signal is as good a reason as any
+  (void)poll(polls_.data(), polls_.size(), ms);  // a signal is as good a reason as any
   uint64_t times = 0;
   const ssize_t ignored = read(timer_.get(), &times, sizeof times);
   (void)ignored;

@@ -28,7 +28,8 @@ namespace c4::host {
 
 class HostCommunicator final : public Communicator {
  public:
-  HostCommunicator(Monitor* monitor, int rank, int rank_count);
+  // `paths` selects the paths of connections over TCP and outlives it; nullptr: the kernel does.
+  HostCommunicator(Monitor* monitor, int rank, int rank_count, PathSelector* paths = nullptr);
   ~HostCommunicator() override;
 
   // Meets the other ranks and connects the ring; blocks, until it is cancelled.
@@ -94,6 +95,7 @@ class HostCommunicator final : public Communicator {
   State End(State wanted);
 
   Monitor* const monitor_;
+  PathSelector* const paths_;
   const int rank_;
   const int rank_count_;
   std::unique_ptr<Layout> layout_;

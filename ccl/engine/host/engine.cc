@@ -24,8 +24,9 @@ Result HostEngine::InitRank(const InitRequest& request, std::unique_ptr<Communic
   bootstrap::UniqueId read;
   C4_RETURN_IF_ERROR(bootstrap::ReadUniqueId(request.id, &read));
   Monitor& monitor = Monitor::Get();
-  (void)PathSelector::ForProcess();  // the agent gets to know the process
-  auto made = std::make_unique<HostCommunicator>(&monitor, request.rank, request.rank_count);
+  // The selector's connection to the agent also says that this process is there.
+  auto made = std::make_unique<HostCommunicator>(&monitor, request.rank, request.rank_count,
+                                                 PathSelector::ForProcess());
   C4_RETURN_IF_ERROR(made->Init(read, request));
   *communicator = std::move(made);
   return Ok();

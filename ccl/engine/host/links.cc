@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 #include <sched.h>
 #include <unistd.h>
 #include <utility>
@@ -18,6 +19,8 @@ constexpr int64_t kSpinUs = 50;
 // After so many spins in vain in a row, only one wait in so many spins: others use the processors as well.
 constexpr uint32_t kVainSpins = 4;
 constexpr uint32_t kWaitsASpin = 16;
+constexpr uint64_t kLookNs = 2000000;
+constexpr int kWatchMs = 5;
 
 bool IsCrowded(size_t ranks) {
   cpu_set_t set;
@@ -31,6 +34,15 @@ uint64_t SpinNs(bool crowded) {
   return static_cast<uint64_t>(us >= 0 ? us : crowded ? 0 : kSpinUs) * 1000;
 }
 
+bool IsSameHost(const SocketAddress& a, const SocketAddress& b) {
+  return memcmp(ToEndpoint(a).address, ToEndpoint(b).address, sizeof wire::Endpoint::address) == 0;
+}
+
+bool IsSamePath(const QpPath& a, const QpPath& b) {
+  return IsSameHost(a.source, b.source) && a.source.port() == b.source.port() &&
+         IsSameHost(a.destination, b.destination) && a.destination.port() == b.destination.port();
+}
+
 void Pause() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
@@ -39,8 +51,9 @@ void Pause() {
 
 }  // namespace
 
-void Links::Open(Fd listener, std::vector<SocketAddress> listeners) {
+void Links::Open(Fd listener, std::vector<std::vector<SocketAddress>> listeners) {
   listeners_ = std::move(listeners);
+  if (KnobNumber(Knob::C4_FAILOVER) != 0) carrier_.Open();
   acceptor_.emplace(std::move(listener), recording_.communicator->slot().communicator_id, recording_.rank,
                     static_cast<int>(listeners_.size()));
 }
@@ -85,17 +98,102 @@ Recording Links::RecordingOf(int peer, uint16_t channel) const {
   return recording;
 }
 
+std::vector<QpPath> Links::PathsTo(int peer, uint32_t queue_pairs) const {
+  const std::vector<SocketAddress>& own = listeners_[static_cast<size_t>(recording_.rank)];
+  const std::vector<SocketAddress>& ends = listeners_[static_cast<size_t>(peer)];
+  const size_t planes = std::min(own.size(), ends.size());
+  std::vector<QpPath> paths(queue_pairs);
+  for (size_t i = 0; i < paths.size(); ++i) {
+    paths[i].destination = ends[i % planes];
+    if (planes == 1) continue;
+    paths[i].source = own[i % planes];
+    paths[i].source.set_port(0);
+  }
+  return paths;
+}
+
+void Links::AskForPaths(int peer, uint16_t channel, std::vector<QpPath>* paths) {
+  if (paths_ == nullptr) return;
+  const std::vector<SocketAddress>& own = listeners_[static_cast<size_t>(recording_.rank)];
+  const std::vector<SocketAddress>& ends = listeners_[static_cast<size_t>(peer)];
+  PathQuestion question;
+  question.communicator_id = recording_.communicator->slot().communicator_id;
+  question.from_rank = recording_.rank;
+  question.to_rank = peer;
+  question.channel = channel;
+  question.queue_pairs = static_cast<uint32_t>(paths->size());
+  for (size_t i = 0; i < std::min(own.size(), ends.size()); ++i) {
+    if (IsSameHost(own[i], ends[i])) return;  // no switch to choose
+    question.ends.push_back({own[i], ends[i]});
+  }
+  Selected& selected = selected_[{peer, channel}];
+  PathAdvice advice;
+  selected.number = paths_->Open(question, wake_fd_, &advice);
+  selected.epoch = advice.epoch;
+  selected.changes = UINT64_MAX;  // nothing was told yet
+  Heed(advice, peer, paths);
+}
+
+// A queue pair for which there is no port keeps the one that it has.
+void Links::Heed(const PathAdvice& advice, int peer, std::vector<QpPath>* paths) const {
+  const std::vector<SocketAddress>& own = listeners_[static_cast<size_t>(recording_.rank)];
+  const std::vector<SocketAddress>& ends = listeners_[static_cast<size_t>(peer)];
+  for (size_t i = 0; i < std::min(paths->size(), advice.paths.size()); ++i) {
+    const wire::ControlPath& path = advice.paths[i];
+    if (path.source_port == 0 || path.plane >= std::min(own.size(), ends.size())) continue;
+    (*paths)[i] = {own[path.plane], ends[path.plane]};
+    (*paths)[i].source.set_port(path.source_port);
+  }
+}
+
+void Links::LookAtPaths() {
+  const uint64_t news = paths_->news();
+  const bool corrected = std::exchange(path_news_, news) != news;
+  for (auto& [key, selected] : selected_) {
+    const auto found = sends_.find(key);
+    if (found == sends_.end() || found->second == nullptr) continue;
+    SendConnection& connection = *found->second;
+    PathAdvice advice;
+    if (corrected && paths_->TakeCorrection(selected.number, &advice)) {
+      selected.epoch = advice.epoch;
+      std::vector<QpPath> paths;
+      for (const QpUse& use : connection.Paths()) paths.push_back(use.path);
+      const std::vector<QpPath> before = paths;
+      Heed(advice, key.first, &paths);
+      for (size_t i = 0; i < paths.size(); ++i) {
+        if (!IsSamePath(paths[i], before[i])) connection.Move(i, paths[i]);
+      }
+      selected.changes = UINT64_MAX;  // the epoch is another one
+    }
+    if (selected.changes == connection.path_changes()) continue;
+    selected.changes = connection.path_changes();
+    std::vector<wire::ControlPathInUse> used;
+    for (const QpUse& use : connection.Paths()) {
+      wire::ControlPathInUse path{};
+      path.source = ToEndpoint(use.path.source);
+      path.destination = ToEndpoint(use.path.destination);
+      path.state = use.state == QpState::kLost ? wire::kPathDead : wire::kPathLive;
+      path.fences = use.fences;
+      used.push_back(path);
+    }
+    paths_->Use(selected.number, selected.epoch, used);
+  }
+}
+
 Result Links::SendTo(int peer, uint16_t channel, SendConnection** connection) {
   std::unique_ptr<SendConnection>& place = sends_[{peer, channel}];
   if (place == nullptr) {
-    const SocketAddress& listener = listeners_[static_cast<size_t>(peer)];
+    const SocketAddress& listener = listeners_[static_cast<size_t>(peer)].front();
     std::shared_ptr<shm::PeerBell> bell = BellOf(peer);
     if (bell != nullptr) {
       over_memory_ = true;
       C4_RETURN_IF_ERROR(
           shm::ConnectSender(RecordingOf(peer, channel), listener, std::move(bell), shm::Shape(), &place));
     } else {
-      C4_RETURN_IF_ERROR(tcp::ConnectSender(RecordingOf(peer, channel), listener, tcp::KnobShape(), &place));
+      const tcp::Shape shape = tcp::KnobShape();
+      std::vector<QpPath> paths = PathsTo(peer, shape.queue_pairs);
+      AskForPaths(peer, channel, &paths);
+      C4_RETURN_IF_ERROR(tcp::ConnectSender(RecordingOf(peer, channel), paths, shape, &place));
     }
   }
   *connection = place.get();
@@ -105,19 +203,20 @@ Result Links::SendTo(int peer, uint16_t channel, SendConnection** connection) {
 Result Links::Attach(int peer, uint16_t channel, std::vector<tcp::Accepted> accepted,
                      ReceiveConnection* connection) {
   const Recording recording = RecordingOf(peer, channel);
+  if (tcp::IsTcp(accepted.front().hello)) {
+    tcp::TcpReceiveControl* control = nullptr;
+    tcp::AttachReceiver(std::move(accepted), recording, connection, &control);
+    if (control != nullptr) controls_[{peer, channel}] = control;
+    return Ok();
+  }
+  over_memory_ = true;
   const uint32_t chunk_bytes = accepted.front().hello.chunk_bytes;
   std::vector<std::unique_ptr<ReceiveQueuePair>> queue_pairs;
   queue_pairs.reserve(accepted.size());
   for (tcp::Accepted& entry : accepted) {
-    if (tcp::IsTcp(entry.hello)) {
-      queue_pairs.push_back(
-          std::make_unique<tcp::TcpReceiveQueuePair>(std::move(entry.fd), entry.hello, recording));
-    } else {
-      over_memory_ = true;
-      queue_pairs.emplace_back();
-      C4_RETURN_IF_ERROR(
-          shm::Accept(std::move(entry), BellOf(peer), shm::KnobCopy(), recording, &queue_pairs.back()));
-    }
+    queue_pairs.emplace_back();
+    C4_RETURN_IF_ERROR(
+        shm::Accept(std::move(entry), BellOf(peer), shm::KnobCopy(), recording, &queue_pairs.back()));
   }
   connection->Attach(std::move(queue_pairs), chunk_bytes);
   return Ok();
@@ -155,17 +254,53 @@ bool Links::Expecting() const {
                      [](const auto& entry) { return !entry.second->attached(); });
 }
 
+void Links::LookAtCarrier() {
+  for (const SocketAddress& address : carrier_.TakeLost()) {
+    for (auto& [key, connection] : sends_) connection->LoseAddress(address);
+  }
+}
+
+// Streams of connections that are there come at any time, and so does news of devices; looking for them costs
+// system calls.
+bool Links::LookIsDue() {
+  const uint64_t now_ns = MonotonicNs();
+  if (now_ns - last_accept_ns_ < kLookNs) return false;
+  last_accept_ns_ = now_ns;
+  return true;
+}
+
+Result Links::TakeIn(bool expecting, bool* moved) {
+  bool accepted_any = false;
+  C4_RETURN_IF_ERROR(acceptor_->Progress(expecting ? moved : &accepted_any));
+  for (auto it = receives_.begin(); expecting && it != receives_.end(); ++it) {
+    auto& [key, connection] = *it;
+    std::vector<tcp::Accepted> accepted;
+    if (connection->attached() || !acceptor_->Take(key.first, key.second, &accepted)) continue;
+    C4_RETURN_IF_ERROR(Attach(key.first, key.second, std::move(accepted), connection.get()));
+    *moved = true;
+  }
+  Key key;
+  for (tcp::Accepted late; acceptor_->TakeLate(&key.first, &key.second, &late); late = tcp::Accepted()) {
+    const auto found = controls_.find(key);
+    if (found != controls_.end()) found->second->Take(std::move(late));
+  }
+  return Ok();
+}
+
+int Links::WatchMs(int ms) const {
+  const auto watchful = [](const auto& entry) { return entry.second->watchful(); };
+  const bool any = std::any_of(sends_.begin(), sends_.end(), watchful) ||
+                   std::any_of(receives_.begin(), receives_.end(), watchful);
+  return any ? std::min(ms, kWatchMs) : ms;
+}
+
 Result Links::Progress(bool* moved) {
   if (std::exchange(moved_in_wait_, false)) *moved = true;
-  if (Expecting()) {
-    C4_RETURN_IF_ERROR(acceptor_->Progress(moved));
-    for (auto& [key, connection] : receives_) {
-      std::vector<tcp::Accepted> accepted;
-      if (connection->attached() || !acceptor_->Take(key.first, key.second, &accepted)) continue;
-      C4_RETURN_IF_ERROR(Attach(key.first, key.second, std::move(accepted), connection.get()));
-      *moved = true;
-    }
-  }
+  const bool expecting = Expecting();
+  const bool due = LookIsDue();
+  if (expecting || (due && !controls_.empty())) C4_RETURN_IF_ERROR(TakeIn(expecting, moved));
+  if (due && carrier_.fd() >= 0) LookAtCarrier();
+  if (due && !selected_.empty()) LookAtPaths();
   for (auto& [key, connection] : sends_) C4_RETURN_IF_ERROR(connection->Progress(moved));
   for (auto& [key, connection] : receives_) C4_RETURN_IF_ERROR(connection->Progress(moved));
   return Ok();
@@ -229,8 +364,10 @@ Result Links::Wait(int ms) {
   if (moved) return Ok();
   CollectPolls();
   // A peer that has connected before this rank receives from it waits in the listener's queue: it is not
-  // taken in, so it must not wake anybody either, again and again.
-  if (Expecting()) acceptor_->AppendPolls(&polls_);
+  // taken in, so it must not wake anybody either, again and again. With connections that fail over it is.
+  if (!controls_.empty() || Expecting()) acceptor_->AppendPolls(&polls_);
+  if (carrier_.fd() >= 0) polls_.push_back({carrier_.fd(), POLLIN, 0});
+  ms = WatchMs(ms);
   if (!over_memory_) return Poll(ms);
   polls_.push_back({bell_.fd(), POLLIN, 0});
   WakeNeighbours();
@@ -242,9 +379,14 @@ Result Links::Wait(int ms) {
 
 void Links::AppendIdlePolls(std::vector<pollfd>* polls) const {
   const size_t before = polls->size();
-  for (const auto& [key, connection] : sends_) connection->AppendPolls(polls);
-  for (const auto& [key, connection] : receives_) connection->AppendPolls(polls);
+  for (const auto& [key, connection] : sends_) connection->AppendDataPolls(polls);
+  for (const auto& [key, connection] : receives_) connection->AppendDataPolls(polls);
   for (size_t i = before; i < polls->size(); ++i) (*polls)[i].events = POLLRDHUP;
+  // Control channels speak only when there is something to do.
+  for (const auto& [key, connection] : sends_) connection->AppendControlPolls(polls);
+  for (const auto& [key, connection] : receives_) connection->AppendControlPolls(polls);
+  if (!controls_.empty()) acceptor_->AppendPolls(polls);
+  if (carrier_.fd() >= 0) polls->push_back({carrier_.fd(), POLLIN, 0});
 }
 
 Result Links::Idle() {
@@ -260,7 +402,10 @@ void Links::SayGoodbye() {
 }
 
 void Links::Close() {
+  for (const auto& [key, selected] : selected_) paths_->Close(selected.number);
+  selected_.clear();
   sends_.clear();
+  controls_.clear();
   receives_.clear();
   acceptor_.reset();
 }

@@ -14,9 +14,11 @@
 
 #include "ccl/base/socket.h"
 #include "ccl/bootstrap/protocol.h"
+#include "ccl/pathsel/pathsel.h"
 #include "ccl/transport/connection.h"
 #include "ccl/transport/shm/bell.h"
 #include "ccl/transport/tcp/acceptor.h"
+#include "ccl/transport/tcp/carrier.h"
 #include "ccl/transport/tcp/connect.h"
 
 namespace c4::host {
@@ -34,11 +36,14 @@ class Links {
   Links(const Links&) = delete;
   Links& operator=(const Links&) = delete;
 
-  // `listeners`: every rank's, by rank.
-  void Open(Fd listener, std::vector<SocketAddress> listeners);
+  // `listeners`: every rank's, by rank, one a plane; this rank's own are where it connects from.
+  void Open(Fd listener, std::vector<std::vector<SocketAddress>> listeners);
   // From here on, connections with ranks of the same host are made over shared memory where both ends can.
   // `bell` is this rank's, as the others know it from `ranks`. After Open.
   void ShareMemory(shm::Bell bell, const std::vector<bootstrap::RankInfo>& ranks);
+  // From here on, connections over TCP ask `paths` which ports to take, heed its corrections, and tell it what they
+  // use; it outlives the links.
+  void SelectPaths(PathSelector* paths) { paths_ = paths; }
   // Connects the ring to `next` and from `previous`; blocks until the deadline.
   // `cancelled`: another thread may set it to end the waiting; nullptr: nobody will.
   Result ConnectRing(int next, int previous, DeadlineNs deadline, const std::atomic<bool>* cancelled);
@@ -61,6 +66,8 @@ class Links {
   // While nothing is under way: what tells of a lost peer. Early data wakes nobody. The descriptors may be
   // closed by the time that somebody waits for them; then that wakes for nothing.
   void AppendIdlePolls(std::vector<pollfd>* polls) const;
+  // How long such a wait may last at most, of `ms`.
+  int WatchMs(int ms) const;
   // To be called after each such wait, and once a second: looks after the connections.
   Result Idle();
   void SayGoodbye();
@@ -81,8 +88,23 @@ class Links {
   Result Attach(int peer, uint16_t channel, std::vector<tcp::Accepted> accepted,
                 ReceiveConnection* connection);
   Recording RecordingOf(int peer, uint16_t channel) const;
+  // Of each queue pair of a connection: they alternate over the planes that both ends have.
+  std::vector<QpPath> PathsTo(int peer, uint32_t queue_pairs) const;
+  // A connection whose paths somebody selects.
+  struct Selected {
+    uint64_t number = 0;  // the selector's
+    uint64_t epoch = 0;   // of the advice that it follows
+    uint64_t changes = 0; // of its paths, that the selector has heard of
+  };
+  // Asks for paths, which may take a moment, and puts them in.
+  void AskForPaths(int peer, uint16_t channel, std::vector<QpPath>* paths);
+  void Heed(const PathAdvice& advice, int peer, std::vector<QpPath>* paths) const;
+  void LookAtPaths();
   // A receive connection waits for its sender to connect.
   bool Expecting() const;
+  bool LookIsDue();
+  void LookAtCarrier();
+  Result TakeIn(bool expecting, bool* moved);
   void CollectPolls();
   Result Poll(int ms);
   // Looks for a while before sleeping, where that has paid lately; *moved when there was something.
@@ -90,12 +112,18 @@ class Links {
 
   const Recording recording_;
   const int wake_fd_;
-  std::vector<SocketAddress> listeners_;
+  std::vector<std::vector<SocketAddress>> listeners_;
   std::optional<tcp::Acceptor> acceptor_;
   shm::Bell bell_;  // outlives the connections, which share messages on its shelf
   std::map<Key, std::unique_ptr<SendConnection>> sends_;
   std::map<Key, std::unique_ptr<ReceiveConnection>> receives_;
+  tcp::Carrier carrier_;
+  std::map<Key, tcp::TcpReceiveControl*> controls_;  // of those of receives_ that fail over
   std::map<int, Neighbour> neighbours_;
+  uint64_t last_accept_ns_ = 0;
+  PathSelector* paths_ = nullptr;
+  std::map<Key, Selected> selected_;
+  uint64_t path_news_ = 0;  // that were looked at
   bool over_memory_ = false;  // a connection is
   bool crowded_ = false;      // more ranks on this host than processors
   uint64_t spin_ns_ = 0;

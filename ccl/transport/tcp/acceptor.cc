@@ -17,6 +17,16 @@ void TurnAway(const SocketAddress& from, const char* fault) {
   C4_WARN("turned a connection from %s away: its hello %s", from.ToString().c_str(), fault);
 }
 
+// Of one that says what it speaks: both have to be named, or nobody knows which side to update.
+std::string Versions(const char* hello) {
+  wire::Header header;
+  memcpy(&header, hello, sizeof header);
+  if (header.magic != kHelloMagic || header.major == kMajor) return "";
+  return " (it speaks version " + std::to_string(header.major) + "." + std::to_string(header.minor) +
+         ", this rank version " + std::to_string(kMajor) + "." + std::to_string(kMinor) +
+         ": all ranks need the same library)";
+}
+
 }  // namespace
 
 Acceptor::Acceptor(Fd listener, uint64_t communicator_id, int rank, int rank_count)
@@ -60,7 +70,7 @@ const char* Acceptor::Check(Stranger* stranger) const {
   Hello hello;
   memcpy(&hello, stranger->hello, sizeof hello);
   stranger->wanted = HelloBytes(hello);
-  return IsTcp(hello) || shared_memory_
+  return IsTcp(hello) || IsControl(hello) || shared_memory_
              ? nullptr
              : "asks for shared memory, which this rank does not use (C4_SHM, or a hidden /proc)";
 }
@@ -82,7 +92,7 @@ bool Acceptor::Listen(Stranger* stranger, uint64_t now_ns, bool* moved) {
     if (stranger->bytes != sizeof(Hello)) continue;
     if (const char* fault = Check(stranger)) {
       *moved = true;
-      TurnAway(stranger->from, fault);
+      TurnAway(stranger->from, (fault + Versions(stranger->hello)).c_str());
       return false;
     }
   }
@@ -95,6 +105,13 @@ void Acceptor::TakeIn(Stranger* stranger) {
   Hello hello;
   memcpy(&hello, stranger->hello, sizeof hello);
   const Key key{hello.from_rank, hello.channel};
+  if (IsControl(hello) || (taken_.contains(key) && FailsOver(hello))) {
+    if (late_.size() >= kMostStrangers) late_.pop_front();
+    late_.emplace_back();
+    late_.back().fd = std::move(stranger->fd);
+    late_.back().hello = hello;
+    return;
+  }
   if (taken_.contains(key)) {
     TurnAway(stranger->from, "names a connection that is there already");
     return;
@@ -104,14 +121,16 @@ void Acceptor::TakeIn(Stranger* stranger) {
   const auto other = std::find_if(connection.begin(), connection.end(), [&](const Accepted& accepted) {
     return accepted.fd.valid() &&
            (accepted.hello.queue_pair_count != hello.queue_pair_count ||
-            accepted.hello.chunk_bytes != hello.chunk_bytes || IsTcp(accepted.hello) != IsTcp(hello));
+            accepted.hello.chunk_bytes != hello.chunk_bytes || accepted.hello.transport != hello.transport);
   });
   if (other != connection.end()) {
     TurnAway(stranger->from, "counts, cuts or carries otherwise than its connection's queue pairs before it");
     return;
   }
   Accepted& place = connection[hello.queue_pair_index];
-  if (place.fd.valid()) {
+  // A sender that fails over gives a stream up when it does not work at once.
+  const bool newer = FailsOver(hello) && hello.epoch > place.hello.epoch;
+  if (place.fd.valid() && !newer) {
     TurnAway(stranger->from, "names a queue pair that has come already");
     return;
   }
@@ -130,6 +149,19 @@ bool Acceptor::Take(int peer, uint16_t channel, std::vector<Accepted>* queue_pai
   connections_.erase(found);
   taken_.insert({peer, channel});
   return true;
+}
+
+bool Acceptor::TakeLate(int* peer, uint16_t* channel, Accepted* accepted) {
+  for (auto it = late_.begin(); it != late_.end(); ++it) {
+    const Key key{it->hello.from_rank, it->hello.channel};
+    if (!taken_.contains(key)) continue;
+    *peer = key.first;
+    *channel = key.second;
+    *accepted = std::move(*it);
+    late_.erase(it);
+    return true;
+  }
+  return false;
 }
 
 void Acceptor::AppendPolls(std::vector<pollfd>* polls) const {

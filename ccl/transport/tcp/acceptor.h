@@ -1,10 +1,12 @@
 // The receiver's side of setting up connections over TCP: takes what connects to its listener, reads the
 // hellos, and keeps the queue pairs of each connection until they are all there and somebody takes them.
 // Strangers are turned away with one warning, and a connection that says nothing for five seconds as well.
+// What comes later for a connection that fails over is handed on one by one.
 //
 // One thread; nothing blocks. Owns the listener and every stream that was not taken.
 #pragma once
 
+#include <deque>
 #include <map>
 #include <poll.h>
 #include <set>
@@ -31,6 +33,8 @@ class Acceptor {
   Result Progress(bool* moved);
   // The queue pairs of the connection from `peer` on `channel`, by index; false while some are missing.
   bool Take(int peer, uint16_t channel, std::vector<Accepted>* queue_pairs);
+  // A stream of a connection that was taken: a queue pair's next epoch, or of its control channel.
+  bool TakeLate(int* peer, uint16_t* channel, Accepted* accepted);
   // Of the listener, and of who has connected and not said hello yet.
   void AppendPolls(std::vector<pollfd>* polls) const;
 
@@ -60,6 +64,7 @@ class Acceptor {
   std::vector<Stranger> strangers_;
   std::map<Key, std::vector<Accepted>> connections_;
   std::set<Key> taken_;
+  std::deque<Accepted> late_;  // also control streams that came first
 };
 
 }  // namespace c4::tcp

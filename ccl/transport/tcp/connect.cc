@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <utility>
 
 #include "ccl/base/knobs.h"
+#include "ccl/transport/tcp/info.h"
 
 namespace c4::tcp {
 
@@ -13,6 +15,7 @@ Shape KnobShape() {
   shape.queue_pairs = static_cast<uint32_t>(KnobNumber(Knob::C4_QUEUE_PAIRS));
   shape.chunk_bytes = static_cast<uint32_t>(KnobNumber(Knob::C4_CHUNK_BYTES));
   shape.window_bytes = static_cast<size_t>(KnobNumber(Knob::C4_WINDOW_BYTES));
+  shape.fails_over = KnobNumber(Knob::C4_FAILOVER) != 0;
   return shape;
 }
 
@@ -38,18 +41,70 @@ Hello MakeHello(const Recording& recording, uint32_t index, uint32_t count, uint
   return hello;
 }
 
-Result ConnectSender(const Recording& recording, const SocketAddress& peer_listener, const Shape& shape,
-                     std::unique_ptr<SendConnection>* connection) {
+namespace {
+
+Result ConnectPlain(const Recording& recording, const std::vector<QpPath>& paths, const Shape& shape,
+                    std::unique_ptr<SendConnection>* connection) {
   std::vector<std::unique_ptr<SendQueuePair>> queue_pairs;
-  for (uint32_t i = 0; i < shape.queue_pairs; ++i) {
+  for (uint32_t i = 0; i < paths.size(); ++i) {
+    const Hello hello = MakeHello(recording, i, static_cast<uint32_t>(paths.size()), shape.chunk_bytes);
     Fd fd;
-    C4_RETURN_IF_ERROR(StartConnect(peer_listener, &fd));
-    const Hello hello = MakeHello(recording, i, shape.queue_pairs, shape.chunk_bytes);
-    queue_pairs.push_back(std::make_unique<TcpSendQueuePair>(std::move(fd), peer_listener, hello, recording));
+    bool ignored = false;
+    if (const int error = Dial(paths[i], &fd, &ignored); error != 0) {
+      return Fail(IsNetworkError(error) && error != EADDRNOTAVAIL ? ncclRemoteError : ncclSystemError,
+                  "cannot connect to %s: %s", paths[i].destination.ToString().c_str(),
+                  ErrnoText(error).c_str());
+    }
+    queue_pairs.push_back(
+        std::make_unique<TcpSendQueuePair>(std::move(fd), paths[i].destination, hello, recording));
   }
   *connection = std::make_unique<SendConnection>(recording.peer, std::move(queue_pairs), shape.chunk_bytes,
                                                  shape.window_bytes);
   return Ok();
+}
+
+}  // namespace
+
+Result ConnectSender(const Recording& recording, const std::vector<QpPath>& paths, const Shape& shape,
+                     std::unique_ptr<SendConnection>* connection) {
+  if (!shape.fails_over) return ConnectPlain(recording, paths, shape, connection);
+  std::vector<std::unique_ptr<SendQueuePair>> queue_pairs;
+  Hello hello{};
+  for (uint32_t i = 0; i < paths.size(); ++i) {
+    hello = MakeHello(recording, i, static_cast<uint32_t>(paths.size()), shape.chunk_bytes);
+    hello.transport = kFailOverTcp;
+    queue_pairs.push_back(std::make_unique<TcpSendQueuePair>(paths[i], hello, recording));
+  }
+  *connection = std::make_unique<SendConnection>(recording.peer, std::move(queue_pairs), shape.chunk_bytes,
+                                                 shape.window_bytes);
+  (*connection)
+      ->FailOver(std::make_unique<TcpSendControl>(paths, hello, recording.peer),
+                 shape.give_up_ns != 0
+                     ? shape.give_up_ns
+                     : static_cast<uint64_t>(KnobNumber(Knob::C4_FENCE_TIMEOUT)) * 1000000000u);
+  return Ok();
+}
+
+Result ConnectSender(const Recording& recording, const SocketAddress& peer_listener, const Shape& shape,
+                     std::unique_ptr<SendConnection>* connection) {
+  return ConnectSender(recording, std::vector<QpPath>(shape.queue_pairs, {{}, peer_listener}), shape,
+                       connection);
+}
+
+void AttachReceiver(std::vector<Accepted> accepted, const Recording& recording, ReceiveConnection* connection,
+                    TcpReceiveControl** control) {
+  const Hello first = accepted.front().hello;
+  std::vector<std::unique_ptr<ReceiveQueuePair>> queue_pairs;
+  std::vector<TcpReceiveQueuePair*> known;
+  for (Accepted& entry : accepted) {
+    auto queue_pair = std::make_unique<TcpReceiveQueuePair>(std::move(entry.fd), entry.hello, recording);
+    known.push_back(queue_pair.get());
+    queue_pairs.push_back(std::move(queue_pair));
+  }
+  std::unique_ptr<TcpReceiveControl> made;
+  if (FailsOver(first)) made = std::make_unique<TcpReceiveControl>(std::move(known), recording.peer);
+  *control = made.get();
+  connection->Attach(std::move(queue_pairs), first.chunk_bytes, std::move(made));
 }
 
 }  // namespace c4::tcp

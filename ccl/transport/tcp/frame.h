@@ -10,8 +10,8 @@
 namespace c4::tcp {
 
 inline constexpr uint64_t kHelloMagic = wire::Magic("C4TCPHLO");
-inline constexpr uint16_t kMajor = 2;
-inline constexpr uint16_t kMinor = 1;
+inline constexpr uint16_t kMajor = 3;
+inline constexpr uint16_t kMinor = 0;
 inline constexpr uint32_t kMaxQueuePairs = 64;
 inline constexpr uint32_t kMinChunkBytes = 1024;
 inline constexpr uint32_t kMaxChunkBytes = 1u << 30;
@@ -24,24 +24,35 @@ struct Hello {
   uint16_t channel;
   uint16_t queue_pair_index;
   uint16_t queue_pair_count;   // of the connection
-  uint16_t transport;          // since 2.1: wire::TransportKind of the data; 0 (an older writer) is TCP
+  uint16_t transport;          // wire::TransportKind of the data, or a StreamKind
   uint64_t queue_pair_number;  // the connecting side's
   uint32_t chunk_bytes;        // every chunk but a message's last is this long
-  uint32_t reserved2;
+  uint32_t epoch;              // of the queue pair or control stream: counts its streams, from 0
 };
 static_assert(sizeof(Hello) == 104);
+// What `transport` says beside wire::TransportKind.
+enum StreamKind : uint16_t {
+  kFailOverTcp = 0x101,  // a queue pair over TCP whose connection has a control channel
+  kControl = 0x102,      // a stream of that channel
+};
 // Longest hello: what a transport other than TCP needs follows, and header.total_bytes covers it.
 inline constexpr size_t kMaxHelloBytes = sizeof(Hello) + 32;
 
+inline bool FailsOver(const Hello& hello) {
+  return hello.transport == kFailOverTcp;
+}
 inline bool IsTcp(const Hello& hello) {
-  return hello.transport == 0 || hello.transport == wire::kTransportTcp;
+  return hello.transport == wire::kTransportTcp || FailsOver(hello);
+}
+inline bool IsControl(const Hello& hello) {
+  return hello.transport == kControl;
 }
 // Bytes of the hello that begins with `hello`; 0 when it asks for a transport that this version has not, or
 // is of another length than that transport's.
 inline size_t HelloBytes(const Hello& hello) {
   const bool shm = hello.transport == wire::kTransportShm;
   const size_t bytes = shm ? kMaxHelloBytes : sizeof(Hello);
-  return (shm || IsTcp(hello)) && hello.header.total_bytes == bytes ? bytes : 0;
+  return (shm || IsTcp(hello) || IsControl(hello)) && hello.header.total_bytes == bytes ? bytes : 0;
 }
 
 inline constexpr uint32_t kFrameMark = 0x51503443;  // "C4PQ"
@@ -51,6 +62,11 @@ enum FrameKind : uint16_t {
   kReport =
       2,  // the receiver holds `sequence` chunks of this queue pair, and has buffers for `message` messages
   kGoodbye = 3,  // this side leaves in order; nothing follows
+  // On a control stream. Of queue pair `chunk` and its epoch `bytes`:
+  kFence = 4,   // sender: it is dead; close it
+  kFenced = 5,  // receiver: it is closed, `sequence` chunks had come; messages granted as in a report
+  kCount = 6,   // receiver: the same, but it is not closed
+  kPing = 7,    // sender: nothing
 };
 
 struct Frame {
@@ -87,6 +103,16 @@ inline const char* CheckReport(const Frame& frame, uint64_t received, uint64_t g
   return nullptr;
 }
 
+// nullptr when `frame` may come over a control stream of a connection of so many queue pairs.
+inline const char* CheckControl(const Frame& frame, bool from_sender, uint32_t queue_pairs) {
+  if (frame.mark != kFrameMark) return "sent what is no frame of ours";
+  if (frame.kind == kGoodbye || (from_sender && frame.kind == kPing)) return nullptr;
+  const bool known =
+      from_sender ? frame.kind == kFence : frame.kind == kFenced || frame.kind == kCount;
+  if (!known) return "sent a frame of a kind that does not belong on a control stream";
+  return frame.chunk < queue_pairs ? nullptr : "spoke of a queue pair that its connection does not have";
+}
+
 // nullptr when `bytes` bytes at `data` begin a hello to `to_rank` of `communicator_id`, else what is wrong.
 inline const char* CheckHello(const void* data, size_t bytes, uint64_t communicator_id, int to_rank,
                               int rank_count) {
@@ -95,7 +121,7 @@ inline const char* CheckHello(const void* data, size_t bytes, uint64_t communica
   if (fault != wire::HeaderFault::kOk) return wire::HeaderFaultText(fault);
   Hello hello;
   memcpy(&hello, data, sizeof hello);
-  if (!IsTcp(hello) && hello.transport != wire::kTransportShm) {
+  if (!IsTcp(hello) && !IsControl(hello) && hello.transport != wire::kTransportShm) {
     return "asks for a transport that this version does not have";
   }
   if (HelloBytes(hello) == 0) return "is of a length that this version does not know";

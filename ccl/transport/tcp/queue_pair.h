@@ -1,5 +1,8 @@
-// The two ends of a queue pair over one TCP stream (docs/formats/tcp.md). See transport/queue_pair.h for the
-// rules; both record every chunk and their byte progress in the monitor.
+// The two ends of a queue pair over TCP (docs/formats/tcp.md), one stream an epoch. See transport/queue_pair.h
+// for the rules; both record every chunk and their byte progress in the monitor.
+//
+// Where the connection has a control channel, the sender's end dials until a stream works, watches it, and
+// dials anew once its epoch is fenced; the receiver's end closes what is fenced and takes the next stream.
 #pragma once
 
 #include <deque>
@@ -7,6 +10,7 @@
 
 #include "ccl/base/socket.h"
 #include "ccl/transport/queue_pair.h"
+#include "ccl/transport/stall.h"
 #include "ccl/transport/tcp/frame.h"
 
 namespace c4::tcp {
@@ -15,6 +19,8 @@ class TcpSendQueuePair final : public SendQueuePair {
  public:
   // `fd` may still be connecting to `peer`, and cannot tell it then; the hello is the first that goes out.
   TcpSendQueuePair(Fd fd, const SocketAddress& peer, const Hello& hello, const Recording& recording);
+  // With fail-over: dials by itself.
+  TcpSendQueuePair(const QpPath& path, const Hello& hello, const Recording& recording);
   ~TcpSendQueuePair() override;
 
   void Post(const Chunk& chunk, const char* data, const std::shared_ptr<shm::SharedMessage>& shared,
@@ -22,6 +28,16 @@ class TcpSendQueuePair final : public SendQueuePair {
   uint64_t completed() const override { return completed_; }
   uint64_t granted() const override { return granted_; }
   Result Progress(bool* moved) override;
+  QpState state() const override;
+  uint32_t epoch() const override { return hello_.epoch; }
+  uint64_t heard_ns() const override { return stage_ == kGreeting || stage_ == kLive ? heard_ns_ : 0; }
+  void Lose() override { Break(0); }
+  bool ended() const override { return fails_over_ && stage_ != kLive && stage_ != kDraining && !silent_; }
+  bool Fenced(uint64_t received) override;
+  bool Acknowledged(uint64_t received) override;
+  void Move(const QpPath& path) override;
+  QpUse use() const override;
+  bool IsFrom(const SocketAddress& address) const override;
   bool connected() const override { return hello_written_ == sizeof(Hello); }
   pollfd Poll() const override;
   void SayGoodbye() override;
@@ -34,6 +50,36 @@ class TcpSendQueuePair final : public SendQueuePair {
     const char* data;
     uint64_t ticks;
   };
+  enum Stage {
+    kPausing,   // until it dials again
+    kDialing,   // until the hello is written
+    kGreeting,  // until the receiver is heard; nothing was posted in this epoch
+    kLive,
+    kDraining,  // takes no more: the next stream is ready
+    kDead,      // until the receiver has closed the epoch
+  };
+
+  // The stream of an epoch that is being made.
+  struct Dialled {
+    Fd fd;
+    Hello hello{};
+    size_t written = 0;  // of the hello
+    uint64_t since_ns = 0;
+    bool other_port = false;
+    bool ready() const { return written == sizeof(Hello); }
+  };
+
+  void Dial(Dialled* place, uint64_t now_ns);
+  // Of a stream that is not connected yet: time is up, or an error came.
+  bool IsLate(const Dialled& dialled, uint64_t now_ns) const;
+  void Adopt(Dialled dialled, uint64_t now_ns);
+  void DialAgain(uint64_t now_ns);
+  void ProgressDial(uint64_t now_ns);
+  void ProgressMove(uint64_t now_ns);
+  void ProgressStage(uint64_t now_ns);
+  // The epoch's stream is of no use any more.
+  void Break(int error);
+  void SetStage(Stage stage);
 
   Result WriteHello(bool* moved);
   Result Write(bool* moved);
@@ -45,7 +91,7 @@ class TcpSendQueuePair final : public SendQueuePair {
 
   Fd fd_;
   const Recording recording_;
-  const Hello hello_;
+  Hello hello_;
   size_t hello_written_ = 0;
   QueuePairRecorder recorder_;
   double ns_per_tick_;
@@ -54,6 +100,7 @@ class TcpSendQueuePair final : public SendQueuePair {
   size_t written_ = 0;         // bytes of it, header included, that the kernel has taken
   uint64_t posted_ = 0;
   uint64_t completed_ = 0;
+  uint64_t reported_ = 0;  // of these, on the stream itself: the control channel may have been faster
   uint64_t granted_ = 0;
   uint64_t last_completed_ticks_ = 0;
   char in_[8 * sizeof(Frame)];
@@ -61,6 +108,21 @@ class TcpSendQueuePair final : public SendQueuePair {
   bool peer_left_ = false;
   int error_ = 0;
   bool failed_ = false;
+
+  const bool fails_over_ = false;
+  Stage stage_ = kLive;
+  QpPath path_;            // as asked for
+  bool ask_port_ = true;   // for the source port of path_ too
+  bool other_port_ = false;
+  Dialled next_;           // while dialling, and while moving
+  bool moving_ = false;
+  uint32_t last_epoch_ = 0;  // that was dialled
+  uint32_t dials_ = 0;       // in vain, since a stream worked
+  uint64_t dial_at_ns_ = 0;
+  uint64_t heard_ns_ = 0;
+  uint32_t fences_ = 0;
+  bool silent_ = false;  // dead, but the stream has not ended
+  StallRule stall_;
 };
 
 class TcpReceiveQueuePair final : public ReceiveQueuePair {
@@ -72,6 +134,13 @@ class TcpReceiveQueuePair final : public ReceiveQueuePair {
   void Grant(uint64_t messages) override { granted_ = messages; }
   Result Progress(ChunkSink* sink, bool* moved) override;
   bool idle() const override { return frame_bytes_ == 0; }
+  bool open() const override { return fd_.valid(); }
+  bool ended() const override { return ended_; }
+  uint32_t epoch() const override { return epoch_; }
+  uint64_t received() const override { return completed_; }
+  Result Fence(uint32_t epoch, ChunkSink* sink, uint64_t* received, bool* known) override;
+  // The stream of a later epoch: taken at once, or when the one before it is fenced.
+  void Renew(Fd fd, const Hello& hello);
   pollfd Poll() const override;
   void SayGoodbye() override;
   bool peer_left() const override { return peer_left_; }
@@ -85,6 +154,8 @@ class TcpReceiveQueuePair final : public ReceiveQueuePair {
   Result Report(bool heartbeat);
   Result Lost(const char* what, int error);
   Result Ended(const char* what, int error);
+  void Close();
+  void Adopt(Fd fd, const Hello& hello);
   Chunk chunk() const { return {frame_.message, frame_.message_bytes, frame_.chunk, frame_.bytes}; }
 
   Fd fd_;
@@ -105,6 +176,15 @@ class TcpReceiveQueuePair final : public ReceiveQueuePair {
   bool peer_left_ = false;
   int error_ = 0;
   bool failed_ = false;
+
+  const bool fails_over_;
+  uint32_t epoch_;
+  bool touched_ = false;  // data came in this epoch
+  bool ended_ = false;
+  uint32_t closed_epoch_ = UINT32_MAX;  // the last that was closed, and
+  uint64_t closed_at_ = 0;              // the chunks that had come by then
+  Fd next_;                             // of the epoch after, until this one is closed
+  Hello next_hello_{};
 };
 
 }  // namespace c4::tcp

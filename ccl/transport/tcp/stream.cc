@@ -1,8 +1,30 @@
 #include "ccl/transport/tcp/stream.h"
 
 #include <cerrno>
+#include <netinet/tcp.h>
+
+#include "ccl/base/knobs.h"
 
 namespace c4::tcp {
+namespace {
+
+// Linux 6.15 and later: the longest wait for a retransmission. A path that comes back after a minute should
+// not be used again only after another one.
+constexpr int kTcpRtoMaxMs = 44;
+constexpr int kLongestRetransmitMs = 2000;
+
+}  // namespace
+
+// Buffers are sized by hand only when asked to: the kernel caps what it was not told to allow. Neither option
+// is needed for anything to work.
+void SetOptions(int fd) {
+  const int bytes = static_cast<int>(KnobNumber(Knob::C4_SOCKET_BUFFER_BYTES));
+  if (bytes != 0) {
+    setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes);
+    setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof bytes);
+  }
+  setsockopt(fd, IPPROTO_TCP, kTcpRtoMaxMs, &kLongestRetransmitMs, sizeof kLongestRetransmitMs);
+}
 
 QueuePairRecorder OpenRecorder(int fd, const SocketAddress& peer, const Recording& recording,
                                const Hello& hello, wire::Direction direction, wire::TransportKind transport) {

@@ -9,6 +9,9 @@
 
 namespace c4::tcp {
 
+// Sizes of buffers and the like, of a stream that carries data.
+void SetOptions(int fd);
+
 // The recorder of a queue pair whose stream is `fd`.
 QueuePairRecorder OpenRecorder(int fd, const SocketAddress& peer, const Recording& recording,
                                const Hello& hello, wire::Direction direction, wire::TransportKind transport);

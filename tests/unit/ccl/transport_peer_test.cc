@@ -25,6 +25,7 @@ Hello GoodHello(uint16_t index = 0, uint16_t count = 1) {
   hello.to_rank = 1;
   hello.queue_pair_index = index;
   hello.queue_pair_count = count;
+  hello.transport = wire::kTransportTcp;
   hello.queue_pair_number = 5;
   hello.chunk_bytes = kChunkBytes;
   return hello;

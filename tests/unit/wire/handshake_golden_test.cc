@@ -16,8 +16,7 @@ using tcp::Hello;
 
 constexpr char kBootstrapName[] = "bootstrap-1.0.bin";
 constexpr char kBootstrapName11[] = "bootstrap-1.1.bin";
-constexpr char kTcpName[] = "tcp-2.0.bin";
-constexpr char kTcpNameV21[] = "tcp-2.1.bin";
+constexpr char kTcpName[] = "tcp-3.0.bin";
 constexpr char kShmName[] = "shm-2.0.bin";
 constexpr ProcessIdentity kProcess{.boot_id = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16},
                                    .start_time_ticks = 8675309,
@@ -190,7 +189,7 @@ TEST(BootstrapGolden, AnotherMajorIsRefused) {
 Hello ExpectedHello() {
   Hello hello{};
   hello.header = HeaderOf(tcp::kHelloMagic, 104, 0, 104);
-  hello.header.major = 2;
+  hello.header.major = 3;
   hello.communicator_id = 0xc4c4'0000'0000'0001;
   hello.from_rank = 1;
   hello.to_rank = 2;
@@ -214,37 +213,10 @@ constexpr Frame FrameOf(uint16_t kind, uint32_t bytes, uint64_t sequence, uint64
           .message_bytes = kind == 1 ? 8200u : 0u};
 }
 
-// A sender's side of the stream, then the receiver's.
-std::string WrittenTcp() {
-  std::string bytes;
-  Append(&bytes, ExpectedHello());
-  Append(&bytes, FrameOf(1, 8, 0, 5));
-  bytes += "payload.";
-  Append(&bytes, FrameOf(3, 0, 0, 0));
-  Append(&bytes, FrameOf(2, 0, 1, 7));
-  return bytes;
-}
-
-TEST(TcpGolden, StreamOf20) {
-  const std::string bytes = Golden(kTcpName, WrittenTcp());
-  ASSERT_EQ(bytes.size(), 104u + 40u + 8u + 40u + 40u);
-  EXPECT_EQ(tcp::CheckHello(bytes.data(), bytes.size(), 0xc4c4'0000'0000'0001, 2, 3), nullptr);
-  ExpectFields(bytes, 0, ExpectedHello(), TcpHelloLayout());
-  ExpectFields(bytes, 104, FrameOf(tcp::kChunk, 8, 0, 5), TcpFrameLayout());
-  EXPECT_EQ(bytes.substr(144, 8), "payload.");
-  ExpectFields(bytes, 152, FrameOf(tcp::kGoodbye, 0, 0, 0), TcpFrameLayout());
-  ExpectFields(bytes, 192, FrameOf(tcp::kReport, 0, 1, 7), TcpFrameLayout());
-  EXPECT_EQ(tcp::CheckChunk(At<Frame>(bytes, 104), 0), nullptr);
-  EXPECT_EQ(tcp::CheckChunk(At<Frame>(bytes, 152), 1), nullptr);
-  EXPECT_EQ(tcp::CheckReport(At<Frame>(bytes, 192), 0, 0, 1), nullptr);
-  EXPECT_NE(tcp::CheckReport(At<Frame>(bytes, 192), 0, 0, 0), nullptr);
-}
-
-// Since 2.1 a hello names the transport of the data.
-Hello ExpectedHelloV21(TransportKind transport) {
+Hello ExpectedHelloOf(uint16_t transport) {
   Hello hello = ExpectedHello();
-  hello.header.minor = 1;
   hello.transport = transport;
+  hello.epoch = transport > 0xff ? 3 : 0;
   if (transport == kTransportShm) hello.header.total_bytes = 136;
   return hello;
 }
@@ -257,36 +229,98 @@ shm::Offer ExpectedOffer() {
   return offer;
 }
 
-TEST(TcpGolden, StreamsOf21) {
+// What is said of queue pair 4 and its epoch 3 over a control stream.
+constexpr Frame ControlFrame(uint16_t kind, uint64_t sequence, uint64_t message) {
+  return {.mark = 0x51503443,
+          .kind = kind,
+          .reserved = 0,
+          .chunk = 4,
+          .bytes = 3,
+          .sequence = sequence,
+          .message = message,
+          .message_bytes = 0};
+}
+
+// A sender's side of each kind of stream, and the receiver's.
+std::string WrittenTcp() {
   std::string written;
-  Append(&written, ExpectedHelloV21(kTransportTcp));
+  Append(&written, ExpectedHelloOf(kTransportTcp));
   Append(&written, FrameOf(1, 8, 0, 5));
   written += "payload.";
   Append(&written, FrameOf(3, 0, 0, 0));
-  Append(&written, ExpectedHelloV21(kTransportShm));
+  Append(&written, FrameOf(2, 0, 1, 7));
+  Append(&written, ExpectedHelloOf(kTransportShm));
   Append(&written, ExpectedOffer());
   Append(&written, FrameOf(3, 0, 0, 0));
-  const std::string bytes = Golden(kTcpNameV21, written);
-  ASSERT_EQ(bytes.size(), 104u + 40u + 8u + 40u + 104u + 32u + 40u);
-  EXPECT_EQ(tcp::CheckHello(bytes.data(), 104, 0xc4c4'0000'0000'0001, 2, 3), nullptr);
-  ExpectFields(bytes, 0, ExpectedHelloV21(kTransportTcp), TcpHelloLayout());
+  Append(&written, ExpectedHelloOf(tcp::kFailOverTcp));
+  Append(&written, ExpectedHelloOf(tcp::kControl));
+  Append(&written, ControlFrame(4, 0, 0));
+  Append(&written, FrameOf(7, 0, 0, 0));
+  Append(&written, ControlFrame(5, 12, 7));
+  Append(&written, ControlFrame(6, 13, 8));
+  return written;
+}
+
+TEST(TcpGolden, StreamsOf30) {
+  constexpr uint64_t kId = 0xc4c4'0000'0000'0001;
+  const std::string bytes = Golden(kTcpName, WrittenTcp());
+  ASSERT_EQ(bytes.size(), 104u + 40u + 8u + 40u + 40u + 104u + 32u + 40u + 104u + 104u + 4u * 40u);
+  EXPECT_EQ(tcp::CheckHello(bytes.data(), 104, kId, 2, 3), nullptr);
+  ExpectFields(bytes, 0, ExpectedHelloOf(kTransportTcp), TcpHelloLayout());
   ExpectFields(bytes, 104, FrameOf(tcp::kChunk, 8, 0, 5), TcpFrameLayout());
-  EXPECT_EQ(tcp::CheckHello(bytes.data() + 192, 104, 0xc4c4'0000'0000'0001, 2, 3), nullptr);
-  ExpectFields(bytes, 192, ExpectedHelloV21(kTransportShm), TcpHelloLayout());
-  EXPECT_EQ(tcp::HelloBytes(At<Hello>(bytes, 192)), 136u);
-  ExpectFields(bytes, 296, ExpectedOffer(), ShmOfferLayout());
-  ExpectFields(bytes, 328, FrameOf(tcp::kGoodbye, 0, 0, 0), TcpFrameLayout());
+  EXPECT_EQ(bytes.substr(144, 8), "payload.");
+  ExpectFields(bytes, 152, FrameOf(tcp::kGoodbye, 0, 0, 0), TcpFrameLayout());
+  ExpectFields(bytes, 192, FrameOf(tcp::kReport, 0, 1, 7), TcpFrameLayout());
+  EXPECT_EQ(tcp::CheckChunk(At<Frame>(bytes, 104), 0), nullptr);
+  EXPECT_EQ(tcp::CheckChunk(At<Frame>(bytes, 152), 1), nullptr);
+  EXPECT_EQ(tcp::CheckReport(At<Frame>(bytes, 192), 0, 0, 1), nullptr);
+  EXPECT_NE(tcp::CheckReport(At<Frame>(bytes, 192), 0, 0, 0), nullptr);
+  EXPECT_EQ(tcp::CheckHello(bytes.data() + 232, 104, kId, 2, 3), nullptr);
+  ExpectFields(bytes, 232, ExpectedHelloOf(kTransportShm), TcpHelloLayout());
+  EXPECT_EQ(tcp::HelloBytes(At<Hello>(bytes, 232)), 136u);
+  ExpectFields(bytes, 336, ExpectedOffer(), ShmOfferLayout());
+  ExpectFields(bytes, 368, FrameOf(tcp::kGoodbye, 0, 0, 0), TcpFrameLayout());
+  for (const size_t at : {408u, 512u}) EXPECT_EQ(tcp::CheckHello(bytes.data() + at, 104, kId, 2, 3), nullptr);
+  EXPECT_TRUE(tcp::FailsOver(At<Hello>(bytes, 408)) && tcp::IsTcp(At<Hello>(bytes, 408)));
+  EXPECT_TRUE(tcp::IsControl(At<Hello>(bytes, 512)) && !tcp::IsTcp(At<Hello>(bytes, 512)));
+  EXPECT_EQ(At<Hello>(bytes, 512).epoch, 3u);
+}
+
+TEST(TcpGolden, FramesOfAControlStream) {
+  const std::string bytes = Golden(kTcpName, WrittenTcp());
+  const uint16_t kinds[] = {tcp::kFence, tcp::kPing, tcp::kFenced, tcp::kCount};
+  for (size_t i = 0; i < 4; ++i) {
+    const auto frame = At<Frame>(bytes, 616 + 40 * i);
+    EXPECT_EQ(frame.kind, kinds[i]);
+    const bool from_sender = i < 2;
+    EXPECT_EQ(tcp::CheckControl(frame, from_sender, 5), nullptr) << i;
+    EXPECT_NE(tcp::CheckControl(frame, !from_sender, 5), nullptr) << "of the other side: " << i;
+    EXPECT_NE(tcp::CheckChunk(frame, 0), nullptr) << i;
+    EXPECT_NE(tcp::CheckReport(frame, 0, 0, 99), nullptr) << i;
+    EXPECT_EQ(tcp::CheckControl(frame, from_sender, 4) == nullptr, i == 1) << "no such queue pair: " << i;
+    Frame marred = frame;
+    marred.mark = 1;
+    EXPECT_NE(tcp::CheckControl(marred, from_sender, 5), nullptr) << i;
+  }
+  for (const bool from_sender : {false, true}) {
+    EXPECT_EQ(tcp::CheckControl(FrameOf(tcp::kGoodbye, 0, 0, 0), from_sender, 1), nullptr);
+    EXPECT_NE(tcp::CheckControl(FrameOf(tcp::kChunk, 8, 0, 5), from_sender, 5), nullptr);
+    EXPECT_NE(tcp::CheckControl(FrameOf(tcp::kReport, 0, 1, 7), from_sender, 5), nullptr);
+  }
 }
 
 TEST(TcpGolden, ATransportIsTakenOnlyWithWhatItNeeds) {
   const auto check = [](uint16_t transport, uint64_t bytes) {
-    Hello hello = ExpectedHelloV21(kTransportTcp);
+    Hello hello = ExpectedHelloOf(kTransportTcp);
     hello.transport = transport;
     hello.header.total_bytes = bytes;
     return tcp::CheckHello(&hello, sizeof hello, hello.communicator_id, 2, 3);
   };
-  EXPECT_EQ(check(0, 104), nullptr);
+  EXPECT_NE(check(0, 104), nullptr);
   EXPECT_EQ(check(kTransportTcp, 104), nullptr);
+  EXPECT_EQ(check(tcp::kFailOverTcp, 104), nullptr);
+  EXPECT_EQ(check(tcp::kControl, 104), nullptr);
+  EXPECT_NE(check(tcp::kControl, 136), nullptr);
   EXPECT_EQ(check(kTransportShm, 136), nullptr);
   EXPECT_NE(check(kTransportTcp, 136), nullptr);
   EXPECT_NE(check(kTransportShm, 104), nullptr);
@@ -388,20 +422,25 @@ TEST(ShmGolden, MemoryOf10IsRefusedByItsVersion) {
 }
 
 TEST(TcpGolden, AnotherMajorIsRefused) {
-  Hello hello = ExpectedHello();
+  Hello hello = ExpectedHelloOf(kTransportTcp);
+  for (const uint16_t major : {uint16_t{2}, uint16_t{4}}) {
+    hello.header.major = major;
+    EXPECT_STREQ(tcp::CheckHello(&hello, sizeof hello, hello.communicator_id, 2, 3),
+                 HeaderFaultText(HeaderFault::kMajor));
+  }
   hello.header.major = 3;
-  EXPECT_STREQ(tcp::CheckHello(&hello, sizeof hello, hello.communicator_id, 2, 3),
-               HeaderFaultText(HeaderFault::kMajor));
-  hello.header.major = 2;
   hello.header.minor = 9;
   EXPECT_EQ(tcp::CheckHello(&hello, sizeof hello, hello.communicator_id, 2, 3), nullptr);
 }
 
-// A rank with the library of version 0.1 has to be updated: it speaks 1.0, and hears why.
-TEST(TcpGolden, StreamOf10IsRefusedByItsVersion) {
-  const std::string bytes = Golden("tcp-1.0.bin", "");
-  EXPECT_STREQ(tcp::CheckHello(bytes.data(), bytes.size(), 0xc4c4'0000'0000'0001, 2, 3),
-               HeaderFaultText(HeaderFault::kMajor));
+// Ranks with an older library have to be updated: 1.0 sends whole messages, 2.x knows no fences.
+TEST(TcpGolden, OlderStreamsAreRefusedByTheirVersion) {
+  for (const char* name : {"tcp-1.0.bin", "tcp-2.0.bin", "tcp-2.1.bin"}) {
+    const std::string bytes = Golden(name, "");
+    EXPECT_STREQ(tcp::CheckHello(bytes.data(), bytes.size(), 0xc4c4'0000'0000'0001, 2, 3),
+                 HeaderFaultText(HeaderFault::kMajor))
+        << name;
+  }
 }
 
 }  // namespace

@@ -153,7 +153,7 @@ inline Layout QueuePairSlotLayout() {
            C4_FIELD(latency_max_ticks),
            C4_FIELD(wait_sum_ticks),
            C4_FIELD(wait_max_ticks),
-           C4_FIELD(reserved3),
+           C4_FIELD(fences), C4_FIELD(path_state), C4_FIELD(reserved3),
            C4_FIELD(latency_histogram),
            C4_FIELD(wanted_messages),
            C4_FIELD(granted_messages),
@@ -289,7 +289,7 @@ inline Layout TcpHelloLayout() {
           sizeof(T),
           {C4_FIELD(header), C4_FIELD(communicator_id), C4_FIELD(from_rank), C4_FIELD(to_rank),
            C4_FIELD(channel), C4_FIELD(queue_pair_index), C4_FIELD(queue_pair_count), C4_FIELD(transport),
-           C4_FIELD(queue_pair_number), C4_FIELD(chunk_bytes), C4_FIELD(reserved2)}};
+           C4_FIELD(queue_pair_number), C4_FIELD(chunk_bytes), C4_FIELD(epoch)}};
 }
 
 inline Layout TcpFrameLayout() {

@@ -14,8 +14,9 @@ struct Released {
 };
 const Released k10{"segment-1.0.bin", 0, 256, 256};
 const Released k11{"segment-1.1.bin", 1, 384, 512};
-const Released kAll[] = {k10, k11};
-const Released& kInForce = k11;
+const Released k12{"segment-1.2.bin", 2, 384, 512};
+const Released kAll[] = {k10, k11, k12};
+const Released& kInForce = k12;
 
 constexpr uint32_t kCommunicators = 2;
 constexpr uint32_t kQueuePairs = 2;
@@ -149,6 +150,9 @@ QueuePairSlot ExpectedQueuePair(const Released& version, uint32_t direction) {
   slot.first_waits = 27;
   slot.first_wait_sum_ticks = 2303;
   slot.first_wait_max_ticks = 2304;
+  if (version.minor < 2) return slot;
+  slot.fences = 26;
+  slot.path_state = direction == kDirectionSend ? 2 : 0;
   return slot;
 }
 

@@ -3,33 +3,16 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <netinet/tcp.h>
 #include <sys/uio.h>
 
 #include "ccl/base/clock.h"
-#include "ccl/base/knobs.h"
+#include "ccl/transport/tcp/info.h"
 #include "ccl/transport/tcp/stream.h"
 
 namespace c4::tcp {
 namespace {
 
 constexpr size_t kMostFramesAWrite = 16;
-// Linux 6.15 and later: the longest wait for a retransmission. A path that comes back after a minute should
-// not be used again only after another one.
-constexpr int kTcpRtoMaxMs = 44;
-constexpr uint64_t kHeartbeatNs = 1000000000u;
-constexpr int kLongestRetransmitMs = 2000;
-
-// Buffers are sized by hand only when asked to: the kernel caps what it was not told to allow. Neither option
-// is needed for anything to work.
-void SetOptions(int fd) {
-  const int bytes = static_cast<int>(KnobNumber(Knob::C4_SOCKET_BUFFER_BYTES));
-  if (bytes != 0) {
-    setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes);
-    setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof bytes);
-  }
-  setsockopt(fd, IPPROTO_TCP, kTcpRtoMaxMs, &kLongestRetransmitMs, sizeof kLongestRetransmitMs);
-}
 
 }  // namespace
 
@@ -38,6 +21,17 @@ TcpSendQueuePair::TcpSendQueuePair(Fd fd, const SocketAddress& peer, const Hello
     : fd_(std::move(fd)), recording_(recording), hello_(hello) {
   SetOptions(fd_.get());
   recorder_ = OpenRecorder(fd_.get(), peer, recording, hello, wire::kDirectionSend, wire::kTransportTcp);
+  const uint64_t per_second = recording.monitor->segment().header().ticks_per_second;
+  ns_per_tick_ = per_second == 0 ? 1.0 : 1e9 / static_cast<double>(per_second);
+}
+
+TcpSendQueuePair::TcpSendQueuePair(const QpPath& path, const Hello& hello, const Recording& recording)
+    : recording_(recording), hello_(hello), fails_over_(true), stage_(kPausing), path_(path) {
+  const uint64_t now_ns = MonotonicNs();
+  DialAgain(now_ns);
+  recorder_ = OpenRecorder(next_.fd.get(), path.destination, recording, hello, wire::kDirectionSend,
+                           wire::kTransportTcp);
+  recorder_.Path(QpState::kConnecting);
   const uint64_t per_second = recording.monitor->segment().header().ticks_per_second;
   ns_per_tick_ = per_second == 0 ? 1.0 : 1e9 / static_cast<double>(per_second);
 }
@@ -55,6 +49,7 @@ void TcpSendQueuePair::Post(const Chunk& chunk, const char* data,
   frame.sequence = posted_++;
   frame.message = chunk.message;
   frame.message_bytes = chunk.message_bytes;
+  if (chunks_.empty()) stall_.Restart();
   chunks_.push_back({frame, data, now_ticks});
   recorder_.Posted(chunk.bytes, now_ticks);
 }
@@ -67,14 +62,21 @@ Result TcpSendQueuePair::Lost(const char* what, int error) {
 
 // The end of the stream is in order only behind a goodbye, and only when nothing is under way.
 Result TcpSendQueuePair::Ended(const char* what, int error) {
-  if (!peer_left_) return Lost(what, error);
-  return chunks_.empty() ? Ok() : Lost(kLeftText, 0);
+  if (peer_left_) return chunks_.empty() ? Ok() : Lost(kLeftText, 0);
+  if (!fails_over_ || (error != 0 && !IsNetworkError(error))) return Lost(what, error);
+  silent_ = false;
+  Break(error);
+  return Ok();
 }
 
 Result TcpSendQueuePair::Progress(bool* moved) {
+  if (fails_over_) {
+    ProgressStage(MonotonicNs());
+    if (!fd_.valid()) return Ok();
+  }
   if (!connected()) C4_RETURN_IF_ERROR(WriteHello(moved));
   C4_RETURN_IF_ERROR(ReadReports(moved));
-  return connected() ? Write(moved) : Ok();
+  return connected() && fd_.valid() ? Write(moved) : Ok();
 }
 
 Result TcpSendQueuePair::WriteHello(bool* moved) {
@@ -109,7 +111,7 @@ Result TcpSendQueuePair::Write(bool* moved) {
     const ssize_t sent = sendmsg(fd_.get(), &header, MSG_NOSIGNAL);
     if (sent < 0) {
       if (WouldBlock(errno)) return Ok();
-      return Lost("broke", errno);
+      return fails_over_ ? Ended("broke", errno) : Lost("broke", errno);
     }
     *moved = true;
     recorder_.Moved(static_cast<uint64_t>(sent), NowTicks());
@@ -146,7 +148,7 @@ Result TcpSendQueuePair::ReadReports(bool* moved) {
 }
 
 Result TcpSendQueuePair::TakeReport(const Frame& frame) {
-  if (const char* fault = CheckReport(frame, completed_, granted_, completed_ + writing_)) {
+  if (const char* fault = CheckReport(frame, reported_, granted_, completed_ + writing_)) {
     return Lost(fault, EPROTO);
   }
   if (frame.kind == kGoodbye) {
@@ -154,7 +156,10 @@ Result TcpSendQueuePair::TakeReport(const Frame& frame) {
     return Ok();
   }
   recorder_.Heard(NowTicks());
+  heard_ns_ = fails_over_ ? MonotonicNs() : 0;
+  if (stage_ == kGreeting) SetStage(kLive);
   granted_ = frame.message;
+  reported_ = frame.sequence;
   Acknowledge(frame.sequence);
   return Ok();
 }
@@ -183,143 +188,15 @@ void TcpSendQueuePair::Acknowledge(uint64_t received) {
 
 pollfd TcpSendQueuePair::Poll() const {
   if (peer_left_ && chunks_.empty()) return {-1, 0, 0};
+  if (stage_ == kDialing) return {next_.fd.get(), POLLOUT, 0};
+  if (!fd_.valid()) return {-1, 0, 0};
   const bool to_write = writing_ < chunks_.size() || !connected();
   return {fd_.get(), static_cast<short>(to_write ? POLLIN | POLLOUT : POLLIN), 0};
 }
 
 void TcpSendQueuePair::SayGoodbye() {
   // Never into the middle of a frame, never before the hello.
-  if (writing_ == chunks_.size() && connected()) SendGoodbye(fd_.get());
-}
-
-TcpReceiveQueuePair::TcpReceiveQueuePair(Fd fd, const Hello& hello, const Recording& recording)
-    : fd_(std::move(fd)), recording_(recording) {
-  SetOptions(fd_.get());
-  SocketAddress peer;
-  (void)PeerAddress(fd_.get(), &peer);  // one that has gone already has none; its end shows on reading
-  recorder_ = OpenRecorder(fd_.get(), peer, recording, hello, wire::kDirectionReceive, wire::kTransportTcp);
-}
-
-TcpReceiveQueuePair::~TcpReceiveQueuePair() {
-  recording_.monitor->CloseQueuePair(&recorder_, failed_ ? wire::kPhaseFailed : wire::kPhaseDestroyed,
-                                     error_);
-}
-
-Result TcpReceiveQueuePair::Lost(const char* what, int error) {
-  failed_ = true;
-  error_ = error;
-  return LostText(false, recording_.peer, what, error);
-}
-
-Result TcpReceiveQueuePair::Ended(const char* what, int error) {
-  return peer_left_ && idle() ? Ok() : Lost(what, error);
-}
-
-Result TcpReceiveQueuePair::Progress(ChunkSink* sink, bool* moved) {
-  C4_RETURN_IF_ERROR(Report(false));
-  bool more = true;
-  while (more) {
-    more = false;
-    if (frame_bytes_ < sizeof(Frame)) C4_RETURN_IF_ERROR(ReadFrame(sink, moved, &more));
-    if (frame_bytes_ == sizeof(Frame)) C4_RETURN_IF_ERROR(ReadPayload(sink, moved, &more));
-  }
-  return Report(true);  // who has said goodbye by now needs no sign of life
-}
-
-Result TcpReceiveQueuePair::ReadFrame(ChunkSink* sink, bool* moved, bool* more) {
-  const ssize_t got =
-      recv(fd_.get(), reinterpret_cast<char*>(&frame_) + frame_bytes_, sizeof(Frame) - frame_bytes_, 0);
-  if (got < 0) {
-    if (WouldBlock(errno)) return Ok();
-    return Ended("broke", errno);
-  }
-  if (got == 0) return Ended(kClosedText, 0);
-  *moved = true;
-  frame_bytes_ += static_cast<size_t>(got);
-  if (frame_bytes_ < sizeof(Frame)) return Ok();
-  if (const char* fault = CheckChunk(frame_, completed_)) return Lost(fault, EPROTO);
-  if (frame_.kind == kGoodbye) {
-    peer_left_ = *more = true;
-    frame_bytes_ = 0;
-    return Ok();
-  }
-  began_ticks_ = NowTicks();
-  ChunkSink::Place place;
-  Result accepted = sink->Begin(chunk(), began_ticks_, &place);
-  if (!accepted.ok()) {
-    failed_ = true;
-    error_ = accepted.code() == ncclInvalidUsage ? EMSGSIZE : EPROTO;
-    return accepted;
-  }
-  to_ = place.to;
-  recorder_.Posted(frame_.bytes, began_ticks_);
-  if (place.first) recorder_.Waited(place.waited_ticks);
-  return Ok();
-}
-
-Result TcpReceiveQueuePair::ReadPayload(ChunkSink* sink, bool* moved, bool* more) {
-  if (frame_.bytes == 0) {
-    *moved = *more = true;
-    Complete(sink);
-    return Ok();
-  }
-  const ssize_t got = recv(fd_.get(), to_ + payload_bytes_, frame_.bytes - payload_bytes_, 0);
-  if (got < 0) {
-    if (WouldBlock(errno)) return Ok();
-    return Lost("broke", errno);
-  }
-  if (got == 0) return Lost("was closed by it in the middle of a message: its process ended", 0);
-  *moved = true;
-  payload_bytes_ += static_cast<size_t>(got);
-  recorder_.Moved(static_cast<uint64_t>(got), NowTicks());
-  // When less came than there is room for, there was no more.
-  if (payload_bytes_ < frame_.bytes) return Ok();
-  *more = true;
-  Complete(sink);
-  return Ok();
-}
-
-void TcpReceiveQueuePair::Complete(ChunkSink* sink) {
-  const uint64_t now = NowTicks();
-  recorder_.Completed(frame_.bytes, began_ticks_, now);
-  recording_.ring->Message(recorder_, {completed_, began_ticks_, now, frame_.bytes, {}});
-  ++completed_;
-  frame_bytes_ = 0;
-  payload_bytes_ = 0;
-  sink->Arrived(chunk(), now);
-}
-
-// Cumulative: one frame for all that has come, and all that was granted, since the last one.
-// Once a second without news: a path that says nothing for longer is dead, also while nobody sends on it.
-Result TcpReceiveQueuePair::Report(bool heartbeat) {
-  const uint64_t now_ns = MonotonicNs();
-  for (;;) {
-    if (out_at_ == sizeof out_) {
-      const bool news = reported_completed_ != completed_ || reported_granted_ != granted_;
-      if (peer_left_ || (!news && !(heartbeat && now_ns - last_report_ns_ >= kHeartbeatNs))) return Ok();
-      last_report_ns_ = now_ns;
-      Frame frame = MakeFrame(kReport);
-      frame.sequence = reported_completed_ = completed_;
-      frame.message = reported_granted_ = granted_;
-      memcpy(out_, &frame, sizeof frame);
-      out_at_ = 0;
-    }
-    const ssize_t sent = send(fd_.get(), out_ + out_at_, sizeof out_ - out_at_, MSG_NOSIGNAL);
-    if (sent < 0) {
-      if (WouldBlock(errno) || peer_left_) return Ok();
-      return Lost("broke", errno);
-    }
-    out_at_ += static_cast<size_t>(sent);
-  }
-}
-
-pollfd TcpReceiveQueuePair::Poll() const {
-  if (peer_left_ && idle()) return {-1, 0, 0};
-  return {fd_.get(), static_cast<short>(POLLIN | (out_at_ < sizeof out_ ? POLLOUT : 0)), 0};
-}
-
-void TcpReceiveQueuePair::SayGoodbye() {
-  if (out_at_ == sizeof out_) SendGoodbye(fd_.get());
+  if (fd_.valid() && writing_ == chunks_.size() && connected()) SendGoodbye(fd_.get());
 }
 
 }  // namespace c4::tcp

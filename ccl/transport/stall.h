@@ -1,0 +1,49 @@
+// Whether a stream that has bytes on the network has stalled: nothing of them was acknowledged for 20 ms or
+// four times the gap that is usual between acknowledgements, whichever is longer. A receiver that does not read
+// (its window is closed) is no stall, and neither is a process that did not run in between: a stall takes
+// several readings. After each stall the next takes twice as long, until all has been well for a while: where
+// paths are merely slow, that ends the alarms.
+//
+// Pure: readings and time are handed in. One thread.
+#pragma once
+
+#include <cstdint>
+
+namespace c4 {
+
+struct StreamReading {
+  uint64_t acked_bytes = 0;
+  bool outstanding = false;  // something is on the network
+  bool window_open = true;   // or the receiver's kernel does not even answer probes of a closed one
+};
+
+class StallRule {
+ public:
+  static constexpr uint64_t kSampleNs = 5000000;
+  static constexpr uint64_t kLeastNs = 20000000;
+  static constexpr uint64_t kMostNs = 2000000000;
+  static constexpr int kLeastReadings = 3;
+  static constexpr uint64_t kGaps = 4;
+  static constexpr int kMostStrikes = 5;
+  static constexpr int kForgive = 40;  // readings with progress
+
+  // Whether it is time for a reading; at most one each kSampleNs.
+  bool Due(uint64_t now_ns) const { return now_ns - last_reading_ns_ >= kSampleNs; }
+  // True: stalled.
+  bool Read(const StreamReading& reading, uint64_t now_ns);
+  // Before the first bytes after a pause, or on another stream: what went before says nothing of now. What is
+  // usual stays known.
+  void Restart() { last_progress_ns_ = 0; }
+  uint64_t limit_ns() const;
+
+ private:
+  uint64_t acked_bytes_ = 0;
+  uint64_t last_reading_ns_ = 0;
+  uint64_t last_progress_ns_ = 0;  // or when there was nothing to wait for
+  uint64_t usual_gap_ns_ = 0;
+  int vain_readings_ = 0;
+  int good_readings_ = 0;
+  int strikes_ = 0;
+};
+
+}  // namespace c4

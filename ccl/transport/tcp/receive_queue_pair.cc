@@ -1,0 +1,213 @@
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "ccl/base/clock.h"
+#include "ccl/transport/tcp/info.h"
+#include "ccl/transport/tcp/queue_pair.h"
+#include "ccl/transport/tcp/stream.h"
+
+namespace c4::tcp {
+namespace {
+
+constexpr uint64_t kHeartbeatNs = 1000000000u;
+
+}  // namespace
+
+TcpReceiveQueuePair::TcpReceiveQueuePair(Fd fd, const Hello& hello, const Recording& recording)
+    : fd_(std::move(fd)), recording_(recording), fails_over_(FailsOver(hello)), epoch_(hello.epoch) {
+  SetOptions(fd_.get());
+  SocketAddress peer;
+  (void)PeerAddress(fd_.get(), &peer);  // one that has gone already has none; its end shows on reading
+  recorder_ = OpenRecorder(fd_.get(), peer, recording, hello, wire::kDirectionReceive, wire::kTransportTcp);
+}
+
+TcpReceiveQueuePair::~TcpReceiveQueuePair() {
+  recording_.monitor->CloseQueuePair(&recorder_, failed_ ? wire::kPhaseFailed : wire::kPhaseDestroyed,
+                                     error_);
+}
+
+Result TcpReceiveQueuePair::Lost(const char* what, int error) {
+  failed_ = true;
+  error_ = error;
+  return LostText(false, recording_.peer, what, error);
+}
+
+Result TcpReceiveQueuePair::Ended(const char* what, int error) {
+  if (peer_left_ && idle()) return Ok();
+  if (!fails_over_ || (error != 0 && !IsNetworkError(error))) return Lost(what, error);
+  // What has begun may come again over another queue pair only when the sender has asked.
+  ended_ = true;
+  Discard(&fd_);
+  return Ok();
+}
+
+// Its half of a chunk stays as it is until the fence: nobody else may write there before.
+Result TcpReceiveQueuePair::Fence(uint32_t epoch, ChunkSink* sink, uint64_t* received, bool* known) {
+  *known = true;
+  if (epoch < epoch_ || epoch == closed_epoch_) {
+    *known = epoch == closed_epoch_;
+    *received = closed_at_;
+    return Ok();
+  }
+  bool moved = false;
+  if (open()) C4_RETURN_IF_ERROR(Progress(sink, &moved));
+  if (frame_bytes_ == sizeof(Frame)) {
+    recorder_.TakenBack(1, frame_.bytes);
+    sink->Abandoned(chunk());
+  }
+  epoch_ = epoch;
+  Close();
+  recorder_.Fenced();
+  *received = closed_at_;
+  if (next_.valid() && next_hello_.epoch > epoch) Adopt(std::move(next_), next_hello_);
+  next_.Reset();
+  return Ok();
+}
+
+void TcpReceiveQueuePair::Close() {
+  Discard(&fd_);
+  ended_ = false;
+  closed_epoch_ = epoch_;
+  closed_at_ = completed_;
+  frame_bytes_ = payload_bytes_ = 0;
+}
+
+void TcpReceiveQueuePair::Renew(Fd fd, const Hello& hello) {
+  if (hello.epoch <= epoch_ || (next_.valid() && hello.epoch <= next_hello_.epoch)) return;
+  if (closed_epoch_ == epoch_ || !touched_) {
+    Adopt(std::move(fd), hello);
+    return;
+  }
+  next_ = std::move(fd);
+  next_hello_ = hello;
+}
+
+void TcpReceiveQueuePair::Adopt(Fd fd, const Hello& hello) {
+  if (closed_epoch_ != epoch_) Close();
+  fd_ = std::move(fd);
+  SetOptions(fd_.get());
+  epoch_ = hello.epoch;
+  touched_ = false;
+  out_at_ = sizeof out_;
+  last_report_ns_ = 0;  // says hello back
+  SocketAddress local;
+  SocketAddress peer;
+  if (LocalAddress(fd_.get(), &local).ok() && PeerAddress(fd_.get(), &peer).ok()) {
+    recorder_.Rerouted(ToEndpoint(local), ToEndpoint(peer));
+  }
+}
+
+Result TcpReceiveQueuePair::Progress(ChunkSink* sink, bool* moved) {
+  if (!open()) return Ok();
+  C4_RETURN_IF_ERROR(Report(false));
+  bool more = open();
+  while (more) {
+    more = false;
+    if (frame_bytes_ < sizeof(Frame)) C4_RETURN_IF_ERROR(ReadFrame(sink, moved, &more));
+    if (frame_bytes_ == sizeof(Frame) && open()) C4_RETURN_IF_ERROR(ReadPayload(sink, moved, &more));
+  }
+  if (!open()) return Ok();
+  return Report(true);  // who has said goodbye by now needs no sign of life
+}
+
+Result TcpReceiveQueuePair::ReadFrame(ChunkSink* sink, bool* moved, bool* more) {
+  const ssize_t got =
+      recv(fd_.get(), reinterpret_cast<char*>(&frame_) + frame_bytes_, sizeof(Frame) - frame_bytes_, 0);
+  if (got < 0) {
+    if (WouldBlock(errno)) return Ok();
+    return Ended("broke", errno);
+  }
+  if (got == 0) return Ended(kClosedText, 0);
+  *moved = true;
+  frame_bytes_ += static_cast<size_t>(got);
+  touched_ = true;
+  if (frame_bytes_ < sizeof(Frame)) return Ok();
+  if (const char* fault = CheckChunk(frame_, completed_)) return Lost(fault, EPROTO);
+  if (frame_.kind == kGoodbye) {
+    peer_left_ = *more = true;
+    frame_bytes_ = 0;
+    return Ok();
+  }
+  began_ticks_ = NowTicks();
+  ChunkSink::Place place;
+  Result accepted = sink->Begin(chunk(), began_ticks_, &place);
+  if (!accepted.ok()) {
+    failed_ = true;
+    error_ = accepted.code() == ncclInvalidUsage ? EMSGSIZE : EPROTO;
+    return accepted;
+  }
+  to_ = place.to;
+  recorder_.Posted(frame_.bytes, began_ticks_);
+  if (place.first) recorder_.Waited(place.waited_ticks);
+  return Ok();
+}
+
+Result TcpReceiveQueuePair::ReadPayload(ChunkSink* sink, bool* moved, bool* more) {
+  if (frame_.bytes == 0) {
+    *moved = *more = true;
+    Complete(sink);
+    return Ok();
+  }
+  const ssize_t got = recv(fd_.get(), to_ + payload_bytes_, frame_.bytes - payload_bytes_, 0);
+  if (got < 0) {
+    if (WouldBlock(errno)) return Ok();
+    return Ended("broke", errno);
+  }
+  if (got == 0) return Ended("was closed by it in the middle of a message: its process ended", 0);
+  *moved = true;
+  payload_bytes_ += static_cast<size_t>(got);
+  recorder_.Moved(static_cast<uint64_t>(got), NowTicks());
+  // When less came than there is room for, there was no more.
+  if (payload_bytes_ < frame_.bytes) return Ok();
+  *more = true;
+  Complete(sink);
+  return Ok();
+}
+
+void TcpReceiveQueuePair::Complete(ChunkSink* sink) {
+  const uint64_t now = NowTicks();
+  recorder_.Completed(frame_.bytes, began_ticks_, now);
+  recording_.ring->Message(recorder_, {completed_, began_ticks_, now, frame_.bytes, {}});
+  ++completed_;
+  frame_bytes_ = 0;
+  payload_bytes_ = 0;
+  sink->Arrived(chunk(), now);
+}
+
+// Cumulative: one frame for all that has come, and all that was granted, since the last one.
+// Once a second without news: a path that says nothing for longer is dead, also while nobody sends on it.
+Result TcpReceiveQueuePair::Report(bool heartbeat) {
+  const uint64_t now_ns = MonotonicNs();
+  for (;;) {
+    if (out_at_ == sizeof out_) {
+      const bool news = reported_completed_ != completed_ || reported_granted_ != granted_;
+      if (peer_left_ || (!news && !(heartbeat && now_ns - last_report_ns_ >= kHeartbeatNs))) return Ok();
+      last_report_ns_ = now_ns;
+      Frame frame = MakeFrame(kReport);
+      frame.sequence = reported_completed_ = completed_;
+      frame.message = reported_granted_ = granted_;
+      memcpy(out_, &frame, sizeof frame);
+      out_at_ = 0;
+    }
+    const ssize_t sent = send(fd_.get(), out_ + out_at_, sizeof out_ - out_at_, MSG_NOSIGNAL);
+    if (sent < 0) {
+      if (WouldBlock(errno) || peer_left_) return Ok();
+      // What has come before the end is still to be read.
+      if (fails_over_ && IsNetworkError(errno)) return Ok();
+      return Lost("broke", errno);
+    }
+    out_at_ += static_cast<size_t>(sent);
+  }
+}
+
+pollfd TcpReceiveQueuePair::Poll() const {
+  if (!open() || (peer_left_ && idle())) return {-1, 0, 0};
+  return {fd_.get(), static_cast<short>(POLLIN | (out_at_ < sizeof out_ ? POLLOUT : 0)), 0};
+}
+
+void TcpReceiveQueuePair::SayGoodbye() {
+  if (open() && out_at_ == sizeof out_) SendGoodbye(fd_.get());
+}
+
+}  // namespace c4::tcp

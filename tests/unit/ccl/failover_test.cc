@@ -1,0 +1,72 @@
+// Fail-over, apart from streams: histories of deaths and losses in simulated time, from their seeds.
+// C4_HISTORIES says how many.
+#include <cstdlib>
+
+#include "tests/unit/ccl/failover_sim.h"
+
+namespace c4::sim {
+namespace {
+
+unsigned Histories() {
+  const char* text = getenv("C4_HISTORIES");
+  return text == nullptr ? 10000 : static_cast<unsigned>(strtoul(text, nullptr, 10));
+}
+
+TEST(FailOver, EveryByteArrivesOnceInOrderWhateverDies) {
+  uint64_t fences = 0;
+  uint64_t resent = 0;
+  for (unsigned seed = 1; seed <= Histories(); ++seed) {
+    World world(seed);
+    const std::string fault = world.Run();
+    ASSERT_EQ(fault, "") << "seed " << seed;
+    fences += world.fences();
+    resent += world.resent();
+  }
+  EXPECT_GT(fences, Histories() / 2) << "histories in which nothing happens";
+  EXPECT_GT(resent, Histories() / 2);
+  printf("%llu fences, %llu chunks sent again\n", static_cast<unsigned long long>(fences),
+         static_cast<unsigned long long>(resent));
+}
+
+// The checks see a receiver that answers and goes on reading.
+TEST(FailOver, AnAnswerWithoutClosingIsNoticed) {
+  unsigned noticed = 0;
+  for (unsigned seed = 1; seed <= 300; ++seed) noticed += World(seed, {true}).Run().empty() ? 0 : 1;
+  EXPECT_GT(noticed, 30u);
+}
+
+TEST(FenceBook, AFenceIsAskedForUntilItIsAnswered) {
+  FenceBook book(3);
+  std::vector<FenceCall> due;
+  book.Open(1, 7, 1000 * kMs);
+  book.TakeDue(1000 * kMs, &due);
+  ASSERT_EQ(due.size(), 1u);
+  EXPECT_EQ(due[0].queue_pair, 1u);
+  EXPECT_EQ(due[0].epoch, 7u);
+  book.TakeDue(1019 * kMs, &due);
+  EXPECT_EQ(due.size(), 1u);
+  book.TakeDue(1020 * kMs, &due);
+  EXPECT_EQ(due.size(), 2u);
+  book.Hurry();
+  book.TakeDue(1021 * kMs, &due);
+  EXPECT_EQ(due.size(), 3u);
+  // At first often, then less and less, but at least once a second.
+  uint64_t last = 1021 * kMs;
+  for (uint64_t at = last; at < 20000 * kMs; at += kMs) {
+    const size_t before = due.size();
+    book.TakeDue(at, &due);
+    EXPECT_LE(at - last, FenceBook::kLongestPauseNs);
+    if (due.size() != before) last = at;
+  }
+  EXPECT_LT(due.size(), 40u);
+  EXPECT_FALSE(book.Close({1, 6, true, 0, 0})) << "of another epoch";
+  EXPECT_FALSE(book.Close({1, 7, false, 0, 0})) << "it is not closed";
+  EXPECT_FALSE(book.Close({2, 7, true, 0, 0}));
+  EXPECT_FALSE(book.Close({9, 7, true, 0, 0}));
+  EXPECT_TRUE(book.Close({1, 7, true, 0, 0}));
+  EXPECT_FALSE(book.Close({1, 7, true, 0, 0})) << "once";
+  EXPECT_FALSE(book.any());
+}
+
+}  // namespace
+}  // namespace c4::sim
