@@ -143,6 +143,7 @@ PathBook::Offer PathBook::OfferOf(const Connection& connection, int64_t now_ns) 
 }
 
 Place PathBook::PlaceOfTuple(const service::IpTuple& tuple, int64_t now_ns) const {
+  if (!DirectLinks(tuple.source, tuple.destination).empty()) return {view_->Find(tuple.source)->plane, kDirect};
   if (catalogue_->HealthOf(tuple) == Health::kDead) return {};
   const auto path = catalogue_->Links(view_->topology(), tuple, now_ns);
   if (!path.ok() || !path->has_value()) return {};
@@ -292,6 +293,8 @@ std::vector<std::string> PathBook::LinksOf(const Connection& connection, const Q
                           pair.place.way);
   }
   if (!pair.tuple) return {};
+  std::vector<std::string> direct = DirectLinks(pair.tuple->source, pair.tuple->destination);
+  if (!direct.empty()) return direct;
   const auto path = catalogue_->Links(view_->topology(), *pair.tuple, now_ns);
   return path.ok() && path->has_value() ? view_->NamesOf(**path) : std::vector<std::string>();
 }
