@@ -11,7 +11,7 @@ namespace {
 
 using service::Ipv4;
 
-constexpr double kWrongChance = 1e-4;
+constexpr double kWrongChance = 1e-3;
 constexpr int kLostProbes = 3;  // that damn a link on which nobody can look from below
 
 }  // namespace
@@ -42,17 +42,21 @@ void TopologyLearner::Add(const PathObservation& seen) {
     came_down_.insert(hops.remote);
     if (hops.spine.known()) turns_.insert({hops.spine, hops.remote});
   }
-  if (seen.states[1] != HopState::kNotProbed) {
-    LeafRound& round = by_leaf_[from];
-    ++round.probes;
-    if (hops.spine.known()) round.spines.insert(hops.spine);
-    if (!hops.spine.known() && hops.remote.known()) round.remotes.insert(hops.remote);
+  LeafRound& round = sent_up_[{from, destination}];
+  if (hops.spine.known()) {
+    ++round.named;
+    round.spines.insert(hops.spine);
+  } else if (hops.remote.known()) {
+    ++round.named;
+    round.remotes.insert(hops.remote);
+  } else if (seen.states[1] == HopState::kSilent && seen.states[2] == HopState::kSilent) {
+    ++round.lost;
   }
   if (hops.spine.known() && seen.states[2] == HopState::kSilent) ++lost_below_[{hops.spine, destination}];
 }
 
 void TopologyLearner::BeginRound() {
-  by_leaf_.clear();
+  sent_up_.clear();
   came_down_.clear();
   lost_below_.clear();
 }
@@ -349,7 +353,8 @@ void TopologyLearner::AddDeadUplinks(Topology* topology) const {
 
 void TopologyLearner::MarkFaults(Topology* topology) const {
   struct Round {
-    int probes = 0;
+    int named = 0;
+    int lost = 0;
     std::set<int> alive;  // uplinks
   };
   std::map<int, Round> rounds;  // by leaf
@@ -366,11 +371,18 @@ void TopologyLearner::MarkFaults(Topology* topology) const {
         exact >= 0 ? topology->uplinks()[static_cast<size_t>(exact)].spine : topology->SpineAt(answer);
     return spine < 0 ? -1 : topology->UplinkBetween(leaf, spine);
   };
-  for (const auto& [from, seen] : by_leaf_) {
-    const int leaf = leaf_of(from);
+  for (const auto& [ends, seen] : sent_up_) {
+    const int leaf = leaf_of(ends.first), nic = topology->NicAt(ends.second);
     if (leaf < 0) continue;
+    // Within a leaf nothing goes up: silence was the destination's.
+    bool within = false;
+    for (const int port : nic < 0 ? std::vector<int>() : topology->nics()[static_cast<size_t>(nic)].ports) {
+      within = within || topology->ports()[static_cast<size_t>(port)].leaf == leaf;
+    }
+    if (within) continue;
     Round& round = rounds[leaf];
-    round.probes += seen.probes;
+    round.named += seen.named;
+    round.lost += seen.lost;
     for (const Ipv4 spine : seen.spines) round.alive.insert(uplink_of(leaf, spine));
     for (const Ipv4 remote : seen.remotes) round.alive.insert(uplink_of(leaf, remote));
   }
@@ -392,10 +404,12 @@ void TopologyLearner::MarkFaults(Topology* topology) const {
     if (round != rounds.end()) {
       round->second.alive.erase(-1);
       const auto ways = static_cast<double>(topology->UplinksOf(uplink.leaf).size());
-      const double chance = std::pow(1 - 1 / ways, round->second.probes);
+      // What was lost speaks only where it is more than a ration or a full queue swallows.
+      const int probes = round->second.named + (round->second.lost >= kLostProbes ? round->second.lost : 0);
+      const double chance = std::pow(1 - 1 / ways, probes);
       if (round->second.alive.empty() || chance > kWrongChance || uplink.faulty) continue;
       topology->SetUplinkFault(
-          index, true, absl::StrCat("none of ", round->second.probes, " probes from its leaf came over it"));
+          index, true, absl::StrCat("none of ", probes, " probes from its leaf was answered over it"));
     } else if (const auto gone = lost.find({uplink.leaf, uplink.spine});
                gone != lost.end() && gone->second >= kLostProbes && !uplink.faulty) {
       topology->SetUplinkFault(index, true,

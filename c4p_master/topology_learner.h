@@ -54,7 +54,8 @@ class TopologyLearner {
     int plane = 0;
   };
   struct LeafRound {
-    int probes = 0;          // that left the leaf upwards
+    int named = 0;           // probes of which hop 2 or 3 answered
+    int lost = 0;            // and neither
     std::set<Ipv4> spines;   // hop 2
     std::set<Ipv4> remotes;  // hop 3 where hop 2 said nothing
   };
@@ -77,9 +78,9 @@ class TopologyLearner {
   std::set<std::pair<Ipv4, Ipv4>> neighbours_;  // hop 1 or source, destination: on one leaf
   std::set<std::pair<Ipv4, Ipv4>> crossings_;   // hop 1 or source, destination: over a spine
   // Of this round.
-  std::map<Ipv4, LeafRound> by_leaf_;                // hop 1 or source
-  std::set<Ipv4> came_down_;                         // hop 3
-  std::map<std::pair<Ipv4, Ipv4>, int> lost_below_;  // hop 2, destination: hop 3 said nothing
+  std::map<std::pair<Ipv4, Ipv4>, LeafRound> sent_up_;  // hop 1 or source, destination
+  std::set<Ipv4> came_down_;                            // hop 3
+  std::map<std::pair<Ipv4, Ipv4>, int> lost_below_;     // hop 2, destination: hop 3 said nothing
 };
 
 }  // namespace c4::c4p

@@ -193,17 +193,19 @@ class ProbeTest : public testing::Test {
     return paths.ok() ? *std::move(paths) : std::vector<fabric::Path>(mapper.seen.size());
   }
 
-  // Every learnt path against the oracle; gives those that are not named.
+  // Every learnt path against the oracle; gives those over a spine that are not named. Within a leaf the
+  // second hop is a host, which rations what it says of closed ports.
   std::vector<fabric::Path> Compare(const Mapper& mapper) const {
     const std::vector<fabric::Path> oracle = Oracle(mapper);
     std::vector<fabric::Path> unnamed;
-    int right = 0;
+    size_t right = 0, unnamed_within = 0;
     for (size_t i = 0; i < mapper.seen.size(); ++i) {
       const PathObservation& one = mapper.seen[i];
       const auto path = mapper.catalogue.Links(mapper.topology, one.tuple, NowNs());
       EXPECT_TRUE(path.ok()) << path.status();
       if (!path.ok() || !path->has_value() || !one.names_path()) {
-        unnamed.push_back(oracle[i]);
+        if (oracle[i].spine >= 0) unnamed.push_back(oracle[i]);
+        unnamed_within += oracle[i].spine >= 0 ? 0 : 1;
         continue;
       }
       EXPECT_TRUE((*path)->complete) << TupleText(one.tuple);
@@ -212,8 +214,9 @@ class ProbeTest : public testing::Test {
       EXPECT_EQ(names, LinksOf(oracle[i])) << TupleText(one.tuple);
       right += names == LinksOf(oracle[i]) ? 1 : 0;
     }
-    printf("%d of %zu learnt paths are the oracle's, %zu not named\n", right,
-           mapper.seen.size() - unnamed.size(), unnamed.size());
+    const size_t not_named = unnamed.size() + unnamed_within;
+    printf("%zu of %zu named paths are the oracle's; %zu over a spine and %zu within a leaf not named\n",
+           right, mapper.seen.size() - not_named, unnamed.size(), unnamed_within);
     return unnamed;
   }
 
@@ -259,7 +262,7 @@ TEST_F(ProbeTest, OnePort) {
                                  fabric::HostAddresses(spec_, 6).front(), 5000)};
   ASSERT_TRUE(mapper.plan.Ask(group, 64, {}));
   mapper.Run();
-  EXPECT_THAT(Compare(mapper), IsEmpty());
+  EXPECT_TRUE(Compare(mapper).empty());
   ExpectAll(mapper, 2);
   EXPECT_EQ(mapper.catalogue.SteeringOf(group, 4), c4p::Steering::kByPort);
   // The kernel's hash is not linear: that must be noticed, not guessed around.
@@ -270,7 +273,7 @@ TEST_F(ProbeTest, Planes) {
   MustUp(4, 2, 2, Ports::kPlanes);
   Mapper mapper(spec_);
   mapper.Run();
-  EXPECT_THAT(Compare(mapper), IsEmpty());
+  EXPECT_TRUE(Compare(mapper).empty());
   ExpectAll(mapper, 12);
 }
 
@@ -278,7 +281,7 @@ TEST_F(ProbeTest, Bonded) {
   MustUp(4, 2, 2, Ports::kBonded);
   Mapper mapper(spec_);
   mapper.Run();
-  EXPECT_THAT(Compare(mapper), IsEmpty());
+  EXPECT_TRUE(Compare(mapper).empty());
   ExpectAll(mapper, 8);
   // The oracle took the first leaf from the prober's word: the host's own counters tell.
   const IpTuple* tuple = nullptr;
@@ -300,24 +303,24 @@ TEST_F(ProbeTest, Bonded) {
 }
 
 TEST_F(ProbeTest, ACutUplink) {
-  Fabric fabric = MustUp(2, 4, 4);
+  Fabric fabric = MustUp(3, 4, 2);
   Mapper mapper(spec_);
   mapper.Run();
-  EXPECT_THAT(Compare(mapper), IsEmpty());
+  EXPECT_TRUE(Compare(mapper).empty());
   ASSERT_TRUE(fabric.Cut("leaf1-spine2").ok());
   mapper.Again();
   EXPECT_THAT(Faulty(mapper.topology), ElementsAre("leaf1>spine2"));
   const fabric::Link dead = fabric::UplinkOf(1, 2);
   for (const fabric::Path& path : Compare(mapper)) EXPECT_TRUE(Takes(path, dead));
-  EXPECT_EQ(mapper.plan.coverage().possible, 6);
+  EXPECT_EQ(mapper.plan.coverage().possible, 6 * 4 - 4) << "two pairs of leaves and directions lack one";
   ASSERT_TRUE(fabric.Heal("leaf1-spine2").ok());
   mapper.Again();
   EXPECT_THAT(Faulty(mapper.topology), IsEmpty());
-  EXPECT_THAT(Compare(mapper), IsEmpty());
+  EXPECT_TRUE(Compare(mapper).empty());
   // With converged routes other ports take other ways: the catalogue follows.
   ASSERT_TRUE(fabric.Break("leaf0-spine1").ok());
   mapper.Again();
-  EXPECT_THAT(Compare(mapper), IsEmpty());
+  EXPECT_TRUE(Compare(mapper).empty());
   EXPECT_THAT(Faulty(mapper.topology), ElementsAre("leaf0>spine1"));
 }
 
@@ -328,7 +331,7 @@ TEST_F(ProbeTest, SilentRouters) {
   mapper.Run();
   Quiet(fabric::SpineNamespace(spec_, 1));
   mapper.Again();
-  EXPECT_THAT(Compare(mapper), IsEmpty());
+  EXPECT_TRUE(Compare(mapper).empty());
   EXPECT_THAT(Faulty(mapper.topology), IsEmpty());
   // Nobody says anything: no path is named, no link accused, and what works end to end is known.
   Quiet(fabric::SpineNamespace(spec_, 0));
