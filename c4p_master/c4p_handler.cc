@@ -21,6 +21,8 @@ constexpr int kMostRounds = 6;
 constexpr size_t kTroubledTuples = 2;
 constexpr int64_t kTroubledNs = 2000 * kMs;
 constexpr int64_t kRoundEveryNs = 1000 * kMs;
+// Enough probes from every leaf that a link over which none came is known to be dead (TopologyLearner::MarkFaults).
+constexpr double kMissChance = 2e-5;
 // After a link has changed: routes converge at their own pace.
 constexpr int64_t kRecheckAfterNs[] = {0, 500 * kMs, 3000 * kMs};
 constexpr size_t kRecheckPorts = 8;
@@ -74,6 +76,7 @@ PlanOptions PlanOptionsOf(const HandlerOptions& options) {
   plan.seed = options.seed;
   plan.first_port = options.port_low;
   plan.last_port = options.port_high;
+  plan.miss_chance = kMissChance;
   return plan;
 }
 

@@ -12,6 +12,7 @@ namespace {
 using service::Ipv4;
 
 constexpr double kWrongChance = 1e-3;
+constexpr int kLeastSteered = 8;  // ports of which one would have gone another way
 constexpr int kLostProbes = 3;  // that damn a link on which nobody can look from below
 
 }  // namespace
@@ -381,8 +382,11 @@ void TopologyLearner::MarkFaults(Topology* topology) const {
     }
     if (within) continue;
     Round& round = rounds[leaf];
-    round.named += seen.named;
-    round.lost += seen.lost;
+    // Many ports that all went one way do not steer: they say no more than one probe.
+    const size_t ways = seen.spines.size() + seen.remotes.size() + (seen.lost > 0 ? 1 : 0);
+    const bool one_way = ways <= 1 && seen.named + seen.lost >= kLeastSteered;
+    round.named += one_way ? std::min(seen.named, 1) : seen.named;
+    round.lost += one_way ? std::min(seen.lost, 1) : seen.lost;
     for (const Ipv4 spine : seen.spines) round.alive.insert(uplink_of(leaf, spine));
     for (const Ipv4 remote : seen.remotes) round.alive.insert(uplink_of(leaf, remote));
   }

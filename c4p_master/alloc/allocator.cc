@@ -17,17 +17,12 @@ constexpr int64_t kMostKbps = UINT32_MAX;  // of a queue pair
 
 uint32_t Pack(Place place) { return place.plane << kWayBits | place.way; }
 
-const PlaneWays& Everything() {
-  static const PlaneWays* const ways = new PlaneWays;
-  return *ways;
-}
-const PlaneWays& Nothing() {
-  static const PlaneWays* const ways = new PlaneWays{.all = false, .ways = {}};
-  return *ways;
-}
-const PlaneWays& OfferIn(const std::vector<PlaneWays>& offered, PlaneId plane) {
-  if (offered.empty()) return Everything();
-  return plane < offered.size() ? offered[plane] : Nothing();
+// A copy: ports are taken off it.
+std::vector<PlaneWays> Offers(const std::vector<PlaneWays>& available, PlaneId planes) {
+  std::vector<PlaneWays> offers = available;
+  if (available.empty()) return std::vector<PlaneWays>(planes);
+  offers.resize(planes, PlaneWays{.all = false, .ways = {}});
+  return offers;
 }
 
 }  // namespace
@@ -199,47 +194,64 @@ void Allocator::Rescale(NicId number) {
   nic.scale = static_cast<uint32_t>(scale);
 }
 
-// Evenly over the planes by the rate that both ends have there; the odd one where the ports carry less.
-Place Allocator::Choose(const Connection& connection, const std::vector<PlaneWays>& offered,
-                        const std::array<uint32_t, kMostPlanes>& here) {
+// Evenly over the planes by the rate that both ends have there; the odd one where the ports carry less. What a
+// plane has no ways for goes to the others.
+std::vector<Place> Allocator::Choose(const Connection& connection, uint32_t count,
+                                     std::vector<PlaneWays>* offered,
+                                     std::array<uint32_t, kMostPlanes> here) {
   struct Option {
-    double share;
-    double fill;
     PlaneId plane;
+    double rate_from;
+    double rate_to;
+    uint32_t wanted;
   };
   std::array<Option, kMostPlanes> options{};
-  size_t count = 0;
+  size_t planes = 0;
   const int64_t kbps = Kbps(connection);
   for (PlaneId plane = 0; plane < network_->planes(); ++plane) {
     if (!PlaneIsUp(connection, plane)) continue;
-    const auto rate_from = static_cast<double>(network_->FindPort(connection.from, plane)->kbps[0]);
-    const auto rate_to = static_cast<double>(network_->FindPort(connection.to, plane)->kbps[1]);
+    options[planes++] = {plane, static_cast<double>(network_->FindPort(connection.from, plane)->kbps[0]),
+                         static_cast<double>(network_->FindPort(connection.to, plane)->kbps[1]), 0};
+  }
+  const auto rank = [&](const Option& option) {
+    const int64_t more = (option.wanted + 1) * kbps;
     const auto fill = [&](NicId nic, Direction direction, double rate) {
-      return static_cast<double>(accounts_.PortLoad(nic, plane, direction) + kbps) / rate;
+      return static_cast<double>(accounts_.PortLoad(nic, option.plane, direction) + more) / rate;
     };
-    const Option option{(here[plane] + 1) / std::min(rate_from, rate_to),
-                        std::max(fill(connection.from, Direction::kUp, rate_from),
-                                 fill(connection.to, Direction::kDown, rate_to)),
-                        plane};
-    size_t at = count++;
-    for (; at > 0 && std::tie(option.share, option.fill) < std::tie(options[at - 1].share, options[at - 1].fill);
-         --at) {
-      options[at] = options[at - 1];
+    return std::pair((here[option.plane] + option.wanted + 1) / std::min(option.rate_from, option.rate_to),
+                     std::max(fill(connection.from, Direction::kUp, option.rate_from),
+                              fill(connection.to, Direction::kDown, option.rate_to)));
+  };
+  std::vector<Place> places;
+  places.reserve(count);
+  while (places.size() < count && planes > 0) {
+    for (size_t left = count - places.size(); left > 0; --left) {
+      Option* best = options.data();
+      for (size_t i = 1; i < planes; ++i) {
+        if (rank(options[i]) < rank(*best)) best = &options[i];
+      }
+      ++best->wanted;
     }
-    options[at] = option;
+    for (size_t i = planes; i-- > 0;) {
+      Option& option = options[i];
+      const std::vector<Way>& ways = ChooseIn(connection, option.plane, option.wanted, &(*offered)[option.plane]);
+      for (const Way way : ways) places.push_back({option.plane, way});
+      here[option.plane] += static_cast<uint32_t>(ways.size());
+      const bool exhausted = ways.size() < option.wanted;
+      option.wanted = 0;
+      if (exhausted) options[i] = options[--planes];
+    }
   }
-  for (size_t i = 0; i < count; ++i) {
-    const Way way = ChooseIn(connection, options[i].plane, offered);
-    if (way != kNoWay) return {options[i].plane, way};
-  }
-  return {};
+  return places;
 }
 
-Way Allocator::ChooseIn(const Connection& connection, PlaneId plane, const std::vector<PlaneWays>& offered,
-                        WayChooser::Aim aim) {
-  if (!PlaneIsUp(connection, plane)) return kNoWay;
-  return chooser_.Choose(connection.tenant, Kbps(connection), network_->FindPort(connection.from, plane)->leaf,
-                         network_->FindPort(connection.to, plane)->leaf, OfferIn(offered, plane), aim);
+const std::vector<Way>& Allocator::ChooseIn(const Connection& connection, PlaneId plane, uint32_t count,
+                                            PlaneWays* offered, WayChooser::Aim aim) {
+  static const std::vector<Way>* const none = new std::vector<Way>;
+  if (!PlaneIsUp(connection, plane)) return *none;
+  return chooser_.Choose(connection.tenant, Kbps(connection),
+                         network_->FindPort(connection.from, plane)->leaf,
+                         network_->FindPort(connection.to, plane)->leaf, count, offered, aim);
 }
 
 absl::StatusOr<Allocation> Allocator::Allocate(const ConnectionRequest& request) {
@@ -247,17 +259,9 @@ absl::StatusOr<Allocation> Allocator::Allocate(const ConnectionRequest& request)
   Remember(request);
   Connection& connection = connections_[request.connection];
   Allocation result{.epoch = connection.epoch, .queue_pairs = {}, .why = {}};
-  result.queue_pairs.reserve(request.queue_pairs);
-  std::vector<PlaneWays> offered = request.available;
-  std::array<uint32_t, kMostPlanes> here{};
-  for (uint32_t i = 0; i < request.queue_pairs; ++i) {
-    const Place place = Choose(connection, offered, here);
-    if (place.way == kNoWay) break;
-    TakePort(place.plane, place.way, &offered);
-    ++here[place.plane];
-    SetPlace(&connection, i, place);
-    result.queue_pairs.push_back(place);
-  }
+  std::vector<PlaneWays> offered = Offers(request.available, network_->planes());
+  result.queue_pairs = Choose(connection, request.queue_pairs, &offered, {});
+  for (uint32_t i = 0; i < result.queue_pairs.size(); ++i) SetPlace(&connection, i, result.queue_pairs[i]);
   if (result.queue_pairs.empty()) {
     Forget(request.connection);
     return absl::UnavailableError(WhyNone(request));
@@ -282,8 +286,8 @@ std::string Allocator::WhyNone(const ConnectionRequest& request) {
       reasons.push_back(absl::StrCat("in plane ", plane, " the link of NIC ",
                                      !from->up[0] ? request.from : request.to, " is down"));
     } else {
-      const bool any =
-          chooser_.Choose(request.tenant, 1, from->leaf, to->leaf, Everything()) != kNoWay;
+      PlaneWays all;
+      const bool any = !chooser_.Choose(request.tenant, 1, from->leaf, to->leaf, 1, &all).empty();
       reasons.push_back(any ? absl::StrCat("in plane ", plane, " no source port is known for a way that is up")
                             : absl::StrCat("in plane ", plane, " every way from leaf ", from->leaf,
                                            " to leaf ", to->leaf, " has a link that is down"));

@@ -180,11 +180,12 @@ class Allocator {
   void Uncount(ConnectionId connection);
   void Rescale(NicId nic);
 
-  // The best place for one more queue pair of the connection; `here` is how many it has in each plane.
-  Place Choose(const Connection& connection, const std::vector<PlaneWays>& offered,
-               const std::array<uint32_t, kMostPlanes>& here);
-  Way ChooseIn(const Connection& connection, PlaneId plane, const std::vector<PlaneWays>& offered,
-               WayChooser::Aim aim = WayChooser::Aim::kFullest);
+  // The best places for so many queue pairs of the connection, or for fewer; `here` is how many it has in each
+  // plane.
+  std::vector<Place> Choose(const Connection& connection, uint32_t count, std::vector<PlaneWays>* offered,
+                            std::array<uint32_t, kMostPlanes> here);
+  const std::vector<Way>& ChooseIn(const Connection& connection, PlaneId plane, uint32_t count,
+                                   PlaneWays* offered, WayChooser::Aim aim = WayChooser::Aim::kFullest);
 
   std::vector<PlaneWays> OfferedTo(ConnectionId connection, const Draft& draft) const;
   void Shift(Flow flow, Place to, Draft* draft);

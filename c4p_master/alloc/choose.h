@@ -33,7 +33,7 @@ struct PlaneWays {
 };
 
 // One port less of that way, where there is a list.
-void TakePort(PlaneId plane, Way way, std::vector<PlaneWays>* offered);
+void TakePort(Way way, PlaneWays* offered);
 
 class WayChooser {
  public:
@@ -43,9 +43,11 @@ class WayChooser {
   // out, where a move that helps an uneven leaf shall not wait until that leaf is the fullest.
   enum class Aim { kFullest, kSum };
 
-  // kNoWay where no way is both offered and up. Does not account, and takes no port off `offered`.
-  Way Choose(TenantId tenant, int64_t kbps, LeafId from, LeafId to, const PlaneWays& offered,
-             Aim aim = Aim::kFullest);
+  // Ways for `count` queue pairs of one connection, in one plane: fewer where no way more is both offered and
+  // up. Each counts for the next, and takes its port off `offered`; nothing is accounted. Valid until the
+  // next call.
+  const std::vector<Way>& Choose(TenantId tenant, int64_t kbps, LeafId from, LeafId to, uint32_t count,
+                                 PlaneWays* offered, Aim aim = Aim::kFullest);
   // How full the fullest link of these hops is, or all of them together; 0 of none.
   double Fill(const Hops& hops, Aim aim) const;
 
@@ -64,35 +66,39 @@ class WayChooser {
   };
 
   View ViewOf(RowId row) const;
+  // With one queue pair more, beside the `taken` ones that this call has put there.
+  double Fill(const View& view, size_t column, int64_t taken) const {
+    return static_cast<double>(view.load[column] + (taken + 1) * kbps_) * view.inverse[column];
+  }
   // Of several links, by the aim.
   double Together(std::initializer_list<double> fills) const {
     double value = 0;
     for (const double fill : fills) value = aim_ == Aim::kSum ? value + fill : std::max(value, fill);
     return value;
   }
-  double Fill(const View& view, size_t column) const {
-    return static_cast<double>(view.load[column] + kbps_) * view.inverse[column];
-  }
-  // The best of fullest_; kNoColumn: none is up. `grain`, `own` and `sum` are asked for a number in it.
+  // The best of `value`; kNoColumn: none is up. `grain`, `own` and `sum` are asked for a number in it.
   template <typename Grain, typename Own, typename Sum>
-  size_t Pick(const Grain& grain, const Own& own, const Sum& sum) const;
-  // Without those that `ways` does not offer, unless that is null.
-  Way ChooseSpine(LeafId from, LeafId to, const std::vector<WayPorts>* ways);
-  Way ChooseOfferedCore(LeafId from, LeafId to, const std::vector<WayPorts>& ways);
-  Way ChooseCore(LeafId from, LeafId to);
-  Way ChooseCoreOf(SpineId spine, PodId destination, const View& down);
+  static size_t Pick(const std::vector<double>& value, const Grain& grain, const Own& own, const Sum& sum);
+  void ChooseSpines(LeafId from, LeafId to, uint32_t count, PlaneWays* offered);
+  void ChooseOfferedCores(LeafId from, LeafId to, uint32_t count, std::vector<WayPorts>* ways);
+  void ChooseCores(LeafId from, LeafId to, uint32_t count);
+  Way ChooseCoreOf(SpineId spine, PodId destination, const Network::Counterpart& counterpart,
+                   const View& down);
+  int64_t TakenOf(Way way) const { return std::count(chosen_.begin(), chosen_.end(), way); }
 
   const Network* network_;
   Accounts* accounts_;
   TenantId tenant_ = 0;
   int64_t kbps_ = 0;
   Aim aim_ = Aim::kFullest;
+  std::vector<Way> chosen_;
   // Scratch.
-  std::vector<double> fullest_;  // of each candidate's links, with the queue pair, by the aim
+  std::vector<double> value_;  // of each candidate's links, with the queue pair, by the aim
+  std::vector<double> core_value_;
   std::vector<double> row_sums_;
+  std::vector<int64_t> taken_;  // by column
+  std::vector<uint32_t> ports_;
   std::vector<Hops> hops_;
-  std::vector<Way> ways_;
-  std::vector<uint8_t> out_;  // columns that do not count
 };
 
 }  // namespace c4::c4p

@@ -190,18 +190,22 @@ void Network::SetColumn(const Hop& hop, int64_t kbps, bool up) {
       row.up_kbps == 0 ? kFullForEver : 1.0 / static_cast<double>(row.up_kbps);
 }
 
-const std::vector<Network::Attachment>& Network::Counterparts(PodId from, PodId to) const {
+const std::vector<Network::Counterpart>& Network::Counterparts(PodId from, PodId to) const {
   if (counterparts_.size() <= from) counterparts_.resize(pods_.size());
   if (counterparts_[from].size() <= to) counterparts_[from].resize(pods_.size());
-  std::vector<Attachment>& found = counterparts_[from][to];
+  std::vector<Counterpart>& found = counterparts_[from][to];
   if (!found.empty()) return found;
   for (const SpineId spine : pods_[from]) {
-    Attachment counterpart;
+    Counterpart counterpart;
+    uint32_t column = 0;
     for (const CoreId core : spines_[spine].cores) {
-      counterpart = AttachmentOf(core, to);
-      if (counterpart.spine != kNobody) break;
+      const Attachment at = AttachmentOf(core, to);
+      if (counterpart.spine == kNobody && at.spine != kNobody) {
+        counterpart = {at.spine, ColumnOf(at.spine), column == 0};
+      }
+      counterpart.parallel &= at.spine == counterpart.spine && at.column == column;
+      ++column;
     }
-    if (counterpart.spine != kNobody) counterpart.column = ColumnOf(counterpart.spine);
     found.push_back(counterpart);
   }
   return found;

@@ -92,6 +92,12 @@ class Network {
     uint32_t column = 0;
   };
 
+  struct Counterpart {
+    SpineId spine = kNobody;
+    uint32_t column = 0;  // of the spine, in its pod
+    bool parallel = false;
+  };
+
   absl::Status AddLeaf(LeafId leaf, PodId pod, PlaneId plane);
   absl::Status AddSpine(SpineId spine, PodId pod);
   absl::Status AddCore(CoreId core);
@@ -132,9 +138,9 @@ class Network {
     const std::vector<Attachment>& of = cores_[core].by_pod;
     return pod < of.size() ? of[pod] : Attachment{};
   }
-  // By column of the pod's spines: where their cores lead in another pod. That of the first core that leads
-  // there: all, where the network is built as usual.
-  const std::vector<Attachment>& Counterparts(PodId from, PodId to) const;
+  // By column of the pod's spines: where their cores lead in another pod. Where the network is built as usual
+  // all cores of a spine lead to one, `parallel`: in the same order. Else that of the first core.
+  const std::vector<Counterpart>& Counterparts(PodId from, PodId to) const;
   // 1 / (kbit/s) of a whole row's links that are up; kFullForEver: none is.
   double RowInverse(RowId row) const { return row_inverse_[Index(row.tier)][row.number]; }
   uint32_t ColumnOf(SpineId spine) const { return spines_[spine].column; }
@@ -198,7 +204,7 @@ class Network {
   std::array<std::vector<Row>, 2> rows_;  // of leaves, of spines
   std::array<std::vector<double>, 2> row_inverse_;
   uint32_t spine_links_down_ = 0;
-  mutable std::vector<std::vector<std::vector<Attachment>>> counterparts_;  // by pod and pod; made on demand
+  mutable std::vector<std::vector<std::vector<Counterpart>>> counterparts_;  // by pod and pod, on demand
 };
 
 // "leaf 3 - spine 1", "NIC 7, plane 0", "spine 2 - core 9".

@@ -20,13 +20,13 @@ size_t Plan::steps() const {
 }
 
 std::vector<PlaneWays> Allocator::OfferedTo(ConnectionId connection, const Draft& draft) const {
-  std::vector<PlaneWays> offered;
+  std::vector<PlaneWays> offered(network_->planes());
   if (draft.ways_of == nullptr) return offered;
   for (PlaneId plane = 0; plane < network_->planes(); ++plane) {
-    offered.push_back(draft.ways_of(connection, plane));
+    offered[plane] = draft.ways_of(connection, plane);
   }
   if (const auto taken = draft.taken.find(connection); taken != draft.taken.end()) {
-    for (const Place& place : taken->second) TakePort(place.plane, place.way, &offered);
+    for (const Place& place : taken->second) TakePort(place.way, &offered[place.plane]);
   }
   return offered;
 }
@@ -103,15 +103,19 @@ void Allocator::Repair(const std::vector<Flow>& flows, Draft* draft) {
   }
   for (size_t i = 0; i < flows.size(); ++i) {
     const Connection& connection = connections_[flows[i].connection];
-    const std::vector<PlaneWays> offered = OfferedTo(flows[i].connection, *draft);
+    std::vector<PlaneWays> offered = OfferedTo(flows[i].connection, *draft);
     Place to{before[i].plane, kNoWay};
-    if (before[i].way != kNoWay) to.way = ChooseIn(connection, to.plane, offered);
+    if (before[i].way != kNoWay) {
+      const std::vector<Way>& ways = ChooseIn(connection, to.plane, 1, &offered[to.plane]);
+      if (!ways.empty()) to.way = ways[0];
+    }
     if (to.way == kNoWay) {
       std::array<uint32_t, kMostPlanes> here{};
       for (uint32_t k = 0; k < connection.queue_pairs; ++k) {
         if (const Place place = PlaceAt(connection, k); place.way != kNoWay) ++here[place.plane];
       }
-      to = Choose(connection, offered, here);
+      const std::vector<Place> places = Choose(connection, 1, &offered, here);
+      if (!places.empty()) to = places[0];
     }
     if (to.way != kNoWay) {
       draft->taken[flows[i].connection].push_back(to);
@@ -204,12 +208,13 @@ bool Allocator::MoveOff(Flow flow, WayChooser::Aim aim, Draft* draft) {
   Hops here;
   (void)HopsOf(connection, from, &here);
   const double with = chooser_.Fill(here, aim);
-  const std::vector<PlaneWays> offered = OfferedTo(flow.connection, *draft);
+  std::vector<PlaneWays> offered = OfferedTo(flow.connection, *draft);
   SetPlace(&connection, flow.queue_pair, Place());
   const double grain = with - chooser_.Fill(here, aim);
-  const Place to{from.plane, ChooseIn(connection, from.plane, offered, aim)};
+  const std::vector<Way>& ways = ChooseIn(connection, from.plane, 1, &offered[from.plane], aim);
   SetPlace(&connection, flow.queue_pair, from);
-  if (to.way == kNoWay || to == from) return false;
+  if (ways.empty() || ways[0] == from.way) return false;
+  const Place to{from.plane, ways[0]};
   const size_t mark = draft->undo.size();
   Shift(flow, to, draft);
   Hops there;
@@ -265,9 +270,12 @@ void Allocator::EvenPlanes(NicId nic, size_t most_steps, Draft* draft) {
         if (const Place place = PlaceAt(connection, k); place.way != kNoWay) ++here[place.plane];
       }
       --here[from.plane];
-      const Place to = Choose(connection, OfferedTo(number, *draft), here);
+      std::vector<PlaneWays> offered = OfferedTo(number, *draft);
+      const std::vector<Place> places = Choose(connection, 1, &offered, here);
+      if (places.empty()) continue;
+      const Place to = places[0];
       // Only where it evens out: not an odd one to and fro.
-      if (to.way == kNoWay || to.plane == from.plane || here[to.plane] + 1 > here[from.plane]) continue;
+      if (to.plane == from.plane || here[to.plane] + 1 > here[from.plane]) continue;
       draft->taken[number].push_back(to);
       Shift({number, i}, to, draft);
     }

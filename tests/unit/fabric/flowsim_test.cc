@@ -138,6 +138,29 @@ TEST(MaxMin, KnownCases) {
 
 // The definition itself: no link carries more than it can, and nobody could get more without taking it from
 // somebody who has no more.
+void ExpectFair(const FlowTable& flows, const std::vector<double>& capacities) {
+  const std::vector<double> rates = MaxMinRates(flows, capacities);
+  const std::vector<double> loads = LinkLoads(flows, rates, capacities.size());
+  std::vector<double> most(capacities.size(), 0);
+  for (size_t flow = 0; flow < flows.size(); ++flow) {
+    for (uint64_t i = flows.first[flow]; i < flows.first[flow + 1]; ++i) {
+      most[flows.links[i]] = std::max(most[flows.links[i]], rates[flow]);
+    }
+  }
+  for (size_t link = 0; link < capacities.size(); ++link) {
+    ASSERT_LE(loads[link], capacities[link] * (1 + 1e-9) + 1e-9);
+  }
+  for (size_t flow = 0; flow < flows.size(); ++flow) {
+    bool held = rates[flow] >= flows.wanted[flow] * (1 - 1e-9);
+    for (uint64_t i = flows.first[flow]; i < flows.first[flow + 1]; ++i) {
+      const uint32_t link = flows.links[i];
+      held = held || (loads[link] >= capacities[link] * (1 - 1e-9) - 1e-9 &&
+                      rates[flow] >= most[link] * (1 - 1e-9));
+    }
+    ASSERT_TRUE(held) << "flow " << flow << " could get more than " << rates[flow];
+  }
+}
+
 TEST(MaxMin, NobodyCouldGetMore) {
   for (unsigned seed = 0; seed < 300; ++seed) {
     SCOPED_TRACE(seed);
@@ -154,24 +177,7 @@ TEST(MaxMin, NobodyCouldGetMore) {
       for (size_t k = 0, hops = 1 + random() % 5; k < hops; ++k) taken.insert(random() % links);
       flows.Add(taken, random() % 3 == 0 ? static_cast<double>(random() % 20) : kAllItCanGet);
     }
-    const std::vector<double> rates = MaxMinRates(flows, capacities);
-    const std::vector<double> loads = LinkLoads(flows, rates, links);
-    std::vector<double> most(links, 0);
-    for (size_t flow = 0; flow < flows.size(); ++flow) {
-      for (uint64_t i = flows.first[flow]; i < flows.first[flow + 1]; ++i) {
-        most[flows.links[i]] = std::max(most[flows.links[i]], rates[flow]);
-      }
-    }
-    for (size_t link = 0; link < links; ++link) ASSERT_LE(loads[link], capacities[link] * (1 + 1e-9) + 1e-9);
-    for (size_t flow = 0; flow < flows.size(); ++flow) {
-      bool held = rates[flow] >= flows.wanted[flow] * (1 - 1e-9);
-      for (uint64_t i = flows.first[flow]; i < flows.first[flow + 1]; ++i) {
-        const uint32_t link = flows.links[i];
-        held = held || (loads[link] >= capacities[link] * (1 - 1e-9) - 1e-9 &&
-                        rates[flow] >= most[link] * (1 - 1e-9));
-      }
-      ASSERT_TRUE(held) << "flow " << flow << " could get more than " << rates[flow];
-    }
+    ExpectFair(flows, capacities);
   }
 }
 
@@ -242,6 +248,81 @@ TEST(Policies, WhatIsDownIsLeftOut) {
     const std::vector<Flow> flows = {{.from = from, .to = to}, {.from = from, .to = {1, 0}}};
     const std::vector<double> rates = MaxMinRates(Route(clos, flows, &ecmp), CapacitiesOf(clos));
     EXPECT_EQ(rates, (std::vector<double>{0, 1000})) << "cut off; and under the same leaf";
+  }
+}
+
+// Pods joined by cores, some links slow and some down, flows within leaves, within pods and between pods.
+TEST(ThreeTiers, FairOverLinksThatAreSlowOrDown) {
+  for (unsigned seed = 0; seed < 60; ++seed) {
+    SCOPED_TRACE(seed);
+    std::mt19937 random(seed);
+    Clos clos = MakeClos({.pods = 3,
+                          .leaves = 4,
+                          .spines = 3,
+                          .cores_per_spine = 2,
+                          .hosts_per_leaf = 3,
+                          .planes = 1 + static_cast<int>(seed % 2),
+                          .host_mbps = 100,
+                          .spine_mbps = 80,
+                          .core_mbps = 60});
+    for (int i = 0; i < 12; ++i) {
+      const auto link = static_cast<LinkId>(random() % clos.links());
+      if (random() % 2 == 0) {
+        clos.SetUp(link, false);
+      } else {
+        clos.SetCapacity(link, static_cast<double>(1 + random() % 50));
+      }
+    }
+    std::vector<Flow> flows;
+    for (int i = 0; i < 200; ++i) {
+      const int from = static_cast<int>(random() % static_cast<unsigned>(clos.hosts()));
+      const int to = (from + 1 + static_cast<int>(random() % static_cast<unsigned>(clos.hosts() - 1))) % clos.hosts();
+      const int plane = static_cast<int>(random() % static_cast<unsigned>(clos.spec().planes));
+      flows.push_back({.from = {from, plane},
+                       .to = {to, plane},
+                       .source_port = static_cast<uint16_t>(random()),
+                       .wants_mbps = random() % 3 == 0 ? static_cast<double>(random() % 20) : kAllItCanGet});
+    }
+    Ecmp ecmp(seed);
+    LeastLoaded least;
+    for (PathPolicy* policy : {static_cast<PathPolicy*>(&ecmp), static_cast<PathPolicy*>(&least)}) {
+      const FlowTable table = Route(clos, flows, policy);
+      ExpectFair(table, CapacitiesOf(clos));
+      for (size_t i = 0; i < flows.size(); ++i) {
+        const uint32_t* const first = &table.links[table.first[i]];
+        const auto hops = static_cast<size_t>(table.first[i + 1] - table.first[i]);
+        if (hops == 1) {  // the black hole: only when there is truly no way
+          for (int way = 0; way < clos.Ways(flows[i].from, flows[i].to); ++way) {
+            ASSERT_FALSE(clos.IsUp(clos.PathOf(flows[i].from, flows[i].to, way)));
+          }
+          continue;
+        }
+        ASSERT_TRUE(std::all_of(first, first + hops, [&](LinkId link) { return clos.IsUp(link); }));
+        const bool one_pod = clos.PodOf(flows[i].from) == clos.PodOf(flows[i].to);
+        ASSERT_EQ(hops, clos.LeafOf(flows[i].from) == clos.LeafOf(flows[i].to) ? 2U : one_pod ? 4U : 6U);
+      }
+    }
+  }
+}
+
+// As many cores as hosts: every host of a pod can send to the next pod at its full rate, and half of the
+// cores carry half.
+TEST(ThreeTiers, BisectionIsThatOfTheCores) {
+  for (const int cores : {4, 2}) {
+    const Clos clos = MakeClos({.pods = 3,
+                                .leaves = 4,
+                                .spines = 4,
+                                .cores_per_spine = cores,
+                                .hosts_per_leaf = 4,
+                                .host_mbps = 100,
+                                .spine_mbps = 100,
+                                .core_mbps = 100});
+    std::vector<Flow> flows;
+    for (int host = 0; host < clos.hosts(); ++host) {
+      flows.push_back({.from = {host, 0}, .to = {(host + 16) % clos.hosts(), 0}});
+    }
+    LeastLoaded master;
+    EXPECT_NEAR(Worst(clos, flows, &master), 25.0 * cores, 1e-9);
   }
 }
 
