@@ -20,6 +20,7 @@
 #include <nlohmann/json.hpp>
 
 #include "benchmarks/paired_options.h"
+#include "benchmarks/processors.h"
 #include "benchmarks/statistics.h"
 #include "cli/process.h"
 #include "fabric/emulator/fabric.h"
@@ -75,32 +76,6 @@ absl::StatusOr<std::vector<fabric::FiveTuple>> Place(const fabric::FabricSpec& s
   }
   return placed;
 }
-
-// Share of the processors that was busy since the last call.
-class Processors {
- public:
-  double Busy() {
-    std::ifstream stat("/proc/stat");
-    std::string word;
-    stat >> word;
-    double total = 0;
-    double idle = 0;
-    for (int i = 0; i < 8; ++i) {
-      double ticks = 0;
-      stat >> ticks;
-      total += ticks;
-      if (i == 3 || i == 4) idle += ticks;
-    }
-    const double busy = 1 - (idle - idle_) / std::max(total - total_, 1.0);
-    total_ = total;
-    idle_ = idle;
-    return busy;
-  }
-
- private:
-  double total_ = 0;
-  double idle_ = 0;
-};
 
 // Mbit/s of a host's link, the mean of all.
 absl::StatusOr<double> MeasureRaw(const fabric::FabricSpec& spec) {
