@@ -1,8 +1,8 @@
-// How long goodput is missing after a path died (docs/benchmarks.md): one connection of four queue pairs between
-// two hosts of an emulated fabric of 200 Mbit/s, through the transport itself. In each round a link is cut in
-// silence that carries some of the queue pairs, or a host's port loses its carrier (two planes); prints how long it
-// took until 90 % of what remains came through again, and the medians. Exit code 1 when they exceed 150 and 50 ms,
-// 2 when nothing could be measured. Needs root.
+// How long goodput is missing after a path died (docs/benchmarks.md): one connection of four queue pairs
+// between two hosts of an emulated fabric of 200 Mbit/s, through the transport itself. In each round a link
+// is cut in silence that carries some of the queue pairs, or a host's port loses its carrier (two planes);
+// prints how long it took until 90 % of what remains came through again, and the medians. Exit code 1 when
+// they exceed 150 and 50 ms, 2 when nothing could be measured. Needs root.
 #include <algorithm>
 #include <atomic>
 #include <cinttypes>
@@ -32,7 +32,7 @@ constexpr size_t kMessageBytes = 524288;
 constexpr int kAhead = 4;
 constexpr double kRateMbps = 200;
 constexpr uint64_t kSteadyMs = 150;  // so long in order: what comes later has other reasons
-constexpr int kWindowMs = 50;  // over which goodput is taken
+constexpr int kWindowMs = 50;        // over which goodput is taken
 constexpr double kTargetCutMs = 150;
 constexpr double kTargetCarrierMs = 50;
 
@@ -73,13 +73,15 @@ class Flow {
   bool Start() {
     receive_ = recording(1);
     send_ = recording(0);
-    Run(spec_.hosts_per_leaf, [this] { return Listen(); }, [this](bool* moved) { return Receive(moved); },
+    Run(
+        spec_.hosts_per_leaf, [this] { return Listen(); }, [this](bool* moved) { return Receive(moved); },
         [this](std::vector<pollfd>* polls) {
           acceptor_->AppendPolls(polls);
           receiver_->AppendPolls(polls);
         });
     for (int i = 0; i < 2000 && !listens_; ++i) usleep(1000);
-    Run(0, [this] { return Connect(); }, [this](bool* moved) { return Send(moved); },
+    Run(
+        0, [this] { return Connect(); }, [this](bool* moved) { return Send(moved); },
         [this](std::vector<pollfd>* polls) {
           sender_->AppendPolls(polls);
           if (carrier_.fd() >= 0) polls->push_back({carrier_.fd(), POLLIN, 0});
@@ -215,8 +217,8 @@ std::vector<int> OnSpines(const fabric::FabricSpec& spec, Flow* flow) {
   return count;
 }
 
-// Milliseconds from `cut_ns` until a window begins from which on 90 % of `remains_mbps` came; negative: never, 0: it
-// has not fallen below.
+// Milliseconds from `cut_ns` until a window begins from which on 90 % of `remains_mbps` came; negative:
+// never, 0: it has not fallen below.
 double RecoveryMs(Arrivals* arrivals, uint64_t cut_ns, uint64_t end_ns, double remains_mbps) {
   const uint64_t window = kWindowMs * kMs;
   uint64_t last_low = 0;
@@ -276,8 +278,8 @@ Outcome Measure(bool carrier, int rounds) {
       // Of one port, what it carried before or the line's goodput; of two, one remains.
       const double remains = carrier ? before / 2 : before;
       const double ms = RecoveryMs(&flow.arrivals, before_ns, end_ns, remains);
-      printf("round %d: %s of %d queue pairs; goodput before %.0f, after %.0f Mbit/s; back after %.0f ms\n", round,
-             target.c_str(), carried, before, after, ms);
+      printf("round %d: %s of %d queue pairs; goodput before %.0f, after %.0f Mbit/s; back after %.0f ms\n",
+             round, target.c_str(), carried, before, after, ms);
       fflush(stdout);
       if (ms >= 0) outcome.ms.push_back(ms);
       outcome.goodput.push_back(after / before);
@@ -293,7 +295,9 @@ int Main(int argc, char** argv) {
     if (strcmp(argv[i], "--rounds") == 0 && i + 1 < argc) {
       rounds = atoi(argv[++i]);
     } else {
-      fputs("failover [--rounds N]\nhow long goodput is missing after a silent cut, and after a lost carrier\n", stderr);
+      fputs(
+          "failover [--rounds N]\nhow long goodput is missing after a silent cut, and after a lost carrier\n",
+          stderr);
       return 2;
     }
   }
@@ -306,8 +310,8 @@ int Main(int argc, char** argv) {
     const double ms = Median(outcome.ms);
     const double target = carrier ? kTargetCarrierMs : kTargetCutMs;
     printf("%s: 90 %% of what remains after %.0f ms (median of %zu of %d, longest %.0f; target %.0f)\n",
-           carrier ? "local carrier lost, 2 planes" : "silent cut of a spine link", ms, outcome.ms.size(), rounds,
-           *std::max_element(outcome.ms.begin(), outcome.ms.end()), target);
+           carrier ? "local carrier lost, 2 planes" : "silent cut of a spine link", ms, outcome.ms.size(),
+           rounds, *std::max_element(outcome.ms.begin(), outcome.ms.end()), target);
     met = met && ms <= target;
   }
   return !any ? 2 : met ? 0 : 1;

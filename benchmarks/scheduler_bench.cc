@@ -1,5 +1,5 @@
-// What a decision of the queue pair scheduler costs a chunk: where it goes, that it was posted, and that it has
-// completed, on 1 to 16 queue pairs. The decision alone has a budget of 50 ns.
+// What a decision of the queue pair scheduler costs a chunk: where it goes, that it was posted, and that it
+// has completed, on 1 to 16 queue pairs. The decision alone has a budget of 50 ns.
 #include <benchmark/benchmark.h>
 #include <deque>
 

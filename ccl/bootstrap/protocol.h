@@ -43,7 +43,8 @@ inline constexpr uint32_t kMostRecordBytes = 4096;
 
 // What every rank tells all the others. Since 1.1, listener.reserved[0] is the port, at the same address,
 // where it takes the other ranks of later meetings; 0 where it takes none. Since 1.2, reserved[1] and [2] are
-// the IPv4 address of a second plane where it listens on the same port, first half first; 0: it has one plane.
+// the IPv4 address of a second plane where it listens on the same port, first half first; 0: it has one
+// plane.
 struct RankInfo {
   wire::Endpoint listener;
   // Its `reserved`, since 1.1: descriptor of the page of the rank's bell (docs/formats/shm.md), plus 1; 0

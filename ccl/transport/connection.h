@@ -6,9 +6,9 @@
 // posted and not acknowledged is on the network, never waiting for a receiver that has not come. Where the
 // sender writes into memory of the receiver's host (QueuePair::eager) that memory may be filled ahead of it.
 //
-// With a control channel, queue pairs fail over: what a dead one carried is sent over others once the receiver
-// has closed it and said what of it has come (docs/decisions/0008-fenced-fail-over.md), and the dead one comes
-// back on another path. Without, a lost queue pair is a lost connection.
+// With a control channel, queue pairs fail over: what a dead one carried is sent over others once the
+// receiver has closed it and said what of it has come (docs/decisions/0008-fenced-fail-over.md), and the dead
+// one comes back on another path. Without, a lost queue pair is a lost connection.
 //
 // Not thread-safe: one thread drives all connections of a communicator. Nothing here blocks: Progress
 // does what can be done now, and the poll descriptors say what to wait for. Buffers belong to the caller and
@@ -130,8 +130,8 @@ class SendConnection {
 
 class ReceiveConnection final : private ChunkSink {
  public:
-  // A grant is said again, on all queue pairs and over the control channel, when what it allows has not come by
-  // then; later and later.
+  // A grant is said again, on all queue pairs and over the control channel, when what it allows has not come
+  // by then; later and later.
   static constexpr uint64_t kGrantAgainNs = 20000000;
   static constexpr uint64_t kGrantMostNs = 1000000000;
   // A sender whose control channel has ended dials another within milliseconds, if it is there.

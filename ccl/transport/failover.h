@@ -1,7 +1,7 @@
-// Fenced fail-over, apart from streams and clocks: what the two ends of a connection say to each other over its
-// control channel, what a control channel is to them, and the sender's book of fences
-// (docs/decisions/0008-fenced-fail-over.md). Every message may be lost, come late, twice, or out of order: fences
-// are asked for until they are answered, and an answer is the same however often it is given.
+// Fenced fail-over, apart from streams and clocks: what the two ends of a connection say to each other over
+// its control channel, what a control channel is to them, and the sender's book of fences
+// (docs/decisions/0008-fenced-fail-over.md). Every message may be lost, come late, twice, or out of order:
+// fences are asked for until they are answered, and an answer is the same however often it is given.
 //
 // One thread; nothing blocks; time is handed in.
 #pragma once

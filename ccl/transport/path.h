@@ -1,6 +1,6 @@
-// Paths of a connection's queue pairs, for whoever selects them (ccl/pathsel): what is asked for and what is in
-// use. A queue pair's path is its tuple: the source port, which switches hash, and the addresses, which name
-// the plane. Values only; what speaks of them (SendConnection) belongs to the communicator's thread.
+// Paths of a connection's queue pairs, for whoever selects them (ccl/pathsel): what is asked for and what is
+// in use. A queue pair's path is its tuple: the source port, which switches hash, and the addresses, which
+// name the plane. Values only; what speaks of them (SendConnection) belongs to the communicator's thread.
 #pragma once
 
 #include <cstdint>

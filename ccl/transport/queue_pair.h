@@ -5,8 +5,8 @@
 // Not thread-safe; nothing blocks. Every queue pair records what it does in its slot of the segment. Buffers
 // stay valid until their chunk has completed. A queue pair that failed stays failed.
 //
-// Fail-over (docs/decisions/0008-fenced-fail-over.md): a queue pair lives in epochs, one stream each. When one
-// is lost, the receiver is asked to close it and to say how many chunks it holds; the others are the
+// Fail-over (docs/decisions/0008-fenced-fail-over.md): a queue pair lives in epochs, one stream each. When
+// one is lost, the receiver is asked to close it and to say how many chunks it holds; the others are the
 // connection's again, and the queue pair goes on with the next epoch. A backend without that has one epoch.
 #pragma once
 

@@ -178,7 +178,8 @@ void ReceiveConnection::Abandoned(const Chunk& chunk) {
 }
 
 bool ReceiveConnection::watchful() const {
-  return control_ != nullptr && ((grant_pause_ns_ == kGrantAgainNs && granted_ != completed_) || control_->ended_ns() != 0);
+  return control_ != nullptr &&
+         ((grant_pause_ns_ == kGrantAgainNs && granted_ != completed_) || control_->ended_ns() != 0);
 }
 
 void ReceiveConnection::AppendControlPolls(std::vector<pollfd>* polls) const {

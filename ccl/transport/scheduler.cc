@@ -44,7 +44,8 @@ int QpScheduler::Pick(size_t bytes, uint64_t now_ns) const {
     // What belongs to a probe that has begun. A chunk alone also waits for a receiver that is busy; several
     // share that wait, but each takes its own time on a slow path.
     const Pair& pair = pairs_[i];
-    if (pair.usable && pair.probe_left > 0 && pair.in_flight != 0 && pair.in_flight + bytes <= window_bytes_) {
+    if (pair.usable && pair.probe_left > 0 && pair.in_flight != 0 &&
+        pair.in_flight + bytes <= window_bytes_) {
       return static_cast<int>(i);
     }
   }

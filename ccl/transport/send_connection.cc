@@ -122,8 +122,8 @@ bool SendConnection::connected() const {
                      [](const auto& queue_pair) { return queue_pair->connected(); });
 }
 
-// What its last reports said has been taken by then: they stand before the goodbye on each stream, and a queue
-// pair whose stream is dead is lost before long.
+// What its last reports said has been taken by then: they stand before the goodbye on each stream, and a
+// queue pair whose stream is dead is lost before long.
 bool SendConnection::left() const {
   const bool gone = control_ != nullptr && control_->peer_left();
   return std::all_of(queue_pairs_.begin(), queue_pairs_.end(), [&](const auto& queue_pair) {

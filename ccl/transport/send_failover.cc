@@ -82,14 +82,14 @@ Result SendConnection::TakeAnswer(const FenceAnswer& answer) {
   SendQueuePair& queue_pair = *queue_pairs_[i];
   const bool fenced = fences_.Close(answer);
   // Of an epoch that is over already, or less than is known.
-  if (!fenced && (answer.closed || answer.epoch != queue_pair.epoch() ||
-                  answer.received <= queue_pair.completed())) {
+  if (!fenced &&
+      (answer.closed || answer.epoch != queue_pair.epoch() || answer.received <= queue_pair.completed())) {
     return Ok();
   }
   const uint64_t before = queue_pair.completed();
   if (!(fenced ? queue_pair.Fenced(answer.received) : queue_pair.Acknowledged(answer.received))) {
-    return Fail(ncclRemoteError, "rank %d says that queue pair %zu brought %llu chunks, which cannot be", peer_,
-                i, static_cast<unsigned long long>(answer.received));
+    return Fail(ncclRemoteError, "rank %d says that queue pair %zu brought %llu chunks, which cannot be",
+                peer_, i, static_cast<unsigned long long>(answer.received));
   }
   TakeAcknowledged(i, queue_pair.completed() - before);
   if (!fenced) return Ok();
@@ -111,16 +111,18 @@ Result SendConnection::CheckAlive(uint64_t now_ns) const {
   if (left_here) return Ok();
   if (control_->refused() || (control_->ended() && std::all_of(queue_pairs_.begin(), queue_pairs_.end(),
                                                                [](const auto& qp) { return qp->ended(); }))) {
-    return Fail(ncclRemoteError, "connection to rank %d was closed by it: its process ended or gave up", peer_);
+    return Fail(ncclRemoteError, "connection to rank %d was closed by it: its process ended or gave up",
+                peer_);
   }
   const bool waits = fences_.any() || !messages_.empty();
   if (!waits || control_->settled()) return Ok();
   const uint64_t since = std::max(control_->alive_ns(), work_since_ns_);
   if (now_ns < since || now_ns - since < give_up_ns_) return Ok();
-  return Fail(ncclRemoteError,
-              "rank %d cannot be reached: no path to it has worked for %llu s (C4_FENCE_TIMEOUT); look for the "
-              "network between the two hosts",
-              peer_, static_cast<unsigned long long>(give_up_ns_ / 1000000000u));
+  return Fail(
+      ncclRemoteError,
+      "rank %d cannot be reached: no path to it has worked for %llu s (C4_FENCE_TIMEOUT); look for the "
+      "network between the two hosts",
+      peer_, static_cast<unsigned long long>(give_up_ns_ / 1000000000u));
 }
 
 bool SendConnection::watchful() const {

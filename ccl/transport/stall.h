@@ -1,8 +1,8 @@
 // Whether a stream that has bytes on the network has stalled: nothing of them was acknowledged for 20 ms or
-// four times the gap that is usual between acknowledgements, whichever is longer. A receiver that does not read
-// (its window is closed) is no stall, and neither is a process that did not run in between: a stall takes
-// several readings. After each stall the next takes twice as long, until all has been well for a while: where
-// paths are merely slow, that ends the alarms.
+// four times the gap that is usual between acknowledgements, whichever is longer. A receiver that does not
+// read (its window is closed) is no stall, and neither is a process that did not run in between: a stall
+// takes several readings. After each stall the next takes twice as long, until all has been well for a while:
+// where paths are merely slow, that ends the alarms.
 //
 // Pure: readings and time are handed in. One thread.
 #pragma once

@@ -1,6 +1,7 @@
 // What a peer may send over a TCP queue pair, at either end: a hello, and then frames. An input is a hello
 // followed by the stream that the other side writes; both ends of a real connection take that stream from a
-// socket. Nothing may be written past a posted buffer, counted twice, or waited for after the end.
+// socket, and both ends of a control channel, beside queue pairs that are silent. Nothing may be written past
+// a posted buffer, counted twice, or waited for after the end.
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
@@ -9,6 +10,8 @@
 #include <vector>
 
 #include "ccl/transport/connection.h"
+#include "ccl/transport/tcp/acceptor.h"
+#include "ccl/transport/tcp/control.h"
 #include "ccl/transport/tcp/queue_pair.h"
 #include "tests/fuzz/check.h"
 
@@ -25,7 +28,7 @@ constexpr uint32_t kChunkBytes = 4096;
 constexpr size_t kMessageBytes[] = {8, 0, 5000, 1, 4096, 8200, 40};
 
 struct Fixture {
-  c4::Monitor monitor{"", {1, 4, 1, 16}, {}};
+  c4::Monitor monitor{"", {1, 8, 1, 16}, {}};
   c4::CommunicatorRecorder communicator = monitor.OpenCommunicator({});
   c4::RingWriter ring = monitor.LeaseRing();
 
@@ -80,6 +83,45 @@ void Send(Fixture* fixture, const uint8_t* data, size_t size) {
   Drive(&connection);
 }
 
+// The receiver's end of a connection that fails over: the stream is one of its control channel, and then that
+// of a queue pair's next epoch.
+void Control(Fixture* fixture, const uint8_t* data, size_t size) {
+  constexpr size_t kQueuePairs = 3;
+  Fd silent[kQueuePairs];
+  std::vector<std::unique_ptr<c4::ReceiveQueuePair>> queue_pairs;
+  std::vector<c4::tcp::TcpReceiveQueuePair*> known;
+  Hello hello{};
+  hello.transport = c4::tcp::kFailOverTcp;
+  for (Fd& peer : silent) {
+    auto made = std::make_unique<c4::tcp::TcpReceiveQueuePair>(PeerThatSaid(data, 0, &peer), hello,
+                                                               fixture->recording());
+    known.push_back(made.get());
+    queue_pairs.push_back(std::move(made));
+  }
+  auto control = std::make_unique<c4::tcp::TcpReceiveControl>(std::move(known), 1);
+  c4::tcp::TcpReceiveControl* const lines = control.get();
+  ReceiveConnection connection(0, 1);
+  connection.Attach(std::move(queue_pairs), kChunkBytes, std::move(control));
+  std::vector<std::unique_ptr<char[]>> buffers;
+  for (const size_t bytes : kMessageBytes) {
+    buffers.push_back(std::make_unique<char[]>(bytes));
+    connection.Post(buffers.back().get(), bytes);
+  }
+  Fd first;
+  Fd second;
+  c4::tcp::Accepted line;
+  line.hello.transport = c4::tcp::kControl;
+  line.fd = PeerThatSaid(data, size, &first);
+  lines->Take(std::move(line));
+  Drive(&connection);
+  c4::tcp::Accepted next;
+  next.hello = hello;
+  next.hello.epoch = 1;
+  next.fd = PeerThatSaid(data, size, &second);
+  lines->Take(std::move(next));
+  Drive(&connection);
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -97,5 +139,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   Receive(fixture, data + hello_bytes, size - hello_bytes);
   Send(fixture, data + hello_bytes, size - hello_bytes);
+  Control(fixture, data + hello_bytes, size - hello_bytes);
   return 0;
 }

@@ -1,7 +1,7 @@
-// Fail-over where packets vanish: two ranks on an emulated fabric of 2 leaves and 4 spines exchange messages, each
-// end in its host's network namespace, while links are cut in silence in one direction or both and heal again.
-// The receiver uses each buffer again at once, with another pattern, so that a late byte would be seen. Needs
-// root.
+// Fail-over where packets vanish: two ranks on an emulated fabric of 2 leaves and 4 spines exchange messages,
+// each end in its host's network namespace, while links are cut in silence in one direction or both and heal
+// again. The receiver uses each buffer again at once, with another pattern, so that a late byte would be
+// seen. Needs root.
 #include <algorithm>
 #include <atomic>
 #include <cstring>
@@ -47,27 +47,28 @@ class Rank {
 
   void Start(std::function<Result(bool* moved)> prepare, std::function<Result(bool* moved)> step,
              std::function<void(std::vector<pollfd>*)> polls) {
-    thread_ = std::thread([this, prepare = std::move(prepare), step = std::move(step), polls = std::move(polls)] {
-      fabric::InNamespace(ns_, [&]() -> absl::Status {
-        bool moved = false;
-        Result result = prepare(&moved);
-        ready_ = true;
-        std::vector<pollfd> entries;
-        while (result.ok() && !stop_) {
-          moved = false;
-          result = step(&moved);
-          if (moved) continue;
-          entries.clear();
-          polls(&entries);
-          (void)poll(entries.data(), entries.size(), 2);
-        }
-        if (!result.ok()) {
-          const std::lock_guard<std::mutex> lock(mutex_);
-          error_ = result.message();
-        }
-        return absl::OkStatus();
-      }).IgnoreError();
-    });
+    thread_ =
+        std::thread([this, prepare = std::move(prepare), step = std::move(step), polls = std::move(polls)] {
+          fabric::InNamespace(ns_, [&]() -> absl::Status {
+            bool moved = false;
+            Result result = prepare(&moved);
+            ready_ = true;
+            std::vector<pollfd> entries;
+            while (result.ok() && !stop_) {
+              moved = false;
+              result = step(&moved);
+              if (moved) continue;
+              entries.clear();
+              polls(&entries);
+              (void)poll(entries.data(), entries.size(), 2);
+            }
+            if (!result.ok()) {
+              const std::lock_guard<std::mutex> lock(mutex_);
+              error_ = result.message();
+            }
+            return absl::OkStatus();
+          }).IgnoreError();
+        });
   }
   void Stop() {
     stop_ = true;
@@ -180,8 +181,8 @@ class FailOverNet : public testing::Test {
   void Drop(int leaf, const std::vector<int>& spines) {
     std::string script = "add table netdev xpcut\n";
     for (const int spine : spines) {
-      absl::StrAppend(&script, "add chain netdev xpcut s", spine, " { type filter hook ingress device \"up", spine,
-                      "\" priority -400; policy drop; }\n");
+      absl::StrAppend(&script, "add chain netdev xpcut s", spine, " { type filter hook ingress device \"up",
+                      spine, "\" priority -400; policy drop; }\n");
     }
     ASSERT_TRUE(fabric::RunNft({fabric::LeafNamespace(spec_, leaf), script}).ok());
   }
@@ -271,7 +272,8 @@ TEST_F(FailOverNet, ACutSpineLinkCostsNothingButItsPath) {
     // All four queue pairs come back on the others.
     EXPECT_TRUE(Eventually(5000, [&] {
       const std::vector<QpUse> paths = Paths();
-      return std::all_of(paths.begin(), paths.end(), [](const QpUse& u) { return u.state == QpState::kLive; }) &&
+      return std::all_of(paths.begin(), paths.end(),
+                         [](const QpUse& u) { return u.state == QpState::kLive; }) &&
              !Spines().contains(spine);
     })) << Errors();
     ASSERT_TRUE(fabric_->Heal(absl::StrCat("leaf0-spine", spine)).ok());
@@ -311,7 +313,8 @@ TEST_F(FailOverNet, WithoutAnyPathForTooLongItFailsAndSaysSo) {
   ASSERT_NO_FATAL_FAILURE(Begin(1000 * kMs));
   ASSERT_NO_FATAL_FAILURE(Drop(1, {0, 1, 2, 3}));
   const uint64_t begin = MonotonicNs();
-  EXPECT_TRUE(Eventually(6000, [&] { return Errors().find("C4_FENCE_TIMEOUT") != std::string::npos; })) << Errors();
+  EXPECT_TRUE(Eventually(6000, [&] { return Errors().find("C4_FENCE_TIMEOUT") != std::string::npos; }))
+      << Errors();
   EXPECT_GE(MonotonicNs() - begin, 1000 * kMs);
 }
 

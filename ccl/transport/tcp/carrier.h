@@ -1,5 +1,5 @@
-// Hears when a network device of this host loses its carrier (rtnetlink), so that what goes over it need not be
-// found out by waiting. A host that does not tell is one where stalls tell. One thread; nothing blocks.
+// Hears when a network device of this host loses its carrier (rtnetlink), so that what goes over it need not
+// be found out by waiting. A host that does not tell is one where stalls tell. One thread; nothing blocks.
 #pragma once
 
 #include <vector>

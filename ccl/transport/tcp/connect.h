@@ -31,8 +31,8 @@ Result ConnectSender(const Recording& recording, const std::vector<QpPath>& path
 Result ConnectSender(const Recording& recording, const SocketAddress& peer_listener, const Shape& shape,
                      std::unique_ptr<SendConnection>* connection);
 
-// The receiver's side: the queue pairs that an acceptor has taken in, by index, and their control channel, where
-// the sender has one, to which what comes late is given (null otherwise; the connection's).
+// The receiver's side: the queue pairs that an acceptor has taken in, by index, and their control channel,
+// where the sender has one, to which what comes late is given (null otherwise; the connection's).
 void AttachReceiver(std::vector<Accepted> accepted, const Recording& recording, ReceiveConnection* connection,
                     TcpReceiveControl** control);
 

@@ -283,7 +283,8 @@ void TcpReceiveControl::Say(const FenceAnswer& answer) {
     frames_.clear();
     line->Progress(&frames_);
     for (const Frame& other : frames_) {
-      if (other.kind == kFence && other.chunk < queue_pairs_.size()) calls_.push_back({other.chunk, other.bytes});
+      if (other.kind == kFence && other.chunk < queue_pairs_.size())
+        calls_.push_back({other.chunk, other.bytes});
     }
   }
 }

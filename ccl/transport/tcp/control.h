@@ -1,8 +1,8 @@
-// The two ends of a connection's control channel over TCP (docs/formats/tcp.md). The sender dials, and sees to it
-// that there is a stream that works: whatever it has said is acknowledged by the peer's kernel. When that fails,
-// it dials others, from other ports and hence over other paths, a few at a time; each says the same, and the
-// first answer wins. A peer that is stopped has a kernel that acknowledges, so that its silence is none of the
-// network's.
+// The two ends of a connection's control channel over TCP (docs/formats/tcp.md). The sender dials, and sees
+// to it that there is a stream that works: whatever it has said is acknowledged by the peer's kernel. When
+// that fails, it dials others, from other ports and hence over other paths, a few at a time; each says the
+// same, and the first answer wins. A peer that is stopped has a kernel that acknowledges, so that its silence
+// is none of the network's.
 //
 // One thread; nothing blocks. Owns its streams.
 #pragma once
@@ -49,8 +49,8 @@ class ControlStream {
 
 class TcpSendControl final : public SendControl {
  public:
-  // `paths`: of the connection's queue pairs; its streams take their addresses in turn, from any port. `hello` of
-  // its connection.
+  // `paths`: of the connection's queue pairs; its streams take their addresses in turn, from any port.
+  // `hello` of its connection.
   TcpSendControl(std::vector<QpPath> paths, const Hello& hello, int peer);
 
   Result Progress(uint64_t now_ns) override;

@@ -107,8 +107,7 @@ inline const char* CheckReport(const Frame& frame, uint64_t received, uint64_t g
 inline const char* CheckControl(const Frame& frame, bool from_sender, uint32_t queue_pairs) {
   if (frame.mark != kFrameMark) return "sent what is no frame of ours";
   if (frame.kind == kGoodbye || (from_sender && frame.kind == kPing)) return nullptr;
-  const bool known =
-      from_sender ? frame.kind == kFence : frame.kind == kFenced || frame.kind == kCount;
+  const bool known = from_sender ? frame.kind == kFence : frame.kind == kFenced || frame.kind == kCount;
   if (!known) return "sent a frame of a kind that does not belong on a control stream";
   return frame.chunk < queue_pairs ? nullptr : "spoke of a queue pair that its connection does not have";
 }

@@ -27,7 +27,8 @@ int TryDial(const QpPath& path, const SocketAddress& source, Fd* fd) {
     if (bind(fd->get(), reinterpret_cast<const sockaddr*>(&source.storage), source.length) != 0) return errno;
   }
   const auto* to = reinterpret_cast<const sockaddr*>(&path.destination.storage);
-  if (connect(fd->get(), to, path.destination.length) == 0 || errno == EINPROGRESS || errno == EINTR) return 0;
+  if (connect(fd->get(), to, path.destination.length) == 0 || errno == EINPROGRESS || errno == EINTR)
+    return 0;
   return errno;
 }
 

@@ -11,8 +11,8 @@ namespace c4::tcp {
 // Any stream for which there is nothing to read counts as one with nothing on the network.
 StreamReading ReadStream(int fd);
 
-// Begins to connect along `path`; 0, or the errno that forbids it. A source port that cannot be had gives way to
-// the kernel's choice, and *other_port says so.
+// Begins to connect along `path`; 0, or the errno that forbids it. A source port that cannot be had gives way
+// to the kernel's choice, and *other_port says so.
 int Dial(const QpPath& path, Fd* fd, bool* other_port);
 
 // Closes so that nothing that is still unsent goes out.

@@ -1,5 +1,5 @@
-// The two ends of a queue pair over TCP (docs/formats/tcp.md), one stream an epoch. See transport/queue_pair.h
-// for the rules; both record every chunk and their byte progress in the monitor.
+// The two ends of a queue pair over TCP (docs/formats/tcp.md), one stream an epoch. See
+// transport/queue_pair.h for the rules; both record every chunk and their byte progress in the monitor.
 //
 // Where the connection has a control channel, the sender's end dials until a stream works, watches it, and
 // dials anew once its epoch is fenced; the receiver's end closes what is fenced and takes the next stream.
@@ -111,10 +111,10 @@ class TcpSendQueuePair final : public SendQueuePair {
 
   const bool fails_over_ = false;
   Stage stage_ = kLive;
-  QpPath path_;            // as asked for
-  bool ask_port_ = true;   // for the source port of path_ too
+  QpPath path_;           // as asked for
+  bool ask_port_ = true;  // for the source port of path_ too
   bool other_port_ = false;
-  Dialled next_;           // while dialling, and while moving
+  Dialled next_;  // while dialling, and while moving
   bool moving_ = false;
   uint32_t last_epoch_ = 0;  // that was dialled
   uint32_t dials_ = 0;       // in vain, since a stream worked

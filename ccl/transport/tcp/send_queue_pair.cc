@@ -1,5 +1,3 @@
-#include "ccl/transport/tcp/queue_pair.h"
-
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -7,6 +5,7 @@
 
 #include "ccl/base/clock.h"
 #include "ccl/transport/tcp/info.h"
+#include "ccl/transport/tcp/queue_pair.h"
 #include "ccl/transport/tcp/stream.h"
 
 namespace c4::tcp {

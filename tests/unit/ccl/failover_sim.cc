@@ -17,12 +17,14 @@ void FakeSend::NextEpoch() {
   world_->MakeStream(index_, epoch_);
 }
 
-void FakeSend::Post(const Chunk& chunk, const char* data, const std::shared_ptr<shm::SharedMessage>&, uint64_t) {
+void FakeSend::Post(const Chunk& chunk, const char* data, const std::shared_ptr<shm::SharedMessage>&,
+                    uint64_t) {
   if (state_ != QpState::kLive) world_->Fault("posted to a queue pair that is not live");
   world_->WasPosted(index_, epoch_, chunk);
   Stream& stream = world_->stream(index_, epoch_);
   const uint64_t half = world_->After(&stream.last_forward_ns);
-  stream.forward.push_back({chunk, std::string(data, chunk.bytes), half, world_->After(&stream.last_forward_ns)});
+  stream.forward.push_back(
+      {chunk, std::string(data, chunk.bytes), half, world_->After(&stream.last_forward_ns)});
   if (posted_.empty()) progress_ns_ = now_ns;
   posted_.push_back(chunk);
 }
@@ -67,8 +69,8 @@ bool FakeSend::Fenced(uint64_t received) {
 Result FakeReceive::Progress(ChunkSink* sink, bool* moved) {
   // A later stream takes the place of one that is closed, or that brought nothing yet.
   for (uint32_t next = epoch_ + 1; world_->HasStream(index_, next); ++next) {
-    const bool unused = closed_.contains(epoch_) || (world_->stream(index_, epoch_).forward.empty() && !half_ &&
-                                                     !closed_.contains(epoch_));
+    const bool unused = closed_.contains(epoch_) || (world_->stream(index_, epoch_).forward.empty() &&
+                                                     !half_ && !closed_.contains(epoch_));
     if (!unused || now_ns < world_->stream(index_, next).usable_ns) break;
     if (!closed_.contains(epoch_)) {
       closed_[epoch_] = completed_;
@@ -173,7 +175,8 @@ World::World(unsigned seed, Sabotage wanted)
     sends.push_back(std::move(fake));
     receives.push_back(std::make_unique<FakeReceive>(this, i));
   }
-  sender_ = std::make_unique<SendConnection>(1, std::move(sends), kChunkBytes, 1 + Random(6 * kChunkBytes), Now);
+  sender_ =
+      std::make_unique<SendConnection>(1, std::move(sends), kChunkBytes, 1 + Random(6 * kChunkBytes), Now);
   sender_->FailOver(std::make_unique<FakeSendControl>(this), 3600000 * kMs);
   receiver_ = std::make_unique<ReceiveConnection>(1, 0, Now);
   receiver_->Attach(std::move(receives), kChunkBytes, std::make_unique<FakeReceiveControl>(this));
@@ -235,7 +238,8 @@ void World::PostSome() {
 // A buffer that is complete is used for something else at once.
 void World::CheckDone() {
   for (; checked_ < receiver_->completed(); ++checked_) {
-    if (got_[checked_] != sent_[checked_]) Fault("message " + std::to_string(checked_) + " is not what was sent");
+    if (got_[checked_] != sent_[checked_])
+      Fault("message " + std::to_string(checked_) + " is not what was sent");
     got_[checked_].assign(got_[checked_].size(), '~');
   }
   if (sender_->completed() > receiver_->completed()) Fault("a message completed that has not arrived");
@@ -245,7 +249,8 @@ std::string World::Run() {
   const uint64_t limit_ns = calm_ns_ + 30000 * kMs;
   while (sender_->completed() < sent_.size() && fault_.empty()) {
     if (now_ns > limit_ns) {
-      Fault("it comes to no end: " + std::to_string(sender_->completed()) + " of " + std::to_string(sent_.size()));
+      Fault("it comes to no end: " + std::to_string(sender_->completed()) + " of " +
+            std::to_string(sent_.size()));
       break;
     }
     Disturb();

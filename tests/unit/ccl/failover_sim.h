@@ -1,10 +1,10 @@
-// A connection in simulated time: both of its ends as they are, over queue pairs and a control channel that are
-// made up. Streams deliver in order, late, in part, or no more, in either direction or both; control messages
-// get lost, come twice, late and out of order. One history follows from its seed. One thread.
+// A connection in simulated time: both of its ends as they are, over queue pairs and a control channel that
+// are made up. Streams deliver in order, late, in part, or no more, in either direction or both; control
+// messages get lost, come twice, late and out of order. One history follows from its seed. One thread.
 #pragma once
 
-#include <gtest/gtest.h>
 #include <deque>
+#include <gtest/gtest.h>
 #include <map>
 #include <memory>
 #include <random>
@@ -40,11 +40,11 @@ struct Stream {
     uint64_t granted;
     uint64_t at_ns;
   };
-  uint64_t usable_ns = 0;             // connected from then on
+  uint64_t usable_ns = 0;                // connected from then on
   uint64_t cut_forward_ns = UINT64_MAX;  // nothing arrives from then on
   uint64_t cut_back_ns = UINT64_MAX;
-  uint64_t reset_ns = UINT64_MAX;     // both ends hear of its end
-  bool closed = false;                // by the receiver
+  uint64_t reset_ns = UINT64_MAX;  // both ends hear of its end
+  bool closed = false;             // by the receiver
   uint64_t last_forward_ns = 0;
   uint64_t last_back_ns = 0;
   std::deque<Sent> forward;

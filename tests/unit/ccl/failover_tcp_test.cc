@@ -1,5 +1,5 @@
-// Fail-over over real streams on loopback: resets, silent ends, moves, and peers that speak an old version. What
-// needs a network that drops packets is in tests/net/failover_test.cc.
+// Fail-over over real streams on loopback: resets, silent ends, moves, and peers that speak an old version.
+// What needs a network that drops packets is in tests/net/failover_test.cc.
 #include <cstring>
 #include <random>
 #include <thread>
@@ -36,7 +36,8 @@ class Pair : public Ends {
     }
     int peer = 0;
     uint16_t channel = 0;
-    for (Accepted late; acceptor->TakeLate(&peer, &channel, &late); late = Accepted()) control_->Take(std::move(late));
+    for (Accepted late; acceptor->TakeLate(&peer, &channel, &late); late = Accepted())
+      control_->Take(std::move(late));
     return receiver->Progress(moved);
   }
   template <typename Done>
@@ -119,7 +120,8 @@ TEST(FailOverTcp, AStreamThatEndsIsReplacedAndNothingIsLost) {
   EXPECT_GE(fences, 8u);
   EXPECT_GE(pair.sent(0).fences + pair.sent(1).fences + pair.sent(2).fences, 8u);
   for (int i = 0; i < 3; ++i) {
-    EXPECT_EQ(pair.sent(i).posted_messages, pair.sent(i).completed_messages) << "what was taken back is not posted";
+    EXPECT_EQ(pair.sent(i).posted_messages, pair.sent(i).completed_messages)
+        << "what was taken back is not posted";
     EXPECT_EQ(pair.sent(i).completed_messages, pair.received(i).completed_messages);
     EXPECT_EQ(pair.sent(i).path_state, static_cast<uint32_t>(QpState::kLive));
     EXPECT_EQ(memcmp(&pair.sent(i).local, &pair.received(i).remote, sizeof(wire::Endpoint)), 0)
@@ -180,7 +182,8 @@ TEST(FailOverTcp, AVanishedReceiverIsARemoteErrorAtOnce) {
 TEST(FailOverTcp, AVanishedSenderIsARemoteErrorAtOnce) {
   Pair pair(3);
   pair.sender.reset();
-  const Result result = Ends::Drive([&](bool* m) { return pair.receiver->Progress(m); }, [] { return false; });
+  const Result result =
+      Ends::Drive([&](bool* m) { return pair.receiver->Progress(m); }, [] { return false; });
   EXPECT_EQ(result.code(), ncclRemoteError);
   EXPECT_NE(result.message().find("was closed by it"), std::string::npos) << result.message();
 }
