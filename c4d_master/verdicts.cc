@@ -11,7 +11,9 @@ namespace {
 static_assert(static_cast<int>(Syndrome::kNonCommunicationHang) == v1::SYNDROME_NON_COMMUNICATION_HANG);
 
 static_assert(static_cast<int>(Syndrome::kNeverJoined) == v1::SYNDROME_NEVER_JOINED);
+static_assert(static_cast<int>(Syndrome::kPathLost) == v1::SYNDROME_PATH_LOST);
 static_assert(static_cast<int>(CulpritKind::kAmbiguous) == v1::CULPRIT_KIND_AMBIGUOUS);
+static_assert(static_cast<int>(CulpritKind::kLink) == v1::CULPRIT_KIND_LINK);
 
 void FillCulprit(const Finding& finding, v1::Culprit* culprit) {
   culprit->set_kind(static_cast<v1::CulpritKind>(finding.kind));
@@ -19,6 +21,8 @@ void FillCulprit(const Finding& finding, v1::Culprit* culprit) {
   culprit->set_host(finding.host);
   culprit->set_nic(finding.nic);
   culprit->mutable_candidates()->Assign(finding.candidates.begin(), finding.candidates.end());
+  culprit->mutable_links()->Assign(finding.links.begin(), finding.links.end());
+  culprit->set_cable(finding.cable);
   culprit->clear_connections();
   for (const ConnectionRef& ref : finding.connections) {
     v1::ConnectionRef* item = culprit->add_connections();
