@@ -183,6 +183,7 @@ class Search {
     for (size_t i = 0; i < suspects_.size(); ++i) See({i}, &level);
     double best = std::min_element(level.begin(), level.end(), IsBetter)->cost;
     for (size_t size = 2; size <= options_.max_culprits; ++size) {
+      if (best <= options_.culprit_cost * static_cast<double>(size) + kEpsilon) return;  // no more can be less
       std::vector<Scored> next;
       for (const Scored& scored : level) {
         for (size_t i = 0; i < suspects_.size(); ++i) {
