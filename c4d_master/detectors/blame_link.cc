@@ -167,6 +167,7 @@ LinkBlame BlameLinks(const std::vector<Witness>& witnesses, bool acks_count, Pat
   if (found.cables.size() > 1) return result;
   result.sort = hosts ? LinkBlame::Sort::kHost : LinkBlame::Sort::kAmbiguous;
   result.candidates = Candidates(found.cables.front(), flows, names);
+  result.shared = Count(found.cables.front(), flows, witness_of, names, acks_count);
   return result;
 }
 

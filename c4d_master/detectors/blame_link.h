@@ -54,6 +54,7 @@ struct LinkBlame {
   Sort sort = Sort::kNone;
   std::vector<BlamedLink> blamed;       // most bad queue pairs first
   std::vector<std::string> candidates;  // directed
+  BlamedLink shared;                    // where it is ambiguous: what is counted of one of them
   size_t unexplained = 0;               // bad witnesses with a path that is known
 };
 

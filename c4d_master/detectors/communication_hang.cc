@@ -243,6 +243,14 @@ std::vector<Finding> DetectCommunicationHangs(const JobSnapshot& snapshot, PathS
   for (const auto& [address, nic] : nics) {
     if (nic.Silent(thresholds) && nic.peers.size() >= 2) candidates.emplace_back(address, &nic);
   }
+  // A NIC whose queue pairs all take one link is silent when the link is: the paths tell the two apart.
+  if (paths != nullptr && !candidates.empty()) {
+    std::vector<const Stuck*> all;
+    for (const Stuck& item : stuck) all.push_back(&item);
+    const LinkBlame blame = BlameLinks(Witnesses(links, all, {}, thresholds), /*acks_count=*/true, paths,
+                                       thresholds.link);
+    if (blame.sort == LinkBlame::Sort::kLinks) candidates.clear();
+  }
   std::stable_sort(candidates.begin(), candidates.end(),
                    [](const auto& a, const auto& b) { return a.second->unheard > b.second->unheard; });
   std::vector<Finding> findings;

@@ -155,9 +155,14 @@ bool IsCertain(const BlamedLink& link, const std::vector<Fenced>& own, size_t un
 
 // Without paths there is nothing to tell a dead link from congestion by, but that it stays dead.
 bool StaysDead(const std::vector<Fenced>& fenced, int64_t now_ns, int64_t dead_ns) {
-  std::set<std::pair<std::string, std::string>> hosts;
+  std::map<const Link*, int64_t> newest;
   for (const Fenced& item : fenced) {
-    if (item.link->queue_pair->dead && now_ns - item.lost->at_ns >= dead_ns) hosts.insert(HostsOf(*item.link));
+    int64_t& at_ns = newest.try_emplace(item.link, item.lost->at_ns).first->second;
+    at_ns = std::max(at_ns, item.lost->at_ns);
+  }
+  std::set<std::pair<std::string, std::string>> hosts;
+  for (const auto& [link, at_ns] : newest) {
+    if (link->queue_pair->dead && now_ns - at_ns >= dead_ns) hosts.insert(HostsOf(*link));
   }
   return hosts.size() >= 2;
 }
@@ -173,11 +178,15 @@ std::vector<Finding> DetectLostPaths(const JobSnapshot& snapshot, const FenceLog
   if (CountConnections(fenced) < 2) return {};
   const LinkBlame blame =
       BlameLinks(Witnesses(links, fenced, thresholds.slack_ns), /*acks_count=*/true, paths, thresholds.link);
+  const auto over = [&](const BlamedLink& link) {
+    std::vector<Fenced> own;
+    for (const size_t witness : link.bad) own.push_back(fenced[witness]);  // these come first
+    return own;
+  };
   std::vector<Finding> findings;
   if (blame.sort == LinkBlame::Sort::kLinks) {
     for (const BlamedLink& link : blame.blamed) {
-      std::vector<Fenced> own;
-      for (const size_t witness : link.bad) own.push_back(fenced[witness]);  // these come first
+      const std::vector<Fenced> own = over(link);
       Finding finding = Describe(own);
       finding.kind = CulpritKind::kLink;
       finding.cable = link.cable;
@@ -196,6 +205,7 @@ std::vector<Finding> DetectLostPaths(const JobSnapshot& snapshot, const FenceLog
   if (blame.sort == LinkBlame::Sort::kAmbiguous) {
     finding.kind = CulpritKind::kAmbiguous;
     finding.links = blame.candidates;
+    if (IsCertain(blame.shared, over(blame.shared), blame.unexplained, now_ns, thresholds)) Confirm(&finding);
   }
   if (blame.sort != LinkBlame::Sort::kNone) {
     finding.evidence.insert(finding.evidence.begin(), CandidatesEvidence(blame, "lost their path"));

@@ -358,6 +358,21 @@ std::vector<Witness> Witnesses(const std::vector<const Cell*>& told, const std::
   return witnesses;
 }
 
+// A NIC most of whose queue pairs take a slow link looks slow itself: where the paths tell that it is the
+// link, the NIC's queue pairs are connections like all others.
+void Overrule(const std::vector<Cell>& cells, const std::set<const Process*>& late, PathSource* paths,
+              const SlowThresholds& thresholds, Explanation* explanation) {
+  if (paths == nullptr || explanation->nics.empty()) return;
+  std::vector<const Cell*> slow = explanation->connections;
+  for (const auto& entry : explanation->nics) slow.insert(slow.end(), entry.second.begin(), entry.second.end());
+  const auto never = [](const Cell*) { return false; };
+  const LinkBlame blame =
+      BlameLinks(Witnesses(slow, {cells}, never, late), /*acks_count=*/false, paths, thresholds.link);
+  if (blame.sort != LinkBlame::Sort::kLinks) return;
+  explanation->nics.clear();
+  explanation->connections = std::move(slow);
+}
+
 // The findings about links between switches that slow queue pairs share; none where no link can be named.
 // `finding`, which tells of the queue pairs, gets what is known of the link where several are possible.
 std::vector<Finding> NameLinks(const std::vector<const Cell*>& told, const std::vector<Witness>& witnesses,
@@ -398,6 +413,7 @@ std::vector<Finding> DetectSlowNetwork(const std::vector<Link>& links, const Win
   for (size_t back = 0; back <= thresholds.persist; ++back) {
     cells.push_back(Cells(links, windows, back, thresholds));
     past.push_back(Explain(cells.back(), late, thresholds));
+    Overrule(cells.back(), late, paths, thresholds, &past.back());
     if (back == 0 && past[0].nics.empty() && past[0].connections.empty()) return {};
   }
   const Explanation& now = past.front();
@@ -439,7 +455,13 @@ std::vector<Finding> DetectSlowNetwork(const std::vector<Link>& links, const Win
   for (size_t back = 1; back <= thresholds.fade; ++back) {
     const std::vector<Cell> older =
         back < past.size() ? std::vector<Cell>() : Cells(links, windows, back, thresholds);
-    fade(back < past.size() ? past[back] : Explain(older, late, thresholds));
+    if (back < past.size()) {
+      fade(past[back]);
+      continue;
+    }
+    Explanation then = Explain(older, late, thresholds);
+    Overrule(older, late, paths, thresholds, &then);
+    fade(then);
   }
   const auto fading = [&](const Cell* cell) {
     return faded.count(cell->link->from_nic) != 0 || faded.count(cell->link->to_nic) != 0;
