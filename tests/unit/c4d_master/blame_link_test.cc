@@ -138,8 +138,8 @@ TEST_F(BlameLinkTest, WhatNobodyTellsApartIsAmbiguous) {
   ASSERT_EQ(blame.sort, Sort::kAmbiguous);
   EXPECT_THAT(blame.candidates, ElementsAre("leaf0<spine0", "leaf0>spine0", "leaf1<spine0", "leaf1>spine0"));
   // Two that are well over one of them leave the other.
-  Add(4, 2, 0, 1);
-  Add(5, 3, 0, 1);
+  Add(4, 2, 0, 0);
+  Add(5, 3, 0, 0);
   const LinkBlame named = Blame();
   ASSERT_EQ(named.sort, Sort::kLinks);
   EXPECT_THAT(named.blamed, SizeIs(1));
