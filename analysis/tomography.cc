@@ -39,9 +39,8 @@ struct Group {
 };
 
 bool Meets(const std::vector<uint32_t>& links, const std::vector<uint32_t>& others) {
-  return std::any_of(links.begin(), links.end(), [&](uint32_t link) {
-    return std::binary_search(others.begin(), others.end(), link);
-  });
+  return std::any_of(links.begin(), links.end(),
+                     [&](uint32_t link) { return std::binary_search(others.begin(), others.end(), link); });
 }
 
 class Search {
@@ -160,8 +159,7 @@ class Search {
   }
 
   bool Has(const Set& set, uint32_t cable) const {
-    return std::any_of(set.begin(), set.end(),
-                       [&](size_t index) { return suspects_[index].cable == cable; });
+    return std::any_of(set.begin(), set.end(), [&](size_t index) { return suspects_[index].cable == cable; });
   }
 
   void See(Set set, std::vector<Scored>* out) {
@@ -183,7 +181,8 @@ class Search {
     for (size_t i = 0; i < suspects_.size(); ++i) See({i}, &level);
     double best = std::min_element(level.begin(), level.end(), IsBetter)->cost;
     for (size_t size = 2; size <= options_.max_culprits; ++size) {
-      if (best <= options_.culprit_cost * static_cast<double>(size) + kEpsilon) return;  // no more can be less
+      if (best <= options_.culprit_cost * static_cast<double>(size) + kEpsilon)
+        return;  // no more can be less
       std::vector<Scored> next;
       for (const Scored& scored : level) {
         for (size_t i = 0; i < suspects_.size(); ++i) {
@@ -217,7 +216,8 @@ class Search {
     std::map<uint32_t, std::set<uint32_t>> instead;
     for (const size_t index : best.set) own.insert(suspects_[index].cable);
     for (const Scored& other : seen_) {
-      if (other.cost >= best.cost + options_.margin - kEpsilon || other.set.size() > best.set.size()) continue;
+      if (other.cost >= best.cost + options_.margin - kEpsilon || other.set.size() > best.set.size())
+        continue;
       std::vector<uint32_t> foreign;
       for (const size_t index : other.set) {
         if (own.count(suspects_[index].cable) == 0) foreign.push_back(suspects_[index].cable);

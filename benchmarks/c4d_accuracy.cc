@@ -46,13 +46,14 @@ std::vector<std::string> Split(const std::string& text) {
 }
 
 int Usage() {
-  fprintf(stderr,
-          "c4d_accuracy [--faults N] [--seed N] [--size LxSxH] [--kinds A,B,...] [--healthy SECONDS] [--json "
-          "FILE] [--paths 0|1] [--fail-over 0|1] [-- OPTIONS OF hybrid_trainer]\n"
-          "--paths 1: C4P runs and knows the paths, a fault of a link is right as that link only; --fail-over 1: "
-          "the transport goes around links that are cut\n"
-          "seeded faults on an emulated fabric, judged by docs/verdicts.md; exit code 1 when one was not "
-          "right\n");
+  fprintf(
+      stderr,
+      "c4d_accuracy [--faults N] [--seed N] [--size LxSxH] [--kinds A,B,...] [--healthy SECONDS] [--json "
+      "FILE] [--paths 0|1] [--fail-over 0|1] [-- OPTIONS OF hybrid_trainer]\n"
+      "--paths 1: C4P runs and knows the paths, a fault of a link is right as that link only; --fail-over 1: "
+      "the transport goes around links that are cut\n"
+      "seeded faults on an emulated fabric, judged by docs/verdicts.md; exit code 1 when one was not "
+      "right\n");
   return 2;
 }
 

@@ -1,6 +1,6 @@
 // c4d_accuracy_synthetic [TRIALS] [FIRST_SEED] [paths] [fail-over]: precision and recall of the master's
-// verdicts over simulated jobs with noise, contention and one fault each. paths: C4P tells the paths, and only
-// the link itself is right. fail-over: the transport goes around links that are cut, and queue pairs are
+// verdicts over simulated jobs with noise, contention and one fault each. paths: C4P tells the paths, and
+// only the link itself is right. fail-over: the transport goes around links that are cut, and queue pairs are
 // fenced under congestion as well. Prints a table, then one JSON object a line; exit status 1 when precision
 // is below 1 or recall below 0.99.
 

@@ -36,9 +36,8 @@ void FenceLog::Observe(const std::vector<Process>& before, int64_t before_ns, co
           });
           if (former == nullptr) break;
         }
-        const QueuePair* lost = FindAt(former->queue_pairs, k, [&](const QueuePair& other) {
-          return IsSame(other, queue_pair);
-        });
+        const QueuePair* lost =
+            FindAt(former->queue_pairs, k, [&](const QueuePair& other) { return IsSame(other, queue_pair); });
         if (lost == nullptr || queue_pair.fences <= lost->fences) continue;
         recent_.push_back({now[i].key, membership.communicator_id, membership.rank, queue_pair.peer,
                            queue_pair.channel, queue_pair.index, lost->local, lost->remote, lost->number,

@@ -53,8 +53,9 @@ struct Finding {
   std::string nic;
   std::vector<ConnectionRef> connections;
   std::vector<int32_t> candidates;  // where it is ambiguous, ascending
-  std::vector<std::string> links;   // directed; the bad ones of `cable`, or where it is ambiguous the candidates
-  std::string cable;                // of a link
+  std::vector<std::string>
+      links;          // directed; the bad ones of `cable`, or where it is ambiguous the candidates
+  std::string cable;  // of a link
 
   ProcessKey culprit;  // of a rank
   std::string host;

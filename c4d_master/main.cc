@@ -54,8 +54,8 @@ std::unique_ptr<PathSource> MakePathSource(const MasterOptions& options,
   if (options.c4p == kNoC4p) return nullptr;
   GrpcPathSource::Options result;
   result.credentials = credentials;
-  result.address = [address = options.c4p,
-                    directory = service::MasterDirectory(options.directory)]() -> absl::StatusOr<std::string> {
+  result.address = [address = options.c4p, directory = service::MasterDirectory(
+                                               options.directory)]() -> absl::StatusOr<std::string> {
     if (!address.empty()) return address;
     const absl::StatusOr<service::MasterEntry> entry = directory.LookUp(kC4pEntry);
     if (!entry.ok()) return entry.status();

@@ -43,8 +43,9 @@ std::vector<service::Setting> MasterSettings(MasterOptions* options) {
        .help = "SQLite file of verdicts and audit (default: c4d-JOB.db beside the directory)"},
       {.name = "c4p",
        .field = &options->c4p,
-       .help = "host:port of C4P, which tells the paths of connections, so that links can be named; off: do not "
-               "ask (default: the entry c4p of the directory, if there is one)"},
+       .help =
+           "host:port of C4P, which tells the paths of connections, so that links can be named; off: do not "
+           "ask (default: the entry c4p of the directory, if there is one)"},
       {.name = "hang-suspect-s",
        .field = &options->hang_suspect_s,
        .help = "a communicator that stands still for so long, with ranks waiting, is suspected to hang",

@@ -66,8 +66,7 @@ std::string CableOf(std::string_view link) {
   return cable;
 }
 
-GrpcPathSource::GrpcPathSource(Options options)
-    : options_(std::move(options)), thread_([this] { Run(); }) {}
+GrpcPathSource::GrpcPathSource(Options options) : options_(std::move(options)), thread_([this] { Run(); }) {}
 
 GrpcPathSource::~GrpcPathSource() {
   {
@@ -204,7 +203,8 @@ void GrpcPathSource::Run() {
       connection = {};
     } else {
       if (*address != connection.address) {
-        connection = {*address, v1::C4p::NewStub(service::MakeChannel(*address, options_.credentials)), false};
+        connection = {*address, v1::C4p::NewStub(service::MakeChannel(*address, options_.credentials)),
+                      false};
       }
       status = Ask(due, &connection);
       if (status.ok() && !std::exchange(was_there, true)) {

@@ -74,10 +74,11 @@ bool Overlap(const Finding& finding, const v1::Culprit& culprit) {
 
 // Nearly all connections of the finding are the verdict's.
 bool IsPartOf(const Finding& finding, const v1::Culprit& culprit) {
-  const auto known = std::count_if(finding.connections.begin(), finding.connections.end(), [&](const auto& ref) {
-    return std::any_of(culprit.connections().begin(), culprit.connections().end(),
-                       [&](const v1::ConnectionRef& other) { return SameConnection(ref, other); });
-  });
+  const auto known =
+      std::count_if(finding.connections.begin(), finding.connections.end(), [&](const auto& ref) {
+        return std::any_of(culprit.connections().begin(), culprit.connections().end(),
+                           [&](const v1::ConnectionRef& other) { return SameConnection(ref, other); });
+      });
   return known > 0 && 2 * static_cast<size_t>(known) >= finding.connections.size();
 }
 

@@ -22,7 +22,8 @@ ExpectedVerdict ExpectedVerdictOf(const fabric::Applied& applied, const NetworkT
 struct ExpectedFlows {
   std::set<Flow> must;
   std::set<Flow> may;
-  std::set<std::string> shared;  // links that all of `must` take (of `may` where there is none), the fault's left out
+  std::set<std::string>
+      shared;  // links that all of `must` take (of `may` where there is none), the fault's left out
 };
 ExpectedFlows ExpectedFlowsOf(const fabric::Applied& applied, const std::vector<fabric::Flow>& now);
 

@@ -45,7 +45,8 @@ std::string CableOf(std::string link) {
 // Of a fault of a link; empty: it is that link, or one of several that nothing tells from it.
 std::string LinkMismatch(const ExpectedVerdict& expected, const v1::Culprit& culprit) {
   if (culprit.kind() == v1::CULPRIT_KIND_LINK && culprit.cable() == expected.cable) return {};
-  if (culprit.kind() != v1::CULPRIT_KIND_AMBIGUOUS) return service::Concat("it blames ", CulpritText(culprit));
+  if (culprit.kind() != v1::CULPRIT_KIND_AMBIGUOUS)
+    return service::Concat("it blames ", CulpritText(culprit));
   bool named = false;
   for (const std::string& link : culprit.links()) {
     const std::string cable = CableOf(link);

@@ -38,7 +38,7 @@ struct ExpectedVerdict {
   std::set<Flow> may;                                   // others that may be
   std::string cable;                                    // of a link: "leaf0-spine1"
   std::set<std::string> shared;  // others that all take which have to be named: ambiguous with them is right
-  double limit_s = 5;                                   // to the confirmed verdict
+  double limit_s = 5;            // to the confirmed verdict
   bool ends_job = false;
 };
 

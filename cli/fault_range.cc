@@ -186,7 +186,8 @@ absl::Status FaultRange::Play(const fabric::Injection& injection) {
   ExpectedVerdict expected = ExpectedVerdictOf(*applied, options_.network);
   if (!on_fabric()) expected.host = service::HostName();
   // Before more is known, everything on the link is right.
-  if (expected.kind == v1::CULPRIT_KIND_LINK) expected.shared = ExpectedFlowsOf(*applied, applied->flows).shared;
+  if (expected.kind == v1::CULPRIT_KIND_LINK)
+    expected.shared = ExpectedFlowsOf(*applied, applied->flows).shared;
   // Of a link that the transport goes around nothing takes it any more.
   const bool by_flows =
       expected.kind == v1::CULPRIT_KIND_CONNECTION ||

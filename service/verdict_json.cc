@@ -154,8 +154,8 @@ std::string CulpritName(const v1::Culprit& culprit) {
       return Concat("link ", culprit.cable(), ", over which go ", ConnectionsText(culprit));
     case v1::CULPRIT_KIND_AMBIGUOUS: {
       if (culprit.links_size() != 0) {
-        return Concat("ambiguous, one of the links ", absl::StrJoin(culprit.links(), ", "), ", over which go ",
-                      ConnectionsText(culprit));
+        return Concat("ambiguous, one of the links ", absl::StrJoin(culprit.links(), ", "),
+                      ", over which go ", ConnectionsText(culprit));
       }
       std::vector<uint32_t> ranks;
       for (const int32_t rank : culprit.candidates()) {
@@ -176,15 +176,15 @@ std::string CulpritName(const v1::Culprit& culprit) {
 
 std::string_view SyndromeWord(int syndrome) {
   static constexpr std::array<std::string_view, 10> kWords = {"unspecified",
-                                                             "communication hang",
-                                                             "non-communication hang",
-                                                             "communication slow",
-                                                             "non-communication slow",
-                                                             "crash",
-                                                             "lost node",
-                                                             "mismatch",
-                                                             "never joined",
-                                                             "path lost"};
+                                                              "communication hang",
+                                                              "non-communication hang",
+                                                              "communication slow",
+                                                              "non-communication slow",
+                                                              "crash",
+                                                              "lost node",
+                                                              "mismatch",
+                                                              "never joined",
+                                                              "path lost"};
   return Word(kWords, static_cast<size_t>(syndrome));
 }
 

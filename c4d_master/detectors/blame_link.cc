@@ -132,10 +132,9 @@ LinkBlame BlameLinks(const std::vector<Witness>& witnesses, bool acks_count, Pat
   if (bad_known == 0 || static_cast<double>(bad_known) < thresholds.least_known * static_cast<double>(bad)) {
     return result;
   }
-  const analysis::Tomography found = analysis::FindBadLinks(names.cable_of(), flows,
-                                                            {.acks_count = acks_count,
-                                                             .culprit_cost = thresholds.culprit_cost,
-                                                             .margin = thresholds.margin});
+  const analysis::Tomography found = analysis::FindBadLinks(
+      names.cable_of(), flows,
+      {.acks_count = acks_count, .culprit_cost = thresholds.culprit_cost, .margin = thresholds.margin});
   if (found.cables.empty() || found.cables.size() > thresholds.max_links ||
       found.explained < thresholds.explained * found.bad) {
     return result;
@@ -172,9 +171,10 @@ LinkBlame BlameLinks(const std::vector<Witness>& witnesses, bool acks_count, Pat
 }
 
 Evidence LinkEvidence(const BlamedLink& link, std::string_view what) {
-  return {"link", Concat(link.bad.size(), " of ", link.bad.size() + link.good, " queue pairs over ", link.cable, " ",
-                         what, ", ", link.other_bad, " of ", link.other_bad + link.other_good, " others (",
-                         absl::StrJoin(link.links, ", "), ")")};
+  return {"link",
+          Concat(link.bad.size(), " of ", link.bad.size() + link.good, " queue pairs over ", link.cable, " ",
+                 what, ", ", link.other_bad, " of ", link.other_bad + link.other_good, " others (",
+                 absl::StrJoin(link.links, ", "), ")")};
 }
 
 Evidence CandidatesEvidence(const LinkBlame& blame, std::string_view what) {

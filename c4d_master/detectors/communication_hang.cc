@@ -176,7 +176,8 @@ std::vector<Witness> Witnesses(const std::vector<Link>& links, const std::vector
     known.insert(item->link);
   }
   for (const Link& link : links) {
-    if (known.count(&link) != 0 || silent.count(link.from_nic) != 0 || silent.count(link.to_nic) != 0) continue;
+    if (known.count(&link) != 0 || silent.count(link.from_nic) != 0 || silent.count(link.to_nic) != 0)
+      continue;
     const QueuePair& queue_pair = *link.queue_pair;
     auto state = analysis::FlowState::kUnknown;
     if (queue_pair.last_heard_at_ns != kNever && CanJudge(link.sender) && CanJudge(link.receiver)) {
@@ -207,9 +208,10 @@ std::vector<Finding> NameLinks(const JobSnapshot& snapshot, const std::vector<co
     named.cable = link.cable;
     named.links = link.links;
     named.evidence.insert(named.evidence.begin(), LinkEvidence(link, "are silent"));
-    named.suggested_action = Concat("look at the link ", link.cable,
-                                    ": both switch ports, its cable, errors and drops that they count; take it "
-                                    "out of the routing, and the connections go other ways");
+    named.suggested_action =
+        Concat("look at the link ", link.cable,
+               ": both switch ports, its cable, errors and drops that they count; take it "
+               "out of the routing, and the connections go other ways");
     findings.push_back(std::move(named));
   }
   if (blame.sort == LinkBlame::Sort::kAmbiguous) {
@@ -247,8 +249,8 @@ std::vector<Finding> DetectCommunicationHangs(const JobSnapshot& snapshot, PathS
   if (paths != nullptr && !candidates.empty()) {
     std::vector<const Stuck*> all;
     for (const Stuck& item : stuck) all.push_back(&item);
-    const LinkBlame blame = BlameLinks(Witnesses(links, all, {}, thresholds), /*acks_count=*/true, paths,
-                                       thresholds.link);
+    const LinkBlame blame =
+        BlameLinks(Witnesses(links, all, {}, thresholds), /*acks_count=*/true, paths, thresholds.link);
     if (blame.sort == LinkBlame::Sort::kLinks) candidates.clear();
   }
   std::stable_sort(candidates.begin(), candidates.end(),

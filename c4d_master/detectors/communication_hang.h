@@ -4,8 +4,8 @@
 // A queue pair is told apart from its neighbours by time: bytes that arrived over a NIC after the first
 // stuck post prove that the NIC is alive; then it is the connections (a link further on), else the NIC.
 //
-// Where C4P tells the paths, the link that the connections share is named in their place: queue pairs that are
-// stuck or silent are bad, those that give signs of life good.
+// Where C4P tells the paths, the link that the connections share is named in their place: queue pairs that
+// are stuck or silent are bad, those that give signs of life good.
 //
 // Pure but for the questions to the PathSource (nullptr: none), which never waits; any thread; no errors.
 #pragma once
@@ -27,8 +27,7 @@ struct CommunicationHangThresholds {
   LinkBlameThresholds link;
 };
 
-std::vector<Finding> DetectCommunicationHangs(const JobSnapshot& snapshot,
-                                              PathSource* paths,
+std::vector<Finding> DetectCommunicationHangs(const JobSnapshot& snapshot, PathSource* paths,
                                               const CommunicationHangThresholds& thresholds);
 
 }  // namespace c4::c4d

@@ -39,7 +39,8 @@ std::vector<Finding> Diagnose(const JobSnapshot& snapshot, const NetworkView& ne
     return findings;
   }
   const bool held_up = !hangs.empty();
-  std::vector<Finding> stuck = DetectCommunicationHangs(snapshot, network.paths, thresholds.communication_hang);
+  std::vector<Finding> stuck =
+      DetectCommunicationHangs(snapshot, network.paths, thresholds.communication_hang);
   // Ranks that are absent because the network holds their peers up wait in turn, and are no roots of the
   // graph. One that is absent for a reason of its own does not hold queue pairs up, but a ring of waits
   // among ranks that the network holds up says nothing.
@@ -61,7 +62,8 @@ std::vector<Finding> Diagnose(const JobSnapshot& snapshot, const NetworkView& ne
   const bool lost_path = std::any_of(fenced.begin(), fenced.end(),
                                      [](const Finding& finding) { return !finding.confirmed_by.empty(); });
   if (lost_path) {
-    std::erase_if(slow, [](const Finding& finding) { return finding.syndrome == Syndrome::kCommunicationSlow; });
+    std::erase_if(slow,
+                  [](const Finding& finding) { return finding.syndrome == Syndrome::kCommunicationSlow; });
   }
   Append(std::move(stuck), &findings);
   Append(std::move(fenced), &findings);

@@ -32,8 +32,8 @@ bool CanJudge(const ProcessRef* end) {
 using Key = std::tuple<ProcessKey, uint64_t, uint32_t, uint32_t, uint32_t, uint32_t>;
 
 Key KeyOf(const Link& link) {
-  return {link.sender->process->key, link.communicator->id,     link.from->rank, link.queue_pair->peer,
-          link.queue_pair->channel,  link.queue_pair->index};
+  return {link.sender->process->key, link.communicator->id,    link.from->rank,
+          link.queue_pair->peer,     link.queue_pair->channel, link.queue_pair->index};
 }
 
 Key KeyOf(const LostPath& lost) {
@@ -97,11 +97,11 @@ std::vector<Witness> Witnesses(const std::vector<Link>& links, const std::vector
 
 std::string FencedText(const Fenced& item) {
   const QueuePair& now = *item.link->queue_pair;
-  const std::string next = now.dead                      ? std::string(", it is not built again yet")
+  const std::string next = now.dead                        ? std::string(", it is not built again yet")
                            : now.local == item.lost->local ? std::string()
-                                                         : Concat(", it goes on from ", now.local);
-  return Concat("rank ", item.link->sender->process->rank, " to rank ", item.link->receiver->process->rank, " (",
-                item.lost->local, " to ", item.lost->remote, ") stood still and was fenced", next);
+                                                           : Concat(", it goes on from ", now.local);
+  return Concat("rank ", item.link->sender->process->rank, " to rank ", item.link->receiver->process->rank,
+                " (", item.lost->local, " to ", item.lost->remote, ") stood still and was fenced", next);
 }
 
 Finding Describe(const std::vector<Fenced>& fenced) {
@@ -122,11 +122,13 @@ Finding Describe(const std::vector<Fenced>& fenced) {
     if (known.size() <= kMaxTold) finding.evidence.push_back({"fence", FencedText(item)});
   }
   if (known.size() > kMaxTold) {
-    finding.evidence.push_back({"fence", Concat("the same on ", known.size() - kMaxTold, " more queue pairs")});
+    finding.evidence.push_back(
+        {"fence", Concat("the same on ", known.size() - kMaxTold, " more queue pairs")});
   }
   SortConnections(&finding.connections);
   finding.suggested_action =
-      "the job goes on over other paths; if more queue pairs lose theirs, look for what these had in common: a "
+      "the job goes on over other paths; if more queue pairs lose theirs, look for what these had in common: "
+      "a "
       "switch port or link, or one that is congested";
   return finding;
 }
@@ -136,9 +138,30 @@ void Confirm(Finding* finding) {
   finding->confirmed_by = "fenced";
 }
 
+// Paths over the link that lasted though it was said to be dead: since the first of `own`, or since they were
+// built after that.
+size_t CountLasting(const std::vector<Fenced>& own, const FenceLog& fences, int64_t first_ns,
+                    int64_t settle_ns) {
+  std::map<Key, std::vector<int64_t>> times;
+  for (const Fenced& item : own) times[KeyOf(*item.lost)];
+  for (const LostPath& lost : fences.recent()) {
+    const auto it = times.find(KeyOf(lost));
+    if (it != times.end()) it->second.push_back(lost.at_ns);
+  }
+  size_t count = 0;
+  for (const Fenced& item : own) {
+    int64_t born_ns = first_ns;
+    for (const int64_t at_ns : times[KeyOf(*item.lost)]) {
+      if (at_ns < item.lost->at_ns) born_ns = std::max(born_ns, at_ns);
+    }
+    count += item.lost->after_ns - born_ns >= settle_ns ? 1 : 0;
+  }
+  return count;
+}
+
 // What congestion does not do.
-bool IsCertain(const BlamedLink& link, const std::vector<Fenced>& own, size_t unexplained, int64_t now_ns,
-               const PathLostThresholds& thresholds) {
+bool IsCertain(const BlamedLink& link, const std::vector<Fenced>& own, const FenceLog& fences,
+               size_t unexplained, int64_t now_ns, const PathLostThresholds& thresholds) {
   std::set<std::pair<std::string, std::string>> tuples;
   std::set<std::pair<std::string, std::string>> hosts;
   int64_t first_ns = INT64_MAX;
@@ -147,10 +170,22 @@ bool IsCertain(const BlamedLink& link, const std::vector<Fenced>& own, size_t un
     hosts.insert(HostsOf(*item.link));
     first_ns = std::min(first_ns, item.lost->at_ns);
   }
-  const auto over = static_cast<double>(tuples.size() + link.good);
-  return tuples.size() >= thresholds.least && hosts.size() >= 2 && now_ns - first_ns >= thresholds.settle_ns &&
-         static_cast<double>(link.good) <= thresholds.contradicting * over &&
+  if (tuples.size() < thresholds.least || hosts.size() < 2 || now_ns - first_ns < thresholds.settle_ns) {
+    return false;
+  }
+  const size_t well = link.good + CountLasting(own, fences, first_ns, thresholds.settle_ns);
+  return static_cast<double>(well) <=
+             thresholds.contradicting * static_cast<double>(tuples.size() + link.good) &&
          static_cast<double>(unexplained) <= thresholds.elsewhere * static_cast<double>(link.other_good);
+}
+
+// Under lasting congestion queue pairs lose one path after the other; off a dead link one is enough. Asked
+// for where not even the link is certain.
+bool LostOnce(const std::vector<Fenced>& fenced) {
+  std::set<Key> keys;
+  return std::all_of(fenced.begin(), fenced.end(), [&](const Fenced& item) {
+    return item.lost->fences == 1 && keys.insert(KeyOf(*item.lost)).second;
+  });
 }
 
 // Without paths there is nothing to tell a dead link from congestion by, but that it stays dead.
@@ -192,11 +227,11 @@ std::vector<Finding> DetectLostPaths(const JobSnapshot& snapshot, const FenceLog
       finding.cable = link.cable;
       finding.links = link.links;
       finding.evidence.insert(finding.evidence.begin(), LinkEvidence(link, "lost their path"));
-      finding.suggested_action =
-          Concat("look at the link ", link.cable,
-                 ": both switch ports, its cable, errors and drops that they count; the job goes on over other "
-                 "paths, with that much less of the network");
-      if (IsCertain(link, own, blame.unexplained, now_ns, thresholds)) Confirm(&finding);
+      finding.suggested_action = Concat(
+          "look at the link ", link.cable,
+          ": both switch ports, its cable, errors and drops that they count; the job goes on over other "
+          "paths, with that much less of the network");
+      if (IsCertain(link, own, fences, blame.unexplained, now_ns, thresholds)) Confirm(&finding);
       findings.push_back(std::move(finding));
     }
     return findings;
@@ -205,12 +240,16 @@ std::vector<Finding> DetectLostPaths(const JobSnapshot& snapshot, const FenceLog
   if (blame.sort == LinkBlame::Sort::kAmbiguous) {
     finding.kind = CulpritKind::kAmbiguous;
     finding.links = blame.candidates;
-    if (IsCertain(blame.shared, over(blame.shared), blame.unexplained, now_ns, thresholds)) Confirm(&finding);
+    if (LostOnce(fenced) &&
+        IsCertain(blame.shared, over(blame.shared), fences, blame.unexplained, now_ns, thresholds)) {
+      Confirm(&finding);
+    }
   }
   if (blame.sort != LinkBlame::Sort::kNone) {
     finding.evidence.insert(finding.evidence.begin(), CandidatesEvidence(blame, "lost their path"));
   }
-  if (blame.sort != LinkBlame::Sort::kHost && StaysDead(fenced, now_ns, thresholds.dead_ns)) Confirm(&finding);
+  if (blame.sort != LinkBlame::Sort::kHost && StaysDead(fenced, now_ns, thresholds.dead_ns))
+    Confirm(&finding);
   findings.push_back(std::move(finding));
   return findings;
 }

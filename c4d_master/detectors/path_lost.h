@@ -18,13 +18,13 @@
 namespace c4::c4d {
 
 struct PathLostThresholds {
-  int64_t window_ns = 10 * kSecondNs;     // fences that belong together; also: how long one is told of
-  int64_t settle_ns = 2 * kSecondNs;      // until all that take a dead link have shown that they do
-  int64_t dead_ns = 5 * kSecondNs;        // without known paths: queue pairs that cannot be built again
-  int64_t slack_ns = kSecondNs / 5;       // between the clocks of two hosts
-  size_t least = 3;                       // queue pairs over the link, of two pairs of hosts at least
-  double contradicting = 0.05;            // of those over the link: that go on over it
-  double elsewhere = 0.1;                 // of those that do not take it: that were fenced as well
+  int64_t window_ns = 10 * kSecondNs;  // fences that belong together; also: how long one is told of
+  int64_t settle_ns = 2 * kSecondNs;   // until all that take a dead link have shown that they do
+  int64_t dead_ns = 5 * kSecondNs;     // without known paths: queue pairs that cannot be built again
+  int64_t slack_ns = kSecondNs / 5;    // between the clocks of two hosts
+  size_t least = 3;                    // queue pairs over the link, of two pairs of hosts at least
+  double contradicting = 0.05;         // of those over the link: that go on over it
+  double elsewhere = 0.1;              // of those that do not take it: that were fenced as well
   LinkBlameThresholds link;
 };
 

@@ -330,8 +330,9 @@ std::vector<const Cell*> SlowMoreThanOnce(const std::vector<Explanation>& looks)
 // What each queue pair says of its path: those that are told of first, in their order. Good is what can be
 // judged and was slow in none of the looks.
 template <typename Fading>
-std::vector<Witness> Witnesses(const std::vector<const Cell*>& told, const std::vector<std::vector<Cell>>& looks,
-                               const Fading& fading, const std::set<const Process*>& late) {
+std::vector<Witness> Witnesses(const std::vector<const Cell*>& told,
+                               const std::vector<std::vector<Cell>>& looks, const Fading& fading,
+                               const std::set<const Process*>& late) {
   std::vector<Witness> witnesses;
   std::set<const Link*> slow;
   for (const Cell* cell : told) {
@@ -364,7 +365,8 @@ void Overrule(const std::vector<Cell>& cells, const std::set<const Process*>& la
               const SlowThresholds& thresholds, Explanation* explanation) {
   if (paths == nullptr || explanation->nics.empty()) return;
   std::vector<const Cell*> slow = explanation->connections;
-  for (const auto& entry : explanation->nics) slow.insert(slow.end(), entry.second.begin(), entry.second.end());
+  for (const auto& entry : explanation->nics)
+    slow.insert(slow.end(), entry.second.begin(), entry.second.end());
   const auto never = [](const Cell*) { return false; };
   const LinkBlame blame =
       BlameLinks(Witnesses(slow, {cells}, never, late), /*acks_count=*/false, paths, thresholds.link);
@@ -503,7 +505,8 @@ std::vector<Finding> DetectSlowNetwork(const std::vector<Link>& links, const Win
       "look for what these connections have in common: a switch port or link on the path of their ports (its "
       "rate, errors, congestion); other connections of the same hosts are not slow";
   if (paths != nullptr) {
-    std::vector<Finding> named = NameLinks(told, Witnesses(told, cells, fading, late), paths, &finding, thresholds);
+    std::vector<Finding> named =
+        NameLinks(told, Witnesses(told, cells, fading, late), paths, &finding, thresholds);
     if (!named.empty()) {
       for (Finding& link : named) findings.push_back(std::move(link));
       return findings;

@@ -83,7 +83,8 @@ bool RightLink(const v1::Culprit& culprit, const TrainingSim& sim) {
 class SimulatedPaths final : public c4d::PathSource {
  public:
   explicit SimulatedPaths(const TrainingSim* sim) : sim_(sim) {}
-  std::shared_ptr<const c4d::LinkPath> Find(const std::string& source, const std::string& destination) override {
+  std::shared_ptr<const c4d::LinkPath> Find(const std::string& source,
+                                            const std::string& destination) override {
     c4d::LinkPath links = sim_->LinksOf(source, destination);
     return links.empty() ? nullptr : std::make_shared<const c4d::LinkPath>(std::move(links));
   }
@@ -115,9 +116,10 @@ bool IsRight(Fault fault, const Expected& expected, bool paths_known, uint32_t t
 }  // namespace
 
 const char* FaultName(Fault fault) {
-  static constexpr const char* kNames[] = {
-      "none",     "stop",      "kill",      "mismatch",   "cut-link",   "cut-nic",      "slow-link",
-      "slow-nic", "slow-rank", "lost-node", "checkpoint", "evaluation", "agent-silent", "jitter", "hiccups"};
+  static constexpr const char* kNames[] = {"none",         "stop",      "kill",       "mismatch",
+                                           "cut-link",     "cut-nic",   "slow-link",  "slow-nic",
+                                           "slow-rank",    "lost-node", "checkpoint", "evaluation",
+                                           "agent-silent", "jitter",    "hiccups"};
   return kNames[static_cast<int>(fault)];
 }
 

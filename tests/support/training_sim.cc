@@ -317,19 +317,22 @@ bool TrainingSim::IsSilent(uint32_t from, uint32_t to, const QueuePair& queue_pa
   }
 }
 
-std::vector<std::string> TrainingSim::LinksOf(const std::string& source, const std::string& destination) const {
+std::vector<std::string> TrainingSim::LinksOf(const std::string& source,
+                                              const std::string& destination) const {
   const auto it = links_.find({source, destination});
   return it == links_.end() ? std::vector<std::string>() : it->second;
 }
 
 std::string TrainingSim::target_cable() const {
-  return "leaf" + std::to_string(target_ / shape_.spines) + "-spine" + std::to_string(target_ % shape_.spines);
+  return "leaf" + std::to_string(target_ / shape_.spines) + "-spine" +
+         std::to_string(target_ % shape_.spines);
 }
 
 // As C4P would know it: the links of both ways.
 void TrainingSim::Publish(const Group& group, const QueuePair& queue_pair) {
   const uint32_t ranks[2] = {group.ranks[queue_pair.from], group.ranks[queue_pair.to]};
-  const std::string ends[2] = {nic(ranks[0]) + ":" + std::to_string(queue_pair.port), nic(ranks[1]) + ":9000"};
+  const std::string ends[2] = {nic(ranks[0]) + ":" + std::to_string(queue_pair.port),
+                               nic(ranks[1]) + ":9000"};
   for (const int way : {0, 1}) {
     const std::string from = "leaf" + std::to_string(leaf(ranks[way]));
     const std::string to = "leaf" + std::to_string(leaf(ranks[1 - way]));
@@ -386,7 +389,8 @@ void TrainingSim::FailOver() {
         const bool hit = burst && (by_link ? OverTarget(group, queue_pair) && chance(0.5)
                                            : group.ranks[queue_pair.to] == victim && chance(0.7));
         if (hit || chance(0.002)) Fence(&queue_pair);
-      } else if (fault_ == Fault::kCutLink && OverTarget(group, queue_pair) && chance(0.6)) {  // with the next data, or the next sign of life
+      } else if (fault_ == Fault::kCutLink && OverTarget(group, queue_pair) &&
+                 chance(0.6)) {  // with the next data, or the next sign of life
         Fence(&queue_pair);
       }
     }

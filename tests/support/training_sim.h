@@ -78,7 +78,8 @@ class TrainingSim {
   };
   std::vector<Path> paths() const;
   std::string nic(uint32_t rank) const;
-  // Of what `source` ("address:port") sends to `destination`: now, or before it was built anew; empty: no such.
+  // Of what `source` ("address:port") sends to `destination`: now, or before it was built anew; empty: no
+  // such.
   std::vector<std::string> LinksOf(const std::string& source, const std::string& destination) const;
   std::string target_cable() const;  // of a link
 

@@ -145,8 +145,8 @@ TEST(Tomography, WhatAllFlowsShareIsAmbiguous) {
   ASSERT_EQ(result.cables.size(), 1U);
   std::set<uint32_t> named(result.cables[0].instead.begin(), result.cables[0].instead.end());
   named.insert(result.cables[0].cable);
-  EXPECT_EQ(named, (std::set<uint32_t>{clos.HostCable(0), clos.HostCable(4), clos.Uplink(0, 1),
-                                       clos.Uplink(1, 1)}));
+  EXPECT_EQ(named,
+            (std::set<uint32_t>{clos.HostCable(0), clos.HostCable(4), clos.Uplink(0, 1), clos.Uplink(1, 1)}));
   EXPECT_TRUE(result.ambiguous());
   // Others that are well, over each of these but one, tell it apart.
   for (const auto& path : {clos.Path(0, 5, 2), clos.Path(6, 4, 3), clos.Path(9, 5, 1)}) {
@@ -237,8 +237,8 @@ TEST_P(TomographyProperty, ExactWhenIdentifiableElseAmbiguousWithTheTruth) {
     }
     if (!Fail(links, &flows)) continue;
     const Tomography result = FindBadLinks(clos.CableOf(), flows, options);
-    const std::string told = "seed " + std::to_string(GetParam()) + " trial " + std::to_string(trial) + ": " +
-                             Text(result);
+    const std::string told =
+        "seed " + std::to_string(GetParam()) + " trial " + std::to_string(trial) + ": " + Text(result);
     ASSERT_FALSE(result.cables.empty()) << told;
     const auto sets = AllSets(clos, flows, options);
     const double least = std::min_element(sets.begin(), sets.end())->first;
@@ -282,7 +282,8 @@ TEST(TomographyNoise, AFewWrongObservationsChangeNothing) {
   for (uint64_t seed = 1; seed <= 60; ++seed) {
     std::mt19937_64 random(seed);
     std::vector<FlowObservation> flows = RandomFlows(clos, 250, &random);
-    const uint32_t cable = clos.Uplink(static_cast<uint32_t>(random() % 4), static_cast<uint32_t>(random() % 4));
+    const uint32_t cable =
+        clos.Uplink(static_cast<uint32_t>(random() % 4), static_cast<uint32_t>(random() % 4));
     Fail({2 * cable, 2 * cable + 1}, &flows);
     for (int i = 0; i < 5; ++i) {
       FlowState& state = flows[random() % flows.size()].state;

@@ -9,10 +9,10 @@ namespace c4::c4d {
 namespace {
 
 using analysis::FlowState;
-using ::testing::ElementsAre;
-using ::testing::Not;
 using ::testing::Contains;
+using ::testing::ElementsAre;
 using ::testing::IsEmpty;
+using ::testing::Not;
 using ::testing::SizeIs;
 
 using Sort = LinkBlame::Sort;
@@ -97,7 +97,8 @@ TEST_F(BlameLinkTest, TooFewKnownPathsNameNothing) {
   Spoil("leaf1-spine0");
   size_t forgotten = 0;
   for (const Witness& witness : witnesses_) {
-    if (witness.state == FlowState::kBad && ++forgotten % 2 == 0) paths_.Forget(witness.local, witness.remote);
+    if (witness.state == FlowState::kBad && ++forgotten % 2 == 0)
+      paths_.Forget(witness.local, witness.remote);
   }
   EXPECT_EQ(Blame().sort, Sort::kNone);
 }

@@ -166,11 +166,13 @@ TEST(VerdictJsonTest, LinksByName) {
   EXPECT_EQ(json["culprit"]["kind"], "link");
   EXPECT_EQ(json["culprit"]["cable"], "leaf0-spine1");
   EXPECT_EQ(json["culprit"]["links"], Json::parse(R"(["leaf0>spine1", "leaf0<spine1"])"));
-  EXPECT_THAT(VerdictLine(verdict, 1'700'000'003'250'000'000),
-              HasSubstr("path lost: link leaf0-spine1, over which go 1 queue pair (rank 0 to rank 4) for 3.0 s"));
+  EXPECT_THAT(
+      VerdictLine(verdict, 1'700'000'003'250'000'000),
+      HasSubstr("path lost: link leaf0-spine1, over which go 1 queue pair (rank 0 to rank 4) for 3.0 s"));
   culprit->set_kind(v1::CULPRIT_KIND_AMBIGUOUS);
-  EXPECT_THAT(VerdictLine(verdict, 1'700'000'003'250'000'000),
-              HasSubstr("ambiguous, one of the links leaf0>spine1, leaf0<spine1, over which go 1 queue pair"));
+  EXPECT_THAT(
+      VerdictLine(verdict, 1'700'000'003'250'000'000),
+      HasSubstr("ambiguous, one of the links leaf0>spine1, leaf0<spine1, over which go 1 queue pair"));
 }
 
 }  // namespace

@@ -235,9 +235,9 @@ TEST_F(LinkVerdictsTest, ConnectionsBecomeTheirLinkWhenThePathsAreKnown) {
 
 TEST_F(LinkVerdictsTest, AConfirmedLinkStaysWhatItIsWhileItFades) {
   See({About(CulpritKind::kLink, "leaf0-spine1", {1, 2, 3, 4})});
-  for (const Finding& later : {About(CulpritKind::kConnection, "", {2, 3}), About(CulpritKind::kAmbiguous, "", {2}),
-                               About(CulpritKind::kLink, "leaf2-spine1", {3, 4}),
-                               About(CulpritKind::kLink, "leaf0-spine1", {1})}) {
+  for (const Finding& later :
+       {About(CulpritKind::kConnection, "", {2, 3}), About(CulpritKind::kAmbiguous, "", {2}),
+        About(CulpritKind::kLink, "leaf2-spine1", {3, 4}), About(CulpritKind::kLink, "leaf0-spine1", {1})}) {
     const auto open = See({later});
     ASSERT_THAT(open, SizeIs(1));
     EXPECT_EQ(open[0].culprit().cable(), "leaf0-spine1");

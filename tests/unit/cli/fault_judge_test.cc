@@ -228,7 +228,8 @@ TEST(FaultJudge, ALinkIsNamedAsThatLink) {
   };
   EXPECT_EQ(told(OfLink(v1::CULPRIT_KIND_LINK, "leaf0-spine1", {"leaf0>spine1"})), "right");
   EXPECT_EQ(told(OfLink(v1::CULPRIT_KIND_AMBIGUOUS, "", {"leaf0>spine1", "leaf2<spine1"})), "right");
-  EXPECT_THAT(told(OfLink(v1::CULPRIT_KIND_LINK, "leaf2-spine1", {})), HasSubstr("it blames link leaf2-spine1"));
+  EXPECT_THAT(told(OfLink(v1::CULPRIT_KIND_LINK, "leaf2-spine1", {})),
+              HasSubstr("it blames link leaf2-spine1"));
   EXPECT_THAT(told(OfLink(v1::CULPRIT_KIND_AMBIGUOUS, "", {"leaf0>spine1", "leaf3<spine1"})),
               HasSubstr("though not all that is bad takes leaf3-spine1"));
   EXPECT_THAT(told(OfLink(v1::CULPRIT_KIND_AMBIGUOUS, "", {"leaf2<spine1"})),
