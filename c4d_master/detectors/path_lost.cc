@@ -179,13 +179,18 @@ bool IsCertain(const BlamedLink& link, const std::vector<Fenced>& own, const Fen
          static_cast<double>(unexplained) <= thresholds.elsewhere * static_cast<double>(link.other_good);
 }
 
-// Under lasting congestion queue pairs lose one path after the other; off a dead link one is enough. Asked
-// for where not even the link is certain.
-bool LostOnce(const std::vector<Fenced>& fenced) {
+// Under lasting congestion queue pairs lose one path after the other; off a dead link one is enough. And what
+// all have an end on one host may be that host's doing. Asked for where not even the link is certain.
+bool IsPlain(const std::vector<Fenced>& fenced) {
   std::set<Key> keys;
-  return std::all_of(fenced.begin(), fenced.end(), [&](const Fenced& item) {
-    return item.lost->fences == 1 && keys.insert(KeyOf(*item.lost)).second;
-  });
+  std::map<std::string, size_t> ends;
+  for (const Fenced& item : fenced) {
+    if (item.lost->fences != 1 || !keys.insert(KeyOf(*item.lost)).second) return false;
+    ++ends[item.link->sender->host->name];
+    ++ends[item.link->receiver->host->name];
+  }
+  return std::none_of(ends.begin(), ends.end(),
+                      [&](const auto& entry) { return entry.second == fenced.size(); });
 }
 
 // Without paths there is nothing to tell a dead link from congestion by, but that it stays dead.
@@ -240,7 +245,7 @@ std::vector<Finding> DetectLostPaths(const JobSnapshot& snapshot, const FenceLog
   if (blame.sort == LinkBlame::Sort::kAmbiguous) {
     finding.kind = CulpritKind::kAmbiguous;
     finding.links = blame.candidates;
-    if (LostOnce(fenced) &&
+    if (IsPlain(fenced) &&
         IsCertain(blame.shared, over(blame.shared), fences, blame.unexplained, now_ns, thresholds)) {
       Confirm(&finding);
     }
