@@ -31,6 +31,7 @@ struct Accuracy {
   std::string json;
   std::vector<std::string> trainer;  // more arguments of it
   double warm_up_s = 20;
+  NetworkTerms network;
 };
 
 std::vector<std::string> Split(const std::string& text) {
@@ -45,11 +46,14 @@ std::vector<std::string> Split(const std::string& text) {
 }
 
 int Usage() {
-  fprintf(stderr,
-          "c4d_accuracy [--faults N] [--seed N] [--size LxSxH] [--kinds A,B,...] [--healthy SECONDS] [--json "
-          "FILE] [-- OPTIONS OF hybrid_trainer]\n"
-          "seeded faults on an emulated fabric, judged by docs/verdicts.md; exit code 1 when one was not "
-          "right\n");
+  fprintf(
+      stderr,
+      "c4d_accuracy [--faults N] [--seed N] [--size LxSxH] [--kinds A,B,...] [--healthy SECONDS] [--json "
+      "FILE] [--paths 0|1] [--fail-over 0|1] [-- OPTIONS OF hybrid_trainer]\n"
+      "--paths 1: C4P runs and knows the paths, a fault of a link is right as that link only; --fail-over 1: "
+      "the transport goes around links that are cut\n"
+      "seeded faults on an emulated fabric, judged by docs/verdicts.md; exit code 1 when one was not "
+      "right\n");
   return 2;
 }
 
@@ -154,6 +158,7 @@ int Run(const Accuracy& accuracy) {
   options.job = absl::StrCat("accuracy-", getpid());
   options.seed = accuracy.seed;
   options.restarts = accuracy.faults;
+  options.network = accuracy.network;
   FaultRange range(std::move(options), [](const std::string& text) {
     printf("    %s\n", text.c_str());
     fflush(stdout);
@@ -186,6 +191,10 @@ int Main(int argc, char** argv) {
       accuracy.kinds = value;
     } else if (name == "--healthy") {
       accuracy.healthy_s = atof(value.c_str());  // NOLINT(cert-err34-c): 0 is none
+    } else if (name == "--paths") {
+      accuracy.network.paths_known = value == "1";
+    } else if (name == "--fail-over") {
+      accuracy.network.fail_over = value == "1";
     } else if (name == "--json") {
       accuracy.json = value;
     } else {

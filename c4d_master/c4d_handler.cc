@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "c4d_master/detectors/links.h"
 #include "c4d_master/telemetry_decode.h"
 #include "service/clock.h"
 #include "service/log.h"
@@ -22,6 +23,7 @@ constexpr int64_t kStandstillAfterNs = 2 * kSecondNs;
 constexpr int64_t kRecoveryNs = 8 * kSecondNs;  // the windows have forgotten by then
 constexpr int64_t kSlowIntervalNs = kSecondNs;
 constexpr size_t kMaxSaid = 1000;
+constexpr int64_t kAskForPathsNs = 5 * kSecondNs;
 
 v1::RankStatus StatusOf(const Host& host, const Process& process, int64_t now_ns) {
   v1::RankStatus status;
@@ -52,9 +54,11 @@ v1::RankStatus StatusOf(const Host& host, const Process& process, int64_t now_ns
 
 }  // namespace
 
-C4dHandler::C4dHandler(const HandlerOptions& options, VerdictStore* store, service::Metrics* metrics)
+C4dHandler::C4dHandler(const HandlerOptions& options, VerdictStore* store, service::Metrics* metrics,
+                       PathSource* paths)
     : options_(options),
       store_(store),
+      paths_(paths),
       view_(options.agent_stale_ns),
       verdicts_(options.job, options.master_epoch) {
   metrics_.batches = metrics->Counter("c4d_batches_total", "Telemetry batches taken in");
@@ -261,15 +265,19 @@ void C4dHandler::Tick(Now now) {
       (slow_at_ns_ == kNever || now.monotonic_ns - slow_at_ns_ >= kSlowIntervalNs)) {
     slow_slices_ = windows_.slices();
     slow_at_ns_ = now.monotonic_ns;
-    slow_ = DetectSlow(snapshot, windows_, options_.thresholds.slow);
+    slow_ = DetectSlow(snapshot, windows_, paths_, options_.thresholds.slow);
   }
+  AskForPaths(snapshot, now);
   // Chunks that were stuck count as slow once they have arrived.
   const bool recovering = stood_still_at_ns_ != kNever && now.monotonic_ns - stood_still_at_ns_ < kRecoveryNs;
   const std::vector<Finding> findings =
-      Diagnose(snapshot, recovering ? std::vector<Finding>() : slow_, now.monotonic_ns, options_.thresholds);
+      Diagnose(snapshot, {paths_, &view_.fences()}, recovering ? std::vector<Finding>() : slow_,
+               now.monotonic_ns, options_.thresholds);
   if (std::any_of(findings.begin(), findings.end(), [](const Finding& finding) {
         return finding.syndrome != Syndrome::kCommunicationSlow &&
-               finding.syndrome != Syndrome::kNonCommunicationSlow;
+               finding.syndrome != Syndrome::kNonCommunicationSlow &&
+               // A few fences are no standstill.
+               (finding.syndrome != Syndrome::kPathLost || !finding.confirmed_by.empty());
       })) {
     stood_still_at_ns_ = now.monotonic_ns;
   }
@@ -294,6 +302,23 @@ void C4dHandler::Tick(Now now) {
   }
   UpdateGauges(snapshot);
   metrics_.tick_seconds.Observe(static_cast<double>(service::SystemClock().MonotonicNs() - begin_ns) / 1e9);
+}
+
+// So that they are known when something goes wrong.
+void C4dHandler::AskForPaths(const JobSnapshot& snapshot, Now now) {
+  if (paths_ == nullptr) return;
+  if (asked_at_ns_ != kNever && now.monotonic_ns - asked_at_ns_ < kAskForPathsNs) return;
+  asked_at_ns_ = now.monotonic_ns;
+  for (const ProcessRef& ref : snapshot.processes) {
+    if (ref.superseded || ref.process->ended) continue;
+    for (const Membership& membership : ref.process->communicators) {
+      for (const QueuePair& queue_pair : membership.queue_pairs) {
+        if (!queue_pair.sends || AddressOf(queue_pair.local) == AddressOf(queue_pair.remote)) continue;
+        paths_->Find(queue_pair.local, queue_pair.remote);
+        paths_->Find(queue_pair.remote, queue_pair.local);
+      }
+    }
+  }
 }
 
 void C4dHandler::Save(const std::vector<VerdictChange>& changes, Now now) {

@@ -15,6 +15,7 @@
 #include "c4/v1/telemetry.pb.h"
 #include "c4d_master/detectors/diagnose.h"
 #include "c4d_master/job_view.h"
+#include "c4d_master/path_source.h"
 #include "c4d_master/verdict_store.h"
 #include "c4d_master/verdicts.h"
 #include "c4d_master/windows.h"
@@ -32,8 +33,10 @@ struct HandlerOptions {
 
 class C4dHandler {
  public:
-  // Loads the verdicts that an earlier master of this job left.
-  C4dHandler(const HandlerOptions& options, VerdictStore* store, service::Metrics* metrics);
+  // Loads the verdicts that an earlier master of this job left. `paths`: nullptr where no C4P can be asked;
+  // it outlives the handler.
+  C4dHandler(const HandlerOptions& options, VerdictStore* store, service::Metrics* metrics,
+             PathSource* paths = nullptr);
 
   // InvalidArgument: the batch is malformed. FailedPrecondition: it is of another job. Either changes
   // nothing. A duplicate is answered like the batch itself.
@@ -64,12 +67,15 @@ class C4dHandler {
  private:
   absl::Status CheckJob(const v1::TelemetryBatch& batch);
   void LogOnce(const std::string& sentence);
+  void AskForPaths(const JobSnapshot& snapshot, Now now);
   void Save(const std::vector<VerdictChange>& changes, Now now);
   void Publish(const std::vector<VerdictChange>& changes, Now now);
   void UpdateGauges(const JobSnapshot& snapshot);
 
   const HandlerOptions options_;
   VerdictStore* const store_;
+  PathSource* const paths_;
+  int64_t asked_at_ns_ = kNever;
   JobView view_;
   Windows windows_;
   std::vector<Finding> slow_;  // of the newest slices

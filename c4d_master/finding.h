@@ -20,10 +20,11 @@ enum class Syndrome {
   kLostNode = 6,
   kMismatch = 7,
   kNeverJoined = 8,
+  kPathLost = 9,
 };
 
 // The numbers are those of c4.v1.CulpritKind.
-enum class CulpritKind { kRank = 1, kNode = 2, kNic = 3, kConnection = 4, kAmbiguous = 5 };
+enum class CulpritKind { kRank = 1, kNode = 2, kNic = 3, kConnection = 4, kAmbiguous = 5, kLink = 6 };
 
 // A queue pair between two of the job's ranks.
 struct ConnectionRef {
@@ -52,6 +53,9 @@ struct Finding {
   std::string nic;
   std::vector<ConnectionRef> connections;
   std::vector<int32_t> candidates;  // where it is ambiguous, ascending
+  std::vector<std::string>
+      links;          // directed; the bad ones of `cable`, or where it is ambiguous the candidates
+  std::string cable;  // of a link
 
   ProcessKey culprit;  // of a rank
   std::string host;

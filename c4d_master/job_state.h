@@ -120,6 +120,8 @@ struct QueuePair {
   int64_t last_progress_at_ns = kNever;
   int64_t last_post_at_ns = kNever;
   uint64_t number = 0;
+  uint32_t fences = 0;         // sender
+  bool dead = false;           // fenced, and not built again yet
   LatencyHistogram latency{};  // chunks completed so far
   Connection connection;
   std::string local;

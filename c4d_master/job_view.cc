@@ -82,6 +82,8 @@ JobView::Taken JobView::Ingest(const v1::TelemetryBatch& batch, int64_t arrival_
   for (Process& process : processes) {
     process.first_seen_at_ns = first_seen.try_emplace(process.key, arrival_ns).first->second;
   }
+  const int64_t as_of_ns = batch.monotonic_ns() + link.clock.offset_ns();
+  if (!is_new) fences_.Observe(host.processes, host.as_of_ns, processes, as_of_ns);
   host.name = batch.host();
   host.agent_epoch = batch.agent_epoch();
   host.sequence = batch.sequence();
@@ -89,7 +91,7 @@ JobView::Taken JobView::Ingest(const v1::TelemetryBatch& batch, int64_t arrival_
   ++host.batches;
   host.batches_dropped = batch.batches_dropped();
   host.clock_error_ns = link.clock.error_ns();
-  host.as_of_ns = batch.monotonic_ns() + link.clock.offset_ns();
+  host.as_of_ns = as_of_ns;
   host.processes = std::move(processes);
   return Taken::kNew;
 }
@@ -111,6 +113,7 @@ JobSnapshot JobView::Snapshot(int64_t now_ns) {
 void JobView::Forget() {
   hosts_.clear();
   links_.clear();
+  fences_.Clear();
 }
 
 }  // namespace c4::c4d

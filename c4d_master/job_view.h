@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "c4d_master/fence_log.h"
 #include "c4d_master/job_snapshot.h"
 #include "c4d_master/job_state.h"
 #include "c4d_master/rhythm.h"
@@ -75,6 +76,8 @@ class JobView {
   void Forget();
 
   const std::map<std::string, Host>& hosts() const { return hosts_; }
+  // Which queue pairs lost their path lately.
+  const FenceLog& fences() const { return fences_; }
 
  private:
   struct Link {
@@ -88,6 +91,7 @@ class JobView {
   std::map<std::string, Host> hosts_;
   std::map<std::string, Link> links_;
   Rhythm rhythm_;
+  FenceLog fences_;
 };
 
 }  // namespace c4::c4d

@@ -8,6 +8,7 @@
 #include "c4d_master/grpc_service.h"
 #include "c4d_master/http_api.h"
 #include "c4d_master/options.h"
+#include "c4d_master/path_source.h"
 #include "grpcpp/impl/service_type.h"
 #include "service/address.h"
 #include "service/directory.h"
@@ -31,6 +32,23 @@ int Fail(const absl::Status& status) {
   return 1;
 }
 
+// nullptr where C4P is not to be asked. The entry is looked up again whenever it is needed: C4P may come, go
+// and move.
+std::unique_ptr<PathSource> MakePathSource(const MasterOptions& options,
+                                           const service::Credentials& credentials) {
+  if (options.c4p == kNoC4p) return nullptr;
+  GrpcPathSource::Options result;
+  result.credentials = credentials;
+  result.address = [address = options.c4p, directory = service::MasterDirectory(
+                                               options.directory)]() -> absl::StatusOr<std::string> {
+    if (!address.empty()) return address;
+    const absl::StatusOr<service::MasterEntry> entry = directory.LookUp(service::kPathMasterName);
+    if (!entry.ok()) return entry.status();
+    return entry->address;
+  };
+  return std::make_unique<GrpcPathSource>(std::move(result));
+}
+
 int Run(const MasterOptions& options, const std::vector<service::Setting>& settings) {
   if (const absl::Status status = service::InitLog(options.common.log, "c4d_master"); !status.ok()) {
     return Fail(status);
@@ -49,7 +67,8 @@ int Run(const MasterOptions& options, const std::vector<service::Setting>& setti
   }
   service::Metrics metrics;
   VerdictStore store(options.store);
-  C4dHandler handler(options.ForHandler(epoch), &store, &metrics);
+  const std::unique_ptr<PathSource> paths = MakePathSource(options, *credentials);
+  C4dHandler handler(options.ForHandler(epoch), &store, &metrics, paths.get());
   service::StateThread state_thread("c4d-state", kTickInterval, [&] { handler.Tick(ReadClock(clock)); });
 
   const std::unique_ptr<grpc::Service> grpc_service =

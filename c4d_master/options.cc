@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <filesystem>
 
+#include "service/address.h"
 #include "service/directory.h"
 #include "service/run_dir.h"
 #include "service/text.h"
@@ -40,6 +41,11 @@ std::vector<service::Setting> MasterSettings(MasterOptions* options) {
       {.name = "store",
        .field = &options->store,
        .help = "SQLite file of verdicts and audit (default: c4d-JOB.db beside the directory)"},
+      {.name = "c4p",
+       .field = &options->c4p,
+       .help =
+           "host:port of C4P, which tells the paths of connections, so that links can be named; off: do not "
+           "ask (default: the entry c4p of the directory, if there is one)"},
       {.name = "hang-suspect-s",
        .field = &options->hang_suspect_s,
        .help = "a communicator that stands still for so long, with ranks waiting, is suspected to hang",
@@ -75,6 +81,10 @@ absl::Status CompleteOptions(MasterOptions* options) {
   if (options->job == service::kPathMasterName) {
     return absl::InvalidArgumentError(
         service::Concat("--job ", options->job, " is the path master's name; give the job another one"));
+  }
+  if (!options->c4p.empty() && options->c4p != kNoC4p) {
+    const absl::StatusOr<service::HostPort> c4p = service::ParseHostPort(options->c4p);
+    if (!c4p.ok()) return absl::InvalidArgumentError(service::Concat("--c4p: ", c4p.status().message()));
   }
   if (options->hang_suspect_max_s < options->hang_suspect_s) {
     return absl::InvalidArgumentError(service::Concat("--hang-suspect-max-s ", options->hang_suspect_max_s,

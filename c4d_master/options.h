@@ -10,11 +10,15 @@
 
 namespace c4::c4d {
 
+// Of --c4p: not to be asked. And the name under which the directory knows C4P.
+inline constexpr char kNoC4p[] = "off";
+
 struct MasterOptions {
   std::string job;
   std::string listen = "127.0.0.1:15141";
   std::string directory;  // default: the run directory's masters/
   std::string store;      // default: beside the directory, by the job's name
+  std::string c4p;        // address, "off", or empty: the directory's entry
   double hang_suspect_s = 2;
   double hang_suspect_max_s = 5;
   double no_progress_s = 10;

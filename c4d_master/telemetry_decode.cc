@@ -91,6 +91,8 @@ QueuePair Decode(const v1::QueuePairState& state, const Times& times) {
   if (state.moved_bytes() != 0) result.last_progress_at_ns = times.Ago(state.last_progress_age_ns());
   if (state.posted_messages() != 0) result.last_post_at_ns = times.Ago(state.last_post_age_ns());
   result.number = state.queue_pair_number();
+  result.fences = state.fences();
+  result.dead = state.dead();
   const auto buckets = std::min(static_cast<size_t>(state.latency_histogram_size()), kLatencyBuckets);
   for (size_t i = 0; i < buckets; ++i) result.latency[i] = state.latency_histogram(static_cast<int>(i));
   if (state.has_connection()) {

@@ -11,7 +11,9 @@ namespace {
 static_assert(static_cast<int>(Syndrome::kNonCommunicationHang) == v1::SYNDROME_NON_COMMUNICATION_HANG);
 
 static_assert(static_cast<int>(Syndrome::kNeverJoined) == v1::SYNDROME_NEVER_JOINED);
+static_assert(static_cast<int>(Syndrome::kPathLost) == v1::SYNDROME_PATH_LOST);
 static_assert(static_cast<int>(CulpritKind::kAmbiguous) == v1::CULPRIT_KIND_AMBIGUOUS);
+static_assert(static_cast<int>(CulpritKind::kLink) == v1::CULPRIT_KIND_LINK);
 
 void FillCulprit(const Finding& finding, v1::Culprit* culprit) {
   culprit->set_kind(static_cast<v1::CulpritKind>(finding.kind));
@@ -19,6 +21,8 @@ void FillCulprit(const Finding& finding, v1::Culprit* culprit) {
   culprit->set_host(finding.host);
   culprit->set_nic(finding.nic);
   culprit->mutable_candidates()->Assign(finding.candidates.begin(), finding.candidates.end());
+  culprit->mutable_links()->Assign(finding.links.begin(), finding.links.end());
+  culprit->set_cable(finding.cable);
   culprit->clear_connections();
   for (const ConnectionRef& ref : finding.connections) {
     v1::ConnectionRef* item = culprit->add_connections();
@@ -68,6 +72,16 @@ bool Overlap(const Finding& finding, const v1::Culprit& culprit) {
   return false;
 }
 
+// Nearly all connections of the finding are the verdict's.
+bool IsPartOf(const Finding& finding, const v1::Culprit& culprit) {
+  const auto known =
+      std::count_if(finding.connections.begin(), finding.connections.end(), [&](const auto& ref) {
+        return std::any_of(culprit.connections().begin(), culprit.connections().end(),
+                           [&](const v1::ConnectionRef& other) { return SameConnection(ref, other); });
+      });
+  return known > 0 && 2 * static_cast<size_t>(known) >= finding.connections.size();
+}
+
 bool SameCulprit(const Finding& finding, const v1::Verdict& verdict) {
   const v1::Culprit& culprit = verdict.culprit();
   const v1::ProcessId& process = culprit.process();
@@ -89,7 +103,13 @@ bool SameCulprit(const Finding& finding, const v1::Verdict& verdict) {
     case CulpritKind::kAmbiguous:
       // At one moment there is one finding about connections; its set comes and goes with the traffic.
       return culprit.kind() == v1::CULPRIT_KIND_CONNECTION || culprit.kind() == v1::CULPRIT_KIND_AMBIGUOUS ||
-             (culprit.kind() == v1::CULPRIT_KIND_NIC && Overlap(finding, culprit));
+             ((culprit.kind() == v1::CULPRIT_KIND_NIC || culprit.kind() == v1::CULPRIT_KIND_LINK) &&
+              Overlap(finding, culprit));
+    case CulpritKind::kLink:
+      // What looked like single connections may turn out to be their link, and what is left of the trouble
+      // over one link may look like that of another.
+      return same_kind ? culprit.cable() == finding.cable || IsPartOf(finding, culprit)
+                       : Overlap(finding, culprit);
   }
   return false;
 }
@@ -127,9 +147,15 @@ bool IsSlow(const v1::Verdict& verdict) {
 bool IsFading(const Finding& finding, const v1::Verdict& verdict) {
   const v1::Culprit& culprit = verdict.culprit();
   if (finding.connections.empty()) return false;
-  if (finding.kind == CulpritKind::kConnection && culprit.kind() == v1::CULPRIT_KIND_NIC) return true;
-  return verdict.state() == v1::VERDICT_STATE_CONFIRMED &&
-         finding.connections.size() < static_cast<size_t>(culprit.connections_size());
+  const bool sets = finding.kind == CulpritKind::kConnection || finding.kind == CulpritKind::kLink;
+  if (sets && culprit.kind() == v1::CULPRIT_KIND_NIC) return true;
+  if (verdict.state() != v1::VERDICT_STATE_CONFIRMED) return false;
+  if (culprit.kind() == v1::CULPRIT_KIND_LINK) {
+    if (finding.kind != CulpritKind::kLink || finding.cable != culprit.cable()) return true;
+  } else if (finding.kind == CulpritKind::kLink) {
+    return false;  // the paths have become known
+  }
+  return finding.connections.size() < static_cast<size_t>(culprit.connections_size());
 }
 
 // Brings the verdict up to date with the finding; tells whether more than the running times has changed.
@@ -146,6 +172,7 @@ bool Refresh(const Finding& finding, v1::Verdict* verdict) {
                        verdict->communicator_id() != communicator || verdict->operation() != operation ||
                        verdict->culprit().rank() != finding.rank ||
                        verdict->culprit().kind() != static_cast<int>(finding.kind) ||
+                       verdict->culprit().cable() != finding.cable ||
                        !SameConnections(finding, verdict->culprit());
   FillCulprit(finding, verdict->mutable_culprit());
   verdict->set_communicator_id(communicator);

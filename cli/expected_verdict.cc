@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
+#include <string>
 
 #include "absl/strings/str_cat.h"
+#include "service/verdict_json.h"
 
 namespace c4::cli {
 namespace {
@@ -33,9 +36,31 @@ void ExpectRank(const fabric::Applied& applied, v1::Syndrome syndrome, ExpectedV
   expected->rank = applied.ranks.empty() ? -1 : applied.ranks.front();
 }
 
+void ExpectLink(const fabric::Applied& applied, ExpectedVerdict* expected) {
+  expected->kind = v1::CULPRIT_KIND_LINK;
+  expected->cable = fabric::LinkName(applied.links.front());
+  expected->expected = absl::StrCat(std::string(service::SyndromeWord(expected->syndrome)), ": that link");
+}
+
+std::set<std::string> CablesOf(const fabric::Flow& flow) {
+  std::set<std::string> cables;
+  for (const fabric::Path* path : {&flow.data, &flow.acks}) {
+    for (const fabric::Link& link : path->links) cables.insert(fabric::LinkName(link));
+  }
+  return cables;
+}
+
+void KeepCommon(const std::set<std::string>& cables, std::optional<std::set<std::string>>* common) {
+  if (!common->has_value()) {
+    *common = cables;
+    return;
+  }
+  std::erase_if(**common, [&](const std::string& cable) { return !cables.contains(cable); });
+}
+
 }  // namespace
 
-ExpectedVerdict ExpectedVerdictOf(const fabric::Applied& applied) {
+ExpectedVerdict ExpectedVerdictOf(const fabric::Applied& applied, const NetworkTerms& network) {
   ExpectedVerdict expected;
   expected.fault = absl::StrCat(fabric::KindName(applied.injection.kind), " ", applied.injection.target);
   if (!applied.hosts.empty()) {
@@ -72,6 +97,7 @@ ExpectedVerdict ExpectedVerdictOf(const fabric::Applied& applied) {
       expected.syndrome = v1::SYNDROME_COMMUNICATION_SLOW;
       expected.kind = v1::CULPRIT_KIND_CONNECTION;
       expected.expected = "communication slow: exactly the queue pairs on that link";
+      if (network.paths_known) ExpectLink(applied, &expected);
       expected.limit_s = 10;
       break;
     case fabric::Kind::kCut:
@@ -79,6 +105,15 @@ ExpectedVerdict ExpectedVerdictOf(const fabric::Applied& applied) {
       expected.kind = IsUplink(applied) ? v1::CULPRIT_KIND_CONNECTION : v1::CULPRIT_KIND_NIC;
       expected.expected = IsUplink(applied) ? "communication hang: the queue pairs on that link"
                                             : "communication hang: that host's NIC";
+      if (!IsUplink(applied)) break;
+      if (network.fail_over && !network.paths_known) {
+        expected.syndrome = v1::SYNDROME_UNSPECIFIED;
+        expected.kind = v1::CULPRIT_KIND_UNSPECIFIED;
+        expected.expected = "no verdict: the transport goes around it";
+      } else if (network.paths_known) {
+        if (network.fail_over) expected.syndrome = v1::SYNDROME_PATH_LOST;
+        ExpectLink(applied, &expected);
+      }
       break;
     case fabric::Kind::kNodeLoss:
       expected.syndrome = v1::SYNDROME_LOST_NODE;
@@ -98,6 +133,8 @@ ExpectedFlows ExpectedFlowsOf(const fabric::Applied& applied, const std::vector<
   std::map<fabric::FiveTuple, uint64_t> sent_before;
   for (const fabric::Flow& flow : applied.flows) sent_before[flow.tuple] = flow.sent_bytes;
   ExpectedFlows expected;
+  std::optional<std::set<std::string>> of_must;
+  std::optional<std::set<std::string>> of_all;
   for (const fabric::Flow& flow : now) {
     const bool data = TakesAny(flow.data, applied.links);
     const bool acks = TakesAny(flow.acks, applied.links);
@@ -107,9 +144,14 @@ ExpectedFlows ExpectedFlowsOf(const fabric::Applied& applied, const std::vector<
     const bool must = applied.injection.kind == fabric::Kind::kCut ? flow.queued_bytes >= kLeastStuckBytes
                                                                    : data && carried >= kLeastJudgedBytes;
     (must ? expected.must : expected.may).insert(FlowOf(flow.tuple));
+    if (must) KeepCommon(CablesOf(flow), &of_must);
+    KeepCommon(CablesOf(flow), &of_all);
     // Where little was sent the acknowledgements may have been more than the data.
     expected.may.insert(FlowOf(fabric::Reversed(flow.tuple)));
   }
+  const auto& common = of_must.has_value() ? of_must : of_all;
+  if (common.has_value()) expected.shared = *common;
+  for (const fabric::Link& link : applied.links) expected.shared.erase(fabric::LinkName(link));
   return expected;
 }
 

@@ -24,11 +24,38 @@ std::string CulpritText(const v1::Culprit& culprit) {
       return service::Concat("NIC ", culprit.nic(), " of ", culprit.host());
     case v1::CULPRIT_KIND_CONNECTION:
       return service::Concat(culprit.connections_size(), " queue pairs");
+    case v1::CULPRIT_KIND_LINK:
+      return service::Concat("link ", culprit.cable());
     case v1::CULPRIT_KIND_AMBIGUOUS:
+      if (culprit.links_size() != 0)
+        return service::Concat("ambiguous: one of links ", absl::StrJoin(culprit.links(), ", "));
       return service::Concat("ambiguous: one of ranks ", absl::StrJoin(culprit.candidates(), ", "));
     default:
       return "nobody";
   }
+}
+
+// "leaf0-spine1" of "leaf0>spine1" and "leaf0<spine1".
+std::string CableOf(std::string link) {
+  const size_t mark = link.find_first_of("<>");
+  if (mark != std::string::npos) link[mark] = '-';
+  return link;
+}
+
+// Of a fault of a link; empty: it is that link, or one of several that nothing tells from it.
+std::string LinkMismatch(const ExpectedVerdict& expected, const v1::Culprit& culprit) {
+  if (culprit.kind() == v1::CULPRIT_KIND_LINK && culprit.cable() == expected.cable) return {};
+  if (culprit.kind() != v1::CULPRIT_KIND_AMBIGUOUS)
+    return service::Concat("it blames ", CulpritText(culprit));
+  bool named = false;
+  for (const std::string& link : culprit.links()) {
+    const std::string cable = CableOf(link);
+    named = named || cable == expected.cable;
+    if (cable != expected.cable && !expected.shared.contains(cable)) {
+      return service::Concat(CulpritText(culprit), ", though not all that is bad takes ", cable);
+    }
+  }
+  return named ? std::string() : service::Concat("it does not name ", expected.cable);
 }
 
 std::set<Flow> Named(const v1::Verdict& verdict) {
@@ -56,6 +83,7 @@ std::string FaultJudge::Mismatch(const ExpectedVerdict& expected, const v1::Verd
     return service::Concat("the syndrome is ", service::SyndromeWord(verdict.syndrome()), ", not ",
                            service::SyndromeWord(expected.syndrome));
   }
+  if (expected.kind == v1::CULPRIT_KIND_LINK) return LinkMismatch(expected, culprit);
   if (culprit.kind() != expected.kind) return service::Concat("it blames ", CulpritText(culprit));
   switch (expected.kind) {
     case v1::CULPRIT_KIND_RANK:
@@ -102,7 +130,8 @@ void FaultJudge::Injected(ExpectedVerdict expected, double now_s) {
   in_force_ = true;
 }
 
-void FaultJudge::Narrow(std::set<Flow> must, std::set<Flow> may) {
+void FaultJudge::Narrow(std::set<Flow> must, std::set<Flow> may, std::set<std::string> shared) {
+  judged_.back().expected.shared = std::move(shared);
   judged_.back().expected.must = std::move(must);
   judged_.back().expected.may = std::move(may);
 }

@@ -36,7 +36,9 @@ struct ExpectedVerdict {
   std::string host;                                     // of a rank or a NIC
   std::set<Flow> must;                                  // connections that have to be named
   std::set<Flow> may;                                   // others that may be
-  double limit_s = 5;                                   // to the confirmed verdict
+  std::string cable;                                    // of a link: "leaf0-spine1"
+  std::set<std::string> shared;  // others that all take which have to be named: ambiguous with them is right
+  double limit_s = 5;            // to the confirmed verdict
   bool ends_job = false;
 };
 
@@ -65,7 +67,7 @@ class FaultJudge {
   // Between two faults nothing is expected. REQUIRES: the last one was healed.
   void Injected(ExpectedVerdict expected, double now_s);
   // More became known of the flows of the fault in force (what was in flight when it struck).
-  void Narrow(std::set<Flow> must, std::set<Flow> may);
+  void Narrow(std::set<Flow> must, std::set<Flow> may, std::set<std::string> shared = {});
   void Healed(double now_s);
   // All verdicts that the master has, cleared ones too.
   void Observe(const std::vector<v1::Verdict>& verdicts, double now_s);

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include "absl/strings/str_format.h"
-#include "cli/expected_verdict.h"
 #include "service/address.h"
 #include "service/text.h"
 #include "service/verdict_json.h"
@@ -162,7 +161,7 @@ void FaultRange::NarrowFlows(const fabric::Applied& applied) {
       fabric::FlowsOf(*options_.spec, *job, kFlowWindowMs, 1);
   if (!flows.ok()) return;
   ExpectedFlows expected = ExpectedFlowsOf(applied, *flows);
-  judge_.Narrow(std::move(expected.must), std::move(expected.may));
+  judge_.Narrow(std::move(expected.must), std::move(expected.may), std::move(expected.shared));
 }
 
 absl::Status FaultRange::AwaitNextIncarnation() {
@@ -184,10 +183,15 @@ absl::Status FaultRange::Play(const fabric::Injection& injection) {
   absl::StatusOr<fabric::Applied> applied = injector_->Inject(injection);
   if (!applied.ok()) return applied.status();
   const double took_effect_s = NowS() - (applied->done_unix_s - applied->unix_s);
-  ExpectedVerdict expected = ExpectedVerdictOf(*applied);
+  ExpectedVerdict expected = ExpectedVerdictOf(*applied, options_.network);
   if (!on_fabric()) expected.host = service::HostName();
   // Before more is known, everything on the link is right.
-  const bool by_flows = expected.kind == v1::CULPRIT_KIND_CONNECTION;
+  if (expected.kind == v1::CULPRIT_KIND_LINK)
+    expected.shared = ExpectedFlowsOf(*applied, applied->flows).shared;
+  // Of a link that the transport goes around nothing takes it any more.
+  const bool by_flows =
+      expected.kind == v1::CULPRIT_KIND_CONNECTION ||
+      (expected.kind == v1::CULPRIT_KIND_LINK && expected.syndrome != v1::SYNDROME_PATH_LOST);
   if (by_flows) expected.may = ExpectedFlowsOf(*applied, applied->flows).may;
   for (const Flow& flow : by_flows ? ExpectedFlowsOf(*applied, applied->flows).must : std::set<Flow>()) {
     expected.may.insert(flow);

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/expected_verdict.h"
 #include "cli/fault_judge.h"
 #include "cli/launcher.h"
 #include "cli/master_client.h"
@@ -29,6 +30,7 @@ struct FaultRangeOptions {
   uint64_t seed = 1;
   int restarts = 0;
   std::string log_dir;  // empty: none are kept
+  NetworkTerms network;
 };
 
 class FaultRange {

@@ -210,6 +210,10 @@ std::string WhyNotTheNeighbourOfASlowPath(const c4d::ReplayScene& scene) {
                         ". What that one shares with others than ", culprit.nic(),
                         " is as fast as ever, so it is not to blame.");
   }
+  if (culprit.kind() == v1::CULPRIT_KIND_LINK) {
+    return absl::StrCat("What takes another link is as fast as ever, and no NIC explains it: ", *worst,
+                        ", which is touched most, has slow queue pairs: ", nics[*worst].Text(), ".");
+  }
   return absl::StrCat("No NIC explains it. The one that is touched most, ", *worst,
                       ", has slow queue pairs: ", nics[*worst].Text(),
                       ". The same hosts are as fast as ever over other paths, so it is the path.");

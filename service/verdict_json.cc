@@ -55,6 +55,8 @@ Json CulpritToJson(const v1::Culprit& culprit) {
   for (const v1::ConnectionRef& ref : culprit.connections()) connections.push_back(ConnectionToJson(ref));
   Json candidates = Json::array();
   for (const int32_t rank : culprit.candidates()) candidates.push_back(rank);
+  Json links = Json::array();
+  for (const std::string& link : culprit.links()) links.push_back(link);
   const std::string& host = culprit.host().empty() ? culprit.process().host() : culprit.host();
   return Json{{"kind", CulpritKindWord(culprit.kind())},
               {"rank", culprit.rank()},
@@ -67,7 +69,9 @@ Json CulpritToJson(const v1::Culprit& culprit) {
               {"last_call", culprit.last_call()},
               {"nic", culprit.nic()},
               {"connections", std::move(connections)},
-              {"candidates", std::move(candidates)}};
+              {"candidates", std::move(candidates)},
+              {"cable", culprit.cable()},
+              {"links", std::move(links)}};
 }
 
 Json VerdictToJson(const v1::Verdict& verdict) {
@@ -146,7 +150,13 @@ std::string CulpritName(const v1::Culprit& culprit) {
       return Concat("NIC ", culprit.nic(), " of ", culprit.host());
     case v1::CULPRIT_KIND_CONNECTION:
       return ConnectionsText(culprit);
+    case v1::CULPRIT_KIND_LINK:
+      return Concat("link ", culprit.cable(), ", over which go ", ConnectionsText(culprit));
     case v1::CULPRIT_KIND_AMBIGUOUS: {
+      if (culprit.links_size() != 0) {
+        return Concat("ambiguous, one of the links ", absl::StrJoin(culprit.links(), ", "),
+                      ", over which go ", ConnectionsText(culprit));
+      }
       std::vector<uint32_t> ranks;
       for (const int32_t rank : culprit.candidates()) {
         if (rank >= 0) ranks.push_back(static_cast<uint32_t>(rank));
@@ -165,15 +175,16 @@ std::string CulpritName(const v1::Culprit& culprit) {
 }  // namespace
 
 std::string_view SyndromeWord(int syndrome) {
-  static constexpr std::array<std::string_view, 9> kWords = {"unspecified",
-                                                             "communication hang",
-                                                             "non-communication hang",
-                                                             "communication slow",
-                                                             "non-communication slow",
-                                                             "crash",
-                                                             "lost node",
-                                                             "mismatch",
-                                                             "never joined"};
+  static constexpr std::array<std::string_view, 10> kWords = {"unspecified",
+                                                              "communication hang",
+                                                              "non-communication hang",
+                                                              "communication slow",
+                                                              "non-communication slow",
+                                                              "crash",
+                                                              "lost node",
+                                                              "mismatch",
+                                                              "never joined",
+                                                              "path lost"};
   return Word(kWords, static_cast<size_t>(syndrome));
 }
 
@@ -184,8 +195,8 @@ std::string_view VerdictStateWord(int state) {
 }
 
 std::string_view CulpritKindWord(int kind) {
-  static constexpr std::array<std::string_view, 6> kWords = {"unspecified", "rank",       "node",
-                                                             "nic",         "connection", "ambiguous"};
+  static constexpr std::array<std::string_view, 7> kWords = {"unspecified", "rank",      "node", "nic",
+                                                             "connection",  "ambiguous", "link"};
   return Word(kWords, static_cast<size_t>(kind));
 }
 

@@ -164,9 +164,70 @@ Finding Describe(const JobSnapshot& snapshot, const std::vector<const Stuck*>& s
   return finding;
 }
 
+// What each queue pair that no silent NIC explains says of its path: the stuck ones first, in their order.
+std::vector<Witness> Witnesses(const std::vector<Link>& links, const std::vector<const Stuck*>& stuck,
+                               const std::set<std::string>& silent,
+                               const CommunicationHangThresholds& thresholds) {
+  std::vector<Witness> witnesses;
+  std::set<const Link*> known;
+  for (const Stuck* item : stuck) {
+    const QueuePair& queue_pair = *item->link->queue_pair;
+    witnesses.push_back({queue_pair.local, queue_pair.remote, analysis::FlowState::kBad});
+    known.insert(item->link);
+  }
+  for (const Link& link : links) {
+    if (known.count(&link) != 0 || silent.count(link.from_nic) != 0 || silent.count(link.to_nic) != 0)
+      continue;
+    const QueuePair& queue_pair = *link.queue_pair;
+    auto state = analysis::FlowState::kUnknown;
+    if (queue_pair.last_heard_at_ns != kNever && CanJudge(link.sender) && CanJudge(link.receiver)) {
+      const bool heard = !Unheard(link, thresholds.heard_ns) && StuckSince(link) == kNever;
+      if (heard) state = analysis::FlowState::kGood;
+      if (Unheard(link, thresholds.unheard_ns)) state = analysis::FlowState::kBad;
+    }
+    witnesses.push_back({queue_pair.local, queue_pair.remote, state});
+  }
+  return witnesses;
+}
+
+// The findings about links between switches; none where no link can be named. `finding` gets what is known
+// of the link where several are possible.
+std::vector<Finding> NameLinks(const JobSnapshot& snapshot, const std::vector<const Stuck*>& stuck,
+                               const std::vector<Witness>& witnesses, PathSource* paths, Finding* finding,
+                               const CommunicationHangThresholds& thresholds) {
+  std::vector<Finding> findings;
+  const LinkBlame blame = BlameLinks(witnesses, /*acks_count=*/true, paths, thresholds.link);
+  for (const BlamedLink& link : blame.blamed) {
+    std::vector<const Stuck*> own;
+    for (const size_t witness : link.bad) {
+      if (witness < stuck.size()) own.push_back(stuck[witness]);
+    }
+    if (own.empty()) continue;  // silent, and nobody waits for it
+    Finding named = Describe(snapshot, own, thresholds);
+    named.kind = CulpritKind::kLink;
+    named.cable = link.cable;
+    named.links = link.links;
+    named.evidence.insert(named.evidence.begin(), LinkEvidence(link, "are silent"));
+    named.suggested_action =
+        Concat("look at the link ", link.cable,
+               ": both switch ports, its cable, errors and drops that they count; take it "
+               "out of the routing, and the connections go other ways");
+    findings.push_back(std::move(named));
+  }
+  if (blame.sort == LinkBlame::Sort::kAmbiguous) {
+    finding->kind = CulpritKind::kAmbiguous;
+    finding->links = blame.candidates;
+    finding->candidates.clear();
+  }
+  if (blame.sort == LinkBlame::Sort::kAmbiguous || blame.sort == LinkBlame::Sort::kHost) {
+    finding->evidence.insert(finding->evidence.begin(), CandidatesEvidence(blame, "are silent"));
+  }
+  return findings;
+}
+
 }  // namespace
 
-std::vector<Finding> DetectCommunicationHangs(const JobSnapshot& snapshot,
+std::vector<Finding> DetectCommunicationHangs(const JobSnapshot& snapshot, PathSource* paths,
                                               const CommunicationHangThresholds& thresholds) {
   if (!MayBeStuck(snapshot, thresholds.suspect_ns)) return {};
   const std::vector<Link> links = CollectLinks(snapshot);
@@ -183,6 +244,14 @@ std::vector<Finding> DetectCommunicationHangs(const JobSnapshot& snapshot,
   std::vector<std::pair<std::string, const Nic*>> candidates;
   for (const auto& [address, nic] : nics) {
     if (nic.Silent(thresholds) && nic.peers.size() >= 2) candidates.emplace_back(address, &nic);
+  }
+  // A NIC whose queue pairs all take one link is silent when the link is: the paths tell the two apart.
+  if (paths != nullptr && !candidates.empty()) {
+    std::vector<const Stuck*> all;
+    for (const Stuck& item : stuck) all.push_back(&item);
+    const LinkBlame blame =
+        BlameLinks(Witnesses(links, all, {}, thresholds), /*acks_count=*/true, paths, thresholds.link);
+    if (blame.sort == LinkBlame::Sort::kLinks) candidates.clear();
   }
   std::stable_sort(candidates.begin(), candidates.end(),
                    [](const auto& a, const auto& b) { return a.second->unheard > b.second->unheard; });
@@ -240,6 +309,16 @@ std::vector<Finding> DetectCommunicationHangs(const JobSnapshot& snapshot,
   finding.suggested_action =
       "look for what these connections have in common: the switch port or link on the path of their ports; "
       "other connections of the same hosts go on";
+  if (paths != nullptr) {
+    std::set<std::string> silent;
+    for (const auto& [address, nic] : candidates) silent.insert(address);
+    std::vector<Finding> named =
+        NameLinks(snapshot, rest, Witnesses(links, rest, silent, thresholds), paths, &finding, thresholds);
+    if (!named.empty()) {
+      for (Finding& link : named) findings.push_back(std::move(link));
+      return findings;
+    }
+  }
   findings.push_back(std::move(finding));
   return findings;
 }

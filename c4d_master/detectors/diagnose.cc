@@ -23,8 +23,8 @@ bool IsEnd(const Finding& finding) {
 
 }  // namespace
 
-std::vector<Finding> Diagnose(const JobSnapshot& snapshot, std::vector<Finding> slow, int64_t now_ns,
-                              const Thresholds& thresholds) {
+std::vector<Finding> Diagnose(const JobSnapshot& snapshot, const NetworkView& network,
+                              std::vector<Finding> slow, int64_t now_ns, const Thresholds& thresholds) {
   // What ends the job, and with it everything else that could be said.
   std::vector<Finding> findings = DetectMismatches(snapshot);
   if (!findings.empty()) return findings;
@@ -39,7 +39,8 @@ std::vector<Finding> Diagnose(const JobSnapshot& snapshot, std::vector<Finding> 
     return findings;
   }
   const bool held_up = !hangs.empty();
-  std::vector<Finding> stuck = DetectCommunicationHangs(snapshot, thresholds.communication_hang);
+  std::vector<Finding> stuck =
+      DetectCommunicationHangs(snapshot, network.paths, thresholds.communication_hang);
   // Ranks that are absent because the network holds their peers up wait in turn, and are no roots of the
   // graph. One that is absent for a reason of its own does not hold queue pairs up, but a ring of waits
   // among ranks that the network holds up says nothing.
@@ -52,7 +53,20 @@ std::vector<Finding> Diagnose(const JobSnapshot& snapshot, std::vector<Finding> 
   std::vector<Finding> lost;
   if (!held_up && stuck.empty()) lost = DetectLostNodes(snapshot, now_ns, thresholds.end);
   const bool stands_still = held_up || !stuck.empty() || !lost.empty();
+  // Who lost a path and found no other is stuck, and is told of as that.
+  std::vector<Finding> fenced;
+  if (stuck.empty() && network.fences != nullptr) {
+    fenced = DetectLostPaths(snapshot, *network.fences, network.paths, now_ns, thresholds.path_lost);
+  }
+  // Chunks that waited for another path were slow, and are so in the windows for a while.
+  const bool lost_path = std::any_of(fenced.begin(), fenced.end(),
+                                     [](const Finding& finding) { return !finding.confirmed_by.empty(); });
+  if (lost_path) {
+    std::erase_if(slow,
+                  [](const Finding& finding) { return finding.syndrome == Syndrome::kCommunicationSlow; });
+  }
   Append(std::move(stuck), &findings);
+  Append(std::move(fenced), &findings);
   Append(std::move(hangs), &findings);
   Append(std::move(lost), &findings);
   Append(DetectNeverJoined(snapshot, thresholds.end), &findings);

@@ -2,7 +2,7 @@
 // in many ways, a dead process makes others wait, a stopped one makes connections stall, a late one makes
 // cells slow: the cause is told, its consequences are not.
 //
-// A pure function of the snapshot, what DetectSlow found last and the moment; any thread; no errors.
+// A function of the snapshot, the network, what DetectSlow found last and the moment; any thread; no errors.
 #pragma once
 
 #include <vector>
@@ -10,20 +10,28 @@
 #include "c4d_master/detectors/communication_hang.h"
 #include "c4d_master/detectors/crash.h"
 #include "c4d_master/detectors/hang.h"
+#include "c4d_master/detectors/path_lost.h"
 #include "c4d_master/detectors/slow.h"
 #include "c4d_master/finding.h"
 #include "c4d_master/job_snapshot.h"
 
 namespace c4::c4d {
 
+// What is known of the network besides the snapshot.
+struct NetworkView {
+  PathSource* paths = nullptr;       // none: no link is named
+  const FenceLog* fences = nullptr;  // none: nothing was fenced
+};
+
 struct Thresholds {
   HangThresholds hang;
   CommunicationHangThresholds communication_hang;
   EndThresholds end;
   SlowThresholds slow;
+  PathLostThresholds path_lost;
 };
 
-std::vector<Finding> Diagnose(const JobSnapshot& snapshot, std::vector<Finding> slow, int64_t now_ns,
-                              const Thresholds& thresholds);
+std::vector<Finding> Diagnose(const JobSnapshot& snapshot, const NetworkView& network,
+                              std::vector<Finding> slow, int64_t now_ns, const Thresholds& thresholds);
 
 }  // namespace c4::c4d

@@ -327,14 +327,95 @@ std::vector<const Cell*> SlowMoreThanOnce(const std::vector<Explanation>& looks)
   return cells;
 }
 
+// What each queue pair says of its path: those that are told of first, in their order. Good is what can be
+// judged and was slow in none of the looks.
+template <typename Fading>
+std::vector<Witness> Witnesses(const std::vector<const Cell*>& told,
+                               const std::vector<std::vector<Cell>>& looks, const Fading& fading,
+                               const std::set<const Process*>& late) {
+  std::vector<Witness> witnesses;
+  std::set<const Link*> slow;
+  for (const Cell* cell : told) {
+    witnesses.push_back(
+        {cell->link->queue_pair->local, cell->link->queue_pair->remote, analysis::FlowState::kBad});
+    slow.insert(cell->link);
+  }
+  const std::set<const Link*> known = slow;
+  for (const std::vector<Cell>& cells : looks) {
+    for (const Cell& cell : cells) {
+      if (cell.slow) slow.insert(cell.link);
+    }
+  }
+  for (const Cell& cell : looks.front()) {
+    const Link& link = *cell.link;
+    if (known.count(&link) != 0) continue;
+    const bool excused = late.count(link.sender->process) != 0 ||
+                         (link.receiver != nullptr && late.count(link.receiver->process) != 0);
+    const bool good = slow.count(&link) == 0 && cell.judged && !cell.unclear && cell.low.chunks >= 2 &&
+                      !excused && !fading(&cell);
+    witnesses.push_back({link.queue_pair->local, link.queue_pair->remote,
+                         good ? analysis::FlowState::kGood : analysis::FlowState::kUnknown});
+  }
+  return witnesses;
+}
+
+// A NIC most of whose queue pairs take a slow link looks slow itself: where the paths tell that it is the
+// link, the NIC's queue pairs are connections like all others.
+void Overrule(const std::vector<Cell>& cells, const std::set<const Process*>& late, PathSource* paths,
+              const SlowThresholds& thresholds, Explanation* explanation) {
+  if (paths == nullptr || explanation->nics.empty()) return;
+  std::vector<const Cell*> slow = explanation->connections;
+  for (const auto& entry : explanation->nics)
+    slow.insert(slow.end(), entry.second.begin(), entry.second.end());
+  const auto never = [](const Cell*) { return false; };
+  const LinkBlame blame =
+      BlameLinks(Witnesses(slow, {cells}, never, late), /*acks_count=*/false, paths, thresholds.link);
+  if (blame.sort != LinkBlame::Sort::kLinks) return;
+  explanation->nics.clear();
+  explanation->connections = std::move(slow);
+}
+
+// The findings about links between switches that slow queue pairs share; none where no link can be named.
+// `finding`, which tells of the queue pairs, gets what is known of the link where several are possible.
+std::vector<Finding> NameLinks(const std::vector<const Cell*>& told, const std::vector<Witness>& witnesses,
+                               PathSource* paths, Finding* finding, const SlowThresholds& thresholds) {
+  std::vector<Finding> findings;
+  const LinkBlame blame = BlameLinks(witnesses, /*acks_count=*/false, paths, thresholds.link);
+  for (const BlamedLink& link : blame.blamed) {
+    std::vector<const Cell*> own;
+    for (const size_t witness : link.bad) own.push_back(told[witness]);
+    Finding named = DescribeCells(own);
+    named.kind = CulpritKind::kLink;
+    named.cable = link.cable;
+    named.links = link.links;
+    named.confidence = finding->confidence;
+    named.confirmed_by = finding->confirmed_by;
+    named.evidence.insert(named.evidence.begin(), LinkEvidence(link, "are slow"));
+    named.suggested_action = Concat("look at the link ", link.cable,
+                                    ": the rate of both switch ports, errors that they count, congestion by "
+                                    "other jobs; take it out of the routing if it stays slow");
+    findings.push_back(std::move(named));
+  }
+  if (blame.sort == LinkBlame::Sort::kAmbiguous) {
+    finding->kind = CulpritKind::kAmbiguous;
+    finding->links = blame.candidates;
+    finding->candidates.clear();
+  }
+  if (blame.sort == LinkBlame::Sort::kAmbiguous || blame.sort == LinkBlame::Sort::kHost) {
+    finding->evidence.insert(finding->evidence.begin(), CandidatesEvidence(blame, "are slow"));
+  }
+  return findings;
+}
+
 std::vector<Finding> DetectSlowNetwork(const std::vector<Link>& links, const Windows& windows,
-                                       const std::set<const Process*>& late,
+                                       const std::set<const Process*>& late, PathSource* paths,
                                        const SlowThresholds& thresholds) {
   std::vector<std::vector<Cell>> cells;
   std::vector<Explanation> past;
   for (size_t back = 0; back <= thresholds.persist; ++back) {
     cells.push_back(Cells(links, windows, back, thresholds));
     past.push_back(Explain(cells.back(), late, thresholds));
+    Overrule(cells.back(), late, paths, thresholds, &past.back());
     if (back == 0 && past[0].nics.empty() && past[0].connections.empty()) return {};
   }
   const Explanation& now = past.front();
@@ -376,7 +457,13 @@ std::vector<Finding> DetectSlowNetwork(const std::vector<Link>& links, const Win
   for (size_t back = 1; back <= thresholds.fade; ++back) {
     const std::vector<Cell> older =
         back < past.size() ? std::vector<Cell>() : Cells(links, windows, back, thresholds);
-    fade(back < past.size() ? past[back] : Explain(older, late, thresholds));
+    if (back < past.size()) {
+      fade(past[back]);
+      continue;
+    }
+    Explanation then = Explain(older, late, thresholds);
+    Overrule(older, late, paths, thresholds, &then);
+    fade(then);
   }
   const auto fading = [&](const Cell* cell) {
     return faded.count(cell->link->from_nic) != 0 || faded.count(cell->link->to_nic) != 0;
@@ -417,13 +504,21 @@ std::vector<Finding> DetectSlowNetwork(const std::vector<Link>& links, const Win
   finding.suggested_action =
       "look for what these connections have in common: a switch port or link on the path of their ports (its "
       "rate, errors, congestion); other connections of the same hosts are not slow";
+  if (paths != nullptr) {
+    std::vector<Finding> named =
+        NameLinks(told, Witnesses(told, cells, fading, late), paths, &finding, thresholds);
+    if (!named.empty()) {
+      for (Finding& link : named) findings.push_back(std::move(link));
+      return findings;
+    }
+  }
   findings.push_back(std::move(finding));
   return findings;
 }
 
 }  // namespace
 
-std::vector<Finding> DetectSlow(const JobSnapshot& snapshot, const Windows& windows,
+std::vector<Finding> DetectSlow(const JobSnapshot& snapshot, const Windows& windows, PathSource* paths,
                                 const SlowThresholds& thresholds) {
   std::vector<Finding> findings;
   std::vector<Late> ranks = Lateness(snapshot, windows, 0);
@@ -445,7 +540,7 @@ std::vector<Finding> DetectSlow(const JobSnapshot& snapshot, const Windows& wind
     findings.push_back(std::move(finding));
   }
   const std::vector<Link> links = CollectLinks(snapshot);
-  for (Finding& finding : DetectSlowNetwork(links, windows, explains, thresholds)) {
+  for (Finding& finding : DetectSlowNetwork(links, windows, explains, paths, thresholds)) {
     findings.push_back(std::move(finding));
   }
   return findings;

@@ -1,11 +1,15 @@
 // Slow: a network path whose chunks take much longer than they used to, and a rank whose own time between
 // operations has grown while nobody else's has. docs/verdicts.md has the rules and the reasons.
 //
-// Pure functions of the snapshot and the windows; any thread; no errors.
+// Where C4P tells the paths, the link that slow connections share is named in their place.
+//
+// Pure functions of the snapshot and the windows, but for the questions to the PathSource (nullptr: none),
+// which never waits; any thread; no errors.
 #pragma once
 
 #include <vector>
 
+#include "c4d_master/detectors/blame_link.h"
 #include "c4d_master/finding.h"
 #include "c4d_master/job_snapshot.h"
 #include "c4d_master/windows.h"
@@ -37,9 +41,10 @@ struct SlowThresholds {
   size_t alone_persist = 5;  // the same, of a single queue pair
   size_t persist = 3;        // slices for which it must have lasted
   size_t fade = 7;           // slices for which a NIC that was slow explains what touches it
+  LinkBlameThresholds link;
 };
 
-std::vector<Finding> DetectSlow(const JobSnapshot& snapshot, const Windows& windows,
+std::vector<Finding> DetectSlow(const JobSnapshot& snapshot, const Windows& windows, PathSource* paths,
                                 const SlowThresholds& thresholds);
 
 // A cell of the latency matrix: one queue pair.

@@ -15,7 +15,7 @@ struct Expected {
   double within_s = 0;
 };
 
-Expected ExpectedOf(Fault fault) {
+Expected ExpectedOf(Fault fault, bool fail_over, bool paths_known) {
   switch (fault) {
     case Fault::kStop:
       return {v1::SYNDROME_NON_COMMUNICATION_HANG, 5};
@@ -24,6 +24,9 @@ Expected ExpectedOf(Fault fault) {
     case Fault::kMismatch:
       return {v1::SYNDROME_MISMATCH, 5};
     case Fault::kCutLink:
+      // Without paths a dead link that the transport goes around is not told from congestion.
+      if (fail_over) return {paths_known ? v1::SYNDROME_PATH_LOST : v1::SYNDROME_UNSPECIFIED, 5};
+      return {v1::SYNDROME_COMMUNICATION_HANG, 5};
     case Fault::kCutNic:
       return {v1::SYNDROME_COMMUNICATION_HANG, 5};
     case Fault::kSlowLink:
@@ -57,12 +60,47 @@ bool RightConnections(Fault fault, const v1::Culprit& culprit, const TrainingSim
   return true;
 }
 
-bool IsRight(Fault fault, uint32_t target, const v1::Verdict& verdict, const TrainingSim& sim) {
-  if (verdict.syndrome() != ExpectedOf(fault).syndrome) return false;
+// That link, or "ambiguous" with it among the candidates, where all that are bad take each of these.
+bool RightLink(const v1::Culprit& culprit, const TrainingSim& sim) {
+  if (culprit.kind() == v1::CULPRIT_KIND_LINK) return culprit.cable() == sim.target_cable();
+  if (culprit.kind() != v1::CULPRIT_KIND_AMBIGUOUS) return false;
+  std::set<std::string> candidates;
+  for (const std::string& link : culprit.links()) candidates.insert(c4d::CableOf(link));
+  if (candidates.count(sim.target_cable()) == 0) return false;
+  for (const v1::ConnectionRef& ref : culprit.connections()) {
+    std::set<std::string> cables;
+    for (const bool data : {true, false}) {
+      for (const std::string& link :
+           sim.LinksOf(data ? ref.local() : ref.remote(), data ? ref.remote() : ref.local())) {
+        cables.insert(c4d::CableOf(link));
+      }
+    }
+    if (!std::includes(cables.begin(), cables.end(), candidates.begin(), candidates.end())) return false;
+  }
+  return true;
+}
+
+class SimulatedPaths final : public c4d::PathSource {
+ public:
+  explicit SimulatedPaths(const TrainingSim* sim) : sim_(sim) {}
+  std::shared_ptr<const c4d::LinkPath> Find(const std::string& source,
+                                            const std::string& destination) override {
+    c4d::LinkPath links = sim_->LinksOf(source, destination);
+    return links.empty() ? nullptr : std::make_shared<const c4d::LinkPath>(std::move(links));
+  }
+
+ private:
+  const TrainingSim* const sim_;
+};
+
+bool IsRight(Fault fault, const Expected& expected, bool paths_known, uint32_t target,
+             const v1::Verdict& verdict, const TrainingSim& sim) {
+  if (verdict.syndrome() != expected.syndrome) return false;
   const v1::Culprit& culprit = verdict.culprit();
   switch (fault) {
     case Fault::kCutLink:
     case Fault::kSlowLink:
+      if (paths_known) return RightLink(culprit, sim);
       return RightConnections(fault, culprit, sim);
     case Fault::kCutNic:
     case Fault::kSlowNic:
@@ -78,13 +116,14 @@ bool IsRight(Fault fault, uint32_t target, const v1::Verdict& verdict, const Tra
 }  // namespace
 
 const char* FaultName(Fault fault) {
-  static constexpr const char* kNames[] = {
-      "none",     "stop",      "kill",      "mismatch",   "cut-link",   "cut-nic",      "slow-link",
-      "slow-nic", "slow-rank", "lost-node", "checkpoint", "evaluation", "agent-silent", "jitter"};
+  static constexpr const char* kNames[] = {"none",         "stop",      "kill",       "mismatch",
+                                           "cut-link",     "cut-nic",   "slow-link",  "slow-nic",
+                                           "slow-rank",    "lost-node", "checkpoint", "evaluation",
+                                           "agent-silent", "jitter",    "hiccups"};
   return kNames[static_cast<int>(fault)];
 }
 
-TrialResult RunTrial(Fault fault, const TrainingShape& shape, uint64_t seed) {
+TrialResult RunTrial(Fault fault, const TrainingShape& shape, uint64_t seed, bool paths_known) {
   std::mt19937_64 random(seed * 7919 + static_cast<uint64_t>(fault));
   TrainingSim sim(shape, seed);
   c4d::VerdictStore store(":memory:");
@@ -92,9 +131,10 @@ TrialResult RunTrial(Fault fault, const TrainingShape& shape, uint64_t seed) {
   c4d::HandlerOptions options;
   options.job = "job";
   options.master_epoch = 1;
-  c4d::C4dHandler handler(options, &store, &metrics);
+  SimulatedPaths source(&sim);
+  c4d::C4dHandler handler(options, &store, &metrics, paths_known ? &source : nullptr);
   TrialResult result;
-  const Expected expected = ExpectedOf(fault);
+  const Expected expected = ExpectedOf(fault, shape.fail_over, paths_known);
   uint32_t target = 0;
   int64_t injected_ns = INT64_MAX;
   std::set<std::string> judged;
@@ -103,9 +143,10 @@ TrialResult RunTrial(Fault fault, const TrainingShape& shape, uint64_t seed) {
     const double after_s =
         static_cast<double>(verdict.confirmed_unix_ns() - injected_ns - (sim.unix_ns() - sim.now_ns())) / 1e9;
     const bool is_new = judged.insert(verdict.id()).second;
-    if (injected_ns <= sim.now_ns() && IsRight(fault, target, verdict, sim) &&
+    if (injected_ns <= sim.now_ns() && IsRight(fault, expected, paths_known, target, verdict, sim) &&
         after_s <= expected.within_s + 0.3) {
       result.found = true;
+      result.ambiguous = verdict.culprit().kind() == v1::CULPRIT_KIND_AMBIGUOUS;
       if (result.confirmed_after_s < 0) result.confirmed_after_s = after_s;
       if (!is_new) return;
     } else if (is_new) {
@@ -133,7 +174,8 @@ TrialResult RunTrial(Fault fault, const TrainingShape& shape, uint64_t seed) {
   if (link) {
     const std::vector<TrainingSim::Path> paths = sim.paths();
     result.applicable = std::any_of(paths.begin(), paths.end(), [&](const TrainingSim::Path& path) {
-      return fault == Fault::kCutLink ? path.stuck : path.over_target;
+      if (fault == Fault::kSlowLink) return path.over_target;
+      return shape.fail_over ? path.over_target || path.acks_over_target : path.stuck;
     });
   }
   pass(fault == Fault::kCheckpoint ? 60 : 20);

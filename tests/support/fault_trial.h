@@ -16,12 +16,14 @@ struct TrialResult {
   size_t wrong = 0;        // confirmed verdicts besides
   bool cleared = true;     // nothing was left open at the end
   bool applicable = true;  // the fault could have an effect in this job
+  bool ambiguous = false;  // found, as one of several links that no queue pair tells apart
   double confirmed_after_s = -1;
   std::string told;  // the confirmed verdicts, one a line
 };
 
 const char* FaultName(Fault fault);
 
-TrialResult RunTrial(Fault fault, const TrainingShape& shape, uint64_t seed);
+// `paths_known`: C4P tells the paths, and faults of links are right as the link only.
+TrialResult RunTrial(Fault fault, const TrainingShape& shape, uint64_t seed, bool paths_known = false);
 
 }  // namespace c4::simulation

@@ -14,7 +14,7 @@ namespace {
 using c4::simulation::Fault;
 
 std::optional<Fault> FaultOf(const char* name) {
-  for (int fault = 0; fault <= static_cast<int>(Fault::kJitter); ++fault) {
+  for (int fault = 0; fault <= static_cast<int>(Fault::kHiccups); ++fault) {
     if (strcmp(name, c4::simulation::FaultName(static_cast<Fault>(fault))) == 0)
       return static_cast<Fault>(fault);
   }

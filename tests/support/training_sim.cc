@@ -38,6 +38,8 @@ TrainingSim::TrainingSim(const TrainingShape& shape, uint64_t seed)
         queue_pair.base_ns_per_kib = 2000 * std::exp(shape_.contention * Normal());
         queue_pair.last_ns = now_ns_;
         queue_pair.post_ns = now_ns_;
+        queue_pair.port = static_cast<uint32_t>(20000 + (group.id % 1000) * 16 + index);
+        Publish(group, queue_pair);
         queue_pair.histogram.assign(wire::kLatencyBuckets, 0);
         group.queue_pairs.push_back(std::move(queue_pair));
       }
@@ -146,7 +148,7 @@ void TrainingSim::Inject(Fault fault, uint32_t target) {
       break;
     case Fault::kCutLink:
     case Fault::kCutNic:
-      StallNetwork();
+      if (fault == Fault::kCutNic || !shape_.fail_over) StallNetwork();
       break;
     default:
       break;
@@ -278,6 +280,8 @@ void TrainingSim::Progress(double seconds) {
         slow = (leaf(from) == cut || leaf(to) == cut) && Takes(queue_pair, false);
       }
       // The scheduler gives a slow queue pair little more than a chunk a second.
+      // Over a link that is cut nothing goes until it is fenced.
+      if (fault_ == Fault::kCutLink && (queue_pair.dead || OverTarget(group, queue_pair))) continue;
       queue_pair.share += slow ? (fault_ == Fault::kSlowNic ? 0.8 : 0.35)
                                : 4.0 * (0.5 + 0.5 * static_cast<double>(random_() % 100) / 100.0);
       while (queue_pair.share >= 1) {
@@ -306,9 +310,90 @@ bool TrainingSim::IsSilent(uint32_t from, uint32_t to, const QueuePair& queue_pa
     case Fault::kKill:
       return to == target_;
     case Fault::kCutLink:
-      return (leaf(from) == cut || leaf(to) == cut) && (Takes(queue_pair, false) || Takes(queue_pair, true));
+      return !queue_pair.dead && (leaf(from) == cut || leaf(to) == cut) &&
+             (Takes(queue_pair, false) || Takes(queue_pair, true));
     default:
       return false;
+  }
+}
+
+std::vector<std::string> TrainingSim::LinksOf(const std::string& source,
+                                              const std::string& destination) const {
+  const auto it = links_.find({source, destination});
+  return it == links_.end() ? std::vector<std::string>() : it->second;
+}
+
+std::string TrainingSim::target_cable() const {
+  return "leaf" + std::to_string(target_ / shape_.spines) + "-spine" +
+         std::to_string(target_ % shape_.spines);
+}
+
+// As C4P would know it: the links of both ways.
+void TrainingSim::Publish(const Group& group, const QueuePair& queue_pair) {
+  const uint32_t ranks[2] = {group.ranks[queue_pair.from], group.ranks[queue_pair.to]};
+  const std::string ends[2] = {nic(ranks[0]) + ":" + std::to_string(queue_pair.port),
+                               nic(ranks[1]) + ":9000"};
+  for (const int way : {0, 1}) {
+    const std::string from = "leaf" + std::to_string(leaf(ranks[way]));
+    const std::string to = "leaf" + std::to_string(leaf(ranks[1 - way]));
+    const std::string spine = "spine" + std::to_string(way == 0 ? queue_pair.spine : queue_pair.ack_spine);
+    std::vector<std::string> links = {"host" + std::to_string(ranks[way]) + ">" + from};
+    if (queue_pair.crosses) {
+      links.push_back(from + ">" + spine);
+      links.push_back(to + "<" + spine);
+    }
+    links.push_back("host" + std::to_string(ranks[1 - way]) + "<" + to);
+    links_[{ends[way], ends[1 - way]}] = std::move(links);
+  }
+}
+
+bool TrainingSim::OverTarget(const Group& group, const QueuePair& queue_pair) const {
+  const uint32_t cut = target_ / shape_.spines;
+  return (leaf(group.ranks[queue_pair.from]) == cut || leaf(group.ranks[queue_pair.to]) == cut) &&
+         (Takes(queue_pair, false) || Takes(queue_pair, true));
+}
+
+void TrainingSim::Fence(QueuePair* queue_pair) {
+  queue_pair->dead = any_dead_ = true;
+  ++queue_pair->fences;
+}
+
+void TrainingSim::Rebuild(const Group& group, QueuePair* queue_pair) {
+  queue_pair->dead = false;
+  queue_pair->port = next_port_++;
+  const uint32_t bad = target_ % shape_.spines;
+  for (uint32_t* spine : {&queue_pair->spine, &queue_pair->ack_spine}) {
+    *spine = static_cast<uint32_t>(random_() % shape_.spines);
+    if (shape_.steered && fault_ == Fault::kCutLink && *spine == bad) *spine = (bad + 1) % shape_.spines;
+  }
+  queue_pair->last_ns = now_ns_;
+  Publish(group, *queue_pair);
+}
+
+// What the transport does between two batches: what is stuck is fenced, what was fenced is built anew.
+void TrainingSim::FailOver() {
+  const auto chance = [&](double share) {
+    return std::uniform_real_distribution<double>(0, 1)(random_) < share;
+  };
+  // A receiver that got no processor time, or a queue that ran full.
+  const bool burst = fault_ == Fault::kHiccups && chance(0.1);
+  const bool by_link = burst && chance(0.5);
+  const auto victim = static_cast<uint32_t>(random_() % ranks_.size());
+  if (by_link) target_ = static_cast<uint32_t>(random_() % (shape_.spines * (1 + leaf(shape_.ranks() - 1))));
+  any_dead_ = false;
+  for (Group& group : groups_) {
+    for (QueuePair& queue_pair : group.queue_pairs) {
+      if (queue_pair.dead) {
+        Rebuild(group, &queue_pair);
+      } else if (fault_ == Fault::kHiccups) {
+        const bool hit = burst && (by_link ? OverTarget(group, queue_pair) && chance(0.5)
+                                           : group.ranks[queue_pair.to] == victim && chance(0.7));
+        if (hit || chance(0.002)) Fence(&queue_pair);
+      } else if (fault_ == Fault::kCutLink && OverTarget(group, queue_pair) &&
+                 chance(0.6)) {  // with the next data, or the next sign of life
+        Fence(&queue_pair);
+      }
+    }
   }
 }
 
@@ -353,8 +438,7 @@ void TrainingSim::AddGroup(const Group& group, uint32_t rank, v1::ProcessReport*
     item->set_direction(sends ? v1::DIRECTION_SEND : v1::DIRECTION_RECEIVE);
     item->set_index(queue_pair.index);
     item->set_phase(v1::PHASE_READY);
-    const std::string port = std::to_string(20000 + (group.id % 1000) * 16 + queue_pair.index);
-    const std::string from = nic(group.ranks[queue_pair.from]) + ":" + port;
+    const std::string from = nic(group.ranks[queue_pair.from]) + ":" + std::to_string(queue_pair.port);
     const std::string to = nic(group.ranks[queue_pair.to]) + ":9000";
     item->set_local(sends ? from : to);
     item->set_remote(sends ? to : from);
@@ -372,6 +456,8 @@ void TrainingSim::AddGroup(const Group& group, uint32_t rank, v1::ProcessReport*
       const bool silent = IsSilent(group.ranks[queue_pair.from], group.ranks[queue_pair.to], queue_pair);
       item->set_last_heard_age_ns(kSignAgeNs + (silent ? now_ns_ - fault_ns_ : 0));
       for (const uint32_t count : queue_pair.histogram) item->add_latency_histogram(count);
+      item->set_fences(queue_pair.fences);
+      item->set_dead(queue_pair.dead);
     }
     if (queue_pair.index != 0) continue;
     v1::ConnectionState* connection = item->mutable_connection();
@@ -419,6 +505,8 @@ v1::TelemetryBatch TrainingSim::Batch(uint32_t rank) {
 std::vector<v1::TelemetryBatch> TrainingSim::Step() {
   now_ns_ += kStepNs;
   ++sequence_;
+  const bool fences = fault_ == Fault::kHiccups || (fault_ == Fault::kCutLink && shape_.fail_over);
+  if (fences || any_dead_) FailOver();
   if (!stands_still_) {
     Progress(static_cast<double>(kStepNs) / 1e9);
   } else {

@@ -12,6 +12,7 @@
 #include <map>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "c4/v1/telemetry.pb.h"
@@ -28,6 +29,8 @@ struct TrainingShape {
   double noise = 0.25;      // of a chunk's latency, standard deviation of its logarithm
   double contention = 0.4;  // between queue pairs, likewise; fixed for the job
   double paused = 0;        // share of the chunks in groups of two that wait for a receiver without its quota
+  bool fail_over = false;   // the transport fences queue pairs on a link that is cut, and builds them anew
+  bool steered = false;     // on a path that avoids it; else on any
   uint32_t ranks() const { return tensor * pipeline * data; }
 };
 
@@ -46,6 +49,7 @@ enum class Fault {
   kEvaluation,   // everybody's own time is three times as long
   kAgentSilent,  // of one host, the job goes on
   kJitter,       // short pauses of a rank
+  kHiccups,      // queue pairs that stand still under congestion are fenced, though their paths are well
 };
 
 class TrainingSim {
@@ -74,6 +78,10 @@ class TrainingSim {
   };
   std::vector<Path> paths() const;
   std::string nic(uint32_t rank) const;
+  // Of what `source` ("address:port") sends to `destination`: now, or before it was built anew; empty: no
+  // such.
+  std::vector<std::string> LinksOf(const std::string& source, const std::string& destination) const;
+  std::string target_cable() const;  // of a link
 
  private:
   struct QueuePair {
@@ -86,6 +94,9 @@ class TrainingSim {
     double share = 0;  // chunks a tick, with fractions carried on
     bool stuck = false;
     bool crosses = false;  // from one leaf to another
+    uint32_t port = 0;
+    uint32_t fences = 0;
+    bool dead = false;  // fenced in this step
     uint64_t posted = 0;
     uint64_t completed = 0;
     int64_t last_ns = 0;
@@ -118,6 +129,11 @@ class TrainingSim {
   void Progress(double seconds);
   void StandStill(uint32_t culprit, int first_group);
   void StallNetwork();
+  bool OverTarget(const Group& group, const QueuePair& queue_pair) const;
+  void FailOver();
+  void Fence(QueuePair* queue_pair);
+  void Rebuild(const Group& group, QueuePair* queue_pair);
+  void Publish(const Group& group, const QueuePair& queue_pair);
   double Normal();
   bool IsPaused(const Group& group);
   v1::TelemetryBatch Batch(uint32_t rank);
@@ -135,6 +151,9 @@ class TrainingSim {
   int64_t stands_still_since_ns_ = 0;
   int mismatch_group_ = -1;
   uint64_t sequence_ = 0;
+  uint32_t next_port_ = 40000;
+  bool any_dead_ = false;
+  std::map<std::pair<std::string, std::string>, std::vector<std::string>> links_;  // by both ends
 };
 
 }  // namespace c4::simulation

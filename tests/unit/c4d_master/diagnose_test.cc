@@ -41,6 +41,63 @@ TEST(DiagnoseBusyReceivers, AreNobodysFault) {
   }
 }
 
+// With paths known faults of links are right as the link alone; all else is as without.
+TEST_P(DiagnoseTest, AsAcceptedWithPaths) {
+  const auto [fault, seed] = GetParam();
+  const TrialResult result = RunTrial(fault, {}, seed, /*paths_known=*/true);
+  if (!result.applicable) GTEST_SKIP() << "no queue pair takes that link";
+  EXPECT_TRUE(result.found) << result.told;
+  EXPECT_FALSE(result.ambiguous) << result.told;
+  EXPECT_EQ(result.wrong, 0U) << result.told;
+  EXPECT_TRUE(result.cleared) << result.told;
+}
+
+// A NIC most of whose queue pairs take the slow link was named beside the link, before the paths told.
+TEST(DiagnoseLinks, ALinkIsNotHeldAgainstItsNics) {
+  TrainingShape shape;
+  shape.data = 6;
+  shape.pipeline = 1;
+  shape.queue_pairs = 2;
+  for (uint64_t seed = 1; seed <= 12; ++seed) {
+    for (const Fault fault : {Fault::kSlowLink, Fault::kCutLink}) {
+      const TrialResult result = RunTrial(fault, shape, seed, /*paths_known=*/true);
+      if (!result.applicable) continue;
+      EXPECT_TRUE(result.found) << FaultName(fault) << " seed " << seed << "\n" << result.told;
+      EXPECT_EQ(result.wrong, 0U) << FaultName(fault) << " seed " << seed << "\n" << result.told;
+    }
+  }
+}
+
+// A link that the transport went around is named, once, and forgotten when it is healed.
+TEST(DiagnoseFences, ADeadLinkIsNamedThoughTheJobGoesOn) {
+  for (const bool steered : {true, false}) {
+    TrainingShape shape;
+    shape.fail_over = true;
+    shape.steered = steered;
+    shape.spines = 4;
+    for (uint64_t seed = 1; seed <= 4; ++seed) {
+      const TrialResult result = RunTrial(Fault::kCutLink, shape, seed, /*paths_known=*/true);
+      if (!result.applicable) continue;
+      EXPECT_TRUE(result.found) << "seed " << seed << " steered " << steered << "\n" << result.told;
+      EXPECT_EQ(result.wrong, 0U) << "seed " << seed << " steered " << steered << "\n" << result.told;
+      EXPECT_TRUE(result.cleared) << "seed " << seed << " steered " << steered << "\n" << result.told;
+    }
+  }
+}
+
+// Fences under congestion: one here and there, all of a receiver, half of a link's. Never an alarm, with
+// paths and without.
+TEST(DiagnoseFences, HiccupsAreNobodysFault) {
+  for (uint64_t seed = 1; seed <= 6; ++seed) {
+    TrainingShape shape;
+    shape.fail_over = true;
+    shape.spines = 2 + static_cast<uint32_t>(seed % 3);
+    const TrialResult result = RunTrial(Fault::kHiccups, shape, seed, seed % 2 == 0);
+    EXPECT_EQ(result.wrong, 0U) << "seed " << seed << "\n" << result.told;
+    EXPECT_TRUE(result.cleared) << "seed " << seed << "\n" << result.told;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(
     EachFault, DiagnoseTest,
     ::testing::Combine(::testing::Values(Fault::kNone, Fault::kStop, Fault::kKill, Fault::kMismatch,

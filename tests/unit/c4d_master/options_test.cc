@@ -60,6 +60,14 @@ TEST(OptionsTest, ContradictionsAreErrors) {
               HasSubstr("--hang-limit-s"));
   MasterOptions unknown;
   EXPECT_FALSE(Parse({"--job", "j", "--no-such-option", "4"}, &unknown).ok());
+  MasterOptions nowhere;
+  EXPECT_THAT(std::string(Parse({"--job", "j", "--c4p", "somewhere"}, &nowhere).message()),
+              HasSubstr("--c4p"));
+  for (const std::string c4p : {"10.0.0.1:15151", "off"}) {
+    MasterOptions right;
+    EXPECT_TRUE(Parse({"--job", "j", "--c4p", c4p}, &right).ok()) << c4p;
+    EXPECT_EQ(right.c4p, c4p);
+  }
   MasterOptions nameless;
   EXPECT_FALSE(Parse({}, &nameless).ok());
 }

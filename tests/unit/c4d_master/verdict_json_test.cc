@@ -54,7 +54,7 @@ TEST(VerdictJsonTest, EveryFieldOfTheContract) {
     "culprit": {"kind": "rank", "rank": 2, "host": "host7", "pid": 4711,
                 "boot_id": "00112233445566778899aabbccddeeff", "start_time_ticks": 1234567,
                 "process_state": "stopped", "wait_channel": "do_signal_stop", "last_call": "operation 410",
-                "nic": "", "connections": [], "candidates": []},
+                "nic": "", "connections": [], "candidates": [], "cable": "", "links": []},
     "communicator": "0x00000000000000a1", "operation": 410, "waiting": [0, 1, 3], "confidence": 0.99,
     "since_unix_s": 1700000000.25, "suspected_unix_s": 1700000002.25, "confirmed_unix_s": 1700000002.5,
     "cleared_unix_s": null, "confirmed_by": "stopped",
@@ -144,6 +144,35 @@ TEST(VerdictTextTest, WordsForUnknownNumbers) {
   EXPECT_EQ(CulpritKindWord(v1::CULPRIT_KIND_AMBIGUOUS), "ambiguous");
   EXPECT_EQ(DataTypeWord(9), "bfloat16");
   EXPECT_EQ(ReductionWord(77), "custom");
+}
+
+// A link between switches, and several of which it is one.
+TEST(VerdictJsonTest, LinksByName) {
+  v1::Verdict verdict = Example();
+  verdict.set_syndrome(v1::SYNDROME_PATH_LOST);
+  verdict.clear_waiting();
+  v1::Culprit* culprit = verdict.mutable_culprit();
+  culprit->Clear();
+  culprit->set_kind(v1::CULPRIT_KIND_LINK);
+  culprit->set_rank(-1);
+  culprit->set_cable("leaf0-spine1");
+  culprit->add_links("leaf0>spine1");
+  culprit->add_links("leaf0<spine1");
+  v1::ConnectionRef* ref = culprit->add_connections();
+  ref->set_from_rank(0);
+  ref->set_to_rank(4);
+  const Json json = Json::parse(VerdictJson(verdict));
+  EXPECT_EQ(json["syndrome"], "path lost");
+  EXPECT_EQ(json["culprit"]["kind"], "link");
+  EXPECT_EQ(json["culprit"]["cable"], "leaf0-spine1");
+  EXPECT_EQ(json["culprit"]["links"], Json::parse(R"(["leaf0>spine1", "leaf0<spine1"])"));
+  EXPECT_THAT(
+      VerdictLine(verdict, 1'700'000'003'250'000'000),
+      HasSubstr("path lost: link leaf0-spine1, over which go 1 queue pair (rank 0 to rank 4) for 3.0 s"));
+  culprit->set_kind(v1::CULPRIT_KIND_AMBIGUOUS);
+  EXPECT_THAT(
+      VerdictLine(verdict, 1'700'000'003'250'000'000),
+      HasSubstr("ambiguous, one of the links leaf0>spine1, leaf0<spine1, over which go 1 queue pair"));
 }
 
 }  // namespace

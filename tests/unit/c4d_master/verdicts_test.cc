@@ -193,6 +193,80 @@ TEST_F(VerdictsTest, RestoredAndGoneIsClearedAfterTenSecondsOfFreshData) {
   EXPECT_THAT(Kinds(Look()), ElementsAre(Kind::kCleared));
 }
 
+// Findings about the same trouble of the network: as connections, as their link.
+class LinkVerdictsTest : public ::testing::Test {
+ protected:
+  static Finding About(CulpritKind kind, const std::string& cable, std::vector<uint32_t> queue_pairs,
+                       const std::string& confirmed_by = "slow") {
+    Finding finding;
+    finding.syndrome = Syndrome::kCommunicationSlow;
+    finding.kind = kind;
+    finding.cable = cable;
+    if (!cable.empty()) finding.links = {cable};
+    finding.confirmed_by = confirmed_by;
+    finding.confidence = confirmed_by.empty() ? 0.5 : 0.9;
+    for (const uint32_t index : queue_pairs) {
+      ConnectionRef ref;
+      ref.from_rank = 0;
+      ref.to_rank = 1;
+      ref.index = index;
+      finding.connections.push_back(ref);
+    }
+    return finding;
+  }
+  std::vector<v1::Verdict> See(const std::vector<Finding>& findings) {
+    job_.Advance(kSecondNs);
+    verdicts_.Update(findings, job_.Snapshot(), job_.now());
+    return verdicts_.List(false);
+  }
+
+  FakeJob job_{4};
+  Verdicts verdicts_{"job", 1};
+};
+
+TEST_F(LinkVerdictsTest, ConnectionsBecomeTheirLinkWhenThePathsAreKnown) {
+  See({About(CulpritKind::kConnection, "", {1, 2, 3, 4})});
+  const auto open = See({About(CulpritKind::kLink, "leaf0-spine1", {1, 2, 3})});
+  ASSERT_THAT(open, SizeIs(1));
+  EXPECT_EQ(open[0].culprit().kind(), v1::CULPRIT_KIND_LINK);
+  EXPECT_EQ(open[0].culprit().cable(), "leaf0-spine1");
+  EXPECT_EQ(open[0].state(), v1::VERDICT_STATE_CONFIRMED);
+}
+
+TEST_F(LinkVerdictsTest, AConfirmedLinkStaysWhatItIsWhileItFades) {
+  See({About(CulpritKind::kLink, "leaf0-spine1", {1, 2, 3, 4})});
+  for (const Finding& later :
+       {About(CulpritKind::kConnection, "", {2, 3}), About(CulpritKind::kAmbiguous, "", {2}),
+        About(CulpritKind::kLink, "leaf2-spine1", {3, 4}), About(CulpritKind::kLink, "leaf0-spine1", {1})}) {
+    const auto open = See({later});
+    ASSERT_THAT(open, SizeIs(1));
+    EXPECT_EQ(open[0].culprit().cable(), "leaf0-spine1");
+    EXPECT_EQ(open[0].culprit().connections_size(), 4);
+  }
+  const auto more = See({About(CulpritKind::kLink, "leaf0-spine1", {1, 2, 3, 4, 5})});
+  ASSERT_THAT(more, SizeIs(1));
+  EXPECT_EQ(more[0].culprit().connections_size(), 5);
+}
+
+TEST_F(LinkVerdictsTest, ASuspectedLinkFollowsWhatIsSeen) {
+  See({About(CulpritKind::kLink, "leaf0-spine1", {1, 2}, "")});
+  const auto open = See({About(CulpritKind::kLink, "leaf0-spine0", {1, 2, 3})});
+  ASSERT_THAT(open, SizeIs(1));
+  EXPECT_EQ(open[0].culprit().cable(), "leaf0-spine0");
+}
+
+TEST_F(LinkVerdictsTest, TwoLinksAreTwoVerdicts) {
+  const std::vector<Finding> both = {About(CulpritKind::kLink, "leaf0-spine1", {1, 2}),
+                                     About(CulpritKind::kLink, "leaf2-spine0", {3, 4})};
+  ASSERT_THAT(See(both), SizeIs(2));
+  ASSERT_THAT(See(both), SizeIs(2));
+  ASSERT_THAT(See({both[1]}), SizeIs(2)) << "slow verdicts settle";
+  See({both[1]});
+  const auto rest = See({both[1]});
+  ASSERT_THAT(rest, SizeIs(1));
+  EXPECT_EQ(rest[0].culprit().cable(), "leaf2-spine0");
+}
+
 class VerdictStoreTest : public VerdictsTest {
  protected:
   VerdictStoreTest() : path_(::testing::TempDir() + "/c4d_store_" + std::to_string(getpid()) + ".db") {

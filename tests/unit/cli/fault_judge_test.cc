@@ -201,5 +201,41 @@ TEST(FaultJudge, AVerdictThatIsNotClearedAfterHealingIsNotRight) {
   EXPECT_THAT(judge.judged()[0].faults, ElementsAre("the verdict was not cleared after healing"));
 }
 
+v1::Verdict OfLink(v1::CulpritKind kind, const std::string& cable, const std::vector<std::string>& links) {
+  v1::Verdict verdict;
+  verdict.set_id("1");
+  verdict.set_syndrome(v1::SYNDROME_COMMUNICATION_SLOW);
+  verdict.set_state(v1::VERDICT_STATE_CONFIRMED);
+  verdict.set_confirmed_unix_ns(1);
+  verdict.mutable_culprit()->set_kind(kind);
+  verdict.mutable_culprit()->set_cable(cable);
+  verdict.mutable_culprit()->mutable_links()->Assign(links.begin(), links.end());
+  return verdict;
+}
+
+// With paths known: the link, or one of several that nothing tells from it; the connections do not do.
+TEST(FaultJudge, ALinkIsNamedAsThatLink) {
+  ExpectedVerdict expected = SlowLink();
+  expected.kind = v1::CULPRIT_KIND_LINK;
+  expected.cable = "leaf0-spine1";
+  expected.shared = {"leaf2-spine1"};
+  const auto told = [&](const v1::Verdict& verdict) {
+    FaultJudge judge;
+    judge.Injected(expected, 10);
+    judge.Observe({verdict}, 12);
+    judge.Healed(14);
+    return judge.false_alarms().empty() ? std::string("right") : judge.false_alarms()[0].sentence;
+  };
+  EXPECT_EQ(told(OfLink(v1::CULPRIT_KIND_LINK, "leaf0-spine1", {"leaf0>spine1"})), "right");
+  EXPECT_EQ(told(OfLink(v1::CULPRIT_KIND_AMBIGUOUS, "", {"leaf0>spine1", "leaf2<spine1"})), "right");
+  EXPECT_THAT(told(OfLink(v1::CULPRIT_KIND_LINK, "leaf2-spine1", {})),
+              HasSubstr("it blames link leaf2-spine1"));
+  EXPECT_THAT(told(OfLink(v1::CULPRIT_KIND_AMBIGUOUS, "", {"leaf0>spine1", "leaf3<spine1"})),
+              HasSubstr("though not all that is bad takes leaf3-spine1"));
+  EXPECT_THAT(told(OfLink(v1::CULPRIT_KIND_AMBIGUOUS, "", {"leaf2<spine1"})),
+              HasSubstr("it does not name leaf0-spine1"));
+  EXPECT_THAT(told(OfLink(v1::CULPRIT_KIND_CONNECTION, "", {})), HasSubstr("it blames 0 queue pairs"));
+}
+
 }  // namespace
 }  // namespace c4::cli

@@ -55,8 +55,16 @@ TEST(ProtoGolden, TelemetryOf2) {
   ExpectGolden<v1::TelemetryBatch>("telemetry-2");
 }
 
+TEST(ProtoGolden, TelemetryOf3) {
+  ExpectGolden<v1::TelemetryBatch>("telemetry-3");
+}
+
 TEST(ProtoGolden, VerdictOf1) {
   ExpectGolden<v1::Verdict>("verdict-1");
+}
+
+TEST(ProtoGolden, VerdictOf2) {
+  ExpectGolden<v1::Verdict>("verdict-2");
 }
 
 // A later agent's batch has fields that this master does not know: the rest of it is read all the same.
