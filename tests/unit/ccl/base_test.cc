@@ -169,5 +169,31 @@ TEST(Identity, IdsOfChildrenAreEqualEverywhere) {
   EXPECT_EQ(ChildCommunicatorId(0xc4c4000000000001, 2, -2), 0xb4ee82c741ab6cd1u);
 }
 
+TEST(Socket, ListensOnTheFirstFreePortOfARange) {
+  SocketAddress any;
+  ASSERT_TRUE(ParseAddress("127.0.0.1:0", &any).ok());
+  Fd holder;
+  SocketAddress held = any;
+  ASSERT_TRUE(Listen(&held, 1, &holder).ok());
+  const unsigned low = held.port();
+  const std::string range = std::to_string(low) + "-" + std::to_string(low + 20);
+  Fd listener;
+  SocketAddress address = any;
+  const Result result = ListenWithin(range, &address, 1, &listener);
+  ASSERT_TRUE(result.ok()) << result.message();
+  EXPECT_GT(address.port(), low);
+  EXPECT_LE(address.port(), low + 20);
+  Fd none;
+  SocketAddress full = any;
+  EXPECT_EQ(ListenWithin(std::to_string(low) + "-" + std::to_string(low), &full, 1, &none).code(),
+            ncclSystemError);
+  for (const char* wrong : {"x", "0-5", "9-8", "1-70000", "5-", "5-6-7", "5x-6"}) {
+    SocketAddress place = any;
+    EXPECT_EQ(ListenWithin(wrong, &place, 1, &none).code(), ncclInvalidArgument) << wrong;
+  }
+  ASSERT_TRUE(ListenWithin("", &any, 1, &none).ok());
+  EXPECT_NE(any.port(), 0u);
+}
+
 }  // namespace
 }  // namespace c4

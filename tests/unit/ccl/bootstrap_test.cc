@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "ccl/base/clock.h"
+#include "ccl/bootstrap/planes.h"
 
 namespace c4::bootstrap {
 namespace {
@@ -241,6 +242,29 @@ TEST_F(Bootstrap, ABadFixedAddressIsNamed) {
   EXPECT_EQ(result.code(), ncclInvalidUsage);
   EXPECT_NE(result.message().find("NCCL_COMM_ID"), std::string::npos);
   EXPECT_NE(result.message().find("nowhere"), std::string::npos);
+}
+
+TEST(Planes, TwoAddressesOfOnePortAreToldAndOthersAreNot) {
+  const auto address = [](const char* text) {
+    SocketAddress parsed;
+    EXPECT_TRUE(ParseAddress(text, &parsed).ok());
+    return parsed;
+  };
+  const SocketAddress first = address("10.0.1.2:4791");
+  const auto told = [&](const SocketAddress& own, const std::vector<SocketAddress>& planes) {
+    std::vector<std::string> texts;
+    for (const SocketAddress& plane : PlanesOf(ListenerOf(own, planes))) texts.push_back(plane.ToString());
+    return texts;
+  };
+  EXPECT_EQ(told(first, {first}), std::vector<std::string>{"10.0.1.2:4791"});
+  EXPECT_EQ(told(first, {first, address("192.168.200.255:0")}),
+            (std::vector<std::string>{"10.0.1.2:4791", "192.168.200.255:4791"}));
+  EXPECT_EQ(told(address("[fd00::1]:7"), {address("[fd00::1]:0"), address("[fd00::2]:0")}),
+            std::vector<std::string>{"[fd00::1]:7"});
+  // The port of its meetings stays.
+  wire::Endpoint listener = ListenerOf(first, {first, address("10.0.2.2:0")});
+  listener.reserved[0] = 4000;
+  EXPECT_EQ(PlanesOf(listener).size(), 2u);
 }
 
 }  // namespace
