@@ -168,6 +168,10 @@ void FillQueuePair(const wire::QueuePairSlot& slot, const wire::CommunicatorSlot
   to->set_wait_sum_ns(ages.Duration(slot.wait_sum_ticks));
   to->set_wait_max_ns(ages.Duration(slot.wait_max_ticks));
   to->set_error(static_cast<uint32_t>(slot.error));
+  if (slot.direction == wire::kDirectionSend) {
+    to->set_fences(slot.fences);
+    to->set_dead(slot.path_state == wire::kPathLost);
+  }
   int used = wire::kLatencyBuckets;
   while (used > 0 && slot.latency_histogram[used - 1] == 0) --used;
   to->mutable_latency_histogram()->Add(slot.latency_histogram, slot.latency_histogram + used);

@@ -176,6 +176,8 @@ static_assert(offsetof(CommunicatorSlot, p2p_started) == 320);
 inline constexpr uint32_t kCommunicatorSlotBytesV10 = 256;
 
 enum Direction : uint32_t { kDirectionSend = 1, kDirectionReceive = 2 };
+// Of a sender's queue pair (QueuePairSlot::path_state).
+enum QueuePairPath : uint32_t { kPathConnecting = 0, kPathUp = 1, kPathLost = 2, kPathMoving = 3 };
 enum TransportKind : uint16_t { kTransportTcp = 1, kTransportVerbs = 2, kTransportShm = 3 };
 
 struct Endpoint {
