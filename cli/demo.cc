@@ -45,6 +45,7 @@ absl::Status Demo::Start(bool on_fabric, const std::string& size) {
     spec.quota_percent = kQuotaPercent / fabric::HostCount(spec);
     spec.quota_period_us = 10000;
     options.spec = spec;
+    options.network = {.paths_known = true, .fail_over = true};
   }
   options.ranks = kLoopbackRanks;
   options.command = {*folder + "/hybrid_trainer", "--seconds", "100000"};

@@ -74,6 +74,7 @@ absl::Status FaultRange::Start() {
     if (!made.ok()) return made.status();
     fabric_up_ = true;
     job.fabric = options_.spec->name;
+    job.paths = options_.network.paths_known;
   }
   job.ranks = ranks();
   job.job = options_.job;

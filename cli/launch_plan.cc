@@ -26,6 +26,9 @@ absl::Status CheckLaunchOptions(const LaunchOptions& options) {
     return absl::InvalidArgumentError(
         "--master and --no-monitor exclude each other: without an agent nothing talks to a master");
   }
+  if (!options.paths && !options.topology.empty()) {
+    return absl::InvalidArgumentError("--topology needs --c4p: it is the path master that reads it");
+  }
   if (!options.monitor && options.paths) {
     return absl::InvalidArgumentError(
         "--c4p and --no-monitor exclude each other: without an agent nobody asks for paths");
@@ -102,7 +105,10 @@ std::vector<std::string> MasterArguments(const LaunchPlan& plan) {
 }
 
 std::vector<std::string> PathMasterArguments(const LaunchPlan& plan) {
-  return {"--listen", plan.master_host + ":0", "--http-address", "127.0.0.1:0", "--directory", plan.directory};
+  std::vector<std::string> result = {"--listen",    plan.master_host + ":0", "--http-address",
+                                     "127.0.0.1:0", "--directory",           plan.directory};
+  if (!plan.topology.empty()) result.insert(result.end(), {"--topology", plan.topology});
+  return result;
 }
 
 std::vector<std::string> AgentArguments(const LaunchOptions& options, const LaunchPlan& plan, int host) {

@@ -20,6 +20,7 @@ struct LaunchOptions {
   std::string master;      // host:port of a master that runs already; empty: start one
   bool monitor = true;     // start an agent (and a master)
   bool paths = false;      // start a path master as well, unless one is published
+  std::string topology;    // its topology file; empty: of an emulated fabric its own, else it learns
   std::string log_dir;     // of the daemons; empty: the job's run directory
   double timeout_s = 0;    // end the job after this long; 0: never
   double grace_s = 3;      // once a rank has failed, how long the others may take to end by themselves
@@ -56,6 +57,7 @@ struct LaunchPlan {
   std::vector<int> host_of_rank;          // empty: all on hosts[0]
   std::string rendezvous = "127.0.0.1";   // where rank 0 is reached
   std::string interfaces = "lo";          // NCCL_SOCKET_IFNAME
+  std::string topology;                   // file for a path master; empty: none
   std::string master_host = "127.0.0.1";  // where the master listens
 };
 

@@ -17,6 +17,7 @@
 #include "cli/exit_codes.h"
 #include "cli/job_file.h"
 #include "cli/process.h"
+#include "fabric/emulator/topology.h"
 #include "service/directory.h"
 #include "service/run_dir.h"
 
@@ -121,6 +122,7 @@ absl::Status Launcher::Prepare() {
   const std::string incarnation = EnvironmentValue(environment, "C4_INCARNATION").value_or("");
   if (!absl::SimpleAtoi(incarnation, &plan_.incarnation) || plan_.incarnation < 0) plan_.incarnation = 0;
   if (options_.monitor && options_.master.empty()) C4_RETURN_IF_NOT_OK(CheckJobIsFree());
+  plan_.topology = options_.topology;
   if (!options_.fabric.empty()) C4_RETURN_IF_NOT_OK(EnterFabric());
   return ChoosePorts();
 }
@@ -163,6 +165,10 @@ absl::Status Launcher::EnterFabric() {
   plan_.rendezvous = fabric::HostAddresses(spec, HostIndexOf(plan_, 0)).front();
   plan_.interfaces = fabric::DataInterfaces(spec);
   plan_.master_host = fabric::ManagementRootAddress(fabric_job_->fabric().management_block());
+  if (options_.paths && plan_.topology.empty()) {
+    plan_.topology = plan_.run_dir + "/topology.json";
+    C4_RETURN_IF_NOT_OK(service::WriteFileAtomically(plan_.topology, fabric::TopologyFile(spec), 0644));
+  }
   return absl::OkStatus();
 }
 

@@ -12,6 +12,7 @@
 #include "cli/verb.h"
 #include "fabric/emulator/command.h"
 #include "fabric/emulator/fabric.h"
+#include "fabric/emulator/topology.h"
 
 namespace c4::cli {
 namespace {
@@ -24,13 +25,14 @@ constexpr char kUsage[] =
     "  up LEAVESxSPINESxHOSTS      make a fabric (--help lists how)\n"
     "  down [NAME]                 end what runs in it and remove it\n"
     "  status [NAME] [--json]      what is up, links, faults in force\n"
+    "  topology [NAME]             its topology file, for c4p_master --topology\n"
     "  break LINK [--converge-ms]  take the carrier off; remote routers notice later\n"
     "  cut LINK                    drop everything on it in silence\n"
     "  slow LINK MBPS              give it a lower rate\n"
     "  loss LINK PERMILLE          drop some of the packets\n"
     "  quota HOST PERCENT          CPU of a host's ranks, in % of one core; 0: no limit\n"
     "  heal [LINK]                 take the faults off that link, or off everything\n\n"
-    "A LINK is leaf0-spine1 or host3; all but up, down and status take --name NAME (default c4).\n";
+    "A LINK is leaf0-spine1 or host3; all but up, down, status and topology take --name NAME (default c4).\n";
 
 int Report(const absl::Status& status) {
   if (status.ok()) return kExitOk;
@@ -92,6 +94,16 @@ int RunDown(const std::vector<std::string>& words, const Arguments& arguments) {
   if (!report.ok()) return Report(report.status());
   printf("fabric %s is down: %d namespaces removed, %d processes ended\n", name.c_str(), report->namespaces,
          report->processes);
+  return kExitOk;
+}
+
+int RunTopology(const std::vector<std::string>& words, const Arguments& arguments) {
+  Options options("fabric topology", "print a fabric's topology file (docs/formats/topology.md)");
+  if (const std::optional<int> exit_code = options.Parse(arguments)) return *exit_code;
+  if (words.size() > 1) return UsageError("fabric", "topology takes one name");
+  const absl::StatusOr<Fabric> opened = Fabric::Open(words.empty() ? "c4" : words[0]);
+  if (!opened.ok()) return Report(opened.status());
+  fputs(fabric::TopologyFile(opened->spec()).c_str(), stdout);
   return kExitOk;
 }
 
@@ -175,6 +187,7 @@ int RunFabric(const Arguments& given) {
   if (verb == "up") return RunUp(words, arguments);
   if (verb == "down") return RunDown(words, arguments);
   if (verb == "status") return RunStatus(words, arguments);
+  if (verb == "topology") return RunTopology(words, arguments);
   const auto found = Operations().find(verb);
   if (found == Operations().end()) {
     return UsageError("fabric", absl::StrCat("there is no `c4 fabric ", verb, "`"));
