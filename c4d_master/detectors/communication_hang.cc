@@ -248,6 +248,7 @@ std::vector<Finding> DetectCommunicationHangs(const JobSnapshot& snapshot, PathS
   // A NIC whose queue pairs all take one link is silent when the link is: the paths tell the two apart.
   if (paths != nullptr && !candidates.empty()) {
     std::vector<const Stuck*> all;
+    all.reserve(stuck.size());
     for (const Stuck& item : stuck) all.push_back(&item);
     const LinkBlame blame =
         BlameLinks(Witnesses(links, all, {}, thresholds), /*acks_count=*/true, paths, thresholds.link);

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "absl/strings/str_format.h"
+#include "c4d_master/detectors/late_rank.h"
 #include "c4d_master/detectors/links.h"
 #include "service/text.h"
 #include "service/verdict_json.h"
@@ -87,111 +88,6 @@ std::vector<Cell> Cells(const std::vector<Link>& links, const Windows& windows, 
     cell.slow = cell.judged && cell.ratio >= thresholds.blind_factor;
   }
   return cells;
-}
-
-struct Late {
-  uint32_t process = 0;
-  double ratio = 0;
-  OwnTime own;
-};
-
-// Everybody's own time against what is usual for them, largest first.
-std::vector<Late> Lateness(const JobSnapshot& snapshot, const Windows& windows, size_t back) {
-  std::vector<Late> ranks;
-  for (uint32_t i = 0; i < snapshot.processes.size(); ++i) {
-    const ProcessRef& ref = snapshot.processes[i];
-    if (ref.superseded || ref.process->ended || ref.process->rank < 0) continue;
-    const OwnTime own = windows.Own(ref.process->key, back);
-    if (own.slices < 3) continue;
-    ranks.push_back({i, own.usual_ns > 0 ? own.recent_ns / own.usual_ns : 0, own});
-  }
-  std::stable_sort(ranks.begin(), ranks.end(),
-                   [](const Late& a, const Late& b) { return a.ratio > b.ratio; });
-  return ranks;
-}
-
-// The rank that is late and alone in that; nullptr when there is none.
-const Late* FindLate(std::vector<Late>* ranks, const SlowThresholds& thresholds) {
-  if (ranks->size() < 3) return nullptr;
-  const Late& first = ranks->front();
-  if (first.own.usual_ns > 0) {
-    const double second = std::max((*ranks)[1].ratio, 1.0);
-    const double growth_ns = first.own.recent_ns - first.own.usual_ns;
-    const bool late = first.ratio >= thresholds.late_factor &&
-                      first.ratio >= thresholds.late_alone * second &&
-                      growth_ns >= thresholds.late_cycle_share * first.own.cycle_ns;
-    return late ? &first : nullptr;
-  }
-  // Slow from the start: against the others, after long enough.
-  std::stable_sort(ranks->begin(), ranks->end(),
-                   [](const Late& a, const Late& b) { return a.own.recent_ns > b.own.recent_ns; });
-  const Late& slowest = ranks->front();
-  if (slowest.own.seen < thresholds.blind_late_slices) return nullptr;
-  std::vector<double> all;
-  for (const Late& rank : *ranks) all.push_back(rank.own.recent_ns);
-  const bool late = slowest.own.recent_ns >= thresholds.blind_late_median * Median(all) &&
-                    slowest.own.recent_ns >= thresholds.late_alone * (*ranks)[1].own.recent_ns &&
-                    slowest.own.recent_ns >= thresholds.late_cycle_share * slowest.own.cycle_ns;
-  return late ? &slowest : nullptr;
-}
-
-// A rank that may be late: not enough to blame it, but enough not to blame the network for what touches it.
-const Late* FindExplaining(const std::vector<Late>& ranks, const SlowThresholds& thresholds) {
-  if (ranks.size() < 2) return nullptr;
-  if (ranks.front().own.usual_ns > 0) {
-    const bool late = ranks[0].ratio >= thresholds.late_suspect && ranks[0].ratio >= 1.25 * ranks[1].ratio;
-    return late ? &ranks[0] : nullptr;
-  }
-  std::vector<double> all;
-  all.reserve(ranks.size());
-  for (const Late& rank : ranks) all.push_back(rank.own.recent_ns);
-  const auto longest = std::max_element(all.begin(), all.end());
-  return *longest >= thresholds.blind_late_median * Median(all)
-             ? &ranks[static_cast<size_t>(longest - all.begin())]
-             : nullptr;
-}
-
-std::string MillisecondsText(double ns) {
-  return absl::StrFormat("%.1f ms", ns / 1e6);
-}
-
-Finding DescribeLate(const JobSnapshot& snapshot, const Late& late, const std::vector<Late>& ranks) {
-  const ProcessRef& culprit = snapshot.processes[late.process];
-  Finding finding;
-  finding.syndrome = Syndrome::kNonCommunicationSlow;
-  FillProcess(culprit, &finding);
-  finding.since_at_ns = culprit.host->as_of_ns - 4 * kSecondNs;
-  std::vector<uint32_t> others;
-  std::vector<double> waits;
-  std::vector<double> ratios;
-  for (const Late& rank : ranks) {
-    if (rank.process == late.process) continue;
-    others.push_back(rank.process);
-    waits.push_back(rank.own.first_wait_ns);
-    ratios.push_back(rank.ratio);
-  }
-  finding.waiting = RanksOf(snapshot, others);
-  finding.evidence.push_back(
-      {"own-time",
-       late.own.usual_ns > 0
-           ? absl::StrFormat(
-                 "rank %d spends %s of its own on each operation, %.1f times what is usual for it "
-                 "(%s); the median of the others is %.1f times",
-                 finding.rank, MillisecondsText(late.own.recent_ns), late.ratio,
-                 MillisecondsText(late.own.usual_ns), Median(ratios))
-           : absl::StrFormat(
-                 "rank %d has spent %s of its own on each operation since it began, far more than "
-                 "any other",
-                 finding.rank, MillisecondsText(late.own.recent_ns))});
-  finding.evidence.push_back(
-      {"waiting",
-       absl::StrFormat("it waits %s for the first data of an operation, the others %s (median)",
-                       MillisecondsText(late.own.first_wait_ns), MillisecondsText(Median(waits)))});
-  finding.suggested_action =
-      Concat("see what slows process ", finding.culprit.pid, " on ", finding.host,
-             " down: CPU quota and neighbours, GPU clocks and temperature, data loading (`py-spy dump --pid ",
-             finding.culprit.pid, "`); if it stays slow, replace the node");
-  return finding;
 }
 
 struct Explanation {
