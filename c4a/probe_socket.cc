@@ -161,6 +161,17 @@ bool ProbeSocket::ReadReached(const IpTuple& tuple) {
   return error == 0 && getpeername(fd_, reinterpret_cast<sockaddr*>(&peer), &peer_bytes) == 0;
 }
 
+uint64_t PortKey(const IpTuple& tuple) {
+  return static_cast<uint64_t>(tuple.source.bits) << 24 | static_cast<uint64_t>(tuple.source_port) << 8 |
+         static_cast<uint64_t>(tuple.protocol);
+}
+
+bool CanBeProbed(const IpTuple& tuple) {
+  const uint32_t first = tuple.destination.bits >> 24;
+  return tuple.source.known() && tuple.destination.known() && first < 224 && tuple.source_port != 0 &&
+         tuple.destination_port != 0;
+}
+
 std::string FaultText(const IpTuple& tuple, ProbeFault fault, int error) {
   const std::string source = Ipv4Text(tuple.source), port = std::to_string(tuple.source_port);
   const std::string protocol = ProtocolName(tuple.protocol);

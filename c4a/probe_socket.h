@@ -45,6 +45,9 @@ class ProbeSocket {
   std::array<unsigned char, 256> quoted_{};
 };
 
+// What only one socket can have: tuples that share it take turns.
+uint64_t PortKey(const service::IpTuple& tuple);
+bool CanBeProbed(const service::IpTuple& tuple);
 // A sentence for a fault of that tuple.
 std::string FaultText(const service::IpTuple& tuple, ProbeFault fault, int error);
 

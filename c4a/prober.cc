@@ -50,18 +50,6 @@ struct Waiting {
   IpTuple tuple;
 };
 
-// What only one socket can have: tuples that share it take turns.
-uint64_t PortKey(const IpTuple& tuple) {
-  return static_cast<uint64_t>(tuple.source.bits) << 24 | static_cast<uint64_t>(tuple.source_port) << 8 |
-         static_cast<uint64_t>(tuple.protocol);
-}
-
-bool CanBeProbed(const IpTuple& tuple) {
-  const uint32_t first = tuple.destination.bits >> 24;
-  return tuple.source.known() && tuple.destination.known() && first < 224 && tuple.source_port != 0 &&
-         tuple.destination_port != 0;
-}
-
 }  // namespace
 
 // The thread and what it owns. `mutex_` guards what Submit and Cancel hand over.
@@ -404,6 +392,11 @@ void Prober::Loop::Answered(int index, HopStatus status, service::Ipv4 address, 
 void Prober::Loop::TimeOut(int index) {
   Slot& slot = slots_[static_cast<size_t>(index)];
   Await(index, 0);
+  // On a busy host this thread may be late itself, and the answer have come in time.
+  const int ttl = slot.ttl;
+  const uint32_t use = slot.use;
+  Handle(index);
+  if (slot.ttl != ttl || slot.use != use) return;
   if (slot.tries < options_.tries) {
     slot.sending = true;
     to_send_.push_back(index);

@@ -96,7 +96,7 @@ class Builder {
   }
 
  private:
-  bool Refuse(std::string sentence) {
+  bool Refuse(const std::string& sentence) {
     if (fault_.ok()) fault_ = AtLine(*line_, sentence);
     return false;
   }

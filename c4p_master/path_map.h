@@ -33,7 +33,7 @@ class PathMap {
 // A tuple without its source port: the flows among which only the port chooses.
 struct FlowGroup {
   service::IpTuple tuple;
-  auto operator<=>(const FlowGroup&) const = default;
+  auto operator<=>(const FlowGroup&) const = default;  // NOLINT(modernize-use-nullptr)
 };
 inline FlowGroup GroupOf(service::IpTuple tuple) {
   tuple.source_port = 0;

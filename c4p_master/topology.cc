@@ -8,14 +8,13 @@
 namespace c4::c4p {
 namespace {
 
-using service::IpTuple;
 using service::Ipv4;
 
 // Links: bit 31 tells ports' from uplinks', bit 0 the direction.
 constexpr LinkId kPortBit = 0x80000000U;
 
-absl::Status Bad(std::string sentence) {
-  return absl::InvalidArgumentError(std::move(sentence));
+absl::Status Bad(const std::string& sentence) {
+  return absl::InvalidArgumentError(sentence);
 }
 
 // Names stand in those of links, and in a shell.

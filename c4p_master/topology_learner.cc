@@ -1,7 +1,6 @@
 #include "c4p_master/topology_learner.h"
 
 #include <algorithm>
-#include <cmath>
 #include <optional>
 
 #include "absl/strings/str_cat.h"
@@ -11,9 +10,7 @@ namespace {
 
 using service::Ipv4;
 
-constexpr double kWrongChance = 1e-3;
-constexpr int kLeastSteered = 8;  // ports of which one would have gone another way
-constexpr int kLostProbes = 3;  // that damn a link on which nobody can look from below
+constexpr int kOutvoted = 4;  // times as many say something else
 
 }  // namespace
 
@@ -35,13 +32,13 @@ void TopologyLearner::Add(const PathObservation& seen) {
     return;
   }
   if (hops.spine.known()) {
-    rises_.insert({from, hops.spine});
+    ++rises_[{source, from, hops.spine}];
     crossings_.insert({from, destination});
   }
   if (hops.remote.known()) {
     arrivals_[destination].insert(hops.remote);
     came_down_.insert(hops.remote);
-    if (hops.spine.known()) turns_.insert({hops.spine, hops.remote});
+    if (hops.spine.known()) ++turns_[{hops.spine, hops.remote}];
   }
   LeafRound& round = sent_up_[{from, destination}];
   if (hops.spine.known()) {
@@ -103,6 +100,37 @@ Ipv4 TopologyLearner::OtherEnd(Ipv4 address) const {
   return {address.bits ^ (saw_31_ ? 1U : 3U)};
 }
 
+// A cable hangs on one leaf: of the ports of one server, one leads there.
+std::set<std::pair<Ipv4, Ipv4>> TopologyLearner::Rises() const {
+  std::map<std::pair<Ipv4, Ipv4>, int> best;  // by source and hop 2
+  for (const auto& [fact, count] : rises_) {
+    int& most = best[{std::get<0>(fact), std::get<2>(fact)}];
+    most = std::max(most, count);
+  }
+  std::set<std::pair<Ipv4, Ipv4>> rises;
+  for (const auto& [fact, count] : rises_) {
+    const auto& [source, from, spine] = fact;
+    if (count * kOutvoted > best[{source, spine}]) rises.insert({from, spine});
+  }
+  return rises;
+}
+
+// Who comes from one leaf and arrives over one cable came over one spine: by the same cable, or one beside
+// it.
+std::set<std::pair<Ipv4, Ipv4>> TopologyLearner::Turns(Clusters* clusters) const {
+  std::map<std::pair<uint64_t, Ipv4>, int> best;  // by leaf and hop 3
+  for (const auto& [fact, count] : turns_) {
+    int& most = best[{clusters->Root(Clusters::kLeafBelow, fact.first), fact.second}];
+    most = std::max(most, count);
+  }
+  std::set<std::pair<Ipv4, Ipv4>> turns;
+  for (const auto& [fact, count] : turns_) {
+    const int most = best[{clusters->Root(Clusters::kLeafBelow, fact.first), fact.second}];
+    if (count * kOutvoted > most) turns.insert(fact);
+  }
+  return turns;
+}
+
 bool TopologyLearner::BySwitch() const {
   Clusters clusters = Cluster(false, false);
   return std::any_of(crossings_.begin(), crossings_.end(), [&](const auto& crossing) {
@@ -121,7 +149,7 @@ TopologyLearner::Clusters TopologyLearner::Cluster(bool by_switch, bool arrivals
     if (at == gateways_.end() || at->second.size() != 1) return std::nullopt;
     return *at->second.begin();
   };
-  for (const auto& [from, spine] : rises_) {
+  for (const auto& [from, spine] : Rises()) {
     clusters.Root(Clusters::kSpine, spine);
     if (by_switch) {
       clusters.Root(Clusters::kLeafSide, from);
@@ -129,8 +157,8 @@ TopologyLearner::Clusters TopologyLearner::Cluster(bool by_switch, bool arrivals
       clusters.Unite(Clusters::kLeafSide, from, Clusters::kLeafBelow, spine);
     }
   }
-  for (const auto& [spine, lower] : turns_) {
-    if (!by_switch) clusters.Unite(Clusters::kSpine, spine, Clusters::kSpine, upper_of(lower));
+  for (const auto& [spine, lower] : by_switch ? std::set<std::pair<Ipv4, Ipv4>>() : Turns(&clusters)) {
+    clusters.Unite(Clusters::kSpine, spine, Clusters::kSpine, upper_of(lower));
   }
   if (!arrivals) return clusters;
   for (const auto& [destination, lowers] : arrivals_) {
@@ -262,13 +290,14 @@ Topology TopologyLearner::Learn(const Topology* previous) const {
     }
   }
   std::set<std::pair<uint64_t, uint64_t>> cables;  // by switch: those that were seen
-  for (const auto& [from, spine] : rises_) {
-    if (by_switch)
+  if (by_switch) {
+    for (const auto& [from, spine] : Rises()) {
       cables.insert({clusters.Root(Clusters::kLeafSide, from), clusters.Root(Clusters::kSpine, spine)});
-  }
-  for (const auto& [spine, lower] : turns_) {
-    if (by_switch)
-      cables.insert({clusters.Root(Clusters::kLeafSide, lower), clusters.Root(Clusters::kSpine, spine)});
+    }
+    for (const auto& [turn, count] : turns_) {
+      cables.insert(
+          {clusters.Root(Clusters::kLeafSide, turn.second), clusters.Root(Clusters::kSpine, turn.first)});
+    }
   }
   for (const auto& [leaf, spine] : cables) {
     Uplink uplink;
@@ -328,100 +357,6 @@ void TopologyLearner::AddServers(Clusters* clusters, const std::map<uint64_t, in
   }
 }
 
-// A cable that was dead from the start shows only by what is lost on it.
-void TopologyLearner::AddDeadUplinks(Topology* topology) const {
-  std::map<std::pair<int, int>, int> lost;  // leaf, spine
-  for (const auto& [way, count] : lost_below_) {
-    const int nic = topology->NicAt(way.second), spine = topology->SpineAt(way.first);
-    if (nic < 0 || spine < 0) continue;
-    const std::vector<int>& ports = topology->nics()[static_cast<size_t>(nic)].ports;
-    if (ports.size() == 1) lost[{topology->ports()[static_cast<size_t>(ports.front())].leaf, spine}] += count;
-  }
-  for (const auto& [ends, count] : lost) {
-    const std::vector<int> known = topology->UplinksOf(ends.first);
-    const bool there = std::any_of(known.begin(), known.end(), [&ends = ends, topology](int uplink) {
-      return topology->uplinks()[static_cast<size_t>(uplink)].spine == ends.second;
-    });
-    if (there || count < kLostProbes) continue;
-    Uplink dead;
-    dead.leaf = ends.first;
-    dead.spine = ends.second;
-    dead.faulty = true;
-    dead.why = absl::StrCat(count, " probes were lost on it and none came through");
-    topology->AddUplink(std::move(dead)).IgnoreError();
-  }
-}
-
-void TopologyLearner::MarkFaults(Topology* topology) const {
-  struct Round {
-    int named = 0;
-    int lost = 0;
-    std::set<int> alive;  // uplinks
-  };
-  std::map<int, Round> rounds;  // by leaf
-  const auto leaf_of = [&](Ipv4 from) {
-    const int nic = topology->NicAt(from);  // where hop 1 said nothing
-    if (nic < 0) return topology->LeafAt(from);
-    const std::vector<int>& ports = topology->nics()[static_cast<size_t>(nic)].ports;
-    return ports.size() == 1 ? topology->ports()[static_cast<size_t>(ports.front())].leaf : -1;
-  };
-  const auto uplink_of = [&](int leaf, Ipv4 answer) {
-    const int exact = topology->UplinkAt(answer);
-    if (exact >= 0 && topology->uplinks()[static_cast<size_t>(exact)].leaf == leaf) return exact;
-    const int spine =
-        exact >= 0 ? topology->uplinks()[static_cast<size_t>(exact)].spine : topology->SpineAt(answer);
-    return spine < 0 ? -1 : topology->UplinkBetween(leaf, spine);
-  };
-  for (const auto& [ends, seen] : sent_up_) {
-    const int leaf = leaf_of(ends.first), nic = topology->NicAt(ends.second);
-    if (leaf < 0) continue;
-    // Within a leaf nothing goes up: silence was the destination's.
-    bool within = false;
-    for (const int port : nic < 0 ? std::vector<int>() : topology->nics()[static_cast<size_t>(nic)].ports) {
-      within = within || topology->ports()[static_cast<size_t>(port)].leaf == leaf;
-    }
-    if (within) continue;
-    Round& round = rounds[leaf];
-    // Many ports that all went one way do not steer: they say no more than one probe.
-    const size_t ways = seen.spines.size() + seen.remotes.size() + (seen.lost > 0 ? 1 : 0);
-    const bool one_way = ways <= 1 && seen.named + seen.lost >= kLeastSteered;
-    round.named += one_way ? std::min(seen.named, 1) : seen.named;
-    round.lost += one_way ? std::min(seen.lost, 1) : seen.lost;
-    for (const Ipv4 spine : seen.spines) round.alive.insert(uplink_of(leaf, spine));
-    for (const Ipv4 remote : seen.remotes) round.alive.insert(uplink_of(leaf, remote));
-  }
-  std::set<int> came_down;
-  for (const Ipv4 lower : came_down_) came_down.insert(topology->UplinkAt(lower));
-  std::map<std::pair<int, int>, int> lost;  // leaf, spine
-  for (const auto& [way, count] : lost_below_) {
-    const int leaf = leaf_of(way.second), spine = topology->SpineAt(way.first);
-    if (leaf >= 0 && spine >= 0) lost[{leaf, spine}] += count;
-  }
-  for (int index = 0; index < static_cast<int>(topology->uplinks().size()); ++index) {
-    const Uplink& uplink = topology->uplinks()[static_cast<size_t>(index)];
-    const auto round = rounds.find(uplink.leaf);
-    const bool seen = round != rounds.end() && round->second.alive.contains(index);
-    if (seen || (round == rounds.end() && came_down.contains(index))) {
-      if (uplink.faulty) topology->SetUplinkFault(index, false, "");
-      continue;
-    }
-    if (round != rounds.end()) {
-      round->second.alive.erase(-1);
-      const auto ways = static_cast<double>(topology->UplinksOf(uplink.leaf).size());
-      // What was lost speaks only where it is more than a ration or a full queue swallows.
-      const int probes = round->second.named + (round->second.lost >= kLostProbes ? round->second.lost : 0);
-      const double chance = std::pow(1 - 1 / ways, probes);
-      if (round->second.alive.empty() || chance > kWrongChance || uplink.faulty) continue;
-      topology->SetUplinkFault(
-          index, true, absl::StrCat("none of ", probes, " probes from its leaf was answered over it"));
-    } else if (const auto gone = lost.find({uplink.leaf, uplink.spine});
-               gone != lost.end() && gone->second >= kLostProbes && !uplink.faulty) {
-      topology->SetUplinkFault(index, true,
-                               absl::StrCat(gone->second, " probes were lost on it and none came through"));
-    }
-  }
-}
-
 std::vector<std::string> TopologyLearner::Contradictions(const Topology& file) const {
   constexpr size_t kMost = 100;
   std::set<std::string> said;
@@ -464,7 +399,7 @@ std::vector<std::string> TopologyLearner::Contradictions(const Topology& file) c
   for (const auto& [nic, lowers] : arrivals_) {
     for (const Ipv4 lower : lowers) check_leaf(nic, lower);
   }
-  for (const auto& [from, upper] : rises_) {
+  for (const auto& [from, upper] : Rises()) {
     const int uplink = file.UplinkAt(upper), leaf = file.LeafAt(from);
     if (file.SpineAt(upper) < 0) {
       said.insert(absl::StrCat(Ipv4Text(upper), " answers as a spine, and is none by the file"));
@@ -473,7 +408,8 @@ std::vector<std::string> TopologyLearner::Contradictions(const Topology& file) c
                                leaf_name(file.uplinks()[static_cast<size_t>(uplink)].leaf), " by the file"));
     }
   }
-  for (const auto& [upper, lower] : turns_) {
+  Clusters clusters = Cluster(false, false);
+  for (const auto& [upper, lower] : Turns(&clusters)) {
     const int spine = file.SpineAt(upper), uplink = file.UplinkAt(lower);
     if (spine < 0 || uplink < 0 || file.uplinks()[static_cast<size_t>(uplink)].spine == spine) continue;
     said.insert(absl::StrCat(

@@ -7,13 +7,16 @@
 // answers for all interfaces of a switch (sources that see the same hop 2 reach each other only over spines),
 // addresses are taken for whole switches instead.
 //
-// What is learnt is a set of facts: the order in which they came plays no role. Rounds separate old news
-// about links from new. A plain value, one thread at a time.
+// What is learnt are facts and how often they were seen: the order in which they came plays no role. A route
+// that changes between two probes of one tuple makes facts that never were (hop 2 of the old way, hop 3 of
+// the new); those are few, and outvoted. Rounds separate old news about links from new. A plain value, one
+// thread at a time.
 #pragma once
 
 #include <map>
 #include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -63,6 +66,9 @@ class TopologyLearner {
 
   bool BySwitch() const;
   Ipv4 OtherEnd(Ipv4 address) const;
+  // Those that others do not outvote.
+  std::set<std::pair<Ipv4, Ipv4>> Rises() const;                    // hop 1 or source, hop 2
+  std::set<std::pair<Ipv4, Ipv4>> Turns(Clusters* clusters) const;  // where the leaves of rises are united
   // `arrivals`: also from what is known of destinations' leaves.
   Clusters Cluster(bool by_switch, bool arrivals) const;
   // `number`: of the leaf that a cluster is.
@@ -70,13 +76,13 @@ class TopologyLearner {
   void AddDeadUplinks(Topology* topology) const;
 
   std::map<Ipv4, NicFact> nics_;
-  bool saw_31_ = false;                         // an address that a /30 gives to nobody
-  std::map<Ipv4, std::set<Ipv4>> gateways_;     // of a NIC: hop 1
-  std::set<std::pair<Ipv4, Ipv4>> rises_;       // hop 1, or the source where it said nothing; hop 2
-  std::set<std::pair<Ipv4, Ipv4>> turns_;       // hop 2, hop 3
-  std::map<Ipv4, std::set<Ipv4>> arrivals_;     // of a destination: hop 3
-  std::set<std::pair<Ipv4, Ipv4>> neighbours_;  // hop 1 or source, destination: on one leaf
-  std::set<std::pair<Ipv4, Ipv4>> crossings_;   // hop 1 or source, destination: over a spine
+  bool saw_31_ = false;                                // an address that a /30 gives to nobody
+  std::map<Ipv4, std::set<Ipv4>> gateways_;            // of a NIC: hop 1
+  std::map<std::tuple<Ipv4, Ipv4, Ipv4>, int> rises_;  // source; hop 1, else the source again; hop 2
+  std::map<std::pair<Ipv4, Ipv4>, int> turns_;         // hop 2, hop 3
+  std::map<Ipv4, std::set<Ipv4>> arrivals_;            // of a destination: hop 3
+  std::set<std::pair<Ipv4, Ipv4>> neighbours_;         // hop 1 or source, destination: on one leaf
+  std::set<std::pair<Ipv4, Ipv4>> crossings_;          // hop 1 or source, destination: over a spine
   // Of this round.
   std::map<std::pair<Ipv4, Ipv4>, LeafRound> sent_up_;  // hop 1 or source, destination
   std::set<Ipv4> came_down_;                            // hop 3

@@ -9,9 +9,8 @@ namespace c4::c4p {
 namespace {
 
 using service::IpTuple;
-using service::Ipv4;
 
-absl::Status Contradiction(const IpTuple& tuple, std::string what) {
+absl::Status Contradiction(const IpTuple& tuple, const std::string& what) {
   return absl::InvalidArgumentError(absl::StrCat(TupleText(tuple), ": ", what));
 }
 

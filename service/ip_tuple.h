@@ -18,7 +18,7 @@ struct Ipv4 {
   uint32_t bits = 0;  // in host byte order; 0: none
 
   bool known() const { return bits != 0; }
-  auto operator<=>(const Ipv4&) const = default;
+  auto operator<=>(const Ipv4&) const = default;  // NOLINT(modernize-use-nullptr)
 };
 
 // "10.0.3.2" and nothing else: no leading zeros, no blanks.
@@ -62,7 +62,7 @@ struct IpTuple {
   Ipv4 destination;
   uint16_t destination_port = 0;
 
-  auto operator<=>(const IpTuple&) const = default;
+  auto operator<=>(const IpTuple&) const = default;  // NOLINT(modernize-use-nullptr)
 };
 
 // "udp 10.0.0.2:40000 > 10.1.0.2:4791"

@@ -206,6 +206,51 @@ TEST(TopologyLearnerTest, SilenceAloneCondemnsNoLink) {
   EXPECT_THAT(FaultyUplinks(learner.Learn(&whole)), IsEmpty());
 }
 
+// Routes that change while a tuple is probed: hops of two ways in one observation.
+TEST(TopologyLearnerTest, AMixtureOfTwoWaysIsOutvoted) {
+  for (const FakePorts ports : {FakePorts::kOne, FakePorts::kPlanes, FakePorts::kBonded}) {
+    for (uint64_t seed = 1; seed <= 5; ++seed) {
+      FakeFabric fabric({4, 4, 2, ports});
+      TopologyLearner clean, mixed;
+      AddNics(fabric, &clean);
+      AddNics(fabric, &mixed);
+      std::vector<PathObservation> all = Mesh(&fabric, 64);
+      for (const PathObservation& one : all) clean.Add(one);
+      std::mt19937_64 random(seed);
+      for (int i = 0; i < 20; ++i) {
+        PathObservation& one = all[random() % all.size()];
+        service::IpTuple tuple = one.tuple;
+        tuple.source_port = static_cast<uint16_t>(50000 + i);
+        const PathObservation other = fabric.Probe(tuple);
+        if (one.hops.within_leaf || other.hops.within_leaf) continue;
+        service::Ipv4 HopPath::*const hop = i % 2 == 0 ? &HopPath::egress : &HopPath::remote;
+        one.hops.*hop = other.hops.*hop;
+      }
+      for (const PathObservation& one : all) mixed.Add(one);
+      EXPECT_EQ(TopologyJson(mixed.Learn(nullptr)), TopologyJson(clean.Learn(nullptr)));
+      EXPECT_THAT(mixed.Contradictions(clean.Learn(nullptr)), IsEmpty());
+    }
+  }
+}
+
+// A server rations what it says of closed ports; such silence has nothing to do with uplinks.
+TEST(TopologyLearnerTest, SilenceWithinALeafCondemnsNoLink) {
+  FakeFabric fabric({2, 4, 2});
+  TopologyLearner learner;
+  AddNics(fabric, &learner);
+  for (const PathObservation& one : Mesh(&fabric, 64)) learner.Add(one);
+  const Topology whole = learner.Learn(nullptr);
+  learner.BeginRound();
+  learner.Add(fabric.Probe(fabric.Tuple(0, 2, 40000)));
+  for (int port = 40000; port < 40100; ++port) {
+    const SeenHop hops[] = {{1, HopState::kAnswered, fabric.Gateway(0, 0)},
+                            {2, HopState::kSilent, {}},
+                            {3, HopState::kSilent, {}}};
+    learner.Add(Observe(fabric.Tuple(0, 1, port), hops));
+  }
+  EXPECT_THAT(FaultyUplinks(learner.Learn(&whole)), IsEmpty());
+}
+
 TEST(TopologyLearnerTest, WhereTheFileIsWrongItIsSaid) {
   FakeFabric fabric({2, 2, 2});
   TopologyLearner learner;
