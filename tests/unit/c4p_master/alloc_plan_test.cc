@@ -149,7 +149,8 @@ TEST(Plan, APortThatComesBackGetsItsHalf) {
   const Plan back = fabric.allocator.PlanEven(100, &port);
   EXPECT_EQ(back.steps(), 4U);
   ASSERT_TRUE(fabric.allocator.Apply(back.moves[0]).ok());
-  EXPECT_EQ(fabric.allocator.LoadOf(port, Direction::kUp), fabric.allocator.LoadOf({Tier::kPort, 0, 0}, Direction::kUp));
+  EXPECT_EQ(fabric.allocator.LoadOf(port, Direction::kUp),
+            fabric.allocator.LoadOf({Tier::kPort, 0, 0}, Direction::kUp));
   EXPECT_EQ(fabric.allocator.PlanEven(100, &port).steps(), 0U);
 }
 
