@@ -1,15 +1,16 @@
 // path_allocation [--nics N] [--peers N] [--queue-pairs N] [--workloads N] [--only size|even|rates]: what the
 // path master's allocator can do.
 //
-//   size   a full-size network is filled with connections (65,536 NICs x 16 peers x 8 queue pairs): allocations
+//   size   a full-size network is filled with connections (65,536 NICs x 16 peers x 8 queue pairs):
+//   allocations
 //          a second on one thread, resident memory before and after, the moves after a link has failed and
 //          come back, releases a second; two tiers, and three.
 //   even   seeded workloads on simulated networks: the fullest fabric link beside the perfectly even load, by
 //          the allocator, by the allocator after it has evened out, and by ECMP.
 //   rates  the simulator itself: max-min fair rates of all those flows.
 //
-// The perfectly even load is, of all leaves and directions, the most traffic that one has to carry, divided by
-// its links; where all queue pairs are alike it is rounded up to whole ones, since nobody can cut one.
+// The perfectly even load is, of all leaves and directions, the most traffic that one has to carry, divided
+// by its links; where all queue pairs are alike it is rounded up to whole ones, since nobody can cut one.
 // Exit status 1 when a target is missed.
 #include <algorithm>
 #include <cmath>
@@ -50,6 +51,13 @@ struct Options {
   std::string only;
 };
 
+// What is refused here is a defect of this program.
+void Must(const absl::Status& status) {
+  if (status.ok()) return;
+  fprintf(stderr, "path_allocation: %s\n", std::string(status.message()).c_str());
+  std::_Exit(2);
+}
+
 double ResidentGib() {
   std::ifstream file("/proc/self/statm");
   double total = 0;
@@ -74,10 +82,7 @@ class Watch {
 
 Clos MakeClos(const ClosSpec& spec) {
   absl::StatusOr<Clos> clos = Clos::Make(spec);
-  if (!clos.ok()) {
-    fprintf(stderr, "path_allocation: %s\n", std::string(clos.status().message()).c_str());
-    exit(2);
-  }
+  Must(clos.status());
   return *std::move(clos);
 }
 
@@ -100,7 +105,7 @@ std::vector<c4p::ConnectionRequest> Requests(const Options& options, const Clos&
   std::mt19937 random(1);
   std::vector<c4p::ConnectionRequest> requests;
   const int hosts = clos.hosts();
-  requests.reserve(static_cast<size_t>(hosts * options.peers));
+  requests.reserve(static_cast<size_t>(hosts) * static_cast<size_t>(options.peers));
   for (int peer = 0; peer < options.peers; ++peer) {
     const int distance = 1 + static_cast<int>(random() % static_cast<unsigned>(hosts - 1));
     for (int host = 0; host < hosts; ++host) {
@@ -125,7 +130,7 @@ bool MeasureSize(const Options& options, bool three_tiers) {
   c4p::Allocator allocator(&network);
   const Watch filling;
   for (const c4p::ConnectionRequest& request : requests) {
-    if (!allocator.Allocate(request).ok()) exit(2);
+    Must(allocator.Allocate(request).status());
   }
   const double a_second = static_cast<double>(requests.size()) / filling.Seconds();
   const double gib = ResidentGib() - before;
@@ -138,18 +143,18 @@ bool MeasureSize(const Options& options, bool three_tiers) {
   const c4p::Link link{c4p::Tier::kLeaf, 0, 0};
   const auto carry_out = [&](const c4p::Plan& plan) {
     for (const c4p::Move& move : plan.moves) {
-      if (!allocator.Apply(move).ok()) exit(2);
+      Must(allocator.Apply(move));
     }
   };
-  if (!network.SetUp(link, false).ok()) exit(2);
+  Must(network.SetUp(link, false));
   const Watch failing;
   const c4p::Plan repair = allocator.PlanRepair();
   const double plan_ms = failing.Seconds() * 1e3;
   carry_out(repair);
   fflush(stdout);
-  printf("  a leaf's link fails: %zu queue pairs of %zu connections move, planned in %.1f ms\n", repair.steps(),
-         repair.moves.size(), plan_ms);
-  if (!network.SetUp(link, true).ok()) exit(2);
+  printf("  a leaf's link fails: %zu queue pairs of %zu connections move, planned in %.1f ms\n",
+         repair.steps(), repair.moves.size(), plan_ms);
+  Must(network.SetUp(link, true));
   const Watch recovering;
   const c4p::Plan even = allocator.PlanEven(1000, &link);
   printf("  it comes back: %zu queue pairs move (of at most 1000), planned in %.1f ms\n", even.steps(),
@@ -157,7 +162,7 @@ bool MeasureSize(const Options& options, bool three_tiers) {
   carry_out(even);
   const Watch releasing;
   for (const c4p::ConnectionRequest& request : requests) {
-    if (!allocator.Release(request.connection).ok()) exit(2);
+    Must(allocator.Release(request.connection));
   }
   printf("  releases a second       %10.0f\n", static_cast<double>(requests.size()) / releasing.Seconds());
   return a_second >= kLeastAllocations && gib <= kMostGib;
@@ -168,8 +173,8 @@ struct Shape {
   ClosSpec spec;
   int peers;
   uint32_t queue_pairs;
-  bool mixed;   // jobs ask for different rates
-  int failed;   // links between leaves and spines that are down
+  bool mixed;  // jobs ask for different rates
+  int failed;  // links between leaves and spines that are down
 };
 
 // One queue pair of a workload, as the simulator sees it.
@@ -195,7 +200,7 @@ Workload MakeWorkload(const Shape& shape, const Clos& clos, unsigned seed) {
   uint32_t tenant = 0;
   for (size_t first = 0; first < nics.size(); ++tenant) {
     const size_t size = std::min(nics.size() - first, size_t{2} << (random() % 6));
-    const double demand = shape.mixed ? 10e3 * (1 + random() % 10) : 0;
+    const double demand = shape.mixed ? 10e3 * static_cast<double>(1 + random() % 10) : 0;
     for (int peer = 0; peer < shape.peers && size > 1; ++peer) {
       const size_t distance = 1 + random() % (size - 1);
       for (size_t i = 0; i < size; ++i) {
@@ -280,7 +285,7 @@ Evenness MeasureEvenness(const Shape& shape, unsigned seed) {
   c4p::Network network = c4p::NetworkOf(clos);
   c4p::Allocator allocator(&network);
   for (const c4p::ConnectionRequest& request : workload.requests) {
-    if (!allocator.Allocate(request).ok()) exit(2);
+    Must(allocator.Allocate(request).status());
   }
   std::vector<Traffic> traffic;
   std::vector<int> planes;
@@ -291,10 +296,11 @@ Evenness MeasureEvenness(const Shape& shape, unsigned seed) {
     for (const c4p::ConnectionRequest& request : workload.requests) {
       const double mbps = static_cast<double>(allocator.CountedKbps(request.connection)) / 1000;
       const absl::StatusOr<c4p::Allocation> now = allocator.Get(request.connection);
-      if (!now.ok()) exit(2);
+      Must(now.status());
       for (const c4p::Place& place : now->queue_pairs) {
         for (const auto link : SimulatedPath(clos, request.from, request.to, place)) sum[link] += mbps;
-        traffic.push_back({static_cast<int>(request.from), static_cast<int>(request.to), request.connection, mbps});
+        traffic.push_back(
+            {static_cast<int>(request.from), static_cast<int>(request.to), request.connection, mbps});
         planes.push_back(static_cast<int>(place.plane));
       }
     }
@@ -302,12 +308,11 @@ Evenness MeasureEvenness(const Shape& shape, unsigned seed) {
   };
   Evenness result{};
   const double at_once = Fullest(clos, loads());
-  const double alike =
-      workload.alike ? static_cast<double>(allocator.CountedKbps(0)) / 1000 : 0;
+  const double alike = workload.alike ? static_cast<double>(allocator.CountedKbps(0)) / 1000 : 0;
   const double even = Even(clos, traffic, planes, alike);
   const c4p::Plan plan = allocator.PlanEven(SIZE_MAX);
   for (const c4p::Move& move : plan.moves) {
-    if (!allocator.Apply(move).ok()) exit(2);
+    Must(allocator.Apply(move));
   }
   result.steps = plan.steps();
   result.queue_pairs = traffic.size();
@@ -330,16 +335,46 @@ Evenness MeasureEvenness(const Shape& shape, unsigned seed) {
 bool MeasureAllEvenness(const Options& options) {
   const double nic = 200e3;
   const Shape shapes[] = {
-      {"8 x 8 x 32, 8 queue pairs, 1 peer", {.leaves = 8, .spines = 8, .hosts_per_leaf = 32, .planes = 2}, 1, 8, false, 0},
-      {"16 x 16 x 64, 8 queue pairs, 4 peers", {.leaves = 16, .spines = 16, .hosts_per_leaf = 64, .planes = 2}, 4, 8, false, 0},
-      {"the same, mixed rates", {.leaves = 16, .spines = 16, .hosts_per_leaf = 64, .planes = 2}, 4, 8, true, 0},
-      {"the same, 3 links down", {.leaves = 16, .spines = 16, .hosts_per_leaf = 64, .planes = 2}, 4, 8, false, 3},
-      {"32 x 64 x 64, 8 queue pairs, 16 peers", {.leaves = 32, .spines = 64, .hosts_per_leaf = 64, .planes = 2}, 16, 8, false, 0},
+      {"8 x 8 x 32, 8 queue pairs, 1 peer",
+       {.leaves = 8, .spines = 8, .hosts_per_leaf = 32, .planes = 2},
+       1,
+       8,
+       false,
+       0},
+      {"16 x 16 x 64, 8 queue pairs, 4 peers",
+       {.leaves = 16, .spines = 16, .hosts_per_leaf = 64, .planes = 2},
+       4,
+       8,
+       false,
+       0},
+      {"the same, mixed rates",
+       {.leaves = 16, .spines = 16, .hosts_per_leaf = 64, .planes = 2},
+       4,
+       8,
+       true,
+       0},
+      {"the same, 3 links down",
+       {.leaves = 16, .spines = 16, .hosts_per_leaf = 64, .planes = 2},
+       4,
+       8,
+       false,
+       3},
+      {"32 x 64 x 64, 8 queue pairs, 16 peers",
+       {.leaves = 32, .spines = 64, .hosts_per_leaf = 64, .planes = 2},
+       16,
+       8,
+       false,
+       0},
       {"4 pods of 8 x 8 x 32, 8 cores a spine, 8 peers",
-       {.pods = 4, .leaves = 8, .spines = 8, .cores_per_spine = 8, .hosts_per_leaf = 32, .planes = 2}, 8, 8, false, 0},
+       {.pods = 4, .leaves = 8, .spines = 8, .cores_per_spine = 8, .hosts_per_leaf = 32, .planes = 2},
+       8,
+       8,
+       false,
+       0},
   };
   printf("the fullest link / the perfectly even load, %d seeds: median, worst\n", options.workloads);
-  printf("%-50s %15s %15s %12s %15s\n", "leaves x spines x NICs a pair", "at once", "evened out", "moved", "ECMP");
+  printf("%-50s %15s %15s %12s %15s\n", "leaves x spines x NICs a pair", "at once", "evened out", "moved",
+         "ECMP");
   bool enough = true;
   for (Shape shape : shapes) {
     shape.spec.host_mbps = nic;
@@ -354,8 +389,9 @@ bool MeasureAllEvenness(const Options& options) {
       ecmp.push_back(one.ecmp);
     }
     const auto worst = [](const std::vector<double>& of) { return *std::max_element(of.begin(), of.end()); };
-    printf("%-50s %7.3f %7.3f %7.3f %7.3f %10.1f %% %7.3f %7.3f\n", shape.name, c4::Median(at_once), worst(at_once),
-           c4::Median(evened), worst(evened), c4::Median(moved), c4::Median(ecmp), worst(ecmp));
+    printf("%-50s %7.3f %7.3f %7.3f %7.3f %10.1f %% %7.3f %7.3f\n", shape.name, c4::Median(at_once),
+           worst(at_once), c4::Median(evened), worst(evened), c4::Median(moved), c4::Median(ecmp),
+           worst(ecmp));
     fflush(stdout);
     enough &= worst(evened) <= kEnough;
   }
@@ -383,7 +419,8 @@ bool MeasureRates(const Options& options, bool three_tiers) {
                                      .to = {static_cast<int>(request.to), i % 2},
                                      .source_port = static_cast<uint16_t>(random() % 65536)};
         // Every second one wants less than the network may have for it.
-        const double wants = random() % 2 == 0 ? c4::flowsim::kAllItCanGet : static_cast<double>(random() % 4000);
+        const double wants =
+            random() % 2 == 0 ? c4::flowsim::kAllItCanGet : static_cast<double>(random() % 4000);
         table.Add(clos.PathOf(flow.from, flow.to, ecmp.Choose(clos, flow)), wants);
       }
     }

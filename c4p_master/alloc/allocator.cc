@@ -15,7 +15,9 @@ constexpr uint32_t kWayMask = (1u << kWayBits) - 1;
 constexpr int kScaleBits = 16;
 constexpr int64_t kMostKbps = UINT32_MAX;  // of a queue pair
 
-uint32_t Pack(Place place) { return place.plane << kWayBits | place.way; }
+uint32_t Pack(Place place) {
+  return place.plane << kWayBits | place.way;
+}
 
 // A copy: ports are taken off it.
 std::vector<PlaneWays> Offers(const std::vector<PlaneWays>& available, PlaneId planes) {
@@ -50,8 +52,8 @@ absl::Status Allocator::CheckRequest(const ConnectionRequest& request) const {
   if (request.from == request.to) return refuse("NIC ", request.from, " needs no path to itself");
   for (const NicId nic : {request.from, request.to}) {
     if (!network_->HasNic(nic)) {
-      return absl::NotFoundError(
-          absl::StrCat("connection ", request.connection, ": NIC ", nic, " is not known: add its ports first"));
+      return absl::NotFoundError(absl::StrCat("connection ", request.connection, ": NIC ", nic,
+                                              " is not known: add its ports first"));
     }
   }
   if (Has(request.connection)) {
@@ -194,8 +196,8 @@ void Allocator::Rescale(NicId number) {
   nic.scale = static_cast<uint32_t>(scale);
 }
 
-// Evenly over the planes by the rate that both ends have there; the odd one where the ports carry less. What a
-// plane has no ways for goes to the others.
+// Evenly over the planes by the rate that both ends have there; the odd one where the ports carry less. What
+// a plane has no ways for goes to the others.
 std::vector<Place> Allocator::Choose(const Connection& connection, uint32_t count,
                                      std::vector<PlaneWays>* offered,
                                      std::array<uint32_t, kMostPlanes> here) {
@@ -234,7 +236,8 @@ std::vector<Place> Allocator::Choose(const Connection& connection, uint32_t coun
     }
     for (size_t i = planes; i-- > 0;) {
       Option& option = options[i];
-      const std::vector<Way>& ways = ChooseIn(connection, option.plane, option.wanted, &(*offered)[option.plane]);
+      const std::vector<Way>& ways =
+          ChooseIn(connection, option.plane, option.wanted, &(*offered)[option.plane]);
       for (const Way way : ways) places.push_back({option.plane, way});
       here[option.plane] += static_cast<uint32_t>(ways.size());
       const bool exhausted = ways.size() < option.wanted;
@@ -288,9 +291,10 @@ std::string Allocator::WhyNone(const ConnectionRequest& request) {
     } else {
       PlaneWays all;
       const bool any = !chooser_.Choose(request.tenant, 1, from->leaf, to->leaf, 1, &all).empty();
-      reasons.push_back(any ? absl::StrCat("in plane ", plane, " no source port is known for a way that is up")
-                            : absl::StrCat("in plane ", plane, " every way from leaf ", from->leaf,
-                                           " to leaf ", to->leaf, " has a link that is down"));
+      reasons.push_back(
+          any ? absl::StrCat("in plane ", plane, " no source port is known for a way that is up")
+              : absl::StrCat("in plane ", plane, " every way from leaf ", from->leaf, " to leaf ", to->leaf,
+                             " has a link that is down"));
     }
   }
   return absl::StrCat("no path from NIC ", request.from, " to NIC ", request.to, ": ",

@@ -180,8 +180,8 @@ class Allocator {
   void Uncount(ConnectionId connection);
   void Rescale(NicId nic);
 
-  // The best places for so many queue pairs of the connection, or for fewer; `here` is how many it has in each
-  // plane.
+  // The best places for so many queue pairs of the connection, or for fewer; `here` is how many it has in
+  // each plane.
   std::vector<Place> Choose(const Connection& connection, uint32_t count, std::vector<PlaneWays>* offered,
                             std::array<uint32_t, kMostPlanes> here);
   const std::vector<Way>& ChooseIn(const Connection& connection, PlaneId plane, uint32_t count,
@@ -190,6 +190,7 @@ class Allocator {
   std::vector<PlaneWays> OfferedTo(ConnectionId connection, const Draft& draft) const;
   void Shift(Flow flow, Place to, Draft* draft);
   bool MightBeDown(const Connection& connection) const;
+  bool MayTake(const Connection& connection, const Link& link) const;
   std::vector<Flow> Concerned(ConnectionId connection, bool unplaced_too) const;
   void Repair(const std::vector<Flow>& flows, Draft* draft);
   Plan TakeBack(Draft* draft);

@@ -24,7 +24,8 @@ WayChooser::View WayChooser::ViewOf(RowId row) const {
 }
 
 template <typename Grain, typename Own, typename Sum>
-size_t WayChooser::Pick(const std::vector<double>& value, const Grain& grain, const Own& own, const Sum& sum) {
+size_t WayChooser::Pick(const std::vector<double>& value, const Grain& grain, const Own& own,
+                        const Sum& sum) {
   const auto emptiest = std::min_element(value.begin(), value.end());
   if (emptiest == value.end() || *emptiest >= Network::kFullForEver) return kNoColumn;
   auto best = static_cast<size_t>(emptiest - value.begin());
@@ -50,8 +51,8 @@ double WayChooser::Fill(const Hops& hops, Aim aim) const {
   return value;
 }
 
-const std::vector<Way>& WayChooser::Choose(TenantId tenant, int64_t kbps, LeafId from, LeafId to, uint32_t count,
-                                           PlaneWays* offered, Aim aim) {
+const std::vector<Way>& WayChooser::Choose(TenantId tenant, int64_t kbps, LeafId from, LeafId to,
+                                           uint32_t count, PlaneWays* offered, Aim aim) {
   tenant_ = tenant;
   kbps_ = kbps;
   aim_ = aim;
@@ -139,7 +140,8 @@ void WayChooser::ChooseOfferedCores(LeafId from, LeafId to, uint32_t count, std:
         [&](size_t i) {
           double grain = 0;
           for (const Hop& hop : hops_[i]) {
-            grain = std::max(grain, static_cast<double>(kbps_) * network_->RowAt(hop.row).inverse[hop.column]);
+            grain =
+                std::max(grain, static_cast<double>(kbps_) * network_->RowAt(hop.row).inverse[hop.column]);
           }
           return grain;
         },
@@ -221,7 +223,8 @@ Way WayChooser::ChooseCoreOf(SpineId spine, PodId destination, const Network::Co
   for (size_t i = 0; i < cores.size(); ++i) {
     if (!look_at(i)) continue;
     const int64_t taken = TakenOf(cores[i]);
-    core_value_[i] = Together({Fill(up, i, taken), Fill(there, column, taken), Fill(down, network_->ColumnOf(seen), taken)});
+    core_value_[i] = Together(
+        {Fill(up, i, taken), Fill(there, column, taken), Fill(down, network_->ColumnOf(seen), taken)});
   }
   const size_t best = Pick(
       core_value_, [&](size_t i) { return static_cast<double>(kbps_) * up.inverse[i]; },

@@ -86,13 +86,14 @@ flowsim::Path SimulatedPath(const flowsim::Clos& clos, NicId from, NicId to, Pla
 }
 
 int AllocatorPolicy::Choose(const flowsim::Clos& clos, const flowsim::Flow& flow) {
-  ConnectionRequest request{.connection = next_++,
-                            .tenant = 0,
-                            .from = static_cast<NicId>(flow.from.host),
-                            .to = static_cast<NicId>(flow.to.host),
-                            .queue_pairs = 1,
-                            .demand_mbps = std::isinf(flow.wants_mbps) ? clos.spec().host_mbps : flow.wants_mbps,
-                            .available = {}};
+  ConnectionRequest request{
+      .connection = next_++,
+      .tenant = 0,
+      .from = static_cast<NicId>(flow.from.host),
+      .to = static_cast<NicId>(flow.to.host),
+      .queue_pairs = 1,
+      .demand_mbps = std::isinf(flow.wants_mbps) ? clos.spec().host_mbps : flow.wants_mbps,
+      .available = {}};
   request.available.resize(static_cast<size_t>(clos.spec().planes), PlaneWays{.all = false, .ways = {}});
   request.available[static_cast<size_t>(flow.from.plane)].all = true;
   const absl::StatusOr<Allocation> allocation = allocator_.Allocate(request);

@@ -18,8 +18,8 @@ void Refresh(const flowsim::Clos& clos, const Link& link, Network* network);
 int SimulatedWay(const flowsim::Clos& clos, flowsim::Port from, flowsim::Port to, Way way);
 flowsim::Path SimulatedPath(const flowsim::Clos& clos, NicId from, NicId to, Place place);
 
-// Each flow as a connection of one queue pair, in the plane of its ports. REQUIRES: `clos` is the same in each
-// call, and nothing of it changes.
+// Each flow as a connection of one queue pair, in the plane of its ports. REQUIRES: `clos` is the same in
+// each call, and nothing of it changes.
 class AllocatorPolicy final : public flowsim::PathPolicy {
  public:
   explicit AllocatorPolicy(const flowsim::Clos& clos) : network_(NetworkOf(clos)), allocator_(&network_) {}

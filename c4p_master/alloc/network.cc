@@ -236,9 +236,8 @@ absl::Status Network::Find(const Link& link) const {
 }
 
 Hop Network::HopOf(const Link& link, Direction direction) const {
-  const uint32_t column = link.tier == Tier::kLeaf
-                              ? spines_[link.upper].column
-                              : AttachmentOf(link.upper, spines_[link.lower].pod).column;
+  const uint32_t column = link.tier == Tier::kLeaf ? spines_[link.upper].column
+                                                   : AttachmentOf(link.upper, spines_[link.lower].pod).column;
   return {RowOf(link.tier, link.lower, direction), column};
 }
 
@@ -315,9 +314,8 @@ bool Network::HopsOf(LeafId from, LeafId to, Way way, Hops* hops) const {
 }
 
 bool Network::IsUp(const Hops& hops) const {
-  return std::all_of(hops.begin(), hops.end(), [this](const Hop& hop) {
-    return RowAt(hop.row).inverse[hop.column] != kFullForEver;
-  });
+  return std::all_of(hops.begin(), hops.end(),
+                     [this](const Hop& hop) { return RowAt(hop.row).inverse[hop.column] != kFullForEver; });
 }
 
 }  // namespace c4::c4p

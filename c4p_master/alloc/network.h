@@ -37,7 +37,7 @@ using Way = uint32_t;
 inline constexpr Way kNoWay = (1u << 29) - 1;
 inline constexpr Way kDirect = kNoWay - 1;  // under one leaf
 
-enum class Tier : uint8_t { kPort, kLeaf, kSpine };       // of a link's lower end
+enum class Tier : uint8_t { kPort, kLeaf, kSpine };     // of a link's lower end
 enum class Direction : uint8_t { kUp = 0, kDown = 1 };  // kUp: away from the hosts
 
 // A cable: (NIC, plane), (leaf, spine) or (spine, core).

@@ -149,6 +149,21 @@ absl::StatusOr<Plan> Allocator::PlanConnection(ConnectionId connection, const Wa
   return TakeBack(&draft);
 }
 
+// Whether paths of it can be in the rows of that link.
+bool Allocator::MayTake(const Connection& connection, const Link& link) const {
+  for (PlaneId plane = 0; plane < network_->planes(); ++plane) {
+    const Network::Port* const from = network_->FindPort(connection.from, plane);
+    const Network::Port* const to = network_->FindPort(connection.to, plane);
+    if (from == nullptr || to == nullptr) continue;
+    if (link.tier == Tier::kLeaf && (from->leaf == link.lower || to->leaf == link.lower)) return true;
+    if (link.tier == Tier::kSpine) {
+      const PodId pod = network_->PodOfSpine(link.lower);
+      if ((network_->PodOf(from->leaf) == pod) != (network_->PodOf(to->leaf) == pod)) return true;
+    }
+  }
+  return false;
+}
+
 // Queue pairs on links above their rows' even fill, the fullest links first.
 std::vector<Allocator::Excess> Allocator::Overloaded(const Link* link) {
   // By tier, row and column: how much too full; 0: no matter.
@@ -180,6 +195,7 @@ std::vector<Allocator::Excess> Allocator::Overloaded(const Link* link) {
   for (ConnectionId number = 0; number < connections_.size(); ++number) {
     const Connection& connection = connections_[number];
     if (connection.from == kNobody || !connection.counted) continue;
+    if (link != nullptr && !MayTake(connection, *link)) continue;
     for (uint32_t i = 0; i < connection.queue_pairs; ++i) {
       Excess worst{0, {}, {number, i}};
       Hops hops;
@@ -259,7 +275,8 @@ bool Allocator::EvenOnce(size_t most_steps, const Link* link, WayChooser::Aim ai
 void Allocator::EvenPlanes(NicId nic, size_t most_steps, Draft* draft) {
   for (ConnectionId number = 0; number < connections_.size(); ++number) {
     const Connection& connection = connections_[number];
-    if ((connection.from != nic && connection.to != nic) || connection.from == kNobody || !connection.counted) {
+    if ((connection.from != nic && connection.to != nic) || connection.from == kNobody ||
+        !connection.counted) {
       continue;
     }
     for (uint32_t i = 0; i < connection.queue_pairs && draft->undo.size() < most_steps; ++i) {

@@ -32,7 +32,9 @@ struct Down {
   ~Down() { EXPECT_TRUE(fabric::Fabric::Down(name).ok()); }
 };
 
-std::string Name() { return "al" + std::to_string(getpid() % 100000); }
+std::string Name() {
+  return "al" + std::to_string(getpid() % 100000);
+}
 
 absl::StatusOr<flowsim::Clos> Like(const fabric::FabricSpec& spec) {
   return flowsim::Clos::Make({.leaves = spec.leaves,
@@ -76,7 +78,8 @@ void Compare(const fabric::FabricSpec& spec, const flowsim::Clos& clos, unsigned
   for (size_t i = 0; i < tuples.size(); ++i) {
     const fabric::Path& path = (*paths)[i];
     const int plane = std::max(0, fabric::PortOfAddress(spec, tuples[i].source));
-    const flowsim::Path simulated = clos.PathOf({path.source_host, plane}, {path.destination_host, plane}, path.spine);
+    const flowsim::Path simulated =
+        clos.PathOf({path.source_host, plane}, {path.destination_host, plane}, path.spine);
     ASSERT_EQ(path.source_leaf, clos.LeafOf({path.source_host, plane})) << "the same network";
     ASSERT_EQ(path.destination_leaf, clos.LeafOf({path.destination_host, plane}));
     ASSERT_TRUE(clos.IsUp(simulated)) << fabric::TupleText(tuples[i]);

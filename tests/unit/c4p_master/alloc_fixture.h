@@ -68,7 +68,7 @@ struct Fabric {
       for (const Place& place : now->queue_pairs) {
         if (place.way == kNoWay || allocator.CountedKbps(connection) == 0) continue;
         for (const auto link : SimulatedPath(clos, request.from, request.to, place)) {
-          sums[clos.LinkName(link) + " p" + std::to_string(place.plane)] += allocator.CountedKbps(connection);
+          sums[clos.LinkName(link)] += allocator.CountedKbps(connection);
         }
       }
     }
@@ -78,24 +78,30 @@ struct Fabric {
     std::map<std::string, int64_t> sums;
     const flowsim::ClosSpec& spec = clos.spec();
     const auto number = [](int value) { return static_cast<uint32_t>(value); };
-    const auto note = [&](const Link& link, flowsim::LinkId up, flowsim::LinkId down, uint32_t plane) {
+    const auto note = [&](const Link& link, flowsim::LinkId up, flowsim::LinkId down) {
       for (const Direction direction : {Direction::kUp, Direction::kDown}) {
         const int64_t load = allocator.LoadOf(link, direction);
         EXPECT_GE(load, 0);
-        const std::string name = clos.LinkName(direction == Direction::kUp ? up : down);
-        if (load != 0) sums[name + " p" + std::to_string(plane)] += load;
+        if (load != 0) sums[clos.LinkName(direction == Direction::kUp ? up : down)] += load;
       }
     };
     for (int host = 0; host < clos.hosts(); ++host) {
       for (int plane = 0; plane < spec.planes; ++plane) {
         note({Tier::kPort, number(host), number(plane)}, clos.HostLink({host, plane}, true),
-             clos.HostLink({host, plane}, false), number(plane));
+             clos.HostLink({host, plane}, false));
       }
     }
     for (int leaf = 0; leaf < clos.leaves(); ++leaf) {
       for (int s = 0; s < spec.spines; ++s) {
         note({Tier::kLeaf, number(leaf), number(leaf / spec.leaves * spec.spines + s)},
-             clos.SpineLink(leaf, s, true), clos.SpineLink(leaf, s, false), number(leaf % spec.planes));
+             clos.SpineLink(leaf, s, true), clos.SpineLink(leaf, s, false));
+      }
+    }
+    for (int at = 0; spec.pods > 1 && at < spec.pods * spec.spines; ++at) {
+      for (int core = 0; core < spec.cores_per_spine; ++core) {
+        const int s = at % spec.spines;
+        note({Tier::kSpine, number(at), number(s * spec.cores_per_spine + core)},
+             clos.CoreLink(at / spec.spines, s, core, true), clos.CoreLink(at / spec.spines, s, core, false));
       }
     }
     return sums;
@@ -105,11 +111,5 @@ struct Fabric {
   Network network;
   Allocator allocator;
 };
-
-// Links to cores belong to no plane: leave them to other tests.
-inline std::map<std::string, int64_t> WithoutCores(std::map<std::string, int64_t> sums) {
-  std::erase_if(sums, [](const auto& entry) { return entry.first.find("core") != std::string::npos; });
-  return sums;
-}
 
 }  // namespace c4::c4p

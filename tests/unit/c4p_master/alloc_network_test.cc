@@ -19,7 +19,8 @@ TEST(Network, GrowsWhileItIsUsed) {
     ASSERT_TRUE(network.AddPort(leaf, 0, leaf, 1000).ok());
   }
   EXPECT_EQ(allocator.Allocate({.connection = 0, .from = 0, .to = 1, .queue_pairs = 1}).status().code(),
-            StatusCode::kUnavailable) << "no spine";
+            StatusCode::kUnavailable)
+      << "no spine";
   // Every spine that turns up is used at once.
   for (SpineId spine = 0; spine < 70; ++spine) {
     ASSERT_TRUE(network.AddSpine(spine, 0).ok());
@@ -118,7 +119,8 @@ TEST(Network, SlowLinksGetLess) {
   }
   ASSERT_TRUE(network.SetCapacity({Tier::kLeaf, 1, 1}, Direction::kDown, 500).ok());
   for (ConnectionId i = 0; i < 50; ++i) {
-    ASSERT_TRUE(allocator.Allocate({.connection = i, .from = 0, .to = 1, .queue_pairs = 10, .demand_mbps = 10}).ok());
+    ASSERT_TRUE(
+        allocator.Allocate({.connection = i, .from = 0, .to = 1, .queue_pairs = 10, .demand_mbps = 10}).ok());
   }
   EXPECT_EQ(allocator.LoadOf({Tier::kLeaf, 0, 0}, Direction::kUp), 200000);
   EXPECT_EQ(allocator.LoadOf({Tier::kLeaf, 0, 1}, Direction::kUp), 100000);

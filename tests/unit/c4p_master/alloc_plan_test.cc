@@ -149,8 +149,23 @@ TEST(Plan, APortThatComesBackGetsItsHalf) {
   const Plan back = fabric.allocator.PlanEven(100, &port);
   EXPECT_EQ(back.steps(), 4U);
   ASSERT_TRUE(fabric.allocator.Apply(back.moves[0]).ok());
-  EXPECT_EQ(fabric.allocator.LoadOf(port, Direction::kUp), fabric.allocator.LoadOf({Tier::kPort, 0, 0}, Direction::kUp));
+  EXPECT_EQ(fabric.allocator.LoadOf(port, Direction::kUp),
+            fabric.allocator.LoadOf({Tier::kPort, 0, 0}, Direction::kUp));
   EXPECT_EQ(fabric.allocator.PlanEven(100, &port).steps(), 0U);
+}
+
+// An odd queue pair stays where it is.
+TEST(Plan, EvenPlanesAreLeftAlone) {
+  Fabric fabric({.leaves = 4, .spines = 4, .hosts_per_leaf = 4, .planes = 2});
+  for (ConnectionId i = 0; i < 3; ++i) {
+    ASSERT_TRUE(fabric.allocator
+                    .Allocate({.connection = i, .from = 0, .to = 4 + i, .queue_pairs = 7, .demand_mbps = 70})
+                    .ok());
+  }
+  for (const PlaneId plane : {0U, 1U}) {
+    const Link port{Tier::kPort, 0, plane};
+    EXPECT_EQ(fabric.allocator.PlanEven(100, &port).steps(), 0U);
+  }
 }
 
 TEST(Plan, EveningOutEndsAndHelps) {

@@ -154,8 +154,8 @@ void ExpectFair(const FlowTable& flows, const std::vector<double>& capacities) {
     bool held = rates[flow] >= flows.wanted[flow] * (1 - 1e-9);
     for (uint64_t i = flows.first[flow]; i < flows.first[flow + 1]; ++i) {
       const uint32_t link = flows.links[i];
-      held = held || (loads[link] >= capacities[link] * (1 - 1e-9) - 1e-9 &&
-                      rates[flow] >= most[link] * (1 - 1e-9));
+      held = held ||
+             (loads[link] >= capacities[link] * (1 - 1e-9) - 1e-9 && rates[flow] >= most[link] * (1 - 1e-9));
     }
     ASSERT_TRUE(held) << "flow " << flow << " could get more than " << rates[flow];
   }
@@ -276,7 +276,8 @@ TEST(ThreeTiers, FairOverLinksThatAreSlowOrDown) {
     std::vector<Flow> flows;
     for (int i = 0; i < 200; ++i) {
       const int from = static_cast<int>(random() % static_cast<unsigned>(clos.hosts()));
-      const int to = (from + 1 + static_cast<int>(random() % static_cast<unsigned>(clos.hosts() - 1))) % clos.hosts();
+      const int to =
+          (from + 1 + static_cast<int>(random() % static_cast<unsigned>(clos.hosts() - 1))) % clos.hosts();
       const int plane = static_cast<int>(random() % static_cast<unsigned>(clos.spec().planes));
       flows.push_back({.from = {from, plane},
                        .to = {to, plane},
@@ -318,6 +319,7 @@ TEST(ThreeTiers, BisectionIsThatOfTheCores) {
                                 .spine_mbps = 100,
                                 .core_mbps = 100});
     std::vector<Flow> flows;
+    flows.reserve(static_cast<size_t>(clos.hosts()));
     for (int host = 0; host < clos.hosts(); ++host) {
       flows.push_back({.from = {host, 0}, .to = {(host + 16) % clos.hosts(), 0}});
     }
