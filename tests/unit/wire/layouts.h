@@ -234,6 +234,32 @@ inline Layout ControlLevelLayout() {
   return {"ControlLevel", "control.md", sizeof(T), {C4_FIELD(level), C4_FIELD(reserved)}};
 }
 
+inline Layout ControlPathAskLayout() {
+  using T = ControlPathAsk;
+  return {"ControlPathAsk",
+          "control.md",
+          sizeof(T),
+          {C4_FIELD(connection), C4_FIELD(communicator_id), C4_FIELD(from_rank), C4_FIELD(to_rank),
+           C4_FIELD(channel), C4_FIELD(queue_pairs), C4_FIELD(planes), C4_FIELD(protocol), C4_FIELD(job),
+           C4_FIELD(ends)}};
+}
+
+inline Layout ControlPathAnswerLayout() {
+  using T = ControlPathAnswer;
+  return {"ControlPathAnswer",
+          "control.md",
+          sizeof(T),
+          {C4_FIELD(connection), C4_FIELD(epoch), C4_FIELD(queue_pairs), C4_FIELD(reserved), C4_FIELD(paths)}};
+}
+
+inline Layout ControlPathUseLayout() {
+  using T = ControlPathUse;
+  return {"ControlPathUse",
+          "control.md",
+          sizeof(T),
+          {C4_FIELD(connection), C4_FIELD(epoch), C4_FIELD(queue_pairs), C4_FIELD(reserved), C4_FIELD(paths)}};
+}
+
 inline Layout UniqueIdLayout() {
   using T = bootstrap::UniqueId;
   return {"UniqueId",
@@ -360,6 +386,9 @@ inline std::vector<Layout> AllLayouts() {
           ControlHelloLayout(),
           ControlWelcomeLayout(),
           ControlLevelLayout(),
+          ControlPathAskLayout(),
+          ControlPathAnswerLayout(),
+          ControlPathUseLayout(),
           UniqueIdLayout(),
           RankInfoLayout(),
           JoinLayout(),
