@@ -23,6 +23,8 @@ constexpr int64_t kTroubledNs = 2000 * kMs;
 constexpr int64_t kRoundEveryNs = 1000 * kMs;
 // Enough probes from every leaf that a link over which none came is known to be dead (TopologyLearner::MarkFaults).
 constexpr double kMissChance = 2e-5;
+// The transport goes around what is lost at once; when it has settled, its queue pairs get paths again.
+constexpr int64_t kStrayNs = 1000 * kMs;
 // After a link has changed: routes converge at their own pace.
 constexpr int64_t kRecheckAfterNs[] = {0, 500 * kMs, 3000 * kMs};
 constexpr size_t kRecheckPorts = 8;
@@ -155,8 +157,10 @@ absl::Status C4pHandler::TakeIn(SessionId id, Session* session, const v1::AgentT
       return TakeRequest(id, *session, message.request(), now_ns);
     case v1::AgentToC4p::kUse: {
       std::vector<Trouble> troubles;
-      C4_RETURN_IF_NOT_OK(book_.Use(id, message.use(), now_ns, &troubles));
+      std::set<FlowGroup> strays;
+      C4_RETURN_IF_NOT_OK(book_.Use(id, message.use(), now_ns, &troubles, &strays));
       TakeTroubles(troubles, now_ns);
+      for (const FlowGroup& group : strays) strays_[group] = now_ns;
       return absl::OkStatus();
     }
     case v1::AgentToC4p::kProbes:
@@ -266,6 +270,7 @@ void C4pHandler::TakeResult(const v1::ProbeResult& result, const service::IpTupl
     view_.Add(seen);
     catalogue_.Record(seen, now_ns);
     if (seen.names_path()) book_.Learnt(group, tuple.source_port);
+    if (seen.hops.remote.known()) catalogue_.RecordEndToEnd(tuple, true, now_ns);
     learnt_.insert(group);
   }
   if (const auto recheck = rechecks_.find(group); recheck != rechecks_.end()) {
@@ -284,7 +289,8 @@ void C4pHandler::TakeResult(const v1::ProbeResult& result, const service::IpTupl
 void C4pHandler::TakeTroubles(const std::vector<Trouble>& troubles, int64_t now_ns) {
   for (const Trouble& trouble : troubles) {
     metrics_.troubles.Add();
-    catalogue_.probed().Doubt(trouble.tuple);
+    // Not to be given out again before a probe has come through.
+    catalogue_.RecordEndToEnd(trouble.tuple, false, now_ns);
     for (const std::string& link : trouble.links) {
       std::map<service::IpTuple, int64_t>& tuples = troubled_[link];
       tuples[trouble.tuple] = now_ns;
@@ -437,6 +443,11 @@ void C4pHandler::Tick(int64_t now_ns) {
   RefreshView(now_ns);
   BeginRechecks(now_ns);
   FinishRechecks(now_ns);
+  for (auto at = strays_.begin(); at != strays_.end();) {
+    const bool due = now_ns - at->second >= kStrayNs;
+    if (due) learnt_.insert(at->first);
+    at = due ? strays_.erase(at) : std::next(at);
+  }
   std::set<FlowGroup> ready;
   for (auto at = learnt_.begin(); at != learnt_.end();) {
     if (asked_.contains(*at) || view_.stale()) {

@@ -111,6 +111,7 @@ class C4pHandler {
   std::map<FlowGroup, int> asked_;             // tuples that are under way
   std::map<FlowGroup, int> rounds_;            // how often ports were asked for
   std::set<FlowGroup> learnt_;                 // since the last improvement
+  std::map<FlowGroup, int64_t> strays_;        // of queue pairs on ports that were not advised: since when
   std::map<FlowGroup, Recheck> rechecks_;
   std::map<LeafId, std::pair<int64_t, size_t>> recheck_leaves_;  // since when, how often already
   std::map<std::string, std::map<service::IpTuple, int64_t>> troubled_;  // by uplink: when, lately

@@ -318,7 +318,7 @@ std::string PathBook::StatementOn(const Connection& connection, size_t end) cons
 }
 
 absl::Status PathBook::Use(SessionId session, const v1::PathUse& use, int64_t now_ns,
-                           std::vector<Trouble>* troubles) {
+                           std::vector<Trouble>* troubles, std::set<FlowGroup>* strays) {
   auto found = connections_.find(use.connection());
   if (found == connections_.end() && use.has_request() && use.queue_pairs_size() > 0) {
     // This master is new: what is in use stays.
@@ -378,7 +378,9 @@ absl::Status PathBook::Use(SessionId session, const v1::PathUse& use, int64_t no
     SetPort(&connection, said.index(), static_cast<uint32_t>(end - connection.sources.begin()), 0);
     pair.place = PlaceOfTuple(tuple, now_ns);
     if (connection.kept) (void)allocator_.Account(connection.number, said.index(), pair.place);
-    if (pair.place.way == kNoWay) connection.complete = false;
+    if (pair.place.way != kNoWay && SameLeaf(connection, pair.end)) continue;  // every port is as good
+    connection.complete = false;
+    strays->insert(GroupOfEnd(connection, pair.end));
   }
   return absl::OkStatus();
 }
@@ -424,6 +426,9 @@ void PathBook::Forget(const std::string& name) {
 
 std::optional<Advice> PathBook::Better(Connection* connection, int64_t now_ns) {
   if (connection->complete || connection->session == 0) return std::nullopt;
+  const bool any = std::any_of(connection->pairs.begin(), connection->pairs.end(),
+                               [](const QueuePair& pair) { return pair.advised_port != 0; });
+  if (connection->kept && any) return Fill(connection, now_ns);
   std::vector<std::pair<uint32_t, uint32_t>> before;
   for (const QueuePair& pair : connection->pairs) before.emplace_back(pair.end, pair.advised_port);
   (void)Allot(connection, now_ns);
@@ -436,6 +441,29 @@ std::optional<Advice> PathBook::Better(Connection* connection, int64_t now_ns) {
   if (!ports || before == after) return std::nullopt;
   ++connection->epoch;
   return Advice{connection->session, AnswerFor(*connection, now_ns)};
+}
+
+PlaneWays PathBook::WaysNow(ConnectionId number, PlaneId plane, int64_t now_ns) const {
+  const Connection& connection = connections_.at(names_.at(number));
+  const std::vector<PlaneWays> ways = WaysOf(connection, OfferOf(connection, now_ns));
+  return plane < ways.size() ? ways[plane] : PlaneWays{.all = false, .ways = {}};
+}
+
+std::optional<Advice> PathBook::Fill(Connection* connection, int64_t now_ns) {
+  // One that is where the kernel's choice led it may move as well.
+  for (size_t i = 0; i < connection->pairs.size(); ++i) {
+    if (connection->pairs[i].advised_port != 0) continue;
+    connection->pairs[i].place = Place();
+    (void)allocator_.Account(connection->number, static_cast<uint32_t>(i), Place());
+  }
+  const absl::StatusOr<Plan> plan = allocator_.PlanConnection(
+      connection->number, [&](ConnectionId number, PlaneId plane) { return WaysNow(number, plane, now_ns); });
+  std::optional<Advice> advice;
+  if (plan.ok()) {
+    for (const Move& move : plan->moves) advice = Carry(move, now_ns);
+  }
+  connection->complete = IsComplete(*connection, OfferOf(*connection, now_ns));
+  return advice;
 }
 
 std::vector<Advice> PathBook::Improve(const std::set<FlowGroup>& groups, int64_t now_ns) {
@@ -475,11 +503,7 @@ std::optional<Advice> PathBook::Carry(const Move& move, int64_t now_ns) {
 }
 
 std::vector<Advice> PathBook::Repair(const std::vector<LinkChange>& changes, int64_t now_ns) {
-  const c4p::WaysOf ways_of = [&](ConnectionId number, PlaneId plane) {
-    const Connection& connection = connections_.at(names_.at(number));
-    const std::vector<PlaneWays> ways = WaysOf(connection, OfferOf(connection, now_ns));
-    return plane < ways.size() ? ways[plane] : PlaneWays{.all = false, .ways = {}};
-  };
+  const c4p::WaysOf ways_of = [&](ConnectionId number, PlaneId plane) { return WaysNow(number, plane, now_ns); };
   std::vector<Plan> plans;
   std::vector<Advice> advice;
   const auto carry = [&](const Plan& plan) {
@@ -505,8 +529,14 @@ std::vector<Advice> PathBook::Remap(const std::map<FlowGroup, std::set<uint16_t>
     known_[group] = ports;
   }
   for (auto& [name, connection] : connections_) {
-    for (size_t end = 0; end < connection.sources.size(); ++end) {
-      if (groups.contains(GroupOfEnd(connection, end))) connection.complete = false;
+    for (size_t i = 0; i < connection.pairs.size(); ++i) {
+      QueuePair& pair = connection.pairs[i];
+      const auto found = known.find(GroupOfEnd(connection, pair.end));
+      if (found == known.end() || found->second.contains(static_cast<uint16_t>(pair.advised_port))) continue;
+      connection.complete = false;
+      SetPort(&connection, i, pair.end, 0);
+      pair.place = Place();
+      if (connection.kept) (void)allocator_.Account(connection.number, static_cast<uint32_t>(i), Place());
     }
   }
   return Improve(groups, now_ns);

@@ -78,7 +78,9 @@ class PathBook {
   // InvalidArgument: the request is none. Otherwise always an answer, if only that nothing is known.
   absl::StatusOr<v1::PathAnswer> Request(SessionId session, const v1::PathRequest& request, int64_t now_ns);
   // InvalidArgument, NotFound: nothing changes. What it says of lost paths goes to `troubles`.
-  absl::Status Use(SessionId session, const v1::PathUse& use, int64_t now_ns, std::vector<Trouble>* troubles);
+  // Groups of which a queue pair took a port that was not advised go to `strays`.
+  absl::Status Use(SessionId session, const v1::PathUse& use, int64_t now_ns, std::vector<Trouble>* troubles,
+                   std::set<FlowGroup>* strays);
   void Renew(const std::string& connection, int64_t now_ns);
   void Leave(SessionId session);
   void Expire(int64_t now_ns);
@@ -132,6 +134,9 @@ class PathBook {
   void DropPorts(Connection* connection);
   void Forget(const std::string& name);
   std::optional<Advice> Better(Connection* connection, int64_t now_ns);
+  // Places and ports for those of its queue pairs that have none; the others stay.
+  std::optional<Advice> Fill(Connection* connection, int64_t now_ns);
+  PlaneWays WaysNow(ConnectionId number, PlaneId plane, int64_t now_ns) const;
   std::optional<Advice> Carry(const Move& move, int64_t now_ns);
   v1::PathAnswer AnswerFor(const Connection& connection, int64_t now_ns) const;
   bool IsComplete(const Connection& connection, const Offer& offer) const;

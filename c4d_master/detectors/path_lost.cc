@@ -71,7 +71,7 @@ size_t CountConnections(const std::vector<Fenced>& fenced) {
   return count;
 }
 
-// The lost paths are bad. Good is what has been heard of or has moved after the first of them was lost.
+// The lost paths are bad. Good is what has moved after the first of them was lost.
 std::vector<Witness> Witnesses(const std::vector<Link>& links, const std::vector<Fenced>& fenced,
                                int64_t slack_ns) {
   std::vector<Witness> witnesses;
@@ -85,7 +85,8 @@ std::vector<Witness> Witnesses(const std::vector<Link>& links, const std::vector
   for (const Link& link : links) {
     const QueuePair& queue_pair = *link.queue_pair;
     if (lost.count({queue_pair.local, queue_pair.remote}) != 0) continue;
-    int64_t alive_ns = std::max(queue_pair.last_progress_at_ns, queue_pair.last_heard_at_ns);
+    // Having been heard says that the acknowledgements' path is well, and nothing of the data's.
+    int64_t alive_ns = queue_pair.last_progress_at_ns;
     if (link.received != nullptr) alive_ns = std::max(alive_ns, link.received->last_progress_at_ns);
     const bool alive = !queue_pair.dead && CanJudge(link.sender) && CanJudge(link.receiver) &&
                        alive_ns != kNever && alive_ns >= first_ns + slack_ns;
