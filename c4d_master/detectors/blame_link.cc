@@ -135,23 +135,31 @@ LinkBlame BlameLinks(const std::vector<Witness>& witnesses, bool acks_count, Pat
   const analysis::Tomography found = analysis::FindBadLinks(
       names.cable_of(), flows,
       {.acks_count = acks_count, .culprit_cost = thresholds.culprit_cost, .margin = thresholds.margin});
-  if (found.cables.empty() || found.cables.size() > thresholds.max_links ||
-      found.explained < thresholds.explained * found.bad) {
-    return result;
-  }
+  if (found.cables.empty() || found.cables.size() > thresholds.max_links) return result;
+  std::vector<uint32_t> all;
   for (const analysis::BadCable& cable : found.cables) {
     if (cable.good > thresholds.contradicting * (cable.good + cable.bad)) return result;
+    all.insert(all.end(), cable.links.begin(), cable.links.end());
   }
-  std::vector<uint32_t> all;
+  // What the links named do not explain may be the doing of acknowledgements whose path nobody knows.
+  double perhaps_acks = 0;
+  for (const analysis::FlowObservation& flow : flows) {
+    const bool unknown = acks_count && flow.acks.empty();
+    if (flow.state == FlowState::kBad && unknown && !Takes(flow, all, true)) perhaps_acks += flow.weight;
+  }
+  if (found.explained < thresholds.explained * (found.bad - perhaps_acks) ||
+      found.explained < thresholds.least_explained * found.bad) {
+    return result;
+  }
   bool hosts = false;
   for (const analysis::BadCable& cable : found.cables) {
-    all.insert(all.end(), cable.links.begin(), cable.links.end());
     hosts = hosts || names.IsHosts(cable.cable) ||
             std::any_of(cable.instead.begin(), cable.instead.end(),
                         [&](uint32_t other) { return names.IsHosts(other); });
   }
   for (const analysis::FlowObservation& flow : flows) {
-    if (flow.state == FlowState::kBad && !Takes(flow, all, true)) ++result.unexplained;
+    const bool perhaps = acks_count && flow.acks.empty();
+    if (flow.state == FlowState::kBad && !perhaps && !Takes(flow, all, true)) ++result.unexplained;
   }
   if (!hosts && !found.ambiguous()) {
     result.sort = LinkBlame::Sort::kLinks;
