@@ -1,8 +1,8 @@
-// The C4 paper's figures 9a and 11 on the emulated fabric (docs/benchmarks.md): jobs of two ranks whose traffic all
-// goes over the spines, with ECMP and with C4P's paths, beside raw flows that are placed by hand with the kernel's
-// own oracle, all in one run. 9a: eight jobs, as much uplink as NICs. 11: an uplink dies in silence under load.
-// Exit code 1 when a target is missed, 2 when nothing could be measured, 3 when the processors were the limit.
-// Needs root.
+// The C4 paper's figures 9a and 11 on the emulated fabric (docs/benchmarks.md): jobs of two ranks whose
+// traffic all goes over the spines, with ECMP and with C4P's paths, beside raw flows that are placed by hand
+// with the kernel's own oracle, all in one run. 9a: eight jobs, as much uplink as NICs. 11: an uplink dies in
+// silence under load. Exit code 1 when a target is missed, 2 when nothing could be measured, 3 when the
+// processors were the limit. Needs root.
 #include <algorithm>
 #include <chrono>
 #include <csignal>
@@ -59,7 +59,9 @@ int64_t NowNs() {
 }
 
 // Job j's ranks are on hosts j and j + 8: never under one leaf.
-int HostOf(int job, int rank) { return job + rank * kJobs; }
+int HostOf(int job, int rank) {
+  return job + rank * kJobs;
+}
 
 // `flows` from one host to another, each over a spine of `spines`, in turn.
 absl::Status Place(const fabric::FabricSpec& spec, int from, int to, const std::vector<int>& spines,
@@ -80,7 +82,8 @@ absl::Status Place(const fabric::FabricSpec& spec, int from, int to, const std::
            ((*paths)[i].spine != spines[flow] || candidates[i].destination_port != port)) {
       ++i;
     }
-    if (i == candidates.size()) return absl::NotFoundError("no source port leads over the spine that is wanted");
+    if (i == candidates.size())
+      return absl::NotFoundError("no source port leads over the spine that is wanted");
     placed->push_back(candidates[i]);
   }
   return absl::OkStatus();
@@ -94,7 +97,8 @@ absl::StatusOr<std::vector<double>> MeasureIdeal(const fabric::FabricSpec& spec,
     for (int rank = 0; rank < 2; ++rank) {
       const int from = HostOf(job, rank);
       const int to = HostOf(job, 1 - rank);
-      const bool concerned = fabric::LeafOfHost(spec, from, 0) == kCutLeaf || fabric::LeafOfHost(spec, to, 0) == kCutLeaf;
+      const bool concerned =
+          fabric::LeafOfHost(spec, from, 0) == kCutLeaf || fabric::LeafOfHost(spec, to, 0) == kCutLeaf;
       std::vector<int> spines;
       for (int spine = 0; spine < spec.spines; ++spine) {
         if (!(without_cut && concerned && spine == kCutSpine)) spines.push_back(spine);
@@ -180,11 +184,12 @@ class Figures {
     }
     cli::SpawnRequest request;
     request.program = folder_ + "/c4";
-    request.arguments = {"run", "--fabric", spec_.name, "-n", std::to_string(2 * kJobs), "--ranks-per-host", "1",
-                         "--run-dir", scratch_};
+    request.arguments = {"run", "--fabric",  spec_.name, "-n", std::to_string(2 * kJobs), "--ranks-per-host",
+                         "1",   "--run-dir", scratch_};
     if (with_c4p) request.arguments.emplace_back("--c4p");
-    for (const std::string& word : {std::string("--"), folder_ + "/figure_rank", roots, std::to_string(kBytes),
-                                    std::to_string(kSettleS + seconds_ + 2), scratch_}) {
+    for (const std::string& word :
+         {std::string("--"), folder_ + "/figure_rank", roots, std::to_string(kBytes),
+          std::to_string(kSettleS + seconds_ + 2), scratch_}) {
       request.arguments.push_back(word);
     }
     request.environment = cli::OwnEnvironment();
@@ -222,15 +227,14 @@ class Figures {
   }
 
  private:
-  static void SleepS(double seconds) {
-    std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
-  }
+  static void SleepS(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
   absl::Status AwaitStart(pid_t pid) const {
     for (int i = 0; i < 600; ++i) {
       bool all = true;
       for (int job = 0; job < kJobs; ++job) all = all && !ReadProgress(scratch_, job).empty();
       if (all) return absl::OkStatus();
-      if (waitpid(pid, nullptr, WNOHANG) == pid) return absl::InternalError("the jobs ended as soon as they began");
+      if (waitpid(pid, nullptr, WNOHANG) == pid)
+        return absl::InternalError("the jobs ended as soon as they began");
       SleepS(0.1);
     }
     kill(pid, SIGTERM);
@@ -251,7 +255,9 @@ std::vector<double> JobRates(const Trial& trial, int64_t from_ns, int64_t to_ns)
   return rates;
 }
 
-double Sum(const std::vector<double>& values) { return std::accumulate(values.begin(), values.end(), 0.0); }
+double Sum(const std::vector<double>& values) {
+  return std::accumulate(values.begin(), values.end(), 0.0);
+}
 
 // (most - least) / mean.
 double Spread(const std::vector<double>& values) {
@@ -284,15 +290,21 @@ int RunNine(Figures* figures, nlohmann::json* report) {
     busy = std::max(busy, trial->busy);
   }
   const double ideal_mbps = Sum(*ideal) / kJobs;
-  printf("figure 9a: %d jobs, goodput in Mbit/s of each; raw flows placed by hand make %.1f; processors %.0f %% busy\n",
-         kJobs, ideal_mbps, 100 * busy);
+  printf(
+      "figure 9a: %d jobs, goodput in Mbit/s of each; raw flows placed by hand make %.1f; processors %.0f %% "
+      "busy\n",
+      kJobs, ideal_mbps, 100 * busy);
   Print("ECMP", rates[0]);
   Print("C4P", rates[1]);
   const double worst = *std::min_element(rates[1].begin(), rates[1].end()) / ideal_mbps;
   const double spread = Spread(rates[1]);
-  printf("worst job with C4P: %.3f of the ideal (target %.2f); spread %.3f (target %.2f)\n", worst, kNineWorst, spread,
-         kNineSpread);
-  *report = {{"figure", "9a"}, {"ideal_mbps", ideal_mbps}, {"ecmp_mbps", rates[0]}, {"c4p_mbps", rates[1]}, {"cpu", busy}};
+  printf("worst job with C4P: %.3f of the ideal (target %.2f); spread %.3f (target %.2f)\n", worst,
+         kNineWorst, spread, kNineSpread);
+  *report = {{"figure", "9a"},
+             {"ideal_mbps", ideal_mbps},
+             {"ecmp_mbps", rates[0]},
+             {"c4p_mbps", rates[1]},
+             {"cpu", busy}};
   if (busy > kMostBusy) {
     printf("void: the processors were the limit\n");
     return 3;
@@ -329,26 +341,33 @@ int RunEleven(Figures* figures, nlohmann::json* report) {
     }
     constexpr int64_t kSecond = 1000000000;
     before[with_c4p ? 1 : 0] = Concerned(figures->spec(), JobRates(*trial, trial->begin_ns, trial->cut_ns));
-    after[with_c4p ? 1 : 0] = Concerned(figures->spec(), JobRates(*trial, trial->cut_ns + kSecond, trial->end_ns));
+    after[with_c4p ? 1 : 0] =
+        Concerned(figures->spec(), JobRates(*trial, trial->cut_ns + kSecond, trial->end_ns));
     printf("%s, second by second after the cut:", with_c4p ? "C4P" : "ECMP");
-    for (int64_t from = trial->cut_ns; from + kSecond / 2 <= trial->end_ns && from < trial->cut_ns + 8 * kSecond;
-         from += kSecond / 2) {
+    for (int64_t from = trial->cut_ns;
+         from + kSecond / 2 <= trial->end_ns && from < trial->cut_ns + 8 * kSecond; from += kSecond / 2) {
       printf(" %.0f", Sum(Concerned(figures->spec(), JobRates(*trial, from, from + kSecond / 2))));
     }
     printf("\n");
     busy = std::max(busy, trial->busy);
   }
   const double ideal_mbps = Sum(remains) / static_cast<double>(remains.size());
-  printf("figure 11: %s cut in silence; Mbit/s of the %zu jobs under its leaf from one second after; raw flows placed "
-         "by hand on what remains make %.1f; processors %.0f %% busy\n",
-         kCutLink, remains.size(), ideal_mbps, 100 * busy);
+  printf(
+      "figure 11: %s cut in silence; Mbit/s of the %zu jobs under its leaf from one second after; raw flows "
+      "placed "
+      "by hand on what remains make %.1f; processors %.0f %% busy\n",
+      kCutLink, remains.size(), ideal_mbps, 100 * busy);
   Print("before", before[1]);
   Print("ECMP", after[0]);
   Print("C4P", after[1]);
   const double share = Sum(after[1]) / Sum(remains);
-  printf("with C4P: %.3f of what remains (target %.2f); every byte was checked, no collective failed\n", share,
-         kElevenLeast);
-  *report = {{"figure", "11"}, {"ideal_mbps", ideal_mbps}, {"ecmp_mbps", after[0]}, {"c4p_mbps", after[1]}, {"cpu", busy}};
+  printf("with C4P: %.3f of what remains (target %.2f); every byte was checked, no collective failed\n",
+         share, kElevenLeast);
+  *report = {{"figure", "11"},
+             {"ideal_mbps", ideal_mbps},
+             {"ecmp_mbps", after[0]},
+             {"c4p_mbps", after[1]},
+             {"cpu", busy}};
   if (busy > kMostBusy) {
     printf("void: the processors were the limit\n");
     return 3;

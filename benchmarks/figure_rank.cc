@@ -1,6 +1,6 @@
-// A rank of the jobs of c4-figures: as many jobs as there are roots, each of two ranks, which do all-reduces for as
-// long as they are told and check every byte of every result. Each job's first rank writes a line for each
-// all-reduce: the time (CLOCK_MONOTONIC, ns) and the bytes done so far.
+// A rank of the jobs of c4-figures: as many jobs as there are roots, each of two ranks, which do all-reduces
+// for as long as they are told and check every byte of every result. Each job's first rank writes a line for
+// each all-reduce: the time (CLOCK_MONOTONIC, ns) and the bytes done so far.
 //
 // Started by `c4 run`; knows the library by its public headers only.
 #include <cinttypes>
@@ -85,7 +85,8 @@ int main(int argc, char** argv) {
     for (size_t i = 1; i < count; ++i) given[i] = Given(rank, round, i);
     given[0] = NowNs() < end_ns ? 1.0f : -1000.0f;
     memset(sum.data(), 0xff, count * sizeof(float));
-    Check(ncclAllReduce(given.data(), sum.data(), count, ncclFloat32, ncclSum, communicator, stream), "ncclAllReduce");
+    Check(ncclAllReduce(given.data(), sum.data(), count, ncclFloat32, ncclSum, communicator, stream),
+          "ncclAllReduce");
     Check(c4StreamSynchronize(stream), "all-reduce");
     goes_on = sum[0];
     if (log != nullptr) {

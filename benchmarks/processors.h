@@ -1,4 +1,5 @@
-// How busy this machine's processors were: a throughput that the processors limited says nothing of the network.
+// How busy this machine's processors were: a throughput that the processors limited says nothing of the
+// network.
 #pragma once
 
 #include <algorithm>

@@ -96,9 +96,8 @@ absl::Status Agent::Start() {
   C4_RETURN_IF_NOT_OK(control_->Start());
   scanner_ = std::make_unique<Scanner>(
       ScannerOptions{.run_dir = options_.run_dir, .keep_dead_s = options_.keep_dead_s}, proc, clock_);
-  reporter_ = std::make_unique<Reporter>(ReporterOptions{.host = service::HostName(),
-                                                         .agent_epoch = epoch,
-                                                         .agent_version = std::string(service::Version())});
+  reporter_ = std::make_unique<Reporter>(ReporterOptions{
+      .host = service::HostName(), .agent_epoch = epoch, .agent_version = std::string(service::Version())});
   last_scan_ns_ = clock_.MonotonicNs();
   metrics_
       .Gauge("c4a_build_info", "1; the version is a label", {{"version", std::string(service::Version())}})

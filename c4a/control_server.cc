@@ -229,7 +229,8 @@ bool ControlServer::Receive(int fd, Client* client) {
   memcpy(&frame, packet, sizeof frame);
   if (frame.type != wire::kControlHello) {
     if (HandlePath(*client, packet, static_cast<size_t>(bytes), frame.type)) return true;
-    return malformed("is about paths and cannot be: cut short, too many queue pairs or planes, or before a hello");
+    return malformed(
+        "is about paths and cannot be: cut short, too many queue pairs or planes, or before a hello");
   }
   wire::ControlHello hello;
   if (!wire::ReadControlBody(packet, static_cast<size_t>(bytes), &hello, &fault)) {

@@ -1,8 +1,8 @@
 // The agent's end of the control socket (wire/control.h): welcomes the libraries of this node, tells them
-// at which level to record, and passes on what they ask about paths. One agent per run directory: a lock file keeps a second one out and names
-// the first; the socket file of an agent that died is replaced, and socket or lock files that somebody
-// removed are made anew. A client that sends something malformed, or does not read, loses its connection,
-// nobody else's. Own thread; Start and Stop by one thread, the rest by any.
+// at which level to record, and passes on what they ask about paths. One agent per run directory: a lock file
+// keeps a second one out and names the first; the socket file of an agent that died is replaced, and socket
+// or lock files that somebody removed are made anew. A client that sends something malformed, or does not
+// read, loses its connection, nobody else's. Own thread; Start and Stop by one thread, the rest by any.
 #pragma once
 
 #include <atomic>
@@ -96,9 +96,9 @@ class ControlServer {
   std::atomic<int> clients_ = 0;
   std::mutex answers_mutex_;
   std::vector<std::pair<ControlClientId, wire::ControlPathAnswer>> answers_;  // to be sent
-  Clients by_fd_;                // the thread's own, as what follows
+  Clients by_fd_;  // the thread's own, as what follows
   ControlClientId next_id_ = 1;
-  std::set<uint32_t> told_;      // processes whose faults have been logged
+  std::set<uint32_t> told_;  // processes whose faults have been logged
   bool told_crowded_ = false;
   bool told_files_ = false;
   std::thread thread_;

@@ -27,9 +27,9 @@ constexpr int kReportResults = 64;
 
 PathRelay::PathRelay(PathRelayOptions options)
     : options_(std::move(options)),
-      prober_(options_.prober, [this](uint64_t order, const ProbeResult& result, bool last) {
-        Probed(order, result, last);
-      }) {}
+      prober_(options_.prober,
+              [this](uint64_t order, const ProbeResult& result, bool last) { Probed(order, result, last); }) {
+}
 
 absl::Status PathRelay::Start() {
   C4_RETURN_IF_NOT_OK(prober_.Start());
@@ -183,8 +183,9 @@ absl::Status PathRelay::Serve(const std::string& address) {
     v1::AgentToC4p message;
     {
       const absl::MutexLock lock(&mutex_);
-      const auto awake = [this]()
-                             ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return stop_ || broken_ || !outbox_.empty(); };
+      const auto awake = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
+        return stop_ || broken_ || !outbox_.empty();
+      };
       mutex_.AwaitWithDeadline(absl::Condition(&awake), next_lease);
       if (stop_ || broken_) break;
       if (!outbox_.empty()) {

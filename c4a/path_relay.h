@@ -3,8 +3,8 @@
 //
 // Ask, Use and Gone never wait and may be called from any thread. Without a session an ask is answered at
 // once: nobody can advise. The session is made again for ever, with back-off, the master looked up each time;
-// a new one is told the node's NICs and all connections that are, so that a master needs no memory of its own.
-// Three threads: one writes, one reads, and the prober's.
+// a new one is told the node's NICs and all connections that are, so that a master needs no memory of its
+// own. Three threads: one writes, one reads, and the prober's.
 #pragma once
 
 #include <cstdint>
@@ -92,7 +92,7 @@ class PathRelay {
   std::deque<v1::AgentToC4p> outbox_ ABSL_GUARDED_BY(mutex_);
   std::map<uint64_t, uint64_t> orders_ ABSL_GUARDED_BY(mutex_);  // the prober's number to the master's
   uint64_t next_order_ ABSL_GUARDED_BY(mutex_) = 1;
-  v1::ProbeReport report_ ABSL_GUARDED_BY(mutex_);  // not sent yet
+  v1::ProbeReport report_ ABSL_GUARDED_BY(mutex_);                  // not sent yet
   grpc::ClientContext* context_ ABSL_GUARDED_BY(mutex_) = nullptr;  // of the session under way
   bool broken_ ABSL_GUARDED_BY(mutex_) = false;
   bool welcome_ ABSL_GUARDED_BY(mutex_) = false;

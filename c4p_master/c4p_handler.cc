@@ -16,12 +16,13 @@ constexpr int64_t kMs = 1'000'000;
 constexpr int64_t kRefreshEveryNs = 50 * kMs;
 // Of ports of one group, in vain.
 constexpr int kMostRounds = 6;
-// Queue pairs of as many tuples that lose their path over one link within this time: it is looked at again. One
-// alone may be the transport's impatience.
+// Queue pairs of as many tuples that lose their path over one link within this time: it is looked at again.
+// One alone may be the transport's impatience.
 constexpr size_t kTroubledTuples = 2;
 constexpr int64_t kTroubledNs = 2000 * kMs;
 constexpr int64_t kRoundEveryNs = 1000 * kMs;
-// Enough probes from every leaf that a link over which none came is known to be dead (TopologyLearner::MarkFaults).
+// Enough probes from every leaf that a link over which none came is known to be dead
+// (TopologyLearner::MarkFaults).
 constexpr double kMissChance = 2e-5;
 // The transport goes around what is lost at once; when it has settled, its queue pairs get paths again.
 constexpr int64_t kStrayNs = 1000 * kMs;
@@ -61,8 +62,9 @@ std::optional<service::IpTuple> TupleOf(const v1::FiveTuple& tuple) {
     return std::nullopt;
   }
   return service::IpTuple{
-      tuple.protocol() == v1::IP_PROTOCOL_UDP ? service::IpProtocol::kUdp : service::IpProtocol::kTcp, *source,
-      static_cast<uint16_t>(tuple.source_port()), *destination, static_cast<uint16_t>(tuple.destination_port())};
+      tuple.protocol() == v1::IP_PROTOCOL_UDP ? service::IpProtocol::kUdp : service::IpProtocol::kTcp,
+      *source, static_cast<uint16_t>(tuple.source_port()), *destination,
+      static_cast<uint16_t>(tuple.destination_port())};
 }
 
 void SetTuple(const service::IpTuple& tuple, v1::FiveTuple* to) {
@@ -93,16 +95,19 @@ C4pHandler::C4pHandler(const HandlerOptions& options, std::optional<Topology> fi
   catalogue_.SetTopology(&view_.topology());
   metrics_.requests = metrics->Counter("c4p_requests_total", "Connections that asked for paths");
   metrics_.corrections = metrics->Counter("c4p_corrections_total", "Answers that were corrected later");
-  metrics_.refused = metrics->Counter("c4p_messages_refused_total", "Messages of agents that were not taken in");
+  metrics_.refused =
+      metrics->Counter("c4p_messages_refused_total", "Messages of agents that were not taken in");
   metrics_.troubles = metrics->Counter("c4p_paths_lost_total", "Queue pairs that said they lost their path");
   metrics_.link_changes = metrics->Counter("c4p_link_changes_total", "Links found to be down, or up again");
-  metrics_.tuples_ordered = metrics->Counter("c4p_probes_ordered_total", "Tuples that agents were asked to probe");
+  metrics_.tuples_ordered =
+      metrics->Counter("c4p_probes_ordered_total", "Tuples that agents were asked to probe");
   metrics_.tuples_answered = metrics->Counter("c4p_probes_answered_total", "Of these, reported by agents");
   metrics_.agents = metrics->Gauge("c4p_agents", "Agents in session");
   metrics_.connections = metrics->Gauge("c4p_connections", "Connections that are");
   metrics_.incomplete =
       metrics->Gauge("c4p_connections_incomplete", "Of these, with ports to come once more is known");
-  metrics_.coverage = metrics->Gauge("c4p_coverage_ratio", "Share of the paths between leaves that probing has seen");
+  metrics_.coverage =
+      metrics->Gauge("c4p_coverage_ratio", "Share of the paths between leaves that probing has seen");
 }
 
 SessionId C4pHandler::Connect(Send send) {
@@ -142,7 +147,8 @@ void C4pHandler::Take(SessionId id, const v1::AgentToC4p& message, int64_t now_n
   found->second.send(reply);
 }
 
-absl::Status C4pHandler::TakeIn(SessionId id, Session* session, const v1::AgentToC4p& message, int64_t now_ns) {
+absl::Status C4pHandler::TakeIn(SessionId id, Session* session, const v1::AgentToC4p& message,
+                                int64_t now_ns) {
   // What was recorded elsewhere and is played again, or comes out of order, is not taken.
   if (message.sequence() != session->last_sequence + 1) {
     return absl::InvalidArgumentError(Concat("message ", message.sequence(), " follows message ",
@@ -168,7 +174,8 @@ absl::Status C4pHandler::TakeIn(SessionId id, Session* session, const v1::AgentT
     case v1::AgentToC4p::kLease:
       for (const std::string& connection : message.lease().connections()) {
         const auto found = book_.connections().find(connection);
-        if (found != book_.connections().end() && found->second.session == id) book_.Renew(connection, now_ns);
+        if (found != book_.connections().end() && found->second.session == id)
+          book_.Renew(connection, now_ns);
       }
       return absl::OkStatus();
     case v1::AgentToC4p::MESSAGE_NOT_SET:
@@ -183,11 +190,12 @@ absl::Status C4pHandler::TakeHello(SessionId id, Session* session, const v1::Age
   for (const v1::NicInfo& nic : hello.nics()) {
     const std::optional<Ipv4> address = service::ParseIpv4(nic.address());
     if (!address) {
-      return absl::InvalidArgumentError(Concat("NIC ", nic.name(), ": ", nic.address(), " is no IPv4 address"));
+      return absl::InvalidArgumentError(
+          Concat("NIC ", nic.name(), ": ", nic.address(), " is no IPv4 address"));
     }
     if (nic.plane() >= kMostPlanes) {
-      return absl::InvalidArgumentError(Concat("NIC ", nic.name(), ": plane ", nic.plane(), "; there are ",
-                                               kMostPlanes, " at most"));
+      return absl::InvalidArgumentError(
+          Concat("NIC ", nic.name(), ": plane ", nic.plane(), "; there are ", kMostPlanes, " at most"));
     }
     for (const auto& [other, there] : sessions_) {
       if (other == id || !there.hello || there.hello->host() == hello.host()) continue;
@@ -221,7 +229,8 @@ absl::Status C4pHandler::TakeRequest(SessionId id, const Session& session, const
     const std::optional<Ipv4> source = service::ParseIpv4(ends.source());
     if (source && !session.addresses.contains(*source)) {
       return absl::InvalidArgumentError(Concat("connection ", request.connection(), " is to leave from ",
-                                               ends.source(), ", which is no NIC that this agent has told of"));
+                                               ends.source(),
+                                               ", which is no NIC that this agent has told of"));
     }
   }
   absl::StatusOr<v1::PathAnswer> answer = book_.Request(id, request, now_ns);
@@ -308,8 +317,8 @@ void C4pHandler::SetPlanNetwork() {
   std::vector<PlanAgent> agents;
   for (const auto& [host, id] : by_host_) {
     const Session& session = sessions_.at(id);
-    agents.push_back({host, {session.addresses.begin(), session.addresses.end()},
-                      session.hello->probes_per_second()});
+    agents.push_back(
+        {host, {session.addresses.begin(), session.addresses.end()}, session.hello->probes_per_second()});
   }
   plan_.SetNetwork(std::move(agents), view_.topology(), view_.from_file());
 }
@@ -388,7 +397,8 @@ void C4pHandler::FinishRechecks(int64_t now_ns) {
     at = rechecks_.erase(at);
   }
   if (remapped.empty()) return;
-  service::LogInfo("switches send the ports of ", remapped.size(), " pairs of addresses other ways than before");
+  service::LogInfo("switches send the ports of ", remapped.size(),
+                   " pairs of addresses other ways than before");
   SendAdvice(book_.Remap(remapped, now_ns));
 }
 

@@ -1,9 +1,9 @@
-// The path master without any transport: agents' messages in, answers and orders of probes out. gRPC's servicer is
-// a skin over it; tests call it directly, in simulated time.
+// The path master without any transport: agents' messages in, answers and orders of probes out. gRPC's
+// servicer is a skin over it; tests call it directly, in simulated time.
 //
-// Owned and called by one thread (service/state_thread.h). `metrics` belongs to the caller and outlives it. Errors
-// of single messages are given to their sender. Times are one monotonic clock's. Deterministic: the same topology,
-// messages and times give the same paths.
+// Owned and called by one thread (service/state_thread.h). `metrics` belongs to the caller and outlives it.
+// Errors of single messages are given to their sender. Times are one monotonic clock's. Deterministic: the
+// same topology, messages and times give the same paths.
 #pragma once
 
 #include <cstdint>
@@ -79,7 +79,8 @@ class C4pHandler {
   // InvalidArgument: a message that this agent may not send.
   absl::Status TakeIn(SessionId id, Session* session, const v1::AgentToC4p& message, int64_t now_ns);
   absl::Status TakeHello(SessionId id, Session* session, const v1::AgentHello& hello);
-  absl::Status TakeRequest(SessionId id, const Session& session, const v1::PathRequest& request, int64_t now_ns);
+  absl::Status TakeRequest(SessionId id, const Session& session, const v1::PathRequest& request,
+                           int64_t now_ns);
   absl::Status TakeProbes(SessionId id, const v1::ProbeReport& report, int64_t now_ns);
   void TakeResult(const v1::ProbeResult& result, const service::IpTuple& tuple, int64_t now_ns);
   void TakeTroubles(const std::vector<Trouble>& troubles, int64_t now_ns);
@@ -108,12 +109,12 @@ class C4pHandler {
   std::map<uint64_t, Order> orders_;
   uint64_t next_order_ = 1;
   std::map<std::string, SessionId> by_host_;
-  std::map<FlowGroup, int> asked_;             // tuples that are under way
-  std::map<FlowGroup, int> rounds_;            // how often ports were asked for
-  std::set<FlowGroup> learnt_;                 // since the last improvement
-  std::map<FlowGroup, int64_t> strays_;        // of queue pairs on ports that were not advised: since when
+  std::map<FlowGroup, int> asked_;       // tuples that are under way
+  std::map<FlowGroup, int> rounds_;      // how often ports were asked for
+  std::set<FlowGroup> learnt_;           // since the last improvement
+  std::map<FlowGroup, int64_t> strays_;  // of queue pairs on ports that were not advised: since when
   std::map<FlowGroup, Recheck> rechecks_;
-  std::map<LeafId, std::pair<int64_t, size_t>> recheck_leaves_;  // since when, how often already
+  std::map<LeafId, std::pair<int64_t, size_t>> recheck_leaves_;          // since when, how often already
   std::map<std::string, std::map<service::IpTuple, int64_t>> troubled_;  // by uplink: when, lately
   int64_t refreshed_ns_ = 0;
   int64_t mesh_ns_ = 0;

@@ -28,8 +28,8 @@ grpc::Status Ending() {
 }
 
 // One agent. gRPC's threads read; each message is taken in by the state thread before the next is read. What
-// the handler sends goes through a queue, which the handler's session shares: it may outlive the reactor for a
-// moment.
+// the handler sends goes through a queue, which the handler's session shares: it may outlive the reactor for
+// a moment.
 class SessionReactor final : public grpc::ServerBidiReactor<v1::AgentToC4p, v1::C4pToAgent> {
  public:
   SessionReactor(Backend* backend, const grpc::Status& allowed)
@@ -37,8 +37,8 @@ class SessionReactor final : public grpc::ServerBidiReactor<v1::AgentToC4p, v1::
     queue_->reactor = this;
     grpc::Status refused = allowed;
     if (refused.ok() && !backend->state_thread->Post([backend, queue = queue_] {
-          const SessionId id =
-              backend->handler->Connect([queue](const v1::C4pToAgent& message) { Push(queue.get(), message); });
+          const SessionId id = backend->handler->Connect(
+              [queue](const v1::C4pToAgent& message) { Push(queue.get(), message); });
           const std::lock_guard lock(queue->mutex);
           queue->session = id;
           if (queue->reactor != nullptr) {
@@ -104,8 +104,8 @@ class SessionReactor final : public grpc::ServerBidiReactor<v1::AgentToC4p, v1::
   struct Queue {
     std::mutex taking;  // held while the message is being taken in; before `mutex`
     std::mutex mutex;
-    SessionReactor* reactor = nullptr;  // nullptr: it is gone
-    SessionId session = 0;              // 0: not connected yet
+    SessionReactor* reactor = nullptr;   // nullptr: it is gone
+    SessionId session = 0;               // 0: not connected yet
     std::deque<v1::C4pToAgent> pending;  // the first is being written while writing_
   };
 
@@ -170,7 +170,8 @@ class C4pService final : public v1::C4p::CallbackService {
     });
   }
 
-  grpc::ServerUnaryReactor* ListPaths(grpc::CallbackServerContext* context, const v1::ListPathsRequest* request,
+  grpc::ServerUnaryReactor* ListPaths(grpc::CallbackServerContext* context,
+                                      const v1::ListPathsRequest* request,
                                       v1::ListPathsReply* reply) override {
     return Answer(context, [this, request, reply] {
       *reply = backend_.handler->ListPaths(*request, backend_.clock->MonotonicNs());
@@ -207,9 +208,8 @@ class C4pService final : public v1::C4p::CallbackService {
     const grpc::Status allowed = Allowed(*context);
     if (!allowed.ok()) {
       reactor->Finish(allowed);
-    } else if (!backend_.state_thread->Post([reactor, fill = std::move(fill)] {
-                 reactor->Finish(ToGrpcStatus(fill()));
-               })) {
+    } else if (!backend_.state_thread->Post(
+                   [reactor, fill = std::move(fill)] { reactor->Finish(ToGrpcStatus(fill())); })) {
       reactor->Finish(Ending());
     }
     return reactor;
@@ -223,7 +223,8 @@ class C4pService final : public v1::C4p::CallbackService {
 std::unique_ptr<grpc::Service> MakeGrpcService(C4pHandler* handler, service::StateThread* state_thread,
                                                const service::Credentials& credentials,
                                                const service::Clock& clock, size_t max_session_backlog) {
-  return std::make_unique<C4pService>(Backend{handler, state_thread, credentials, &clock, max_session_backlog});
+  return std::make_unique<C4pService>(
+      Backend{handler, state_thread, credentials, &clock, max_session_backlog});
 }
 
 }  // namespace c4::c4p

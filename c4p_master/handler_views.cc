@@ -33,7 +33,9 @@ std::string C4pHandler::HostOf(Ipv4 address) const {
   }
   const int nic = view_.topology().NicAt(address);
   if (nic < 0) return "";
-  return view_.topology().servers()[static_cast<size_t>(view_.topology().nics()[static_cast<size_t>(nic)].server)].name;
+  return view_.topology()
+      .servers()[static_cast<size_t>(view_.topology().nics()[static_cast<size_t>(nic)].server)]
+      .name;
 }
 
 void C4pHandler::FillLinks(google::protobuf::RepeatedPtrField<v1::LinkLoad>* links) const {
@@ -42,8 +44,9 @@ void C4pHandler::FillLinks(google::protobuf::RepeatedPtrField<v1::LinkLoad>* lin
   for (const auto& [name, connection] : book_.connections()) {
     for (const PathBook::QueuePair& pair : connection.pairs) {
       if (pair.place.way == kNoWay) continue;
-      for (const std::string& link : view_.NamesOf(connection.sources[pair.end], connection.destinations[pair.end],
-                                                   pair.place.plane, pair.place.way)) {
+      for (const std::string& link :
+           view_.NamesOf(connection.sources[pair.end], connection.destinations[pair.end], pair.place.plane,
+                         pair.place.way)) {
         ++pairs[link];
       }
     }
@@ -57,7 +60,8 @@ void C4pHandler::FillLinks(google::protobuf::RepeatedPtrField<v1::LinkLoad>* lin
       const Hop hop = view_.network().HopOf(link, up ? Direction::kUp : Direction::kDown);
       load->set_capacity_mbps(static_cast<double>(view_.network().RowAt(hop.row).kbps[hop.column]) * kMbps);
       load->set_load_mbps(
-          static_cast<double>(book_.allocator().LoadOf(link, up ? Direction::kUp : Direction::kDown)) * kMbps);
+          static_cast<double>(book_.allocator().LoadOf(link, up ? Direction::kUp : Direction::kDown)) *
+          kMbps);
       load->set_queue_pairs(pairs[load->name()]);
       load->set_up(!uplink.faulty);
       load->set_fault(uplink.why);
@@ -65,8 +69,8 @@ void C4pHandler::FillLinks(google::protobuf::RepeatedPtrField<v1::LinkLoad>* lin
   }
 }
 
-void C4pHandler::FillConnection(const std::string& name, const PathBook::Connection& connection, int64_t now_ns,
-                                v1::ConnectionStatus* status) const {
+void C4pHandler::FillConnection(const std::string& name, const PathBook::Connection& connection,
+                                int64_t now_ns, v1::ConnectionStatus* status) const {
   status->set_connection(name);
   status->set_job(connection.request.job());
   status->set_from_host(HostOf(connection.sources.front()));
@@ -107,11 +111,12 @@ v1::ResolvePathsReply C4pHandler::ResolvePaths(const v1::ResolvePathsRequest& re
     *path->mutable_tuple() = asked;
     const auto source = service::ParseIpv4(asked.source());
     const auto destination = service::ParseIpv4(asked.destination());
-    if (!source || !destination || asked.source_port() > UINT16_MAX || asked.destination_port() > UINT16_MAX) continue;
-    const service::IpTuple tuple = {asked.protocol() == v1::IP_PROTOCOL_UDP ? service::IpProtocol::kUdp
-                                                                            : service::IpProtocol::kTcp,
-                                    *source, static_cast<uint16_t>(asked.source_port()), *destination,
-                                    static_cast<uint16_t>(asked.destination_port())};
+    if (!source || !destination || asked.source_port() > UINT16_MAX || asked.destination_port() > UINT16_MAX)
+      continue;
+    const service::IpTuple tuple = {
+        asked.protocol() == v1::IP_PROTOCOL_UDP ? service::IpProtocol::kUdp : service::IpProtocol::kTcp,
+        *source, static_cast<uint16_t>(asked.source_port()), *destination,
+        static_cast<uint16_t>(asked.destination_port())};
     const auto found = catalogue_.Links(view_.topology(), tuple, now_ns);
     if (found.ok() && found->has_value() && (*found)->complete) {
       path->set_known(true);
@@ -217,13 +222,13 @@ absl::StatusOr<v1::ExplainReply> C4pHandler::Explain(const std::string& wanted, 
     full_name = name;
   }
   if (names.empty() || wanted.empty()) {
-    return absl::NotFoundError(absl::StrCat("no connection is called, or ends in, '", wanted,
-                                            "'; `c4 paths --json` lists them"));
+    return absl::NotFoundError(
+        absl::StrCat("no connection is called, or ends in, '", wanted, "'; `c4 paths --json` lists them"));
   }
   if (names.size() > 1) {
     names.resize(std::min<size_t>(names.size(), 5));
-    return absl::NotFoundError(absl::StrCat("several connections end in '", wanted, "': ",
-                                            absl::StrJoin(names, ", "), "; give more of the name"));
+    return absl::NotFoundError(absl::StrCat("several connections end in '", wanted,
+                                            "': ", absl::StrJoin(names, ", "), "; give more of the name"));
   }
   v1::ExplainReply reply;
   FillConnection(full_name, *found, now_ns, reply.mutable_connection());
@@ -242,14 +247,17 @@ absl::StatusOr<v1::ExplainReply> C4pHandler::Explain(const std::string& wanted, 
       say(std::move(sentence));
       continue;
     }
-    absl::StrAppend(&sentence, "port ", pair.advised_port != 0 ? pair.advised_port
-                                        : pair.tuple           ? pair.tuple->source_port
-                                                               : 0,
+    absl::StrAppend(&sentence, "port ",
+                    pair.advised_port != 0 ? pair.advised_port
+                    : pair.tuple           ? pair.tuple->source_port
+                                           : 0,
                     " leads over ", absl::StrJoin(links, ", "));
     if (pair.tuple) {
       if (const auto known = catalogue_.Find(*pair.tuple, now_ns)) {
         absl::StrAppend(&sentence, " (", OriginText(known->origin));
-        if (known->seen_ns > 0) absl::StrAppendFormat(&sentence, " %.0f s ago", 1e-9 * static_cast<double>(now_ns - known->seen_ns));
+        if (known->seen_ns > 0)
+          absl::StrAppendFormat(&sentence, " %.0f s ago",
+                                1e-9 * static_cast<double>(now_ns - known->seen_ns));
         absl::StrAppend(&sentence, known->doubtful ? ", doubtful)" : ")");
       }
     }
@@ -264,8 +272,8 @@ absl::StatusOr<v1::ExplainReply> C4pHandler::Explain(const std::string& wanted, 
   }
   for (const v1::LinkLoad& link : all.links()) {
     if (!own.contains(link.name())) continue;
-    absl::StrAppendFormat(&loads, "%s%s %.0f of %.0f", loads.empty() ? "" : ", ", link.name(), link.load_mbps(),
-                          link.capacity_mbps());
+    absl::StrAppendFormat(&loads, "%s%s %.0f of %.0f", loads.empty() ? "" : ", ", link.name(),
+                          link.load_mbps(), link.capacity_mbps());
   }
   if (!loads.empty()) say("Mbit/s promised on its links: " + loads);
   for (size_t end = 0; end < found->sources.size(); ++end) {

@@ -63,7 +63,8 @@ std::vector<std::string> NetworkView::Notes() const {
   }
   if (learner_.answers_by_switch()) {
     notes.emplace_back(
-        "switches answer probes from one address for all their interfaces; told to answer from the interface that a "
+        "switches answer probes from one address for all their interfaces; told to answer from the interface "
+        "that a "
         "packet came in by, they would tell links apart");
   }
   return notes;
@@ -138,7 +139,9 @@ void NetworkView::SyncNics() {
       for (const int port_number : nic.ports) {
         const Port& port = topology_.ports()[static_cast<size_t>(port_number)];
         const auto said = rates_.find(nic.address);
-        const double mbps = RateOr(port.rate_mbps > 0 ? port.rate_mbps : said != rates_.end() ? said->second : 0);
+        const double mbps = RateOr(port.rate_mbps > 0     ? port.rate_mbps
+                                   : said != rates_.end() ? said->second
+                                                          : 0);
         const auto leaf = static_cast<LeafId>(leaf_numbers_[static_cast<size_t>(port.leaf)]);
         const auto plane = static_cast<PlaneId>(port.plane);
         Note(network_.AddPort(at->second, plane, leaf, mbps));
@@ -174,7 +177,8 @@ std::vector<std::string> NetworkView::NamesOf(const FabricPath& path) const {
   return names;
 }
 
-std::vector<std::string> NetworkView::NamesOf(service::Ipv4 from, service::Ipv4 to, PlaneId plane, Way way) const {
+std::vector<std::string> NetworkView::NamesOf(service::Ipv4 from, service::Ipv4 to, PlaneId plane,
+                                              Way way) const {
   const auto port_of = [&](service::Ipv4 address) {
     const int nic = topology_.NicAt(address);
     if (nic < 0) return -1;

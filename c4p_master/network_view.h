@@ -1,6 +1,7 @@
-// What the path master knows of the network at a moment, in the two forms that it needs: the topology, with names
-// and addresses, and the allocator's network, with numbers that stay. The topology is made anew whenever probes
-// or agents tell something; switches, links and NICs keep their numbers in the network by their names.
+// What the path master knows of the network at a moment, in the two forms that it needs: the topology, with
+// names and addresses, and the allocator's network, with numbers that stay. The topology is made anew
+// whenever probes or agents tell something; switches, links and NICs keep their numbers in the network by
+// their names.
 //
 // One thread.
 #pragma once
@@ -75,12 +76,12 @@ class NetworkView {
   Topology topology_;
   Network network_;
   bool stale_ = true;
-  std::map<service::Ipv4, double> rates_;      // as agents say
-  std::map<std::string, LeafId> leaf_ids_;     // by name
-  std::map<std::string, SpineId> spine_ids_;   // by name
-  std::map<std::string, NicId> nic_ids_;       // by server and place among its NICs
+  std::map<service::Ipv4, double> rates_;     // as agents say
+  std::map<std::string, LeafId> leaf_ids_;    // by name
+  std::map<std::string, SpineId> spine_ids_;  // by name
+  std::map<std::string, NicId> nic_ids_;      // by server and place among its NICs
   std::map<std::pair<LeafId, SpineId>, bool> up_;
-  std::vector<int> leaf_numbers_;   // of the topology, to the allocator's
+  std::vector<int> leaf_numbers_;  // of the topology, to the allocator's
   std::vector<int> spine_numbers_;
   std::unordered_map<service::Ipv4, AddressPlace> places_;
   std::vector<std::string> notes_;

@@ -35,7 +35,8 @@ std::vector<service::Setting> MasterSettings(MasterOptions* options) {
        .help = "where to publish the address (default: masters/ in C4_RUN_DIR)"},
       {.name = "topology",
        .field = &options->topology,
-       .help = "JSON file of switches, links and servers (docs/formats/topology.md); none: learnt by probing"},
+       .help =
+           "JSON file of switches, links and servers (docs/formats/topology.md); none: learnt by probing"},
       {.name = "source-ports",
        .field = &options->source_ports,
        .help = "LOW-HIGH of the source ports that are given out; outside net.ipv4.ip_local_port_range"},
@@ -59,7 +60,9 @@ std::vector<service::Setting> MasterSettings(MasterOptions* options) {
        .help = "rate of NICs and links that do not say theirs",
        .min = 0,
        .max = 1e9},
-      {.name = "seed", .field = &options->seed, .help = "of random choices: which servers probe, which ports"},
+      {.name = "seed",
+       .field = &options->seed,
+       .help = "of random choices: which servers probe, which ports"},
   };
   service::AppendCommonSettings(&options->common, &settings);
   return settings;

@@ -143,7 +143,8 @@ PathBook::Offer PathBook::OfferOf(const Connection& connection, int64_t now_ns) 
 }
 
 Place PathBook::PlaceOfTuple(const service::IpTuple& tuple, int64_t now_ns) const {
-  if (!DirectLinks(tuple.source, tuple.destination).empty()) return {view_->Find(tuple.source)->plane, kDirect};
+  if (!DirectLinks(tuple.source, tuple.destination).empty())
+    return {view_->Find(tuple.source)->plane, kDirect};
   if (catalogue_->HealthOf(tuple) == Health::kDead) return {};
   const auto path = catalogue_->Links(view_->topology(), tuple, now_ns);
   if (!path.ok() || !path->has_value()) return {};
@@ -189,13 +190,13 @@ bool PathBook::Allot(Connection* connection, int64_t now_ns) {
   }
   const AddressPlace* const from = view_->Find(connection->sources.front());
   const AddressPlace* const to = view_->Find(connection->destinations.front());
-  for (const auto& [place, address] : {std::pair(from, connection->sources.front()),
-                                       std::pair(to, connection->destinations.front())}) {
+  for (const auto& [place, address] :
+       {std::pair(from, connection->sources.front()), std::pair(to, connection->destinations.front())}) {
     if (place != nullptr) continue;
-    connection->why = Concat(service::Ipv4Text(address),
-                             view_->Knows(address)
-                                 ? " hangs on a leaf that probing has not found yet"
-                                 : " is no NIC that an agent or the topology file has told of");
+    connection->why =
+        Concat(service::Ipv4Text(address), view_->Knows(address)
+                                               ? " hangs on a leaf that probing has not found yet"
+                                               : " is no NIC that an agent or the topology file has told of");
     return false;
   }
   Offer offer = OfferOf(*connection, now_ns);
@@ -223,7 +224,8 @@ bool PathBook::Allot(Connection* connection, int64_t now_ns) {
   const absl::StatusOr<Allocation> given = allocator_.Allocate(request);
   if (!given.ok()) {
     connection->why = std::string(given.status().message());
-    if (offer.empty()) connection->why = "no port's path is known yet: the kernel chooses, and probing has been asked for";
+    if (offer.empty())
+      connection->why = "no port's path is known yet: the kernel chooses, and probing has been asked for";
     connection->kept = allocator_.Admit(request).ok();
     return false;
   }
@@ -325,8 +327,8 @@ absl::Status PathBook::Use(SessionId session, const v1::PathUse& use, int64_t no
     Connection connection;
     C4_RETURN_IF_NOT_OK(Read(use.request(), &connection));
     if (use.request().connection() != use.connection()) {
-      return absl::InvalidArgumentError(Concat("connection ", use.connection(), " asked as ",
-                                               use.request().connection()));
+      return absl::InvalidArgumentError(
+          Concat("connection ", use.connection(), " asked as ", use.request().connection()));
     }
     connection.number = NewNumber();
     names_[connection.number] = use.connection();
@@ -364,8 +366,8 @@ absl::Status PathBook::Use(SessionId session, const v1::PathUse& use, int64_t no
                                         : service::IpProtocol::kUdp,
                                     *source, static_cast<uint16_t>(said.tuple().source_port()), *destination,
                                     static_cast<uint16_t>(said.tuple().destination_port())};
-    const bool lost = said.fences() > pair.fences || (said.use() == v1::QUEUE_PAIR_USE_DEAD &&
-                                                      pair.use != v1::QUEUE_PAIR_USE_DEAD);
+    const bool lost = said.fences() > pair.fences ||
+                      (said.use() == v1::QUEUE_PAIR_USE_DEAD && pair.use != v1::QUEUE_PAIR_USE_DEAD);
     if (lost) troubles->push_back({pair.tuple.value_or(tuple), LinksOf(connection, pair, now_ns)});
     pair.fences = std::max(pair.fences, said.fences());
     pair.use = said.use();
@@ -503,7 +505,9 @@ std::optional<Advice> PathBook::Carry(const Move& move, int64_t now_ns) {
 }
 
 std::vector<Advice> PathBook::Repair(const std::vector<LinkChange>& changes, int64_t now_ns) {
-  const c4p::WaysOf ways_of = [&](ConnectionId number, PlaneId plane) { return WaysNow(number, plane, now_ns); };
+  const c4p::WaysOf ways_of = [&](ConnectionId number, PlaneId plane) {
+    return WaysNow(number, plane, now_ns);
+  };
   std::vector<Plan> plans;
   std::vector<Advice> advice;
   const auto carry = [&](const Plan& plan) {
@@ -514,7 +518,8 @@ std::vector<Advice> PathBook::Repair(const std::vector<LinkChange>& changes, int
       connections_.at(names_.at(number)).why = "no path is left: all that are known are down";
     }
   };
-  const bool down = std::any_of(changes.begin(), changes.end(), [](const LinkChange& change) { return !change.up; });
+  const bool down =
+      std::any_of(changes.begin(), changes.end(), [](const LinkChange& change) { return !change.up; });
   if (down) carry(allocator_.PlanRepair(ways_of));
   for (const LinkChange& change : changes) {
     if (change.up) carry(allocator_.PlanEven(kMostEvenSteps, &change.link, ways_of));

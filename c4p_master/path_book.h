@@ -1,11 +1,12 @@
-// The connections of the cluster and their paths: what was asked for, what was advised, what is in use. Joins the
-// allocator, which thinks in planes and ways, with source ports, as far as the catalogue knows where they lead.
+// The connections of the cluster and their paths: what was asked for, what was advised, what is in use. Joins
+// the allocator, which thinks in planes and ways, with source ports, as far as the catalogue knows where they
+// lead.
 //
-// An answer never waits: what is not known yet is left to the kernel's choice and corrected once probes have told
-// (Improve). What connections say they use is the truth, and what the accounts count.
+// An answer never waits: what is not known yet is left to the kernel's choice and corrected once probes have
+// told (Improve). What connections say they use is the truth, and what the accounts count.
 //
-// One thread; the caller's monotonic clock. `view` and `catalogue` outlive it. Pure: what is to be sent or probed
-// comes back as values.
+// One thread; the caller's monotonic clock. `view` and `catalogue` outlive it. Pure: what is to be sent or
+// probed comes back as values.
 #pragma once
 
 #include <cstdint>
@@ -53,9 +54,9 @@ class PathBook {
         allocator_(&view->network()) {}
 
   struct QueuePair {
-    uint32_t end = 0;           // of the request's ends
-    uint32_t advised_port = 0;  // 0: the kernel's choice
-    Place place;                // as accounted
+    uint32_t end = 0;                       // of the request's ends
+    uint32_t advised_port = 0;              // 0: the kernel's choice
+    Place place;                            // as accounted
     std::optional<service::IpTuple> tuple;  // in use
     v1::QueuePairUse use = v1::QUEUE_PAIR_USE_UNSPECIFIED;
     uint32_t fences = 0;
@@ -91,8 +92,8 @@ class PathBook {
   std::vector<Advice> ImproveAll(int64_t now_ns);
   // After the network has changed: those on links that are down move; onto links that came back, some.
   std::vector<Advice> Repair(const std::vector<LinkChange>& changes, int64_t now_ns);
-  // Switches send the ports of these groups other ways than before: only these ones' are known now. Where what is
-  // in use leads nobody knows; it moves.
+  // Switches send the ports of these groups other ways than before: only these ones' are known now. Where
+  // what is in use leads nobody knows; it moves.
   std::vector<Advice> Remap(const std::map<FlowGroup, std::set<uint16_t>>& known, int64_t now_ns);
 
   // A port of the group was probed: it may be given out.

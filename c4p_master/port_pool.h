@@ -1,5 +1,5 @@
-// Which source ports of the range are free, by source address: a port goes to one queue pair of an address at a
-// time, whatever the destination, because a socket cannot be bound to a port that another one has.
+// Which source ports of the range are free, by source address: a port goes to one queue pair of an address at
+// a time, whatever the destination, because a socket cannot be bound to a port that another one has.
 //
 // Pure; one thread. Ports outside the range (the kernel's choices) are none of its business.
 #pragma once

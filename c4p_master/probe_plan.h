@@ -70,9 +70,9 @@ class ProbePlan {
   void SetNetwork(std::vector<PlanAgent> agents, const Topology& topology, bool complete);
   // Probes all pairs again, as after the convergence of a failure.
   void Restart();
-  // `count` different ports of the group, none of `known`. Some are asked for twice in a row: a port that takes two
-  // ways does not steer. Goes before the mesh. How many tuples will be reported; 0: the reserved range has no more
-  // ports, or no agent has the source.
+  // `count` different ports of the group, none of `known`. Some are asked for twice in a row: a port that
+  // takes two ways does not steer. Goes before the mesh. How many tuples will be reported; 0: the reserved
+  // range has no more ports, or no agent has the source.
   int Ask(const FlowGroup& group, int count, const std::set<uint16_t>& known);
   // Those very tuples, as a path that misbehaves.
   bool AskAgain(const service::IpTuple& tuple);

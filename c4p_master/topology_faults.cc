@@ -10,7 +10,7 @@ namespace {
 
 constexpr double kWrongChance = 1e-3;
 constexpr int kLeastSteered = 8;  // ports of which one would have gone another way
-constexpr int kLostProbes = 3;  // that damn a link on which nobody can look from below
+constexpr int kLostProbes = 3;    // that damn a link on which nobody can look from below
 
 }  // namespace
 

@@ -43,9 +43,9 @@ struct PathClient::Parts {
     const grpc::Status status = (stub.get()->*call)(&context, request, &reply);
     if (status.ok()) return reply;
     if (status.error_code() == grpc::StatusCode::NOT_FOUND) return service::FromGrpcStatus(status);
-    return absl::Status(static_cast<absl::StatusCode>(status.error_code()),
-                        absl::StrCat("the path master at ", address, " did not answer: ",
-                                     status.error_message()));
+    return absl::Status(
+        static_cast<absl::StatusCode>(status.error_code()),
+        absl::StrCat("the path master at ", address, " did not answer: ", status.error_message()));
   }
 };
 
@@ -61,9 +61,10 @@ absl::StatusOr<std::unique_ptr<PathClient>> PathClient::Open(const PathMasterOpt
     const service::MasterDirectory directory(base + "/masters");
     const absl::StatusOr<service::MasterEntry> entry = directory.LookUp(service::kPathMasterName);
     if (absl::IsNotFound(entry.status())) {
-      return absl::NotFoundError(absl::StrCat("no path master is published in ", directory.path(),
-                                              " (start c4p_master, or `c4 run --c4p`, name its directory with "
-                                              "--run-dir, or give --path-master HOST:PORT)"));
+      return absl::NotFoundError(
+          absl::StrCat("no path master is published in ", directory.path(),
+                       " (start c4p_master, or `c4 run --c4p`, name its directory with "
+                       "--run-dir, or give --path-master HOST:PORT)"));
     }
     if (!entry.ok()) return entry.status();
     parts->address = entry->address;

@@ -1,5 +1,5 @@
-// How the command line reaches the cluster's path master: found through the masters' directory, asked by gRPC.
-// One thread; errors are sentences for the user that say what to do.
+// How the command line reaches the cluster's path master: found through the masters' directory, asked by
+// gRPC. One thread; errors are sentences for the user that say what to do.
 #pragma once
 
 #include <memory>

@@ -3,9 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <vector>
+
+#include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -34,8 +35,8 @@ std::string Between(const v1::QueuePairStatus& pair) {
   for (const std::string& link : pair.links()) {
     if (link.find("spine") != std::string::npos || pair.links_size() <= 2) links.push_back(link);
   }
-  return absl::StrJoin(links.empty() ? std::vector<std::string>(pair.links().begin(), pair.links().end()) : links,
-                       " ");
+  return absl::StrJoin(
+      links.empty() ? std::vector<std::string>(pair.links().begin(), pair.links().end()) : links, " ");
 }
 
 // Lower and upper end of a link's name, and whether it goes up.
@@ -163,8 +164,8 @@ std::string LinkPicture(const google::protobuf::RepeatedPtrField<v1::LinkLoad>& 
       const double up = cell.capacity[0] > 0 ? cell.load[0] / cell.capacity[0] : 0;
       const double down = cell.capacity[1] > 0 ? cell.load[1] / cell.capacity[1] : 0;
       over = over || up > kFull || down > kFull;
-      absl::StrAppend(&text, "   ", Bar(up), " ", Share(cell.load[0], cell.capacity[0]), " / ", Bar(down), " ",
-                      Share(cell.load[1], cell.capacity[1]));
+      absl::StrAppend(&text, "   ", Bar(up), " ", Share(cell.load[0], cell.capacity[0]), " / ", Bar(down),
+                      " ", Share(cell.load[1], cell.capacity[1]));
     }
     text += '\n';
   }
@@ -176,17 +177,16 @@ std::string PathsText(const v1::ListPathsReply& paths) {
   if (paths.connections().empty()) {
     return "no connection has asked for paths yet\n\n" + LinkPicture(paths.links());
   }
-  std::string text =
-      absl::StrFormat("%-14s %-10s %-10s %2s %2s %-6s %5s %-8s %6s  %s\n", "job", "from", "to", "ch", "qp",
-                      "port", "plane", "state", "fences", "path");
+  std::string text = absl::StrFormat("%-14s %-10s %-10s %2s %2s %-6s %5s %-8s %6s  %s\n", "job", "from", "to",
+                                     "ch", "qp", "port", "plane", "state", "fences", "path");
   for (const v1::ConnectionStatus& connection : paths.connections()) {
     for (const v1::QueuePairStatus& pair : connection.queue_pairs()) {
       const uint32_t port = pair.has_tuple() ? pair.tuple().source_port() : pair.advised_port();
       absl::StrAppendFormat(&text, "%-14.14s %-10s %-10s %2d %2d %-6s %5d %-8s %6d  %s\n", connection.job(),
                             End(connection.from_host(), connection.from_rank()),
-                            End(connection.to_host(), connection.to_rank()), connection.channel(), pair.index(),
-                            port == 0 ? "any" : absl::StrCat(port), pair.plane(), UseWord(pair.use()),
-                            pair.fences(), Between(pair));
+                            End(connection.to_host(), connection.to_rank()), connection.channel(),
+                            pair.index(), port == 0 ? "any" : absl::StrCat(port), pair.plane(),
+                            UseWord(pair.use()), pair.fences(), Between(pair));
     }
     if (!connection.why().empty()) absl::StrAppend(&text, "    ", connection.why(), "\n");
   }
@@ -207,9 +207,9 @@ std::string TopologyText(const v1::GetTopologyReply& topology) {
   std::set<std::string> hosts;
   for (const v1::NicStatus& nic : topology.nics()) hosts.insert(nic.host());
   std::string text = absl::StrFormat(
-      "%d leaves, %d spines, %d hosts with %d NICs; known from %s; %d probes answered of %d sent\n", kinds["leaf"],
-      kinds["spine"], hosts.size(), topology.nics_size(), topology.source(), topology.probes_answered(),
-      topology.probes_ordered());
+      "%d leaves, %d spines, %d hosts with %d NICs; known from %s; %d probes answered of %d sent\n",
+      kinds["leaf"], kinds["spine"], hosts.size(), topology.nics_size(), topology.source(),
+      topology.probes_answered(), topology.probes_ordered());
   std::map<std::string, std::vector<std::string>> by_leaf;
   for (const v1::NicStatus& nic : topology.nics()) {
     std::string word = absl::StrCat(nic.host(), " ", nic.address());
@@ -231,8 +231,8 @@ std::string TopologyText(const v1::GetTopologyReply& topology) {
     seen += pair.ways_seen();
     possible += pair.ways_possible();
     if (pair.ways_seen() < pair.ways_possible()) {
-      lacking.push_back(absl::StrFormat("%s to %s %d of %d", pair.from_leaf(), pair.to_leaf(), pair.ways_seen(),
-                                        pair.ways_possible()));
+      lacking.push_back(absl::StrFormat("%s to %s %d of %d", pair.from_leaf(), pair.to_leaf(),
+                                        pair.ways_seen(), pair.ways_possible()));
     }
   }
   if (possible > 0) {
@@ -246,9 +246,10 @@ std::string TopologyText(const v1::GetTopologyReply& topology) {
 std::string TopologyReplyJson(const v1::GetTopologyReply& topology) {
   json switches = json::array();
   for (const v1::SwitchStatus& one : topology.switches()) {
-    switches.push_back({{"name", one.name()},
-                        {"kind", one.kind()},
-                        {"addresses", std::vector<std::string>(one.addresses().begin(), one.addresses().end())}});
+    switches.push_back(
+        {{"name", one.name()},
+         {"kind", one.kind()},
+         {"addresses", std::vector<std::string>(one.addresses().begin(), one.addresses().end())}});
   }
   json nics = json::array();
   for (const v1::NicStatus& nic : topology.nics()) {

@@ -45,9 +45,11 @@ int RunJob(const Arguments& arguments) {
                "the job's own directory is made in here; default: C4_RUN_DIR, else /dev/shm/c4");
   options.Text("--master", &job.master, "HOST:PORT", "report to this master instead of starting one");
   options.Flag("--no-monitor", &no_monitor, "start neither agent nor master");
-  options.Flag("--c4p", &job.paths, "start a path master as well, unless one is published in the run directory");
-  options.Text("--topology", &job.topology, "FILE",
-               "with --c4p: what the network is (docs/formats/topology.md); default: a fabric's own, else learnt");
+  options.Flag("--c4p", &job.paths,
+               "start a path master as well, unless one is published in the run directory");
+  options.Text(
+      "--topology", &job.topology, "FILE",
+      "with --c4p: what the network is (docs/formats/topology.md); default: a fabric's own, else learnt");
   options.Text("--log-dir", &job.log_dir, "DIR",
                "where agent and master log; default: the job's own directory");
   options.Seconds("--timeout", &job.timeout_s, 0, 1e9, "end the job after this long, with exit code 124");

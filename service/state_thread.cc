@@ -84,8 +84,7 @@ absl::Status StateThread::Health() const {
   const int64_t busy_ns = busy_since_ns_ == 0 ? 0 : SystemClock().MonotonicNs() - busy_since_ns_;
   if (busy_ns < kBusyTooLongNs) return absl::OkStatus();
   return absl::UnavailableError(Concat("the state thread has been busy with one task for ",
-                                                busy_ns / 1'000'000'000, " s, ", tasks_.size(),
-                                                " are waiting"));
+                                       busy_ns / 1'000'000'000, " s, ", tasks_.size(), " are waiting"));
 }
 
 void StateThread::Run() {

@@ -2,8 +2,8 @@
 //
 // A SOCK_SEQPACKET unix socket, C4_RUN_DIR/agent.sock; one frame a packet, each opened by the common
 // header. The library connects and says hello; the agent answers welcome, and may send a level at any
-// time. Since 1.1 the library asks for paths and says which it uses. Either side ignores frame types that it does not know. Who is at the other end comes from the
-// socket's credentials, never from the frame.
+// time. Since 1.1 the library asks for paths and says which it uses. Either side ignores frame types that it
+// does not know. Who is at the other end comes from the socket's credentials, never from the frame.
 #pragma once
 
 #include "wire/header.h"

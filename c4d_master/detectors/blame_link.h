@@ -27,12 +27,12 @@ struct Witness {
 };
 
 struct LinkBlameThresholds {
-  double culprit_cost = 2;     // see analysis/tomography.h
-  double margin = 1;           // one queue pair that is well, or bad, tells two links apart
-  double least_known = 0.75;   // of the bad queue pairs: those whose path is known
-  double explained = 0.75;     // of these: those that the links named explain, or unknown acknowledgements might
+  double culprit_cost = 2;    // see analysis/tomography.h
+  double margin = 1;          // one queue pair that is well, or bad, tells two links apart
+  double least_known = 0.75;  // of the bad queue pairs: those whose path is known
+  double explained = 0.75;  // of these: those that the links named explain, or unknown acknowledgements might
   double least_explained = 0.3;  // of these: those that the links named explain themselves
-  double contradicting = 0.2;  // of the queue pairs over a link named: those that are well
+  double contradicting = 0.2;    // of the queue pairs over a link named: those that are well
   size_t max_links = 2;
 };
 

@@ -76,14 +76,15 @@ bool PathSelector::Wait(std::unique_lock<std::mutex>* lock, uint64_t number) {
   if (!connection.asked) connection.asked = client_.Send(wire::kControlPathAsk, connection.ask);
   if (!connection.asked) return false;
   if (now < wait_again_ns_) return false;
-  const bool heard = answered_.wait_until(
-      *lock, deadline, [&] { return connection.answered || agent_ != Agent::kThere; });
+  const bool heard =
+      answered_.wait_until(*lock, deadline, [&] { return connection.answered || agent_ != Agent::kThere; });
   if (!heard) {
     wait_again_ns_ = MonotonicNs() + kNobodyWaitsNs;
     if (!std::exchange(warned_, true)) {
-      C4_INFO("no paths were advised within %llu ms (C4_PATH_WAIT_MS): connections take the kernel's ports, "
-              "and move when advice comes",
-              static_cast<unsigned long long>(ms));
+      C4_INFO(
+          "no paths were advised within %llu ms (C4_PATH_WAIT_MS): connections take the kernel's ports, "
+          "and move when advice comes",
+          static_cast<unsigned long long>(ms));
     }
   }
   return connection.advice.has_value();
@@ -151,9 +152,9 @@ void PathSelector::Answered(const wire::ControlPathAnswer& answer) {
       PathAdvice advice;
       advice.epoch = connection.epoch = answer.epoch;
       advice.paths.assign(answer.paths, answer.paths + answer.queue_pairs);
-      const bool fits = std::all_of(advice.paths.begin(), advice.paths.end(), [&](const wire::ControlPath& path) {
-        return path.plane < connection.ask.planes;
-      });
+      const bool fits =
+          std::all_of(advice.paths.begin(), advice.paths.end(),
+                      [&](const wire::ControlPath& path) { return path.plane < connection.ask.planes; });
       if (!fits) return;
       connection.advice = std::move(advice);
     } else {

@@ -29,7 +29,8 @@ std::string TopologyFile(const FabricSpec& spec) {
                                  spec));
     }
   }
-  for (int spine = 0; spine < spec.spines; ++spine) spines.push_back({{"name", "spine" + std::to_string(spine)}});
+  for (int spine = 0; spine < spec.spines; ++spine)
+    spines.push_back({{"name", "spine" + std::to_string(spine)}});
   for (int host = 0; host < HostCount(spec); ++host) {
     const auto port_of = [&](int port) {
       return WithRate({{"leaf", "leaf" + std::to_string(LeafOfHost(spec, host, port))},

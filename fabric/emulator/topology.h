@@ -1,5 +1,5 @@
-// The operator's description of an emulated fabric, as a path master reads it (docs/formats/topology.md): who is
-// linked to whom, by which addresses. Pure; any thread.
+// The operator's description of an emulated fabric, as a path master reads it (docs/formats/topology.md): who
+// is linked to whom, by which addresses. Pure; any thread.
 #pragma once
 
 #include <string>

@@ -82,7 +82,11 @@ class HostCommunicator::Wheel final : public Driver {
 };
 
 HostCommunicator::HostCommunicator(Monitor* monitor, int rank, int rank_count, PathSelector* paths)
-    : monitor_(monitor), paths_(paths), rank_(rank), rank_count_(rank_count), wheel_(std::make_shared<Wheel>(this)) {}
+    : monitor_(monitor),
+      paths_(paths),
+      rank_(rank),
+      rank_count_(rank_count),
+      wheel_(std::make_shared<Wheel>(this)) {}
 
 HostCommunicator::~HostCommunicator() {
   if (thread_.started()) Abort();

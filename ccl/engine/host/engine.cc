@@ -1,9 +1,9 @@
 #include "ccl/engine/host/engine.h"
 
 #include "ccl/bootstrap/bootstrap.h"
-#include "ccl/pathsel/pathsel.h"
 #include "ccl/engine/host/communicator.h"
 #include "ccl/monitor/monitor.h"
+#include "ccl/pathsel/pathsel.h"
 
 namespace c4::host {
 

@@ -41,8 +41,8 @@ class Links {
   // From here on, connections with ranks of the same host are made over shared memory where both ends can.
   // `bell` is this rank's, as the others know it from `ranks`. After Open.
   void ShareMemory(shm::Bell bell, const std::vector<bootstrap::RankInfo>& ranks);
-  // From here on, connections over TCP ask `paths` which ports to take, heed its corrections, and tell it what they
-  // use; it outlives the links.
+  // From here on, connections over TCP ask `paths` which ports to take, heed its corrections, and tell it
+  // what they use; it outlives the links.
   void SelectPaths(PathSelector* paths) { paths_ = paths; }
   // Connects the ring to `next` and from `previous`; blocks until the deadline.
   // `cancelled`: another thread may set it to end the waiting; nullptr: nobody will.
@@ -92,9 +92,9 @@ class Links {
   std::vector<QpPath> PathsTo(int peer, uint32_t queue_pairs) const;
   // A connection whose paths somebody selects.
   struct Selected {
-    uint64_t number = 0;  // the selector's
-    uint64_t epoch = 0;   // of the advice that it follows
-    uint64_t changes = 0; // of its paths, that the selector has heard of
+    uint64_t number = 0;   // the selector's
+    uint64_t epoch = 0;    // of the advice that it follows
+    uint64_t changes = 0;  // of its paths, that the selector has heard of
   };
   // Asks for paths, which may take a moment, and puts them in.
   void AskForPaths(int peer, uint16_t channel, std::vector<QpPath>* paths);
@@ -123,7 +123,7 @@ class Links {
   uint64_t last_accept_ns_ = 0;
   PathSelector* paths_ = nullptr;
   std::map<Key, Selected> selected_;
-  uint64_t path_news_ = 0;  // that were looked at
+  uint64_t path_news_ = 0;    // that were looked at
   bool over_memory_ = false;  // a connection is
   bool crowded_ = false;      // more ranks on this host than processors
   uint64_t spin_ns_ = 0;

@@ -84,7 +84,8 @@ bool Acceptor::Listen(Stranger* stranger, uint64_t now_ns, bool* moved) {
       TurnAway(stranger->from, "did not come in time");
       return false;
     }
-    if (got <= 0 && stranger->bytes == 0) return false;  // a probe of the path, or of the port: it wants nothing
+    if (got <= 0 && stranger->bytes == 0)
+      return false;  // a probe of the path, or of the port: it wants nothing
     if (got <= 0) {
       TurnAway(stranger->from, "was cut short");
       return false;

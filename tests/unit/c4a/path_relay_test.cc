@@ -132,8 +132,12 @@ class PathRelayTest : public testing::Test {
     ASSERT_TRUE(relay_->Start().ok());
     ControlOptions control;
     control.run_dir = directory_.path();
-    control.on_path_ask = [this](auto client, const auto& peer, const auto& ask) { relay_->Ask(client, peer, ask); };
-    control.on_path_use = [this](auto client, const auto& peer, const auto& use) { relay_->Use(client, peer, use); };
+    control.on_path_ask = [this](auto client, const auto& peer, const auto& ask) {
+      relay_->Ask(client, peer, ask);
+    };
+    control.on_path_use = [this](auto client, const auto& peer, const auto& use) {
+      relay_->Use(client, peer, use);
+    };
     control.on_gone = [this](auto client) { relay_->Gone(client); };
     server_ = std::make_unique<ControlServer>(control);
     ASSERT_TRUE(server_->Start().ok());
@@ -215,7 +219,9 @@ TEST_F(PathRelayTest, AsksUsesProbesAndLeasesGoThrough) {
   message.mutable_probe()->set_order(4);
   message.mutable_probe()->mutable_tuples(0)->set_source("nowhere");
   ASSERT_TRUE(master.Send(message));
-  EXPECT_TRUE(master.WaitFor([](const auto& m) { return m.has_probes() && m.probes().order() == 4; }).probes().last());
+  EXPECT_TRUE(master.WaitFor([](const auto& m) { return m.has_probes() && m.probes().order() == 4; })
+                  .probes()
+                  .last());
 
   message.Clear();
   message.mutable_answer()->set_connection(request.connection());
@@ -272,7 +278,8 @@ TEST_F(PathRelayTest, AProcessThatGoesReleasesItsConnections) {
   AwaitSession();
   PathAdvice advice;
   Open(&advice);
-  const std::string name = master.WaitFor([](const auto& m) { return m.has_request(); }).request().connection();
+  const std::string name =
+      master.WaitFor([](const auto& m) { return m.has_request(); }).request().connection();
   selector_.reset();
   const v1::AgentToC4p use = master.WaitFor([](const auto& m) { return m.has_use(); });
   EXPECT_EQ(use.use().connection(), name);

@@ -60,8 +60,8 @@ class ServersTest : public ::testing::Test {
     options.job = "job";
     options.master_epoch = 5;
     handler_ = std::make_unique<C4dHandler>(options, &store_, &metrics_);
-    state_thread_ =
-        std::make_unique<service::StateThread>("c4d-state", absl::Milliseconds(5), [this] { handler_->Tick(ReadClock(clock_)); });
+    state_thread_ = std::make_unique<service::StateThread>("c4d-state", absl::Milliseconds(5),
+                                                           [this] { handler_->Tick(ReadClock(clock_)); });
     service_ = MakeGrpcService(handler_.get(), state_thread_.get(), credentials, clock_, max_watch_backlog);
     const std::array<grpc::Service*, 1> services = {service_.get()};
     auto server = service::GrpcServer::Start("127.0.0.1:0", credentials, services);

@@ -1,9 +1,8 @@
-// The path master whole, with agents and a network in memory: what it advises is where packets go, loads come out
-// even, failures move what they concern, and messages that cannot be are refused.
-#include "c4p_master/c4p_handler.h"
-
+// The path master whole, with agents and a network in memory: what it advises is where packets go, loads come
+// out even, failures move what they concern, and messages that cannot be are refused.
 #include <gmock/gmock.h>
 
+#include "c4p_master/c4p_handler.h"
 #include "tests/unit/c4p_master/fake_fabric.h"
 
 namespace c4::c4p {
@@ -31,8 +30,11 @@ v1::HopStatus StatusOf(HopState state) {
 // A cluster: an agent a host, which probes when it is asked to, a tick later.
 class Cluster {
  public:
-  explicit Cluster(const FakeSpec& spec, HandlerOptions options = {}, std::optional<Topology> file = std::nullopt)
-      : fabric(spec), planes(spec.ports == FakePorts::kPlanes ? 2 : 1), handler(options, std::move(file), &metrics) {
+  explicit Cluster(const FakeSpec& spec, HandlerOptions options = {},
+                   std::optional<Topology> file = std::nullopt)
+      : fabric(spec),
+        planes(spec.ports == FakePorts::kPlanes ? 2 : 1),
+        handler(options, std::move(file), &metrics) {
     for (int host = 0; host < fabric.hosts(); ++host) Join(host);
   }
 
@@ -169,7 +171,10 @@ class Cluster {
     for (const auto& [name, request] : requests) {
       const std::vector<int> spines = Spines(name);
       for (size_t i = 0; i < spines.size(); ++i) {
-        if (spines[i] >= 0) ++count[{fabric.LeafOf(request.first, static_cast<int>(answers[name].paths(static_cast<int>(i)).plane())), spines[i]}];
+        if (spines[i] >= 0)
+          ++count[{fabric.LeafOf(request.first,
+                                 static_cast<int>(answers[name].paths(static_cast<int>(i)).plane())),
+                   spines[i]}];
       }
     }
     return count;
@@ -240,7 +245,8 @@ TEST(C4pHandlerTest, WhatIsKnownIsAnsweredAtOnce) {
   // No port twice from one address.
   std::set<uint32_t> ports;
   for (const char* name : {"a", "b"}) {
-    for (const auto& path : cluster.answers[name].paths()) EXPECT_TRUE(ports.insert(path.source_port()).second);
+    for (const auto& path : cluster.answers[name].paths())
+      EXPECT_TRUE(ports.insert(path.source_port()).second);
   }
   // What is closed leaves room.
   cluster.Close("a");
@@ -340,10 +346,12 @@ TEST(C4pHandlerTest, PortsThatDoNotSteerAreSaid) {
   const v1::GetTopologyReply topology = cluster.handler.GetTopology(cluster.now_ns);
   for (const std::string& note : topology.notes()) notes += note + "\n";
   EXPECT_THAT(notes, HasSubstr("ports do not steer")) << notes;
-  for (const v1::LinkLoad& link : topology.links()) EXPECT_TRUE(link.up()) << link.name() << ": " << link.fault();
+  for (const v1::LinkLoad& link : topology.links())
+    EXPECT_TRUE(link.up()) << link.name() << ": " << link.fault();
   const uint64_t ordered = topology.probes_ordered();
   cluster.Run(20000);
-  EXPECT_EQ(cluster.handler.GetTopology(cluster.now_ns).probes_ordered(), ordered) << "it probes in vain for ever";
+  EXPECT_EQ(cluster.handler.GetTopology(cluster.now_ns).probes_ordered(), ordered)
+      << "it probes in vain for ever";
 }
 
 TEST(C4pHandlerTest, AMasterThatComesBackTakesOverWhatIsInUse) {

@@ -34,7 +34,8 @@ PathQuestion Question(uint32_t queue_pairs = 2) {
   return question;
 }
 
-wire::ControlPathAnswer AnswerWith(uint64_t connection, uint64_t epoch, std::vector<wire::ControlPath> paths) {
+wire::ControlPathAnswer AnswerWith(uint64_t connection, uint64_t epoch,
+                                   std::vector<wire::ControlPath> paths) {
   wire::ControlPathAnswer answer{};
   answer.connection = connection;
   answer.epoch = epoch;
@@ -158,8 +159,10 @@ TEST_F(Pathsel, SaysWhatIsUsedAndSaysItAgainToANewAgent) {
   unsetenv("C4_PATH_WAIT_MS");
   agent_->Receive<wire::ControlPathAsk>(wire::kControlPathAsk);
   std::vector<wire::ControlPathInUse> paths(2);
-  paths[0] = {ToEndpoint(Address("10.0.0.2:20000")), ToEndpoint(Address("10.1.0.2:4000")), wire::kPathLive, 0, 0};
-  paths[1] = {ToEndpoint(Address("10.2.0.2:20001")), ToEndpoint(Address("10.3.0.2:4000")), wire::kPathDead, 0, 3};
+  paths[0] = {ToEndpoint(Address("10.0.0.2:20000")), ToEndpoint(Address("10.1.0.2:4000")), wire::kPathLive, 0,
+              0};
+  paths[1] = {ToEndpoint(Address("10.2.0.2:20001")), ToEndpoint(Address("10.3.0.2:4000")), wire::kPathDead, 0,
+              3};
   selector_.Use(connection, 7, paths);
   auto use = agent_->Receive<wire::ControlPathUse>(wire::kControlPathUse);
   EXPECT_EQ(use.connection, connection);

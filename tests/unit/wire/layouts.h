@@ -246,18 +246,20 @@ inline Layout ControlPathAskLayout() {
 
 inline Layout ControlPathAnswerLayout() {
   using T = ControlPathAnswer;
-  return {"ControlPathAnswer",
-          "control.md",
-          sizeof(T),
-          {C4_FIELD(connection), C4_FIELD(epoch), C4_FIELD(queue_pairs), C4_FIELD(reserved), C4_FIELD(paths)}};
+  return {
+      "ControlPathAnswer",
+      "control.md",
+      sizeof(T),
+      {C4_FIELD(connection), C4_FIELD(epoch), C4_FIELD(queue_pairs), C4_FIELD(reserved), C4_FIELD(paths)}};
 }
 
 inline Layout ControlPathUseLayout() {
   using T = ControlPathUse;
-  return {"ControlPathUse",
-          "control.md",
-          sizeof(T),
-          {C4_FIELD(connection), C4_FIELD(epoch), C4_FIELD(queue_pairs), C4_FIELD(reserved), C4_FIELD(paths)}};
+  return {
+      "ControlPathUse",
+      "control.md",
+      sizeof(T),
+      {C4_FIELD(connection), C4_FIELD(epoch), C4_FIELD(queue_pairs), C4_FIELD(reserved), C4_FIELD(paths)}};
 }
 
 inline Layout UniqueIdLayout() {
