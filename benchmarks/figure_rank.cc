@@ -18,6 +18,7 @@ namespace {
 
 constexpr char kUsage[] = "figure_rank ROOT,ROOT,... BYTES SECONDS FOLDER   (by c4-figures, with RANK set)\n";
 constexpr int kRanks = 2;  // of a job
+constexpr size_t kPatterns = 3;
 
 int64_t NowNs() {
   timespec now{};
@@ -76,13 +77,21 @@ int main(int argc, char** argv) {
     log = fopen((std::string(argv[4]) + "/job-" + std::to_string(job) + ".txt").c_str(), "w");
     if (log == nullptr) return 1;
   }
-  std::vector<float> given(count);
+  // Another pattern in each of several rounds in a row, made once: checking must not take the processors.
+  std::vector<std::vector<float>> patterns(kPatterns, std::vector<float>(count));
+  std::vector<std::vector<float>> sums(kPatterns, std::vector<float>(count));
+  for (size_t pattern = 0; pattern < kPatterns; ++pattern) {
+    for (size_t i = 0; i < count; ++i) {
+      patterns[pattern][i] = Given(rank, pattern, i);
+      sums[pattern][i] = Given(0, pattern, i) + Given(1, pattern, i);
+    }
+  }
   std::vector<float> sum(count);
   const int64_t end_ns = NowNs() + static_cast<int64_t>(seconds * 1e9);
   // The ranks stop in the same round: the sum of their wishes says so.
   float goes_on = 1;
   for (uint64_t round = 0; goes_on > 0; ++round) {
-    for (size_t i = 1; i < count; ++i) given[i] = Given(rank, round, i);
+    std::vector<float>& given = patterns[round % kPatterns];
     given[0] = NowNs() < end_ns ? 1.0f : -1000.0f;
     memset(sum.data(), 0xff, count * sizeof(float));
     Check(ncclAllReduce(given.data(), sum.data(), count, ncclFloat32, ncclSum, communicator, stream),
@@ -93,10 +102,8 @@ int main(int argc, char** argv) {
       fprintf(log, "%" PRId64 " %zu\n", NowNs(), (round + 1) * count * sizeof(float));
       fflush(log);
     }
-    for (size_t i = 1; i < count; ++i) {
-      if (sum[i] == Given(0, round, i) + Given(1, round, i)) continue;
-      fprintf(stderr, "figure_rank: job %d round %" PRIu64 ": element %zu is %f\n", job, round, i,
-              static_cast<double>(sum[i]));
+    if (memcmp(sum.data() + 1, sums[round % kPatterns].data() + 1, (count - 1) * sizeof(float)) != 0) {
+      fprintf(stderr, "figure_rank: job %d: the sum of round %" PRIu64 " is wrong\n", job, round);
       return 3;
     }
   }
