@@ -13,6 +13,7 @@ using service::Concat;
 using service::Ipv4;
 
 constexpr int64_t kMs = 1'000'000;
+constexpr int64_t kHousekeepingNs = 1000 * kMs;
 constexpr int64_t kRefreshEveryNs = 50 * kMs;
 // Of ports of one group, in vain.
 constexpr int kMostRounds = 6;
@@ -468,8 +469,13 @@ void C4pHandler::Tick(int64_t now_ns) {
     at = learnt_.erase(at);
   }
   if (!ready.empty()) SendAdvice(book_.Improve(ready, now_ns));
-  book_.Expire(now_ns);
-  catalogue_.Expire(now_ns);
+  // What looks at all connections and all that was probed has time.
+  const bool housekeeping = now_ns - housekept_ns_ >= kHousekeepingNs;
+  if (housekeeping) {
+    housekept_ns_ = now_ns;
+    book_.Expire(now_ns);
+    catalogue_.Expire(now_ns);
+  }
   if (mesh_ns_ == 0) mesh_ns_ = now_ns;
   if (now_ns - mesh_ns_ >= options_.refresh_ns) {
     mesh_ns_ = now_ns;
@@ -481,7 +487,7 @@ void C4pHandler::Tick(int64_t now_ns) {
   }
   AskForPorts();
   SendOrders(now_ns);
-  UpdateMetrics();
+  if (housekeeping) UpdateMetrics();
 }
 
 void C4pHandler::UpdateMetrics() {

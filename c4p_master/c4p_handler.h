@@ -118,6 +118,7 @@ class C4pHandler {
   std::map<std::string, std::map<service::IpTuple, int64_t>> troubled_;  // by uplink: when, lately
   int64_t refreshed_ns_ = 0;
   int64_t mesh_ns_ = 0;
+  int64_t housekept_ns_ = 0;
   int64_t round_ns_ = 0;
   uint64_t tuples_ordered_ = 0;
   uint64_t tuples_answered_ = 0;
