@@ -85,6 +85,7 @@ int Report(const FaultJudge& judge, const Accuracy& accuracy) {
     for (const std::string& fault : judgement.faults) {
       printf("NOT RIGHT %s: %s\n", judgement.expected.fault.c_str(), fault.c_str());
     }
+    fputs(SuspectedText(judgement).c_str(), stdout);
   }
   json << "], \"right\": " << right << ", \"false_alarms\": " << judge.false_alarms().size() << "}\n";
   for (const FalseAlarm& alarm : judge.false_alarms()) {

@@ -39,6 +39,17 @@ int TryOf(uint64_t mark, int tries, std::span<const unsigned char> quoted) {
   return -2;
 }
 
+// The same of single segments; a router quotes 8 bytes at least.
+int SegmentTryOf(uint64_t mark, int tries, std::span<const unsigned char> header) {
+  if (header.size() < 8) return -2;
+  uint32_t quoted = 0;
+  for (size_t i = 4; i < 8; ++i) quoted = quoted << 8 | header[i];
+  for (int tried = 0; tried < tries; ++tried) {
+    if (SegmentMark(mark, tried) == quoted) return tried;
+  }
+  return -2;
+}
+
 bool QuotesPorts(const IpTuple& probe, std::span<const unsigned char> header) {
   if (header.size() < kPortBytes) return false;
   return (header[0] << 8 | header[1]) == probe.source_port &&
@@ -68,10 +79,16 @@ void WriteMark(uint64_t mark, int tried, unsigned char* out) {
   memcpy(out + sizeof kMagic, &own, sizeof own);
 }
 
-Judgement Judge(const IpTuple& probe, uint64_t mark, int tries, const QueuedError& error) {
+uint32_t SegmentMark(uint64_t mark, int tried) {
+  return static_cast<uint32_t>(MarkOf(mark, tried));
+}
+
+Judgement Judge(const IpTuple& probe, uint64_t mark, int tries, bool segment, const QueuedError& error) {
   if (error.origin == SO_EE_ORIGIN_LOCAL) return {Verdict::kLocal, -1, ""};
   if (error.origin != SO_EE_ORIGIN_ICMP) return Alien("is no ICMP message");
-  if (error.destination != probe.destination || error.destination_port != probe.destination_port) {
+  // A raw socket's error queue knows no ports but those of the quoted header.
+  if (error.destination != probe.destination ||
+      (!segment && error.destination_port != probe.destination_port)) {
     return Alien("quotes another destination");
   }
   if (error.offender == probe.source && probe.source != probe.destination) {
@@ -87,6 +104,8 @@ Judgement Judge(const IpTuple& probe, uint64_t mark, int tries, const QueuedErro
   int tried = -1;
   if (probe.protocol == IpProtocol::kTcp) {
     if (!QuotesPorts(probe, error.quoted)) return Alien("quotes other ports");
+    if (segment) tried = SegmentTryOf(mark, tries, error.quoted);
+    if (tried == -2) return Alien("quotes a segment that was not sent with this time to live");
   } else {
     tried = TryOf(mark, tries, error.quoted);
     if (tried == -2) return Alien("quotes a packet that was not sent with this time to live");

@@ -3,8 +3,9 @@
 // Anybody can send an ICMP message that quotes a packet of ours. One is believed only if the kernel had it
 // from the network (not made it itself), it is of a type and code that such a probe provokes, it quotes the
 // very tuple, the quoted payload (UDP) carries a mark that was drawn for this time-to-live and try, and its
-// sender is an address that a router or the destination may have. For TCP the kernel itself compares the
-// quoted sequence number with the connection's, which stands in for the mark.
+// sender is an address that a router or the destination may have. For a TCP connect the kernel itself compares
+// the quoted sequence number with the connection's, which stands in for the mark; a single TCP segment carries
+// the mark there.
 //
 // Pure: no sockets, no clocks. Any thread.
 #pragma once
@@ -39,7 +40,7 @@ enum class Verdict {
 
 struct Judgement {
   Verdict verdict = Verdict::kAlien;
-  int tried = -1;        // UDP: which try was answered; -1: not known
+  int tried = -1;        // UDP and segments: which try was answered; -1: not known
   const char* why = "";  // kUnreachable, kAlien
 };
 
@@ -47,7 +48,12 @@ struct Judgement {
 inline constexpr size_t kMarkBytes = 16;
 void WriteMark(uint64_t mark, int tried, unsigned char* out);
 
-// `mark`: of the time-to-live that is being probed, `tries`: how many went out with it so far.
-Judgement Judge(const service::IpTuple& probe, uint64_t mark, int tries, const QueuedError& error);
+// The sequence number of a single TCP segment.
+uint32_t SegmentMark(uint64_t mark, int tried);
+
+// `mark`: of the time-to-live that is being probed, `tries`: how many went out with it so far; `segment`: as
+// single TCP segments.
+Judgement Judge(const service::IpTuple& probe, uint64_t mark, int tries, bool segment,
+                const QueuedError& error);
 
 }  // namespace c4::agent

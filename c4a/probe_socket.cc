@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <cstring>
 #include <linux/errqueue.h>
+#include <linux/filter.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
@@ -51,7 +52,21 @@ ProbeFault SendFault(int error) {
 }
 
 SendOutcome Failed(ProbeFault fault) {
-  return {fault, errno, false};
+  return {.fault = fault, .error = errno};
+}
+
+constexpr size_t kSegmentBytes = 20;
+
+// A bare acknowledgement. Its checksum is left at 0, which no host takes in: that the right one of a segment
+// is 0 happens once in 65536, and then the sequence number is one that its connection does not expect.
+void WriteSegment(const IpTuple& tuple, uint32_t sequence, unsigned char* out) {
+  const uint16_t ports[2] = {htons(tuple.source_port), htons(tuple.destination_port)};
+  const uint32_t number = htonl(sequence);
+  memset(out, 0, kSegmentBytes);
+  memcpy(out, ports, sizeof ports);
+  memcpy(out + 4, &number, sizeof number);
+  out[12] = kSegmentBytes / 4 << 4;
+  out[13] = 0x10;  // ACK
 }
 
 }  // namespace
@@ -59,6 +74,48 @@ SendOutcome Failed(ProbeFault fault) {
 void ProbeSocket::Close() {
   if (fd_ >= 0) close(fd_);
   fd_ = -1;
+  segments_ = false;
+}
+
+SendOutcome ProbeSocket::OpenForSegments(const IpTuple& tuple) {
+  Close();
+  fd_ = socket(AF_INET, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, IPPROTO_TCP);
+  if (fd_ < 0) {
+    const bool may = errno != EPERM && errno != EACCES;
+    return may ? Failed(ProbeFault::kSystem) : SendOutcome{.fault = ProbeFault::kPortInUse, .error = EADDRINUSE};
+  }
+  segments_ = true;
+  // It would be given a copy of whatever comes from there.
+  sock_filter nothing[] = {{BPF_RET | BPF_K, 0, 0, 0}};
+  const sock_fprog filter = {1, nothing};
+  const int on = 1;
+  if (setsockopt(fd_, SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof filter) != 0 ||
+      setsockopt(fd_, IPPROTO_IP, IP_RECVERR, &on, sizeof on) != 0) {
+    return Failed(ProbeFault::kSystem);
+  }
+  const sockaddr_in source = SocketAddress(tuple.source, 0);
+  if (bind(fd_, reinterpret_cast<const sockaddr*>(&source), sizeof source) != 0) {
+    return Failed(BindFault(errno));
+  }
+  const sockaddr_in destination = SocketAddress(tuple.destination, 0);
+  if (connect(fd_, reinterpret_cast<const sockaddr*>(&destination), sizeof destination) != 0) {
+    return Failed(SendFault(errno));
+  }
+  return {.opened = true};
+}
+
+SendOutcome ProbeSocket::SendSegment(const IpTuple& tuple, int ttl, uint64_t mark, int tried) {
+  SendOutcome outcome;
+  if (fd_ < 0) outcome = OpenForSegments(tuple);
+  if (outcome.fault != ProbeFault::kNone) return outcome;
+  if (setsockopt(fd_, IPPROTO_IP, IP_TTL, &ttl, sizeof ttl) != 0) return Failed(ProbeFault::kSystem);
+  unsigned char segment[kSegmentBytes];
+  WriteSegment(tuple, SegmentMark(mark, tried), segment);
+  ssize_t sent = send(fd_, segment, sizeof segment, MSG_NOSIGNAL);
+  // An earlier probe's error may be reported here instead, and is then out of the way.
+  if (sent < 0) sent = send(fd_, segment, sizeof segment, MSG_NOSIGNAL);
+  if (sent >= 0 || errno == EAGAIN || errno == ENOBUFS) return outcome;
+  return Failed(SendFault(errno));
 }
 
 SendOutcome ProbeSocket::Open(const IpTuple& tuple) {
@@ -76,28 +133,41 @@ SendOutcome ProbeSocket::Open(const IpTuple& tuple) {
   if (bind(fd_, reinterpret_cast<const sockaddr*>(&source), sizeof source) != 0) {
     return Failed(BindFault(errno));
   }
-  if (tcp) return {};
+  if (tcp) return {.opened = true};
   // Connected: the kernel lets only errors and packets of this very tuple in.
   const sockaddr_in destination = SocketAddress(tuple.destination, tuple.destination_port);
   if (connect(fd_, reinterpret_cast<const sockaddr*>(&destination), sizeof destination) != 0) {
     return Failed(SendFault(errno));
   }
-  return {};
+  return {.opened = true};
 }
 
 SendOutcome ProbeSocket::Send(const IpTuple& tuple, int ttl, uint64_t mark, int tried) {
+  if (segments_) return SendSegment(tuple, ttl, mark, tried);
   const bool tcp = tuple.protocol == IpProtocol::kTcp;
   if (tcp) Close();
-  if (fd_ < 0) {
-    if (const SendOutcome opened = Open(tuple); opened.fault != ProbeFault::kNone) return opened;
+  SendOutcome outcome;
+  if (fd_ < 0) outcome = Open(tuple);
+  const bool opened = outcome.opened;
+  if (outcome.fault == ProbeFault::kNone) {
+    outcome = tcp ? SendConnect(tuple, ttl) : SendDatagram(ttl, mark, tried);
+    outcome.opened = opened;
   }
+  if (!tcp || outcome.fault != ProbeFault::kPortInUse) return outcome;
+  Close();
+  return SendSegment(tuple, ttl, mark, tried);
+}
+
+SendOutcome ProbeSocket::SendConnect(const IpTuple& tuple, int ttl) {
   if (setsockopt(fd_, IPPROTO_IP, IP_TTL, &ttl, sizeof ttl) != 0) return Failed(ProbeFault::kSystem);
-  if (tcp) {
-    const sockaddr_in destination = SocketAddress(tuple.destination, tuple.destination_port);
-    const int done = connect(fd_, reinterpret_cast<const sockaddr*>(&destination), sizeof destination);
-    if (done == 0 || errno == ECONNREFUSED) return {ProbeFault::kNone, 0, true};
-    return errno == EINPROGRESS ? SendOutcome() : Failed(SendFault(errno));
-  }
+  const sockaddr_in destination = SocketAddress(tuple.destination, tuple.destination_port);
+  const int done = connect(fd_, reinterpret_cast<const sockaddr*>(&destination), sizeof destination);
+  if (done == 0 || errno == ECONNREFUSED) return {.reached = true};
+  return errno == EINPROGRESS ? SendOutcome() : Failed(SendFault(errno));
+}
+
+SendOutcome ProbeSocket::SendDatagram(int ttl, uint64_t mark, int tried) {
+  if (setsockopt(fd_, IPPROTO_IP, IP_TTL, &ttl, sizeof ttl) != 0) return Failed(ProbeFault::kSystem);
   unsigned char payload[kMarkBytes];
   WriteMark(mark, tried, payload);
   ssize_t sent = send(fd_, payload, sizeof payload, MSG_NOSIGNAL);
@@ -145,7 +215,7 @@ bool ProbeSocket::ReadError(QueuedError* error) {
 }
 
 bool ProbeSocket::ReadReached(const IpTuple& tuple) {
-  if (fd_ < 0) return false;
+  if (fd_ < 0 || segments_) return false;
   int error = 0;
   socklen_t bytes = sizeof error;
   getsockopt(fd_, SOL_SOCKET, SO_ERROR, &error, &bytes);
@@ -180,7 +250,7 @@ std::string FaultText(const IpTuple& tuple, ProbeFault fault, int error) {
     case ProbeFault::kNone:
       return "";
     case ProbeFault::kPortInUse:
-      return protocol + " port " + port + " of " + source + " is in use: another port may be probed";
+      return protocol + " port " + port + " of " + source + " is in use: another port may be probed, and this one too by an agent with CAP_NET_RAW";
     case ProbeFault::kNotOurAddress:
       return source + " is no address of this host";
     case ProbeFault::kNoRoute:

@@ -2,6 +2,10 @@
 // what comes back. UDP keeps one socket for all its probes; a TCP connect that a router answered is dead, so
 // that each try has a new one.
 //
+// A TCP port that somebody uses is probed past him, where this process may (CAP_NET_RAW): single segments
+// with the tuple's ports, whose checksum is wrong, so that routers pass them on like all of that connection
+// and no destination takes them in. Their sequence number is the mark.
+//
 // Non-blocking; one thread at a time; closes its descriptor when it goes.
 #pragma once
 
@@ -18,17 +22,17 @@ struct SendOutcome {
   ProbeFault fault = ProbeFault::kNone;
   int error = 0;         // errno of the fault
   bool reached = false;  // answered at once, as within one host
+  bool opened = false;   // fd() is a new one
 };
 
 class ProbeSocket {
  public:
   ProbeSocket() = default;
   ~ProbeSocket() { Close(); }
-  ProbeSocket(ProbeSocket&& other) noexcept : fd_(other.fd_) { other.fd_ = -1; }
+  ProbeSocket(ProbeSocket&& other) noexcept : fd_(other.fd_), segments_(other.segments_) { other.fd_ = -1; }
   ProbeSocket(const ProbeSocket&) = delete;
   ProbeSocket& operator=(const ProbeSocket&) = delete;
 
-  // Changes fd() where it opens a socket anew.
   SendOutcome Send(const service::IpTuple& tuple, int ttl, uint64_t mark, int tried);
   // The next entry of the error queue, valid until the next call; false: there is none.
   bool ReadError(QueuedError* error);
@@ -37,11 +41,18 @@ class ProbeSocket {
   void Close();
 
   int fd() const { return fd_; }
+  // Sends segments past the owner of the port.
+  bool segments() const { return segments_; }
 
  private:
   SendOutcome Open(const service::IpTuple& tuple);
+  SendOutcome OpenForSegments(const service::IpTuple& tuple);
+  SendOutcome SendSegment(const service::IpTuple& tuple, int ttl, uint64_t mark, int tried);
+  SendOutcome SendConnect(const service::IpTuple& tuple, int ttl);
+  SendOutcome SendDatagram(int ttl, uint64_t mark, int tried);
 
   int fd_ = -1;
+  bool segments_ = false;
   std::array<unsigned char, 256> quoted_{};
 };
 

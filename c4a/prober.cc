@@ -80,6 +80,11 @@ class Prober::Loop {
     bool sending = false;  // in to_send_
   };
 
+  // TCP that is connected, try by try.
+  static bool IsConnect(const Slot& slot) {
+    return slot.what.tuple.protocol == service::IpProtocol::kTcp && !slot.socket.segments();
+  }
+
   void Run();
   void TakeSubmitted();
   void CancelAll();
@@ -317,18 +322,16 @@ int64_t Prober::Loop::WaitNs(int tries) {
 void Prober::Loop::Send(int index) {
   Slot& slot = slots_[static_cast<size_t>(index)];
   slot.sending = false;
-  const int before = slot.socket.fd();
-  const bool fresh = before < 0 || slot.what.tuple.protocol == service::IpProtocol::kTcp;
   slot.sent_ns[static_cast<size_t>(slot.tries)] = NowNs();
   const SendOutcome sent = slot.socket.Send(slot.what.tuple, slot.ttl, slot.mark, slot.tries);
   ++slot.tries;
   if (sent.fault != ProbeFault::kNone) return Fail(index, sent.fault, sent.error);
   ++packets_;
   if (sent.reached) return Answered(index, HopStatus::kReached, slot.what.tuple.destination, -1);
-  if (fresh) {
+  if (sent.opened) {
     epoll_event event{};
-    // Errors are always told. UDP is never waited for to be writable, TCP to be connected.
-    event.events = slot.what.tuple.protocol == service::IpProtocol::kTcp ? EPOLLOUT : EPOLLIN;
+    // Errors are always told. A TCP connect is waited for, to come about.
+    event.events = IsConnect(slot) ? EPOLLOUT : EPOLLIN;
     event.data.u64 = static_cast<uint64_t>(++slot.use) << 32 | static_cast<uint64_t>(index);
     if (epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, slot.socket.fd(), &event) != 0) {
       return Fail(index, ProbeFault::kSystem, errno);
@@ -356,14 +359,16 @@ void Prober::Loop::Handle(int index) {
   }
   // Whatever woke us has killed the connection without an answer that counts: the try is lost, and an event
   // that stays would keep us awake.
-  if (slot.what.tuple.protocol == service::IpProtocol::kTcp) slot.socket.Close();
+  if (IsConnect(slot)) slot.socket.Close();
 }
 
 void Prober::Loop::Judged(int index, const QueuedError& error) {
   Slot& slot = slots_[static_cast<size_t>(index)];
   // Nothing has been sent yet with this time to live: what comes is late, and of an earlier one.
   const int tries = slot.tries;
-  const Judgement judgement = tries == 0 ? Judgement() : Judge(slot.what.tuple, slot.mark, tries, error);
+  const bool segment = slot.socket.segments();
+  const Judgement judgement =
+      tries == 0 ? Judgement() : Judge(slot.what.tuple, slot.mark, tries, segment, error);
   switch (judgement.verdict) {
     case Verdict::kHop:
       return Answered(index, HopStatus::kAnswered, error.offender, judgement.tried);
@@ -374,7 +379,8 @@ void Prober::Loop::Judged(int index, const QueuedError& error) {
     case Verdict::kLocal:
       return Fail(index, ProbeFault::kNoRoute, error.error);
     case Verdict::kAlien:
-      ++aliens_;
+      // Segments of one pair of hosts hear the answers to each other's.
+      if (!segment) ++aliens_;
       return;
   }
 }
@@ -412,7 +418,7 @@ void Prober::Loop::NextTtl(int index) {
   if (slot.sending) std::erase(to_send_, index);  // a late answer overtook the next try
   slot.sending = false;
   if (slot.ttl >= slot.what.order->last_ttl) return Finish(index);
-  if (slot.what.tuple.protocol == service::IpProtocol::kTcp) slot.socket.Close();
+  if (IsConnect(slot)) slot.socket.Close();
   BeginTtl(index, slot.ttl + 1);
 }
 

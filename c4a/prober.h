@@ -3,12 +3,15 @@
 // by its error queue (IP_RECVERR); TCP the same with a non-blocking connect that dies on the way. The
 // technique is traceroute's, with the ports held still (Paris traceroute, IMC 2006).
 //
+// A TCP tuple whose port is in use, as that of a connection that lives, is probed with single segments
+// instead, where the process may (CAP_NET_RAW; c4a/probe_socket.h); they do not disturb the connection. That
+// they reach the destination is not seen.
+//
 // Start makes one thread, which lives in the network namespace of the caller and does everything: as many
 // tuples at a time as `max_open`, paced by `per_second` and `burst` over all orders, each time-to-live tried
 // up to `tries` times with growing, jittered waits between, because switches ration their answers. Submit and
 // Cancel may be called by any thread; `on_result` is called on the prober's thread, once a tuple, and may
-// call Submit. A tuple whose port somebody uses is reported and left alone: no socket of ours shares or
-// steals a port, and two tuples of one source port take turns.
+// call Submit. No socket of ours shares or steals a port, and two tuples of one source port take turns.
 #pragma once
 
 #include <atomic>
@@ -49,7 +52,7 @@ struct ProbedHop {
 
 enum class ProbeFault {
   kNone,
-  kPortInUse,
+  kPortInUse,  // and no CAP_NET_RAW, or UDP
   kNotOurAddress,
   kNoRoute,
   kRefused,   // by this host: a port kept for root, or a packet filter

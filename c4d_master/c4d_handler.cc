@@ -23,7 +23,9 @@ constexpr int64_t kStandstillAfterNs = 2 * kSecondNs;
 constexpr int64_t kRecoveryNs = 8 * kSecondNs;  // the windows have forgotten by then
 constexpr int64_t kSlowIntervalNs = kSecondNs;
 constexpr size_t kMaxSaid = 1000;
-constexpr int64_t kAskForPathsNs = 5 * kSecondNs;
+// A path that is asked for late may be gone; but asking for those of a large job takes time.
+constexpr int64_t kAskForPathsNs = kSecondNs;
+constexpr int64_t kAskShare = 50;
 
 v1::RankStatus StatusOf(const Host& host, const Process& process, int64_t now_ns) {
   v1::RankStatus status;
@@ -265,7 +267,8 @@ void C4dHandler::Tick(Now now) {
       (slow_at_ns_ == kNever || now.monotonic_ns - slow_at_ns_ >= kSlowIntervalNs)) {
     slow_slices_ = windows_.slices();
     slow_at_ns_ = now.monotonic_ns;
-    slow_ = DetectSlow(snapshot, windows_, paths_, options_.thresholds.slow);
+    slow_ = DetectSlow(snapshot, windows_, {paths_, &view_.fences()}, now.monotonic_ns,
+                       options_.thresholds.slow);
   }
   AskForPaths(snapshot, now);
   // Chunks that were stuck count as slow once they have arrived.
@@ -307,8 +310,9 @@ void C4dHandler::Tick(Now now) {
 // So that they are known when something goes wrong.
 void C4dHandler::AskForPaths(const JobSnapshot& snapshot, Now now) {
   if (paths_ == nullptr) return;
-  if (asked_at_ns_ != kNever && now.monotonic_ns - asked_at_ns_ < kAskForPathsNs) return;
+  if (asked_at_ns_ != kNever && now.monotonic_ns - asked_at_ns_ < ask_pause_ns_) return;
   asked_at_ns_ = now.monotonic_ns;
+  const int64_t begin_ns = service::SystemClock().MonotonicNs();
   for (const ProcessRef& ref : snapshot.processes) {
     if (ref.superseded || ref.process->ended) continue;
     for (const Membership& membership : ref.process->communicators) {
@@ -319,6 +323,7 @@ void C4dHandler::AskForPaths(const JobSnapshot& snapshot, Now now) {
       }
     }
   }
+  ask_pause_ns_ = std::max(kAskForPathsNs, kAskShare * (service::SystemClock().MonotonicNs() - begin_ns));
 }
 
 void C4dHandler::Save(const std::vector<VerdictChange>& changes, Now now) {

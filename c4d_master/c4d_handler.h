@@ -76,6 +76,7 @@ class C4dHandler {
   VerdictStore* const store_;
   PathSource* const paths_;
   int64_t asked_at_ns_ = kNever;
+  int64_t ask_pause_ns_ = 0;
   JobView view_;
   Windows windows_;
   std::vector<Finding> slow_;  // of the newest slices

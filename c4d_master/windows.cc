@@ -133,6 +133,14 @@ void Windows::ObserveQueuePair(const Role& role, const QueuePairKey& key, const 
     }
   }
   known.round = slice;
+  // On another path now: what it went through before says nothing of that, nor does this slice, of both.
+  const bool moved = !is_new && queue_pair.local != known.local;
+  if (is_new || moved) known.local = queue_pair.local;
+  if (moved) {
+    known.recent.clear();
+    known.at_start = queue_pair.latency;
+    return;
+  }
   Sparse sparse{.slice = slice, .counts = {}};
   for (size_t i = 0; i < kLatencyBuckets; ++i) {
     // Counts wrap at 32 bits; a difference does not care.

@@ -91,6 +91,7 @@ class Windows {
     std::array<float, kLatencyBuckets> usual{};
     float usual_chunks = 0;
     uint64_t round = 0;
+    std::string local;  // the path that `recent` is of
   };
   // What a queue pair is to its process: its communicator's place among the process's, rank, peer, channel,
   // index.

@@ -31,6 +31,9 @@ constexpr int64_t kStrayNs = 1000 * kMs;
 constexpr int64_t kRecheckAfterNs[] = {0, 500 * kMs, 3000 * kMs};
 constexpr size_t kRecheckPorts = 8;
 constexpr size_t kDoubtfulAtATime = 256;
+// Until a tuple whose path could not be learnt is probed again, and how many are remembered for that.
+constexpr int64_t kWonderAgainNs = 5000 * kMs;
+constexpr size_t kMostWondered = 1U << 16;
 
 PathObservation ObservationOf(const v1::ProbeResult& result, const service::IpTuple& tuple) {
   std::vector<SeenHop> hops;
@@ -168,6 +171,12 @@ absl::Status C4pHandler::TakeIn(SessionId id, Session* session, const v1::AgentT
       C4_RETURN_IF_NOT_OK(book_.Use(id, message.use(), now_ns, &troubles, &strays));
       TakeTroubles(troubles, now_ns);
       for (const FlowGroup& group : strays) strays_[group] = now_ns;
+      // Where the kernel chose the port, nobody has probed it.
+      for (const v1::QueuePairInUse& pair : message.use().queue_pairs()) {
+        v1::FiveTuple said = pair.tuple();
+        said.set_protocol(v1::IP_PROTOCOL_TCP);
+        if (const auto tuple = TupleOf(said); tuple && IsUnknown(*tuple, now_ns)) Wonder(*tuple, now_ns);
+      }
       return absl::OkStatus();
     }
     case v1::AgentToC4p::kProbes:
@@ -279,7 +288,8 @@ void C4pHandler::TakeResult(const v1::ProbeResult& result, const service::IpTupl
   if (!failed) {
     view_.Add(seen);
     catalogue_.Record(seen, now_ns);
-    if (seen.names_path()) book_.Learnt(group, tuple.source_port);
+    const bool ours = tuple.source_port >= options_.port_low && tuple.source_port <= options_.port_high;
+    if (seen.names_path() && ours) book_.Learnt(group, tuple.source_port);
     if (seen.hops.remote.known()) catalogue_.RecordEndToEnd(tuple, true, now_ns);
     learnt_.insert(group);
   }
@@ -312,6 +322,19 @@ void C4pHandler::TakeTroubles(const std::vector<Trouble>& troubles, int64_t now_
       plan_.Restart();
     }
   }
+}
+
+bool C4pHandler::IsUnknown(const service::IpTuple& tuple, int64_t now_ns) const {
+  if (tuple.source_port == 0 || !book_.DirectLinks(tuple.source, tuple.destination).empty()) return false;
+  const auto found = catalogue_.Links(view_.topology(), tuple, now_ns);
+  return !found.ok() || !found->has_value() || !(*found)->complete;
+}
+
+void C4pHandler::Wonder(const service::IpTuple& tuple, int64_t now_ns) {
+  if (wondered_.size() >= kMostWondered) return;
+  const auto [at, is_new] = wondered_.try_emplace(tuple, now_ns);
+  if (!is_new && now_ns - at->second < kWonderAgainNs) return;
+  if (plan_.AskAgain(tuple)) at->second = now_ns;
 }
 
 void C4pHandler::SetPlanNetwork() {
@@ -475,6 +498,7 @@ void C4pHandler::Tick(int64_t now_ns) {
     housekept_ns_ = now_ns;
     book_.Expire(now_ns);
     catalogue_.Expire(now_ns);
+    std::erase_if(wondered_, [&](const auto& entry) { return now_ns - entry.second > 2 * kWonderAgainNs; });
   }
   if (mesh_ns_ == 0) mesh_ns_ = now_ns;
   if (now_ns - mesh_ns_ >= options_.refresh_ns) {

@@ -84,6 +84,9 @@ class C4pHandler {
   absl::Status TakeProbes(SessionId id, const v1::ProbeReport& report, int64_t now_ns);
   void TakeResult(const v1::ProbeResult& result, const service::IpTuple& tuple, int64_t now_ns);
   void TakeTroubles(const std::vector<Trouble>& troubles, int64_t now_ns);
+  bool IsUnknown(const service::IpTuple& tuple, int64_t now_ns) const;
+  // Somebody uses a tuple, or asks for it, whose path is not known: it is probed.
+  void Wonder(const service::IpTuple& tuple, int64_t now_ns);
   void SetPlanNetwork();
   void RefreshView(int64_t now_ns);
   void LinksChanged(const std::vector<LinkChange>& changes, int64_t now_ns);
@@ -113,6 +116,7 @@ class C4pHandler {
   std::map<FlowGroup, int> rounds_;      // how often ports were asked for
   std::set<FlowGroup> learnt_;           // since the last improvement
   std::map<FlowGroup, int64_t> strays_;  // of queue pairs on ports that were not advised: since when
+  std::map<service::IpTuple, int64_t> wondered_;  // when it was asked for
   std::map<FlowGroup, Recheck> rechecks_;
   std::map<LeafId, std::pair<int64_t, size_t>> recheck_leaves_;          // since when, how often already
   std::map<std::string, std::map<service::IpTuple, int64_t>> troubled_;  // by uplink: when, lately

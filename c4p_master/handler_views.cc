@@ -127,6 +127,7 @@ v1::ResolvePathsReply C4pHandler::ResolvePaths(const v1::ResolvePathsRequest& re
     const std::vector<std::string> direct = book_.DirectLinks(*source, *destination);
     path->set_known(!direct.empty());
     for (const std::string& link : direct) path->add_links(link);
+    if (direct.empty()) Wonder(tuple, now_ns);
   }
   return reply;
 }

@@ -76,6 +76,15 @@ std::string VerdictLine(const v1::Verdict& verdict) {
   return service::Concat(service::SyndromeWord(verdict.syndrome()), ", ", CulpritText(verdict.culprit()));
 }
 
+std::string SuspectedText(const FaultJudgement& judgement) {
+  std::string text;
+  if (judgement.right()) return text;
+  for (const auto& [id, verdict] : judgement.suspected) {
+    text += service::Concat("suspected only: ", service::VerdictText(verdict, verdict.suspected_unix_ns()));
+  }
+  return text;
+}
+
 std::string FaultJudge::Mismatch(const ExpectedVerdict& expected, const v1::Verdict& verdict) {
   const v1::Culprit& culprit = verdict.culprit();
   if (expected.kind == v1::CULPRIT_KIND_UNSPECIFIED) return "no verdict was to come";
@@ -200,8 +209,10 @@ void FaultJudge::ObserveOne(const v1::Verdict& verdict, double now_s) {
     return;
   }
   FaultJudgement* judgement = Responsible(now_s);
+  if (judgement != nullptr && WasConfirmed(verdict)) judgement->suspected.erase(verdict.id());
   const std::string why = judgement == nullptr ? "nothing was wrong" : Mismatch(judgement->expected, verdict);
   if (!WasConfirmed(verdict)) {
+    if (judgement != nullptr && in_force_ && open) judgement->suspected[verdict.id()] = verdict;
     if (why.empty() && !judgement->suspected_after_s.has_value()) {
       judgement->suspected_after_s = now_s - judgement->injected_s;
     }

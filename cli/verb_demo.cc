@@ -18,6 +18,7 @@ void PrintFaults(const FaultJudge& judge) {
     for (const std::string& fault : judgement.faults) {
       fprintf(stderr, "c4 demo: %s: %s\n", judgement.expected.fault.c_str(), fault.c_str());
     }
+    fputs(SuspectedText(judgement).c_str(), stderr);
   }
   for (const FalseAlarm& alarm : judge.false_alarms()) {
     fprintf(stderr, "c4 demo: false alarm: %s\n%s", alarm.sentence.c_str(),

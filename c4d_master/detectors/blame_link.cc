@@ -111,12 +111,14 @@ LinkBlame BlameLinks(const std::vector<Witness>& witnesses, bool acks_count, Pat
   std::vector<size_t> witness_of;
   size_t bad = 0;
   size_t bad_known = 0;
+  bool any_known = false;
   for (size_t i = 0; i < witnesses.size(); ++i) {
     const Witness& witness = witnesses[i];
     // Also of those that say nothing now: their paths are soon to be known.
     const std::shared_ptr<const LinkPath> data = paths->Find(witness.local, witness.remote);
     const std::shared_ptr<const LinkPath> acks = paths->Find(witness.remote, witness.local);
     if (witness.state == FlowState::kUnknown) continue;
+    any_known = any_known || data != nullptr;
     const bool is_bad = witness.state == FlowState::kBad;
     bad += is_bad ? 1 : 0;
     if (data == nullptr) continue;
@@ -130,15 +132,24 @@ LinkBlame BlameLinks(const std::vector<Witness>& witnesses, bool acks_count, Pat
     witness_of.push_back(i);
   }
   if (bad_known == 0 || static_cast<double>(bad_known) < thresholds.least_known * static_cast<double>(bad)) {
+    if (any_known) result.why = Concat("the paths of ", bad_known, " of ", bad, " of them are known");
     return result;
   }
   const analysis::Tomography found = analysis::FindBadLinks(
       names.cable_of(), flows,
       {.acks_count = acks_count, .culprit_cost = thresholds.culprit_cost, .margin = thresholds.margin});
-  if (found.cables.empty() || found.cables.size() > thresholds.max_links) return result;
+  if (found.cables.empty()) return result;
+  if (found.cables.size() > thresholds.max_links) {
+    result.why = Concat("it would take ", found.cables.size(), " links to explain them");
+    return result;
+  }
   std::vector<uint32_t> all;
   for (const analysis::BadCable& cable : found.cables) {
-    if (cable.good > thresholds.contradicting * (cable.good + cable.bad)) return result;
+    if (cable.good > thresholds.contradicting * (cable.good + cable.bad)) {
+      result.why = Concat(names.cable(cable.cable), " would explain ", cable.bad, " of them, but ", cable.good,
+                          " that are well take it too");
+      return result;
+    }
     all.insert(all.end(), cable.links.begin(), cable.links.end());
   }
   // What the links named do not explain may be the doing of acknowledgements whose path nobody knows.
@@ -149,6 +160,8 @@ LinkBlame BlameLinks(const std::vector<Witness>& witnesses, bool acks_count, Pat
   }
   if (found.explained < thresholds.explained * (found.bad - perhaps_acks) ||
       found.explained < thresholds.least_explained * found.bad) {
+    result.why = Concat("the likeliest, ", names.cable(found.cables.front().cable), ", explains ",
+                        found.explained, " of ", found.bad);
     return result;
   }
   bool hosts = false;
@@ -171,7 +184,10 @@ LinkBlame BlameLinks(const std::vector<Witness>& witnesses, bool acks_count, Pat
     return result;
   }
   // Of several culprits, some of them not certain, too little is known to name any.
-  if (found.cables.size() > 1) return result;
+  if (found.cables.size() > 1) {
+    result.why = "several links, not all of them certain, would explain them";
+    return result;
+  }
   result.sort = hosts ? LinkBlame::Sort::kHost : LinkBlame::Sort::kAmbiguous;
   result.candidates = Candidates(found.cables.front(), flows, names);
   result.shared = Count(found.cables.front(), flows, witness_of, names, acks_count);
@@ -188,6 +204,11 @@ Evidence LinkEvidence(const BlamedLink& link, std::string_view what) {
 Evidence CandidatesEvidence(const LinkBlame& blame, std::string_view what) {
   return {"link", Concat("one of the links ", absl::StrJoin(blame.candidates, ", "),
                          ": no queue pair tells them apart, those that ", what, " take all of them")};
+}
+
+void AddWhyNone(const LinkBlame& blame, Finding* finding) {
+  if (blame.sort != LinkBlame::Sort::kNone || blame.why.empty()) return;
+  finding->evidence.push_back({"paths", Concat("no link is named: ", blame.why)});
 }
 
 }  // namespace c4::c4d

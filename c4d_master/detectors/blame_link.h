@@ -14,10 +14,17 @@
 #include <vector>
 
 #include "analysis/tomography.h"
+#include "c4d_master/fence_log.h"
 #include "c4d_master/finding.h"
 #include "c4d_master/path_source.h"
 
 namespace c4::c4d {
+
+// What is known of the network besides the snapshot.
+struct NetworkView {
+  PathSource* paths = nullptr;       // none: no link is named
+  const FenceLog* fences = nullptr;  // none: nothing was fenced
+};
 
 // A queue pair that was seen to be well or not.
 struct Witness {
@@ -57,6 +64,7 @@ struct LinkBlame {
   std::vector<std::string> candidates;  // directed
   BlamedLink shared;                    // where it is ambiguous: what is counted of one of them
   size_t unexplained = 0;               // bad witnesses with a path that is known
+  std::string why;                      // of kNone: why no link is named; empty where no path is known at all
 };
 
 // `acks_count`: a bad link is as bad for a queue pair whose acknowledgements alone take it.
@@ -67,5 +75,7 @@ LinkBlame BlameLinks(const std::vector<Witness>& witnesses, bool acks_count, Pat
 Evidence LinkEvidence(const BlamedLink& link, std::string_view what);
 // "no queue pair tells these apart: …; all that are slow take each of them".
 Evidence CandidatesEvidence(const LinkBlame& blame, std::string_view what);
+// Why no link was named, where there is something to say.
+void AddWhyNone(const LinkBlame& blame, Finding* finding);
 
 }  // namespace c4::c4d

@@ -17,12 +17,6 @@
 
 namespace c4::c4d {
 
-// What is known of the network besides the snapshot.
-struct NetworkView {
-  PathSource* paths = nullptr;       // none: no link is named
-  const FenceLog* fences = nullptr;  // none: nothing was fenced
-};
-
 struct Thresholds {
   HangThresholds hang;
   CommunicationHangThresholds communication_hang;

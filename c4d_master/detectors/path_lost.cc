@@ -258,6 +258,7 @@ std::vector<Finding> DetectLostPaths(const JobSnapshot& snapshot, const FenceLog
   if (blame.sort != LinkBlame::Sort::kNone) {
     finding.evidence.insert(finding.evidence.begin(), CandidatesEvidence(blame, "lost their path"));
   }
+  AddWhyNone(blame, &finding);
   if (blame.sort != LinkBlame::Sort::kHost && StaysDead(fenced, now_ns, thresholds.dead_ns))
     Confirm(&finding);
   findings.push_back(std::move(finding));

@@ -273,20 +273,33 @@ void Overrule(const std::vector<Cell>& cells, const std::set<const Process*>& la
 
 // The findings about links between switches that slow queue pairs share; none where no link can be named.
 // `finding`, which tells of the queue pairs, gets what is known of the link where several are possible.
-std::vector<Finding> NameLinks(const std::vector<const Cell*>& told, const std::vector<Witness>& witnesses,
-                               PathSource* paths, Finding* finding, const SlowThresholds& thresholds) {
+std::vector<Finding> NameLinks(const std::vector<const Cell*>& told, std::vector<Witness> witnesses,
+                               const std::vector<Witness>& fenced, PathSource* paths, Finding* finding,
+                               const SlowThresholds& thresholds) {
   std::vector<Finding> findings;
-  const LinkBlame blame = BlameLinks(witnesses, /*acks_count=*/false, paths, thresholds.link);
+  const char* what = "are slow";
+  LinkBlame blame = BlameLinks(witnesses, /*acks_count=*/false, paths, thresholds.link);
+  if (blame.sort != LinkBlame::Sort::kLinks && !fenced.empty()) {
+    witnesses.insert(witnesses.end(), fenced.begin(), fenced.end());
+    LinkBlame with_fenced = BlameLinks(witnesses, /*acks_count=*/false, paths, thresholds.link);
+    if (with_fenced.sort == LinkBlame::Sort::kLinks || blame.sort == LinkBlame::Sort::kNone) {
+      blame = std::move(with_fenced);
+      what = "are slow, or were given up by the transport,";
+    }
+  }
   for (const BlamedLink& link : blame.blamed) {
     std::vector<const Cell*> own;
-    for (const size_t witness : link.bad) own.push_back(told[witness]);
+    for (const size_t witness : link.bad) {
+      if (witness < told.size()) own.push_back(told[witness]);
+    }
+    if (own.empty()) continue;  // that is another detector's
     Finding named = DescribeCells(own);
     named.kind = CulpritKind::kLink;
     named.cable = link.cable;
     named.links = link.links;
     named.confidence = finding->confidence;
     named.confirmed_by = finding->confirmed_by;
-    named.evidence.insert(named.evidence.begin(), LinkEvidence(link, "are slow"));
+    named.evidence.insert(named.evidence.begin(), LinkEvidence(link, what));
     named.suggested_action = Concat("look at the link ", link.cable,
                                     ": the rate of both switch ports, errors that they count, congestion by "
                                     "other jobs; take it out of the routing if it stays slow");
@@ -298,14 +311,28 @@ std::vector<Finding> NameLinks(const std::vector<const Cell*>& told, const std::
     finding->candidates.clear();
   }
   if (blame.sort == LinkBlame::Sort::kAmbiguous || blame.sort == LinkBlame::Sort::kHost) {
-    finding->evidence.insert(finding->evidence.begin(), CandidatesEvidence(blame, "are slow"));
+    finding->evidence.insert(finding->evidence.begin(), CandidatesEvidence(blame, what));
   }
+  AddWhyNone(blame, finding);
   return findings;
 }
 
+// The paths that were fenced lately.
+std::vector<Witness> FencedWitnesses(const FenceLog* fences, int64_t now_ns, const SlowThresholds& thresholds) {
+  std::vector<Witness> witnesses;
+  if (fences == nullptr) return witnesses;
+  std::set<std::pair<std::string, std::string>> known;
+  for (const LostPath& lost : fences->recent()) {
+    if (now_ns - lost.at_ns > thresholds.fenced_ns || !known.insert({lost.local, lost.remote}).second) continue;
+    witnesses.push_back({lost.local, lost.remote, analysis::FlowState::kBad});
+  }
+  return witnesses;
+}
+
 std::vector<Finding> DetectSlowNetwork(const std::vector<Link>& links, const Windows& windows,
-                                       const std::set<const Process*>& late, PathSource* paths,
-                                       const SlowThresholds& thresholds) {
+                                       const std::set<const Process*>& late, const NetworkView& network,
+                                       int64_t now_ns, const SlowThresholds& thresholds) {
+  PathSource* const paths = network.paths;
   std::vector<std::vector<Cell>> cells;
   std::vector<Explanation> past;
   for (size_t back = 0; back <= thresholds.persist; ++back) {
@@ -402,7 +429,8 @@ std::vector<Finding> DetectSlowNetwork(const std::vector<Link>& links, const Win
       "rate, errors, congestion); other connections of the same hosts are not slow";
   if (paths != nullptr) {
     std::vector<Finding> named =
-        NameLinks(told, Witnesses(told, cells, fading, late), paths, &finding, thresholds);
+        NameLinks(told, Witnesses(told, cells, fading, late),
+                  FencedWitnesses(network.fences, now_ns, thresholds), paths, &finding, thresholds);
     if (!named.empty()) {
       for (Finding& link : named) findings.push_back(std::move(link));
       return findings;
@@ -414,8 +442,8 @@ std::vector<Finding> DetectSlowNetwork(const std::vector<Link>& links, const Win
 
 }  // namespace
 
-std::vector<Finding> DetectSlow(const JobSnapshot& snapshot, const Windows& windows, PathSource* paths,
-                                const SlowThresholds& thresholds) {
+std::vector<Finding> DetectSlow(const JobSnapshot& snapshot, const Windows& windows,
+                                const NetworkView& network, int64_t now_ns, const SlowThresholds& thresholds) {
   std::vector<Finding> findings;
   std::vector<Late> ranks = Lateness(snapshot, windows, 0);
   std::set<const Process*> explains;
@@ -436,7 +464,7 @@ std::vector<Finding> DetectSlow(const JobSnapshot& snapshot, const Windows& wind
     findings.push_back(std::move(finding));
   }
   const std::vector<Link> links = CollectLinks(snapshot);
-  for (Finding& finding : DetectSlowNetwork(links, windows, explains, paths, thresholds)) {
+  for (Finding& finding : DetectSlowNetwork(links, windows, explains, network, now_ns, thresholds)) {
     findings.push_back(std::move(finding));
   }
   return findings;

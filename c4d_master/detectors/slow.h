@@ -1,7 +1,8 @@
 // Slow: a network path whose chunks take much longer than they used to, and a rank whose own time between
 // operations has grown while nobody else's has. docs/verdicts.md has the rules and the reasons.
 //
-// Where C4P tells the paths, the link that slow connections share is named in their place.
+// Where C4P tells the paths, the link that slow connections share is named in their place. Paths on which the
+// transport lost its patience lately speak as well where the slow ones alone do not tell.
 //
 // Pure functions of the snapshot and the windows, but for the questions to the PathSource (nullptr: none),
 // which never waits; any thread; no errors.
@@ -41,11 +42,12 @@ struct SlowThresholds {
   size_t alone_persist = 5;  // the same, of a single queue pair
   size_t persist = 3;        // slices for which it must have lasted
   size_t fade = 7;           // slices for which a NIC that was slow explains what touches it
+  int64_t fenced_ns = 10 * kSecondNs;  // for which a fence speaks of its path
   LinkBlameThresholds link;
 };
 
-std::vector<Finding> DetectSlow(const JobSnapshot& snapshot, const Windows& windows, PathSource* paths,
-                                const SlowThresholds& thresholds);
+std::vector<Finding> DetectSlow(const JobSnapshot& snapshot, const Windows& windows,
+                                const NetworkView& network, int64_t now_ns, const SlowThresholds& thresholds);
 
 // A cell of the latency matrix: one queue pair.
 struct MatrixCell {

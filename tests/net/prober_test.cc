@@ -150,6 +150,75 @@ TEST_F(ProberNetTest, TcpHasAMapOfItsOwnAndIsLearntAsWell) {
   EXPECT_TRUE(sent.ok()) << sent;
 }
 
+// The two ends of a connection that lives, each in its host.
+class Live {
+ public:
+  Live(const std::string& from_ns, const std::string& to_ns, const IpTuple& tuple) {
+    const auto address_of = [](service::Ipv4 host, int port) {
+      sockaddr_in address{};
+      address.sin_family = AF_INET;
+      address.sin_addr.s_addr = htonl(host.bits);
+      address.sin_port = htons(static_cast<uint16_t>(port));
+      return address;
+    };
+    const sockaddr_in source = address_of(tuple.source, tuple.source_port);
+    const sockaddr_in destination = address_of(tuple.destination, tuple.destination_port);
+    const auto make = [](const sockaddr_in& own, int* fd) {
+      *fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+      return bind(*fd, reinterpret_cast<const sockaddr*>(&own), sizeof own) == 0
+                 ? absl::OkStatus()
+                 : absl::ErrnoToStatus(errno, "bind");
+    };
+    EXPECT_TRUE(fabric::InNamespace(to_ns, [&] { return make(destination, &listen_fd_); }).ok());
+    EXPECT_TRUE(fabric::InNamespace(from_ns, [&] { return make(source, &fd_); }).ok());
+    listen(listen_fd_, 1);
+    EXPECT_EQ(connect(fd_, reinterpret_cast<const sockaddr*>(&destination), sizeof destination), 0);
+    accepted_fd_ = accept4(listen_fd_, nullptr, nullptr, SOCK_CLOEXEC);
+    EXPECT_GE(accepted_fd_, 0);
+  }
+  ~Live() {
+    for (const int fd : {fd_, accepted_fd_, listen_fd_}) close(fd);
+  }
+  Live(const Live&) = delete;
+  Live& operator=(const Live&) = delete;
+
+  bool Exchange() const {
+    char data = 'x';
+    return send(fd_, &data, 1, MSG_NOSIGNAL) == 1 && recv(accepted_fd_, &data, 1, 0) == 1 &&
+           send(accepted_fd_, &data, 1, MSG_NOSIGNAL) == 1 && recv(fd_, &data, 1, 0) == 1;
+  }
+
+ private:
+  int listen_fd_ = -1;
+  int fd_ = -1;
+  int accepted_fd_ = -1;
+};
+
+TEST_F(ProberNetTest, BothWaysOfAConnectionThatLivesAreLearntAndItIsNotDisturbed) {
+  MustUp(2, 4, 2);
+  std::vector<IpTuple> out = Tuples(IpProtocol::kTcp, 0, 2, 40000, 24);
+  std::vector<std::unique_ptr<Live>> connections;
+  std::vector<IpTuple> back;
+  for (IpTuple& tuple : out) {
+    tuple.destination_port = static_cast<uint16_t>(tuple.source_port + 1000);
+    connections.push_back(std::make_unique<Live>(HostNs(0), HostNs(2), tuple));
+    back.push_back({IpProtocol::kTcp, tuple.destination, tuple.destination_port, tuple.source, tuple.source_port});
+  }
+  HostProber here(HostNs(0), Fast());
+  HostProber there(HostNs(2), Fast());
+  const std::vector<ProbeResult> data = here.Ask(out, 1, 3);
+  ASSERT_EQ(data.size(), out.size());
+  ExpectRight(data);
+  const std::vector<ProbeResult> acks = there.Ask(back, 1, 3);
+  ASSERT_EQ(acks.size(), back.size());
+  ExpectRight(acks);
+  // All the way to the other end, which takes none of it in.
+  const std::vector<ProbeResult> far = here.Ask(out, 4, 5);
+  ASSERT_EQ(far.size(), out.size());
+  for (const ProbeResult& result : far) EXPECT_EQ(result.hops.at(0).status, HopStatus::kSilent);
+  for (const auto& connection : connections) EXPECT_TRUE(connection->Exchange());
+}
+
 TEST_F(ProberNetTest, TheDestinationIsRecognised) {
   MustUp(2, 2, 2);
   HostProber host(HostNs(0), Fast());

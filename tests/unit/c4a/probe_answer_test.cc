@@ -32,8 +32,26 @@ class AnswerTest : public testing::Test {
     error_.destination_port = tuple_.destination_port;
     error_.quoted = payload_;
   }
-  Judgement Judged() const { return Judge(tuple_, kMark, 2, error_); }
+  Judgement Judged() const { return Judge(tuple_, kMark, 2, segment_, error_); }
 
+  // As the answer to a single TCP segment that went out as the second one.
+  void QuoteSegment() {
+    segment_ = true;
+    tuple_.protocol = IpProtocol::kTcp;
+    const uint32_t mark = SegmentMark(kMark, 1);
+    payload_ = {static_cast<unsigned char>(tuple_.source_port >> 8),
+                static_cast<unsigned char>(tuple_.source_port),
+                static_cast<unsigned char>(tuple_.destination_port >> 8),
+                static_cast<unsigned char>(tuple_.destination_port),
+                static_cast<unsigned char>(mark >> 24),
+                static_cast<unsigned char>(mark >> 16),
+                static_cast<unsigned char>(mark >> 8),
+                static_cast<unsigned char>(mark)};
+    error_.quoted = payload_;
+    error_.destination_port = 0;  // a raw socket's error queue has none
+  }
+
+  bool segment_ = false;
   IpTuple tuple_;
   std::vector<unsigned char> payload_;
   QueuedError error_;
@@ -57,6 +75,22 @@ TEST_F(AnswerTest, EveryBitOfTheMarkCounts) {
     // One bit can make the mark that of the other try.
     EXPECT_TRUE(judged.verdict == Verdict::kAlien || judged.tried == 0) << bit;
     payload_[bit / 8] ^= static_cast<unsigned char>(1 << bit % 8);
+  }
+}
+
+TEST_F(AnswerTest, ASegmentIsKnownByPortsAndSequenceNumber) {
+  QuoteSegment();
+  EXPECT_EQ(Judged().verdict, Verdict::kHop);
+  EXPECT_EQ(Judged().tried, 1);
+  for (size_t bit = 0; bit < payload_.size() * 8; ++bit) {
+    payload_[bit / 8] ^= static_cast<unsigned char>(1 << bit % 8);
+    const Judgement judged = Judged();
+    EXPECT_TRUE(judged.verdict == Verdict::kAlien || judged.tried == 0) << bit;
+    payload_[bit / 8] ^= static_cast<unsigned char>(1 << bit % 8);
+  }
+  for (size_t bytes = 0; bytes < payload_.size(); ++bytes) {
+    error_.quoted = {payload_.data(), bytes};
+    EXPECT_EQ(Judged().verdict, Verdict::kAlien) << bytes;
   }
 }
 
