@@ -3,9 +3,9 @@
 // Anybody can send an ICMP message that quotes a packet of ours. One is believed only if the kernel had it
 // from the network (not made it itself), it is of a type and code that such a probe provokes, it quotes the
 // very tuple, the quoted payload (UDP) carries a mark that was drawn for this time-to-live and try, and its
-// sender is an address that a router or the destination may have. For a TCP connect the kernel itself compares
-// the quoted sequence number with the connection's, which stands in for the mark; a single TCP segment carries
-// the mark there.
+// sender is an address that a router or the destination may have. For a TCP connect the kernel itself
+// compares the quoted sequence number with the connection's, which stands in for the mark; a single TCP
+// segment carries the mark there.
 //
 // Pure: no sockets, no clocks. Any thread.
 #pragma once

@@ -82,7 +82,8 @@ SendOutcome ProbeSocket::OpenForSegments(const IpTuple& tuple) {
   fd_ = socket(AF_INET, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, IPPROTO_TCP);
   if (fd_ < 0) {
     const bool may = errno != EPERM && errno != EACCES;
-    return may ? Failed(ProbeFault::kSystem) : SendOutcome{.fault = ProbeFault::kPortInUse, .error = EADDRINUSE};
+    return may ? Failed(ProbeFault::kSystem)
+               : SendOutcome{.fault = ProbeFault::kPortInUse, .error = EADDRINUSE};
   }
   segments_ = true;
   // It would be given a copy of whatever comes from there.
@@ -250,7 +251,8 @@ std::string FaultText(const IpTuple& tuple, ProbeFault fault, int error) {
     case ProbeFault::kNone:
       return "";
     case ProbeFault::kPortInUse:
-      return protocol + " port " + port + " of " + source + " is in use: another port may be probed, and this one too by an agent with CAP_NET_RAW";
+      return protocol + " port " + port + " of " + source +
+             " is in use: another port may be probed, and this one too by an agent with CAP_NET_RAW";
     case ProbeFault::kNotOurAddress:
       return source + " is no address of this host";
     case ProbeFault::kNoRoute:

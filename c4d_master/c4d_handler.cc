@@ -267,8 +267,8 @@ void C4dHandler::Tick(Now now) {
       (slow_at_ns_ == kNever || now.monotonic_ns - slow_at_ns_ >= kSlowIntervalNs)) {
     slow_slices_ = windows_.slices();
     slow_at_ns_ = now.monotonic_ns;
-    slow_ = DetectSlow(snapshot, windows_, {paths_, &view_.fences()}, now.monotonic_ns,
-                       options_.thresholds.slow);
+    slow_ =
+        DetectSlow(snapshot, windows_, {paths_, &view_.fences()}, now.monotonic_ns, options_.thresholds.slow);
   }
   AskForPaths(snapshot, now);
   // Chunks that were stuck count as slow once they have arrived.

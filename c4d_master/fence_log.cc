@@ -41,7 +41,8 @@ void FenceLog::Observe(const std::vector<Process>& before, int64_t before_ns, co
         if (lost == nullptr || queue_pair.fences <= lost->fences) continue;
         recent_.push_back({now[i].key, membership.communicator_id, membership.rank, queue_pair.peer,
                            queue_pair.channel, queue_pair.index, lost->local, lost->remote, lost->number,
-                           queue_pair.fences - lost->fences, before_ns, now_ns});
+                           queue_pair.fences - lost->fences, before_ns, now_ns,
+                           lost->completed_bytes == lost->posted_bytes ? lost->last_post_at_ns : kNever});
       }
     }
   }

@@ -31,6 +31,9 @@ struct LostPath {
   uint32_t fences = 0;        // how many there were between the two batches
   int64_t after_ns = kNever;  // it happened after this batch of the sender …
   int64_t at_ns = kNever;     // … and before this one
+  // What was posted to it last came through before the former batch, if all had by then. Nothing says so of
+  // one that was idle, or stuck.
+  int64_t worked_ns = kNever;
 };
 
 class FenceLog {

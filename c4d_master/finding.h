@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -56,6 +57,8 @@ struct Finding {
   std::vector<std::string>
       links;          // directed; the bad ones of `cable`, or where it is ambiguous the candidates
   std::string cable;  // of a link
+  // Cables that connections take of which no link is named: a verdict about one of them may be this one's.
+  std::set<std::string> taken;
 
   ProcessKey culprit;  // of a rank
   std::string host;

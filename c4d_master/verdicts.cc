@@ -103,6 +103,7 @@ bool SameCulprit(const Finding& finding, const v1::Verdict& verdict) {
     case CulpritKind::kAmbiguous:
       // At one moment there is one finding about connections; its set comes and goes with the traffic.
       return culprit.kind() == v1::CULPRIT_KIND_CONNECTION || culprit.kind() == v1::CULPRIT_KIND_AMBIGUOUS ||
+             (culprit.kind() == v1::CULPRIT_KIND_LINK && finding.taken.count(culprit.cable()) != 0) ||
              ((culprit.kind() == v1::CULPRIT_KIND_NIC || culprit.kind() == v1::CULPRIT_KIND_LINK) &&
               Overlap(finding, culprit));
     case CulpritKind::kLink:

@@ -133,15 +133,15 @@ void Windows::ObserveQueuePair(const Role& role, const QueuePairKey& key, const 
     }
   }
   known.round = slice;
-  // On another path now: what it went through before says nothing of that, nor does this slice, of both.
-  const bool moved = !is_new && queue_pair.local != known.local;
-  if (is_new || moved) known.local = queue_pair.local;
-  if (moved) {
-    known.recent.clear();
+  const bool moved = known.path == nullptr || known.path->local != queue_pair.local ||
+                     known.path->remote != queue_pair.remote;
+  if (moved) known.path = std::make_shared<const Path>(Path{queue_pair.local, queue_pair.remote});
+  // What a slice brought in which it moved is of both paths.
+  if (moved && !is_new) {
     known.at_start = queue_pair.latency;
     return;
   }
-  Sparse sparse{.slice = slice, .counts = {}};
+  Sparse sparse{.slice = slice, .path = known.path, .counts = {}};
   for (size_t i = 0; i < kLatencyBuckets; ++i) {
     // Counts wrap at 32 bits; a difference does not care.
     const uint32_t count = queue_pair.latency[i] - known.at_start[i];
@@ -241,19 +241,27 @@ std::pair<uint64_t, uint64_t> Windows::Span(const ProcessHistory& history, size_
   return {history.recent[first].number, history.recent[last].number};
 }
 
-Latency Windows::Recent(const ProcessKey& process, const QueuePairKey& queue_pair, size_t back,
-                        double share) const {
+std::vector<PathLatency> Windows::Recent(const ProcessKey& process, const QueuePairKey& queue_pair,
+                                         size_t back, double share) const {
   const auto history = histories_.find(process);
   if (history == histories_.end()) return {};
   const auto known = history->second.queue_pairs.find(queue_pair);
   if (known == history->second.queue_pairs.end()) return {};
   const auto [first, last] = Span(history->second, back);
-  std::array<double, kLatencyBuckets> counts{};
+  // In the order of the slices, hence path by path.
+  std::vector<std::pair<const Path*, std::array<double, kLatencyBuckets>>> counts;
   for (const Sparse& sparse : known->second.recent) {
     if (sparse.slice < first || sparse.slice > last) continue;
-    for (const auto& [bucket, count] : sparse.counts) counts[bucket] += count;
+    if (counts.empty() || counts.back().first != sparse.path.get()) {
+      counts.emplace_back(sparse.path.get(), std::array<double, kLatencyBuckets>());
+    }
+    for (const auto& [bucket, count] : sparse.counts) counts.back().second[bucket] += count;
   }
-  return QuantileOf(counts, share);
+  std::vector<PathLatency> result;
+  for (const auto& [path, of_path] : counts) {
+    result.push_back({path->local, path->remote, QuantileOf(of_path, share)});
+  }
+  return result;
 }
 
 Latency Windows::Usual(const ProcessKey& process, const QueuePairKey& queue_pair, double share) const {

@@ -15,7 +15,9 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <memory>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -45,6 +47,14 @@ struct Latency {
   double chunks = 0;
 };
 
+// What a queue pair did on one of the paths that it had within a window. The texts live as long as the
+// windows are not changed.
+struct PathLatency {
+  std::string_view local;  // "address:port"
+  std::string_view remote;
+  Latency latency;
+};
+
 // The value below which `share` of the counts lie, between the bounds of its half octave by proportion.
 Latency QuantileOf(const std::array<double, kLatencyBuckets>& counts, double share);
 
@@ -68,8 +78,10 @@ class Windows {
 
   void Forget() { histories_.clear(); }
 
-  // `back`: as it was so many slices ago.
-  Latency Recent(const ProcessKey& process, const QueuePairKey& queue_pair, size_t back, double share) const;
+  // `back`: as it was so many slices ago. By path, the newest last; where a slice saw two of them, neither is
+  // told of. Only what had chunks.
+  std::vector<PathLatency> Recent(const ProcessKey& process, const QueuePairKey& queue_pair, size_t back,
+                                  double share) const;
   // Of all the queue pairs of its connection together: those that the scheduler hardly uses learn little of
   // their own, and all of them carry chunks of the same messages.
   Latency Usual(const ProcessKey& process, const QueuePairKey& queue_pair, double share) const;
@@ -81,8 +93,13 @@ class Windows {
   uint64_t slices() const { return slices_; }
 
  private:
+  struct Path {
+    std::string local;
+    std::string remote;
+  };
   struct Sparse {
     uint64_t slice = 0;
+    std::shared_ptr<const Path> path;
     std::vector<std::pair<uint8_t, uint32_t>> counts;
   };
   struct QueuePairHistory {
@@ -91,7 +108,7 @@ class Windows {
     std::array<float, kLatencyBuckets> usual{};
     float usual_chunks = 0;
     uint64_t round = 0;
-    std::string local;  // the path that `recent` is of
+    std::shared_ptr<const Path> path;  // in use
   };
   // What a queue pair is to its process: its communicator's place among the process's, rank, peer, channel,
   // index.

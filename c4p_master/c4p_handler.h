@@ -112,10 +112,10 @@ class C4pHandler {
   std::map<uint64_t, Order> orders_;
   uint64_t next_order_ = 1;
   std::map<std::string, SessionId> by_host_;
-  std::map<FlowGroup, int> asked_;       // tuples that are under way
-  std::map<FlowGroup, int> rounds_;      // how often ports were asked for
-  std::set<FlowGroup> learnt_;           // since the last improvement
-  std::map<FlowGroup, int64_t> strays_;  // of queue pairs on ports that were not advised: since when
+  std::map<FlowGroup, int> asked_;                // tuples that are under way
+  std::map<FlowGroup, int> rounds_;               // how often ports were asked for
+  std::set<FlowGroup> learnt_;                    // since the last improvement
+  std::map<FlowGroup, int64_t> strays_;           // of queue pairs on ports that were not advised: since when
   std::map<service::IpTuple, int64_t> wondered_;  // when it was asked for
   std::map<FlowGroup, Recheck> rechecks_;
   std::map<LeafId, std::pair<int64_t, size_t>> recheck_leaves_;          // since when, how often already

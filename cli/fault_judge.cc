@@ -80,7 +80,7 @@ std::string SuspectedText(const FaultJudgement& judgement) {
   std::string text;
   if (judgement.right()) return text;
   for (const auto& [id, verdict] : judgement.suspected) {
-    text += service::Concat("suspected only: ", service::VerdictText(verdict, verdict.suspected_unix_ns()));
+    text += service::Concat("suspected: ", service::VerdictText(verdict, verdict.suspected_unix_ns()));
   }
   return text;
 }
@@ -209,7 +209,6 @@ void FaultJudge::ObserveOne(const v1::Verdict& verdict, double now_s) {
     return;
   }
   FaultJudgement* judgement = Responsible(now_s);
-  if (judgement != nullptr && WasConfirmed(verdict)) judgement->suspected.erase(verdict.id());
   const std::string why = judgement == nullptr ? "nothing was wrong" : Mismatch(judgement->expected, verdict);
   if (!WasConfirmed(verdict)) {
     if (judgement != nullptr && in_force_ && open) judgement->suspected[verdict.id()] = verdict;

@@ -52,7 +52,7 @@ struct FaultJudgement {
   std::string verdict_id;                 // the right one
   v1::Verdict verdict;                    // as last seen open
   std::vector<std::string> faults;        // why it is not right
-  // By id: what was suspected while the fault was in force and never confirmed, as it was last seen open.
+  // By id: what was suspected while the fault was in force, as it was last seen before it was confirmed.
   std::map<std::string, v1::Verdict> suspected;
 
   bool right() const { return faults.empty(); }
@@ -99,8 +99,8 @@ class FaultJudge {
   bool in_force_ = false;
 };
 
-// What was only suspected of a fault that was not judged right: "suspected only: ..." and the verdict's text;
-// empty where there is nothing to tell.
+// What was suspected of a fault that was not judged right: "suspected: ..." and the verdict's text; empty
+// where there is nothing to tell.
 std::string SuspectedText(const FaultJudgement& judgement);
 
 // "non-communication hang of rank 2 on host2", for sentences.

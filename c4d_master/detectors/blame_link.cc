@@ -146,8 +146,8 @@ LinkBlame BlameLinks(const std::vector<Witness>& witnesses, bool acks_count, Pat
   std::vector<uint32_t> all;
   for (const analysis::BadCable& cable : found.cables) {
     if (cable.good > thresholds.contradicting * (cable.good + cable.bad)) {
-      result.why = Concat(names.cable(cable.cable), " would explain ", cable.bad, " of them, but ", cable.good,
-                          " that are well take it too");
+      result.why = Concat(names.cable(cable.cable), " would explain ", cable.bad, " of them, but ",
+                          cable.good, " that are well take it too");
       return result;
     }
     all.insert(all.end(), cable.links.begin(), cable.links.end());

@@ -55,6 +55,16 @@ std::vector<Fenced> Collect(const std::vector<Link>& links, const FenceLog& fenc
   return result;
 }
 
+// When paths began to be lost. Single fences come before, for no reason that counts.
+int64_t BeginOf(const std::vector<Fenced>& fenced) {
+  std::vector<int64_t> times;
+  times.reserve(fenced.size());
+  for (const Fenced& item : fenced) times.push_back(item.lost->at_ns);
+  const auto quarter = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 4);
+  std::nth_element(times.begin(), quarter, times.end());
+  return *quarter;
+}
+
 std::pair<std::string, std::string> HostsOf(const Link& link) {
   return std::minmax(link.sender->host->name, link.receiver->host->name);
 }
@@ -76,16 +86,11 @@ std::vector<Witness> Witnesses(const std::vector<Link>& links, const std::vector
                                int64_t slack_ns) {
   std::vector<Witness> witnesses;
   std::set<std::pair<std::string, std::string>> lost;
-  std::vector<int64_t> times;
   for (const Fenced& item : fenced) {
     witnesses.push_back({item.lost->local, item.lost->remote, FlowState::kBad});
     lost.insert({item.lost->local, item.lost->remote});
-    times.push_back(item.lost->at_ns);
   }
-  // Single fences come before, for no reason that counts.
-  const auto quarter = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 4);
-  std::nth_element(times.begin(), quarter, times.end());
-  const int64_t first_ns = *quarter;
+  const int64_t first_ns = BeginOf(fenced);
   for (const Link& link : links) {
     const QueuePair& queue_pair = *link.queue_pair;
     if (lost.count({queue_pair.local, queue_pair.remote}) != 0) continue;
@@ -115,9 +120,12 @@ Finding Describe(const std::vector<Fenced>& fenced) {
   finding.kind = CulpritKind::kConnection;
   finding.confidence = 0.5;
   finding.since_at_ns = INT64_MAX;
+  const int64_t begin_ns = BeginOf(fenced);
   std::set<std::pair<std::string, std::string>> known;
   for (const Fenced& item : fenced) {
-    finding.since_at_ns = std::min(finding.since_at_ns, item.lost->after_ns);
+    if (item.lost->at_ns >= begin_ns) {
+      finding.since_at_ns = std::min(finding.since_at_ns, item.lost->after_ns);
+    }
     if (!known.insert({item.lost->local, item.lost->remote}).second) continue;
     ConnectionRef ref = RefOf(*item.link);
     ref.local = item.lost->local;
@@ -159,7 +167,7 @@ size_t CountLasting(const std::vector<Fenced>& own, const FenceLog& fences, int6
     for (const int64_t at_ns : times[KeyOf(*item.lost)]) {
       if (at_ns < item.lost->at_ns) born_ns = std::max(born_ns, at_ns);
     }
-    count += item.lost->after_ns - born_ns >= settle_ns ? 1 : 0;
+    count += item.lost->worked_ns != kNever && item.lost->worked_ns - born_ns >= settle_ns ? 1 : 0;
   }
   return count;
 }
@@ -169,12 +177,11 @@ bool IsCertain(const BlamedLink& link, const std::vector<Fenced>& own, const Fen
                size_t unexplained, int64_t now_ns, const PathLostThresholds& thresholds) {
   std::set<std::pair<std::string, std::string>> tuples;
   std::set<std::pair<std::string, std::string>> hosts;
-  int64_t first_ns = INT64_MAX;
   for (const Fenced& item : own) {
     tuples.insert({item.lost->local, item.lost->remote});
     hosts.insert(HostsOf(*item.link));
-    first_ns = std::min(first_ns, item.lost->at_ns);
   }
+  const int64_t first_ns = own.empty() ? now_ns : BeginOf(own);
   if (tuples.size() < thresholds.least || hosts.size() < 2 || now_ns - first_ns < thresholds.settle_ns) {
     return false;
   }

@@ -25,7 +25,8 @@ struct PathLostThresholds {
   size_t least = 3;                    // queue pairs over the link, of two pairs of hosts at least
   double contradicting = 0.05;         // of those over the link: that go on over it
   double elsewhere = 0.1;              // of those that do not take it: that were fenced as well
-  LinkBlameThresholds link;
+  // What a dead link holds up elsewhere is fenced as well; that the link is dead shows by what takes it.
+  LinkBlameThresholds link = {.explained = 0.3};
 };
 
 std::vector<Finding> DetectLostPaths(const JobSnapshot& snapshot, const FenceLog& fences, PathSource* paths,

@@ -38,12 +38,12 @@ struct SlowThresholds {
   double late_suspect = 1.4;      // from here on a rank explains slow cells that touch it
   double blind_late_median = 2.0;
   size_t blind_late_slices = 30;
-  size_t late_persist = 2;   // slices for which a rank must have been late
-  size_t alone_persist = 5;  // the same, of a single queue pair
-  size_t persist = 3;        // slices for which it must have lasted
-  size_t fade = 7;           // slices for which a NIC that was slow explains what touches it
+  size_t late_persist = 2;             // slices for which a rank must have been late
+  size_t alone_persist = 5;            // the same, of a single queue pair
+  size_t persist = 3;                  // slices for which it must have lasted
+  size_t fade = 7;                     // slices for which a NIC that was slow explains what touches it
   int64_t fenced_ns = 10 * kSecondNs;  // for which a fence speaks of its path
-  LinkBlameThresholds link;
+  LinkBlameThresholds link = {.explained = 0.5};
 };
 
 std::vector<Finding> DetectSlow(const JobSnapshot& snapshot, const Windows& windows,

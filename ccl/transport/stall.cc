@@ -29,7 +29,8 @@ bool StallRule::Read(const StreamReading& reading, uint64_t now_ns) {
     return false;
   }
   ++vain_readings_;
-  if (vain_readings_ < kLeastReadings || now_ns - last_progress_ns_ < limit_ns()) return false;
+  const uint64_t limit = std::min(std::max(limit_ns(), reading.patience_ns), kMostNs);
+  if (vain_readings_ < kLeastReadings || now_ns - last_progress_ns_ < limit) return false;
   strikes_ = std::min(strikes_ + 1, kMostStrikes);
   good_readings_ = 0;
   return true;

@@ -1,8 +1,9 @@
 // Whether a stream that has bytes on the network has stalled: nothing of them was acknowledged for 20 ms or
-// four times the gap that is usual between acknowledgements, whichever is longer. A receiver that does not
-// read (its window is closed) is no stall, and neither is a process that did not run in between: a stall
-// takes several readings. After each stall the next takes twice as long, until all has been well for a while:
-// where paths are merely slow, that ends the alarms.
+// four times the gap that is usual between acknowledgements, or longer than a round trip may take as these
+// went lately, whichever is longest. A receiver that does not read (its window is closed) is no stall, and
+// neither is a process that did not run in between: a stall takes several readings. After each stall the next
+// takes twice as long, until all has been well for a while: where paths are merely slow, that ends the
+// alarms.
 //
 // Pure: readings and time are handed in. One thread.
 #pragma once
@@ -15,6 +16,8 @@ struct StreamReading {
   uint64_t acked_bytes = 0;
   bool outstanding = false;  // something is on the network
   bool window_open = true;   // or the receiver's kernel does not even answer probes of a closed one
+  // Twice the round trip and four times its deviation: behind full queues answers take that long.
+  uint64_t patience_ns = 0;
 };
 
 class StallRule {

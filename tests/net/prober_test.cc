@@ -202,7 +202,8 @@ TEST_F(ProberNetTest, BothWaysOfAConnectionThatLivesAreLearntAndItIsNotDisturbed
   for (IpTuple& tuple : out) {
     tuple.destination_port = static_cast<uint16_t>(tuple.source_port + 1000);
     connections.push_back(std::make_unique<Live>(HostNs(0), HostNs(2), tuple));
-    back.push_back({IpProtocol::kTcp, tuple.destination, tuple.destination_port, tuple.source, tuple.source_port});
+    back.push_back(
+        {IpProtocol::kTcp, tuple.destination, tuple.destination_port, tuple.source, tuple.source_port});
   }
   HostProber here(HostNs(0), Fast());
   HostProber there(HostNs(2), Fast());

@@ -48,6 +48,7 @@ StreamReading ReadStream(int fd) {
   const bool deaf = info.tcpi_probes >= kDeafProbes;
   reading.outstanding = info.tcpi_unacked != 0 || deaf;
   reading.window_open = !closed || deaf;
+  reading.patience_ns = (2 * uint64_t{info.tcpi_rtt} + 4 * uint64_t{info.tcpi_rttvar}) * 1000;
   return reading;
 }
 

@@ -69,7 +69,7 @@ TEST(Windows, WhatIsOldAndHealthyBecomesUsual) {
   job.Run(&windows, 4, 60, 16);
   EXPECT_NEAR(windows.Own(job.key(), 0).recent_ns, 60 * kMs, 3 * kMs);
   EXPECT_NEAR(windows.Own(job.key(), 0).usual_ns, 20 * kMs, 2 * kMs);
-  EXPECT_GT(windows.Recent(job.key(), job.queue_pair(), 0, 0.25).ns_per_kib,
+  EXPECT_GT(windows.Recent(job.key(), job.queue_pair(), 0, 0.25).back().latency.ns_per_kib,
             6 * windows.Usual(job.key(), job.queue_pair(), 0.25).ns_per_kib);
 }
 

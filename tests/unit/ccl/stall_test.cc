@@ -13,12 +13,13 @@ struct Stream {
   StallRule rule;
   uint64_t now = 5000 * kMs;
   uint64_t acked = 0;
+  uint64_t patience_ns = 0;
 
   bool Read(uint64_t step, uint64_t bytes, bool outstanding = true, bool window_open = true) {
     now += step;
     acked += bytes;
     EXPECT_TRUE(rule.Due(now) || step < StallRule::kSampleNs);
-    return rule.Read({acked, outstanding, window_open}, now);
+    return rule.Read({acked, outstanding, window_open, patience_ns}, now);
   }
   // Milliseconds from the last progress until it counts as stalled.
   uint64_t MsToStall(uint64_t step, uint64_t most_ms) {
@@ -46,6 +47,17 @@ TEST(StallRule, FourUsualGapsWhereProgressIsRare) {
   const uint64_t ms = stream.MsToStall(5 * kMs, 1000);
   EXPECT_GE(ms, 70u) << "of a gap, what lies between two readings is not known";
   EXPECT_LE(ms, 125u);
+}
+
+// Acknowledgements came every few milliseconds, of what had been in the queues for long.
+TEST(StallRule, AsLongAsRoundTripsTakeBehindFullQueues) {
+  Stream stream;
+  stream.patience_ns = 90 * kMs;
+  for (int i = 0; i < 100; ++i) ASSERT_FALSE(stream.Read(5 * kMs, 1000));
+  EXPECT_EQ(stream.MsToStall(5 * kMs, 1000), 90u);
+  stream.patience_ns = 9000 * kMs;
+  stream.Read(5 * kMs, 1000);
+  EXPECT_EQ(stream.MsToStall(10 * kMs, 10000), 2000u) << "but not for ever";
 }
 
 TEST(StallRule, NoLongerThanTwoSecondsWhateverWasUsual) {

@@ -1,0 +1,152 @@
+#include "c4d_master/detectors/cells.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string>
+
+#include "absl/strings/str_format.h"
+#include "service/text.h"
+#include "service/verdict_json.h"
+
+namespace c4::c4d {
+namespace {
+
+using service::Concat;
+
+constexpr size_t kMaxTold = 6;
+
+double Median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  const size_t middle = (values.size() - 1) / 2;
+  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(middle), values.end());
+  return values[middle];
+}
+
+QueuePairKey KeyOf(const Link& link) {
+  return {link.communicator->id, link.from->rank, link.queue_pair->peer, link.queue_pair->channel,
+          link.queue_pair->index};
+}
+
+}  // namespace
+
+std::vector<Cell> Cells(const std::vector<Link>& links, const Windows& windows, size_t back,
+                        const SlowThresholds& thresholds) {
+  std::vector<Cell> cells;
+  std::vector<double> ratios;
+  std::map<uint64_t, std::vector<double>> lows;
+  for (const Link& link : links) {
+    if (link.sender->superseded) continue;
+    const ProcessKey& process = link.sender->process->key;
+    const std::vector<PathLatency> recent = windows.Recent(process, KeyOf(link), back, thresholds.share);
+    if (recent.empty()) continue;
+    const Latency usual = windows.Usual(process, KeyOf(link), thresholds.share);
+    const bool known = usual.chunks >= thresholds.min_usual_chunks;
+    const double usual_bad =
+        known ? windows.Usual(process, KeyOf(link), thresholds.usual_share).ns_per_kib : 0;
+    for (const PathLatency& path : recent) {
+      Cell cell;
+      cell.link = &link;
+      cell.local = path.local;
+      cell.remote = path.remote;
+      cell.low = path.latency;
+      if (known) {
+        cell.usual = usual.ns_per_kib;
+        cell.usual_bad = usual_bad;
+        cell.ratio = cell.low.ns_per_kib / cell.usual;
+        ratios.push_back(cell.ratio);
+      }
+      lows[link.communicator->id].push_back(cell.low.ns_per_kib);
+      cells.push_back(cell);
+    }
+  }
+  // The whole job may have become slower (or faster) for a reason of its own.
+  const double usual_ratio = std::max(ratios.empty() ? 1.0 : Median(ratios), 0.5);
+  std::map<uint64_t, double> medians;
+  for (const auto& [communicator, values] : lows) {
+    if (values.size() >= 4) medians[communicator] = Median(values);
+  }
+  // What the bad chunks of the job usually cost, whichever way they take: less than that holds nobody up.
+  const double job_bad = windows.UsualOfAll(thresholds.usual_share).ns_per_kib;
+  for (Cell& cell : cells) {
+    if (cell.usual > 0) {
+      cell.judged = true;
+      const bool grown =
+          cell.ratio >= thresholds.own_factor && cell.ratio >= thresholds.matrix_factor * usual_ratio;
+      cell.slow = grown && cell.low.ns_per_kib >= thresholds.bad_factor * std::max(cell.usual_bad, job_bad);
+      cell.unclear = grown && !cell.slow;
+      continue;
+    }
+    const auto median = medians.find(cell.link->communicator->id);
+    if (median == medians.end() || median->second <= 0) continue;
+    cell.ratio = cell.low.ns_per_kib / median->second;
+    cell.judged = cell.low.chunks >= thresholds.blind_chunks &&
+                  windows.Own(cell.link->sender->process->key, back).seen >= thresholds.blind_slices;
+    cell.slow = cell.judged && cell.ratio >= thresholds.blind_factor;
+  }
+  return cells;
+}
+
+namespace {
+
+std::string CellText(const Cell& cell) {
+  const Link& link = *cell.link;
+  return absl::StrFormat(
+      "rank %d to rank %d (%s to %s): %.1f us per KiB, %.1f times %s, %.0f chunks",
+      link.sender->process->rank, link.receiver == nullptr ? -1 : link.receiver->process->rank, cell.local,
+      cell.remote, cell.low.ns_per_kib / 1e3, cell.ratio,
+      cell.usual > 0 ? "what is usual for it" : "the median of its communicator", cell.low.chunks);
+}
+
+}  // namespace
+
+Finding DescribeCells(const std::vector<const Cell*>& cells) {
+  Finding finding;
+  finding.syndrome = Syndrome::kCommunicationSlow;
+  finding.confidence = 0.5;
+  std::set<uint64_t> communicators;
+  size_t told = 0;
+  for (const Cell* cell : cells) {
+    ConnectionRef ref = RefOf(*cell->link);
+    ref.local = cell->local;
+    ref.remote = cell->remote;
+    ref.ratio = cell->ratio;
+    finding.connections.push_back(std::move(ref));
+    communicators.insert(cell->link->communicator->id);
+    finding.since_at_ns = std::max(finding.since_at_ns, cell->link->sender->host->as_of_ns - 4 * kSecondNs);
+    if (++told <= kMaxTold) finding.evidence.push_back({"latency", CellText(*cell)});
+  }
+  if (told > kMaxTold) {
+    finding.evidence.push_back({"latency", Concat("the same on ", told - kMaxTold, " more queue pairs")});
+  }
+  SortConnections(&finding.connections);
+  finding.communicators.assign(communicators.begin(), communicators.end());
+  if (!communicators.empty()) finding.communicator_id = *communicators.begin();
+  return finding;
+}
+
+std::vector<MatrixCell> LatencyMatrix(const JobSnapshot& snapshot, const Windows& windows,
+                                      const SlowThresholds& thresholds) {
+  std::vector<MatrixCell> matrix;
+  const std::vector<Link> links = CollectLinks(snapshot);
+  for (const Cell& cell : Cells(links, windows, 0, thresholds)) {
+    if (cell.local != cell.link->queue_pair->local || cell.remote != cell.link->queue_pair->remote) continue;
+    MatrixCell item;
+    item.connection = RefOf(*cell.link);
+    item.connection.ratio = cell.ratio;
+    item.from_nic = cell.link->from_nic;
+    item.to_nic = cell.link->to_nic;
+    for (const PathLatency& path :
+         windows.Recent(cell.link->sender->process->key, KeyOf(*cell.link), 0, 0.5)) {
+      if (path.local == cell.local && path.remote == cell.remote) item.ns_per_kib = path.latency.ns_per_kib;
+    }
+    item.low_ns_per_kib = cell.low.ns_per_kib;
+    item.usual_ns_per_kib = cell.usual;
+    item.chunks = cell.low.chunks;
+    item.slow = cell.slow;
+    matrix.push_back(std::move(item));
+  }
+  return matrix;
+}
+
+}  // namespace c4::c4d

@@ -1,0 +1,44 @@
+// The cells of the latency matrix as the detector of slow connections sees them: a queue pair on one path,
+// what its chunks took there lately, and whether that is slow beside what is usual for it.
+//
+// Points into the links and the windows and lives no longer. Pure functions; any thread; no errors.
+#pragma once
+
+#include <cstddef>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "c4d_master/detectors/links.h"
+#include "c4d_master/detectors/slow.h"
+#include "c4d_master/finding.h"
+#include "c4d_master/windows.h"
+
+namespace c4::c4d {
+
+struct Cell {
+  const Link* link = nullptr;
+  std::string_view local;  // of the path; not the queue pair's of now where it has moved since
+  std::string_view remote;
+  Latency low;
+  double usual = 0;      // 0: not known
+  double usual_bad = 0;  // what the worse chunks usually cost
+  double ratio = 0;      // to the baseline, else to the median of the communicator
+  bool judged = false;   // there is something to compare it with
+  bool slow = false;
+  // Slower than usual, but its bad chunks usually are as slow: speaks neither for nor against anybody.
+  bool unclear = false;
+
+  // What is the same in looks at different times.
+  using Id = std::pair<const Link*, std::string_view>;
+  Id id() const { return {link, local}; }
+};
+
+// `back`: as it was so many slices ago.
+std::vector<Cell> Cells(const std::vector<Link>& links, const Windows& windows, size_t back,
+                        const SlowThresholds& thresholds);
+
+// That these are slow: their queue pairs, each once, and the evidence.
+Finding DescribeCells(const std::vector<const Cell*>& cells);
+
+}  // namespace c4::c4d
