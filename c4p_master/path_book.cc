@@ -174,9 +174,18 @@ void PathBook::SetPort(Connection* connection, size_t index, uint32_t end, uint3
   if (port != 0) ports_.Take(connection->sources[end], port);
 }
 
+// A port that is in use is not given to another queue pair, even if this one is advised to leave it: both
+// would want it for a moment, and one of them would have to take any.
+void PathBook::SetTuple(QueuePair* pair, const std::optional<service::IpTuple>& tuple) {
+  if (pair->tuple) ports_.Release(pair->tuple->source, pair->tuple->source_port);
+  pair->tuple = tuple;
+  if (tuple) ports_.Take(tuple->source, tuple->source_port);
+}
+
 void PathBook::DropPorts(Connection* connection) {
   for (size_t i = 0; i < connection->pairs.size(); ++i) {
     SetPort(connection, i, connection->pairs[i].end, 0);
+    SetTuple(&connection->pairs[i], std::nullopt);
   }
 }
 
@@ -372,7 +381,7 @@ absl::Status PathBook::Use(SessionId session, const v1::PathUse& use, int64_t no
     pair.fences = std::max(pair.fences, said.fences());
     pair.use = said.use();
     if (pair.tuple == tuple || tuple.source_port == 0) continue;  // 0: it is still being connected
-    pair.tuple = tuple;
+    SetTuple(&pair, tuple);
     if (tuple.source_port == pair.advised_port || use.epoch() < connection.epoch) continue;
     // It could not, or no longer, be as advised.
     const auto end = std::find(connection.sources.begin(), connection.sources.end(), *source);

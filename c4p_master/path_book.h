@@ -132,6 +132,7 @@ class PathBook {
   // Gives every queue pair a place and a port; false: nothing is known that would help.
   bool Allot(Connection* connection, int64_t now_ns);
   void SetPort(Connection* connection, size_t pair, uint32_t end, uint32_t port);
+  void SetTuple(QueuePair* pair, const std::optional<service::IpTuple>& tuple);
   void DropPorts(Connection* connection);
   void Forget(const std::string& name);
   std::optional<Advice> Better(Connection* connection, int64_t now_ns);

@@ -50,7 +50,8 @@ void SendConnection::Watch(size_t i, uint64_t now_ns) {
   if (state != QpState::kLost) {
     uint64_t newest = control_->heard_ns();
     for (const auto& other : queue_pairs_) newest = std::max(newest, other->heard_ns());
-    if (newest > queue_pair.heard_ns() + kUnheardNs) {
+    // One that is being connected cannot be heard yet, and looks after itself.
+    if (queue_pair.heard_ns() != 0 && newest > queue_pair.heard_ns() + kUnheardNs) {
       queue_pair.Lose();
       state = queue_pair.state();
     }

@@ -30,7 +30,7 @@ class TcpSendQueuePair final : public SendQueuePair {
   Result Progress(bool* moved) override;
   QpState state() const override;
   uint32_t epoch() const override { return hello_.epoch; }
-  uint64_t heard_ns() const override { return stage_ == kGreeting || stage_ == kLive ? heard_ns_ : 0; }
+  uint64_t heard_ns() const override { return fd_.valid() && stage_ != kDead ? heard_ns_ : 0; }
   void Lose() override { Break(0); }
   bool ended() const override { return fails_over_ && stage_ != kLive && stage_ != kDraining && !silent_; }
   bool Fenced(uint64_t received) override;

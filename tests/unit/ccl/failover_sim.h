@@ -61,7 +61,9 @@ class FakeSend final : public SendQueuePair {
   Result Progress(bool* moved) override;
   QpState state() const override { return state_; }
   uint32_t epoch() const override { return epoch_; }
-  uint64_t heard_ns() const override { return state_ == QpState::kLive ? heard_ns_ : 0; }
+  uint64_t heard_ns() const override {
+    return state_ == QpState::kLive || state_ == QpState::kMoving ? heard_ns_ : 0;
+  }
   void Lose() override {
     if (state_ == QpState::kLive) state_ = QpState::kLost;
   }
