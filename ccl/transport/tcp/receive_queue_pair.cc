@@ -75,7 +75,10 @@ void TcpReceiveQueuePair::Close() {
 
 void TcpReceiveQueuePair::Renew(Fd fd, const Hello& hello) {
   if (hello.epoch <= epoch_ || (next_.valid() && hello.epoch <= next_hello_.epoch)) return;
-  if (closed_epoch_ == epoch_ || !touched_) {
+  // What has come and was not read yet is the sender's work as well: it drains before it leaves.
+  char unread = 0;
+  const bool in_use = touched_ || (open() && recv(fd_.get(), &unread, 1, MSG_PEEK) > 0);
+  if (closed_epoch_ == epoch_ || !in_use) {
     Adopt(std::move(fd), hello);
     return;
   }

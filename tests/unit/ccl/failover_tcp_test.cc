@@ -168,6 +168,46 @@ TEST(FailOverTcp, AMoveLosesNothingAndTakesThePortThatWasAskedFor) {
   EXPECT_TRUE(pair.sender->Paths()[0].other_port);
 }
 
+// While chunks are on their way, again and again: the old stream is left when they have come, and has not
+// died.
+TEST(FailOverTcp, AMoveInTheMiddleOfTrafficIsNoFence) {
+  std::mt19937 random(5);
+  Pair pair(3);
+  std::vector<char> data(2000000, 'm');
+  std::vector<char> got(data.size());
+  int busy = 0;
+  for (int round = 0; round < 20; ++round) {
+    const size_t moving = random() % 3;
+    QpPath path = pair.sender->Paths()[moving].path;
+    path.source.set_port(0);
+    const uint32_t epoch = pair.sender->Paths()[moving].epoch;
+    pair.sender->Post(data.data(), data.size());
+    pair.receiver->Post(got.data(), got.size());
+    // Only the sender's end runs: its windows fill, and what they hold keeps the old stream busy.
+    const auto run_sender = [&](uint64_t ms) {
+      const uint64_t until_ns = MonotonicNs() + ms * 1000000;
+      while (MonotonicNs() < until_ns) {
+        bool moved = false;
+        ASSERT_TRUE(pair.sender->Progress(&moved).ok());
+      }
+    };
+    bool granted = false;
+    ASSERT_TRUE(pair.receiver->Progress(&granted).ok());
+    run_sender(2);
+    pair.sender->Move(moving, path);
+    run_sender(8);
+    busy += pair.sender->Paths()[moving].state == QpState::kMoving ? 1 : 0;
+    const uint64_t target = pair.sender->posted();
+    const Result result = pair.DriveAll([&] {
+      return pair.sender->completed() == target && pair.AllLive() &&
+             pair.sender->Paths()[moving].epoch > epoch;
+    });
+    ASSERT_TRUE(result.ok()) << result.message();
+  }
+  EXPECT_GT(busy, 0) << "else nothing was tried";
+  for (const QpUse& use : pair.sender->Paths()) EXPECT_EQ(use.fences, 0u);
+}
+
 TEST(FailOverTcp, AVanishedReceiverIsARemoteErrorAtOnce) {
   Pair pair(3);
   pair.receiver.reset();
