@@ -70,7 +70,10 @@ class PathLostTest : public ::testing::Test {
     job_.Advance(ns);
     for (uint32_t rank = 0; rank < 8; ++rank) {
       for (QueuePair& queue_pair : job_.membership(rank).queue_pairs) {
-        if (!queue_pair.dead) queue_pair.last_progress_at_ns = queue_pair.last_heard_at_ns = job_.now_ns();
+        if (queue_pair.dead) continue;
+        queue_pair.last_progress_at_ns = queue_pair.last_heard_at_ns = queue_pair.last_post_at_ns =
+            job_.now_ns();
+        queue_pair.completed_bytes = queue_pair.posted_bytes += 1000;
       }
     }
     for (const auto& [name, host] : job_.hosts()) {
@@ -155,6 +158,21 @@ TEST_F(PathLostTest, ALinkThatWasLeftBitByBitIsNotDead) {
     Look(kSecondNs);
     for (const Finding& finding : Detect()) EXPECT_EQ(finding.confirmed_by, "") << i;
   }
+}
+
+// Nobody knows whether it would have carried those that had nothing to send, and a fence long before means
+// nothing.
+TEST_F(PathLostTest, NeitherIdleQueuePairsNorAnEarlierFenceSpeakForADeadLink) {
+  Cut(1);
+  Look(kSecondNs);
+  for (int i = 0; i < 4; ++i) Look(kSecondNs);
+  Cut();
+  Look(kSecondNs);
+  Look(2 * kSecondNs);
+  const std::vector<Finding> findings = Detect();
+  ASSERT_THAT(findings, SizeIs(1));
+  EXPECT_EQ(findings[0].confirmed_by, "fenced");
+  EXPECT_EQ(findings[0].cable, "leaf1-spine0");
 }
 
 TEST_F(PathLostTest, TroubleEverywhereIsNoLink) {
