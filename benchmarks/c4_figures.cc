@@ -67,6 +67,7 @@ int HostOf(int job, int rank) {
 absl::Status Place(const fabric::FabricSpec& spec, int from, int to, const std::vector<int>& spines,
                    std::vector<fabric::FiveTuple>* placed) {
   std::vector<fabric::FiveTuple> candidates;
+  candidates.reserve(64 * spines.size());
   for (int i = 0; i < 64 * static_cast<int>(spines.size()); ++i) {
     candidates.push_back({.source = fabric::HostPortAddress(spec, from, 0),
                           .source_port = kFirstPort + i,
@@ -395,10 +396,7 @@ int Run(const std::string& figure, const std::string& json_path, double seconds)
   return exit_code;
 }
 
-}  // namespace
-}  // namespace c4
-
-int main(int argc, char** argv) {
+int Main(int argc, char** argv) {
   std::string figure;
   std::string json_path;
   double seconds = 30;
@@ -411,13 +409,20 @@ int main(int argc, char** argv) {
     } else if ((word == "9a" || word == "11") && figure.empty()) {
       figure = word;
     } else {
-      fputs(c4::kUsage, stderr);
+      fputs(kUsage, stderr);
       return 2;
     }
   }
   if (figure.empty()) {
-    fputs(c4::kUsage, stderr);
+    fputs(kUsage, stderr);
     return 2;
   }
-  return c4::Run(figure, json_path, seconds);
+  return Run(figure, json_path, seconds);
+}
+
+}  // namespace
+}  // namespace c4
+
+int main(int argc, char** argv) {  // NOLINT(bugprone-exception-escape): out of memory ends it
+  return c4::Main(argc, argv);
 }

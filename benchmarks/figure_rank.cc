@@ -63,8 +63,10 @@ int main(int argc, char** argv) {
   const int jobs = static_cast<int>(roots.size());
   const int job = atoi(own_rank) % jobs;
   const int rank = atoi(own_rank) / jobs;
+  // NOLINTBEGIN(concurrency-mt-unsafe): before any other thread
   setenv("C4_JOB_ID", ("figure-job-" + std::to_string(job)).c_str(), 1);
   setenv("NCCL_COMM_ID", roots[static_cast<size_t>(job)].c_str(), 1);
+  // NOLINTEND(concurrency-mt-unsafe)
 
   ncclUniqueId id;
   Check(ncclGetUniqueId(&id), "ncclGetUniqueId");

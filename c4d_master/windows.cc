@@ -258,6 +258,7 @@ std::vector<PathLatency> Windows::Recent(const ProcessKey& process, const QueueP
     for (const auto& [bucket, count] : sparse.counts) counts.back().second[bucket] += count;
   }
   std::vector<PathLatency> result;
+  result.reserve(counts.size());
   for (const auto& [path, of_path] : counts) {
     result.push_back({path->local, path->remote, QuantileOf(of_path, share)});
   }

@@ -192,8 +192,9 @@ class C4pService final : public v1::C4p::CallbackService {
     return Answer(context, [this, request, reply] {
       absl::StatusOr<v1::ExplainReply> found =
           backend_.handler->Explain(request->connection(), backend_.clock->MonotonicNs());
-      if (found.ok()) *reply = *std::move(found);
-      return found.status();
+      if (!found.ok()) return found.status();
+      *reply = *std::move(found);
+      return absl::OkStatus();
     });
   }
 

@@ -92,6 +92,7 @@ LookBlame BlameLook(const Look& look, const Excused& excused, const std::vector<
 
 std::vector<Finding> NameSlowLinks(const std::vector<LookBlame>& looks, const SlowThresholds& thresholds) {
   std::vector<std::map<std::string, Sight>> sights;
+  sights.reserve(looks.size());
   for (const LookBlame& look : looks) sights.push_back(SightsOf(look));
   std::vector<Finding> findings;
   for (const auto& [cable, newest] : sights.front()) {

@@ -75,6 +75,7 @@ class Ends {
     if (receiver == nullptr) receiver = std::make_unique<ReceiveConnection>(1, 0);
     const uint32_t chunk_bytes = accepted.front().hello.chunk_bytes;
     std::vector<std::unique_ptr<ReceiveQueuePair>> queue_pairs;
+    queue_pairs.reserve(accepted.size());
     for (Accepted& entry : accepted) {
       queue_pairs.push_back(std::make_unique<FreezableQueuePair>(
           std::make_unique<TcpReceiveQueuePair>(std::move(entry.fd), entry.hello, recording(1)),
