@@ -21,9 +21,9 @@
 
 #include <nlohmann/json.hpp>
 
-#include "benchmarks/processors.h"
 #include "benchmarks/statistics.h"
 #include "cli/process.h"
+#include "cli/processors.h"
 #include "fabric/emulator/fabric.h"
 #include "fabric/emulator/oracle.h"
 #include "fabric/emulator/raw_flow.h"

@@ -20,9 +20,9 @@
 #include <nlohmann/json.hpp>
 
 #include "benchmarks/paired_options.h"
-#include "benchmarks/processors.h"
 #include "benchmarks/statistics.h"
 #include "cli/process.h"
+#include "cli/processors.h"
 #include "fabric/emulator/fabric.h"
 #include "fabric/emulator/oracle.h"
 #include "fabric/emulator/raw_flow.h"

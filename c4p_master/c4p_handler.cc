@@ -27,9 +27,6 @@ constexpr int64_t kRoundEveryNs = 1000 * kMs;
 constexpr double kMissChance = 2e-5;
 // The transport goes around what is lost at once; when it has settled, its queue pairs get paths again.
 constexpr int64_t kStrayNs = 1000 * kMs;
-// After a link has changed: routes converge at their own pace.
-constexpr int64_t kRecheckAfterNs[] = {0, 500 * kMs, 3000 * kMs};
-constexpr size_t kRecheckPorts = 8;
 constexpr size_t kDoubtfulAtATime = 256;
 // Until a tuple whose path could not be learnt is probed again, and how many are remembered for that.
 constexpr int64_t kWonderAgainNs = 5000 * kMs;
@@ -374,56 +371,6 @@ void C4pHandler::LinksChanged(const std::vector<LinkChange>& changes, int64_t no
     recheck_leaves_[change.link.lower] = {now_ns, 0};
   }
   SendAdvice(book_.Repair(changes, now_ns));
-}
-
-// Routers whose routes changed may hash all flows anew, also those that were not concerned.
-void C4pHandler::BeginRechecks(int64_t now_ns) {
-  for (auto at = recheck_leaves_.begin(); at != recheck_leaves_.end();) {
-    auto& [since_ns, done] = at->second;
-    if (done == std::size(kRecheckAfterNs)) {
-      at = recheck_leaves_.erase(at);
-      continue;
-    }
-    if (now_ns - since_ns >= kRecheckAfterNs[done]) {
-      ++done;
-      for (const FlowGroup& group : book_.GroupsAt(at->first)) BeginRecheck(group, now_ns);
-    }
-    ++at;
-  }
-}
-
-void C4pHandler::BeginRecheck(const FlowGroup& group, int64_t now_ns) {
-  Recheck recheck;
-  for (const uint16_t port : book_.KnownPorts(group)) {
-    const service::IpTuple tuple = WithPort(group, port);
-    if (!book_.IsFree(tuple)) continue;
-    const std::optional<KnownPath> path = catalogue_.Find(tuple, now_ns);
-    if (!path || !plan_.AskAgain(tuple)) continue;
-    recheck.before[port] = path->hops;
-    recheck.outstanding.insert(port);
-    if (recheck.outstanding.size() == kRecheckPorts) break;
-  }
-  if (!recheck.outstanding.empty()) rechecks_[group] = std::move(recheck);
-}
-
-void C4pHandler::FinishRechecks(int64_t now_ns) {
-  std::map<FlowGroup, std::set<uint16_t>> remapped;
-  for (auto at = rechecks_.begin(); at != rechecks_.end();) {
-    if (!at->second.outstanding.empty()) {
-      ++at;
-      continue;
-    }
-    if (at->second.changed) {
-      std::set<uint16_t>& ports = remapped[at->first];
-      for (const auto& [port, hops] : at->second.before) ports.insert(port);
-      rounds_.erase(at->first);
-    }
-    at = rechecks_.erase(at);
-  }
-  if (remapped.empty()) return;
-  service::LogInfo("switches send the ports of ", remapped.size(),
-                   " pairs of addresses other ways than before");
-  SendAdvice(book_.Remap(remapped, now_ns));
 }
 
 void C4pHandler::AskForPorts() {

@@ -16,8 +16,6 @@ using service::Ipv4;
 // Of a hash whose model is known, so many ports that nobody probed are looked at.
 constexpr size_t kPredictedPorts = 256;
 constexpr size_t kMostEnds = 4;
-// Queue pairs that move at a time when a link has come back.
-constexpr size_t kMostEvenSteps = 1024;
 
 }  // namespace
 
@@ -433,127 +431,6 @@ void PathBook::Forget(const std::string& name) {
   names_.erase(found->second.number);
   free_numbers_.push_back(found->second.number);
   connections_.erase(found);
-}
-
-std::optional<Advice> PathBook::Better(Connection* connection, int64_t now_ns) {
-  if (connection->complete || connection->session == 0) return std::nullopt;
-  const bool any = std::any_of(connection->pairs.begin(), connection->pairs.end(),
-                               [](const QueuePair& pair) { return pair.advised_port != 0; });
-  if (connection->kept && any) return Fill(connection, now_ns);
-  std::vector<std::pair<uint32_t, uint32_t>> before;
-  for (const QueuePair& pair : connection->pairs) before.emplace_back(pair.end, pair.advised_port);
-  (void)Allot(connection, now_ns);
-  std::vector<std::pair<uint32_t, uint32_t>> after;
-  bool ports = false;
-  for (const QueuePair& pair : connection->pairs) {
-    after.emplace_back(pair.end, pair.advised_port);
-    ports = ports || pair.advised_port != 0;
-  }
-  if (!ports || before == after) return std::nullopt;
-  ++connection->epoch;
-  return Advice{connection->session, AnswerFor(*connection, now_ns)};
-}
-
-PlaneWays PathBook::WaysNow(ConnectionId number, PlaneId plane, int64_t now_ns) const {
-  const Connection& connection = connections_.at(names_.at(number));
-  const std::vector<PlaneWays> ways = WaysOf(connection, OfferOf(connection, now_ns));
-  return plane < ways.size() ? ways[plane] : PlaneWays{.all = false, .ways = {}};
-}
-
-std::optional<Advice> PathBook::Fill(Connection* connection, int64_t now_ns) {
-  // One that is where the kernel's choice led it may move as well.
-  for (size_t i = 0; i < connection->pairs.size(); ++i) {
-    if (connection->pairs[i].advised_port != 0) continue;
-    connection->pairs[i].place = Place();
-    (void)allocator_.Account(connection->number, static_cast<uint32_t>(i), Place());
-  }
-  const absl::StatusOr<Plan> plan = allocator_.PlanConnection(
-      connection->number, [&](ConnectionId number, PlaneId plane) { return WaysNow(number, plane, now_ns); });
-  std::optional<Advice> advice;
-  if (plan.ok()) {
-    for (const Move& move : plan->moves) advice = Carry(move, now_ns);
-  }
-  connection->complete = IsComplete(*connection, OfferOf(*connection, now_ns));
-  return advice;
-}
-
-std::vector<Advice> PathBook::Improve(const std::set<FlowGroup>& groups, int64_t now_ns) {
-  std::vector<Advice> advice;
-  for (auto& [name, connection] : connections_) {
-    bool concerned = false;
-    for (size_t end = 0; end < connection.sources.size(); ++end) {
-      concerned = concerned || groups.contains(GroupOfEnd(connection, end));
-    }
-    if (!concerned) continue;
-    if (std::optional<Advice> better = Better(&connection, now_ns)) advice.push_back(*std::move(better));
-  }
-  return advice;
-}
-
-std::vector<Advice> PathBook::ImproveAll(int64_t now_ns) {
-  std::vector<Advice> advice;
-  for (auto& [name, connection] : connections_) {
-    if (std::optional<Advice> better = Better(&connection, now_ns)) advice.push_back(*std::move(better));
-  }
-  return advice;
-}
-
-std::optional<Advice> PathBook::Carry(const Move& move, int64_t now_ns) {
-  Connection& connection = connections_.at(names_.at(move.connection));
-  if (connection.session == 0 || !allocator_.Apply(move).ok()) return std::nullopt;
-  Offer offer = OfferOf(connection, now_ns);
-  for (const Step& step : move.steps) {
-    connection.pairs[step.queue_pair].place = step.to;
-    std::vector<Port>& ports = offer[{step.to.plane, step.to.way}];
-    if (ports.empty()) continue;
-    SetPort(&connection, step.queue_pair, ports.front().end, ports.front().port);
-    ports.erase(ports.begin());
-  }
-  ++connection.epoch;
-  return Advice{connection.session, AnswerFor(connection, now_ns)};
-}
-
-std::vector<Advice> PathBook::Repair(const std::vector<LinkChange>& changes, int64_t now_ns) {
-  const c4p::WaysOf ways_of = [&](ConnectionId number, PlaneId plane) {
-    return WaysNow(number, plane, now_ns);
-  };
-  std::vector<Plan> plans;
-  std::vector<Advice> advice;
-  const auto carry = [&](const Plan& plan) {
-    for (const Move& move : plan.moves) {
-      if (std::optional<Advice> moved = Carry(move, now_ns)) advice.push_back(*std::move(moved));
-    }
-    for (const ConnectionId number : plan.stranded) {
-      connections_.at(names_.at(number)).why = "no path is left: all that are known are down";
-    }
-  };
-  const bool down =
-      std::any_of(changes.begin(), changes.end(), [](const LinkChange& change) { return !change.up; });
-  if (down) carry(allocator_.PlanRepair(ways_of));
-  for (const LinkChange& change : changes) {
-    if (change.up) carry(allocator_.PlanEven(kMostEvenSteps, &change.link, ways_of));
-  }
-  return advice;
-}
-
-std::vector<Advice> PathBook::Remap(const std::map<FlowGroup, std::set<uint16_t>>& known, int64_t now_ns) {
-  std::set<FlowGroup> groups;
-  for (const auto& [group, ports] : known) {
-    groups.insert(group);
-    known_[group] = ports;
-  }
-  for (auto& [name, connection] : connections_) {
-    for (size_t i = 0; i < connection.pairs.size(); ++i) {
-      QueuePair& pair = connection.pairs[i];
-      const auto found = known.find(GroupOfEnd(connection, pair.end));
-      if (found == known.end() || found->second.contains(static_cast<uint16_t>(pair.advised_port))) continue;
-      connection.complete = false;
-      SetPort(&connection, i, pair.end, 0);
-      pair.place = Place();
-      if (connection.kept) (void)allocator_.Account(connection.number, static_cast<uint32_t>(i), Place());
-    }
-  }
-  return Improve(groups, now_ns);
 }
 
 std::set<FlowGroup> PathBook::Wanting() const {

@@ -1,7 +1,6 @@
 #include "cli/fault_range.h"
 
 #include <algorithm>
-#include <fstream>
 #include <unistd.h>
 
 #include "absl/strings/str_format.h"
@@ -45,26 +44,6 @@ int FaultRange::ranks() const {
 
 double FaultRange::NowS() const {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
-}
-
-double FaultRange::BusyShare() {
-  std::ifstream stat("/proc/stat");
-  std::string word;
-  stat >> word;
-  uint64_t all = 0;
-  uint64_t idle = 0;
-  for (int field = 0; field < 8; ++field) {
-    uint64_t ticks = 0;
-    stat >> ticks;
-    all += ticks;
-    if (field == 3 || field == 4) idle += ticks;
-  }
-  const uint64_t busy = all - idle;
-  const double share =
-      all > all_ticks_ ? static_cast<double>(busy - busy_ticks_) / static_cast<double>(all - all_ticks_) : 0;
-  busy_ticks_ = busy;
-  all_ticks_ = all;
-  return share;
 }
 
 absl::Status FaultRange::Start() {

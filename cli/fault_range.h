@@ -16,6 +16,7 @@
 #include "cli/fault_judge.h"
 #include "cli/launcher.h"
 #include "cli/master_client.h"
+#include "cli/processors.h"
 #include "fabric/emulator/fabric.h"
 #include "fabric/inject/injector.h"
 
@@ -60,7 +61,7 @@ class FaultRange {
   const Launcher* launcher() const { return launcher_.get(); }
   double NowS() const;
   // Share of all cores that was busy since the last call, 0 to 1.
-  double BusyShare();
+  double BusyShare() { return processors_.Busy(); }
   // What the master said last.
   const v1::ListVerdictsReply& verdicts() const { return verdicts_; }
   const std::string& job() const { return options_.job; }
@@ -81,8 +82,7 @@ class FaultRange {
   std::unique_ptr<fabric::Injector> injector_;
   v1::ListVerdictsReply verdicts_;
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-  uint64_t busy_ticks_ = 0;
-  uint64_t all_ticks_ = 0;
+  Processors processors_;
 };
 
 }  // namespace c4::cli
