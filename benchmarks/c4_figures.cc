@@ -32,8 +32,8 @@ namespace c4 {
 namespace {
 
 constexpr char kUsage[] =
-    "c4-figures 9a|11 [--json FILE] [--seconds N]\n"
-    "the C4 paper's figures on an emulated fabric of 4 leaves, 4 spines and 16 hosts at 200 Mbit/s\n";
+    "c4-figures 9a|11 [--json FILE] [--seconds N] [--rate MBPS]\n"
+    "the C4 paper's figures on an emulated fabric of 4 leaves, 4 spines and 16 hosts\n";
 
 constexpr int kJobs = 8;
 constexpr double kRateMbps = 200;

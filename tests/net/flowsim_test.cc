@@ -97,7 +97,9 @@ absl::StatusOr<std::vector<fabric::FiveTuple>> Draw(const fabric::FabricSpec& sp
         by_spine[candidate.data.spine].push_back(candidate);
       }
       if (by_spine.empty()) return absl::NotFoundError("no port goes the way that is wanted");
-      flows.push_back(std::next(by_spine.begin(), random() % by_spine.size())->second);
+      auto chosen = by_spine.begin();
+      std::advance(chosen, static_cast<int>(random() % by_spine.size()));
+      flows.push_back(chosen->second);
       for (const Direction& direction : DirectionsOf(flows.back().front().data)) ++data[direction];
     }
   }
