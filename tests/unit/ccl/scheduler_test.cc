@@ -144,7 +144,7 @@ TEST(Scheduler, NeverIdleAndNeverBeyondTheWindow) {
     std::vector<Path> paths(1 + random() % 6);
     double possible = 0;
     for (Path& path : paths) {
-      path.ns_per_byte = 0.5 + random() % 16 / 4.0;
+      path.ns_per_byte = 0.5 + static_cast<double>(random() % 16) / 4.0;
       path.delay_ns = 1000 + random() % 30000;
       possible += 1 / path.ns_per_byte;
     }
