@@ -331,7 +331,11 @@ void C4pHandler::Wonder(const service::IpTuple& tuple, int64_t now_ns) {
   if (wondered_.size() >= kMostWondered) return;
   const auto [at, is_new] = wondered_.try_emplace(tuple, now_ns);
   if (!is_new && now_ns - at->second < kWonderAgainNs) return;
-  if (plan_.AskAgain(tuple)) at->second = now_ns;
+  if (plan_.AskAgain(tuple)) {
+    at->second = now_ns;
+  } else {
+    wondered_.erase(at);  // nobody can probe it yet
+  }
 }
 
 void C4pHandler::SetPlanNetwork() {
@@ -445,6 +449,10 @@ void C4pHandler::Tick(int64_t now_ns) {
     housekept_ns_ = now_ns;
     book_.Expire(now_ns);
     catalogue_.Expire(now_ns);
+    for (const service::IpTuple& tuple : book_.ToAdopt()) {
+      if (IsUnknown(tuple, now_ns)) Wonder(tuple, now_ns);
+      learnt_.insert(GroupOf(tuple));
+    }
     std::erase_if(wondered_, [&](const auto& entry) { return now_ns - entry.second > 2 * kWonderAgainNs; });
   }
   if (mesh_ns_ == 0) mesh_ns_ = now_ns;

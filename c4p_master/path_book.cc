@@ -187,14 +187,7 @@ void PathBook::DropPorts(Connection* connection) {
   }
 }
 
-bool PathBook::Allot(Connection* connection, int64_t now_ns) {
-  if (connection->kept) (void)allocator_.Release(connection->number);
-  connection->kept = connection->complete = false;
-  for (size_t i = 0; i < connection->pairs.size(); ++i) {
-    QueuePair& pair = connection->pairs[i];
-    pair.place = Place();
-    if (pair.advised_port == 0) pair.end = static_cast<uint32_t>(i % connection->sources.size());
-  }
+std::optional<ConnectionRequest> PathBook::RequestOf(Connection* connection, const Offer& offer) {
   const AddressPlace* const from = view_->Find(connection->sources.front());
   const AddressPlace* const to = view_->Find(connection->destinations.front());
   for (const auto& [place, address] :
@@ -204,7 +197,28 @@ bool PathBook::Allot(Connection* connection, int64_t now_ns) {
         Concat(service::Ipv4Text(address), view_->Knows(address)
                                                ? " hangs on a leaf that probing has not found yet"
                                                : " is no NIC that an agent or the topology file has told of");
-    return false;
+    return std::nullopt;
+  }
+  ConnectionRequest request;
+  request.connection = connection->number;
+  const std::string& tenant =
+      connection->request.tenant().empty() ? connection->request.job() : connection->request.tenant();
+  request.tenant = tenants_.try_emplace(tenant, static_cast<TenantId>(tenants_.size())).first->second;
+  request.from = from->nic;
+  request.to = to->nic;
+  request.queue_pairs = static_cast<uint32_t>(connection->pairs.size());
+  request.demand_mbps = connection->request.demand_mbps();
+  request.available = WaysOf(*connection, offer);
+  return request;
+}
+
+bool PathBook::Allot(Connection* connection, int64_t now_ns) {
+  if (connection->kept) (void)allocator_.Release(connection->number);
+  connection->kept = connection->complete = false;
+  for (size_t i = 0; i < connection->pairs.size(); ++i) {
+    QueuePair& pair = connection->pairs[i];
+    pair.place = Place();
+    if (pair.advised_port == 0) pair.end = static_cast<uint32_t>(i % connection->sources.size());
   }
   Offer offer = OfferOf(*connection, now_ns);
   Offer with_own = offer;
@@ -218,22 +232,14 @@ bool PathBook::Allot(Connection* connection, int64_t now_ns) {
     own[i] = PlaceOfTuple(WithPort(group, port), now_ns);
     if (own[i].way != kNoWay) with_own[{own[i].plane, own[i].way}].push_back({pair.end, port});
   }
-  ConnectionRequest request;
-  request.connection = connection->number;
-  const std::string& tenant =
-      connection->request.tenant().empty() ? connection->request.job() : connection->request.tenant();
-  request.tenant = tenants_.try_emplace(tenant, static_cast<TenantId>(tenants_.size())).first->second;
-  request.from = from->nic;
-  request.to = to->nic;
-  request.queue_pairs = static_cast<uint32_t>(connection->pairs.size());
-  request.demand_mbps = connection->request.demand_mbps();
-  request.available = WaysOf(*connection, with_own);
-  const absl::StatusOr<Allocation> given = allocator_.Allocate(request);
+  const std::optional<ConnectionRequest> request = RequestOf(connection, with_own);
+  if (!request) return false;
+  const absl::StatusOr<Allocation> given = allocator_.Allocate(*request);
   if (!given.ok()) {
     connection->why = std::string(given.status().message());
     if (offer.empty())
       connection->why = "no port's path is known yet: the kernel chooses, and probing has been asked for";
-    connection->kept = allocator_.Admit(request).ok();
+    connection->kept = allocator_.Admit(*request).ok();
     return false;
   }
   connection->kept = true;
@@ -341,6 +347,8 @@ absl::Status PathBook::Use(SessionId session, const v1::PathUse& use, int64_t no
     names_[connection.number] = use.connection();
     connection.pairs.resize(use.request().queue_pairs());
     connection.epoch = std::max<uint64_t>(1, use.epoch());
+    adopting_.insert(use.connection());
+    connection.taken_over_ns = now_ns;
     connection.why = "taken over as it was";
     found = connections_.emplace(use.connection(), std::move(connection)).first;
   }
@@ -429,6 +437,7 @@ void PathBook::Forget(const std::string& name) {
   DropPorts(&found->second);
   if (found->second.kept) (void)allocator_.Release(found->second.number);
   names_.erase(found->second.number);
+  adopting_.erase(name);
   free_numbers_.push_back(found->second.number);
   connections_.erase(found);
 }

@@ -72,6 +72,7 @@ class PathBook {
     bool kept = false;      // by the allocator
     bool complete = false;  // every queue pair has the best way that there is
     bool expired = false;
+    int64_t taken_over_ns = 0;  // from a master before this one
     int64_t renewed_ns = 0;
     std::string why;
   };
@@ -99,6 +100,8 @@ class PathBook {
   // A port of the group was probed: it may be given out.
   void Learnt(const FlowGroup& group, uint16_t port) { known_[group].insert(port); }
   const std::set<uint16_t>& KnownPorts(const FlowGroup& group) { return known_[group]; }
+  // What connections that were taken over use, as long as it is not known where that leads.
+  std::vector<service::IpTuple> ToAdopt() const;
   // Groups of connections for which more ports should be known.
   std::set<FlowGroup> Wanting() const;
   // Of connections that leave from that leaf, or end there (the allocator's number).
@@ -131,6 +134,11 @@ class PathBook {
   bool SameLeaf(const Connection& connection, size_t end) const;
   // Gives every queue pair a place and a port; false: nothing is known that would help.
   bool Allot(Connection* connection, int64_t now_ns);
+  // The allocator's request for it, for the ways that are offered; none, and why: a NIC is not known.
+  std::optional<ConnectionRequest> RequestOf(Connection* connection, const Offer& offer);
+  // Keeps a connection that was taken over on the ports of the range that it uses. False: not all of their
+  // paths are known yet, and there is time.
+  bool Adopt(Connection* connection, int64_t now_ns);
   void SetPort(Connection* connection, size_t pair, uint32_t end, uint32_t port);
   void SetTuple(QueuePair* pair, const std::optional<service::IpTuple>& tuple);
   void DropPorts(Connection* connection);
@@ -152,6 +160,7 @@ class PathBook {
   Allocator allocator_;
   std::map<std::string, Connection> connections_;
   std::map<ConnectionId, std::string> names_;
+  std::set<std::string> adopting_;  // taken over, and not yet given to the allocator
   std::vector<ConnectionId> free_numbers_;
   ConnectionId next_number_ = 0;
   std::map<std::string, TenantId> tenants_;

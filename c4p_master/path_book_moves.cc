@@ -10,11 +10,53 @@ namespace {
 
 // Queue pairs that move at a time when a link has come back.
 constexpr size_t kMostEvenSteps = 1024;
+// By then the ports that a connection brought from another master have been probed, or cannot be.
+constexpr int64_t kAdoptNs = 10'000'000'000;
 
 }  // namespace
 
+std::vector<service::IpTuple> PathBook::ToAdopt() const {
+  std::vector<service::IpTuple> tuples;
+  for (const std::string& name : adopting_) {
+    for (const QueuePair& pair : connections_.at(name).pairs) {
+      if (pair.tuple) tuples.push_back(*pair.tuple);
+    }
+  }
+  return tuples;
+}
+
+bool PathBook::Adopt(Connection* connection, int64_t now_ns) {
+  const bool time_is_up = now_ns - connection->taken_over_ns >= kAdoptNs;
+  std::vector<Place> places(connection->pairs.size());
+  for (size_t i = 0; i < places.size(); ++i) {
+    const std::optional<service::IpTuple>& tuple = connection->pairs[i].tuple;
+    if (!tuple || tuple->source_port < options_.port_low || tuple->source_port > options_.port_high) continue;
+    places[i] = PlaceOfTuple(*tuple, now_ns);
+    if (places[i].way == kNoWay && !time_is_up) return false;
+  }
+  const std::optional<ConnectionRequest> request = RequestOf(connection, OfferOf(*connection, now_ns));
+  if (!request && !time_is_up) return false;
+  adopting_.erase(connection->request.connection());
+  connection->kept = request && allocator_.Admit(*request).ok();
+  if (!connection->kept) return true;
+  for (size_t i = 0; i < places.size(); ++i) {
+    if (places[i].way == kNoWay) continue;
+    QueuePair& pair = connection->pairs[i];
+    const auto end = std::find(connection->sources.begin(), connection->sources.end(), pair.tuple->source);
+    if (end == connection->sources.end()) continue;
+    SetPort(connection, i, static_cast<uint32_t>(end - connection->sources.begin()), pair.tuple->source_port);
+    pair.place = places[i];
+    (void)allocator_.Account(connection->number, static_cast<uint32_t>(i), pair.place);
+  }
+  connection->complete = IsComplete(*connection, OfferOf(*connection, now_ns));
+  return true;
+}
+
 std::optional<Advice> PathBook::Better(Connection* connection, int64_t now_ns) {
   if (connection->complete || connection->session == 0) return std::nullopt;
+  if (adopting_.contains(connection->request.connection()) &&
+      (!Adopt(connection, now_ns) || connection->complete))
+    return std::nullopt;
   const bool any = std::any_of(connection->pairs.begin(), connection->pairs.end(),
                                [](const QueuePair& pair) { return pair.advised_port != 0; });
   if (connection->kept && any) return Fill(connection, now_ns);
