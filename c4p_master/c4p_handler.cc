@@ -472,9 +472,7 @@ void C4pHandler::Tick(int64_t now_ns) {
 void C4pHandler::UpdateMetrics() {
   metrics_.agents.Set(static_cast<double>(by_host_.size()));
   metrics_.connections.Set(static_cast<double>(book_.connections().size()));
-  size_t incomplete = 0;
-  for (const auto& [name, connection] : book_.connections()) incomplete += connection.complete ? 0 : 1;
-  metrics_.incomplete.Set(static_cast<double>(incomplete));
+  metrics_.incomplete.Set(static_cast<double>(book_.incomplete()));
   metrics_.coverage.Set(plan_.coverage().share());
 }
 

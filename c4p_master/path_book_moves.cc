@@ -48,7 +48,7 @@ bool PathBook::Adopt(Connection* connection, int64_t now_ns) {
     pair.place = places[i];
     (void)allocator_.Account(connection->number, static_cast<uint32_t>(i), pair.place);
   }
-  connection->complete = IsComplete(*connection, OfferOf(*connection, now_ns));
+  SetComplete(connection, IsComplete(*connection, OfferOf(*connection, now_ns)));
   return true;
 }
 
@@ -93,27 +93,21 @@ std::optional<Advice> PathBook::Fill(Connection* connection, int64_t now_ns) {
   if (plan.ok()) {
     for (const Move& move : plan->moves) advice = Carry(move, now_ns);
   }
-  connection->complete = IsComplete(*connection, OfferOf(*connection, now_ns));
+  SetComplete(connection, IsComplete(*connection, OfferOf(*connection, now_ns)));
   return advice;
 }
 
 std::vector<Advice> PathBook::Improve(const std::set<FlowGroup>& groups, int64_t now_ns) {
   std::vector<Advice> advice;
-  for (auto& [name, connection] : connections_) {
+  const std::vector<Connection*> incomplete(incomplete_.begin(),
+                                            incomplete_.end());  // some will not be any more
+  for (Connection* const connection : incomplete) {
     bool concerned = false;
-    for (size_t end = 0; end < connection.sources.size(); ++end) {
-      concerned = concerned || groups.contains(GroupOfEnd(connection, end));
+    for (size_t end = 0; end < connection->sources.size(); ++end) {
+      concerned = concerned || groups.contains(GroupOfEnd(*connection, end));
     }
     if (!concerned) continue;
-    if (std::optional<Advice> better = Better(&connection, now_ns)) advice.push_back(*std::move(better));
-  }
-  return advice;
-}
-
-std::vector<Advice> PathBook::ImproveAll(int64_t now_ns) {
-  std::vector<Advice> advice;
-  for (auto& [name, connection] : connections_) {
-    if (std::optional<Advice> better = Better(&connection, now_ns)) advice.push_back(*std::move(better));
+    if (std::optional<Advice> better = Better(connection, now_ns)) advice.push_back(*std::move(better));
   }
   return advice;
 }
@@ -167,7 +161,7 @@ std::vector<Advice> PathBook::Remap(const std::map<FlowGroup, std::set<uint16_t>
       QueuePair& pair = connection.pairs[i];
       const auto found = known.find(GroupOfEnd(connection, pair.end));
       if (found == known.end() || found->second.contains(static_cast<uint16_t>(pair.advised_port))) continue;
-      connection.complete = false;
+      SetComplete(&connection, false);
       SetPort(&connection, i, pair.end, 0);
       pair.place = Place();
       if (connection.kept) (void)allocator_.Account(connection.number, static_cast<uint32_t>(i), Place());

@@ -8,6 +8,7 @@ namespace c4::c4p {
 namespace {
 
 using testing::Each;
+using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::UnorderedElementsAre;
@@ -265,6 +266,27 @@ TEST(C4pHandlerTest, OfATakenOverConnectionOnlyStraysMove) {
   }
   second.requests["a"] = first.requests["a"];
   EXPECT_THAT(second.Spines("a"), UnorderedElementsAre(0, 1, 2, 3));
+}
+
+TEST(C4pHandlerTest, AnAgentThatFloodsIsStoppedAndTheOthersAreNot) {
+  Cluster cluster({.leaves = 2, .spines = 2, .hosts_per_leaf = 2});
+  cluster.Run(2000);
+  for (size_t i = 0; i <= kMostConnections; ++i) {
+    v1::AgentToC4p message;
+    *message.mutable_request() = cluster.RequestOf(0, 2, "flood-" + std::to_string(i), 1);
+    cluster.Say(0, message);
+  }
+  EXPECT_EQ(cluster.handler.book().connections().size(), kMostConnections);
+  EXPECT_THAT(cluster.agents[0].refused, ElementsAre(HasSubstr("65536 connections, which is the most")));
+  cluster.Ask(1, 3, "a");
+  cluster.Run(3000);
+  EXPECT_THAT(cluster.Spines("a"), UnorderedElementsAre(0, 0, 1, 1));
+  // What is closed makes room.
+  v1::AgentToC4p over;
+  over.mutable_use()->set_connection("flood-7");
+  cluster.Say(0, over);
+  cluster.Ask(0, 2, "b");
+  EXPECT_EQ(cluster.agents[0].refused.size(), 1u);
 }
 
 TEST(C4pHandlerTest, BadMessagesAreRefusedAndChangeNothing) {
