@@ -422,6 +422,11 @@ absl::Status PathBook::Use(SessionId session, const v1::PathUse& use, int64_t no
     if (lost) troubles->push_back({pair.tuple.value_or(tuple), LinksOf(connection, pair, now_ns)});
     pair.fences = std::max(pair.fences, said.fences());
     pair.use = said.use();
+    if (pair.use == v1::QUEUE_PAIR_USE_DEAD) {
+      dead_.insert({connection.number, said.index()});
+    } else {
+      dead_.erase({connection.number, said.index()});
+    }
     if (pair.tuple == tuple || tuple.source_port == 0) continue;  // 0: it is still being connected
     SetTuple(&pair, tuple);
     if (tuple.source_port == pair.advised_port || use.epoch() < connection.epoch) continue;
@@ -445,6 +450,10 @@ void PathBook::Renew(const std::string& name, int64_t now_ns) {
   if (std::exchange(found->second.expired, false) && found->second.kept) {
     (void)allocator_.Renew(found->second.number);
   }
+}
+
+std::string PathBook::NameOfADeadOne() const {
+  return dead_.empty() ? "" : Concat(names_.at(dead_.begin()->first), ", queue pair ", dead_.begin()->second);
 }
 
 // The account stays until it expires: the agent may be back in a moment.
@@ -476,6 +485,7 @@ void PathBook::Forget(const std::string& name) {
   if (found->second.kept) (void)allocator_.Release(found->second.number);
   names_.erase(found->second.number);
   adopting_.erase(name);
+  for (uint32_t i = 0; i < found->second.pairs.size(); ++i) dead_.erase({found->second.number, i});
   free_numbers_.push_back(found->second.number);
   connections_.erase(found);
 }

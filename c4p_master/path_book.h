@@ -111,6 +111,8 @@ class PathBook {
   bool IsFree(const service::IpTuple& tuple) const { return ports_.IsFree(tuple.source, tuple.source_port); }
 
   const std::map<std::string, Connection>& connections() const { return connections_; }
+  // A queue pair that has no path at present; empty: all have. One that stays dead is said once.
+  std::string NameOfADeadOne() const;
   size_t incomplete() const { return incomplete_.size(); }
   const Allocator& allocator() const { return allocator_; }
   std::vector<std::string> LinksOf(const Connection& connection, const QueuePair& pair, int64_t now_ns) const;
@@ -172,8 +174,9 @@ class PathBook {
   std::map<std::string, Connection> connections_;
   std::map<ConnectionId, std::string> names_;
   std::set<Connection*, ByName> incomplete_;
-  std::map<SessionId, size_t> held_;  // connections, by the agent in session
-  std::set<std::string> adopting_;    // taken over, and not yet given to the allocator
+  std::set<std::pair<ConnectionId, uint32_t>> dead_;  // queue pairs
+  std::map<SessionId, size_t> held_;                  // connections, by the agent in session
+  std::set<std::string> adopting_;                    // taken over, and not yet given to the allocator
   std::vector<ConnectionId> free_numbers_;
   ConnectionId next_number_ = 0;
   std::map<std::string, TenantId> tenants_;

@@ -34,10 +34,16 @@ class PathMasterTest : public testing::Test {
  protected:
   void SetUp() override {
     if (const absl::Status rights = fabric::CheckRights(); !rights.ok()) GTEST_SKIP() << rights;
-    const absl::StatusOr<fabric::Fabric> up = fabric::Fabric::Up(spec_);
+    absl::StatusOr<fabric::Fabric> up = fabric::Fabric::Up(spec_);
     ASSERT_TRUE(up.ok()) << up.status();
+    fabric_.emplace(*std::move(up));
+  }
+  void StartJob() {
     job_.emplace(kRanks, std::vector<std::string>{"--fabric", spec_.name, "--c4p"}, Program());
     ASSERT_TRUE(job_->AwaitAtWork(20, Seconds(20)));
+  }
+  void StartJobAndLearn() {
+    StartJob();
     ASSERT_TRUE(Eventually(Seconds(20), [&] { return AllKnown(); })) << Paths().dump(2);
   }
   void TearDown() override {
@@ -89,10 +95,12 @@ class PathMasterTest : public testing::Test {
                                  .spines = 2,
                                  .hosts_per_leaf = 2,
                                  .rate_mbps = 200};
+  std::optional<fabric::Fabric> fabric_;
   std::optional<RunningJob> job_;
 };
 
 TEST_F(PathMasterTest, WhatItTellsIsWhatTheKernelDoes) {
+  StartJobAndLearn();
   for (const auto& [text, spine] : Crossing()) {
     const Json tuple = Json::parse(text);
     const absl::StatusOr<std::vector<fabric::Path>> paths =
@@ -106,6 +114,7 @@ TEST_F(PathMasterTest, WhatItTellsIsWhatTheKernelDoes) {
 }
 
 TEST_F(PathMasterTest, KilledItComesBackAndKnowsEverythingAgain) {
+  StartJobAndLearn();
   const std::map<std::string, int> before = Crossing();
   const pid_t victim = job_->DaemonPid("c4p_master");
   ASSERT_GT(victim, 0);
@@ -123,6 +132,7 @@ TEST_F(PathMasterTest, KilledItComesBackAndKnowsEverythingAgain) {
 
 // A job that begins while the master hangs waits for its answer as long as C4_PATH_WAIT_MS says, no longer.
 TEST_F(PathMasterTest, AJobThatBeginsWhileItHangsRunsOnPortsOfTheKernel) {
+  StartJobAndLearn();
   const pid_t master = job_->DaemonPid("c4p_master");
   ASSERT_GT(master, 0);
   ASSERT_EQ(kill(master, SIGSTOP), 0);
@@ -136,6 +146,47 @@ TEST_F(PathMasterTest, AJobThatBeginsWhileItHangsRunsOnPortsOfTheKernel) {
   ExpectGoesOn();
   ASSERT_EQ(kill(master, SIGCONT), 0);
   EXPECT_TRUE(Eventually(Seconds(20), [&] { return AllKnown(); })) << Paths().dump(2);
+}
+
+// Switches that hash addresses alone: no port leads elsewhere, and nobody is moved in vain.
+TEST_F(PathMasterTest, PortsThatDoNotSteerAreSaid) {
+  for (int leaf = 0; leaf < spec_.leaves; ++leaf) {
+    const absl::Status set =
+        fabric::WriteSysctls(fabric::LeafNamespace(spec_, leaf), {{"ipv4/fib_multipath_hash_policy", "0"}});
+    ASSERT_TRUE(set.ok()) << set;
+  }
+  StartJob();
+  std::string notes;
+  EXPECT_TRUE(Eventually(Seconds(20), [&] {
+    const CommandResult result = RunC4({"topology", "--json", "--run-dir", job_->base_dir()});
+    if (result.exit_code == 0) notes = Json::parse(result.output)["notes"].dump(1);
+    return notes.find("source ports do not steer") != std::string::npos;
+  })) << notes;
+  ExpectGoesOn();
+}
+
+// All links of a leaf die in silence: the master says what is cut off, the job waits, and goes on when they
+// are back.
+TEST_F(PathMasterTest, WhereNoPathIsLeftItSaysSoAndTheJobWaits) {
+  StartJobAndLearn();
+  const std::vector<std::string> links = {"leaf1-spine0", "leaf1-spine1"};
+  for (const std::string& link : links) ASSERT_TRUE(fabric_->Cut(link).ok());
+  Json down = Json::array();
+  EXPECT_TRUE(Eventually(Seconds(25), [&] {
+    const CommandResult result = RunC4({"topology", "--json", "--run-dir", job_->base_dir()});
+    const Json told = Json::parse(result.output, nullptr, /*allow_exceptions=*/false);
+    down = Json::array();
+    for (const Json& link : told.value("links", Json::array())) {
+      if (!link["up"].get<bool>()) down.push_back(link["name"]);
+    }
+    return down.size() >= 4;  // both directions of each
+  })) << down;
+  const uint64_t before = job_->LeastFinished();
+  EXPECT_NE(RunC4({"paths", "--json", "--run-dir", job_->base_dir()}).output.find("no path is left"),
+            std::string::npos);
+  EXPECT_LE(job_->LeastFinished(), before + 1);
+  for (const std::string& link : links) ASSERT_TRUE(fabric_->Heal(link).ok());
+  EXPECT_TRUE(Eventually(Seconds(20), [&] { return job_->LeastFinished() > before + 20; }));
 }
 
 }  // namespace
