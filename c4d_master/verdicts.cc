@@ -294,7 +294,8 @@ std::vector<VerdictChange> Verdicts::Update(const std::vector<Finding>& findings
       verdict.set_job(job_);
       verdict.set_syndrome(static_cast<v1::Syndrome>(finding.syndrome));
       verdict.set_state(v1::VERDICT_STATE_SUSPECTED);
-      verdict.set_since_unix_ns(now.UnixOf(finding.since_at_ns));
+      verdict.set_since_unix_ns(finding.since_at_ns == kNever ? now.unix_ns
+                                                              : now.UnixOf(finding.since_at_ns));
       verdict.set_suspected_unix_ns(now.unix_ns);
       Refresh(finding, &verdict);
       open_.push_back({std::move(verdict), false, kNever, kNever});

@@ -229,7 +229,9 @@ std::optional<ProcessStat> ParseProcessStat(std::string_view text) {
 
 std::optional<ProcessStat> ReadProcessStat(pid_t pid) {
   std::ifstream file(absl::StrCat("/proc/", pid, "/stat"));
-  const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  std::string text;
+  std::getline(file, text,
+               '\0');  // all of it; a process that ends meanwhile is an error, which iterators throw
   return ParseProcessStat(text);
 }
 

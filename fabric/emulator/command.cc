@@ -10,6 +10,7 @@
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
+#include <sstream>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <thread>
@@ -281,7 +282,9 @@ std::vector<int> ProcessesIn(const std::string& ns) {
 
 std::string ReadText(const std::string& path) {
   std::ifstream file(path);
-  return std::string((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  std::ostringstream text;
+  text << file.rdbuf();  // what ends while it is read is an error, which iterators throw
+  return text.str();
 }
 
 absl::Status WriteText(const std::string& path, std::string_view text) {
