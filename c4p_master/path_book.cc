@@ -65,7 +65,7 @@ absl::StatusOr<v1::PathAnswer> PathBook::Request(SessionId session, const v1::Pa
         Concat("connection ", request.connection(), " is another agent's, which is in session"));
   }
   if (added) connection.request = std::move(read.request);
-  if (const absl::Status full = SetSession(&connection, session); !full.ok()) {
+  if (absl::Status full = SetSession(&connection, session); !full.ok()) {
     if (added) connections_.erase(at);
     return full;
   }
@@ -397,7 +397,7 @@ absl::Status PathBook::Use(SessionId session, const v1::PathUse& use, int64_t no
     Forget(use.connection());
     return absl::OkStatus();
   }
-  if (const absl::Status full = SetSession(&connection, session); !full.ok()) {
+  if (absl::Status full = SetSession(&connection, session); !full.ok()) {
     if (is_new) Forget(use.connection());
     return full;
   }
