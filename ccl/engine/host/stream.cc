@@ -6,10 +6,8 @@
 namespace c4::host {
 namespace {
 
-// How long a thread that waits sleeps before it looks again whether it could run something itself: longer and
-// longer, as somebody else is at it. The end of what it waits for wakes it.
+// How long a thread that waits sleeps before it looks again whether it could run something itself.
 constexpr auto kLookAgain = std::chrono::milliseconds(1);
-constexpr auto kLookAgainAtLast = std::chrono::milliseconds(32);
 
 }  // namespace
 
@@ -84,7 +82,7 @@ std::shared_ptr<Driver> Stream::NextDriver() {
 }
 
 Result Stream::AwaitTicket(uint64_t ticket) {
-  for (auto pause = kLookAgain; !IsOver(ticket); pause = std::min(2 * pause, kLookAgainAtLast)) {
+  while (!IsOver(ticket)) {
     if (const std::shared_ptr<Driver> driver = NextDriver(); driver != nullptr) {
       if (driver->inherited()) {
         return Fail(ncclInvalidUsage,
@@ -92,7 +90,7 @@ Result Stream::AwaitTicket(uint64_t ticket) {
       }
       if (driver->TryDrive([&] { return IsOver(ticket); }) && IsOver(ticket)) break;
     }
-    WaitUntilOver(ticket, pause);
+    WaitUntilOver(ticket, kLookAgain);
   }
   return Ok();
 }
