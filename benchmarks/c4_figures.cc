@@ -13,6 +13,7 @@
 #include <fstream>
 #include <map>
 #include <numeric>
+#include <set>
 #include <string>
 #include <sys/wait.h>
 #include <thread>
@@ -32,14 +33,17 @@ namespace c4 {
 namespace {
 
 constexpr char kUsage[] =
-    "c4-figures 9a|11 [--json FILE] [--seconds N]\n"
-    "the C4 paper's figures on an emulated fabric of 4 leaves, 4 spines and 16 hosts at 200 Mbit/s\n";
+    "c4-figures 9a|11 [--json FILE] [--seconds N] [--rate MBPS]\n"
+    "the C4 paper's figures on an emulated fabric of 4 leaves, 4 spines and 16 hosts\n";
 
 constexpr int kJobs = 8;
 constexpr double kRateMbps = 200;
-constexpr uint64_t kBytes = 1 << 20;  // of an all-reduce
-constexpr double kMostBusy = 0.7;     // of the processors; above, they are the limit
-constexpr double kSettleS = 8;        // until paths are learnt and taken, and windows have opened
+constexpr double kSecondsARound = 0.35;  // about, of an all-reduce
+// Four queue pairs of a host have no more in flight than the queue of a port takes.
+constexpr char kChunkBytes[] = "C4_CHUNK_BYTES=16384";
+constexpr char kWindowBytes[] = "C4_WINDOW_BYTES=65536";
+constexpr double kMostBusy = 0.7;  // of the processors; above, they are the limit
+constexpr double kSettleS = 8;     // until paths are learnt and taken, and windows have opened
 constexpr int kRawWarmMs = 1500;
 constexpr int kRawMs = 6000;
 constexpr int kFirstPort = 20000;
@@ -90,19 +94,24 @@ absl::Status Place(const fabric::FabricSpec& spec, int from, int to, const std::
   return absl::OkStatus();
 }
 
-// What each job could get: Mbit/s of the slower direction of raw flows over all `spines` at a time.
-absl::StatusOr<std::vector<double>> MeasureIdeal(const fabric::FabricSpec& spec, bool without_cut) {
+bool IsConcerned(const fabric::FabricSpec& spec, int job) {
+  return fabric::LeafOfHost(spec, HostOf(job, 0), 0) == kCutLeaf ||
+         fabric::LeafOfHost(spec, HostOf(job, 1), 0) == kCutLeaf;
+}
+
+// What a job could get on average: Mbit/s of the slower direction of raw flows of all jobs at a time over all
+// spines; or, `without_cut`, of the jobs under the leaf of the link that is cut, without that link. Shares of
+// single flows differ for seconds, their sum does not.
+absl::StatusOr<double> MeasureIdeal(const fabric::FabricSpec& spec, bool without_cut) {
   std::vector<fabric::FiveTuple> placed;
   std::vector<std::pair<int, int>> whose;  // job, direction
   for (int job = 0; job < kJobs; ++job) {
     for (int rank = 0; rank < 2; ++rank) {
       const int from = HostOf(job, rank);
       const int to = HostOf(job, 1 - rank);
-      const bool concerned =
-          fabric::LeafOfHost(spec, from, 0) == kCutLeaf || fabric::LeafOfHost(spec, to, 0) == kCutLeaf;
       std::vector<int> spines;
       for (int spine = 0; spine < spec.spines; ++spine) {
-        if (!(without_cut && concerned && spine == kCutSpine)) spines.push_back(spine);
+        if (!(without_cut && IsConcerned(spec, job) && spine == kCutSpine)) spines.push_back(spine);
       }
       if (absl::Status fault = Place(spec, from, to, spines, &placed); !fault.ok()) return fault;
       whose.resize(placed.size(), {job, rank});
@@ -110,13 +119,15 @@ absl::StatusOr<std::vector<double>> MeasureIdeal(const fabric::FabricSpec& spec,
   }
   const absl::StatusOr<std::vector<double>> mbps = fabric::GoodputOf(spec, placed, kRawWarmMs, kRawMs);
   if (!mbps.ok()) return mbps.status();
-  std::vector<double> directions[2] = {std::vector<double>(kJobs), std::vector<double>(kJobs)};
+  double directions[2] = {};
+  std::set<int> counted;
   for (size_t i = 0; i < placed.size(); ++i) {
-    directions[whose[i].second][static_cast<size_t>(whose[i].first)] += (*mbps)[i];
+    const auto [job, direction] = whose[i];
+    if (without_cut && !IsConcerned(spec, job)) continue;
+    directions[direction] += (*mbps)[i];
+    counted.insert(job);
   }
-  std::vector<double> jobs(kJobs);
-  for (size_t job = 0; job < kJobs; ++job) jobs[job] = std::min(directions[0][job], directions[1][job]);
-  return jobs;
+  return std::min(directions[0], directions[1]) / static_cast<double>(counted.size());
 }
 
 // Times and bytes of a job, as its first rank wrote them.
@@ -155,11 +166,14 @@ struct Trial {
 
 class Figures {
  public:
-  Figures(std::string folder, std::string scratch, double seconds)
-      : folder_(std::move(folder)), scratch_(std::move(scratch)), seconds_(seconds) {
+  Figures(std::string folder, std::string scratch, double seconds, double rate_mbps)
+      : folder_(std::move(folder)),
+        scratch_(std::move(scratch)),
+        seconds_(seconds),
+        bytes_(static_cast<uint64_t>(rate_mbps * 1e6 / 8 * kSecondsARound) / 4096 * 4096) {
     spec_.name = "fg" + std::to_string(getpid() % 100000);
     spec_.leaves = spec_.spines = spec_.hosts_per_leaf = 4;
-    spec_.rate_mbps = kRateMbps;
+    spec_.rate_mbps = rate_mbps;
   }
 
   absl::Status Start() {
@@ -189,13 +203,12 @@ class Figures {
                          "1",   "--run-dir", scratch_};
     if (with_c4p) request.arguments.emplace_back("--c4p");
     for (const std::string& word :
-         {std::string("--"), folder_ + "/figure_rank", roots, std::to_string(kBytes),
+         {std::string("--"), folder_ + "/figure_rank", roots, std::to_string(bytes_),
           std::to_string(kSettleS + seconds_ + 2), scratch_}) {
       request.arguments.push_back(word);
     }
     request.environment = cli::OwnEnvironment();
-    // Chunks and windows in proportion to links of 200 Mbit/s.
-    request.environment.insert(request.environment.end(), {"C4_CHUNK_BYTES=32768", "C4_WINDOW_BYTES=131072"});
+    request.environment.insert(request.environment.end(), {kChunkBytes, kWindowBytes});
     request.death_signal = SIGTERM;
     request.stdout_fd = STDERR_FILENO;
     const absl::StatusOr<pid_t> pid = cli::Spawn(request);
@@ -246,6 +259,7 @@ class Figures {
   const std::string folder_;
   const std::string scratch_;
   const double seconds_;
+  const uint64_t bytes_;  // of an all-reduce
   fabric::FabricSpec spec_;
   std::optional<fabric::Fabric> fabric_;
 };
@@ -274,7 +288,7 @@ void Print(const char* name, const std::vector<double>& rates) {
 }
 
 int RunNine(Figures* figures, nlohmann::json* report) {
-  const absl::StatusOr<std::vector<double>> ideal = MeasureIdeal(figures->spec(), false);
+  const absl::StatusOr<double> ideal = MeasureIdeal(figures->spec(), false);
   if (!ideal.ok()) {
     fprintf(stderr, "c4-figures: %s\n", std::string(ideal.status().message()).c_str());
     return 2;
@@ -290,7 +304,7 @@ int RunNine(Figures* figures, nlohmann::json* report) {
     rates[with_c4p ? 1 : 0] = JobRates(*trial, trial->begin_ns, trial->end_ns);
     busy = std::max(busy, trial->busy);
   }
-  const double ideal_mbps = Sum(*ideal) / kJobs;
+  const double ideal_mbps = *ideal;
   printf(
       "figure 9a: %d jobs, goodput in Mbit/s of each; raw flows placed by hand make %.1f; processors %.0f %% "
       "busy\n",
@@ -317,20 +331,17 @@ int RunNine(Figures* figures, nlohmann::json* report) {
 std::vector<double> Concerned(const fabric::FabricSpec& spec, const std::vector<double>& jobs) {
   std::vector<double> result;
   for (int job = 0; job < kJobs; ++job) {
-    const bool concerned = fabric::LeafOfHost(spec, HostOf(job, 0), 0) == kCutLeaf ||
-                           fabric::LeafOfHost(spec, HostOf(job, 1), 0) == kCutLeaf;
-    if (concerned) result.push_back(jobs[static_cast<size_t>(job)]);
+    if (IsConcerned(spec, job)) result.push_back(jobs[static_cast<size_t>(job)]);
   }
   return result;
 }
 
 int RunEleven(Figures* figures, nlohmann::json* report) {
-  const absl::StatusOr<std::vector<double>> ideal = MeasureIdeal(figures->spec(), true);
+  const absl::StatusOr<double> ideal = MeasureIdeal(figures->spec(), true);
   if (!ideal.ok()) {
     fprintf(stderr, "c4-figures: %s\n", std::string(ideal.status().message()).c_str());
     return 2;
   }
-  const std::vector<double> remains = Concerned(figures->spec(), *ideal);
   std::vector<double> after[2];
   std::vector<double> before[2];
   double busy = 0;
@@ -352,16 +363,16 @@ int RunEleven(Figures* figures, nlohmann::json* report) {
     printf("\n");
     busy = std::max(busy, trial->busy);
   }
-  const double ideal_mbps = Sum(remains) / static_cast<double>(remains.size());
+  const double ideal_mbps = *ideal;
   printf(
       "figure 11: %s cut in silence; Mbit/s of the %zu jobs under its leaf from one second after; raw flows "
       "placed "
       "by hand on what remains make %.1f; processors %.0f %% busy\n",
-      kCutLink, remains.size(), ideal_mbps, 100 * busy);
+      kCutLink, after[1].size(), ideal_mbps, 100 * busy);
   Print("before", before[1]);
   Print("ECMP", after[0]);
   Print("C4P", after[1]);
-  const double share = Sum(after[1]) / Sum(remains);
+  const double share = Sum(after[1]) / static_cast<double>(after[1].size()) / ideal_mbps;
   printf("with C4P: %.3f of what remains (target %.2f); every byte was checked, no collective failed\n",
          share, kElevenLeast);
   *report = {{"figure", "11"},
@@ -376,13 +387,13 @@ int RunEleven(Figures* figures, nlohmann::json* report) {
   return share >= kElevenLeast ? 0 : 1;
 }
 
-int Run(const std::string& figure, const std::string& json_path, double seconds) {
+int Run(const std::string& figure, const std::string& json_path, double seconds, double rate_mbps) {
   const absl::StatusOr<std::string> folder = cli::OwnFolder();
   char scratch[] = "/dev/shm/c4-figures-XXXXXX";
   if (!folder.ok() || mkdtemp(scratch) == nullptr) return 2;
   int exit_code = 2;
   {
-    Figures figures(*folder, scratch, seconds);
+    Figures figures(*folder, scratch, seconds, rate_mbps);
     const absl::Status up = figures.Start();
     if (!up.ok()) {
       fprintf(stderr, "c4-figures: %s\n", std::string(up.message()).c_str());
@@ -400,12 +411,15 @@ int Main(int argc, char** argv) {
   std::string figure;
   std::string json_path;
   double seconds = 30;
+  double rate_mbps = kRateMbps;
   for (int i = 1; i < argc; ++i) {
     const std::string word = argv[i];
     if (word == "--json" && i + 1 < argc) {
       json_path = argv[++i];
     } else if (word == "--seconds" && i + 1 < argc && atof(argv[i + 1]) >= 4) {
       seconds = atof(argv[++i]);
+    } else if (word == "--rate" && i + 1 < argc && atof(argv[i + 1]) >= 40) {
+      rate_mbps = atof(argv[++i]);
     } else if ((word == "9a" || word == "11") && figure.empty()) {
       figure = word;
     } else {
@@ -417,7 +431,7 @@ int Main(int argc, char** argv) {
     fputs(kUsage, stderr);
     return 2;
   }
-  return Run(figure, json_path, seconds);
+  return Run(figure, json_path, seconds, rate_mbps);
 }
 
 }  // namespace

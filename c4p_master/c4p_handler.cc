@@ -22,6 +22,8 @@ constexpr int kMostRounds = 6;
 constexpr size_t kTroubledTuples = 2;
 constexpr int64_t kTroubledNs = 2000 * kMs;
 constexpr int64_t kRoundEveryNs = 1000 * kMs;
+// As long as a queue pair has no path.
+constexpr int64_t kDeadRoundNs = 4000 * kMs;
 // Enough probes from every leaf that a link over which none came is known to be dead
 // (TopologyLearner::MarkFaults).
 constexpr double kMissChance = 2e-5;
@@ -312,13 +314,19 @@ void C4pHandler::TakeTroubles(const std::vector<Trouble>& troubles, int64_t now_
       std::map<service::IpTuple, int64_t>& tuples = troubled_[link];
       tuples[trouble.tuple] = now_ns;
       std::erase_if(tuples, [&](const auto& entry) { return now_ns - entry.second > kTroubledNs; });
-      if (tuples.size() < kTroubledTuples || (round_ns_ != 0 && now_ns - round_ns_ < kRoundEveryNs)) continue;
-      service::LogInfo(tuples.size(), " queue pairs lost their path over ", link, ": probing again");
-      round_ns_ = now_ns;
-      view_.BeginRound();
-      plan_.Restart();
+      if (tuples.size() >= kTroubledTuples) doubt_ = Concat("queue pairs lost their path over ", link);
     }
   }
+}
+
+// What is lost right after a round has begun may not show in it.
+void C4pHandler::BeginRound(int64_t now_ns) {
+  if (doubt_.empty() || (round_ns_ != 0 && now_ns - round_ns_ < kRoundEveryNs)) return;
+  service::LogInfo("probing again: ", doubt_);
+  doubt_.clear();
+  round_ns_ = now_ns;
+  view_.BeginRound();
+  plan_.Restart();
 }
 
 bool C4pHandler::IsUnknown(const service::IpTuple& tuple, int64_t now_ns) const {
@@ -331,7 +339,11 @@ void C4pHandler::Wonder(const service::IpTuple& tuple, int64_t now_ns) {
   if (wondered_.size() >= kMostWondered) return;
   const auto [at, is_new] = wondered_.try_emplace(tuple, now_ns);
   if (!is_new && now_ns - at->second < kWonderAgainNs) return;
-  if (plan_.AskAgain(tuple)) at->second = now_ns;
+  if (plan_.AskAgain(tuple)) {
+    at->second = now_ns;
+  } else {
+    wondered_.erase(at);  // nobody can probe it yet
+  }
 }
 
 void C4pHandler::SetPlanNetwork() {
@@ -421,6 +433,7 @@ void C4pHandler::SendAdvice(const std::vector<Advice>& advice) {
 }
 
 void C4pHandler::Tick(int64_t now_ns) {
+  BeginRound(now_ns);
   RefreshView(now_ns);
   BeginRechecks(now_ns);
   FinishRechecks(now_ns);
@@ -444,7 +457,15 @@ void C4pHandler::Tick(int64_t now_ns) {
   if (housekeeping) {
     housekept_ns_ = now_ns;
     book_.Expire(now_ns);
+    if (const std::string dead = book_.NameOfADeadOne();
+        !dead.empty() && now_ns - round_ns_ >= kDeadRoundNs) {
+      doubt_ = Concat("there is still no path for ", dead);
+    }
     catalogue_.Expire(now_ns);
+    for (const service::IpTuple& tuple : book_.ToAdopt()) {
+      if (IsUnknown(tuple, now_ns)) Wonder(tuple, now_ns);
+      learnt_.insert(GroupOf(tuple));
+    }
     std::erase_if(wondered_, [&](const auto& entry) { return now_ns - entry.second > 2 * kWonderAgainNs; });
   }
   if (mesh_ns_ == 0) mesh_ns_ = now_ns;
@@ -464,9 +485,7 @@ void C4pHandler::Tick(int64_t now_ns) {
 void C4pHandler::UpdateMetrics() {
   metrics_.agents.Set(static_cast<double>(by_host_.size()));
   metrics_.connections.Set(static_cast<double>(book_.connections().size()));
-  size_t incomplete = 0;
-  for (const auto& [name, connection] : book_.connections()) incomplete += connection.complete ? 0 : 1;
-  metrics_.incomplete.Set(static_cast<double>(incomplete));
+  metrics_.incomplete.Set(static_cast<double>(book_.incomplete()));
   metrics_.coverage.Set(plan_.coverage().share());
 }
 

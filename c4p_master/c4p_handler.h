@@ -84,6 +84,7 @@ class C4pHandler {
   absl::Status TakeProbes(SessionId id, const v1::ProbeReport& report, int64_t now_ns);
   void TakeResult(const v1::ProbeResult& result, const service::IpTuple& tuple, int64_t now_ns);
   void TakeTroubles(const std::vector<Trouble>& troubles, int64_t now_ns);
+  void BeginRound(int64_t now_ns);
   bool IsUnknown(const service::IpTuple& tuple, int64_t now_ns) const;
   // Somebody uses a tuple, or asks for it, whose path is not known: it is probed.
   void Wonder(const service::IpTuple& tuple, int64_t now_ns);
@@ -124,6 +125,7 @@ class C4pHandler {
   int64_t mesh_ns_ = 0;
   int64_t housekept_ns_ = 0;
   int64_t round_ns_ = 0;
+  std::string doubt_;  // why a round is wanted; empty: none is
   uint64_t tuples_ordered_ = 0;
   uint64_t tuples_answered_ = 0;
 

@@ -19,11 +19,6 @@ constexpr double kSprayedShare = 0.25;
 // Two ways taken at random come out the same for all of 16 ports once in 32,768 times.
 constexpr size_t kLeastPorts = 16;
 
-// Ways apart from answers that were rationed away.
-std::tuple<uint32_t, uint32_t, uint32_t> WayOf(const HopPath& hops) {
-  return {hops.egress.bits, hops.spine.bits, hops.remote.bits};
-}
-
 }  // namespace
 
 void Catalogue::Record(const PathObservation& seen, int64_t now_ns) {
@@ -118,12 +113,14 @@ Steering Catalogue::SteeringOf(const FlowGroup& key, int possible) const {
   if (group.ways.empty()) {
     return group.silent >= static_cast<int>(kLeastPorts) ? Steering::kSilent : Steering::kNotKnown;
   }
-  std::set<std::tuple<uint32_t, uint32_t, uint32_t>> spines;
+  // Only what is known of both can be compared: not every probe asks the first hop, and answers are rationed.
+  std::set<uint32_t> leaves;
+  std::set<std::pair<uint32_t, uint32_t>> spines;
   for (const auto& [port, hops] : group.ways) {
-    // Only ports of which as much is known can be compared.
-    if (hops.within_leaf || (hops.spine.known() && hops.remote.known())) spines.insert(WayOf(hops));
+    if (hops.egress.known()) leaves.insert(hops.egress.bits);
+    if (hops.spine.known() && hops.remote.known()) spines.insert({hops.spine.bits, hops.remote.bits});
   }
-  if (spines.size() > 1) return Steering::kByPort;
+  if (leaves.size() > 1 || spines.size() > 1) return Steering::kByPort;
   if (possible == 1) return Steering::kOneWay;
   return group.ways.size() >= kLeastPorts && possible != 0 ? Steering::kIgnoresPort : Steering::kNotKnown;
 }

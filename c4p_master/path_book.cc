@@ -64,15 +64,19 @@ absl::StatusOr<v1::PathAnswer> PathBook::Request(SessionId session, const v1::Pa
     return absl::InvalidArgumentError(
         Concat("connection ", request.connection(), " is another agent's, which is in session"));
   }
-  connection.session = session;
+  if (added) connection.request = std::move(read.request);
+  if (absl::Status full = SetSession(&connection, session); !full.ok()) {
+    if (added) connections_.erase(at);
+    return full;
+  }
   connection.renewed_ns = now_ns;
   if (added) {
     connection.number = NewNumber();
     names_[connection.number] = request.connection();
-    connection.request = std::move(read.request);
     connection.sources = std::move(read.sources);
     connection.destinations = std::move(read.destinations);
     connection.pairs.resize(request.queue_pairs());
+    SetComplete(&connection, false);
   }
   // Asked again: its agent or this master came back. What was answered still holds.
   if (added || connection.epoch == 0) {
@@ -80,6 +84,32 @@ absl::StatusOr<v1::PathAnswer> PathBook::Request(SessionId session, const v1::Pa
     ++connection.epoch;
   }
   return AnswerFor(connection, now_ns);
+}
+
+absl::Status PathBook::SetSession(Connection* connection, SessionId session) {
+  if (connection->session == session) return absl::OkStatus();
+  if (session != 0) {
+    size_t& held = held_[session];
+    if (held >= kMostConnections) {
+      return absl::ResourceExhaustedError(
+          Concat("connection ", connection->request.connection(), ": this agent has ", held,
+                 " connections, which is the most; those that are over are to "
+                 "be said to be closed"));
+    }
+    ++held;
+  }
+  if (connection->session != 0 && --held_[connection->session] == 0) held_.erase(connection->session);
+  connection->session = session;
+  return absl::OkStatus();
+}
+
+void PathBook::SetComplete(Connection* connection, bool complete) {
+  connection->complete = complete;
+  if (complete) {
+    incomplete_.erase(connection);
+  } else {
+    incomplete_.insert(connection);
+  }
 }
 
 ConnectionId PathBook::NewNumber() {
@@ -187,14 +217,7 @@ void PathBook::DropPorts(Connection* connection) {
   }
 }
 
-bool PathBook::Allot(Connection* connection, int64_t now_ns) {
-  if (connection->kept) (void)allocator_.Release(connection->number);
-  connection->kept = connection->complete = false;
-  for (size_t i = 0; i < connection->pairs.size(); ++i) {
-    QueuePair& pair = connection->pairs[i];
-    pair.place = Place();
-    if (pair.advised_port == 0) pair.end = static_cast<uint32_t>(i % connection->sources.size());
-  }
+std::optional<ConnectionRequest> PathBook::RequestOf(Connection* connection, const Offer& offer) {
   const AddressPlace* const from = view_->Find(connection->sources.front());
   const AddressPlace* const to = view_->Find(connection->destinations.front());
   for (const auto& [place, address] :
@@ -204,7 +227,29 @@ bool PathBook::Allot(Connection* connection, int64_t now_ns) {
         Concat(service::Ipv4Text(address), view_->Knows(address)
                                                ? " hangs on a leaf that probing has not found yet"
                                                : " is no NIC that an agent or the topology file has told of");
-    return false;
+    return std::nullopt;
+  }
+  ConnectionRequest request;
+  request.connection = connection->number;
+  const std::string& tenant =
+      connection->request.tenant().empty() ? connection->request.job() : connection->request.tenant();
+  request.tenant = tenants_.try_emplace(tenant, static_cast<TenantId>(tenants_.size())).first->second;
+  request.from = from->nic;
+  request.to = to->nic;
+  request.queue_pairs = static_cast<uint32_t>(connection->pairs.size());
+  request.demand_mbps = connection->request.demand_mbps();
+  request.available = WaysOf(*connection, offer);
+  return request;
+}
+
+bool PathBook::Allot(Connection* connection, int64_t now_ns) {
+  if (connection->kept) (void)allocator_.Release(connection->number);
+  connection->kept = false;
+  SetComplete(connection, false);
+  for (size_t i = 0; i < connection->pairs.size(); ++i) {
+    QueuePair& pair = connection->pairs[i];
+    pair.place = Place();
+    if (pair.advised_port == 0) pair.end = static_cast<uint32_t>(i % connection->sources.size());
   }
   Offer offer = OfferOf(*connection, now_ns);
   Offer with_own = offer;
@@ -218,22 +263,14 @@ bool PathBook::Allot(Connection* connection, int64_t now_ns) {
     own[i] = PlaceOfTuple(WithPort(group, port), now_ns);
     if (own[i].way != kNoWay) with_own[{own[i].plane, own[i].way}].push_back({pair.end, port});
   }
-  ConnectionRequest request;
-  request.connection = connection->number;
-  const std::string& tenant =
-      connection->request.tenant().empty() ? connection->request.job() : connection->request.tenant();
-  request.tenant = tenants_.try_emplace(tenant, static_cast<TenantId>(tenants_.size())).first->second;
-  request.from = from->nic;
-  request.to = to->nic;
-  request.queue_pairs = static_cast<uint32_t>(connection->pairs.size());
-  request.demand_mbps = connection->request.demand_mbps();
-  request.available = WaysOf(*connection, with_own);
-  const absl::StatusOr<Allocation> given = allocator_.Allocate(request);
+  const std::optional<ConnectionRequest> request = RequestOf(connection, with_own);
+  if (!request) return false;
+  const absl::StatusOr<Allocation> given = allocator_.Allocate(*request);
   if (!given.ok()) {
     connection->why = std::string(given.status().message());
     if (offer.empty())
       connection->why = "no port's path is known yet: the kernel chooses, and probing has been asked for";
-    connection->kept = allocator_.Admit(request).ok();
+    connection->kept = allocator_.Admit(*request).ok();
     return false;
   }
   connection->kept = true;
@@ -254,7 +291,7 @@ bool PathBook::Allot(Connection* connection, int64_t now_ns) {
     }
     SetPort(connection, i, end, 0);
   }
-  connection->complete = IsComplete(*connection, with_own);
+  SetComplete(connection, IsComplete(*connection, with_own));
   return true;
 }
 
@@ -329,7 +366,8 @@ std::string PathBook::StatementOn(const Connection& connection, size_t end) cons
 absl::Status PathBook::Use(SessionId session, const v1::PathUse& use, int64_t now_ns,
                            std::vector<Trouble>* troubles, std::set<FlowGroup>* strays) {
   auto found = connections_.find(use.connection());
-  if (found == connections_.end() && use.has_request() && use.queue_pairs_size() > 0) {
+  const bool is_new = found == connections_.end() && use.has_request() && use.queue_pairs_size() > 0;
+  if (is_new) {
     // This master is new: what is in use stays.
     Connection connection;
     C4_RETURN_IF_NOT_OK(Read(use.request(), &connection));
@@ -341,8 +379,11 @@ absl::Status PathBook::Use(SessionId session, const v1::PathUse& use, int64_t no
     names_[connection.number] = use.connection();
     connection.pairs.resize(use.request().queue_pairs());
     connection.epoch = std::max<uint64_t>(1, use.epoch());
+    adopting_.insert(use.connection());
+    connection.taken_over_ns = now_ns;
     connection.why = "taken over as it was";
     found = connections_.emplace(use.connection(), std::move(connection)).first;
+    SetComplete(&found->second, false);
   }
   if (found == connections_.end()) {
     return absl::NotFoundError(Concat("connection ", use.connection(), " never asked for paths"));
@@ -356,7 +397,10 @@ absl::Status PathBook::Use(SessionId session, const v1::PathUse& use, int64_t no
     Forget(use.connection());
     return absl::OkStatus();
   }
-  connection.session = session;
+  if (absl::Status full = SetSession(&connection, session); !full.ok()) {
+    if (is_new) Forget(use.connection());
+    return full;
+  }
   Renew(use.connection(), now_ns);
   for (const v1::QueuePairInUse& said : use.queue_pairs()) {
     if (said.index() >= connection.pairs.size()) continue;
@@ -378,6 +422,11 @@ absl::Status PathBook::Use(SessionId session, const v1::PathUse& use, int64_t no
     if (lost) troubles->push_back({pair.tuple.value_or(tuple), LinksOf(connection, pair, now_ns)});
     pair.fences = std::max(pair.fences, said.fences());
     pair.use = said.use();
+    if (pair.use == v1::QUEUE_PAIR_USE_DEAD) {
+      dead_.insert({connection.number, said.index()});
+    } else {
+      dead_.erase({connection.number, said.index()});
+    }
     if (pair.tuple == tuple || tuple.source_port == 0) continue;  // 0: it is still being connected
     SetTuple(&pair, tuple);
     if (tuple.source_port == pair.advised_port || use.epoch() < connection.epoch) continue;
@@ -388,7 +437,7 @@ absl::Status PathBook::Use(SessionId session, const v1::PathUse& use, int64_t no
     pair.place = PlaceOfTuple(tuple, now_ns);
     if (connection.kept) (void)allocator_.Account(connection.number, said.index(), pair.place);
     if (pair.place.way != kNoWay && SameLeaf(connection, pair.end)) continue;  // every port is as good
-    connection.complete = false;
+    SetComplete(&connection, false);
     strays->insert(GroupOfEnd(connection, pair.end));
   }
   return absl::OkStatus();
@@ -403,10 +452,14 @@ void PathBook::Renew(const std::string& name, int64_t now_ns) {
   }
 }
 
+std::string PathBook::NameOfADeadOne() const {
+  return dead_.empty() ? "" : Concat(names_.at(dead_.begin()->first), ", queue pair ", dead_.begin()->second);
+}
+
 // The account stays until it expires: the agent may be back in a moment.
 void PathBook::Leave(SessionId session) {
   for (auto& [name, connection] : connections_) {
-    if (connection.session == session) connection.session = 0;
+    if (connection.session == session) (void)SetSession(&connection, 0);
   }
 }
 
@@ -427,18 +480,22 @@ void PathBook::Forget(const std::string& name) {
   const auto found = connections_.find(name);
   if (found == connections_.end()) return;
   DropPorts(&found->second);
+  (void)SetSession(&found->second, 0);
+  SetComplete(&found->second, true);
   if (found->second.kept) (void)allocator_.Release(found->second.number);
   names_.erase(found->second.number);
+  adopting_.erase(name);
+  for (uint32_t i = 0; i < found->second.pairs.size(); ++i) dead_.erase({found->second.number, i});
   free_numbers_.push_back(found->second.number);
   connections_.erase(found);
 }
 
 std::set<FlowGroup> PathBook::Wanting() const {
   std::set<FlowGroup> groups;
-  for (const auto& [name, connection] : connections_) {
-    if (connection.complete || connection.session == 0) continue;
-    for (size_t end = 0; end < connection.sources.size(); ++end) {
-      if (!SameLeaf(connection, end)) groups.insert(GroupOfEnd(connection, end));
+  for (const Connection* const connection : incomplete_) {
+    if (connection->session == 0) continue;
+    for (size_t end = 0; end < connection->sources.size(); ++end) {
+      if (!SameLeaf(*connection, end)) groups.insert(GroupOfEnd(*connection, end));
     }
   }
   return groups;

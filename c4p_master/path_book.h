@@ -26,6 +26,9 @@ namespace c4::c4p {
 
 using SessionId = uint64_t;
 
+// Of one agent: more than the ranks of a host make in any job, and less than would fill a master's memory.
+inline constexpr size_t kMostConnections = 65536;
+
 struct BookOptions {
   uint16_t port_low = 20000;
   uint16_t port_high = 28191;
@@ -72,6 +75,7 @@ class PathBook {
     bool kept = false;      // by the allocator
     bool complete = false;  // every queue pair has the best way that there is
     bool expired = false;
+    int64_t taken_over_ns = 0;  // from a master before this one
     int64_t renewed_ns = 0;
     std::string why;
   };
@@ -88,8 +92,6 @@ class PathBook {
 
   // The groups of flows about which something was learnt: their connections, where that makes them better.
   std::vector<Advice> Improve(const std::set<FlowGroup>& groups, int64_t now_ns);
-  // As well for all connections that are not complete: the topology has changed.
-  std::vector<Advice> ImproveAll(int64_t now_ns);
   // After the network has changed: those on links that are down move; onto links that came back, some.
   std::vector<Advice> Repair(const std::vector<LinkChange>& changes, int64_t now_ns);
   // Switches send the ports of these groups other ways than before: only these ones' are known now. Where
@@ -99,6 +101,8 @@ class PathBook {
   // A port of the group was probed: it may be given out.
   void Learnt(const FlowGroup& group, uint16_t port) { known_[group].insert(port); }
   const std::set<uint16_t>& KnownPorts(const FlowGroup& group) { return known_[group]; }
+  // What connections that were taken over use, as long as it is not known where that leads.
+  std::vector<service::IpTuple> ToAdopt() const;
   // Groups of connections for which more ports should be known.
   std::set<FlowGroup> Wanting() const;
   // Of connections that leave from that leaf, or end there (the allocator's number).
@@ -107,6 +111,9 @@ class PathBook {
   bool IsFree(const service::IpTuple& tuple) const { return ports_.IsFree(tuple.source, tuple.source_port); }
 
   const std::map<std::string, Connection>& connections() const { return connections_; }
+  // A queue pair that has no path at present; empty: all have. One that stays dead is said once.
+  std::string NameOfADeadOne() const;
+  size_t incomplete() const { return incomplete_.size(); }
   const Allocator& allocator() const { return allocator_; }
   std::vector<std::string> LinksOf(const Connection& connection, const QueuePair& pair, int64_t now_ns) const;
   // Of two addresses under one leaf, in one plane; none otherwise.
@@ -118,6 +125,12 @@ class PathBook {
   struct Port {
     uint32_t end;
     uint16_t port;
+  };
+  // Ordered as the connections are: advice goes out in their order.
+  struct ByName {
+    bool operator()(const Connection* a, const Connection* b) const {
+      return a->request.connection() < b->request.connection();
+    }
   };
   // Free ports of a connection's ends by where they lead.
   using Offer = std::map<std::pair<PlaneId, Way>, std::vector<Port>>;
@@ -131,6 +144,14 @@ class PathBook {
   bool SameLeaf(const Connection& connection, size_t end) const;
   // Gives every queue pair a place and a port; false: nothing is known that would help.
   bool Allot(Connection* connection, int64_t now_ns);
+  // The allocator's request for it, for the ways that are offered; none, and why: a NIC is not known.
+  std::optional<ConnectionRequest> RequestOf(Connection* connection, const Offer& offer);
+  // Keeps a connection that was taken over on the ports of the range that it uses. False: not all of their
+  // paths are known yet, and there is time.
+  bool Adopt(Connection* connection, int64_t now_ns);
+  // An agent has no more than kMostConnections; 0: it is away.
+  absl::Status SetSession(Connection* connection, SessionId session);
+  void SetComplete(Connection* connection, bool complete);
   void SetPort(Connection* connection, size_t pair, uint32_t end, uint32_t port);
   void SetTuple(QueuePair* pair, const std::optional<service::IpTuple>& tuple);
   void DropPorts(Connection* connection);
@@ -152,6 +173,10 @@ class PathBook {
   Allocator allocator_;
   std::map<std::string, Connection> connections_;
   std::map<ConnectionId, std::string> names_;
+  std::set<Connection*, ByName> incomplete_;
+  std::set<std::pair<ConnectionId, uint32_t>> dead_;  // queue pairs
+  std::map<SessionId, size_t> held_;                  // connections, by the agent in session
+  std::set<std::string> adopting_;                    // taken over, and not yet given to the allocator
   std::vector<ConnectionId> free_numbers_;
   ConnectionId next_number_ = 0;
   std::map<std::string, TenantId> tenants_;

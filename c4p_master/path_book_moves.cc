@@ -10,11 +10,53 @@ namespace {
 
 // Queue pairs that move at a time when a link has come back.
 constexpr size_t kMostEvenSteps = 1024;
+// By then the ports that a connection brought from another master have been probed, or cannot be.
+constexpr int64_t kAdoptNs = 10'000'000'000;
 
 }  // namespace
 
+std::vector<service::IpTuple> PathBook::ToAdopt() const {
+  std::vector<service::IpTuple> tuples;
+  for (const std::string& name : adopting_) {
+    for (const QueuePair& pair : connections_.at(name).pairs) {
+      if (pair.tuple) tuples.push_back(*pair.tuple);
+    }
+  }
+  return tuples;
+}
+
+bool PathBook::Adopt(Connection* connection, int64_t now_ns) {
+  const bool time_is_up = now_ns - connection->taken_over_ns >= kAdoptNs;
+  std::vector<Place> places(connection->pairs.size());
+  for (size_t i = 0; i < places.size(); ++i) {
+    const std::optional<service::IpTuple>& tuple = connection->pairs[i].tuple;
+    if (!tuple || tuple->source_port < options_.port_low || tuple->source_port > options_.port_high) continue;
+    places[i] = PlaceOfTuple(*tuple, now_ns);
+    if (places[i].way == kNoWay && !time_is_up) return false;
+  }
+  const std::optional<ConnectionRequest> request = RequestOf(connection, OfferOf(*connection, now_ns));
+  if (!request && !time_is_up) return false;
+  adopting_.erase(connection->request.connection());
+  connection->kept = request && allocator_.Admit(*request).ok();
+  if (!connection->kept) return true;
+  for (size_t i = 0; i < places.size(); ++i) {
+    if (places[i].way == kNoWay) continue;
+    QueuePair& pair = connection->pairs[i];
+    const auto end = std::find(connection->sources.begin(), connection->sources.end(), pair.tuple->source);
+    if (end == connection->sources.end()) continue;
+    SetPort(connection, i, static_cast<uint32_t>(end - connection->sources.begin()), pair.tuple->source_port);
+    pair.place = places[i];
+    (void)allocator_.Account(connection->number, static_cast<uint32_t>(i), pair.place);
+  }
+  SetComplete(connection, IsComplete(*connection, OfferOf(*connection, now_ns)));
+  return true;
+}
+
 std::optional<Advice> PathBook::Better(Connection* connection, int64_t now_ns) {
   if (connection->complete || connection->session == 0) return std::nullopt;
+  if (adopting_.contains(connection->request.connection()) &&
+      (!Adopt(connection, now_ns) || connection->complete))
+    return std::nullopt;
   const bool any = std::any_of(connection->pairs.begin(), connection->pairs.end(),
                                [](const QueuePair& pair) { return pair.advised_port != 0; });
   if (connection->kept && any) return Fill(connection, now_ns);
@@ -51,27 +93,21 @@ std::optional<Advice> PathBook::Fill(Connection* connection, int64_t now_ns) {
   if (plan.ok()) {
     for (const Move& move : plan->moves) advice = Carry(move, now_ns);
   }
-  connection->complete = IsComplete(*connection, OfferOf(*connection, now_ns));
+  SetComplete(connection, IsComplete(*connection, OfferOf(*connection, now_ns)));
   return advice;
 }
 
 std::vector<Advice> PathBook::Improve(const std::set<FlowGroup>& groups, int64_t now_ns) {
   std::vector<Advice> advice;
-  for (auto& [name, connection] : connections_) {
+  const std::vector<Connection*> incomplete(incomplete_.begin(),
+                                            incomplete_.end());  // some will not be any more
+  for (Connection* const connection : incomplete) {
     bool concerned = false;
-    for (size_t end = 0; end < connection.sources.size(); ++end) {
-      concerned = concerned || groups.contains(GroupOfEnd(connection, end));
+    for (size_t end = 0; end < connection->sources.size(); ++end) {
+      concerned = concerned || groups.contains(GroupOfEnd(*connection, end));
     }
     if (!concerned) continue;
-    if (std::optional<Advice> better = Better(&connection, now_ns)) advice.push_back(*std::move(better));
-  }
-  return advice;
-}
-
-std::vector<Advice> PathBook::ImproveAll(int64_t now_ns) {
-  std::vector<Advice> advice;
-  for (auto& [name, connection] : connections_) {
-    if (std::optional<Advice> better = Better(&connection, now_ns)) advice.push_back(*std::move(better));
+    if (std::optional<Advice> better = Better(connection, now_ns)) advice.push_back(*std::move(better));
   }
   return advice;
 }
@@ -125,7 +161,7 @@ std::vector<Advice> PathBook::Remap(const std::map<FlowGroup, std::set<uint16_t>
       QueuePair& pair = connection.pairs[i];
       const auto found = known.find(GroupOfEnd(connection, pair.end));
       if (found == known.end() || found->second.contains(static_cast<uint16_t>(pair.advised_port))) continue;
-      connection.complete = false;
+      SetComplete(&connection, false);
       SetPort(&connection, i, pair.end, 0);
       pair.place = Place();
       if (connection.kept) (void)allocator_.Account(connection.number, static_cast<uint32_t>(i), Place());

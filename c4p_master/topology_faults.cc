@@ -97,7 +97,10 @@ void TopologyLearner::MarkFaults(Topology* topology) const {
       // What was lost speaks only where it is more than a ration or a full queue swallows.
       const int probes = round->second.named + (round->second.lost >= kLostProbes ? round->second.lost : 0);
       const double chance = std::pow(1 - 1 / ways, probes);
-      if (round->second.alive.empty() || chance > kWrongChance || uplink.faulty) continue;
+      if (chance > kWrongChance || uplink.faulty) continue;
+      // Nothing at all came back to that leaf: its switches may be silent, unless the way down to it is lost.
+      const auto below = lost.find({uplink.leaf, uplink.spine});
+      if (round->second.alive.empty() && (below == lost.end() || below->second < kLostProbes)) continue;
       topology->SetUplinkFault(
           index, true, absl::StrCat("none of ", probes, " probes from its leaf was answered over it"));
     } else if (const auto gone = lost.find({uplink.leaf, uplink.spine});

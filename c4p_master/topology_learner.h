@@ -41,7 +41,8 @@ class TopologyLearner {
   // By the probes of this round: an uplink is faulty when so many probes left its leaf that one of them would
   // have taken it (a chance of 1 in 10,000 to be wrong) and none came back over it; where nobody probes from
   // that leaf, when at least three got to the spine and none out at the leaf. One that answered is whole
-  // again. A leaf from which nobody got an answer says nothing about its links.
+  // again. A leaf from which nobody got an answer says nothing about its links, unless probes from elsewhere
+  // are lost on them as well.
   void MarkFaults(Topology* topology) const;
 
   // Where probes contradict the file: sentences, sorted, no more than a hundred.

@@ -64,6 +64,8 @@ class SendConnection {
   // Its two parts: of the queue pairs, and of the control channel, which speaks only when there is need.
   void AppendDataPolls(std::vector<pollfd>* polls) const;
   void AppendControlPolls(std::vector<pollfd>* polls) const;
+  // What poll() said of what AppendDataPolls has just put there; returns what comes behind it.
+  const pollfd* TakeDataPolls(const pollfd* polls);
   // It has to be looked after every few milliseconds, whatever the descriptors say.
   bool watchful() const;
   void SayGoodbye();
@@ -159,6 +161,7 @@ class ReceiveConnection final : private ChunkSink {
   void AppendPolls(std::vector<pollfd>* polls) const;
   void AppendDataPolls(std::vector<pollfd>* polls) const;
   void AppendControlPolls(std::vector<pollfd>* polls) const;
+  const pollfd* TakeDataPolls(const pollfd* polls);
   bool watchful() const;
   void SayGoodbye();
 

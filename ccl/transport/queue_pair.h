@@ -83,6 +83,8 @@ class SendQueuePair {
   // The receiver has, or will have without any more ado, what it needs to take it in.
   virtual bool connected() const = 0;
   virtual pollfd Poll() const = 0;
+  // What poll() said of what Poll() gave; until then, and where nobody ever says, Progress looks for itself.
+  virtual void Polled(short /*events*/) {}
   // Tells the receiver that nothing more will come, in order. Best effort.
   virtual void SayGoodbye() = 0;
   // The receiver has said goodbye.
@@ -145,6 +147,7 @@ class ReceiveQueuePair {
     return Ok();
   }
   virtual pollfd Poll() const = 0;
+  virtual void Polled(short /*events*/) {}
   virtual void SayGoodbye() = 0;
   virtual bool peer_left() const = 0;
   virtual QueuePairRecorder& recorder() = 0;

@@ -193,6 +193,13 @@ void ReceiveConnection::AppendDataPolls(std::vector<pollfd>* polls) const {
   }
 }
 
+const pollfd* ReceiveConnection::TakeDataPolls(const pollfd* polls) {
+  for (const auto& queue_pair : queue_pairs_) {
+    if (queue_pair->Poll().fd >= 0) queue_pair->Polled((polls++)->revents);
+  }
+  return polls;
+}
+
 void ReceiveConnection::AppendPolls(std::vector<pollfd>* polls) const {
   AppendDataPolls(polls);
   AppendControlPolls(polls);

@@ -1,6 +1,7 @@
 #include "ccl/transport/scheduler.h"
 
 #include <algorithm>
+#include <iterator>
 
 namespace c4 {
 namespace {
@@ -75,6 +76,7 @@ void QpScheduler::Revive(int queue_pair) {
   Pair& pair = pairs_[static_cast<size_t>(queue_pair)];
   pair.usable = true;
   pair.cost = 0;
+  std::fill(std::begin(pair.before), std::end(pair.before), Took());
   pair.completions = 0;
 }
 
@@ -86,8 +88,17 @@ void QpScheduler::Completed(int queue_pair, size_t chunks, size_t bytes, uint64_
   const uint64_t since = std::max(posted_ns, pair.last_completed_ns);
   pair.last_completed_ns = now_ns;
   const auto took = static_cast<double>(now_ns > since ? now_ns - since : 1);
-  // The best of the last few: noise only ever adds, and a path that is slow is so for every chunk.
-  pair.recent[pair.completions++ % kRecent] = took / static_cast<double>(std::max(bytes, kLeastBytes));
+  const auto counted = static_cast<double>(std::max(bytes, kLeastBytes));
+  // With the ones before: what is heard of late makes the next look fast, on its own up to any rate.
+  double all_took = took;
+  double all_counted = counted;
+  for (const auto& [before_took, before_counted] : pair.before) {
+    all_took += before_took;
+    all_counted += before_counted;
+  }
+  pair.before[pair.completions % std::size(pair.before)] = {took, counted};
+  pair.recent[pair.completions++ % kRecent] = all_took / all_counted;
+  // The best of the last few: otherwise noise only ever adds, and a path that is slow is so for every chunk.
   pair.cost = *std::min_element(pair.recent, pair.recent + std::min<uint64_t>(pair.completions, kRecent));
 }
 

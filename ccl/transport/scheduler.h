@@ -44,12 +44,17 @@ class QpScheduler {
  private:
   static constexpr size_t kRecent = 4;
 
+  struct Took {
+    double ns = 0;
+    double bytes = 0;
+  };
   struct Pair {
     size_t in_flight = 0;
     bool usable = true;
     int probe_left = 0;           // chunks that are to follow the first one after a pause
     double cost = 0;              // 0 before the first completion
-    double recent[kRecent] = {};  // of the last completions
+    Took before[2];               // the completions before the next one
+    double recent[kRecent] = {};  // costs of the last completions, each with those before it
     uint64_t completions = 0;
     uint64_t last_posted_ns = 0;
     uint64_t last_completed_ns = 0;

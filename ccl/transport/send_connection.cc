@@ -138,6 +138,13 @@ void SendConnection::AppendDataPolls(std::vector<pollfd>* polls) const {
   }
 }
 
+const pollfd* SendConnection::TakeDataPolls(const pollfd* polls) {
+  for (const auto& queue_pair : queue_pairs_) {
+    if (queue_pair->Poll().fd >= 0) queue_pair->Polled((polls++)->revents);
+  }
+  return polls;
+}
+
 void SendConnection::AppendPolls(std::vector<pollfd>* polls) const {
   AppendDataPolls(polls);
   AppendControlPolls(polls);

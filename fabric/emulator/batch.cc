@@ -23,10 +23,17 @@ constexpr int kPlaneTables = 101;      // + the port: routing tables of hosts wi
 constexpr double kBucketS = 0.005;
 constexpr double kLargestBucketBytes = 131072;
 constexpr double kLeastBucketBytes = 10240;
+constexpr double kLargestPacketBytes = 65536;
+constexpr int kUsualPacketBytes = 32768;
+constexpr double kHeaderBytes = 100;  // of a TCP segment, at most
 constexpr char kQueue[] = " limit 512k";
 // The machine's default may be bbr, which paces and so hides what queues do. By route and not by sysctl: a
 // namespace may only choose a default that the machine allows every user.
 constexpr char kCongestion[] = " congctl cubic";
+
+double BucketBytes(double rate_mbps) {
+  return std::clamp(rate_mbps * 1e6 / 8 * kBucketS, kLeastBucketBytes, kLargestBucketBytes);
+}
 
 class Failures {
  public:
@@ -159,10 +166,18 @@ std::string NamespacesText(const FabricSpec& spec) {
 
 std::string LinksText(const FabricSpec& spec) {
   std::string text;
+  // A packet larger than the bucket, in which each of its segments counts with its headers, is cut up by the
+  // shaper and goes on as many, at the cost of as many: senders make none.
+  const double largest = spec.rate_mbps > 0
+                             ? BucketBytes(spec.rate_mbps) * spec.mtu / (spec.mtu + kHeaderBytes)
+                             : kLargestPacketBytes;
+  const std::string device = absl::StrCat(
+      " mtu ", spec.mtu, " gso_max_size ",
+      static_cast<int>(std::clamp(largest, static_cast<double>(spec.mtu), kLargestPacketBytes)), " ");
   for (const Link& link : AllLinks(spec)) {
     const LinkEnd lower = LowerEnd(spec, link), upper = UpperEnd(spec, link);
-    absl::StrAppend(&text, "link add name ", lower.device, " mtu ", spec.mtu, " netns ", lower.ns,
-                    " type veth peer name ", upper.device, " mtu ", spec.mtu, " netns ", upper.ns, "\n");
+    absl::StrAppend(&text, "link add name ", lower.device, device, "netns ", lower.ns,
+                    " type veth peer name ", upper.device, device, "netns ", upper.ns, "\n");
   }
   if (spec.ports == Ports::kBonded) {
     for (int host = 0; host < HostCount(spec); ++host) {
@@ -317,7 +332,9 @@ Sysctls HostSysctls(const FabricSpec& spec, const std::string& ns) {
   Sysctls result = {{"ipv6/conf/all/disable_ipv6", "1"},
                     {"ipv6/conf/default/disable_ipv6", "1"},
                     {"ipv4/conf/all/rp_filter", "0"},
-                    {"ipv4/conf/default/rp_filter", "0"}};
+                    {"ipv4/conf/default/rp_filter", "0"},
+                    // Linux makes packets smaller as round trips get longer; each costs the same at each hop.
+                    {"ipv4/tcp_min_tso_segs", absl::StrCat(std::max(2, kUsualPacketBytes / spec.mtu + 1))}};
   if (spec.ports == Ports::kBonded) {
     result.push_back({"ipv4/fib_multipath_hash_policy", "3"});
     result.push_back({"ipv4/fib_multipath_hash_fields", "55"});
@@ -339,13 +356,11 @@ Sysctls ManagementSysctls() {
 std::string RateText(const std::string& device, double rate_mbps, bool slowed) {
   std::string none = absl::StrCat("qdisc replace dev ", device, " root noqueue\n");
   if (rate_mbps <= 0) return none;
-  const double bucket_bytes =
-      std::clamp(rate_mbps * 1e6 / 8 * kBucketS, kLeastBucketBytes, kLargestBucketBytes);
   // The queue of a faster link goes first, with what is in it: a packet that waits there and is larger than
   // the new bucket would hold the link up for ever.
   return absl::StrCat(slowed ? none : "", "qdisc replace dev ", device, " root tbf rate ",
                       static_cast<int64_t>(rate_mbps * 1000), "kbit burst ",
-                      static_cast<int64_t>(bucket_bytes), kQueue, "\n");
+                      static_cast<int64_t>(BucketBytes(rate_mbps)), kQueue, "\n");
 }
 
 std::string DropText(const std::string& device, int per_mille) {

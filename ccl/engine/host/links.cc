@@ -19,7 +19,10 @@ constexpr int64_t kSpinUs = 50;
 // After so many spins in vain in a row, only one wait in so many spins: others use the processors as well.
 constexpr uint32_t kVainSpins = 4;
 constexpr uint32_t kWaitsASpin = 16;
-constexpr uint64_t kLookNs = 2000000;
+constexpr uint64_t kLookNs = 2000000;  // at what the selector of paths says
+constexpr uint64_t kAcceptNs = 100000000;
+// What a poll has said of streams holds for so long; where memory keeps a thread busy nobody waits for them.
+constexpr uint64_t kPollAgainNs = 100000;
 constexpr int kWatchMs = 5;
 
 bool IsCrowded(size_t ranks) {
@@ -47,6 +50,10 @@ void Pause() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
 #endif
+}
+
+Result PollFailed() {
+  return Fail(ncclSystemError, "cannot wait for the network: %s", ErrnoText(errno).c_str());
 }
 
 }  // namespace
@@ -190,6 +197,7 @@ Result Links::SendTo(int peer, uint16_t channel, SendConnection** connection) {
       C4_RETURN_IF_ERROR(
           shm::ConnectSender(RecordingOf(peer, channel), listener, std::move(bell), shm::Shape(), &place));
     } else {
+      over_network_ = true;
       const tcp::Shape shape = tcp::KnobShape();
       std::vector<QpPath> paths = PathsTo(peer, shape.queue_pairs);
       AskForPaths(peer, channel, &paths);
@@ -204,6 +212,7 @@ Result Links::Attach(int peer, uint16_t channel, std::vector<tcp::Accepted> acce
                      ReceiveConnection* connection) {
   const Recording recording = RecordingOf(peer, channel);
   if (tcp::IsTcp(accepted.front().hello)) {
+    over_network_ = true;
     tcp::TcpReceiveControl* control = nullptr;
     tcp::AttachReceiver(std::move(accepted), recording, connection, &control);
     if (control != nullptr) controls_[{peer, channel}] = control;
@@ -260,17 +269,10 @@ void Links::LookAtCarrier() {
   }
 }
 
-// Streams of connections that are there come at any time, and so does news of devices; looking for them costs
-// system calls.
-bool Links::LookIsDue() {
-  const uint64_t now_ns = MonotonicNs();
-  if (now_ns - last_accept_ns_ < kLookNs) return false;
-  last_accept_ns_ = now_ns;
-  return true;
-}
-
 Result Links::TakeIn(bool expecting, bool* moved) {
   bool accepted_any = false;
+  callers_ = false;
+  last_accept_ns_ = MonotonicNs();
   C4_RETURN_IF_ERROR(acceptor_->Progress(expecting ? moved : &accepted_any));
   for (auto it = receives_.begin(); expecting && it != receives_.end(); ++it) {
     auto& [key, connection] = *it;
@@ -297,10 +299,16 @@ int Links::WatchMs(int ms) const {
 Result Links::Progress(bool* moved) {
   if (std::exchange(moved_in_wait_, false)) *moved = true;
   const bool expecting = Expecting();
-  const bool due = LookIsDue();
-  if (expecting || (due && !controls_.empty())) C4_RETURN_IF_ERROR(TakeIn(expecting, moved));
-  if (due && carrier_.fd() >= 0) LookAtCarrier();
-  if (due && !selected_.empty()) LookAtPaths();
+  const uint64_t now_ns = MonotonicNs();
+  if (over_network_ && now_ns - polled_ns_ >= kPollAgainNs) C4_RETURN_IF_ERROR(LookAtStreams());
+  // Who connects and does not say who it is has to be turned away some day.
+  const bool callers = callers_ || now_ns - last_accept_ns_ >= kAcceptNs;
+  if (expecting || (callers && !controls_.empty())) C4_RETURN_IF_ERROR(TakeIn(expecting, moved));
+  if (std::exchange(carrier_news_, false)) LookAtCarrier();
+  if (!selected_.empty() && now_ns - last_look_ns_ >= kLookNs) {
+    last_look_ns_ = now_ns;
+    LookAtPaths();
+  }
   for (auto& [key, connection] : sends_) C4_RETURN_IF_ERROR(connection->Progress(moved));
   for (auto& [key, connection] : receives_) C4_RETURN_IF_ERROR(connection->Progress(moved));
   return Ok();
@@ -316,14 +324,40 @@ void Links::WakeNeighbours() {
 void Links::CollectPolls() {
   polls_.clear();
   polls_.push_back({wake_fd_, POLLIN, 0});
-  for (auto& [key, connection] : sends_) connection->AppendPolls(&polls_);
-  for (auto& [key, connection] : receives_) connection->AppendPolls(&polls_);
+  for (auto& [key, connection] : sends_) connection->AppendDataPolls(&polls_);
+  for (auto& [key, connection] : receives_) connection->AppendDataPolls(&polls_);
+  for (auto& [key, connection] : sends_) connection->AppendControlPolls(&polls_);
+  for (auto& [key, connection] : receives_) connection->AppendControlPolls(&polls_);
+  acceptor_at_ = polls_.size();
+  // A peer that has connected before this rank receives from it waits in the listener's queue: it is not
+  // taken in, so it must not wake anybody either, again and again. With connections that fail over it is.
+  if (!controls_.empty() || Expecting()) acceptor_->AppendPolls(&polls_);
+  carrier_at_ = polls_.size();
+  if (carrier_.fd() >= 0) polls_.push_back({carrier_.fd(), POLLIN, 0});
+}
+
+void Links::TakePolls() {
+  const pollfd* at = polls_.data() + 1;
+  for (auto& [key, connection] : sends_) at = connection->TakeDataPolls(at);
+  for (auto& [key, connection] : receives_) at = connection->TakeDataPolls(at);
+  for (size_t i = acceptor_at_; i < carrier_at_; ++i) callers_ = callers_ || polls_[i].revents != 0;
+  if (carrier_.fd() >= 0 && polls_[carrier_at_].revents != 0) carrier_news_ = true;
+  polled_ns_ = MonotonicNs();
+}
+
+Result Links::LookAtStreams() {
+  CollectPolls();
+  // Without the wake descriptor: what it says has to end the next wait.
+  if (poll(polls_.data() + 1, polls_.size() - 1, 0) < 0 && errno != EINTR) return PollFailed();
+  TakePolls();
+  return Ok();
 }
 
 Result Links::Poll(int ms) {
   if (poll(polls_.data(), polls_.size(), ms) < 0 && errno != EINTR) {
-    return Fail(ncclSystemError, "cannot wait for the network: %s", ErrnoText(errno).c_str());
+    return PollFailed();
   }
+  TakePolls();
   // Emptied here, or the next wait would not wait; what it announces is looked at by the callers.
   if (polls_.front().revents != 0) {
     uint64_t count = 0;
@@ -363,10 +397,6 @@ Result Links::Wait(int ms) {
   moved_in_wait_ = moved;
   if (moved) return Ok();
   CollectPolls();
-  // A peer that has connected before this rank receives from it waits in the listener's queue: it is not
-  // taken in, so it must not wake anybody either, again and again. With connections that fail over it is.
-  if (!controls_.empty() || Expecting()) acceptor_->AppendPolls(&polls_);
-  if (carrier_.fd() >= 0) polls_.push_back({carrier_.fd(), POLLIN, 0});
   ms = WatchMs(ms);
   if (!over_memory_) return Poll(ms);
   polls_.push_back({bell_.fd(), POLLIN, 0});

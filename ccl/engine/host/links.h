@@ -102,10 +102,13 @@ class Links {
   void LookAtPaths();
   // A receive connection waits for its sender to connect.
   bool Expecting() const;
-  bool LookIsDue();
   void LookAtCarrier();
   Result TakeIn(bool expecting, bool* moved);
   void CollectPolls();
+  // What poll() has said of what was collected.
+  void TakePolls();
+  // Which streams have something to read, as of now.
+  Result LookAtStreams();
   Result Poll(int ms);
   // Looks for a while before sleeping, where that has paid lately; *moved when there was something.
   Result Spin(bool* moved);
@@ -121,16 +124,24 @@ class Links {
   std::map<Key, tcp::TcpReceiveControl*> controls_;  // of those of receives_ that fail over
   std::map<int, Neighbour> neighbours_;
   uint64_t last_accept_ns_ = 0;
+  uint64_t last_look_ns_ = 0;
+  bool callers_ = true;        // at the acceptor
+  bool carrier_news_ = false;  // of some device
   PathSelector* paths_ = nullptr;
   std::map<Key, Selected> selected_;
   uint64_t path_news_ = 0;    // that were looked at
   bool over_memory_ = false;  // a connection is
-  bool crowded_ = false;      // more ranks on this host than processors
+  bool over_network_ = false;
+  uint64_t polled_ns_ = 0;
+  bool crowded_ = false;  // more ranks on this host than processors
   uint64_t spin_ns_ = 0;
   uint32_t vain_spins_ = 0;
   uint32_t waits_ = 0;
   bool moved_in_wait_ = false;
-  std::vector<pollfd> polls_;  // the wake descriptor first; kept to spare allocations
+  // The wake descriptor first; data, control, acceptor, carrier. Kept to spare allocations.
+  std::vector<pollfd> polls_;
+  size_t acceptor_at_ = 0;
+  size_t carrier_at_ = 0;
 };
 
 }  // namespace c4::host

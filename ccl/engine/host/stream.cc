@@ -6,8 +6,10 @@
 namespace c4::host {
 namespace {
 
-// How long a thread that waits sleeps before it looks again whether it could run something itself.
+// How long a thread that waits sleeps before it looks again whether it could run something itself: longer and
+// longer, as somebody else is at it. The end of what it waits for wakes it.
 constexpr auto kLookAgain = std::chrono::milliseconds(1);
+constexpr auto kLookAgainAtLast = std::chrono::milliseconds(32);
 
 }  // namespace
 
@@ -82,7 +84,7 @@ std::shared_ptr<Driver> Stream::NextDriver() {
 }
 
 Result Stream::AwaitTicket(uint64_t ticket) {
-  while (!IsOver(ticket)) {
+  for (auto pause = kLookAgain; !IsOver(ticket); pause = std::min(2 * pause, kLookAgainAtLast)) {
     if (const std::shared_ptr<Driver> driver = NextDriver(); driver != nullptr) {
       if (driver->inherited()) {
         return Fail(ncclInvalidUsage,
@@ -90,7 +92,7 @@ Result Stream::AwaitTicket(uint64_t ticket) {
       }
       if (driver->TryDrive([&] { return IsOver(ticket); }) && IsOver(ticket)) break;
     }
-    WaitUntilOver(ticket, kLookAgain);
+    WaitUntilOver(ticket, pause);
   }
   return Ok();
 }

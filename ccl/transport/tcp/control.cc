@@ -34,7 +34,7 @@ Frame AnswerFrame(const FenceAnswer& answer) {
 
 bool ControlStream::Write() {
   while (!out_.empty()) {
-    const ssize_t sent = send(fd_.get(), out_.data(), out_.size(), MSG_NOSIGNAL);
+    const ssize_t sent = send(fd_.get(), out_.data(), out_.size(), kPrompt);
     if (sent < 0) {
       if (!WouldBlock(errno)) error_ = errno;
       return WouldBlock(errno);

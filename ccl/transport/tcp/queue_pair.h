@@ -10,6 +10,7 @@
 
 #include "ccl/base/socket.h"
 #include "ccl/transport/queue_pair.h"
+#include "ccl/transport/readiness.h"
 #include "ccl/transport/stall.h"
 #include "ccl/transport/tcp/frame.h"
 
@@ -40,6 +41,7 @@ class TcpSendQueuePair final : public SendQueuePair {
   bool IsFrom(const SocketAddress& address) const override;
   bool connected() const override { return hello_written_ == sizeof(Hello); }
   pollfd Poll() const override;
+  void Polled(short events) override { readiness_.Polled((events & ~POLLOUT) != 0); }
   void SayGoodbye() override;
   bool peer_left() const override { return peer_left_; }
   QueuePairRecorder& recorder() override { return recorder_; }
@@ -90,6 +92,7 @@ class TcpSendQueuePair final : public SendQueuePair {
   Result Ended(const char* what, int error);
 
   Fd fd_;
+  Readiness readiness_;  // of fd_
   const Recording recording_;
   Hello hello_;
   size_t hello_written_ = 0;
@@ -142,6 +145,7 @@ class TcpReceiveQueuePair final : public ReceiveQueuePair {
   // The stream of a later epoch: taken at once, or when the one before it is fenced.
   void Renew(Fd fd, const Hello& hello);
   pollfd Poll() const override;
+  void Polled(short events) override { readiness_.Polled((events & ~POLLOUT) != 0); }
   void SayGoodbye() override;
   bool peer_left() const override { return peer_left_; }
   QueuePairRecorder& recorder() override { return recorder_; }
@@ -149,6 +153,7 @@ class TcpReceiveQueuePair final : public ReceiveQueuePair {
  private:
   // *more: it is worth reading on at once.
   Result ReadFrame(ChunkSink* sink, bool* moved, bool* more);
+  Result TakeFrame(ChunkSink* sink, bool* more);
   Result ReadPayload(ChunkSink* sink, bool* moved, bool* more);
   void Complete(ChunkSink* sink);
   Result Report(bool heartbeat);
@@ -159,6 +164,7 @@ class TcpReceiveQueuePair final : public ReceiveQueuePair {
   Chunk chunk() const { return {frame_.message, frame_.message_bytes, frame_.chunk, frame_.bytes}; }
 
   Fd fd_;
+  Readiness readiness_;  // of fd_
   const Recording recording_;
   QueuePairRecorder recorder_;
   Frame frame_{};

@@ -51,6 +51,7 @@ Result TcpReceiveQueuePair::Fence(uint32_t epoch, ChunkSink* sink, uint64_t* rec
     return Ok();
   }
   bool moved = false;
+  readiness_.Forget();
   if (open()) C4_RETURN_IF_ERROR(Progress(sink, &moved));
   if (frame_bytes_ == sizeof(Frame)) {
     recorder_.TakenBack(1, frame_.bytes);
@@ -89,6 +90,7 @@ void TcpReceiveQueuePair::Renew(Fd fd, const Hello& hello) {
 void TcpReceiveQueuePair::Adopt(Fd fd, const Hello& hello) {
   if (closed_epoch_ != epoch_) Close();
   fd_ = std::move(fd);
+  readiness_.Forget();
   SetOptions(fd_.get());
   epoch_ = hello.epoch;
   touched_ = false;
@@ -104,12 +106,13 @@ void TcpReceiveQueuePair::Adopt(Fd fd, const Hello& hello) {
 Result TcpReceiveQueuePair::Progress(ChunkSink* sink, bool* moved) {
   if (!open()) return Ok();
   C4_RETURN_IF_ERROR(Report(false));
-  bool more = open();
+  bool more = open() && readiness_.may_read();
   while (more) {
     more = false;
     if (frame_bytes_ < sizeof(Frame)) C4_RETURN_IF_ERROR(ReadFrame(sink, moved, &more));
     if (frame_bytes_ == sizeof(Frame) && open()) C4_RETURN_IF_ERROR(ReadPayload(sink, moved, &more));
   }
+  readiness_.Emptied();
   if (!open()) return Ok();
   return Report(true);  // who has said goodbye by now needs no sign of life
 }
@@ -125,7 +128,10 @@ Result TcpReceiveQueuePair::ReadFrame(ChunkSink* sink, bool* moved, bool* more) 
   *moved = true;
   frame_bytes_ += static_cast<size_t>(got);
   touched_ = true;
-  if (frame_bytes_ < sizeof(Frame)) return Ok();
+  return frame_bytes_ == sizeof(Frame) ? TakeFrame(sink, more) : Ok();
+}
+
+Result TcpReceiveQueuePair::TakeFrame(ChunkSink* sink, bool* more) {
   if (const char* fault = CheckChunk(frame_, completed_)) return Lost(fault, EPROTO);
   if (frame_.kind == kGoodbye) {
     peer_left_ = *more = true;
@@ -152,20 +158,31 @@ Result TcpReceiveQueuePair::ReadPayload(ChunkSink* sink, bool* moved, bool* more
     Complete(sink);
     return Ok();
   }
-  const ssize_t got = recv(fd_.get(), to_ + payload_bytes_, frame_.bytes - payload_bytes_, 0);
+  // With the next frame, when it is there: one call a chunk, and none to find that there is no more.
+  const size_t left = frame_.bytes - payload_bytes_;
+  Frame next;
+  iovec pieces[] = {{to_ + payload_bytes_, left}, {&next, sizeof next}};
+  msghdr header{};
+  header.msg_iov = pieces;
+  header.msg_iovlen = 2;
+  const ssize_t got = recvmsg(fd_.get(), &header, 0);
   if (got < 0) {
     if (WouldBlock(errno)) return Ok();
     return Ended("broke", errno);
   }
   if (got == 0) return Ended("was closed by it in the middle of a message: its process ended", 0);
   *moved = true;
-  payload_bytes_ += static_cast<size_t>(got);
-  recorder_.Moved(static_cast<uint64_t>(got), NowTicks());
+  const size_t payload = std::min(static_cast<size_t>(got), left);
+  payload_bytes_ += payload;
+  recorder_.Moved(payload, NowTicks());
   // When less came than there is room for, there was no more.
-  if (payload_bytes_ < frame_.bytes) return Ok();
-  *more = true;
+  if (payload < left) return Ok();
   Complete(sink);
-  return Ok();
+  frame_ = next;
+  frame_bytes_ = static_cast<size_t>(got) - left;
+  if (frame_bytes_ < sizeof(Frame)) return Ok();
+  *more = true;
+  return TakeFrame(sink, more);
 }
 
 void TcpReceiveQueuePair::Complete(ChunkSink* sink) {
@@ -193,7 +210,7 @@ Result TcpReceiveQueuePair::Report(bool heartbeat) {
       memcpy(out_, &frame, sizeof frame);
       out_at_ = 0;
     }
-    const ssize_t sent = send(fd_.get(), out_ + out_at_, sizeof out_ - out_at_, MSG_NOSIGNAL);
+    const ssize_t sent = send(fd_.get(), out_ + out_at_, sizeof out_ - out_at_, kPrompt);
     if (sent < 0) {
       if (WouldBlock(errno) || peer_left_) return Ok();
       // What has come before the end is still to be read.

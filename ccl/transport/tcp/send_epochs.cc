@@ -100,6 +100,7 @@ void TcpSendQueuePair::ProgressDial(uint64_t now_ns) {
 
 void TcpSendQueuePair::Adopt(Dialled dialled, uint64_t now_ns) {
   fd_ = std::move(dialled.fd);
+  readiness_.Forget();
   hello_ = dialled.hello;
   hello_written_ = dialled.written;
   other_port_ = dialled.other_port;

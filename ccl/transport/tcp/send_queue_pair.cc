@@ -74,7 +74,7 @@ Result TcpSendQueuePair::Progress(bool* moved) {
     if (!fd_.valid()) return Ok();
   }
   if (!connected()) C4_RETURN_IF_ERROR(WriteHello(moved));
-  C4_RETURN_IF_ERROR(ReadReports(moved));
+  if (readiness_.may_read()) C4_RETURN_IF_ERROR(ReadReports(moved));
   return connected() && fd_.valid() ? Write(moved) : Ok();
 }
 
@@ -127,6 +127,7 @@ Result TcpSendQueuePair::ReadReports(bool* moved) {
   for (;;) {
     const size_t room = sizeof in_ - in_bytes_;
     const ssize_t got = recv(fd_.get(), in_ + in_bytes_, room, 0);
+    if (got < static_cast<ssize_t>(room)) readiness_.Emptied();
     if (got < 0) {
       if (WouldBlock(errno)) return Ok();
       return Ended("broke", errno);

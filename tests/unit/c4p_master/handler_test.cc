@@ -8,8 +8,10 @@ namespace c4::c4p {
 namespace {
 
 using testing::Each;
+using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::UnorderedElementsAre;
 
 TEST(C4pHandlerTest, AnswersAtOnceAndCorrectsOnceItKnows) {
   Cluster cluster({.leaves = 2, .spines = 4, .hosts_per_leaf = 2});
@@ -211,12 +213,9 @@ TEST(C4pHandlerTest, PortsThatDoNotSteerAreSaid) {
       << "it probes in vain for ever";
 }
 
-TEST(C4pHandlerTest, AMasterThatComesBackTakesOverWhatIsInUse) {
-  Cluster first({.leaves = 2, .spines = 4, .hosts_per_leaf = 2});
-  first.Run(2000);
-  first.Ask(0, 2, "a");
-  first.Run(3000);
-  Cluster second({.leaves = 2, .spines = 4, .hosts_per_leaf = 2});
+// What `first` has advised on connection "a", said to a master that is new; queue pairs of `elsewhere` have
+// ports that no master gave out.
+void SayInUse(Cluster& first, const std::set<uint32_t>& elsewhere, Cluster* second) {
   v1::AgentToC4p message;
   message.mutable_use()->set_connection("a");
   message.mutable_use()->set_epoch(first.answers["a"].epoch());
@@ -227,16 +226,67 @@ TEST(C4pHandlerTest, AMasterThatComesBackTakesOverWhatIsInUse) {
     pair->set_use(v1::QUEUE_PAIR_USE_LIVE);
     pair->mutable_tuple()->set_source("10.0.0.2");
     pair->mutable_tuple()->set_destination("10.1.0.2");
-    pair->mutable_tuple()->set_source_port(path.source_port());
+    pair->mutable_tuple()->set_source_port(elsewhere.contains(path.index()) ? 50000 + path.index()
+                                                                            : path.source_port());
     pair->mutable_tuple()->set_destination_port(5000);
   }
-  second.Say(0, message);
-  EXPECT_THAT(second.agents[0].refused, IsEmpty());
-  ASSERT_EQ(second.handler.book().connections().size(), 1u);
-  second.Run(4000);
-  if (second.answers.contains("a")) {
-    EXPECT_GT(second.answers["a"].epoch(), first.answers["a"].epoch()) << "an older epoch would be ignored";
+  second->Say(0, message);
+  EXPECT_THAT(second->agents[0].refused, IsEmpty());
+}
+
+TEST(C4pHandlerTest, AMasterThatComesBackLeavesWhatIsInUse) {
+  Cluster first({.leaves = 2, .spines = 4, .hosts_per_leaf = 2});
+  first.Run(2000);
+  first.Ask(0, 2, "a");
+  first.Run(3000);
+  Cluster second({.leaves = 2, .spines = 4, .hosts_per_leaf = 2});
+  SayInUse(first, {}, &second);
+  second.Run(20000);
+  EXPECT_FALSE(second.answers.contains("a")) << "it moves: " << second.answers["a"].ShortDebugString();
+  const v1::ListPathsReply paths = second.handler.ListPaths({}, second.now_ns);
+  ASSERT_EQ(paths.connections_size(), 1);
+  for (const v1::QueuePairStatus& pair : paths.connections(0).queue_pairs()) {
+    EXPECT_GT(pair.links_size(), 0) << pair.index();
   }
+  EXPECT_TRUE(second.handler.book().connections().at("a").complete);
+}
+
+TEST(C4pHandlerTest, OfATakenOverConnectionOnlyStraysMove) {
+  Cluster first({.leaves = 2, .spines = 4, .hosts_per_leaf = 2});
+  first.Run(2000);
+  first.Ask(0, 2, "a");
+  first.Run(3000);
+  Cluster second({.leaves = 2, .spines = 4, .hosts_per_leaf = 2});
+  SayInUse(first, {1, 3}, &second);
+  second.Run(20000);
+  ASSERT_TRUE(second.answers.contains("a"));
+  EXPECT_GT(second.answers["a"].epoch(), first.answers["a"].epoch()) << "an older epoch would be ignored";
+  for (const int stays : {0, 2}) {
+    EXPECT_EQ(second.answers["a"].paths(stays).source_port(), first.answers["a"].paths(stays).source_port());
+  }
+  second.requests["a"] = first.requests["a"];
+  EXPECT_THAT(second.Spines("a"), UnorderedElementsAre(0, 1, 2, 3));
+}
+
+TEST(C4pHandlerTest, AnAgentThatFloodsIsStoppedAndTheOthersAreNot) {
+  Cluster cluster({.leaves = 2, .spines = 2, .hosts_per_leaf = 2});
+  cluster.Run(2000);
+  for (size_t i = 0; i <= kMostConnections; ++i) {
+    v1::AgentToC4p message;
+    *message.mutable_request() = cluster.RequestOf(0, 2, "flood-" + std::to_string(i), 1);
+    cluster.Say(0, message);
+  }
+  EXPECT_EQ(cluster.handler.book().connections().size(), kMostConnections);
+  EXPECT_THAT(cluster.agents[0].refused, ElementsAre(HasSubstr("65536 connections, which is the most")));
+  cluster.Ask(1, 3, "a");
+  cluster.Run(3000);
+  EXPECT_THAT(cluster.Spines("a"), UnorderedElementsAre(0, 0, 1, 1));
+  // What is closed makes room.
+  v1::AgentToC4p over;
+  over.mutable_use()->set_connection("flood-7");
+  cluster.Say(0, over);
+  cluster.Ask(0, 2, "b");
+  EXPECT_EQ(cluster.agents[0].refused.size(), 1u);
 }
 
 TEST(C4pHandlerTest, BadMessagesAreRefusedAndChangeNothing) {

@@ -18,6 +18,7 @@ constexpr size_t kWindow = 524288;
 struct Path {
   double ns_per_byte = 1;  // 1 is 8 Gbit/s
   uint64_t delay_ns = 20000;
+  uint64_t late_ns = 0;  // up to so much later an acknowledgement is heard, at random
 };
 
 class Simulation {
@@ -72,7 +73,10 @@ class Simulation {
     scheduler.Posted(static_cast<int>(i), count, now_ns);
     free_ns_[i] = std::max(free_ns_[i], now_ns) +
                   static_cast<uint64_t>(static_cast<double>(count) * paths[i].ns_per_byte);
-    flight.push_back({count, now_ns, free_ns_[i] + paths[i].delay_ns});
+    uint64_t done_ns = free_ns_[i] + paths[i].delay_ns;
+    if (paths[i].late_ns != 0) done_ns += random_() % paths[i].late_ns;
+    if (!flight.empty()) done_ns = std::max(done_ns, flight.back().done_ns + 1);
+    flight.push_back({count, now_ns, done_ns});
     longest_silence_ns = std::max(longest_silence_ns, now_ns - std::exchange(last_post_ns, now_ns));
     ++chunks[i];
     bytes[i] += count;
@@ -95,6 +99,7 @@ class Simulation {
   std::vector<std::deque<Flight>> flights_;
   std::vector<uint64_t> free_ns_;
   size_t next_bytes_ = 0;
+  std::mt19937 random_{1};
 
  public:
   std::vector<uint64_t> chunks;
@@ -118,6 +123,18 @@ TEST(Scheduler, EqualPathsShareEvenly) {
   }
 }
 
+// A completion that follows a late one is no sign of a fast path: the others would count as slow beside it.
+TEST(Scheduler, NewsThatComesLateLeavesTheSharesEven) {
+  for (const uint64_t late_ns : {100000, 200000, 300000}) {
+    SCOPED_TRACE(late_ns);
+    Simulation simulation(std::vector<Path>(4, {.late_ns = late_ns}), kWindow);
+    simulation.RunBusy(simulation.now_ns + kSecondNs);
+    const auto [least, most] = std::minmax_element(simulation.chunks.begin(), simulation.chunks.end());
+    EXPECT_LE(*most - *least, *most / 20);
+    EXPECT_GT(simulation.total(), 4 * kSecondNs * 95 / 100);
+  }
+}
+
 // Chunks of any size on paths of any speed: the window holds (checked at each post), somebody always works,
 // and what goes through is most of what the paths could carry.
 TEST(Scheduler, NeverIdleAndNeverBeyondTheWindow) {
@@ -127,7 +144,7 @@ TEST(Scheduler, NeverIdleAndNeverBeyondTheWindow) {
     std::vector<Path> paths(1 + random() % 6);
     double possible = 0;
     for (Path& path : paths) {
-      path.ns_per_byte = 0.5 + random() % 16 / 4.0;
+      path.ns_per_byte = 0.5 + static_cast<double>(random() % 16) / 4.0;
       path.delay_ns = 1000 + random() % 30000;
       possible += 1 / path.ns_per_byte;
     }

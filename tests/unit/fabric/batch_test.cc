@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 #include <set>
 
+#include "absl/strings/str_cat.h"
+
 namespace c4::fabric {
 namespace {
 
@@ -90,10 +92,12 @@ TEST(BatchTest, EveryDeviceOfALinkIsMadeOnce) {
   for (const Ports ports : {Ports::kOne, Ports::kPlanes, Ports::kBonded}) {
     const FabricSpec spec = Spec(ports);
     const std::string text = LinksText(spec);
+    // A packet fits into the bucket of 200 Mbit/s.
+    const std::string device = " mtu 4200 gso_max_size 65536 netns ";
     for (const Link& link : AllLinks(spec)) {
       const LinkEnd lower = LowerEnd(spec, link), upper = UpperEnd(spec, link);
-      const std::string line = "link add name " + lower.device + " mtu 4200 netns " + lower.ns +
-                               " type veth peer name " + upper.device + " mtu 4200 netns " + upper.ns + "\n";
+      const std::string line = absl::StrCat("link add name ", lower.device, device, lower.ns,
+                                            " type veth peer name ", upper.device, device, upper.ns, "\n");
       const size_t at = text.find(line);
       ASSERT_NE(at, std::string::npos) << line;
       EXPECT_EQ(text.find(line, at + 1), std::string::npos) << line;

@@ -1,0 +1,193 @@
+// The path master in a job on an emulated fabric, over real sockets and the kernel's own hash: it puts the
+// queue pairs evenly onto the spines; killed, stopped and started again it costs the job nothing and knows
+// everything again.
+#include <algorithm>
+#include <gtest/gtest.h>
+#include <map>
+#include <optional>
+#include <signal.h>
+#include <unistd.h>
+
+#include "absl/strings/str_cat.h"
+#include "fabric/emulator/command.h"
+#include "fabric/emulator/fabric.h"
+#include "fabric/emulator/oracle.h"
+#include "tests/service/harness.h"
+
+namespace c4::net_test {
+namespace {
+
+using service_test::Binary;
+using service_test::Clock;
+using service_test::CommandResult;
+using service_test::Eventually;
+using service_test::Json;
+using service_test::RunC4;
+using service_test::RunningJob;
+using service_test::Seconds;
+
+constexpr int kRanks = 4;
+constexpr int kLowestPort = 20000;  // of those that a master gives out by default
+constexpr int kHighestPort = 28191;
+
+class PathMasterTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (const absl::Status rights = fabric::CheckRights(); !rights.ok()) GTEST_SKIP() << rights;
+    absl::StatusOr<fabric::Fabric> up = fabric::Fabric::Up(spec_);
+    ASSERT_TRUE(up.ok()) << up.status();
+    fabric_.emplace(*std::move(up));
+  }
+  void StartJob() {
+    job_.emplace(kRanks, std::vector<std::string>{"--fabric", spec_.name, "--c4p"}, Program());
+    ASSERT_TRUE(job_->AwaitAtWork(20, Seconds(20)));
+  }
+  void StartJobAndLearn() {
+    StartJob();
+    ASSERT_TRUE(Eventually(Seconds(20), [&] { return AllKnown(); })) << Paths().dump(2);
+  }
+  void TearDown() override {
+    job_.reset();
+    fabric::Fabric::Down(spec_.name).IgnoreError();
+  }
+
+  static std::vector<std::string> Program() {
+    return {Binary("all_reduce_perf"), "-b", "256K", "-e", "256K", "-N", "0", "--pause-ms", "10"};
+  }
+  Json Paths() const {
+    const CommandResult result = RunC4({"paths", "--json", "--run-dir", job_->base_dir()});
+    return result.exit_code == 0 ? Json::parse(result.output) : Json::object();
+  }
+  // Tuple and spine of the queue pairs that cross the spines, as the master tells it; nothing as long as not
+  // each is on a port that it gave out, with a path that it knows.
+  std::map<std::string, int> Crossing() const {
+    std::map<std::string, int> found;
+    for (const Json& connection : Paths().value("connections", Json::array())) {
+      for (const Json& queue_pair : connection["queue_pairs"]) {
+        if (queue_pair["use"] != "live" || queue_pair["links"].empty()) return {};
+        for (const Json& link : queue_pair["links"]) {
+          const auto name = link.get<std::string>();
+          const size_t at = name.find(">spine");
+          if (at == std::string::npos) continue;
+          const auto port = queue_pair["tuple"]["source_port"].get<int>();
+          if (port < kLowestPort || port > kHighestPort) return {};
+          found[queue_pair["tuple"].dump()] = std::stoi(name.substr(at + 6));
+        }
+      }
+    }
+    return found;
+  }
+  // As many on one spine as on the other.
+  bool AllKnown() const {
+    const std::map<std::string, int> crossing = Crossing();
+    const auto first =
+        std::count_if(crossing.begin(), crossing.end(), [](const auto& entry) { return entry.second == 0; });
+    return !crossing.empty() && 2 * static_cast<size_t>(first) == crossing.size();
+  }
+  void ExpectGoesOn() const {
+    const uint64_t before = job_->LeastFinished();
+    EXPECT_TRUE(Eventually(Seconds(5), [&] { return job_->LeastFinished() > before + 20; }))
+        << "the job stands still after " << before << " operations";
+  }
+
+  const fabric::FabricSpec spec_{.name = absl::StrCat("pm", getpid() % 100000),
+                                 .leaves = 2,
+                                 .spines = 2,
+                                 .hosts_per_leaf = 2,
+                                 .rate_mbps = 200};
+  std::optional<fabric::Fabric> fabric_;
+  std::optional<RunningJob> job_;
+};
+
+TEST_F(PathMasterTest, WhatItTellsIsWhatTheKernelDoes) {
+  StartJobAndLearn();
+  for (const auto& [text, spine] : Crossing()) {
+    const Json tuple = Json::parse(text);
+    const absl::StatusOr<std::vector<fabric::Path>> paths =
+        fabric::PathsOf(spec_, {{.source = tuple["source"].get<std::string>(),
+                                 .source_port = tuple["source_port"].get<int>(),
+                                 .destination = tuple["destination"].get<std::string>(),
+                                 .destination_port = tuple["destination_port"].get<int>()}});
+    ASSERT_TRUE(paths.ok()) << paths.status();
+    EXPECT_EQ(paths->front().spine, spine) << text;
+  }
+}
+
+TEST_F(PathMasterTest, KilledItComesBackAndKnowsEverythingAgain) {
+  StartJobAndLearn();
+  const std::map<std::string, int> before = Crossing();
+  const pid_t victim = job_->DaemonPid("c4p_master");
+  ASSERT_GT(victim, 0);
+  ASSERT_EQ(kill(victim, SIGKILL), 0);
+  ExpectGoesOn();
+  ASSERT_TRUE(Eventually(Seconds(10), [&] {
+    const pid_t now = job_->DaemonPid("c4p_master");
+    return now > 0 && now != victim;
+  })) << "it was not started again";
+  EXPECT_TRUE(Eventually(Seconds(20), [&] { return AllKnown(); })) << Paths().dump(2);
+  // What is in use stays where it is: nobody is moved because a master has forgotten.
+  EXPECT_EQ(Crossing(), before);
+  ExpectGoesOn();
+}
+
+// A job that begins while the master hangs waits for its answer as long as C4_PATH_WAIT_MS says, no longer.
+TEST_F(PathMasterTest, AJobThatBeginsWhileItHangsRunsOnPortsOfTheKernel) {
+  StartJobAndLearn();
+  const pid_t master = job_->DaemonPid("c4p_master");
+  ASSERT_GT(master, 0);
+  ASSERT_EQ(kill(master, SIGSTOP), 0);
+  const auto begun = Clock::now();
+  const CommandResult second =
+      RunC4({"run", "-n", std::to_string(kRanks), "--fabric", spec_.name, "--c4p", "--run-dir",
+             job_->base_dir(), "--", Binary("all_reduce_perf"), "-b", "256K", "-e", "256K", "-n", "5"},
+            {}, Seconds(20));
+  EXPECT_EQ(second.exit_code, 0) << second.errors;
+  printf("a job beside a path master that hangs took %.1f s\n", Seconds(Clock::now() - begun).count());
+  ExpectGoesOn();
+  ASSERT_EQ(kill(master, SIGCONT), 0);
+  EXPECT_TRUE(Eventually(Seconds(20), [&] { return AllKnown(); })) << Paths().dump(2);
+}
+
+// Switches that hash addresses alone: no port leads elsewhere, and nobody is moved in vain.
+TEST_F(PathMasterTest, PortsThatDoNotSteerAreSaid) {
+  for (int leaf = 0; leaf < spec_.leaves; ++leaf) {
+    const absl::Status set =
+        fabric::WriteSysctls(fabric::LeafNamespace(spec_, leaf), {{"ipv4/fib_multipath_hash_policy", "0"}});
+    ASSERT_TRUE(set.ok()) << set;
+  }
+  StartJob();
+  std::string notes;
+  EXPECT_TRUE(Eventually(Seconds(20), [&] {
+    const CommandResult result = RunC4({"topology", "--json", "--run-dir", job_->base_dir()});
+    if (result.exit_code == 0) notes = Json::parse(result.output)["notes"].dump(1);
+    return notes.find("source ports do not steer") != std::string::npos;
+  })) << notes;
+  ExpectGoesOn();
+}
+
+// All links of a leaf die in silence: the master says what is cut off, the job waits, and goes on when they
+// are back.
+TEST_F(PathMasterTest, WhereNoPathIsLeftItSaysSoAndTheJobWaits) {
+  StartJobAndLearn();
+  const std::vector<std::string> links = {"leaf1-spine0", "leaf1-spine1"};
+  for (const std::string& link : links) ASSERT_TRUE(fabric_->Cut(link).ok());
+  Json down = Json::array();
+  EXPECT_TRUE(Eventually(Seconds(25), [&] {
+    const CommandResult result = RunC4({"topology", "--json", "--run-dir", job_->base_dir()});
+    const Json told = Json::parse(result.output, nullptr, /*allow_exceptions=*/false);
+    down = Json::array();
+    for (const Json& link : told.value("links", Json::array())) {
+      if (!link["up"].get<bool>()) down.push_back(link["name"]);
+    }
+    return down.size() >= 4;  // both directions of each
+  })) << down;
+  const uint64_t before = job_->LeastFinished();
+  EXPECT_NE(RunC4({"paths", "--json", "--run-dir", job_->base_dir()}).output.find("no path is left"),
+            std::string::npos);
+  EXPECT_LE(job_->LeastFinished(), before + 1);
+  for (const std::string& link : links) ASSERT_TRUE(fabric_->Heal(link).ok());
+  EXPECT_TRUE(Eventually(Seconds(20), [&] { return job_->LeastFinished() > before + 20; }));
+}
+
+}  // namespace
+}  // namespace c4::net_test
