@@ -17,13 +17,6 @@ constexpr int64_t kHousekeepingNs = 1000 * kMs;
 constexpr int64_t kRefreshEveryNs = 50 * kMs;
 // Of ports of one group, in vain.
 constexpr int kMostRounds = 6;
-// Queue pairs of as many tuples that lose their path over one link within this time: it is looked at again.
-// One alone may be the transport's impatience.
-constexpr size_t kTroubledTuples = 2;
-constexpr int64_t kTroubledNs = 2000 * kMs;
-constexpr int64_t kRoundEveryNs = 1000 * kMs;
-// As long as a queue pair has no path.
-constexpr int64_t kDeadRoundNs = 4000 * kMs;
 // Enough probes from every leaf that a link over which none came is known to be dead
 // (TopologyLearner::MarkFaults).
 constexpr double kMissChance = 2e-5;
@@ -285,7 +278,7 @@ void C4pHandler::TakeResult(const v1::ProbeResult& result, const service::IpTupl
   plan_.Reported(seen, failed);
   const FlowGroup group = GroupOf(tuple);
   if (!failed) {
-    view_.Add(seen);
+    view_.Add(seen, now_ns);
     catalogue_.Record(seen, now_ns);
     const bool ours = tuple.source_port >= options_.port_low && tuple.source_port <= options_.port_high;
     if (seen.names_path() && ours) book_.Learnt(group, tuple.source_port);
@@ -294,39 +287,17 @@ void C4pHandler::TakeResult(const v1::ProbeResult& result, const service::IpTupl
   }
   if (const auto recheck = rechecks_.find(group); recheck != rechecks_.end()) {
     const auto before = recheck->second.before.find(tuple.source_port);
-    if (recheck->second.outstanding.erase(tuple.source_port) > 0 && before != recheck->second.before.end() &&
-        seen.hops.spine.known() && before->second.spine.known()) {
-      recheck->second.changed = recheck->second.changed || seen.hops.spine != before->second.spine;
+    if (recheck->second.outstanding.erase(tuple.source_port) > 0 && before != recheck->second.before.end()) {
+      const Ipv4 then = before->second.spine;
+      if (seen.hops.spine.known() && then.known() && seen.hops.spine != then) recheck->second.changed = true;
+      // Where it leads now, if anywhere, nobody knows.
+      if (!seen.hops.spine.known() && then.known()) recheck->second.before.erase(before);
     }
   }
   const auto asked = asked_.find(group);
   if (asked == asked_.end() || --asked->second > 0) return;
   asked_.erase(asked);
   (void)catalogue_.LearnHash(group);
-}
-
-void C4pHandler::TakeTroubles(const std::vector<Trouble>& troubles, int64_t now_ns) {
-  for (const Trouble& trouble : troubles) {
-    metrics_.troubles.Add();
-    // Not to be given out again before a probe has come through.
-    catalogue_.RecordEndToEnd(trouble.tuple, false, now_ns);
-    for (const std::string& link : trouble.links) {
-      std::map<service::IpTuple, int64_t>& tuples = troubled_[link];
-      tuples[trouble.tuple] = now_ns;
-      std::erase_if(tuples, [&](const auto& entry) { return now_ns - entry.second > kTroubledNs; });
-      if (tuples.size() >= kTroubledTuples) doubt_ = Concat("queue pairs lost their path over ", link);
-    }
-  }
-}
-
-// What is lost right after a round has begun may not show in it.
-void C4pHandler::BeginRound(int64_t now_ns) {
-  if (doubt_.empty() || (round_ns_ != 0 && now_ns - round_ns_ < kRoundEveryNs)) return;
-  service::LogInfo("probing again: ", doubt_);
-  doubt_.clear();
-  round_ns_ = now_ns;
-  view_.BeginRound();
-  plan_.Restart();
 }
 
 bool C4pHandler::IsUnknown(const service::IpTuple& tuple, int64_t now_ns) const {
@@ -357,11 +328,11 @@ void C4pHandler::SetPlanNetwork() {
 }
 
 void C4pHandler::RefreshView(int64_t now_ns) {
-  if (!view_.stale() || (refreshed_ns_ != 0 && now_ns - refreshed_ns_ < kRefreshEveryNs)) return;
+  if (!view_.stale(now_ns) || (refreshed_ns_ != 0 && now_ns - refreshed_ns_ < kRefreshEveryNs)) return;
   refreshed_ns_ = now_ns;
   const size_t switches = view_.topology().leaves().size() + view_.topology().spines().size();
   const size_t ports = view_.topology().ports().size();
-  const std::vector<LinkChange> changes = view_.Refresh();
+  const std::vector<LinkChange> changes = view_.Refresh(now_ns);
   SetPlanNetwork();
   const bool grown = view_.topology().leaves().size() + view_.topology().spines().size() != switches ||
                      view_.topology().ports().size() != ports;
@@ -370,19 +341,6 @@ void C4pHandler::RefreshView(int64_t now_ns) {
     for (const FlowGroup& group : book_.Wanting()) learnt_.insert(group);
   }
   if (!changes.empty()) LinksChanged(changes, now_ns);
-}
-
-void C4pHandler::LinksChanged(const std::vector<LinkChange>& changes, int64_t now_ns) {
-  for (const LinkChange& change : changes) {
-    metrics_.link_changes.Add();
-    if (change.up) {
-      service::LogInfo("link ", change.name, " is back");
-    } else {
-      service::LogWarning("link ", change.name, " carries nothing: its connections move to others");
-    }
-    recheck_leaves_[change.link.lower] = {now_ns, 0};
-  }
-  SendAdvice(book_.Repair(changes, now_ns));
 }
 
 void C4pHandler::AskForPorts() {
@@ -433,18 +391,20 @@ void C4pHandler::SendAdvice(const std::vector<Advice>& advice) {
 }
 
 void C4pHandler::Tick(int64_t now_ns) {
-  BeginRound(now_ns);
+  LookForDeadLinks(now_ns);
   RefreshView(now_ns);
+  LookAtDeadLinks(now_ns);
   BeginRechecks(now_ns);
   FinishRechecks(now_ns);
   for (auto at = strays_.begin(); at != strays_.end();) {
-    const bool due = now_ns - at->second >= kStrayNs;
+    // While links are looked at, those that are dead look as good as any.
+    const bool due = now_ns - at->second >= kStrayNs && !InRound(now_ns);
     if (due) learnt_.insert(at->first);
     at = due ? strays_.erase(at) : std::next(at);
   }
   std::set<FlowGroup> ready;
   for (auto at = learnt_.begin(); at != learnt_.end();) {
-    if (asked_.contains(*at) || view_.stale()) {
+    if (asked_.contains(*at) || view_.stale(now_ns)) {
       ++at;  // more is on its way
       continue;
     }
@@ -457,10 +417,6 @@ void C4pHandler::Tick(int64_t now_ns) {
   if (housekeeping) {
     housekept_ns_ = now_ns;
     book_.Expire(now_ns);
-    if (const std::string dead = book_.NameOfADeadOne();
-        !dead.empty() && now_ns - round_ns_ >= kDeadRoundNs) {
-      doubt_ = Concat("there is still no path for ", dead);
-    }
     catalogue_.Expire(now_ns);
     for (const service::IpTuple& tuple : book_.ToAdopt()) {
       if (IsUnknown(tuple, now_ns)) Wonder(tuple, now_ns);
@@ -471,8 +427,7 @@ void C4pHandler::Tick(int64_t now_ns) {
   if (mesh_ns_ == 0) mesh_ns_ = now_ns;
   if (now_ns - mesh_ns_ >= options_.refresh_ns) {
     mesh_ns_ = now_ns;
-    view_.BeginRound();
-    plan_.Restart();
+    BeginRound(now_ns);
     for (const service::IpTuple& tuple : catalogue_.probed().Doubtful(now_ns, kDoubtfulAtATime)) {
       (void)plan_.AskAgain(tuple);
     }

@@ -75,6 +75,22 @@ class C4pHandler {
     std::set<uint16_t> outstanding;
     bool changed = false;
   };
+  // A path that was lost.
+  struct Lost {
+    int64_t at_ns = 0;
+    int64_t kbps = 0;
+  };
+  // Until something is done again: twice as long each time.
+  struct Pause {
+    int64_t until_ns = 0;
+    int64_t length_ns = 0;
+    void Double(int64_t now_ns, int64_t first_ns, int64_t last_ns);
+  };
+  // Is looked at again and again, over paths that it had.
+  struct DeadLink {
+    std::vector<service::IpTuple> tuples;
+    Pause pause;
+  };
 
   // InvalidArgument: a message that this agent may not send.
   absl::Status TakeIn(SessionId id, Session* session, const v1::AgentToC4p& message, int64_t now_ns);
@@ -84,7 +100,12 @@ class C4pHandler {
   absl::Status TakeProbes(SessionId id, const v1::ProbeReport& report, int64_t now_ns);
   void TakeResult(const v1::ProbeResult& result, const service::IpTuple& tuple, int64_t now_ns);
   void TakeTroubles(const std::vector<Trouble>& troubles, int64_t now_ns);
+  void LookForDeadLinks(int64_t now_ns);
+  std::string WhyToLook(int64_t now_ns);
+  bool IsSuspect(const std::string& link, int64_t now_ns);
   void BeginRound(int64_t now_ns);
+  bool InRound(int64_t now_ns) const;
+  void LookAtDeadLinks(int64_t now_ns);
   bool IsUnknown(const service::IpTuple& tuple, int64_t now_ns) const;
   // Somebody uses a tuple, or asks for it, whose path is not known: it is probed.
   void Wonder(const service::IpTuple& tuple, int64_t now_ns);
@@ -119,13 +140,16 @@ class C4pHandler {
   std::map<FlowGroup, int64_t> strays_;           // of queue pairs on ports that were not advised: since when
   std::map<service::IpTuple, int64_t> wondered_;  // when it was asked for
   std::map<FlowGroup, Recheck> rechecks_;
-  std::map<LeafId, std::pair<int64_t, size_t>> recheck_leaves_;          // since when, how often already
-  std::map<std::string, std::map<service::IpTuple, int64_t>> troubled_;  // by uplink: when, lately
+  std::map<LeafId, std::pair<int64_t, size_t>> recheck_leaves_;       // since when, how often already
+  std::map<std::string, std::map<service::IpTuple, Lost>> troubled_;  // by directed uplink: lately
+  std::map<std::string, Pause> looked_;                               // at suspects: when again
+  std::map<std::string, DeadLink> dead_links_;                        // as LinkChange names them
   int64_t refreshed_ns_ = 0;
   int64_t mesh_ns_ = 0;
   int64_t housekept_ns_ = 0;
   int64_t round_ns_ = 0;
-  std::string doubt_;  // why a round is wanted; empty: none is
+  int64_t suspected_ns_ = 0;  // when suspects were looked for
+  Pause dead_pause_;          // between rounds for queue pairs without a path
   uint64_t tuples_ordered_ = 0;
   uint64_t tuples_answered_ = 0;
 

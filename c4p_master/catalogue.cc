@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <set>
-#include <tuple>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 

@@ -16,7 +16,7 @@ constexpr size_t kMostNotes = 100;
 
 NetworkView::NetworkView(std::optional<Topology> file, double default_rate_mbps)
     : file_(std::move(file)), default_rate_mbps_(default_rate_mbps > 0 ? default_rate_mbps : kUsualMbps) {
-  (void)Refresh();
+  (void)Refresh(0);
 }
 
 void NetworkView::SetNics(const v1::AgentHello& hello) {
@@ -29,20 +29,22 @@ void NetworkView::SetNics(const v1::AgentHello& hello) {
   stale_ = true;
 }
 
-void NetworkView::Add(const PathObservation& seen) {
-  learner_.Add(seen);
+void NetworkView::Add(const PathObservation& seen, int64_t now_ns) {
+  learner_.Add(seen, now_ns);
+  if (settles_ns_ == 0) settles_ns_ = now_ns + TopologyLearner::kSettleNs;
   stale_ = true;
 }
 
-std::vector<LinkChange> NetworkView::Refresh() {
+std::vector<LinkChange> NetworkView::Refresh(int64_t now_ns) {
   stale_ = false;
+  if (now_ns >= settles_ns_) settles_ns_ = 0;
   notes_.clear();
-  Topology learnt = learner_.Learn(&topology_);
   if (file_) {
-    topology_ = *file_;
-    learner_.MarkFaults(&topology_);
+    Topology topology = *file_;
+    learner_.MarkFaults(&topology, &topology_, now_ns);
+    topology_ = std::move(topology);
   } else {
-    topology_ = std::move(learnt);
+    topology_ = learner_.Learn(&topology_, now_ns);
   }
   SyncSwitches();
   std::vector<LinkChange> changes;

@@ -38,12 +38,13 @@ class NetworkView {
   NetworkView(std::optional<Topology> file, double default_rate_mbps);
 
   void SetNics(const v1::AgentHello& hello);
-  void Add(const PathObservation& seen);
+  void Add(const PathObservation& seen, int64_t now_ns);
   // From now on only new probes speak for links being alive.
   void BeginRound() { learner_.BeginRound(); }
   // Takes in what came since the last time; the links that went down or came back, new ones left out.
-  std::vector<LinkChange> Refresh();
-  bool stale() const { return stale_; }
+  std::vector<LinkChange> Refresh(int64_t now_ns);
+  // There is something to take in: what is new, or silence that means something by now.
+  bool stale(int64_t now_ns) const { return stale_ || (settles_ns_ != 0 && now_ns >= settles_ns_); }
 
   const Topology& topology() const { return topology_; }
   const Network& network() const { return network_; }
@@ -76,8 +77,9 @@ class NetworkView {
   Topology topology_;
   Network network_;
   bool stale_ = true;
-  std::map<service::Ipv4, double> rates_;     // as agents say
-  std::map<std::string, LeafId> leaf_ids_;    // by name
+  int64_t settles_ns_ = 0;                  // when what came by now has settled; 0: has been taken in as such
+  std::map<service::Ipv4, double> rates_;   // as agents say
+  std::map<std::string, LeafId> leaf_ids_;  // by name
   std::map<std::string, SpineId> spine_ids_;  // by name
   std::map<std::string, NicId> nic_ids_;      // by server and place among its NICs
   std::map<std::pair<LeafId, SpineId>, bool> up_;

@@ -419,7 +419,10 @@ absl::Status PathBook::Use(SessionId session, const v1::PathUse& use, int64_t no
                                     static_cast<uint16_t>(said.tuple().destination_port())};
     const bool lost = said.fences() > pair.fences ||
                       (said.use() == v1::QUEUE_PAIR_USE_DEAD && pair.use != v1::QUEUE_PAIR_USE_DEAD);
-    if (lost) troubles->push_back({pair.tuple.value_or(tuple), LinksOf(connection, pair, now_ns)});
+    if (lost) {
+      troubles->push_back({pair.tuple.value_or(tuple), LinksOf(connection, pair, now_ns),
+                           connection.kept ? allocator_.CountedKbps(connection.number) : 0});
+    }
     pair.fences = std::max(pair.fences, said.fences());
     pair.use = said.use();
     if (pair.use == v1::QUEUE_PAIR_USE_DEAD) {
@@ -452,6 +455,10 @@ void PathBook::Renew(const std::string& name, int64_t now_ns) {
   }
 }
 
+void PathBook::ForgetDead(const Connection& connection) {
+  for (uint32_t i = 0; i < connection.pairs.size(); ++i) dead_.erase({connection.number, i});
+}
+
 std::string PathBook::NameOfADeadOne() const {
   return dead_.empty() ? "" : Concat(names_.at(dead_.begin()->first), ", queue pair ", dead_.begin()->second);
 }
@@ -459,7 +466,9 @@ std::string PathBook::NameOfADeadOne() const {
 // The account stays until it expires: the agent may be back in a moment.
 void PathBook::Leave(SessionId session) {
   for (auto& [name, connection] : connections_) {
-    if (connection.session == session) (void)SetSession(&connection, 0);
+    if (connection.session != session) continue;
+    (void)SetSession(&connection, 0);
+    ForgetDead(connection);
   }
 }
 
@@ -485,39 +494,9 @@ void PathBook::Forget(const std::string& name) {
   if (found->second.kept) (void)allocator_.Release(found->second.number);
   names_.erase(found->second.number);
   adopting_.erase(name);
-  for (uint32_t i = 0; i < found->second.pairs.size(); ++i) dead_.erase({found->second.number, i});
+  ForgetDead(found->second);
   free_numbers_.push_back(found->second.number);
   connections_.erase(found);
-}
-
-std::set<FlowGroup> PathBook::Wanting() const {
-  std::set<FlowGroup> groups;
-  for (const Connection* const connection : incomplete_) {
-    if (connection->session == 0) continue;
-    for (size_t end = 0; end < connection->sources.size(); ++end) {
-      if (!SameLeaf(*connection, end)) groups.insert(GroupOfEnd(*connection, end));
-    }
-  }
-  return groups;
-}
-
-std::set<FlowGroup> PathBook::GroupsAt(LeafId leaf) const {
-  const auto hangs = [&](Ipv4 address) {
-    const AddressPlace* const place = view_->Find(address);
-    const Network::Port* const port =
-        place == nullptr ? nullptr : view_->network().FindPort(place->nic, place->plane);
-    return port != nullptr && port->leaf == leaf;
-  };
-  std::set<FlowGroup> groups;
-  for (const auto& [name, connection] : connections_) {
-    for (size_t end = 0; end < connection.sources.size(); ++end) {
-      if (SameLeaf(connection, end)) continue;
-      if (hangs(connection.sources[end]) || hangs(connection.destinations[end])) {
-        groups.insert(GroupOfEnd(connection, end));
-      }
-    }
-  }
-  return groups;
 }
 
 }  // namespace c4::c4p

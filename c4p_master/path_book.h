@@ -45,6 +45,7 @@ struct Advice {
 struct Trouble {
   service::IpTuple tuple;
   std::vector<std::string> links;
+  int64_t kbps = 0;  // that it counts for
 };
 
 class PathBook {
@@ -156,6 +157,8 @@ class PathBook {
   void SetTuple(QueuePair* pair, const std::optional<service::IpTuple>& tuple);
   void DropPorts(Connection* connection);
   void Forget(const std::string& name);
+  // Who has left cannot say that it has a path again.
+  void ForgetDead(const Connection& connection);
   std::optional<Advice> Better(Connection* connection, int64_t now_ns);
   // Places and ports for those of its queue pairs that have none; the others stay.
   std::optional<Advice> Fill(Connection* connection, int64_t now_ns);

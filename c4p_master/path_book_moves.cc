@@ -170,4 +170,34 @@ std::vector<Advice> PathBook::Remap(const std::map<FlowGroup, std::set<uint16_t>
   return Improve(groups, now_ns);
 }
 
+std::set<FlowGroup> PathBook::Wanting() const {
+  std::set<FlowGroup> groups;
+  for (const Connection* const connection : incomplete_) {
+    if (connection->session == 0) continue;
+    for (size_t end = 0; end < connection->sources.size(); ++end) {
+      if (!SameLeaf(*connection, end)) groups.insert(GroupOfEnd(*connection, end));
+    }
+  }
+  return groups;
+}
+
+std::set<FlowGroup> PathBook::GroupsAt(LeafId leaf) const {
+  const auto hangs = [&](service::Ipv4 address) {
+    const AddressPlace* const place = view_->Find(address);
+    const Network::Port* const port =
+        place == nullptr ? nullptr : view_->network().FindPort(place->nic, place->plane);
+    return port != nullptr && port->leaf == leaf;
+  };
+  std::set<FlowGroup> groups;
+  for (const auto& [name, connection] : connections_) {
+    for (size_t end = 0; end < connection.sources.size(); ++end) {
+      if (SameLeaf(connection, end)) continue;
+      if (hangs(connection.sources[end]) || hangs(connection.destinations[end])) {
+        groups.insert(GroupOfEnd(connection, end));
+      }
+    }
+  }
+  return groups;
+}
+
 }  // namespace c4::c4p

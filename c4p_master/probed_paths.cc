@@ -65,11 +65,18 @@ void ProbedPaths::Doubt(const IpTuple& tuple) {
   if (at != entries_.end()) at->second.doubted = true;
 }
 
-void ProbedPaths::DoubtThrough(Ipv4 hop) {
-  if (!hop.known()) return;
-  for (auto& [tuple, entry] : entries_) {
-    if (entry.hops.egress == hop || entry.hops.spine == hop || entry.hops.remote == hop) entry.doubted = true;
+std::vector<IpTuple> ProbedPaths::Through(const std::vector<Ipv4>& hops, size_t most) const {
+  std::vector<std::pair<int64_t, IpTuple>> found;
+  const auto is_one = [&](Ipv4 hop) { return std::find(hops.begin(), hops.end(), hop) != hops.end(); };
+  for (const auto& [tuple, entry] : entries_) {
+    if (is_one(entry.hops.spine) || is_one(entry.hops.remote)) found.emplace_back(-entry.seen_ns, tuple);
   }
+  const size_t count = std::min(most, found.size());
+  std::partial_sort(found.begin(), found.begin() + static_cast<std::ptrdiff_t>(count), found.end());
+  std::vector<IpTuple> tuples;
+  tuples.reserve(count);
+  for (size_t i = 0; i < count; ++i) tuples.push_back(found[i].second);
+  return tuples;
 }
 
 std::vector<IpTuple> ProbedPaths::Doubtful(int64_t now_ns, size_t most) const {

@@ -33,8 +33,8 @@ class ProbedPaths : public PathMap {
   int64_t SeenNs(const service::IpTuple& tuple) const;
   // Its path misbehaves: it is doubtful until it is seen again.
   void Doubt(const service::IpTuple& tuple);
-  // All whose way has that address: a link of theirs failed.
-  void DoubtThrough(service::Ipv4 hop);
+  // Some whose way has one of these addresses: those that were seen last.
+  std::vector<service::IpTuple> Through(const std::vector<service::Ipv4>& hops, size_t most) const;
   // What to probe again: first what misbehaves, then the oldest.
   std::vector<service::IpTuple> Doubtful(int64_t now_ns, size_t most) const;
   void Expire(int64_t now_ns);

@@ -12,6 +12,21 @@ constexpr double kWrongChance = 1e-3;
 constexpr int kLeastSteered = 8;  // ports of which one would have gone another way
 constexpr int kLostProbes = 3;    // that damn a link on which nobody can look from below
 
+int SameUplink(const Topology& in, const Topology& of, const Uplink& uplink) {
+  if (uplink.spine_address.known()) return in.UplinkAt(uplink.spine_address);
+  const int leaf = in.FindLeaf(of.leaves()[static_cast<size_t>(uplink.leaf)].name);
+  const int spine = in.FindSpine(of.spines()[static_cast<size_t>(uplink.spine)].name);
+  return leaf < 0 || spine < 0 ? -1 : in.UplinkBetween(leaf, spine);
+}
+
+void KeepFaults(const Topology& previous, Topology* topology) {
+  for (const Uplink& uplink : previous.uplinks()) {
+    if (!uplink.faulty) continue;
+    const int now = SameUplink(*topology, previous, uplink);
+    if (now >= 0) topology->SetUplinkFault(now, true, uplink.why);
+  }
+}
+
 }  // namespace
 
 // A cable that was dead from the start shows only by what is lost on it.
@@ -38,10 +53,12 @@ void TopologyLearner::AddDeadUplinks(Topology* topology) const {
   }
 }
 
-void TopologyLearner::MarkFaults(Topology* topology) const {
+void TopologyLearner::MarkFaults(Topology* topology, const Topology* previous, int64_t now_ns) const {
+  if (previous != nullptr) KeepFaults(*previous, topology);
   struct Round {
     int named = 0;
     int lost = 0;
+    int64_t first_ns = INT64_MAX;
     std::set<int> alive;  // uplinks
   };
   std::map<int, Round> rounds;  // by leaf
@@ -73,6 +90,7 @@ void TopologyLearner::MarkFaults(Topology* topology) const {
     const bool one_way = ways <= 1 && seen.named + seen.lost >= kLeastSteered;
     round.named += one_way ? std::min(seen.named, 1) : seen.named;
     round.lost += one_way ? std::min(seen.lost, 1) : seen.lost;
+    round.first_ns = std::min(round.first_ns, seen.first_ns);
     for (const Ipv4 spine : seen.spines) round.alive.insert(uplink_of(leaf, spine));
     for (const Ipv4 remote : seen.remotes) round.alive.insert(uplink_of(leaf, remote));
   }
@@ -91,20 +109,21 @@ void TopologyLearner::MarkFaults(Topology* topology) const {
       if (uplink.faulty) topology->SetUplinkFault(index, false, "");
       continue;
     }
+    if (uplink.faulty) continue;
     if (round != rounds.end()) {
       round->second.alive.erase(-1);
       const auto ways = static_cast<double>(topology->UplinksOf(uplink.leaf).size());
       // What was lost speaks only where it is more than a ration or a full queue swallows.
       const int probes = round->second.named + (round->second.lost >= kLostProbes ? round->second.lost : 0);
       const double chance = std::pow(1 - 1 / ways, probes);
-      if (chance > kWrongChance || uplink.faulty) continue;
+      if (chance > kWrongChance || now_ns - round->second.first_ns < kSettleNs) continue;
       // Nothing at all came back to that leaf: its switches may be silent, unless the way down to it is lost.
       const auto below = lost.find({uplink.leaf, uplink.spine});
       if (round->second.alive.empty() && (below == lost.end() || below->second < kLostProbes)) continue;
       topology->SetUplinkFault(
           index, true, absl::StrCat("none of ", probes, " probes from its leaf was answered over it"));
     } else if (const auto gone = lost.find({uplink.leaf, uplink.spine});
-               gone != lost.end() && gone->second >= kLostProbes && !uplink.faulty) {
+               gone != lost.end() && gone->second >= kLostProbes) {
       topology->SetUplinkFault(index, true,
                                absl::StrCat(gone->second, " probes were lost on it and none came through"));
     }

@@ -18,7 +18,7 @@ void TopologyLearner::AddNic(const std::string& server, const std::string& nic, 
   nics_[address] = {server, nic, plane};
 }
 
-void TopologyLearner::Add(const PathObservation& seen) {
+void TopologyLearner::Add(const PathObservation& seen, int64_t now_ns) {
   const HopPath& hops = seen.hops;
   const Ipv4 source = seen.tuple.source, destination = seen.tuple.destination;
   if (hops.egress.known()) gateways_[source].insert(hops.egress);
@@ -40,7 +40,9 @@ void TopologyLearner::Add(const PathObservation& seen) {
     came_down_.insert(hops.remote);
     if (hops.spine.known()) ++turns_[{hops.spine, hops.remote}];
   }
-  LeafRound& round = sent_up_[{from, destination}];
+  const auto [at, is_first] = sent_up_.try_emplace({from, destination});
+  LeafRound& round = at->second;
+  if (is_first) round.first_ns = now_ns;
   if (hops.spine.known()) {
     ++round.named;
     round.spines.insert(hops.spine);
@@ -251,7 +253,7 @@ std::map<Ipv4, std::string> NamesBefore(const Topology* previous, bool leaves) {
 
 }  // namespace
 
-Topology TopologyLearner::Learn(const Topology* previous) const {
+Topology TopologyLearner::Learn(const Topology* previous, int64_t now_ns) const {
   const bool by_switch = BySwitch();
   Clusters clusters = Cluster(by_switch, true);
   // Gather each cluster's addresses. A leaf's: gateways first (they sort before, as a rule, and name it),
@@ -319,7 +321,7 @@ Topology TopologyLearner::Learn(const Topology* previous) const {
   }
   AddServers(&clusters, number, &topology);
   AddDeadUplinks(&topology);
-  MarkFaults(&topology);
+  MarkFaults(&topology, previous, now_ns);
   return topology;
 }
 

@@ -29,21 +29,26 @@ class TopologyLearner {
  public:
   // As agents say. A NIC that is said again replaces what was said.
   void AddNic(const std::string& server, const std::string& nic, service::Ipv4 address, int plane);
-  void Add(const PathObservation& seen);
+  void Add(const PathObservation& seen, int64_t now_ns = 0);
   // From now on only new probes speak for links being alive.
   void BeginRound();
 
   // Switches keep the names that they have in `previous` (may be null); new ones are leaf0, leaf1 ... and
-  // spine0
-  // ... by their lowest addresses. Dead links are marked, see MarkFaults.
-  Topology Learn(const Topology* previous) const;
+  // spine0 ... by their lowest addresses. Dead links are marked, see MarkFaults.
+  Topology Learn(const Topology* previous, int64_t now_ns = kSettleNs) const;
 
   // By the probes of this round: an uplink is faulty when so many probes left its leaf that one of them would
   // have taken it (a chance of 1 in 10,000 to be wrong) and none came back over it; where nobody probes from
   // that leaf, when at least three got to the spine and none out at the leaf. One that answered is whole
   // again. A leaf from which nobody got an answer says nothing about its links, unless probes from elsewhere
   // are lost on them as well.
-  void MarkFaults(Topology* topology) const;
+  //
+  // What was faulty in `previous` (may be null) stays so until it is seen to be whole. A leaf's links do not
+  // become faulty within kSettleNs from the first answer to its probes: those over a slow link come last.
+  void MarkFaults(Topology* topology, const Topology* previous, int64_t now_ns = kSettleNs) const;
+
+  // Longer than answers take over a slow link with full queues, some of the tries lost.
+  static constexpr int64_t kSettleNs = 2'000'000'000;
 
   // Where probes contradict the file: sentences, sorted, no more than a hundred.
   std::vector<std::string> Contradictions(const Topology& file) const;
@@ -60,6 +65,7 @@ class TopologyLearner {
   struct LeafRound {
     int named = 0;           // probes of which hop 2 or 3 answered
     int lost = 0;            // and neither
+    int64_t first_ns = 0;    // the first of them
     std::set<Ipv4> spines;   // hop 2
     std::set<Ipv4> remotes;  // hop 3 where hop 2 said nothing
   };

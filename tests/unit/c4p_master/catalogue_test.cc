@@ -71,15 +71,21 @@ TEST(ProbedPathsTest, EntriesAgeAndTheOldestMakeRoom) {
   EXPECT_EQ(paths.size(), 0U);
 }
 
-TEST(ProbedPathsTest, AFailedLinkMakesAllPathsOverItDoubtful) {
+TEST(ProbedPathsTest, PathsOverALinkAreFoundTheNewestFirst) {
   FakeFabric fabric({2, 4, 1});
   ProbedPaths paths({});
-  for (int i = 0; i < 64; ++i) paths.Record(fabric.Probe(fabric.Tuple(0, 1, 40000 + i)), 1);
-  paths.DoubtThrough(fabric.Upper(0, 2));
+  std::vector<int> over;  // ports, the newest first
   for (int i = 0; i < 64; ++i) {
     const service::IpTuple tuple = fabric.Tuple(0, 1, 40000 + i);
-    EXPECT_EQ(paths.Find(tuple, 2)->doubtful, fabric.PathOf(tuple).spine == 2);
+    paths.Record(fabric.Probe(tuple), 1 + i);
+    if (fabric.PathOf(tuple).spine == 2) over.insert(over.begin(), 40000 + i);
   }
+  ASSERT_GE(over.size(), 5U);
+  const std::vector<service::IpTuple> found = paths.Through({fabric.Upper(0, 2)}, 4);
+  ASSERT_EQ(found.size(), 4U);
+  for (size_t i = 0; i < found.size(); ++i) EXPECT_EQ(found[i].source_port, over[i]);
+  EXPECT_EQ(paths.Through({fabric.Upper(0, 2)}, 100).size(), over.size());
+  EXPECT_TRUE(paths.Through({}, 100).empty());
 }
 
 TEST(AffineMapTest, EveryAffineFunctionOfThePortIsLearnt) {

@@ -119,17 +119,22 @@ class Cluster {
   void Run(int ms) {
     for (int64_t until_ns = now_ns + ms * kMs; now_ns < until_ns; now_ns += 20 * kMs) {
       handler.Tick(now_ns);
+      while (!late.empty() && late.begin()->first <= now_ns) {
+        Say(late.begin()->second.first, late.begin()->second.second);
+        late.erase(late.begin());
+      }
       for (auto& [host, agent] : agents) {
         for (const v1::ProbeOrder& order : std::exchange(agent.orders, {})) Probe(host, order);
       }
     }
   }
   void Probe(int host, const v1::ProbeOrder& order) {
-    v1::AgentToC4p message;
+    v1::AgentToC4p message, later;
     message.mutable_probes()->set_order(order.order());
-    message.mutable_probes()->set_last(true);
+    later = message;
     for (const v1::FiveTuple& asked : order.tuples()) {
-      v1::ProbeResult* const result = message.mutable_probes()->add_results();
+      const int spine = fabric.PathOf(TupleOf(asked)).spine;
+      v1::ProbeResult* const result = (spine == slow_spine ? later : message).mutable_probes()->add_results();
       *result->mutable_tuple() = asked;
       const PathObservation seen = fabric.Probe(TupleOf(asked), static_cast<int>(order.first_ttl()),
                                                 static_cast<int>(order.last_ttl()));
@@ -143,7 +148,20 @@ class Cluster {
         if (reached) break;
       }
     }
+    const bool any_later = later.probes().results_size() > 0;
+    message.mutable_probes()->set_last(!any_later);
     Say(host, message);
+    if (!any_later) return;
+    later.mutable_probes()->set_last(true);
+    late.insert({now_ns + 1200 * kMs, {host, later}});
+  }
+  // Whether the path master takes the link for a live one.
+  bool IsUp(const std::string& link) {
+    const v1::GetTopologyReply topology = handler.GetTopology(now_ns);
+    for (const v1::LinkLoad& load : topology.links()) {
+      if (load.name() == link) return load.up();
+    }
+    return false;
   }
   static service::IpTuple TupleOf(const v1::FiveTuple& tuple) {
     return {tuple.protocol() == v1::IP_PROTOCOL_TCP ? service::IpProtocol::kTcp : service::IpProtocol::kUdp,
@@ -197,6 +215,8 @@ class Cluster {
   std::map<std::string, v1::PathAnswer> answers;
   int answers_seen = 0;
   std::map<std::string, std::pair<int, v1::PathRequest>> requests;
+  int slow_spine = -1;  // what is probed over it is reported late
+  std::multimap<int64_t, std::pair<int, v1::AgentToC4p>> late;
   int64_t now_ns = 1'000'000'000;
   C4pHandler handler;
 };

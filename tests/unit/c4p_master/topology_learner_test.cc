@@ -166,13 +166,13 @@ TEST(TopologyLearnerTest, ADeadLinkIsMarkedAndAHealedOneIsNot) {
     for (const PathObservation& one : Mesh(&fabric, 64)) learner.Add(one);
     EXPECT_THAT(FaultyUplinks(learner.Learn(&whole)), ElementsAre("leaf1>spine2"));
     Topology file = whole;  // as if it came from a file
-    learner.MarkFaults(&file);
+    learner.MarkFaults(&file, nullptr);
     EXPECT_THAT(FaultyUplinks(file), ElementsAre("leaf1>spine2"));
     fabric.Heal(1, 2);
     learner.BeginRound();
     for (const PathObservation& one : Mesh(&fabric, 64)) learner.Add(one);
     EXPECT_THAT(FaultyUplinks(learner.Learn(&whole)), IsEmpty());
-    learner.MarkFaults(&file);
+    learner.MarkFaults(&file, nullptr);
     EXPECT_THAT(FaultyUplinks(file), IsEmpty());
   }
 }

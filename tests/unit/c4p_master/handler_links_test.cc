@@ -1,0 +1,126 @@
+// Which links the path master takes for dead, when it looks, and when they are back.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/unit/c4p_master/cluster.h"
+
+namespace c4::c4p {
+namespace {
+
+// A connection of each host of the first leaf to one of the second, in use. The queue pairs on that spine,
+// by connection.
+std::map<std::string, uint32_t> Fill(Cluster* cluster, int hosts, int spine) {
+  cluster->Run(4000);
+  std::map<std::string, uint32_t> over;
+  for (int host = 0; host < hosts; ++host) {
+    const std::string name = "c" + std::to_string(host);
+    cluster->Ask(host, hosts + host, name);
+    cluster->Run(1000);
+    cluster->Use(name);
+    const std::vector<int> spines = cluster->Spines(name);
+    for (size_t i = 0; i < spines.size(); ++i) {
+      if (spines[i] == spine) over[name] = static_cast<uint32_t>(i);
+    }
+  }
+  cluster->Run(4000);
+  return over;
+}
+
+TEST(C4pLinksTest, AnswersThatComeLateCondemnNoLink) {
+  Cluster cluster({.leaves = 2, .spines = 4, .hosts_per_leaf = 4});
+  const std::map<std::string, uint32_t> over = Fill(&cluster, 4, 1);
+  ASSERT_GE(over.size(), 2U);
+  cluster.slow_spine = 1;
+  const int answers = cluster.answers_seen;
+  const uint64_t ordered = cluster.handler.GetTopology(cluster.now_ns).probes_ordered();
+  for (const auto& [name, pair] : over) cluster.Use(name, {{pair, 1}});
+  for (int i = 0; i < 100; ++i) {
+    cluster.Run(60);
+    ASSERT_TRUE(cluster.IsUp("leaf0>spine1")) << i;
+    ASSERT_TRUE(cluster.IsUp("leaf1>spine1")) << i;
+  }
+  EXPECT_GT(cluster.handler.GetTopology(cluster.now_ns).probes_ordered(), ordered) << "it did not even look";
+  EXPECT_EQ(cluster.answers_seen, answers) << "something was moved";
+}
+
+TEST(C4pLinksTest, ADeadLinkStaysDeadInLaterRoundsAndIsSeenToBeBack) {
+  for (const bool file : {false, true}) {
+    const FakeSpec spec = {.leaves = 2, .spines = 4, .hosts_per_leaf = 4};
+    std::optional<Topology> topology;
+    if (file) {
+      Cluster first(spec);
+      first.Run(6000);
+      topology = first.handler.view().topology();
+    }
+    Cluster cluster(spec, {}, topology);
+    const std::map<std::string, uint32_t> over = Fill(&cluster, 4, 1);
+    cluster.fabric.Cut(0, 1);
+    for (const auto& [name, pair] : over) cluster.Use(name, {{pair, 1}});
+    cluster.Run(4000);
+    ASSERT_FALSE(cluster.IsUp("leaf0>spine1"));
+    EXPECT_TRUE(cluster.IsUp("leaf1>spine1"));
+    // Another round, for another reason.
+    for (const auto& [name, request] : cluster.requests) {
+      cluster.Use(name);
+      const std::vector<int> spines = cluster.Spines(name);
+      for (uint32_t i = 0; i < spines.size(); ++i) {
+        if (spines[i] == 2) cluster.Use(name, {{i, 2}});
+      }
+    }
+    for (int i = 0; i < 100; ++i) {
+      cluster.Run(60);
+      ASSERT_FALSE(cluster.IsUp("leaf0>spine1")) << i;
+    }
+    cluster.fabric.Heal(0, 1);
+    cluster.Run(9000);
+    EXPECT_TRUE(cluster.IsUp("leaf0>spine1")) << file;
+    std::set<int> in_use;
+    for (const auto& [name, request] : cluster.requests) {
+      for (const int spine : cluster.Spines(name)) in_use.insert(spine);
+    }
+    EXPECT_TRUE(in_use.contains(1)) << "nobody goes back";
+  }
+}
+
+TEST(C4pLinksTest, AFewOfManyThatLoseTheirPathAreNoReasonToProbe) {
+  Cluster cluster({.leaves = 2, .spines = 4, .hosts_per_leaf = 8});
+  const std::map<std::string, uint32_t> over = Fill(&cluster, 8, 1);
+  ASSERT_EQ(over.size(), 8U);
+  const auto ordered = [&] { return cluster.handler.GetTopology(cluster.now_ns).probes_ordered(); };
+  const uint64_t before = ordered();
+  cluster.Use(over.begin()->first, {{over.begin()->second, 1}});
+  cluster.Run(5000);
+  EXPECT_EQ(ordered(), before);
+  // Several: a round; and the same again: not yet another.
+  uint32_t fences = 2;
+  const auto lose = [&] {
+    for (const auto& [name, pair] : over) cluster.Use(name, {{pair, fences}});
+    ++fences;
+  };
+  lose();
+  cluster.Run(3000);
+  const uint64_t once = ordered();
+  EXPECT_GT(once, before);
+  lose();
+  cluster.Run(3000);
+  const uint64_t twice = ordered();
+  EXPECT_GT(twice, once);
+  lose();
+  cluster.Run(300);
+  EXPECT_EQ(ordered(), twice);
+}
+
+// Whoever is alone on a link and loses it is all that there is to tell of it.
+TEST(C4pLinksTest, OneThatIsAloneOnALinkIsReasonEnough) {
+  Cluster cluster({.leaves = 2, .spines = 4, .hosts_per_leaf = 1});
+  const std::map<std::string, uint32_t> over = Fill(&cluster, 1, 1);
+  ASSERT_EQ(over.size(), 1U);
+  cluster.fabric.Cut(0, 1);
+  cluster.Use("c0", {{over.at("c0"), 1}});
+  cluster.Run(4000);
+  EXPECT_FALSE(cluster.IsUp("leaf0>spine1"));
+  EXPECT_THAT(cluster.Spines("c0"), testing::Each(testing::Ne(1)));
+}
+
+}  // namespace
+}  // namespace c4::c4p
