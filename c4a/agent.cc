@@ -1,6 +1,7 @@
 #include "c4a/agent.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <pthread.h>
 #include <random>
@@ -22,7 +23,7 @@ using service::Concat;
 constexpr int64_t kStaleScanNs = 5'000'000'000;
 constexpr int64_t kFarewellNs = 10'000'000'000;  // time for the last batches of a job that has left
 constexpr double kMsToNs = 1e6;
-constexpr absl::Duration kShortestInterval = absl::Milliseconds(10);
+constexpr std::chrono::milliseconds kShortestInterval{10};
 
 constexpr char kProcesses[] = "c4a_processes";
 constexpr char kConnected[] = "c4a_master_connected";
@@ -84,8 +85,11 @@ absl::Status Agent::Start() {
       .on_hello =
           [this](const ControlPeer& peer, const std::string& segment) {
             service::LogDebug("process ", peer.pid, " of user ", peer.uid, " said hello for ", segment);
-            const absl::MutexLock lock(&mutex_);
-            hurry_ = true;
+            {
+              const absl::MutexLock lock(&mutex_);
+              hurry_ = true;
+            }
+            wake_.Notify();
           },
       .on_path_ask = [this](ControlClientId client, const ControlPeer& peer,
                             const wire::ControlPathAsk& ask) { paths_->Ask(client, peer, ask); },
@@ -133,6 +137,7 @@ void Agent::Stop() {
     const absl::MutexLock lock(&mutex_);
     stop_ = true;
   }
+  wake_.Notify();
   if (thread_.joinable()) thread_.join();
   http_.Stop();
   jobs_.clear();  // their threads call back
@@ -147,10 +152,10 @@ void Agent::Stop() {
 
 void Agent::Run() {
   pthread_setname_np(pthread_self(), "c4-scan");
-  const auto interval = absl::Milliseconds(options_.scan_interval_ms);
+  const auto interval = std::chrono::milliseconds(options_.scan_interval_ms);
   int64_t reported_ns = 0;
   for (;;) {
-    const absl::Time begun = absl::Now();
+    const auto begun = service::Wakeup::Clock::now();
     ScanOnce();
     const int64_t now_ns = clock_.MonotonicNs();
     if (static_cast<double>(now_ns - reported_ns) >=
@@ -159,13 +164,19 @@ void Agent::Run() {
       ReportOnce();
     }
     UpdateMetrics();
-    const absl::MutexLock lock(&mutex_);
-    const auto awake = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return stop_ || hurry_; };
-    // New processes are looked at soon, but nobody makes the agent spin by saying hello.
-    mutex_.AwaitWithDeadline(absl::Condition(&stop_), begun + std::min(interval, kShortestInterval));
-    mutex_.AwaitWithDeadline(absl::Condition(&awake), begun + interval);
-    hurry_ = false;
-    if (stop_) return;
+    for (;;) {
+      const auto now = service::Wakeup::Clock::now();
+      auto until = begun + interval;
+      {
+        const absl::MutexLock lock(&mutex_);
+        if (stop_) return;
+        // New processes are looked at soon, but nobody makes the agent spin by saying hello.
+        if (hurry_) until = std::min(until, begun + kShortestInterval);
+        if (now >= until) hurry_ = false;
+      }
+      if (now >= until) break;
+      wake_.WaitUntil(until);
+    }
   }
 }
 

@@ -21,6 +21,7 @@
 #include "service/http_server.h"
 #include "service/metrics.h"
 #include "service/status.h"
+#include "service/wakeup.h"
 
 namespace c4::agent {
 
@@ -84,6 +85,7 @@ class Agent {
   absl::Mutex mutex_;
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;
   bool hurry_ ABSL_GUARDED_BY(mutex_) = false;  // a new process said hello: scan now
+  service::Wakeup wake_;                        // for either
   std::thread thread_;
 };
 

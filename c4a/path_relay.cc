@@ -43,6 +43,7 @@ PathRelay::~PathRelay() {
     stop_ = true;
     if (context_ != nullptr) context_->TryCancel();
   }
+  wake_.Notify();
   if (thread_.joinable()) thread_.join();
   prober_.Stop();
 }
@@ -109,11 +110,13 @@ void PathRelay::Gone(ControlClientId client) {
 void PathRelay::Push(v1::AgentToC4p message) {
   if (outbox_.size() < kLongestOutbox) {
     outbox_.push_back(std::move(message));
+    wake_.Notify();
     return;
   }
   // A master that reads so slowly is told everything anew, over another session.
   broken_ = true;
   context_->TryCancel();
+  wake_.Notify();
 }
 
 void PathRelay::SayAll() {
@@ -155,9 +158,12 @@ void PathRelay::Run() {
     if (was_welcome) told_.clear();
     Tell(ended);
     pause = was_welcome ? options_.first_pause : std::min(pause * 2, options_.longest_pause);
-    const absl::MutexLock lock(&mutex_);
-    mutex_.AwaitWithTimeout(absl::Condition(&stop_), pause);
-    if (stop_) return;
+    // What else it is woken for concerns sessions.
+    const auto until = service::Wakeup::Clock::now() + absl::ToChronoNanoseconds(pause);
+    while (wake_.WaitUntil(until)) {
+      const absl::MutexLock lock(&mutex_);
+      if (stop_) return;
+    }
   }
 }
 
@@ -178,24 +184,28 @@ absl::Status PathRelay::Serve(const std::string& address) {
     Read([&](v1::C4pToAgent* message) { return stream->Read(message); });
   });
   uint64_t sequence = 0;
-  absl::Time next_lease = absl::Now() + options_.lease_interval;
+  const auto lease_interval = absl::ToChronoNanoseconds(options_.lease_interval);
+  auto next_lease = service::Wakeup::Clock::now() + lease_interval;
   for (;;) {
     v1::AgentToC4p message;
+    bool idle = false;
     {
       const absl::MutexLock lock(&mutex_);
-      const auto awake = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
-        return stop_ || broken_ || !outbox_.empty();
-      };
-      mutex_.AwaitWithDeadline(absl::Condition(&awake), next_lease);
       if (stop_ || broken_) break;
       if (!outbox_.empty()) {
         message = std::move(outbox_.front());
         outbox_.pop_front();
-      } else {
-        next_lease = absl::Now() + options_.lease_interval;
+      } else if (const auto now = service::Wakeup::Clock::now(); now >= next_lease) {
+        next_lease = now + lease_interval;
         v1::PathLease* const lease = message.mutable_lease();
         for (const auto& [name, key] : by_name_) lease->add_connections(name);
+      } else {
+        idle = true;
       }
+    }
+    if (idle) {
+      wake_.WaitUntil(next_lease);
+      continue;
     }
     message.set_sequence(++sequence);
     if (!stream->Write(message)) break;
@@ -213,8 +223,11 @@ absl::Status PathRelay::Serve(const std::string& address) {
 void PathRelay::Read(const std::function<bool(v1::C4pToAgent*)>& next) {
   v1::C4pToAgent message;
   while (next(&message)) Heed(message);
-  const absl::MutexLock lock(&mutex_);
-  broken_ = true;
+  {
+    const absl::MutexLock lock(&mutex_);
+    broken_ = true;
+  }
+  wake_.Notify();
 }
 
 void PathRelay::Heed(const v1::C4pToAgent& message) {

@@ -25,6 +25,7 @@
 #include "c4a/prober.h"
 #include "service/credentials.h"
 #include "service/status.h"
+#include "service/wakeup.h"
 
 namespace grpc {
 class ClientContext;
@@ -97,7 +98,8 @@ class PathRelay {
   bool broken_ ABSL_GUARDED_BY(mutex_) = false;
   bool welcome_ ABSL_GUARDED_BY(mutex_) = false;
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;
-  std::string told_;  // what the log says of the session; the writing thread's
+  service::Wakeup wake_;  // stop_, broken_ or outbox_ has changed
+  std::string told_;      // what the log says of the session; the writing thread's
   Prober prober_;
   std::thread thread_;
 };

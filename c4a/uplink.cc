@@ -24,6 +24,7 @@ Uplink::~Uplink() {
     stop_ = true;
     if (context_ != nullptr) context_->TryCancel();
   }
+  end_.Notify();
   thread_.join();
 }
 
@@ -76,9 +77,7 @@ void Uplink::Run() {
     const absl::StatusOr<std::string> address = options_.find_master();
     Disconnected(address.ok() ? Serve(*address) : address.status());
     pause = sent() > sent_before ? options_.first_pause : std::min(pause * 2, options_.longest_pause);
-    const absl::MutexLock lock(&mutex_);
-    mutex_.AwaitWithTimeout(absl::Condition(&stop_), pause);
-    if (stop_) return;
+    if (end_.WaitFor(pause)) return;
   }
 }
 

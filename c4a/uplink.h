@@ -21,6 +21,7 @@
 #include "c4a/master_clock.h"
 #include "service/credentials.h"
 #include "service/status.h"
+#include "service/wakeup.h"
 
 namespace grpc {
 class ClientContext;
@@ -71,6 +72,7 @@ class Uplink {
   std::deque<v1::TelemetryBatch> backlog_ ABSL_GUARDED_BY(mutex_);
   bool in_flight_ ABSL_GUARDED_BY(mutex_) = false;  // one batch is out of the backlog, not answered yet
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;
+  service::Wakeup end_;  // stop_ was set
   bool connected_ ABSL_GUARDED_BY(mutex_) = false;
   uint64_t sent_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t dropped_ ABSL_GUARDED_BY(mutex_) = 0;

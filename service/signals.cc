@@ -1,6 +1,8 @@
 #include "service/signals.h"
 
+#include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <signal.h>
 #include <time.h>
 #include <unistd.h>
@@ -36,10 +38,10 @@ int WaitForSignal() {
 
 std::optional<int> WaitForSignal(absl::Duration timeout) {
   const sigset_t set = EndSignals();
-  const absl::Time deadline = absl::Now() + timeout;
+  const auto deadline = std::chrono::steady_clock::now() + absl::ToChronoNanoseconds(timeout);
   for (;;) {
-    const absl::Duration left = deadline - absl::Now();
-    const timespec wait = absl::ToTimespec(left > absl::ZeroDuration() ? left : absl::ZeroDuration());
+    const absl::Duration left = absl::FromChrono(deadline - std::chrono::steady_clock::now());
+    const timespec wait = absl::ToTimespec(std::max(left, absl::ZeroDuration()));
     const int number = sigtimedwait(&set, nullptr, &wait);
     if (number > 0) return number;
     if (errno != EINTR) return std::nullopt;  // EAGAIN: the time is up

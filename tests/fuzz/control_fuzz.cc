@@ -24,8 +24,9 @@ size_t PacketBytes(const uint8_t* data, size_t left) {
 void Parse(const uint8_t* data, size_t bytes) {
   // A copy of just this size, so that the address sanitizer sees a read past its end.
   const std::vector<char> packet(data, data + bytes);
-  for (const size_t body_bytes :
-       {size_t{0}, sizeof(c4::wire::ControlHello), sizeof(c4::wire::ControlWelcome)}) {
+  for (const size_t body_bytes : {size_t{0}, sizeof(c4::wire::ControlHello), sizeof(c4::wire::ControlWelcome),
+                                  sizeof(c4::wire::ControlPathAsk), sizeof(c4::wire::ControlPathAnswer),
+                                  sizeof(c4::wire::ControlPathUse)}) {
     HeaderFault fault = HeaderFault::kOk;
     const auto* body = static_cast<const char*>(ControlBody(packet.data(), bytes, body_bytes, &fault));
     C4_FUZZ_CHECK((body != nullptr) == (fault == HeaderFault::kOk));
@@ -36,8 +37,8 @@ void Parse(const uint8_t* data, size_t bytes) {
                   frame.header.major == c4::wire::kControlMajor);
     C4_FUZZ_CHECK(frame.header.total_bytes == bytes);
     C4_FUZZ_CHECK(body >= packet.data() + sizeof frame && body + body_bytes <= packet.data() + bytes);
-    char copy[sizeof(c4::wire::ControlHello)];
-    memcpy(copy, body, body_bytes);
+    std::vector<char> copy(body_bytes);
+    if (body_bytes > 0) memcpy(copy.data(), body, body_bytes);
   }
 }
 

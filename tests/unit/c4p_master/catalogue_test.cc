@@ -207,6 +207,19 @@ TEST(CatalogueTest, PortsThatDoNotSteerAreNoticed) {
   }
 }
 
+// Not every probe asks the first hop.
+TEST(CatalogueTest, APortThatSaysNothingOfItsLeafIsNotAnotherWay) {
+  FakeFabric fabric({2, 4, 1, FakePorts::kOne, FakeHash::kIgnoresPorts});
+  Catalogue catalogue;
+  for (int port = 0; port < 32; ++port) {
+    PathObservation seen = fabric.Probe(fabric.Tuple(0, 1, 40000 + port));
+    if (port % 2 == 0) seen.hops.egress = {};
+    if (port % 3 == 0) seen.hops.remote = {};
+    catalogue.Record(seen, kSecondNs);
+  }
+  EXPECT_EQ(catalogue.SteeringOf(GroupOf(fabric.Tuple(0, 1, 1)), 4), Steering::kIgnoresPort);
+}
+
 TEST(CatalogueTest, AChangeOfRoutesIsNoSpraying) {
   FakeFabric fabric({2, 4, 1});
   Catalogue catalogue;
