@@ -1,13 +1,13 @@
 #include "c4d_master/grpc_service.h"
 
-#include <deque>
 #include <grpcpp/grpcpp.h>
-#include <mutex>
+#include <memory>
 #include <utility>
 
 #include "c4/v1/c4d.grpc.pb.h"
 #include "service/grpc_server.h"
 #include "service/log.h"
+#include "service/queued_stream.h"
 
 namespace c4::c4d {
 namespace {
@@ -75,207 +75,48 @@ class TelemetryReactor final : public grpc::ServerBidiReactor<v1::TelemetryBatch
   v1::TelemetryReply reply_;
 };
 
-// One watcher. The state thread puts changes into the queue, gRPC's threads write them out one by one.
-// The queue is shared with the subscription, which may outlive the reactor for a moment.
-class WatchReactor final : public grpc::ServerWriteReactor<v1::Verdict> {
+using WatchStream = service::QueuedStream<grpc::ServerWriteReactor<v1::Verdict>, v1::Verdict>;
+
+// One watcher.
+class WatchReactor final : public WatchStream {
  public:
   WatchReactor(Backend* backend, const grpc::Status& allowed)
-      : backend_(backend), queue_(std::make_shared<Queue>()) {
-    queue_->reactor = this;
-    if (!allowed.ok()) {
-      const std::lock_guard lock(queue_->mutex);
-      EndLocked(allowed);
-      return;
-    }
-    const bool posted = backend->state_thread->Post([handler = backend->handler, queue = queue_] {
-      const uint64_t id =
-          handler->Subscribe([queue](const v1::Verdict& verdict) { Push(queue.get(), verdict); });
-      const std::lock_guard lock(queue->mutex);
-      queue->subscription = id;
-      if (queue->reactor == nullptr) handler->Unsubscribe(id);  // it has left in the meantime
+      : WatchStream(backend->state_thread,
+                    [handler = backend->handler](uint64_t id) { handler->Unsubscribe(id); }) {
+    Begin(allowed, Ending(), [backend](const std::shared_ptr<Queue>& queue) {
+      return backend->handler->Subscribe(
+          [queue, most = backend->max_watch_backlog](const v1::Verdict& verdict) {
+            if (queue->Push(verdict, most) != Pushed::kFull) return;
+            queue->End({grpc::StatusCode::RESOURCE_EXHAUSTED,
+                        "this watcher reads too slowly; call again, the stream begins with what is open"});
+          });
     });
-    if (!posted) {
-      const std::lock_guard lock(queue_->mutex);
-      EndLocked(Ending());
-    }
   }
-
-  void OnWriteDone(bool ok) override {
-    const std::shared_ptr<Queue> queue = queue_;  // Finish may let the reactor go before the lock
-    const std::lock_guard lock(queue->mutex);
-    queue->pending.pop_front();
-    writing_ = false;
-    if (!ok) ending_ = ending_.value_or(grpc::Status::OK);
-    NextLocked();
-  }
-
-  void OnCancel() override {
-    const std::shared_ptr<Queue> queue = queue_;
-    const std::lock_guard lock(queue->mutex);
-    EndLocked(grpc::Status::CANCELLED);
-  }
-
-  void OnDone() override {
-    uint64_t subscription = 0;
-    {
-      const std::lock_guard lock(queue_->mutex);
-      queue_->reactor = nullptr;
-      subscription = queue_->subscription;
-    }
-    if (subscription != 0) {
-      (void)backend_->state_thread->Post(
-          [handler = backend_->handler, subscription] { handler->Unsubscribe(subscription); });
-    }
-    delete this;
-  }
-
- private:
-  struct Queue {
-    std::mutex mutex;
-    WatchReactor* reactor = nullptr;  // nullptr: it is gone
-    uint64_t subscription = 0;        // 0: not subscribed yet
-    std::deque<v1::Verdict> pending;  // the first is being written while writing_
-  };
-
-  static void Push(Queue* queue, const v1::Verdict& verdict) {
-    const std::lock_guard lock(queue->mutex);
-    WatchReactor* const reactor = queue->reactor;
-    if (reactor == nullptr || reactor->ending_.has_value()) return;
-    if (queue->pending.size() >= reactor->backend_->max_watch_backlog) {
-      reactor->EndLocked({grpc::StatusCode::RESOURCE_EXHAUSTED,
-                          "this watcher reads too slowly; call again, the stream begins with what is open"});
-      return;
-    }
-    queue->pending.push_back(verdict);
-    reactor->NextLocked();
-  }
-
-  // The rest of the queue is dropped; Finish waits for the write under way.
-  void EndLocked(const grpc::Status& status) {
-    if (!ending_.has_value()) ending_ = status;
-    NextLocked();
-  }
-
-  void NextLocked() {
-    if (writing_ || finished_) return;
-    if (ending_.has_value()) {
-      finished_ = true;
-      Finish(*ending_);
-    } else if (!queue_->pending.empty()) {
-      writing_ = true;
-      StartWrite(&queue_->pending.front());
-    }
-  }
-
-  Backend* const backend_;
-  const std::shared_ptr<Queue> queue_;
-  bool writing_ = false;
-  bool finished_ = false;
-  std::optional<grpc::Status> ending_;
 };
 
-// One recorder. The state thread puts batches into the queue; where it is full they are counted, not kept.
-class RecordReactor final : public grpc::ServerWriteReactor<v1::RecordedBatch> {
+using RecordStream = service::QueuedStream<grpc::ServerWriteReactor<v1::RecordedBatch>, v1::RecordedBatch>;
+
+// One recorder. Batches for which there is no room are counted, not kept.
+class RecordReactor final : public RecordStream {
  public:
   RecordReactor(Backend* backend, const grpc::Status& allowed)
-      : backend_(backend), queue_(std::make_shared<Queue>()) {
-    queue_->reactor = this;
-    if (!allowed.ok()) {
-      const std::lock_guard lock(queue_->mutex);
-      EndLocked(allowed);
-      return;
-    }
-    const bool posted = backend->state_thread->Post([handler = backend->handler, queue = queue_] {
-      const uint64_t id = handler->Record(
-          [queue](const v1::TelemetryBatch& batch, Now arrival) { Push(queue.get(), batch, arrival); });
-      const std::lock_guard lock(queue->mutex);
-      queue->recording = id;
-      if (queue->reactor == nullptr) handler->StopRecord(id);  // it has left in the meantime
+      : RecordStream(backend->state_thread,
+                     [handler = backend->handler](uint64_t id) { handler->StopRecord(id); }) {
+    Begin(allowed, Ending(), [backend](const std::shared_ptr<Queue>& queue) {
+      return backend->handler->Record(
+          [queue, dropped = uint64_t{0}](const v1::TelemetryBatch& batch, Now arrival) mutable {
+            v1::RecordedBatch item;
+            item.set_arrival_monotonic_ns(arrival.monotonic_ns);
+            item.set_arrival_unix_ns(arrival.unix_ns);
+            item.set_dropped(dropped);
+            *item.mutable_batch() = batch;
+            if (queue->Push(std::move(item), kMaxPending) == Pushed::kFull) ++dropped;
+          });
     });
-    if (!posted) {
-      const std::lock_guard lock(queue_->mutex);
-      EndLocked(Ending());
-    }
-  }
-
-  void OnWriteDone(bool ok) override {
-    const std::shared_ptr<Queue> queue = queue_;  // Finish may let the reactor go before the lock
-    const std::lock_guard lock(queue->mutex);
-    queue->pending.pop_front();
-    writing_ = false;
-    if (!ok) ending_ = ending_.value_or(grpc::Status::OK);
-    NextLocked();
-  }
-
-  void OnCancel() override {
-    const std::shared_ptr<Queue> queue = queue_;
-    const std::lock_guard lock(queue->mutex);
-    EndLocked(grpc::Status::CANCELLED);
-  }
-
-  void OnDone() override {
-    uint64_t recording = 0;
-    {
-      const std::lock_guard lock(queue_->mutex);
-      queue_->reactor = nullptr;
-      recording = queue_->recording;
-    }
-    if (recording != 0) {
-      (void)backend_->state_thread->Post(
-          [handler = backend_->handler, recording] { handler->StopRecord(recording); });
-    }
-    delete this;
   }
 
  private:
   static constexpr size_t kMaxPending = 4096;
-
-  struct Queue {
-    std::mutex mutex;
-    RecordReactor* reactor = nullptr;  // nullptr: it is gone
-    uint64_t recording = 0;            // 0: not begun yet
-    uint64_t dropped = 0;
-    std::deque<v1::RecordedBatch> pending;  // the first is being written while writing_
-  };
-
-  static void Push(Queue* queue, const v1::TelemetryBatch& batch, Now arrival) {
-    const std::lock_guard lock(queue->mutex);
-    RecordReactor* const reactor = queue->reactor;
-    if (reactor == nullptr || reactor->ending_.has_value()) return;
-    if (queue->pending.size() >= kMaxPending) {
-      ++queue->dropped;
-      return;
-    }
-    v1::RecordedBatch& item = queue->pending.emplace_back();
-    item.set_arrival_monotonic_ns(arrival.monotonic_ns);
-    item.set_arrival_unix_ns(arrival.unix_ns);
-    item.set_dropped(queue->dropped);
-    *item.mutable_batch() = batch;
-    reactor->NextLocked();
-  }
-
-  // The rest of the queue is dropped; Finish waits for the write under way.
-  void EndLocked(const grpc::Status& status) {
-    if (!ending_.has_value()) ending_ = status;
-    NextLocked();
-  }
-
-  void NextLocked() {
-    if (writing_ || finished_) return;
-    if (ending_.has_value()) {
-      finished_ = true;
-      Finish(*ending_);
-    } else if (!queue_->pending.empty()) {
-      writing_ = true;
-      StartWrite(&queue_->pending.front());
-    }
-  }
-
-  Backend* const backend_;
-  const std::shared_ptr<Queue> queue_;
-  bool writing_ = false;
-  bool finished_ = false;
-  std::optional<grpc::Status> ending_;
 };
 
 class C4dService final : public v1::C4d::CallbackService {
