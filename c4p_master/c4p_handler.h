@@ -102,7 +102,7 @@ class C4pHandler {
   void TakeTroubles(const std::vector<Trouble>& troubles, int64_t now_ns);
   void LookForDeadLinks(int64_t now_ns);
   std::string WhyToLook(int64_t now_ns);
-  bool IsSuspect(const std::string& link, int64_t now_ns);
+  bool IsSuspect(const std::string& link, int64_t load_kbps, int64_t now_ns) const;
   void BeginRound(int64_t now_ns);
   bool InRound(int64_t now_ns) const;
   void LookAtDeadLinks(int64_t now_ns);

@@ -18,7 +18,7 @@ constexpr int64_t kMs = 1'000'000;
 constexpr size_t kTroubledTuples = 2;
 constexpr double kTroubledShare = 0.25;
 constexpr int64_t kTroubledNs = 4000 * kMs;  // longer than a round
-constexpr int64_t kRoundEveryNs = 1000 * kMs;
+constexpr int64_t kSuspectEveryNs = 100 * kMs;
 // Between looks at the same suspect, as each probes the whole mesh.
 constexpr int64_t kSuspectNs = 2000 * kMs;
 constexpr int64_t kSuspectAtLastNs = 32000 * kMs;
@@ -53,24 +53,17 @@ void C4pHandler::TakeTroubles(const std::vector<Trouble>& troubles, int64_t now_
   }
 }
 
-bool C4pHandler::IsSuspect(const std::string& link, int64_t now_ns) {
-  if (const auto looked = looked_.find(link); looked != looked_.end() && now_ns < looked->second.until_ns) {
-    return false;
-  }
-  int64_t lost = 0;
-  for (const auto& entry : troubled_[link]) lost += entry.second.kbps;
-  const Topology& topology = view_.topology();
-  for (int uplink = 0; uplink < static_cast<int>(topology.uplinks().size()); ++uplink) {
-    for (const bool up : {true, false}) {
-      if (topology.LinkName(topology.UplinkLink(uplink, up)) != link) continue;
-      const int64_t load =
-          book_.allocator().LoadOf(view_.LinkOf(topology.uplinks()[static_cast<size_t>(uplink)]),
-                                   up ? Direction::kUp : Direction::kDown);
-      return lost >= load || (troubled_[link].size() >= kTroubledTuples &&
-                              static_cast<double>(lost) >= kTroubledShare * static_cast<double>(load));
-    }
-  }
-  return false;
+// `link`: directed.
+bool C4pHandler::IsSuspect(const std::string& link, int64_t load_kbps, int64_t now_ns) const {
+  const auto troubled = troubled_.find(link);
+  if (troubled == troubled_.end()) return false;
+  const auto looked = looked_.find(link);
+  if (looked != looked_.end() && now_ns < looked->second.until_ns) return false;
+  int64_t lost_kbps = 0;
+  for (const auto& [tuple, lost] : troubled->second) lost_kbps += lost.kbps;
+  return lost_kbps >= load_kbps ||
+         (troubled->second.size() >= kTroubledTuples &&
+          static_cast<double>(lost_kbps) >= kTroubledShare * static_cast<double>(load_kbps));
 }
 
 // Why a round is wanted; empty: none is.
@@ -78,11 +71,20 @@ std::string C4pHandler::WhyToLook(int64_t now_ns) {
   std::string why;
   for (auto at = troubled_.begin(); at != troubled_.end();) {
     std::erase_if(at->second, [&](const auto& entry) { return now_ns - entry.second.at_ns > kTroubledNs; });
-    if (!at->second.empty() && IsSuspect(at->first, now_ns)) {
-      why = Concat("queue pairs lost their path over ", at->first);
-      looked_[at->first].Double(now_ns, kSuspectNs, kSuspectAtLastNs);
-    }
     at = at->second.empty() ? troubled_.erase(at) : std::next(at);
+  }
+  const Topology& topology = view_.topology();
+  // One pass, however many links are in trouble: naming a link costs more than looking it up.
+  const size_t uplinks = troubled_.empty() ? 0 : topology.uplinks().size();
+  for (size_t i = 0; i < uplinks; ++i) {
+    for (const bool up : {true, false}) {
+      const std::string name = topology.LinkName(topology.UplinkLink(static_cast<int>(i), up));
+      const int64_t load_kbps = book_.allocator().LoadOf(view_.LinkOf(topology.uplinks()[i]),
+                                                         up ? Direction::kUp : Direction::kDown);
+      if (!IsSuspect(name, load_kbps, now_ns)) continue;
+      why = Concat("queue pairs lost their path over ", name);
+      looked_[name].Double(now_ns, kSuspectNs, kSuspectAtLastNs);
+    }
   }
   if (const std::string dead = book_.NameOfADeadOne(); dead.empty()) {
     dead_pause_ = {};
@@ -95,7 +97,7 @@ std::string C4pHandler::WhyToLook(int64_t now_ns) {
 
 // What is lost right after a round has begun may not show in it.
 void C4pHandler::LookForDeadLinks(int64_t now_ns) {
-  if (now_ns - suspected_ns_ < kRoundEveryNs / 10 || InRound(now_ns)) return;
+  if (now_ns - suspected_ns_ < kSuspectEveryNs || InRound(now_ns)) return;
   suspected_ns_ = now_ns;
   const std::string why = WhyToLook(now_ns);
   if (why.empty()) return;
@@ -115,6 +117,7 @@ bool C4pHandler::InRound(int64_t now_ns) const {
 }
 
 void C4pHandler::LinksChanged(const std::vector<LinkChange>& changes, int64_t now_ns) {
+  looked_.clear();  // what was found of links before says nothing of the network as it is now
   for (const LinkChange& change : changes) {
     metrics_.link_changes.Add();
     recheck_leaves_[change.link.lower] = {now_ns, 0};

@@ -31,13 +31,18 @@ void NetworkView::SetNics(const v1::AgentHello& hello) {
 
 void NetworkView::Add(const PathObservation& seen, int64_t now_ns) {
   learner_.Add(seen, now_ns);
+  added_ns_ = now_ns;
   if (settles_ns_ == 0) settles_ns_ = now_ns + TopologyLearner::kSettleNs;
   stale_ = true;
 }
 
 std::vector<LinkChange> NetworkView::Refresh(int64_t now_ns) {
   stale_ = false;
-  if (now_ns >= settles_ns_) settles_ns_ = 0;
+  if (settles_ns_ != 0 && now_ns >= settles_ns_) {
+    // Another leaf's first answer may have come since.
+    const int64_t last_ns = added_ns_ + TopologyLearner::kSettleNs;
+    settles_ns_ = last_ns > now_ns ? last_ns : 0;
+  }
   notes_.clear();
   if (file_) {
     Topology topology = *file_;

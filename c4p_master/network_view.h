@@ -77,6 +77,7 @@ class NetworkView {
   Topology topology_;
   Network network_;
   bool stale_ = true;
+  int64_t added_ns_ = 0;                    // the newest
   int64_t settles_ns_ = 0;                  // when what came by now has settled; 0: has been taken in as such
   std::map<service::Ipv4, double> rates_;   // as agents say
   std::map<std::string, LeafId> leaf_ids_;  // by name

@@ -455,14 +455,6 @@ void PathBook::Renew(const std::string& name, int64_t now_ns) {
   }
 }
 
-void PathBook::ForgetDead(const Connection& connection) {
-  for (uint32_t i = 0; i < connection.pairs.size(); ++i) dead_.erase({connection.number, i});
-}
-
-std::string PathBook::NameOfADeadOne() const {
-  return dead_.empty() ? "" : Concat(names_.at(dead_.begin()->first), ", queue pair ", dead_.begin()->second);
-}
-
 // The account stays until it expires: the agent may be back in a moment.
 void PathBook::Leave(SessionId session) {
   for (auto& [name, connection] : connections_) {

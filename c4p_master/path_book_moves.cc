@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "c4p_master/path_book.h"
+#include "service/text.h"
 
 namespace c4::c4p {
 namespace {
@@ -198,6 +199,16 @@ std::set<FlowGroup> PathBook::GroupsAt(LeafId leaf) const {
     }
   }
   return groups;
+}
+
+void PathBook::ForgetDead(const Connection& connection) {
+  for (uint32_t i = 0; i < connection.pairs.size(); ++i) dead_.erase({connection.number, i});
+}
+
+std::string PathBook::NameOfADeadOne() const {
+  return dead_.empty()
+             ? ""
+             : service::Concat(names_.at(dead_.begin()->first), ", queue pair ", dead_.begin()->second);
 }
 
 }  // namespace c4::c4p
