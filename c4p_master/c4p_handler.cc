@@ -187,9 +187,18 @@ absl::Status C4pHandler::TakeIn(SessionId id, Session* session, const v1::AgentT
 }
 
 absl::Status C4pHandler::TakeHello(SessionId id, Session* session, const v1::AgentHello& hello) {
-  if (hello.host().empty()) return absl::InvalidArgumentError("the hello names no host");
+  if (const absl::Status name = CheckName(hello.host()); !name.ok()) {
+    return absl::InvalidArgumentError(Concat("host '", hello.host(), "': ", name.message()));
+  }
   std::set<Ipv4> addresses;
+  std::set<std::string> names;
   for (const v1::NicInfo& nic : hello.nics()) {
+    if (const absl::Status name = CheckName(nic.name()); !name.ok()) {
+      return absl::InvalidArgumentError(Concat("NIC '", nic.name(), "': ", name.message(), "; leave it out with the agent's --nics"));
+    }
+    if (!names.insert(nic.name()).second) {
+      return absl::InvalidArgumentError(Concat("there are two NICs ", nic.name()));
+    }
     const std::optional<Ipv4> address = service::ParseIpv4(nic.address());
     if (!address) {
       return absl::InvalidArgumentError(

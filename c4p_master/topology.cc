@@ -17,8 +17,9 @@ absl::Status Bad(const std::string& sentence) {
   return absl::InvalidArgumentError(sentence);
 }
 
-// Names stand in those of links, and in a shell.
-absl::Status CheckName(const std::string& name) {
+}  // namespace
+
+absl::Status CheckName(std::string_view name) {
   if (name.empty() || name.size() > 64) return Bad("a name has 1 to 64 characters");
   for (const char c : name) {
     const bool fine = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
@@ -27,8 +28,6 @@ absl::Status CheckName(const std::string& name) {
   }
   return absl::OkStatus();
 }
-
-}  // namespace
 
 absl::Status Topology::ClaimName(const std::string& name) {
   if (absl::Status fault = CheckName(name); !fault.ok()) return fault;

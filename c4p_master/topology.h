@@ -27,6 +27,10 @@ namespace c4::c4p {
 
 using LinkId = uint32_t;
 
+// Of servers, NICs and switches: 1 to 64 letters, digits and . - _ :, as they stand in names of links and in
+// a shell. InvalidArgument otherwise.
+absl::Status CheckName(std::string_view name);
+
 struct Switch {
   std::string name;
   std::vector<service::Ipv4> addresses;  // that are no link's: what it may answer from as a whole

@@ -111,6 +111,44 @@ TEST(C4pLinksTest, AFewOfManyThatLoseTheirPathAreNoReasonToProbe) {
   EXPECT_EQ(ordered(), twice);
 }
 
+// Leaves are judged by their own first answers, also when no more answers come after those.
+TEST(C4pLinksTest, ALeafThatIsProbedLaterIsJudgedLater) {
+  constexpr int64_t kSettleNs = TopologyLearner::kSettleNs;
+  FakeFabric fabric({.leaves = 2, .spines = 4, .hosts_per_leaf = 1});
+  NetworkView view(std::nullopt, 0);
+  for (const int host : {0, 1}) {
+    v1::AgentHello hello;
+    hello.set_host("host" + std::to_string(host));
+    v1::NicInfo* nic = hello.add_nics();
+    nic->set_name("eth0");
+    nic->set_address(service::Ipv4Text(fabric.Address(host, 0)));
+    view.SetNics(hello);
+  }
+  const auto probe = [&](int from, int to, int without_spine, int64_t now_ns) {
+    for (int port = 40000; port < 40128; ++port) {
+      const service::IpTuple tuple = fabric.Tuple(from, to, port);
+      if (fabric.PathOf(tuple).spine != without_spine) view.Add(fabric.Probe(tuple), now_ns);
+    }
+  };
+  probe(0, 1, -1, 0);
+  probe(1, 0, -1, 0);
+  (void)view.Refresh(kSettleNs);
+  view.BeginRound();
+  // Routes have changed: nothing is lost, and nothing goes over that link any more.
+  const int64_t begin_ns = 10 * kSettleNs;
+  probe(0, 1, -1, begin_ns);
+  probe(1, 0, 2, begin_ns + kSettleNs / 2);
+  EXPECT_TRUE(view.Refresh(begin_ns + kSettleNs / 2).empty());
+  ASSERT_TRUE(view.stale(begin_ns + kSettleNs));
+  EXPECT_TRUE(view.Refresh(begin_ns + kSettleNs).empty());
+  ASSERT_TRUE(view.stale(begin_ns + 2 * kSettleNs)) << "nobody looks again";
+  const std::vector<LinkChange> changes = view.Refresh(begin_ns + 2 * kSettleNs);
+  ASSERT_EQ(changes.size(), 1U);
+  EXPECT_EQ(changes[0].name, "leaf1-spine2");
+  EXPECT_FALSE(changes[0].up);
+  EXPECT_FALSE(view.stale(begin_ns + 20 * kSettleNs));
+}
+
 // Whoever is alone on a link and loses it is all that there is to tell of it.
 TEST(C4pLinksTest, OneThatIsAloneOnALinkIsReasonEnough) {
   Cluster cluster({.leaves = 2, .spines = 4, .hosts_per_leaf = 1});

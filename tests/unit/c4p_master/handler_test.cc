@@ -347,8 +347,16 @@ TEST(C4pHandlerTest, BadMessagesAreRefusedAndChangeNothing) {
   EXPECT_THAT(refused(99, message), HasSubstr("hello first"));
   message.Clear();
   message.mutable_hello()->set_host("imposter");
-  message.mutable_hello()->add_nics()->set_address("10.0.0.2");
+  v1::NicInfo* const nic = message.mutable_hello()->add_nics();
+  nic->set_address("10.0.0.2");
+  EXPECT_THAT(refused(99, message), HasSubstr("NIC ''")) << "it would be lost in silence";
+  nic->set_name("eth0");
   EXPECT_THAT(refused(99, message), HasSubstr("host0's"));
+  nic->set_address("10.9.9.9");
+  *message.mutable_hello()->add_nics() = *nic;
+  EXPECT_THAT(refused(99, message), HasSubstr("two NICs eth0"));
+  message.mutable_hello()->set_host("a host");
+  EXPECT_THAT(refused(99, message), HasSubstr("host 'a host'"));
 }
 
 TEST(C4pHandlerTest, AnAgentThatLeavesAndComesBackFindsItsConnections) {
