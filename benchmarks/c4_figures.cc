@@ -38,9 +38,9 @@ constexpr char kUsage[] =
 
 constexpr int kJobs = 8;
 constexpr double kRateMbps = 200;
-constexpr double kSecondsARound = 0.35;  // about, of an all-reduce
+constexpr double kSecondsARound = 0.7;  // about, of an all-reduce
 // Four queue pairs of a host have no more in flight than the queue of a port takes.
-constexpr char kChunkBytes[] = "C4_CHUNK_BYTES=16384";
+constexpr char kChunkBytes[] = "C4_CHUNK_BYTES=32768";
 constexpr char kWindowBytes[] = "C4_WINDOW_BYTES=65536";
 constexpr double kMostBusy = 0.7;  // of the processors; above, they are the limit
 constexpr double kSettleS = 8;     // until paths are learnt and taken, and windows have opened

@@ -30,7 +30,7 @@ class QpScheduler {
   void Completed(int queue_pair, size_t chunks, size_t bytes, uint64_t posted_ns, uint64_t now_ns);
 
   // Takes no more; what it has in flight may still complete.
-  void Pause(int queue_pair) { pairs_[static_cast<size_t>(queue_pair)].usable = false; }
+  void Pause(int queue_pair);
   // What it had in flight is not in flight any more.
   void TakeBack(int queue_pair);
   // Takes chunks again. What it cost before says nothing of its new path.
@@ -44,24 +44,33 @@ class QpScheduler {
  private:
   static constexpr size_t kRecent = 4;
 
+  // What every choice looks at, apart from the rest: half a cache line each.
+  struct Pair {
+    size_t in_flight = 0;
+    uint64_t last_posted_ns = 0;
+    double cost = 0;  // 0 before the first completion
+    bool usable = true;
+    int probe_left = 0;  // chunks that are to follow the first one after a pause
+  };
   struct Took {
     double ns = 0;
     double bytes = 0;
   };
-  struct Pair {
-    size_t in_flight = 0;
-    bool usable = true;
-    int probe_left = 0;           // chunks that are to follow the first one after a pause
-    double cost = 0;              // 0 before the first completion
+  struct History {
     Took before[2];               // the completions before the next one
     double recent[kRecent] = {};  // costs of the last completions, each with those before it
     uint64_t completions = 0;
-    uint64_t last_posted_ns = 0;
     uint64_t last_completed_ns = 0;
   };
 
+  void FindBestCost();
+  void SetProbeLeft(Pair* pair, int chunks);
+
   std::vector<Pair> pairs_;
+  std::vector<History> histories_;
   size_t window_bytes_;
+  double best_cost_ = 0;  // of those that are usable and have one; 0: none
+  int probing_ = 0;       // of which chunks of a probe are left
 };
 
 }  // namespace c4
