@@ -194,7 +194,8 @@ absl::Status C4pHandler::TakeHello(SessionId id, Session* session, const v1::Age
   std::set<std::string> names;
   for (const v1::NicInfo& nic : hello.nics()) {
     if (const absl::Status name = CheckName(nic.name()); !name.ok()) {
-      return absl::InvalidArgumentError(Concat("NIC '", nic.name(), "': ", name.message(), "; leave it out with the agent's --nics"));
+      return absl::InvalidArgumentError(
+          Concat("NIC '", nic.name(), "': ", name.message(), "; leave it out with the agent's --nics"));
     }
     if (!names.insert(nic.name()).second) {
       return absl::InvalidArgumentError(Concat("there are two NICs ", nic.name()));

@@ -101,7 +101,7 @@ class SendConnection {
 
   Result ProgressControl(bool* moved);
   Result TakeAnswer(const FenceAnswer& answer);
-  void Watch(size_t i, uint64_t now_ns);
+  void Watch(size_t i, uint64_t peer_heard_ns, uint64_t now_ns);
   Result CheckAlive(uint64_t now_ns) const;
   bool left() const;
 

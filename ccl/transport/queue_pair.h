@@ -66,6 +66,8 @@ class SendQueuePair {
   virtual uint32_t epoch() const { return 0; }
   // When the receiver was last heard on it, or when this epoch began.
   virtual uint64_t heard_ns() const { return 0; }
+  // When the receiver was last heard, on whatever stream of the connection.
+  virtual void PeerHeard(uint64_t /*heard_ns*/) {}
   // Takes the epoch for lost: somebody else knows (carrier, silence).
   virtual void Lose() {}
   // The stream has ended, or was reset, without a goodbye.

@@ -33,7 +33,18 @@ Result SendConnection::ProgressControl(bool* moved) {
     C4_RETURN_IF_ERROR(TakeAnswer(answer));
     *moved = true;
   }
-  for (size_t i = 0; i < queue_pairs_.size(); ++i) Watch(i, now_ns);
+  // The kernel of a receiver that is stopped takes new streams: only what the receiver says counts.
+  uint64_t heard_ns = control_->heard_ns();
+  for (const auto& queue_pair : queue_pairs_) {
+    const QpState state = queue_pair->state();
+    if (state == QpState::kLive || state == QpState::kMoving) {
+      heard_ns = std::max(heard_ns, queue_pair->heard_ns());
+    }
+  }
+  for (size_t i = 0; i < queue_pairs_.size(); ++i) {
+    queue_pairs_[i]->PeerHeard(heard_ns);
+    Watch(i, heard_ns, now_ns);
+  }
   if (fences_.any()) {
     if (control_->TakeFresh()) fences_.Hurry();
     due_.clear();
@@ -44,14 +55,12 @@ Result SendConnection::ProgressControl(bool* moved) {
   return CheckAlive(now_ns);
 }
 
-void SendConnection::Watch(size_t i, uint64_t now_ns) {
+void SendConnection::Watch(size_t i, uint64_t peer_heard_ns, uint64_t now_ns) {
   SendQueuePair& queue_pair = *queue_pairs_[i];
   QpState state = queue_pair.state();
   if (state != QpState::kLost) {
-    uint64_t newest = control_->heard_ns();
-    for (const auto& other : queue_pairs_) newest = std::max(newest, other->heard_ns());
     // One that is being connected cannot be heard yet, and looks after itself.
-    if (queue_pair.heard_ns() != 0 && newest > queue_pair.heard_ns() + kUnheardNs) {
+    if (queue_pair.heard_ns() != 0 && peer_heard_ns > queue_pair.heard_ns() + kUnheardNs) {
       queue_pair.Lose();
       state = queue_pair.state();
     }

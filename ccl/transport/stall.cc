@@ -29,7 +29,10 @@ bool StallRule::Read(const StreamReading& reading, uint64_t now_ns) {
     return false;
   }
   ++vain_readings_;
-  const uint64_t limit = std::min(std::max(limit_ns(), reading.patience_ns), kMostNs);
+  // It has read on other streams since what is outstanding here should have reached it.
+  const bool reads = reading.heard_ns > last_progress_ns_ + std::max(reading.patience_ns, kLeastNs) / 2;
+  const uint64_t limit =
+      std::min(std::max(limit_ns(), reading.patience_ns) + (reads ? 0 : kLateAckNs), kMostNs);
   if (vain_readings_ < kLeastReadings || now_ns - last_progress_ns_ < limit) return false;
   strikes_ = std::min(strikes_ + 1, kMostStrikes);
   good_readings_ = 0;

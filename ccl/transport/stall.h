@@ -1,9 +1,10 @@
 // Whether a stream that has bytes on the network has stalled: nothing of them was acknowledged for 20 ms or
 // four times the gap that is usual between acknowledgements, or longer than a round trip may take as these
-// went lately, whichever is longest. A receiver that does not read (its window is closed) is no stall, and
-// neither is a process that did not run in between: a stall takes several readings. After each stall the next
-// takes twice as long, until all has been well for a while: where paths are merely slow, that ends the
-// alarms.
+// went lately, whichever is longest. Linux is in no hurry to acknowledge what its process does not read:
+// unless the peer's process was heard in the meantime, it takes 40 ms longer. A receiver that does not read
+// (its window is closed) is no stall, and neither is a process that did not run in between: a stall takes
+// several readings. After each stall the next takes twice as long, until all has been well for a while: where
+// paths are merely slow, that ends the alarms.
 //
 // Pure: readings and time are handed in. One thread.
 #pragma once
@@ -18,6 +19,8 @@ struct StreamReading {
   bool window_open = true;   // or the receiver's kernel does not even answer probes of a closed one
   // Twice the round trip and four times its deviation: behind full queues answers take that long.
   uint64_t patience_ns = 0;
+  // When the peer's process was last heard, on whatever stream.
+  uint64_t heard_ns = 0;
 };
 
 class StallRule {
@@ -25,6 +28,7 @@ class StallRule {
   static constexpr uint64_t kSampleNs = 5000000;
   static constexpr uint64_t kLeastNs = 20000000;
   static constexpr uint64_t kMostNs = 2000000000;
+  static constexpr uint64_t kLateAckNs = 40000000;  // TCP_DELACK_MIN (linux/include/net/tcp.h)
   static constexpr int kLeastReadings = 3;
   static constexpr uint64_t kGaps = 4;
   static constexpr int kMostStrikes = 5;

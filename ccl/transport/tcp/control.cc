@@ -20,6 +20,10 @@ constexpr uint64_t kLongestPauseNs = 1000000000;
 constexpr uint32_t kQuickDials = 8;
 constexpr uint64_t kConnectNs = 100000000;
 constexpr uint64_t kPatientConnectNs = 1000000000;
+// A stream that is silent for so long may have died with the path of the queue pair. Its own stall shows
+// late, as it knows few round trips, so others are tried beside it: few, as the peer may only be busy.
+constexpr uint64_t kAnswerNs = 10000000;
+constexpr uint32_t kSideDials = 5;
 
 Frame AnswerFrame(const FenceAnswer& answer) {
   Frame frame = MakeFrame(answer.closed ? kFenced : kCount);
@@ -111,6 +115,7 @@ Result TcpSendControl::TakeFrame(const Frame& frame, uint64_t now_ns) {
     return LostText(true, peer_, fault, 0);
   }
   heard_ns_ = alive_ns_ = now_ns;
+  if (frame.kind == kFenced) asked_ns_ = 0;
   if (frame.kind == kGoodbye) {
     peer_left_ = true;
   } else {
@@ -154,8 +159,9 @@ Result TcpSendControl::Progress(uint64_t now_ns) {
     C4_RETURN_IF_ERROR(ProgressLine(&line, now_ns));
     ended_one = ended_one || (line.stream->over() && line.connected);
   }
-  const bool answered = std::any_of(lines_.begin(), lines_.end(),
-                                    [this](const Line& line) { return line.heard && Works(line); });
+  const bool answered =
+      !overdue(now_ns) && std::any_of(lines_.begin(), lines_.end(),
+                                      [this](const Line& line) { return line.heard && Works(line); });
   // An answer makes the others superfluous, but for one that has answered itself.
   std::erase_if(lines_, [&](const Line& line) {
     const bool goes = line.stream->over() || (line.suspect && !line.connected) ||
@@ -178,9 +184,20 @@ Result TcpSendControl::Progress(uint64_t now_ns) {
   return Ok();
 }
 
+bool TcpSendControl::overdue(uint64_t now_ns) const {
+  return asked_ns_ != 0 && now_ns > asked_ns_ + kAnswerNs;
+}
+
 void TcpSendControl::DialIfNeeded(uint64_t now_ns) {
   if (settled()) {
-    next_dial_ns_ = 0;
+    if (!overdue(now_ns) || side_dials_ >= kSideDials) {
+      next_dial_ns_ = 0;
+      return;
+    }
+    if (now_ns < next_dial_ns_) return;
+    ++side_dials_;
+    Dial(now_ns);
+    next_dial_ns_ = now_ns + kAnswerNs;
     return;
   }
   // What is being connected gets a moment.
@@ -196,8 +213,13 @@ void TcpSendControl::Say(const FenceCall& call) {
   frame.chunk = call.queue_pair;
   frame.bytes = call.epoch;
   SayOnAll(frame);
+  const uint64_t now_ns = MonotonicNs();
+  if (asked_ns_ == 0) {
+    asked_ns_ = now_ns;
+    side_dials_ = 0;
+  }
   next_look_ns_ = 0;
-  hurry_until_ns_ = MonotonicNs() + kDialPauseNs;
+  hurry_until_ns_ = now_ns + kDialPauseNs;
 }
 
 bool TcpSendControl::Hear(FenceAnswer* answer) {

@@ -78,11 +78,13 @@ class TcpSendControl final : public SendControl {
     StallRule stall;
   };
 
-  static constexpr size_t kMostLines = 4;
+  static constexpr size_t kMostLines = 6;
 
   Result ProgressLine(Line* line, uint64_t now_ns);
   Result TakeFrame(const Frame& frame, uint64_t now_ns);
   void DialIfNeeded(uint64_t now_ns);
+  // A fence waits for its answer longer than answers take.
+  bool overdue(uint64_t now_ns) const;
   void Dial(uint64_t now_ns);
   void SayOnAll(const Frame& frame);
   bool Works(const Line& line) const { return line.connected && !line.suspect; }
@@ -104,7 +106,9 @@ class TcpSendControl final : public SendControl {
   uint64_t next_dial_ns_ = 0;
   uint64_t last_ping_ns_ = 0;
   uint64_t hurry_until_ns_ = 0;
-  uint32_t dials_ = 0;  // since one worked
+  uint32_t dials_ = 0;       // since one worked
+  uint64_t asked_ns_ = 0;    // since when no fence was answered; 0: none is asked for
+  uint32_t side_dials_ = 0;  // for it, beside streams that seem to work
 };
 
 class TcpReceiveControl final : public ReceiveControl {

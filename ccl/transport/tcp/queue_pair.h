@@ -32,6 +32,7 @@ class TcpSendQueuePair final : public SendQueuePair {
   QpState state() const override;
   uint32_t epoch() const override { return hello_.epoch; }
   uint64_t heard_ns() const override { return fd_.valid() && stage_ != kDead ? heard_ns_ : 0; }
+  void PeerHeard(uint64_t heard_ns) override { peer_heard_ns_ = heard_ns; }
   void Lose() override { Break(0); }
   bool ended() const override { return fails_over_ && stage_ != kLive && stage_ != kDraining && !silent_; }
   bool Fenced(uint64_t received) override;
@@ -123,6 +124,7 @@ class TcpSendQueuePair final : public SendQueuePair {
   uint32_t dials_ = 0;       // in vain, since a stream worked
   uint64_t dial_at_ns_ = 0;
   uint64_t heard_ns_ = 0;
+  uint64_t peer_heard_ns_ = 0;
   uint32_t fences_ = 0;
   bool silent_ = false;  // dead, but the stream has not ended
   StallRule stall_;

@@ -136,7 +136,10 @@ void TcpSendQueuePair::ProgressStage(uint64_t now_ns) {
   if (stage_ == kPausing || stage_ == kDialing) ProgressDial(now_ns);
   if (moving_) ProgressMove(now_ns);
   const bool waits = stage_ == kGreeting || ((stage_ == kLive || stage_ == kDraining) && !chunks_.empty());
-  if (waits && stall_.Due(now_ns) && stall_.Read(ReadStream(fd_.get()), now_ns)) Break(0);
+  if (!waits || !stall_.Due(now_ns)) return;
+  StreamReading reading = ReadStream(fd_.get());
+  reading.heard_ns = peer_heard_ns_;
+  if (stall_.Read(reading, now_ns)) Break(0);
 }
 
 bool TcpSendQueuePair::Acknowledged(uint64_t received) {

@@ -14,12 +14,13 @@ struct Stream {
   uint64_t now = 5000 * kMs;
   uint64_t acked = 0;
   uint64_t patience_ns = 0;
+  bool heard = true;  // on other streams, all the time
 
   bool Read(uint64_t step, uint64_t bytes, bool outstanding = true, bool window_open = true) {
     now += step;
     acked += bytes;
     EXPECT_TRUE(rule.Due(now) || step < StallRule::kSampleNs);
-    return rule.Read({acked, outstanding, window_open, patience_ns}, now);
+    return rule.Read({acked, outstanding, window_open, patience_ns, heard ? now : 0}, now);
   }
   // Milliseconds from the last progress until it counts as stalled.
   uint64_t MsToStall(uint64_t step, uint64_t most_ms) {
@@ -58,6 +59,21 @@ TEST(StallRule, AsLongAsRoundTripsTakeBehindFullQueues) {
   stream.patience_ns = 9000 * kMs;
   stream.Read(5 * kMs, 1000);
   EXPECT_EQ(stream.MsToStall(10 * kMs, 10000), 2000u) << "but not for ever";
+}
+
+// A process that does not run does not read, and its kernel waits for it with acknowledgements.
+TEST(StallRule, LongerWhereThePeerWasNotHeard) {
+  Stream stream;
+  for (int i = 0; i < 100; ++i) ASSERT_FALSE(stream.Read(5 * kMs, 1000));
+  stream.heard = false;
+  EXPECT_EQ(stream.MsToStall(5 * kMs, 1000), 60u);
+  // What was heard just after the last progress had not seen what is outstanding.
+  StallRule rule;
+  uint64_t now = 1000 * kMs;
+  ASSERT_FALSE(rule.Read({1, true, true, 40 * kMs, now}, now));
+  const uint64_t begin = now;
+  while (!rule.Read({1, true, true, 40 * kMs, begin + 20 * kMs}, now += 5 * kMs)) ASSERT_LT(now, 2000 * kMs);
+  EXPECT_EQ((now - begin) / kMs, 80u);
 }
 
 TEST(StallRule, NoLongerThanTwoSecondsWhateverWasUsual) {
