@@ -37,7 +37,7 @@ constexpr char kUsage[] =
     "the C4 paper's figures on an emulated fabric of 4 leaves, 4 spines and 16 hosts\n";
 
 constexpr int kJobs = 8;
-constexpr double kRateMbps = 110;  // of each link: two processors carry that
+constexpr double kRateMbps = 110;       // of each link: two processors carry that
 constexpr double kSecondsARound = 0.7;  // about, of an all-reduce
 // Four queue pairs of a host have no more in flight than the queue of a port takes.
 constexpr char kChunkBytes[] = "C4_CHUNK_BYTES=32768";
