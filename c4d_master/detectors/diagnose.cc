@@ -21,6 +21,17 @@ bool IsEnd(const Finding& finding) {
   return finding.state == ProcessState::kGone || finding.state == ProcessState::kZombie;
 }
 
+// A job that waited for a host that was not heard gets as long to go on, now that it is back, as it had stood
+// still before: retransmissions come that late, as each waits twice as long as the one before.
+void LeaveOutTheReturning(const JobSnapshot& snapshot, int64_t now_ns, std::vector<Finding>* findings) {
+  const int64_t back_ns = snapshot.back_at_ns;
+  if (back_ns == kNever) return;
+  std::erase_if(*findings, [&](const Finding& finding) {
+    return finding.since_at_ns != kNever && finding.since_at_ns < back_ns &&
+           now_ns - back_ns < back_ns - finding.since_at_ns;
+  });
+}
+
 }  // namespace
 
 std::vector<Finding> Diagnose(const JobSnapshot& snapshot, const NetworkView& network,
@@ -65,6 +76,8 @@ std::vector<Finding> Diagnose(const JobSnapshot& snapshot, const NetworkView& ne
     std::erase_if(slow,
                   [](const Finding& finding) { return finding.syndrome == Syndrome::kCommunicationSlow; });
   }
+  LeaveOutTheReturning(snapshot, now_ns, &hangs);
+  LeaveOutTheReturning(snapshot, now_ns, &stuck);
   Append(std::move(stuck), &findings);
   Append(std::move(fenced), &findings);
   Append(std::move(hangs), &findings);

@@ -140,6 +140,22 @@ TEST_F(HandlerTest, AStalledAgentIsNotAStalledRank) {
   EXPECT_THAT(seen_, IsEmpty());
 }
 
+// A node that was lost for five seconds: what it was to receive is sent again later than that.
+TEST_F(HandlerTest, AHostThatIsBackHasTimeToGoOn) {
+  Train(15);
+  down_ = "host1";
+  for (const uint32_t rank : {0U, 1U, 2U}) job_.Enter(rank);
+  Pass(5 * kSecondNs);
+  const size_t before = seen_.size();
+  down_.clear();
+  Pass(3 * kSecondNs);
+  EXPECT_THAT(seen_, SizeIs(before)) << "rank 3 is absent, but may be on its way";
+  // Not for ever.
+  Pass(6 * kSecondNs);
+  ASSERT_THAT(seen_, SizeIs(::testing::Gt(before)));
+  EXPECT_EQ(seen_.back().culprit().rank(), 3);
+}
+
 TEST_F(HandlerTest, ARestartedMasterGoesOnWithTheSameVerdict) {
   Train(15);
   for (uint32_t rank = 0; rank < 4; ++rank) job_.Enter(rank);
