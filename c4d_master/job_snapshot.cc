@@ -44,7 +44,10 @@ void CollectProcesses(const std::map<std::string, Host>& hosts, int64_t now_ns, 
   for (const auto& [name, host] : hosts) {
     const bool stale = !host.Drained() && now_ns - host.as_of_ns > agent_stale_ns;
     snapshot->stale_hosts[name] = stale;
-    snapshot->back_at_ns = std::max(snapshot->back_at_ns, host.back_at_ns);
+    if (host.back_at_ns > snapshot->back_at_ns) {
+      snapshot->silent_from_ns = host.silent_from_ns;
+      snapshot->back_at_ns = host.back_at_ns;
+    }
     for (const Process& process : host.processes) {
       snapshot->processes.push_back({&host, &process, stale, false});
       if (process.rank < 0 || process.communicators.empty()) continue;

@@ -63,7 +63,8 @@ struct JobSnapshot {
   // quicker than anybody who looks. By id; incomplete while some of their ranks are not yet seen to run
   // again.
   std::vector<Communicator> former;
-  int64_t back_at_ns = kNever;              // when last a host was heard again that had been stale
+  int64_t silent_from_ns = kNever;  // of the host that was last heard again after it had been stale
+  int64_t back_at_ns = kNever;
   std::map<std::string, bool> stale_hosts;  // every known host -> whether its agent is silent
   std::vector<std::string> conflicts;       // sentences: who claims the same rank, and who was believed
 

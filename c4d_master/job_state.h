@@ -175,7 +175,8 @@ struct Host {
   uint64_t batches_dropped = 0;           // by the agent, in all
   std::optional<int64_t> clock_error_ns;  // of the relation of its clock to the master's, where that is known
   int64_t as_of_ns = kNever;              // when the agent read the state that is held here
-  int64_t back_at_ns = kNever;            // when it was last heard again after it had been stale
+  int64_t silent_from_ns = kNever;        // when it last began to be stale, and was heard again
+  int64_t back_at_ns = kNever;
   std::vector<Process> processes;
 
   // All have left: nothing more is to be told, silence means nothing.

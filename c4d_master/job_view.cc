@@ -91,7 +91,10 @@ JobView::Taken JobView::Ingest(const v1::TelemetryBatch& batch, int64_t arrival_
   ++host.batches;
   host.batches_dropped = batch.batches_dropped();
   host.clock_error_ns = link.clock.error_ns();
-  if (!is_new && as_of_ns - host.as_of_ns > agent_stale_ns_) host.back_at_ns = arrival_ns;
+  if (!is_new && as_of_ns - host.as_of_ns > agent_stale_ns_) {
+    host.silent_from_ns = host.as_of_ns;
+    host.back_at_ns = arrival_ns;
+  }
   host.as_of_ns = as_of_ns;
   host.processes = std::move(processes);
   return Taken::kNew;

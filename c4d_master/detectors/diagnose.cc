@@ -22,13 +22,19 @@ bool IsEnd(const Finding& finding) {
 }
 
 // A job that waited for a host that was not heard gets as long to go on, now that it is back, as it had stood
-// still before: retransmissions come that late, as each waits twice as long as the one before.
+// still before, but not for ever: retransmissions come that late, as each waits twice as long as the one
+// before. What stood still before the host fell silent did so for another reason.
+constexpr int64_t kBeforeSilenceNs = 2 * kSecondNs;
+constexpr int64_t kMostToGoOnNs = 10 * kSecondNs;
+
 void LeaveOutTheReturning(const JobSnapshot& snapshot, int64_t now_ns, std::vector<Finding>* findings) {
   const int64_t back_ns = snapshot.back_at_ns;
   if (back_ns == kNever) return;
   std::erase_if(*findings, [&](const Finding& finding) {
-    return finding.since_at_ns != kNever && finding.since_at_ns < back_ns &&
-           now_ns - back_ns < back_ns - finding.since_at_ns;
+    const int64_t since_ns = finding.since_at_ns;
+    return since_ns != kNever && since_ns < back_ns &&
+           since_ns > snapshot.silent_from_ns - kBeforeSilenceNs &&
+           now_ns - back_ns < std::min(back_ns - since_ns, kMostToGoOnNs);
   });
 }
 

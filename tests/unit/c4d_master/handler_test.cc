@@ -156,6 +156,20 @@ TEST_F(HandlerTest, AHostThatIsBackHasTimeToGoOn) {
   EXPECT_EQ(seen_.back().culprit().rank(), 3);
 }
 
+// An agent that is started anew excuses nobody who hung before.
+TEST_F(HandlerTest, AHangGoesOnWhileAnAgentIsAway) {
+  Train(15);
+  for (const uint32_t rank : {0U, 1U, 3U}) job_.Enter(rank);
+  job_.SetState(2, ProcessState::kStopped);
+  Pass(8 * kSecondNs);
+  ASSERT_THAT(SeenStates(), ElementsAre("VERDICT_STATE_SUSPECTED 2", "VERDICT_STATE_CONFIRMED 2"));
+  down_ = "host0";
+  Pass(5 * kSecondNs);
+  down_.clear();
+  Pass(5 * kSecondNs);
+  EXPECT_THAT(seen_, SizeIs(2)) << "told of once, and not cleared";
+}
+
 TEST_F(HandlerTest, ARestartedMasterGoesOnWithTheSameVerdict) {
   Train(15);
   for (uint32_t rank = 0; rank < 4; ++rank) job_.Enter(rank);
