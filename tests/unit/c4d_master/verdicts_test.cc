@@ -196,7 +196,7 @@ TEST_F(VerdictsTest, RestoredAndGoneIsClearedAfterTenSecondsOfFreshData) {
 // Findings about the same trouble of the network: as connections, as their link.
 class LinkVerdictsTest : public ::testing::Test {
  protected:
-  static Finding About(CulpritKind kind, const std::string& cable, std::vector<uint32_t> queue_pairs,
+  static Finding About(CulpritKind kind, const std::string& cable, const std::vector<uint32_t>& queue_pairs,
                        const std::string& confirmed_by = "slow") {
     Finding finding;
     finding.syndrome = Syndrome::kCommunicationSlow;
