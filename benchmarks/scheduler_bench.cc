@@ -21,7 +21,7 @@ void BM_Pick(benchmark::State& state) {
     scheduler.Completed(i, 1, kChunk, now, now + 100000 + static_cast<uint64_t>(i) * 1000);
     scheduler.Posted(i, kChunk, now);
   }
-  for (auto _ : state) benchmark::DoNotOptimize(scheduler.Pick(kChunk, ++now));
+  for ([[maybe_unused]] auto _ : state) benchmark::DoNotOptimize(scheduler.Pick(kChunk, ++now));
 }
 BENCHMARK(BM_Pick)->Arg(1)->Arg(2)->Arg(4)->Arg(8)->Arg(16);
 
@@ -31,7 +31,7 @@ void BM_Chunk(benchmark::State& state) {
   QpScheduler scheduler(queue_pairs, kWindow);
   std::deque<std::pair<int, uint64_t>> flight;
   uint64_t now = 10000000000;
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     now += 1000;
     const int pick = scheduler.Pick(kChunk, now);
     if (pick != QpScheduler::kNone) {
