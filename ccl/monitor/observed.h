@@ -13,6 +13,8 @@
 
 #include <atomic>
 #include <cstdint>
+#include <mutex>
+#include <vector>
 
 #include "ccl/monitor/monitor.h"
 
@@ -29,33 +31,94 @@ inline bool IsP2p(uint8_t function) {
   return function == wire::kSend || function == wire::kRecv;
 }
 
+// Held for tens of nanoseconds, by threads of the user's process that may outnumber its processors.
+class BriefLock {
+ public:
+  void lock();
+  void unlock() { taken_.clear(std::memory_order_release); }
+
+ private:
+  std::atomic_flag taken_;
+};
+
+// What finishes is written by whichever of NCCL's threads saw it; a ring has one writer at a time.
+struct ObservedRing {
+  BriefLock lock;
+  RingWriter writer;
+};
+
+// One rank's membership in one communicator of the vendor's.
 class ObservedCommunicator {
  public:
-  // What is kept of calls that no event was matched with, or that have not finished: the newest of each kind.
-  static constexpr uint32_t kKept = 256;
+  // What is kept of calls that have not finished: the newest of each kind. What falls out counts as finished.
+  static constexpr uint64_t kKept = 256;
 
-  explicit ObservedCommunicator(const CommunicatorIdentity& identity);
+  ObservedCommunicator() = default;
   ObservedCommunicator(const ObservedCommunicator&) = delete;
   ObservedCommunicator& operator=(const ObservedCommunicator&) = delete;
 
-  const CommunicatorIdentity& identity() const { return identity_; }
+  CommunicatorIdentity identity();
+  // Children made of it before this one, which the call makes one more.
+  uint64_t NextChild() { return children_.fetch_add(1, std::memory_order_relaxed); }
 
-  // The front door. Gives the call's number.
+  // The front door. `Called` gives the call's number.
   uint64_t Called(const ObservedCall& call, uint64_t ticks);
   // The vendor's library has taken it: the call, or the group that it was made in, has returned.
   void Enqueued(uint8_t function, uint64_t stream, uint64_t ticks);
   void Ready();
-  void Close(wire::SlotPhase phase);
+  bool ready();
 
   // The profiler. 0: no such call is open, the event is nobody's. `call.stream` and the reduction do not
   // count, and neither do buffers that are null.
   uint64_t Match(const ObservedCall& call);
-  // Whether Match would find one.
-  bool Knows(const ObservedCall& call);
   // Of a matched call: when its kernel began and ended, in ticks of ccl/base/clock.h. Calls of one kind may
-  // finish in any order; the counters tell of those that nothing before them is missing of.
+  // finish in any order; what is on one stream finishes in order, so that with a call all before it on its
+  // stream have ended, whether that was seen or not. The counters tell of those that nothing before them is
+  // missing of. A number of an earlier communicator in the same place is heeded no more.
   void Started(uint8_t function, uint64_t number, uint64_t ticks);
   void Finished(uint8_t function, uint64_t number, uint64_t ticks);
+
+ private:
+  friend class ObservedCommunicators;
+
+  struct Kept {
+    ObservedCall call;
+    uint64_t called_ticks = 0;
+    uint64_t started_ticks = 0;
+    bool matched = false;
+    bool started = false;
+    bool finished = false;
+  };
+  // Calls of one kind: collectives, or sends and receives. Numbers without the generation, from 0.
+  struct Kind {
+    uint64_t called = 0;
+    uint64_t started = 0;   // none before it is missing
+    uint64_t finished = 0;  // none before it is missing
+    uint64_t matched = 0;   // none before it is open for a match
+    std::vector<Kept> kept;
+
+    Kept& at(uint64_t i) { return kept[i % kKept]; }
+    uint64_t oldest() const { return called > kKept ? called - kKept : 0; }
+  };
+
+  void Open(Monitor* monitor, ObservedRing* ring, const CommunicatorIdentity& identity);
+  void Close(wire::SlotPhase phase);
+  Kind& KindOf(uint8_t function) { return kinds_[IsP2p(function) ? 1 : 0]; }
+  // Index of the oldest call that an event of these contents belongs to, and whether there is one.
+  bool Find(const ObservedCall& call, uint64_t* i);
+  // The call of that number, if it is kept; nullptr otherwise.
+  Kept* Of(uint8_t function, uint64_t number, uint64_t* i);
+  void Advance(uint8_t function, uint64_t ticks);
+
+  BriefLock lock_;  // all that follows, but children_
+  Monitor* monitor_ = nullptr;
+  ObservedRing* ring_ = nullptr;
+  bool open_ = false;
+  uint64_t generation_ = 0;
+  CommunicatorIdentity identity_;
+  CommunicatorRecorder recorder_;
+  Kind kinds_[2];
+  std::atomic<uint64_t> children_{0};
 };
 
 class ObservedCommunicators {
@@ -63,17 +126,45 @@ class ObservedCommunicators {
   // The process's own; never destroyed.
   static ObservedCommunicators& Get();
 
-  // `handle` is the vendor's pointer. The newest takes the place of one of the same handle.
-  ObservedCommunicator* Add(const void* handle, const CommunicatorIdentity& identity);
+  explicit ObservedCommunicators(Monitor* monitor) : monitor_(monitor) {}
+  ObservedCommunicators(const ObservedCommunicators&) = delete;
+  ObservedCommunicators& operator=(const ObservedCommunicators&) = delete;
+
+  // A communicator that ranks are joining: the vendor has given no handle yet.
+  ObservedCommunicator* Open(const CommunicatorIdentity& identity);
+  // It never came to be.
+  void Drop(ObservedCommunicator* communicator, wire::SlotPhase phase);
+  // `handle` is the vendor's pointer to it.
+  void Bind(const void* handle, ObservedCommunicator* communicator);
   // nullptr: none of ours. Without a lock.
   ObservedCommunicator* Find(const void* handle) const;
-  // Out of the table, to be done before the vendor frees the handle. What was given out stays valid: entries
-  // are used again only by communicators made later.
+  // Out of the table, to be done before the vendor frees the handle. What was given out stays valid: its
+  // place is taken by communicators made later, and what belonged to the earlier one is heeded no more.
   void Remove(const void* handle, wire::SlotPhase phase);
 
-  // The first communicator that knows this call and has this rank (and this number of ranks, where that is
-  // not 0), oldest call first; nullptr: none. For a profiler that sees a communicator for the first time.
+  // The communicator that knows this call, by the oldest call if there are several, and has this rank (and
+  // this number of ranks, where that is not 0); nullptr: none. For a profiler that sees one for the first
+  // time.
   ObservedCommunicator* Owner(int rank, int rank_count, const ObservedCall& call);
+
+ private:
+  // Nodes stay where they are once they are linked; a handle that is null is free for another one.
+  struct Node {
+    std::atomic<const void*> handle{nullptr};
+    std::atomic<ObservedCommunicator*> communicator{nullptr};
+    Node* next = nullptr;
+  };
+  static constexpr size_t kBuckets = 1024;
+
+  std::atomic<Node*>& BucketOf(const void* handle) const;
+
+  Monitor* const monitor_;
+  std::mutex mutex_;  // of what changes the table
+  ObservedRing ring_;
+  bool has_ring_ = false;
+  mutable std::atomic<Node*> buckets_[kBuckets] = {};
+  std::vector<ObservedCommunicator*> all_;   // ever made; they are never freed
+  std::vector<ObservedCommunicator*> free_;  // of these, closed ones
 };
 
 }  // namespace c4
