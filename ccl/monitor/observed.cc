@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "ccl/base/clock.h"
+#include "ccl/base/data_type.h"
 
 namespace c4 {
 namespace {
@@ -17,9 +18,17 @@ bool SameBuffer(const void* called, const void* seen) {
   return called == seen || called == nullptr || seen == nullptr;
 }
 
+bool HasRoot(uint8_t function) {
+  return function == wire::kReduce || function == wire::kBroadcast || function == wire::kGather ||
+         function == wire::kScatter || IsP2p(function);
+}
+
+// NCCL counts the elements of some functions in bytes, and gives a root to functions that have none.
 bool SameCall(const ObservedCall& called, const ObservedCall& seen) {
-  return called.info.function == seen.info.function && called.info.count == seen.info.count &&
-         called.info.data_type == seen.info.data_type && called.info.root == seen.info.root &&
+  return called.info.function == seen.info.function &&
+         called.info.count * ElementBytes(called.info.data_type) ==
+             seen.info.count * ElementBytes(seen.info.data_type) &&
+         (!HasRoot(called.info.function) || called.info.root == seen.info.root) &&
          SameBuffer(called.send_buffer, seen.send_buffer) && SameBuffer(called.recv_buffer, seen.recv_buffer);
 }
 
@@ -76,6 +85,7 @@ void ObservedCommunicator::Close(wire::SlotPhase phase) {
 uint64_t ObservedCommunicator::Called(const ObservedCall& call, uint64_t ticks) {
   const std::lock_guard<BriefLock> lock(lock_);
   if (!open_) return 0;
+  if (recorder_.slot().phase == wire::kPhaseInit) recorder_.Ready();
   const bool p2p = IsP2p(call.info.function);
   Kind& kind = kinds_[p2p ? 1 : 0];
   Kept& kept = kind.at(kind.called++);
@@ -89,6 +99,16 @@ uint64_t ObservedCommunicator::Called(const ObservedCall& call, uint64_t ticks) 
     recorder_.Called(call.info, call.stream, ticks);
   }
   return (generation_ << kGenerationBits) | kind.called;
+}
+
+void ObservedCommunicator::TakeBack(uint8_t function, uint64_t number) {
+  const std::lock_guard<BriefLock> lock(lock_);
+  uint64_t i = 0;
+  const Kept* const kept = Of(function, number, &i);
+  Kind& kind = KindOf(function);
+  if (kept == nullptr || kept->matched || i + 1 != kind.called) return;
+  --kind.called;
+  recorder_.TakeBackCall(IsP2p(function));
 }
 
 void ObservedCommunicator::Enqueued(uint8_t function, uint64_t stream, uint64_t ticks) {
@@ -106,9 +126,9 @@ void ObservedCommunicator::Ready() {
   if (open_ && recorder_.slot().phase == wire::kPhaseInit) recorder_.Ready();
 }
 
-bool ObservedCommunicator::ready() {
+void ObservedCommunicator::Finalized() {
   const std::lock_guard<BriefLock> lock(lock_);
-  return open_ && recorder_.slot().phase != wire::kPhaseInit;
+  if (open_) recorder_.SetPhase(wire::kPhaseFinalized);
 }
 
 bool ObservedCommunicator::Find(const ObservedCall& call, uint64_t* i) {

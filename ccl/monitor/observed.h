@@ -4,7 +4,7 @@
 //
 // A call gets its number when it is made, from 1: collectives and point-to-point are numbered apart, as in
 // the segment. NCCL's events name no calls: an event belongs to the oldest call of its communicator that none
-// was matched with and that has the same function, count, type, root or peer, and buffers. NCCL sorts the
+// was matched with and that has the same function, bytes, root or peer, and buffers. NCCL sorts the
 // operations of a group, so order alone does not tell.
 //
 // Any thread. A communicator is locked for tens of nanoseconds a call; the table that finds them is read
@@ -61,12 +61,14 @@ class ObservedCommunicator {
   // Children made of it before this one, which the call makes one more.
   uint64_t NextChild() { return children_.fetch_add(1, std::memory_order_relaxed); }
 
-  // The front door. `Called` gives the call's number.
+  // The front door. `Called` gives the call's number; a communicator that takes calls is ready.
   uint64_t Called(const ObservedCall& call, uint64_t ticks);
+  // The vendor's library has refused it: as if it had not been made, where nothing was called since.
+  void TakeBack(uint8_t function, uint64_t number);
   // The vendor's library has taken it: the call, or the group that it was made in, has returned.
   void Enqueued(uint8_t function, uint64_t stream, uint64_t ticks);
   void Ready();
-  bool ready();
+  void Finalized();
 
   // The profiler. 0: no such call is open, the event is nobody's. `call.stream` and the reduction do not
   // count, and neither do buffers that are null.
