@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "ccl/base/clock.h"
+#include "ccl/base/data_type.h"
 
 namespace c4 {
 namespace {
@@ -17,10 +18,16 @@ bool SameBuffer(const void* called, const void* seen) {
   return called == seen || called == nullptr || seen == nullptr;
 }
 
+bool SameAmount(const wire::OperationInfo& called, const wire::OperationInfo& seen) {
+  if (called.count == seen.count && called.data_type == seen.data_type) return true;
+  if (called.function != wire::kAllGather && called.function != wire::kBroadcast) return false;
+  return called.count * ElementBytes(called.data_type) == seen.count * ElementBytes(seen.data_type);
+}
+
 bool SameCall(const ObservedCall& called, const ObservedCall& seen) {
-  return called.info.function == seen.info.function && called.info.count == seen.info.count &&
-         called.info.data_type == seen.info.data_type && called.info.root == seen.info.root &&
-         SameBuffer(called.send_buffer, seen.send_buffer) && SameBuffer(called.recv_buffer, seen.recv_buffer);
+  return called.info.function == seen.info.function && SameAmount(called.info, seen.info) &&
+         called.info.root == seen.info.root && SameBuffer(called.send_buffer, seen.send_buffer) &&
+         SameBuffer(called.recv_buffer, seen.recv_buffer);
 }
 
 }  // namespace
@@ -82,7 +89,7 @@ uint64_t ObservedCommunicator::Called(const ObservedCall& call, uint64_t ticks) 
   kept.call = call;
   kept.called_ticks = ticks;
   kept.started_ticks = 0;
-  kept.matched = kept.started = kept.finished = false;
+  kept.matched = kept.started = kept.finished = kept.recorded = false;
   if (p2p) {
     recorder_.P2pCalled(call.info, call.stream, ticks);
   } else {
@@ -122,11 +129,13 @@ bool ObservedCommunicator::Find(const ObservedCall& call, uint64_t* i) {
   return false;
 }
 
-uint64_t ObservedCommunicator::Match(const ObservedCall& call) {
+uint64_t ObservedCommunicator::Match(const ObservedCall& call, uint64_t* called_ticks) {
   const std::lock_guard<BriefLock> lock(lock_);
   uint64_t i = 0;
   if (!open_ || !Find(call, &i)) return 0;
-  KindOf(call.info.function).at(i).matched = true;
+  Kept& kept = KindOf(call.info.function).at(i);
+  kept.matched = true;
+  if (called_ticks != nullptr) *called_ticks = kept.called_ticks;
   return (generation_ << kGenerationBits) | (i + 1);
 }
 
@@ -142,7 +151,11 @@ void ObservedCommunicator::Started(uint8_t function, uint64_t number, uint64_t t
   const std::lock_guard<BriefLock> lock(lock_);
   uint64_t i = 0;
   Kept* const kept = Of(function, number, &i);
-  if (kept == nullptr || kept->started) return;
+  if (kept == nullptr) return;
+  if (kept->started) {
+    if (kept->started_ticks == 0 || ticks < kept->started_ticks) kept->started_ticks = ticks;
+    return;
+  }
   kept->started = true;
   kept->started_ticks = ticks;
   // What is before it on its stream has ended.
@@ -158,8 +171,9 @@ void ObservedCommunicator::Finished(uint8_t function, uint64_t number, uint64_t 
   const std::lock_guard<BriefLock> lock(lock_);
   uint64_t i = 0;
   Kept* const kept = Of(function, number, &i);
-  if (kept == nullptr || kept->finished) return;
-  kept->started = kept->finished = true;
+  // What was counted as over already, by what came behind it, still has its own end.
+  if (kept == nullptr || kept->recorded) return;
+  kept->started = kept->finished = kept->recorded = true;
   Kind& kind = KindOf(function);
   for (uint64_t before = std::max(kind.oldest(), kind.finished); before < i; ++before) {
     Kept& other = kind.at(before);
@@ -175,6 +189,35 @@ void ObservedCommunicator::Finished(uint8_t function, uint64_t number, uint64_t 
   record.info = kept->call.info;
   const std::lock_guard<BriefLock> ring_lock(ring_->lock);
   ring_->writer.Operation(recorder_, record);
+}
+
+void ObservedCommunicator::Sees(uint32_t what, uint32_t kernel_error_ns) {
+  const std::lock_guard<BriefLock> lock(lock_);
+  if (open_) recorder_.Sees(what, kernel_error_ns);
+}
+
+QueuePairRecorder ObservedCommunicator::OpenConnection(wire::Direction direction, int peer) {
+  Monitor* monitor = nullptr;
+  CommunicatorRecorder recorder;
+  {
+    const std::lock_guard<BriefLock> lock(lock_);
+    monitor = monitor_;
+    recorder = recorder_;
+  }
+  QueuePairIdentity identity;
+  identity.direction = direction;
+  identity.peer = peer;
+  identity.transport = wire::kTransportVendor;
+  return monitor->OpenQueuePair(recorder, identity);
+}
+
+void ObservedCommunicator::CloseConnection(QueuePairRecorder* connection) {
+  Monitor* monitor = nullptr;
+  {
+    const std::lock_guard<BriefLock> lock(lock_);
+    monitor = monitor_;
+  }
+  monitor->CloseQueuePair(connection, wire::kPhaseDestroyed, 0);
 }
 
 void ObservedCommunicator::Advance(uint8_t function, uint64_t ticks) {

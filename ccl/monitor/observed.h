@@ -69,14 +69,22 @@ class ObservedCommunicator {
   bool ready();
 
   // The profiler. 0: no such call is open, the event is nobody's. `call.stream` and the reduction do not
-  // count, and neither do buffers that are null.
-  uint64_t Match(const ObservedCall& call);
-  // Of a matched call: when its kernel began and ended, in ticks of ccl/base/clock.h. Calls of one kind may
-  // finish in any order; what is on one stream finishes in order, so that with a call all before it on its
-  // stream have ended, whether that was seen or not. The counters tell of those that nothing before them is
-  // missing of. A number of an earlier communicator in the same place is heeded no more.
+  // count, and neither do buffers that are null. NCCL gathers and broadcasts bytes, whatever they are of: of
+  // those, the size counts. `called_ticks` becomes when the call was made.
+  uint64_t Match(const ObservedCall& call, uint64_t* called_ticks = nullptr);
+  // Of a matched call: when its kernel began and ended, in ticks of ccl/base/clock.h. `Started` again
+  // corrects the time to an earlier one. Calls of one kind may finish in any order; what is on one stream
+  // finishes in order, so that with a call all before it on its stream have ended, whether that was seen or
+  // not. The counters tell of those that nothing before them is missing of. A number of an earlier
+  // communicator in the same place is heeded no more.
   void Started(uint8_t function, uint64_t number, uint64_t ticks);
   void Finished(uint8_t function, uint64_t number, uint64_t ticks);
+  // What the profiler sees of it, since just now (wire::Seen), and how far off its times may be.
+  void Sees(uint32_t what, uint32_t kernel_error_ns);
+  // A slot for what the vendor's engine moves to or from a peer. The profiler writes to it, from one thread
+  // at a time, and closes it; it may outlive the communicator.
+  QueuePairRecorder OpenConnection(wire::Direction direction, int peer);
+  void CloseConnection(QueuePairRecorder* connection);
 
  private:
   friend class ObservedCommunicators;
@@ -87,7 +95,8 @@ class ObservedCommunicator {
     uint64_t started_ticks = 0;
     bool matched = false;
     bool started = false;
-    bool finished = false;
+    bool finished = false;  // as the counters tell it
+    bool recorded = false;
   };
   // Calls of one kind: collectives, or sends and receives. Numbers without the generation, from 0.
   struct Kind {

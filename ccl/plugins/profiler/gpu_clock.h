@@ -64,10 +64,10 @@ class GpuClock {
   void Fit();
   void Rebase();
 
-  const double ticks_per_ns_;
-  const double jump_ticks_;
-  const double grain_ticks_;
-  const uint64_t longest_window_ticks_;
+  double ticks_per_ns_;
+  double jump_ticks_;
+  double grain_ticks_;
+  uint64_t longest_window_ticks_;
   uint64_t base_gpu_ns_ = 0;
   uint64_t base_ticks_ = 0;
   Window windows_[kWindows];  // oldest first

@@ -139,6 +139,67 @@ TEST_F(ObservedTest, WhatWasNotSeenToEndEndedBeforeWhatIsBehindIt) {
   EXPECT_EQ(Records(), 1u) << "the first has no times to tell";
 }
 
+TEST_F(ObservedTest, WhatIsBehindItMayStartBeforeItsOwnEndIsHeardOf) {
+  ObservedCommunicator* comm = Open(1);
+  const uint64_t first = comm->Called(AllReduce(1), 1);
+  const uint64_t second = comm->Called(AllReduce(2), 2);
+  comm->Started(wire::kAllReduce, first, 5);
+  comm->Started(wire::kAllReduce, second, 9);
+  EXPECT_EQ(Slot(1).finished.count, 1u);
+  comm->Finished(wire::kAllReduce, first, 8);
+  comm->Finished(wire::kAllReduce, first, 8);
+  EXPECT_EQ(Slot(1).finished.count, 1u);
+  ASSERT_EQ(Records(), 1u) << "with its own end, once";
+  EXPECT_EQ(monitor_.segment().ring_records(0)[0].operation.finished_ticks, 8u);
+}
+
+TEST_F(ObservedTest, AnEarlierStartCorrectsTheFirst) {
+  ObservedCommunicator* comm = Open(1);
+  const uint64_t number = comm->Called(AllReduce(1), 1);
+  comm->Started(wire::kAllReduce, number, 5);
+  comm->Started(wire::kAllReduce, number, 4);
+  comm->Started(wire::kAllReduce, number, 6);
+  comm->Finished(wire::kAllReduce, number, 9);
+  EXPECT_EQ(Slot(1).started.count, 1u);
+  EXPECT_EQ(monitor_.segment().ring_records(0)[0].operation.started_ticks, 4u);
+}
+
+// NCCL turns what it gathers and broadcasts into bytes before its profiler sees it.
+TEST_F(ObservedTest, GathersAndBroadcastsAreMatchedByTheirSize) {
+  ObservedCommunicator* comm = Open(1);
+  ObservedCall call = AllReduce(10);
+  call.info.function = wire::kAllGather;
+  call.info.data_type = 7;  // float
+  ObservedCall seen = call;
+  seen.info.data_type = 0;  // char
+  const uint64_t number = comm->Called(call, 77);
+  EXPECT_EQ(comm->Match(seen), 0u);
+  seen.info.count = 40;
+  uint64_t called_ticks = 0;
+  EXPECT_EQ(comm->Match(seen, &called_ticks), number);
+  EXPECT_EQ(called_ticks, 77u);
+  call.info.function = seen.info.function = wire::kAllReduce;
+  comm->Called(call, 78);
+  EXPECT_EQ(comm->Match(seen), 0u) << "only of those two";
+}
+
+TEST_F(ObservedTest, WhatIsSeenIsSaid) {
+  ObservedCommunicator* comm = Open(1);
+  EXPECT_EQ(Slot(1).seen, 0u);
+  comm->Sees(wire::kSeesEvents, UINT32_MAX);
+  comm->Sees(wire::kSeesKernels, 900);
+  EXPECT_EQ(Slot(1).seen, wire::kSeesEvents | wire::kSeesKernels);
+  EXPECT_EQ(Slot(1).kernel_error_ns, 900u);
+  QueuePairRecorder connection = comm->OpenConnection(wire::kDirectionReceive, 3);
+  EXPECT_EQ(connection.slot().peer, 3);
+  EXPECT_EQ(connection.slot().transport, wire::kTransportVendor);
+  EXPECT_EQ(connection.slot().phase, wire::kPhaseReady);
+  all_.Drop(comm, wire::kPhaseDestroyed);
+  const wire::QueuePairSlot& slot = connection.slot();
+  comm->CloseConnection(&connection);
+  EXPECT_EQ(slot.phase, wire::kPhaseDestroyed);
+}
+
 TEST_F(ObservedTest, CallsThatNobodyEverSeesEndHoldNoCounterForEver) {
   ObservedCommunicator* comm = Open(1);
   comm->Called(AllReduce(1, nullptr, 99), 1);
