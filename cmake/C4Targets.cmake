@@ -38,7 +38,7 @@ function(c4_test name label)
     set(ARG_TIMEOUT 60)
   endif()
   set_tests_properties(${name} PROPERTIES LABELS ${label} TIMEOUT ${ARG_TIMEOUT} ENVIRONMENT
-                       "C4_BUILD_DIR=${CMAKE_BINARY_DIR};C4_SOURCE_DIR=${PROJECT_SOURCE_DIR};C4_RUN_DIR=${CMAKE_BINARY_DIR}/tests/run")
+                       "C4_BUILD_DIR=${CMAKE_BINARY_DIR};C4_SOURCE_DIR=${PROJECT_SOURCE_DIR};C4_RUN_DIR=${CMAKE_BINARY_DIR}/tests/run;C4_ENGINE=host")
   if(ARG_SERIAL)
     set_tests_properties(${name} PROPERTIES RUN_SERIAL ON)
   endif()

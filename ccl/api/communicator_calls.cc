@@ -1,4 +1,5 @@
 // The exported functions that make, end and describe communicators.
+#include <cstring>
 #include <mutex>
 
 #include "ccl/api/checks.h"
@@ -8,6 +9,8 @@
 #include "ccl/api/handles.h"
 #include "ccl/api/last_error.h"
 #include "ccl/api/split.h"
+#include "ccl/bootstrap/protocol.h"
+#include "ccl/engine/vendor/calls.h"
 #include "ccl/include/nccl.h"
 
 namespace c4::api {
@@ -31,19 +34,33 @@ ncclResult_t ReportInGroup(const char* call, ncclComm_t comm, const Result& resu
   return Report(call, comm, result);
 }
 
+// Who an id belongs to, it says itself; only ids of the host engine are known by a mark. nullptr: ours.
+const vendor::Api* ApiOfId(const ncclUniqueId* id) {
+  const vendor::Api* const api = vendor::ApiOfProcess();
+  uint64_t magic = 0;
+  if (api != nullptr && id != nullptr) memcpy(&magic, id, sizeof magic);
+  return magic == bootstrap::kIdMagic ? nullptr : api;
+}
+
 }  // namespace
 }  // namespace c4::api
 
 using c4::Communicator;
+using c4::api::ApiOfId;
 using c4::api::Report;
 using c4::api::ReportInGroup;
+namespace vendor = c4::vendor;
 
 extern "C" ncclResult_t pncclGetUniqueId(ncclUniqueId* uniqueId) {
+  if (const vendor::Api* const api = vendor::ApiOfProcess()) return api->GetUniqueId(uniqueId);
   return Report("ncclGetUniqueId", nullptr, c4::api::MakeUniqueId(uniqueId));
 }
 C4_WEAK_TWIN(ncclGetUniqueId);
 
 extern "C" ncclResult_t pncclCommInitRank(ncclComm_t* comm, int nranks, ncclUniqueId commId, int rank) {
+  if (const vendor::Api* const api = ApiOfId(&commId)) {
+    return vendor::CommInitRank(*api, comm, nranks, commId, rank);
+  }
   static constexpr char kCall[] = "ncclCommInitRank";
   return ReportInGroup(kCall, nullptr, c4::api::Join({kCall, nranks, rank, 1, &commId, nullptr}, comm));
 }
@@ -51,6 +68,9 @@ C4_WEAK_TWIN(ncclCommInitRank);
 
 extern "C" ncclResult_t pncclCommInitRankConfig(ncclComm_t* comm, int nranks, ncclUniqueId commId, int rank,
                                                 ncclConfig_t* config) {
+  if (const vendor::Api* const api = ApiOfId(&commId)) {
+    return vendor::CommInitRankConfig(*api, comm, nranks, commId, rank, config);
+  }
   static constexpr char kCall[] = "ncclCommInitRankConfig";
   return ReportInGroup(kCall, nullptr, c4::api::Join({kCall, nranks, rank, 1, &commId, config}, comm));
 }
@@ -58,70 +78,84 @@ C4_WEAK_TWIN(ncclCommInitRankConfig);
 
 extern "C" ncclResult_t pncclCommInitRankScalable(ncclComm_t* newcomm, int nranks, int myrank, int nId,
                                                   ncclUniqueId* commIds, ncclConfig_t* config) {
+  if (const vendor::Api* const api = ApiOfId(nId > 0 ? commIds : nullptr)) {
+    return vendor::CommInitRankScalable(*api, newcomm, nranks, myrank, nId, commIds, config);
+  }
   static constexpr char kCall[] = "ncclCommInitRankScalable";
   return ReportInGroup(kCall, nullptr, c4::api::Join({kCall, nranks, myrank, nId, commIds, config}, newcomm));
 }
 C4_WEAK_TWIN(ncclCommInitRankScalable);
 
 extern "C" ncclResult_t pncclCommInitAll(ncclComm_t* comm, int ndev, const int* devlist) {
+  if (const vendor::Api* const api = vendor::ApiOfProcess()) {
+    return vendor::CommInitAll(*api, comm, ndev, devlist);
+  }
   return ReportInGroup("ncclCommInitAll", nullptr, c4::api::JoinAll(comm, ndev, devlist));
 }
 C4_WEAK_TWIN(ncclCommInitAll);
 
 extern "C" ncclResult_t pncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* newcomm,
                                        ncclConfig_t* config) {
+  if (const vendor::Api* const api = vendor::ApiOf(comm)) {
+    return vendor::CommSplit(*api, comm, color, key, newcomm, config);
+  }
   return ReportInGroup("ncclCommSplit", comm, c4::api::Split(comm, color, key, newcomm, config));
 }
 C4_WEAK_TWIN(ncclCommSplit);
 
 extern "C" ncclResult_t pncclCommShrink(ncclComm_t comm, int* excludeRanksList, int excludeRanksCount,
                                         ncclComm_t* newcomm, ncclConfig_t* config, int shrinkFlags) {
+  if (const vendor::Api* const api = vendor::ApiOf(comm)) {
+    return vendor::CommShrink(*api, comm, excludeRanksList, excludeRanksCount, newcomm, config, shrinkFlags);
+  }
   return ReportInGroup(
       "ncclCommShrink", comm,
       c4::api::Shrink(comm, excludeRanksList, excludeRanksCount, newcomm, config, shrinkFlags));
 }
 C4_WEAK_TWIN(ncclCommShrink);
 
-extern "C" ncclResult_t pncclCommRevoke(ncclComm_t comm, int revokeFlags) {
+extern "C" ncclResult_t c4_host_ncclCommRevoke(ncclComm_t comm, int revokeFlags) {
   return Report("ncclCommRevoke", comm, c4::api::Revoke(comm, revokeFlags));
 }
-C4_WEAK_TWIN(ncclCommRevoke);
 
 extern "C" ncclResult_t pncclCommFinalize(ncclComm_t comm) {
+  if (const vendor::Api* const api = vendor::ApiOf(comm)) return vendor::CommFinalize(*api, comm);
   return Report("ncclCommFinalize", comm, c4::api::Finalize(comm));
 }
 C4_WEAK_TWIN(ncclCommFinalize);
 
 extern "C" ncclResult_t pncclCommDestroy(ncclComm_t comm) {
+  if (const vendor::Api* const api = vendor::ApiOf(comm)) return vendor::CommDestroy(*api, comm);
   return Report("ncclCommDestroy", comm, c4::api::Destroy(comm));
 }
 C4_WEAK_TWIN(ncclCommDestroy);
 
 extern "C" ncclResult_t pncclCommAbort(ncclComm_t comm) {
+  if (const vendor::Api* const api = vendor::ApiOf(comm)) return vendor::CommAbort(*api, comm);
   return Report("ncclCommAbort", comm, c4::api::Abort(comm));
 }
 C4_WEAK_TWIN(ncclCommAbort);
 
 extern "C" ncclResult_t pncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* asyncError) {
+  if (const vendor::Api* const api = vendor::ApiOf(comm)) {
+    return vendor::CommGetAsyncError(*api, comm, asyncError);
+  }
   return Report("ncclCommGetAsyncError", comm, c4::api::AsyncError(comm, asyncError));
 }
 C4_WEAK_TWIN(ncclCommGetAsyncError);
 
-extern "C" ncclResult_t pncclCommCount(const ncclComm_t comm, int* count) {
+extern "C" ncclResult_t c4_host_ncclCommCount(const ncclComm_t comm, int* count) {
   const auto read = [](const Communicator& communicator) { return communicator.rank_count(); };
   return Report("ncclCommCount", comm, c4::api::Describe(comm, count, "count", read));
 }
-C4_WEAK_TWIN(ncclCommCount);
 
-extern "C" ncclResult_t pncclCommUserRank(const ncclComm_t comm, int* rank) {
+extern "C" ncclResult_t c4_host_ncclCommUserRank(const ncclComm_t comm, int* rank) {
   const auto read = [](const Communicator& communicator) { return communicator.rank(); };
   return Report("ncclCommUserRank", comm, c4::api::Describe(comm, rank, "rank", read));
 }
-C4_WEAK_TWIN(ncclCommUserRank);
 
 // Communicators on host memory belong to no device.
-extern "C" ncclResult_t pncclCommCuDevice(const ncclComm_t comm, int* device) {
+extern "C" ncclResult_t c4_host_ncclCommCuDevice(const ncclComm_t comm, int* device) {
   const auto read = [](const Communicator&) { return -1; };
   return Report("ncclCommCuDevice", comm, c4::api::Describe(comm, device, "device", read));
 }
-C4_WEAK_TWIN(ncclCommCuDevice);

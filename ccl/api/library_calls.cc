@@ -4,6 +4,7 @@
 #include "ccl/api/host_memory.h"
 #include "ccl/api/last_error.h"
 #include "ccl/base/log.h"
+#include "ccl/engine/vendor/library.h"
 #include "ccl/include/nccl.h"
 
 namespace c4::api {
@@ -52,41 +53,55 @@ Result Allocate(void** pointer, size_t bytes) {
 }  // namespace c4::api
 
 using c4::api::Report;
+namespace vendor = c4::vendor;
 
 extern "C" ncclResult_t pncclGetVersion(int* version) {
+  if (const vendor::Api* const api = vendor::ApiOfProcess()) return api->GetVersion(version);
   return Report("ncclGetVersion", nullptr, c4::api::GetVersion(version));
 }
 C4_WEAK_TWIN(ncclGetVersion);
 
 extern "C" const char* pncclGetErrorString(ncclResult_t result) {
+  if (const vendor::Api* const api = vendor::ApiOfProcess()) return api->GetErrorString(result);
   return c4::api::ErrorText(result);
 }
 C4_WEAK_TWIN(ncclGetErrorString);
 
+// The vendor keeps one sentence for the process, whatever the communicator.
 extern "C" const char* pncclGetLastError(ncclComm_t comm) {
+  if (const vendor::Api* const api = vendor::ApiOf(comm); api != nullptr && api->GetLastError != nullptr) {
+    const char* const sentence = api->GetLastError(comm);
+    if (comm != nullptr || (sentence != nullptr && sentence[0] != '\0')) return sentence;
+  }
   return c4::api::LastError(comm);
 }
 C4_WEAK_TWIN(ncclGetLastError);
 
 extern "C" ncclResult_t pncclMemAlloc(void** ptr, size_t size) {
+  if (const vendor::Api* const api = vendor::ApiOfProcess()) return api->MemAlloc(ptr, size);
   return Report("ncclMemAlloc", nullptr, c4::api::Allocate(ptr, size));
 }
 C4_WEAK_TWIN(ncclMemAlloc);
 
 extern "C" ncclResult_t pncclMemFree(void* ptr) {
+  if (const vendor::Api* const api = vendor::ApiOfProcess()) return api->MemFree(ptr);
   return Report("ncclMemFree", nullptr, c4::api::FreeHostMemory(ptr));
 }
 C4_WEAK_TWIN(ncclMemFree);
 
 // Programs that were built against other releases look for the inner name; it is in no header.
 extern "C" __attribute__((visibility("default"))) void ncclResetDebugInitInternal() {
+  if (const vendor::Library* const library = vendor::Get()) {
+    if (void* const theirs = library->Symbol("ncclResetDebugInitInternal")) {
+      reinterpret_cast<void (*)()>(theirs)();
+    }
+  }
   c4::ResetLog();
 }
 
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
-extern "C" void pncclResetDebugInit() {
+extern "C" void c4_host_ncclResetDebugInit() {
   c4::ResetLog();
 }
-C4_WEAK_TWIN(ncclResetDebugInit);
 #pragma GCC diagnostic pop

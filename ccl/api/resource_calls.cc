@@ -9,6 +9,7 @@
 #include "ccl/api/group.h"
 #include "ccl/api/handles.h"
 #include "ccl/api/last_error.h"
+#include "ccl/engine/vendor/library.h"
 #include "ccl/include/nccl.h"
 
 namespace c4::api {
@@ -85,35 +86,36 @@ using c4::api::Report;
 
 extern "C" ncclResult_t pncclRedOpCreatePreMulSum(ncclRedOp_t* op, void* scalar, ncclDataType_t datatype,
                                                   ncclScalarResidence_t residence, ncclComm_t comm) {
+  if (const c4::vendor::Api* const api = c4::vendor::ApiOf(comm)) {
+    return api->RedOpCreatePreMulSum(op, scalar, datatype, residence, comm);
+  }
   return Report("ncclRedOpCreatePreMulSum", comm,
                 c4::api::CreateReduction(comm, scalar, datatype, residence, op));
 }
 C4_WEAK_TWIN(ncclRedOpCreatePreMulSum);
 
 extern "C" ncclResult_t pncclRedOpDestroy(ncclRedOp_t op, ncclComm_t comm) {
+  if (const c4::vendor::Api* const api = c4::vendor::ApiOf(comm)) return api->RedOpDestroy(op, comm);
   return Report("ncclRedOpDestroy", comm, c4::api::DestroyReduction(comm, op));
 }
 C4_WEAK_TWIN(ncclRedOpDestroy);
 
-extern "C" ncclResult_t pncclCommRegister(const ncclComm_t comm, void* buff, size_t size, void** handle) {
+extern "C" ncclResult_t c4_host_ncclCommRegister(const ncclComm_t comm, void* buff, size_t size,
+                                                 void** handle) {
   return Report("ncclCommRegister", comm, c4::api::RegisterBuffer(comm, buff, size, handle));
 }
-C4_WEAK_TWIN(ncclCommRegister);
 
-extern "C" ncclResult_t pncclCommDeregister(const ncclComm_t comm, void* handle) {
+extern "C" ncclResult_t c4_host_ncclCommDeregister(const ncclComm_t comm, void* handle) {
   return Report("ncclCommDeregister", comm, c4::api::Deregister(comm, &Entry::buffers, handle));
 }
-C4_WEAK_TWIN(ncclCommDeregister);
 
-extern "C" ncclResult_t pncclCommWindowRegister(ncclComm_t comm, void* buff, size_t size, ncclWindow_t* win,
-                                                int winFlags) {
+extern "C" ncclResult_t c4_host_ncclCommWindowRegister(ncclComm_t comm, void* buff, size_t size,
+                                                       ncclWindow_t* win, int winFlags) {
   const c4::Result result = c4::api::RegisterWindow(comm, buff, size, win, winFlags);
   c4::api::NoteInGroup("ncclCommWindowRegister", result);
   return Report("ncclCommWindowRegister", comm, result);
 }
-C4_WEAK_TWIN(ncclCommWindowRegister);
 
-extern "C" ncclResult_t pncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t win) {
+extern "C" ncclResult_t c4_host_ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t win) {
   return Report("ncclCommWindowDeregister", comm, c4::api::Deregister(comm, &Entry::windows, win));
 }
-C4_WEAK_TWIN(ncclCommWindowDeregister);

@@ -40,69 +40,57 @@ using c4::api::RefuseTeam;
 
 // Groups. The group stays open.
 
-extern "C" ncclResult_t pncclGroupSimulateEnd(ncclSimInfo_t*) {
+extern "C" ncclResult_t c4_host_ncclGroupSimulateEnd(ncclSimInfo_t*) {
   return Refuse("ncclGroupSimulateEnd", nullptr);
 }
-C4_WEAK_TWIN(ncclGroupSimulateEnd);
 
 // Kernels that communicate themselves.
 
-extern "C" ncclResult_t pncclDevCommCreate(ncclComm_t comm, const ncclDevCommRequirements_t*,
-                                           ncclDevComm_t*) {
+extern "C" ncclResult_t c4_host_ncclDevCommCreate(ncclComm_t comm, const ncclDevCommRequirements_t*,
+                                                  ncclDevComm_t*) {
   return Refuse("ncclDevCommCreate", comm);
 }
-C4_WEAK_TWIN(ncclDevCommCreate);
 
-extern "C" ncclResult_t pncclDevCommDestroy(ncclComm_t comm, const ncclDevComm_t*) {
+extern "C" ncclResult_t c4_host_ncclDevCommDestroy(ncclComm_t comm, const ncclDevComm_t*) {
   return Refuse("ncclDevCommDestroy", comm);
 }
-C4_WEAK_TWIN(ncclDevCommDestroy);
 
-extern "C" ncclResult_t pncclLsaBarrierCreateRequirement(ncclTeam_t, int, ncclLsaBarrierHandle_t*,
-                                                         ncclDevResourceRequirements_t*) {
+extern "C" ncclResult_t c4_host_ncclLsaBarrierCreateRequirement(ncclTeam_t, int, ncclLsaBarrierHandle_t*,
+                                                                ncclDevResourceRequirements_t*) {
   return Refuse("ncclLsaBarrierCreateRequirement", nullptr);
 }
-C4_WEAK_TWIN(ncclLsaBarrierCreateRequirement);
 
-extern "C" ncclResult_t pncclGinBarrierCreateRequirement(ncclComm_t comm, ncclTeam_t, int,
-                                                         ncclGinBarrierHandle_t*,
-                                                         ncclDevResourceRequirements_t*) {
+extern "C" ncclResult_t c4_host_ncclGinBarrierCreateRequirement(ncclComm_t comm, ncclTeam_t, int,
+                                                                ncclGinBarrierHandle_t*,
+                                                                ncclDevResourceRequirements_t*) {
   return Refuse("ncclGinBarrierCreateRequirement", comm);
 }
-C4_WEAK_TWIN(ncclGinBarrierCreateRequirement);
 
-extern "C" ncclResult_t pncclLLA2ACreateRequirement(int, int, ncclLLA2AHandle_t*,
-                                                    ncclDevResourceRequirements_t*) {
+extern "C" ncclResult_t c4_host_ncclLLA2ACreateRequirement(int, int, ncclLLA2AHandle_t*,
+                                                           ncclDevResourceRequirements_t*) {
   return Refuse("ncclLLA2ACreateRequirement", nullptr);
 }
-C4_WEAK_TWIN(ncclLLA2ACreateRequirement);
 
-extern "C" ncclTeam_t pncclTeamWorld(ncclComm_t comm) {
+extern "C" ncclTeam_t c4_host_ncclTeamWorld(ncclComm_t comm) {
   return RefuseTeam("ncclTeamWorld", comm);
 }
-C4_WEAK_TWIN(ncclTeamWorld);
 
-extern "C" ncclTeam_t pncclTeamLsa(ncclComm_t comm) {
+extern "C" ncclTeam_t c4_host_ncclTeamLsa(ncclComm_t comm) {
   return RefuseTeam("ncclTeamLsa", comm);
 }
-C4_WEAK_TWIN(ncclTeamLsa);
 
-extern "C" ncclTeam_t pncclTeamRail(ncclComm_t comm) {
+extern "C" ncclTeam_t c4_host_ncclTeamRail(ncclComm_t comm) {
   return RefuseTeam("ncclTeamRail", comm);
 }
-C4_WEAK_TWIN(ncclTeamRail);
 
-extern "C" int pncclTeamRankToWorld(ncclComm_t comm, ncclTeam_t, int) {
+extern "C" int c4_host_ncclTeamRankToWorld(ncclComm_t comm, ncclTeam_t, int) {
   return RefuseNumber("ncclTeamRankToWorld", comm);
 }
-C4_WEAK_TWIN(ncclTeamRankToWorld);
 
-extern "C" int pncclTeamRankToLsa(ncclComm_t comm, ncclTeam_t, int) {
+extern "C" int c4_host_ncclTeamRankToLsa(ncclComm_t comm, ncclTeam_t, int) {
   return RefuseNumber("ncclTeamRankToLsa", comm);
 }
-C4_WEAK_TWIN(ncclTeamRankToLsa);
 
-extern "C" int pncclLLA2ACalcSlots(int, int) {
+extern "C" int c4_host_ncclLLA2ACalcSlots(int, int) {
   return RefuseNumber("ncclLLA2ACalcSlots", nullptr);
 }
-C4_WEAK_TWIN(ncclLLA2ACalcSlots);

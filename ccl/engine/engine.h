@@ -1,6 +1,7 @@
 // What an engine offers to the API layer: communicators that operations are enqueued on.
 //
-// `host` does collectives on host memory; `vendor` (the unmodified NVIDIA library) joins it later. The
+// `host` does collectives on host memory. `vendor` (the unmodified NVIDIA library) is none of these: its
+// communicators stay the vendor's own, and the API layer hands calls on them over (ccl/engine/vendor/). The
 // API layer checks arguments and groups calls; an engine trusts what it is given.
 #pragma once
 

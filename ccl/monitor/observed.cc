@@ -18,16 +18,18 @@ bool SameBuffer(const void* called, const void* seen) {
   return called == seen || called == nullptr || seen == nullptr;
 }
 
-bool SameAmount(const wire::OperationInfo& called, const wire::OperationInfo& seen) {
-  if (called.count == seen.count && called.data_type == seen.data_type) return true;
-  if (called.function != wire::kAllGather && called.function != wire::kBroadcast) return false;
-  return called.count * ElementBytes(called.data_type) == seen.count * ElementBytes(seen.data_type);
+bool HasRoot(uint8_t function) {
+  return function == wire::kReduce || function == wire::kBroadcast || function == wire::kGather ||
+         function == wire::kScatter || IsP2p(function);
 }
 
+// NCCL counts the elements of some functions in bytes, and gives a root to functions that have none.
 bool SameCall(const ObservedCall& called, const ObservedCall& seen) {
-  return called.info.function == seen.info.function && SameAmount(called.info, seen.info) &&
-         called.info.root == seen.info.root && SameBuffer(called.send_buffer, seen.send_buffer) &&
-         SameBuffer(called.recv_buffer, seen.recv_buffer);
+  return called.info.function == seen.info.function &&
+         called.info.count * ElementBytes(called.info.data_type) ==
+             seen.info.count * ElementBytes(seen.info.data_type) &&
+         (!HasRoot(called.info.function) || called.info.root == seen.info.root) &&
+         SameBuffer(called.send_buffer, seen.send_buffer) && SameBuffer(called.recv_buffer, seen.recv_buffer);
 }
 
 }  // namespace
@@ -80,9 +82,15 @@ void ObservedCommunicator::Close(wire::SlotPhase phase) {
   monitor->CloseCommunicator(&recorder, phase);
 }
 
+// NCCL drops empty collectives, and copies within a communicator of one rank: no event tells of either.
+bool ObservedCommunicator::LeavesNoEvents(const ObservedCall& call) const {
+  return !IsP2p(call.info.function) && (call.info.count == 0 || identity_.rank_count == 1);
+}
+
 uint64_t ObservedCommunicator::Called(const ObservedCall& call, uint64_t ticks) {
   const std::lock_guard<BriefLock> lock(lock_);
   if (!open_) return 0;
+  if (recorder_.slot().phase == wire::kPhaseInit) recorder_.Ready();
   const bool p2p = IsP2p(call.info.function);
   Kind& kind = kinds_[p2p ? 1 : 0];
   Kept& kept = kind.at(kind.called++);
@@ -95,7 +103,21 @@ uint64_t ObservedCommunicator::Called(const ObservedCall& call, uint64_t ticks) 
   } else {
     recorder_.Called(call.info, call.stream, ticks);
   }
+  if (LeavesNoEvents(call)) {
+    kept.matched = kept.started = kept.finished = kept.recorded = true;
+    Advance(call.info.function, ticks);
+  }
   return (generation_ << kGenerationBits) | kind.called;
+}
+
+void ObservedCommunicator::TakeBack(uint8_t function, uint64_t number) {
+  const std::lock_guard<BriefLock> lock(lock_);
+  uint64_t i = 0;
+  const Kept* const kept = Of(function, number, &i);
+  Kind& kind = KindOf(function);
+  if (kept == nullptr || kept->matched || i + 1 != kind.called) return;
+  --kind.called;
+  recorder_.TakeBackCall(IsP2p(function));
 }
 
 void ObservedCommunicator::Enqueued(uint8_t function, uint64_t stream, uint64_t ticks) {
@@ -113,9 +135,9 @@ void ObservedCommunicator::Ready() {
   if (open_ && recorder_.slot().phase == wire::kPhaseInit) recorder_.Ready();
 }
 
-bool ObservedCommunicator::ready() {
+void ObservedCommunicator::Finalized() {
   const std::lock_guard<BriefLock> lock(lock_);
-  return open_ && recorder_.slot().phase != wire::kPhaseInit;
+  if (open_) recorder_.SetPhase(wire::kPhaseFinalized);
 }
 
 bool ObservedCommunicator::Find(const ObservedCall& call, uint64_t* i) {

@@ -4,7 +4,7 @@
 //
 // A call gets its number when it is made, from 1: collectives and point-to-point are numbered apart, as in
 // the segment. NCCL's events name no calls: an event belongs to the oldest call of its communicator that none
-// was matched with and that has the same function, count, type, root or peer, and buffers. NCCL sorts the
+// was matched with and that has the same function, bytes, root or peer, and buffers. NCCL sorts the
 // operations of a group, so order alone does not tell.
 //
 // Any thread. A communicator is locked for tens of nanoseconds a call; the table that finds them is read
@@ -61,16 +61,17 @@ class ObservedCommunicator {
   // Children made of it before this one, which the call makes one more.
   uint64_t NextChild() { return children_.fetch_add(1, std::memory_order_relaxed); }
 
-  // The front door. `Called` gives the call's number.
+  // The front door. `Called` gives the call's number; a communicator that takes calls is ready.
   uint64_t Called(const ObservedCall& call, uint64_t ticks);
+  // The vendor's library has refused it: as if it had not been made, where nothing was called since.
+  void TakeBack(uint8_t function, uint64_t number);
   // The vendor's library has taken it: the call, or the group that it was made in, has returned.
   void Enqueued(uint8_t function, uint64_t stream, uint64_t ticks);
   void Ready();
-  bool ready();
+  void Finalized();
 
   // The profiler. 0: no such call is open, the event is nobody's. `call.stream` and the reduction do not
-  // count, and neither do buffers that are null. NCCL gathers and broadcasts bytes, whatever they are of: of
-  // those, the size counts. `called_ticks` becomes when the call was made.
+  // count, and neither do buffers that are null. `called_ticks` becomes when the call was made.
   uint64_t Match(const ObservedCall& call, uint64_t* called_ticks = nullptr);
   // Of a matched call: when its kernel began and ended, in ticks of ccl/base/clock.h. `Started` again
   // corrects the time to an earlier one. Calls of one kind may finish in any order; what is on one stream
@@ -112,6 +113,7 @@ class ObservedCommunicator {
 
   void Open(Monitor* monitor, ObservedRing* ring, const CommunicatorIdentity& identity);
   void Close(wire::SlotPhase phase);
+  bool LeavesNoEvents(const ObservedCall& call) const;
   Kind& KindOf(uint8_t function) { return kinds_[IsP2p(function) ? 1 : 0]; }
   // Index of the oldest call that an event of these contents belongs to, and whether there is one.
   bool Find(const ObservedCall& call, uint64_t* i);

@@ -26,6 +26,11 @@ class CommunicatorRecorder {
     slot_->last_called = info;
     Step(slot_->called, stream, ticks);
   }
+  // A call that was refused after it had been counted.
+  void TakeBackCall(bool p2p) {
+    wire::Counter& counter = p2p ? slot_->p2p_called : slot_->called;
+    std::atomic_ref<uint64_t>(counter.count).store(counter.count - 1, std::memory_order_release);
+  }
   void Enqueued(uint64_t stream, uint64_t ticks) { Step(slot_->enqueued, stream, ticks); }
   void Started(const wire::OperationInfo& info, uint64_t stream, uint64_t ticks) {
     slot_->last_started = info;

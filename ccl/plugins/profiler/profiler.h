@@ -25,9 +25,9 @@ void Replace(Events* events, const Settings& settings);
 }  // namespace c4::profiler
 
 extern "C" {
-extern const c4::nccl_profiler::TableV3 ncclProfiler_v3;
-extern const c4::nccl_profiler::TableV4 ncclProfiler_v4;
-extern const c4::nccl_profiler::TableV5 ncclProfiler_v5;
-extern const c4::nccl_profiler::TableV6 ncclProfiler_v6;
-extern const c4::nccl_profiler::TableV7 ncclProfiler_v7;
+__attribute__((visibility("default"))) extern const c4::nccl_profiler::TableV3 ncclProfiler_v3;
+__attribute__((visibility("default"))) extern const c4::nccl_profiler::TableV4 ncclProfiler_v4;
+__attribute__((visibility("default"))) extern const c4::nccl_profiler::TableV5 ncclProfiler_v5;
+__attribute__((visibility("default"))) extern const c4::nccl_profiler::TableV6 ncclProfiler_v6;
+__attribute__((visibility("default"))) extern const c4::nccl_profiler::TableV7 ncclProfiler_v7;
 }

@@ -178,9 +178,22 @@ TEST_F(ObservedTest, GathersAndBroadcastsAreMatchedByTheirSize) {
   uint64_t called_ticks = 0;
   EXPECT_EQ(comm->Match(seen, &called_ticks), number);
   EXPECT_EQ(called_ticks, 77u);
-  call.info.function = seen.info.function = wire::kAllReduce;
-  comm->Called(call, 78);
-  EXPECT_EQ(comm->Match(seen), 0u) << "only of those two";
+}
+
+TEST_F(ObservedTest, CallsThatLeaveNoEventsAreWaitedForByNobody) {
+  ObservedCommunicator* comm = Open(1);
+  const uint64_t first = comm->Called(AllReduce(1), 1);
+  comm->Called(AllReduce(0), 2);
+  EXPECT_EQ(Slot(1).finished.count, 0u) << "not before what is before it";
+  comm->Started(wire::kAllReduce, first, 3);
+  comm->Finished(wire::kAllReduce, first, 4);
+  EXPECT_EQ(Slot(1).finished.count, 2u);
+  ObservedCommunicator* alone = Open(2, 0, 1);
+  alone->Called(AllReduce(9), 1);
+  EXPECT_EQ(Slot(2).started.count, 1u);
+  EXPECT_EQ(Slot(2).finished.count, 1u);
+  alone->Called(Send(0, 0), 2);
+  EXPECT_EQ(Slot(2).p2p_finished.count, 0u);
 }
 
 TEST_F(ObservedTest, WhatIsSeenIsSaid) {

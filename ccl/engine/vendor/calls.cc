@@ -1,0 +1,369 @@
+#include "ccl/engine/vendor/calls.h"
+
+#include <atomic>
+#include <cstddef>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ccl/base/clock.h"
+#include "ccl/base/fork.h"
+#include "ccl/base/identity.h"
+#include "ccl/base/log.h"
+
+namespace c4::vendor {
+namespace {
+
+struct WaitingOperation {
+  ObservedCommunicator* observed;
+  ObservedCall call;
+};
+
+// A communicator that the vendor is making: where its handle will be, and what it is to us.
+struct Making {
+  ncclComm_t* place = nullptr;
+  ncclComm_t handle = nullptr;               // known
+  ObservedCommunicator* observed = nullptr;  // opened already
+  CommunicatorIdentity identity;             // else: all but rank and number of ranks
+};
+
+// What waits for the end of the thread's group. Apart from CallState, which every call reads.
+struct Group {
+  std::vector<WaitingOperation> operations;
+  std::vector<Making> makings;
+};
+
+Group& ThreadGroup() {
+  thread_local Group group;
+  return group;
+}
+
+// Communicators whose rank cannot be asked yet, because they do not block; asked again when somebody uses
+// them.
+struct Unnamed {
+  std::mutex mutex;
+  std::vector<Making> makings;   // with their handles
+  std::atomic<size_t> count{0};  // of them, to look without the mutex
+};
+
+Unnamed& ProcessUnnamed() {
+  static auto* const unnamed = new Unnamed;
+  return *unnamed;
+}
+
+class Inside {
+ public:
+  Inside() : state_(&State()) { ++state_->inside; }
+  Inside(const Inside&) = delete;
+  Inside& operator=(const Inside&) = delete;
+  ~Inside() { --state_->inside; }
+
+ private:
+  CallState* state_;
+};
+
+bool Looking() {
+  static const uint64_t forks = Forks();
+  return State().inside == 0 && Forks() == forks;
+}
+
+bool Accepted(ncclResult_t result) {
+  return result == ncclSuccess || result == ncclInProgress;
+}
+
+std::string NameOf(const ncclConfig_t* config) {
+  constexpr unsigned int kConfigMagic = 0xcafebeef;
+  if (config == nullptr || config->magic != kConfigMagic || config->version < NCCL_VERSION(2, 27, 0) ||
+      config->size < offsetof(ncclConfig_t, commName) + sizeof config->commName ||
+      config->commName == nullptr) {
+    return "";
+  }
+  return config->commName;
+}
+
+CommunicatorIdentity Identity(uint64_t id, int rank, int rank_count, const ncclConfig_t* config) {
+  CommunicatorIdentity identity;
+  identity.id = id;
+  identity.rank = rank;
+  identity.rank_count = rank_count;
+  identity.engine = wire::kEngineVendor;
+  identity.name = NameOf(config);
+  return identity;
+}
+
+// Asks the vendor who we are in it, and opens it. False: it does not say yet.
+bool OpenMade(const Api& api, Making* making) {
+  if (api.CommUserRank == nullptr || api.CommCount == nullptr) return false;
+  const Inside inside;
+  if (api.CommUserRank(making->handle, &making->identity.rank) != ncclSuccess ||
+      api.CommCount(making->handle, &making->identity.rank_count) != ncclSuccess) {
+    return false;
+  }
+  ObservedCommunicators& all = ObservedCommunicators::Get();
+  making->observed = all.Open(making->identity);
+  all.Bind(making->handle, making->observed);
+  making->observed->Ready();
+  return true;
+}
+
+// The vendor has given back `result` for a communicator that is being made.
+void AfterMaking(const Api& api, Making making, ncclResult_t result) {
+  ObservedCommunicators& all = ObservedCommunicators::Get();
+  making.handle = making.place == nullptr ? making.handle : *making.place;
+  if (!Accepted(result) || making.handle == nullptr) {
+    if (making.observed != nullptr) all.Drop(making.observed, wire::kPhaseFailed);
+    return;
+  }
+  if (making.observed != nullptr) {
+    all.Bind(making.handle, making.observed);
+    if (result == ncclSuccess) making.observed->Ready();
+    return;
+  }
+  if (result == ncclSuccess && OpenMade(api, &making)) return;
+  Unnamed& unnamed = ProcessUnnamed();
+  const std::lock_guard<std::mutex> lock(unnamed.mutex);
+  making.place = nullptr;
+  unnamed.makings.push_back(std::move(making));
+  unnamed.count.store(unnamed.makings.size());
+}
+
+// Takes `comm` out of those whose rank is not known yet.
+bool TakeUnnamed(ncclComm_t comm, Making* making) {
+  Unnamed& unnamed = ProcessUnnamed();
+  if (unnamed.count.load(std::memory_order_relaxed) == 0) return false;
+  const std::lock_guard<std::mutex> lock(unnamed.mutex);
+  for (auto it = unnamed.makings.begin(); it != unnamed.makings.end(); ++it) {
+    if (it->handle != comm) continue;
+    *making = std::move(*it);
+    unnamed.makings.erase(it);
+    unnamed.count.store(unnamed.makings.size());
+    return true;
+  }
+  return false;
+}
+
+// Now or at the end of the thread's group.
+ncclResult_t Made(const Api& api, Making making, ncclResult_t result) {
+  if (State().group > 0 && Accepted(result)) {
+    ThreadGroup().makings.push_back(std::move(making));
+  } else {
+    AfterMaking(api, std::move(making), result);
+  }
+  return result;
+}
+
+ObservedCommunicator* OpenJoining(const ncclUniqueId* ids, int id_count, int rank, int rank_count,
+                                  const ncclConfig_t* config) {
+  if (ids == nullptr || id_count < 1 || rank < 0 || rank >= rank_count) return nullptr;  // it will refuse
+  const uint64_t id = HashBytes(ids, sizeof *ids * static_cast<size_t>(id_count));
+  return ObservedCommunicators::Get().Open(Identity(id, rank, rank_count, config));
+}
+
+template <typename Call>
+ncclResult_t Join(const Api& api, ncclComm_t* comm, ObservedCommunicator* observed, Call call) {
+  ncclResult_t result;
+  {
+    const Inside inside;
+    result = call();
+  }
+  if (observed == nullptr) return result;
+  Making making;
+  making.place = comm;
+  making.observed = observed;
+  return Made(api, std::move(making), result);
+}
+
+// Splitting and shrinking: the child's rank is asked for when there is one.
+template <typename Call>
+ncclResult_t MakeChild(const Api& api, ncclComm_t parent, int colour, ncclComm_t* made,
+                       const ncclConfig_t* config, Call call) {
+  ObservedCommunicator* const observed = Looking() ? Observed(parent) : nullptr;
+  if (observed == nullptr) return call();
+  const CommunicatorIdentity family = observed->identity();
+  const uint64_t number = observed->NextChild();
+  Making making;
+  making.place = made;
+  making.identity = Identity(ChildCommunicatorId(family.id, number, colour), 0, 0, config);
+  making.identity.parent_id = family.id;
+  ncclResult_t result;
+  {
+    const Inside inside;
+    result = call();
+  }
+  if (made == nullptr || colour == NCCL_SPLIT_NOCOLOR) return result;
+  return Made(api, std::move(making), result);
+}
+
+void Forget(ncclComm_t comm, wire::SlotPhase phase) {
+  Making ignored;
+  (void)TakeUnnamed(comm, &ignored);
+  ObservedCommunicators::Get().Remove(comm, phase);
+}
+
+}  // namespace
+
+CallState& State() {
+  thread_local CallState state;
+  return state;
+}
+
+ncclResult_t Lacking(const char* call) {
+  const Library* const library = Get();
+  C4_WARN("%s: %s has no such function", call, library == nullptr ? "?" : library->path.c_str());
+  return ncclInvalidUsage;
+}
+
+ObservedCommunicator* Observed(ncclComm_t comm) {
+  if (!Looking()) return nullptr;
+  if (ObservedCommunicator* const found = ObservedCommunicators::Get().Find(comm)) return found;
+  Making making;
+  const Api* const api = ApiOf(comm);
+  if (api == nullptr || !TakeUnnamed(comm, &making)) return nullptr;
+  AfterMaking(*api, std::move(making), ncclSuccess);
+  return ObservedCommunicators::Get().Find(comm);
+}
+
+void AfterOperation(ObservedCommunicator* observed, const ObservedCall& call, uint64_t number,
+                    ncclResult_t result) {
+  if (!Accepted(result)) {
+    observed->TakeBack(call.info.function, number);
+  } else if (State().group > 0) {
+    ThreadGroup().operations.push_back({observed, call});
+  } else {
+    observed->Enqueued(call.info.function, call.stream, NowTicks());
+  }
+}
+
+ObservedCall Describe(wire::Function function, const void* send_buffer, const void* recv_buffer, size_t count,
+                      ncclDataType_t data_type, cudaStream_t stream) {
+  ObservedCall call;
+  call.info.function = function;
+  call.info.count = count;
+  call.info.data_type = static_cast<uint8_t>(data_type);
+  call.info.root = -1;
+  call.send_buffer = send_buffer;
+  call.recv_buffer = recv_buffer;
+  call.stream = reinterpret_cast<uint64_t>(stream);
+  return call;
+}
+
+ncclResult_t GroupStart(const Api& api) {
+  const ncclResult_t result = api.GroupStart();
+  if (result == ncclSuccess && Looking()) ++State().group;
+  return result;
+}
+
+ncclResult_t GroupEnd(const Api& api) {
+  if (!Looking()) return api.GroupEnd();
+  ncclResult_t result;
+  {
+    const Inside inside;
+    result = api.GroupEnd();
+  }
+  CallState& state = State();
+  if (state.group > 0) --state.group;
+  Group& group = ThreadGroup();
+  if (state.group > 0 || (group.operations.empty() && group.makings.empty())) return result;
+  const uint64_t ticks = NowTicks();
+  for (const WaitingOperation& waiting : group.operations) {
+    if (Accepted(result)) waiting.observed->Enqueued(waiting.call.info.function, waiting.call.stream, ticks);
+  }
+  group.operations.clear();
+  for (Making& making : std::exchange(group.makings, {})) AfterMaking(api, std::move(making), result);
+  return result;
+}
+
+ncclResult_t CommInitRank(const Api& api, ncclComm_t* comm, int rank_count, ncclUniqueId id, int rank) {
+  if (!Looking()) return api.CommInitRank(comm, rank_count, id, rank);
+  return Join(api, comm, OpenJoining(&id, 1, rank, rank_count, nullptr),
+              [&] { return api.CommInitRank(comm, rank_count, id, rank); });
+}
+
+ncclResult_t CommInitRankConfig(const Api& api, ncclComm_t* comm, int rank_count, ncclUniqueId id, int rank,
+                                ncclConfig_t* config) {
+  if (!Looking()) return api.CommInitRankConfig(comm, rank_count, id, rank, config);
+  return Join(api, comm, OpenJoining(&id, 1, rank, rank_count, config),
+              [&] { return api.CommInitRankConfig(comm, rank_count, id, rank, config); });
+}
+
+ncclResult_t CommInitRankScalable(const Api& api, ncclComm_t* comm, int rank_count, int rank, int id_count,
+                                  ncclUniqueId* ids, ncclConfig_t* config) {
+  if (api.CommInitRankScalable == nullptr) return Lacking("ncclCommInitRankScalable");
+  if (!Looking()) return api.CommInitRankScalable(comm, rank_count, rank, id_count, ids, config);
+  return Join(api, comm, OpenJoining(ids, id_count, rank, rank_count, config),
+              [&] { return api.CommInitRankScalable(comm, rank_count, rank, id_count, ids, config); });
+}
+
+ncclResult_t CommInitAll(const Api& api, ncclComm_t* comms, int count, const int* devices) {
+  if (!Looking()) return api.CommInitAll(comms, count, devices);
+  ncclResult_t result;
+  {
+    const Inside inside;
+    result = api.CommInitAll(comms, count, devices);
+  }
+  if (comms == nullptr || result != ncclSuccess) return result;
+  // All its ranks are here, so that its id need only differ from all others.
+  static std::atomic<uint64_t> made{0};
+  const wire::ProcessIdentity process = CurrentProcess();
+  const uint64_t id = HashBytes(&process, sizeof process, made.fetch_add(1) + 1);
+  for (int rank = 0; rank < count; ++rank) {
+    Making making;
+    making.handle = comms[rank];
+    making.observed = ObservedCommunicators::Get().Open(Identity(id, rank, count, nullptr));
+    AfterMaking(api, std::move(making), result);
+  }
+  return result;
+}
+
+ncclResult_t CommSplit(const Api& api, ncclComm_t comm, int colour, int key, ncclComm_t* made,
+                       ncclConfig_t* config) {
+  if (api.CommSplit == nullptr) return Lacking("ncclCommSplit");
+  return MakeChild(api, comm, colour, made, config,
+                   [&] { return api.CommSplit(comm, colour, key, made, config); });
+}
+
+ncclResult_t CommShrink(const Api& api, ncclComm_t comm, int* excluded, int excluded_count, ncclComm_t* made,
+                        ncclConfig_t* config, int flags) {
+  if (api.CommShrink == nullptr) return Lacking("ncclCommShrink");
+  // As the host engine names it: by its first rank (ccl/api/split.cc).
+  int first = 0;
+  for (int i = 0; excluded != nullptr && i < excluded_count; ++i) {
+    if (excluded[i] != first) continue;
+    ++first;
+    i = -1;
+  }
+  return MakeChild(api, comm, -2 - first, made, config,
+                   [&] { return api.CommShrink(comm, excluded, excluded_count, made, config, flags); });
+}
+
+ncclResult_t CommFinalize(const Api& api, ncclComm_t comm) {
+  ObservedCommunicator* const observed = Observed(comm);
+  const Inside inside;
+  const ncclResult_t result = api.CommFinalize(comm);
+  if (observed != nullptr && Accepted(result)) observed->Finalized();
+  return result;
+}
+
+ncclResult_t CommDestroy(const Api& api, ncclComm_t comm) {
+  // Before the vendor frees it: another thread may be given the same pointer at once.
+  if (Looking() && comm != nullptr) Forget(comm, wire::kPhaseDestroyed);
+  const Inside inside;
+  return api.CommDestroy(comm);
+}
+
+ncclResult_t CommAbort(const Api& api, ncclComm_t comm) {
+  if (Looking() && comm != nullptr) Forget(comm, wire::kPhaseAborted);
+  const Inside inside;
+  return api.CommAbort(comm);
+}
+
+ncclResult_t CommGetAsyncError(const Api& api, ncclComm_t comm, ncclResult_t* error) {
+  const ncclResult_t result = api.CommGetAsyncError(comm, error);
+  if (result != ncclSuccess || error == nullptr || *error != ncclSuccess || !Looking()) return result;
+  // It may have come to be since it was asked for.
+  if (ObservedCommunicator* const observed = Observed(comm)) observed->Ready();
+  return result;
+}
+
+}  // namespace c4::vendor
