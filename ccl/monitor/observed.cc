@@ -98,6 +98,7 @@ uint64_t ObservedCommunicator::Called(const ObservedCall& call, uint64_t ticks) 
   kept.called_ticks = ticks;
   kept.started_ticks = 0;
   kept.matched = kept.started = kept.finished = kept.recorded = false;
+  kept.group = 0;
   if (p2p) {
     recorder_.P2pCalled(call.info, call.stream, ticks);
   } else {
@@ -151,12 +152,13 @@ bool ObservedCommunicator::Find(const ObservedCall& call, uint64_t* i) {
   return false;
 }
 
-uint64_t ObservedCommunicator::Match(const ObservedCall& call, uint64_t* called_ticks) {
+uint64_t ObservedCommunicator::Match(const ObservedCall& call, uint64_t* called_ticks, uint32_t group) {
   const std::lock_guard<BriefLock> lock(lock_);
   uint64_t i = 0;
   if (!open_ || !Find(call, &i)) return 0;
   Kept& kept = KindOf(call.info.function).at(i);
   kept.matched = true;
+  kept.group = group;
   if (called_ticks != nullptr) *called_ticks = kept.called_ticks;
   return (generation_ << kGenerationBits) | (i + 1);
 }
@@ -167,6 +169,16 @@ ObservedCommunicator::Kept* ObservedCommunicator::Of(uint8_t function, uint64_t 
   if (!open_ || number == 0 || number >> kGenerationBits != generation_) return nullptr;
   if (*i >= kind.called || *i < kind.oldest()) return nullptr;
   return &kind.at(*i);
+}
+
+void ObservedCommunicator::EndBefore(Kind* kind, uint64_t i) {
+  const Kept& kept = kind->at(i);
+  for (uint64_t before = std::max(kind->oldest(), kind->finished); before < i; ++before) {
+    Kept& other = kind->at(before);
+    if (other.call.stream != kept.call.stream) continue;
+    if (other.matched && other.group == kept.group && kept.group != 0) continue;
+    other.started = other.finished = true;
+  }
 }
 
 void ObservedCommunicator::Started(uint8_t function, uint64_t number, uint64_t ticks) {
@@ -180,12 +192,7 @@ void ObservedCommunicator::Started(uint8_t function, uint64_t number, uint64_t t
   }
   kept->started = true;
   kept->started_ticks = ticks;
-  // What is before it on its stream has ended.
-  Kind& kind = KindOf(function);
-  for (uint64_t before = std::max(kind.oldest(), kind.finished); before < i; ++before) {
-    Kept& other = kind.at(before);
-    if (other.call.stream == kept->call.stream) other.started = other.finished = true;
-  }
+  EndBefore(&KindOf(function), i);
   Advance(function, ticks);
 }
 
@@ -196,11 +203,7 @@ void ObservedCommunicator::Finished(uint8_t function, uint64_t number, uint64_t 
   // What was counted as over already, by what came behind it, still has its own end.
   if (kept == nullptr || kept->recorded) return;
   kept->started = kept->finished = kept->recorded = true;
-  Kind& kind = KindOf(function);
-  for (uint64_t before = std::max(kind.oldest(), kind.finished); before < i; ++before) {
-    Kept& other = kind.at(before);
-    if (other.call.stream == kept->call.stream) other.started = other.finished = true;
-  }
+  EndBefore(&KindOf(function), i);
   Advance(function, ticks);
   if (kept->started_ticks == 0) return;  // its beginning was not seen: no duration to tell
   wire::OperationRecord record{};

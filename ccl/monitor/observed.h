@@ -71,13 +71,14 @@ class ObservedCommunicator {
   void Finalized();
 
   // The profiler. 0: no such call is open, the event is nobody's. `call.stream` and the reduction do not
-  // count, and neither do buffers that are null. `called_ticks` becomes when the call was made.
-  uint64_t Match(const ObservedCall& call, uint64_t* called_ticks = nullptr);
+  // count, and neither do buffers that are null. `called_ticks` becomes when the call was made. Calls of one
+  // `group` (where it is not 0) are done by one kernel, side by side.
+  uint64_t Match(const ObservedCall& call, uint64_t* called_ticks = nullptr, uint32_t group = 0);
   // Of a matched call: when its kernel began and ended, in ticks of ccl/base/clock.h. `Started` again
-  // corrects the time to an earlier one. Calls of one kind may finish in any order; what is on one stream
-  // finishes in order, so that with a call all before it on its stream have ended, whether that was seen or
-  // not. The counters tell of those that nothing before them is missing of. A number of an earlier
-  // communicator in the same place is heeded no more.
+  // corrects the time to an earlier one. Calls of one kind may finish in any order; kernels of one stream
+  // finish in order, so that with a call all before it on its stream have ended, whether that was seen or
+  // not, but for those of its group. The counters tell of those that nothing before them is missing of. A
+  // number of an earlier communicator in the same place is heeded no more.
   void Started(uint8_t function, uint64_t number, uint64_t ticks);
   void Finished(uint8_t function, uint64_t number, uint64_t ticks);
   // What the profiler sees of it, since just now (wire::Seen), and how far off its times may be.
@@ -98,6 +99,7 @@ class ObservedCommunicator {
     bool started = false;
     bool finished = false;  // as the counters tell it
     bool recorded = false;
+    uint32_t group = 0;
   };
   // Calls of one kind: collectives, or sends and receives. Numbers without the generation, from 0.
   struct Kind {
@@ -119,6 +121,8 @@ class ObservedCommunicator {
   bool Find(const ObservedCall& call, uint64_t* i);
   // The call of that number, if it is kept; nullptr otherwise.
   Kept* Of(uint8_t function, uint64_t number, uint64_t* i);
+  // What is before the call on its stream, and not done by the same kernel, has ended.
+  void EndBefore(Kind* kind, uint64_t i);
   void Advance(uint8_t function, uint64_t ticks);
 
   BriefLock lock_;  // all that follows, but children_

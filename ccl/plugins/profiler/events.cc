@@ -13,14 +13,15 @@ namespace {
 constexpr uint32_t kMissesBeforeDoubt = 16;  // operations in a row that a bound communicator has no call for
 constexpr uint32_t kMissesBeforeRest = 256;  // then only every so many are looked up among all communicators
 
-bool MatchIn(ObservedCommunicator* communicator, const ObservedCall& call, int rank, Matched* matched) {
+bool MatchIn(ObservedCommunicator* communicator, const ObservedCall& call, int rank, uint32_t group,
+             Matched* matched) {
   matched->call = call;
-  matched->number = communicator->Match(call, &matched->called_ticks);
+  matched->number = communicator->Match(call, &matched->called_ticks, group);
   if (matched->number != 0) return true;
   if (!IsP2p(call.info.function)) return false;
   for (int kind = 0; kind < kComposites; ++kind) {
     if (!CompositeOf(kind, call, rank, &matched->call)) continue;
-    matched->number = communicator->Match(matched->call, &matched->called_ticks);
+    matched->number = communicator->Match(matched->call, &matched->called_ticks, group);
     matched->composite = matched->number != 0;
     if (matched->composite) return true;
   }
@@ -137,7 +138,7 @@ void* Events::Operation(void* context_handle, const OperationEvent& event) {
   const Context::Operation* part = context->Join(event, group_serial, false);
   void* const joined = part == nullptr ? nullptr : Encode(Kind::kOperation, *context, part->serial, 0);
   const Place place{context->identity.rank >= 0 ? context->identity.rank : event.rank,
-                    context->identity.rank_count, context->misses, handle.context};
+                    context->identity.rank_count, context->misses, group_serial, handle.context};
   ObservedCommunicator* communicator = context->communicator.load(std::memory_order_relaxed);
   context->lock.unlock();
   if (joined != nullptr) return joined;
@@ -162,13 +163,13 @@ void* Events::Operation(void* context_handle, const OperationEvent& event) {
 // Its communicator's oldest such call; while that is not known, or is in doubt, anybody's.
 bool Events::Match(const ObservedCall& call, const Place& place, ObservedCommunicator** communicator,
                    Matched* matched) const {
-  if (*communicator != nullptr && MatchIn(*communicator, call, place.rank, matched)) return true;
+  if (*communicator != nullptr && MatchIn(*communicator, call, place.rank, place.group, matched)) return true;
   if (*communicator != nullptr && place.misses < kMissesBeforeDoubt) return false;
   if (place.misses >= kMissesBeforeRest && place.misses % kMissesBeforeRest != 0) return false;
   ObservedCommunicator* const owner = OwnerOf(all_, place.rank, place.rank_count, call);
   if (owner == nullptr || BoundElsewhere(owner, place.context)) return false;
   *communicator = owner;
-  return MatchIn(owner, call, place.rank, matched);
+  return MatchIn(owner, call, place.rank, place.group, matched);
 }
 
 // Two of NCCL's communicators are never one of ours.

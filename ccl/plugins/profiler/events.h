@@ -101,6 +101,7 @@ class Events {
     int rank;
     int rank_count;
     uint32_t misses;
+    uint32_t group;
     uint16_t context;
   };
 

@@ -153,6 +153,21 @@ TEST_F(ObservedTest, WhatIsBehindItMayStartBeforeItsOwnEndIsHeardOf) {
   EXPECT_EQ(monitor_.segment().ring_records(0)[0].operation.finished_ticks, 8u);
 }
 
+TEST_F(ObservedTest, WhatOneKernelDoesIsDoneSideBySide) {
+  ObservedCommunicator* comm = Open(1);
+  for (uint64_t count = 1; count <= 3; ++count) comm->Called(AllReduce(count), count);
+  const uint64_t first = comm->Match(AllReduce(1), nullptr, 8);
+  const uint64_t second = comm->Match(AllReduce(2), nullptr, 8);
+  const uint64_t third = comm->Match(AllReduce(3), nullptr, 9);
+  comm->Started(wire::kAllReduce, second, 5);
+  comm->Started(wire::kAllReduce, first, 6);
+  comm->Finished(wire::kAllReduce, second, 7);
+  EXPECT_EQ(Slot(1).started.count, 2u);
+  EXPECT_EQ(Slot(1).finished.count, 0u) << "the first goes on";
+  comm->Started(wire::kAllReduce, third, 9);
+  EXPECT_EQ(Slot(1).finished.count, 2u) << "the next kernel comes after it";
+}
+
 TEST_F(ObservedTest, AnEarlierStartCorrectsTheFirst) {
   ObservedCommunicator* comm = Open(1);
   const uint64_t number = comm->Called(AllReduce(1), 1);
