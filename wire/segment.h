@@ -17,7 +17,7 @@ namespace c4::wire {
 
 inline constexpr uint64_t kSegmentMagic = Magic("C4SEGMNT");
 inline constexpr uint16_t kSegmentMajor = 1;
-inline constexpr uint16_t kSegmentMinor = 2;
+inline constexpr uint16_t kSegmentMinor = 3;
 inline constexpr char kSegmentSuffix[] = ".c4seg";
 
 enum ClockKind : uint32_t {
@@ -100,6 +100,14 @@ enum SlotPhase : uint32_t {
 
 enum EngineKind : uint32_t { kEngineHost = 1, kEngineVendor = 2 };
 
+// What is seen of a communicator that the vendor's engine runs (CommunicatorSlot::seen); the host engine sees
+// all of its own and leaves 0. Without kSeesKernels nobody knows what has started: the counters stand still.
+enum Seen : uint32_t {
+  kSeesEvents = 1,   // its operations reach the vendor's profiler, so that calls and events meet
+  kSeesKernels = 2,  // when kernels begin and end
+  kSeesSteps = 4,    // what its network does, step by step
+};
+
 // NCCL's operations; the numbers are the format's own.
 enum Function : uint8_t {
   kFunctionNone = 0,
@@ -157,7 +165,10 @@ struct CommunicatorSlot {
   OperationInfo last_started;
   // Line 3.
   char name[32];
-  uint8_t reserved3[32];
+  // Since 1.3, engine vendor: what is seen of it (Seen), and how far off kernel times may be.
+  uint32_t seen;
+  uint32_t kernel_error_ns;  // UINT32_MAX: nobody can tell
+  uint8_t reserved3[24];
   // Line 4, since 1.1: as line 1, for sends and receives.
   Counter p2p_called;
   Counter p2p_enqueued;
@@ -171,6 +182,7 @@ static_assert(sizeof(CommunicatorSlot) == 384);
 static_assert(offsetof(CommunicatorSlot, called) == 64);
 static_assert(offsetof(CommunicatorSlot, started) == 128);
 static_assert(offsetof(CommunicatorSlot, name) == 192);
+static_assert(offsetof(CommunicatorSlot, seen) == 224);
 static_assert(offsetof(CommunicatorSlot, p2p_called) == 256);
 static_assert(offsetof(CommunicatorSlot, p2p_started) == 320);
 inline constexpr uint32_t kCommunicatorSlotBytesV10 = 256;
@@ -178,7 +190,14 @@ inline constexpr uint32_t kCommunicatorSlotBytesV10 = 256;
 enum Direction : uint32_t { kDirectionSend = 1, kDirectionReceive = 2 };
 // Of a sender's queue pair (QueuePairSlot::path_state).
 enum QueuePairPath : uint32_t { kPathConnecting = 0, kPathUp = 1, kPathLost = 2, kPathMoving = 3 };
-enum TransportKind : uint16_t { kTransportTcp = 1, kTransportVerbs = 2, kTransportShm = 3 };
+// kTransportVendor, since 1.3: not a queue pair but all that the vendor's engine moves between this rank and
+// one peer, one way, as its profiler tells: no addresses, no histogram. Messages are its network steps.
+enum TransportKind : uint16_t {
+  kTransportTcp = 1,
+  kTransportVerbs = 2,
+  kTransportShm = 3,
+  kTransportVendor = 4,
+};
 
 struct Endpoint {
   uint8_t address[16];  // IPv6, or IPv4 mapped into it
@@ -266,7 +285,13 @@ struct QueuePairSlot {
   uint64_t first_waits;
   uint64_t first_wait_sum_ticks;
   uint64_t first_wait_max_ticks;
-  uint64_t reserved7[5];
+  // Since 1.3, sender, transport vendor: for the kernel to fill the step (how late this rank is itself), and
+  // for the receiver to let it go.
+  uint64_t gpu_wait_sum_ticks;
+  uint64_t gpu_wait_max_ticks;
+  uint64_t credit_wait_sum_ticks;
+  uint64_t credit_wait_max_ticks;
+  uint64_t reserved7;
 };
 static_assert(sizeof(QueuePairSlot) == 512);
 static_assert(offsetof(QueuePairSlot, latency_histogram) == 256);

@@ -83,6 +83,11 @@ void ObservedCommunicator::Close(wire::SlotPhase phase) {
   monitor->CloseCommunicator(&recorder, phase);
 }
 
+// NCCL drops empty collectives, and copies within a communicator of one rank: no event tells of either.
+bool ObservedCommunicator::LeavesNoEvents(const ObservedCall& call) const {
+  return !IsP2p(call.info.function) && (call.info.count == 0 || identity_.rank_count == 1);
+}
+
 uint64_t ObservedCommunicator::Called(const ObservedCall& call, uint64_t ticks) {
   Ready();
   const std::lock_guard<BriefLock> lock(lock_);
@@ -93,11 +98,16 @@ uint64_t ObservedCommunicator::Called(const ObservedCall& call, uint64_t ticks) 
   kept.call = call;
   kept.called_ticks = ticks;
   kept.started_ticks = 0;
-  kept.matched = kept.started = kept.finished = false;
+  kept.matched = kept.started = kept.finished = kept.recorded = false;
+  kept.group = 0;
   if (p2p) {
     recorder_.P2pCalled(call.info, call.stream, ticks);
   } else {
     recorder_.Called(call.info, call.stream, ticks);
+  }
+  if (LeavesNoEvents(call)) {
+    kept.matched = kept.started = kept.finished = kept.recorded = true;
+    Advance(call.info.function, ticks);
   }
   return (generation_ << kGenerationBits) | kind.called;
 }
@@ -144,11 +154,14 @@ bool ObservedCommunicator::Find(const ObservedCall& call, uint64_t* i) {
   return false;
 }
 
-uint64_t ObservedCommunicator::Match(const ObservedCall& call) {
+uint64_t ObservedCommunicator::Match(const ObservedCall& call, uint64_t* called_ticks, uint32_t group) {
   const std::lock_guard<BriefLock> lock(lock_);
   uint64_t i = 0;
   if (!open_ || !Find(call, &i)) return 0;
-  KindOf(call.info.function).at(i).matched = true;
+  Kept& kept = KindOf(call.info.function).at(i);
+  kept.matched = true;
+  kept.group = group;
+  if (called_ticks != nullptr) *called_ticks = kept.called_ticks;
   return (generation_ << kGenerationBits) | (i + 1);
 }
 
@@ -160,19 +173,28 @@ ObservedCommunicator::Kept* ObservedCommunicator::Of(uint8_t function, uint64_t 
   return &kind.at(*i);
 }
 
+void ObservedCommunicator::EndBefore(Kind* kind, uint64_t i) {
+  const Kept& kept = kind->at(i);
+  for (uint64_t before = std::max(kind->oldest(), kind->finished); before < i; ++before) {
+    Kept& other = kind->at(before);
+    if (other.call.stream != kept.call.stream) continue;
+    if (other.matched && other.group == kept.group && kept.group != 0) continue;
+    other.started = other.finished = true;
+  }
+}
+
 void ObservedCommunicator::Started(uint8_t function, uint64_t number, uint64_t ticks) {
   const std::lock_guard<BriefLock> lock(lock_);
   uint64_t i = 0;
   Kept* const kept = Of(function, number, &i);
-  if (kept == nullptr || kept->started) return;
+  if (kept == nullptr) return;
+  if (kept->started) {
+    if (kept->started_ticks == 0 || ticks < kept->started_ticks) kept->started_ticks = ticks;
+    return;
+  }
   kept->started = true;
   kept->started_ticks = ticks;
-  // What is before it on its stream has ended.
-  Kind& kind = KindOf(function);
-  for (uint64_t before = std::max(kind.oldest(), kind.finished); before < i; ++before) {
-    Kept& other = kind.at(before);
-    if (other.call.stream == kept->call.stream) other.started = other.finished = true;
-  }
+  EndBefore(&KindOf(function), i);
   Advance(function, ticks);
 }
 
@@ -180,13 +202,10 @@ void ObservedCommunicator::Finished(uint8_t function, uint64_t number, uint64_t 
   const std::lock_guard<BriefLock> lock(lock_);
   uint64_t i = 0;
   Kept* const kept = Of(function, number, &i);
-  if (kept == nullptr || kept->finished) return;
-  kept->started = kept->finished = true;
-  Kind& kind = KindOf(function);
-  for (uint64_t before = std::max(kind.oldest(), kind.finished); before < i; ++before) {
-    Kept& other = kind.at(before);
-    if (other.call.stream == kept->call.stream) other.started = other.finished = true;
-  }
+  // What was counted as over already, by what came behind it, still has its own end.
+  if (kept == nullptr || kept->recorded) return;
+  kept->started = kept->finished = kept->recorded = true;
+  EndBefore(&KindOf(function), i);
   Advance(function, ticks);
   if (kept->started_ticks == 0) return;  // its beginning was not seen: no duration to tell
   wire::OperationRecord record{};
@@ -197,6 +216,35 @@ void ObservedCommunicator::Finished(uint8_t function, uint64_t number, uint64_t 
   record.info = kept->call.info;
   const std::lock_guard<BriefLock> ring_lock(ring_->lock);
   ring_->writer.Operation(recorder_, record);
+}
+
+void ObservedCommunicator::Sees(uint32_t what, uint32_t kernel_error_ns) {
+  const std::lock_guard<BriefLock> lock(lock_);
+  if (open_) recorder_.Sees(what, kernel_error_ns);
+}
+
+QueuePairRecorder ObservedCommunicator::OpenConnection(wire::Direction direction, int peer) {
+  Monitor* monitor = nullptr;
+  CommunicatorRecorder recorder;
+  {
+    const std::lock_guard<BriefLock> lock(lock_);
+    monitor = monitor_;
+    recorder = recorder_;
+  }
+  QueuePairIdentity identity;
+  identity.direction = direction;
+  identity.peer = peer;
+  identity.transport = wire::kTransportVendor;
+  return monitor->OpenQueuePair(recorder, identity);
+}
+
+void ObservedCommunicator::CloseConnection(QueuePairRecorder* connection) {
+  Monitor* monitor = nullptr;
+  {
+    const std::lock_guard<BriefLock> lock(lock_);
+    monitor = monitor_;
+  }
+  monitor->CloseQueuePair(connection, wire::kPhaseDestroyed, 0);
 }
 
 void ObservedCommunicator::Advance(uint8_t function, uint64_t ticks) {

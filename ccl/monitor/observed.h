@@ -73,14 +73,22 @@ class ObservedCommunicator {
   void Finalized();
 
   // The profiler. 0: no such call is open, the event is nobody's. `call.stream` and the reduction do not
-  // count, and neither do buffers that are null.
-  uint64_t Match(const ObservedCall& call);
-  // Of a matched call: when its kernel began and ended, in ticks of ccl/base/clock.h. Calls of one kind may
-  // finish in any order; what is on one stream finishes in order, so that with a call all before it on its
-  // stream have ended, whether that was seen or not. The counters tell of those that nothing before them is
-  // missing of. A number of an earlier communicator in the same place is heeded no more.
+  // count, and neither do buffers that are null. `called_ticks` becomes when the call was made. Calls of one
+  // `group` (where it is not 0) are done by one kernel, side by side.
+  uint64_t Match(const ObservedCall& call, uint64_t* called_ticks = nullptr, uint32_t group = 0);
+  // Of a matched call: when its kernel began and ended, in ticks of ccl/base/clock.h. `Started` again
+  // corrects the time to an earlier one. Calls of one kind may finish in any order; kernels of one stream
+  // finish in order, so that with a call all before it on its stream have ended, whether that was seen or
+  // not, but for those of its group. The counters tell of those that nothing before them is missing of. A
+  // number of an earlier communicator in the same place is heeded no more.
   void Started(uint8_t function, uint64_t number, uint64_t ticks);
   void Finished(uint8_t function, uint64_t number, uint64_t ticks);
+  // What the profiler sees of it, since just now (wire::Seen), and how far off its times may be.
+  void Sees(uint32_t what, uint32_t kernel_error_ns);
+  // A slot for what the vendor's engine moves to or from a peer. The profiler writes to it, from one thread
+  // at a time, and closes it; it may outlive the communicator.
+  QueuePairRecorder OpenConnection(wire::Direction direction, int peer);
+  void CloseConnection(QueuePairRecorder* connection);
 
  private:
   friend class ObservedCommunicators;
@@ -91,7 +99,9 @@ class ObservedCommunicator {
     uint64_t started_ticks = 0;
     bool matched = false;
     bool started = false;
-    bool finished = false;
+    bool finished = false;  // as the counters tell it
+    bool recorded = false;
+    uint32_t group = 0;
   };
   // Calls of one kind: collectives, or sends and receives. Numbers without the generation, from 0.
   struct Kind {
@@ -108,11 +118,14 @@ class ObservedCommunicator {
   void Open(Monitor* monitor, ObservedRing* ring, const CommunicatorIdentity& identity);
   void Close(wire::SlotPhase phase);
   void BecomeReady();
+  bool LeavesNoEvents(const ObservedCall& call) const;
   Kind& KindOf(uint8_t function) { return kinds_[IsP2p(function) ? 1 : 0]; }
   // Index of the oldest call that an event of these contents belongs to, and whether there is one.
   bool Find(const ObservedCall& call, uint64_t* i);
   // The call of that number, if it is kept; nullptr otherwise.
   Kept* Of(uint8_t function, uint64_t number, uint64_t* i);
+  // What is before the call on its stream, and not done by the same kernel, has ended.
+  void EndBefore(Kind* kind, uint64_t i);
   void Advance(uint8_t function, uint64_t ticks);
 
   BriefLock lock_;  // all that follows, but what is atomic

@@ -56,6 +56,12 @@ class CommunicatorRecorder {
     SetPhase(wire::kPhaseReady);
   }
 
+  // Vendor's engine: what was seen of it first just now (wire::Seen), and how far off kernel times may be.
+  void Sees(uint32_t what, uint32_t kernel_error_ns) {
+    if ((slot_->seen & what) != what) Publish(slot_->seen, slot_->seen | what);
+    if (slot_->kernel_error_ns != kernel_error_ns) Publish(slot_->kernel_error_ns, kernel_error_ns);
+  }
+
   uint32_t index() const { return index_; }
   uint32_t generation() const { return slot_->generation; }
   const wire::CommunicatorSlot& slot() const { return *slot_; }
@@ -137,6 +143,15 @@ class QueuePairRecorder {
   void Waited(uint64_t ticks) {
     Add(slot_->wait_sum_ticks, ticks);
     if (ticks > slot_->wait_max_ticks) Publish(slot_->wait_max_ticks, ticks);
+  }
+  // Sender, transport vendor.
+  void GpuWaited(uint64_t ticks) {
+    Add(slot_->gpu_wait_sum_ticks, ticks);
+    if (ticks > slot_->gpu_wait_max_ticks) Publish(slot_->gpu_wait_max_ticks, ticks);
+  }
+  void CreditWaited(uint64_t ticks) {
+    Add(slot_->credit_wait_sum_ticks, ticks);
+    if (ticks > slot_->credit_wait_max_ticks) Publish(slot_->credit_wait_max_ticks, ticks);
   }
   void Close(wire::SlotPhase phase, int error) {
     Publish(slot_->error, static_cast<uint64_t>(error));

@@ -139,6 +139,95 @@ TEST_F(ObservedTest, WhatWasNotSeenToEndEndedBeforeWhatIsBehindIt) {
   EXPECT_EQ(Records(), 1u) << "the first has no times to tell";
 }
 
+TEST_F(ObservedTest, WhatIsBehindItMayStartBeforeItsOwnEndIsHeardOf) {
+  ObservedCommunicator* comm = Open(1);
+  const uint64_t first = comm->Called(AllReduce(1), 1);
+  const uint64_t second = comm->Called(AllReduce(2), 2);
+  comm->Started(wire::kAllReduce, first, 5);
+  comm->Started(wire::kAllReduce, second, 9);
+  EXPECT_EQ(Slot(1).finished.count, 1u);
+  comm->Finished(wire::kAllReduce, first, 8);
+  comm->Finished(wire::kAllReduce, first, 8);
+  EXPECT_EQ(Slot(1).finished.count, 1u);
+  ASSERT_EQ(Records(), 1u) << "with its own end, once";
+  EXPECT_EQ(monitor_.segment().ring_records(0)[0].operation.finished_ticks, 8u);
+}
+
+TEST_F(ObservedTest, WhatOneKernelDoesIsDoneSideBySide) {
+  ObservedCommunicator* comm = Open(1);
+  for (uint64_t count = 1; count <= 3; ++count) comm->Called(AllReduce(count), count);
+  const uint64_t first = comm->Match(AllReduce(1), nullptr, 8);
+  const uint64_t second = comm->Match(AllReduce(2), nullptr, 8);
+  const uint64_t third = comm->Match(AllReduce(3), nullptr, 9);
+  comm->Started(wire::kAllReduce, second, 5);
+  comm->Started(wire::kAllReduce, first, 6);
+  comm->Finished(wire::kAllReduce, second, 7);
+  EXPECT_EQ(Slot(1).started.count, 2u);
+  EXPECT_EQ(Slot(1).finished.count, 0u) << "the first goes on";
+  comm->Started(wire::kAllReduce, third, 9);
+  EXPECT_EQ(Slot(1).finished.count, 2u) << "the next kernel comes after it";
+}
+
+TEST_F(ObservedTest, AnEarlierStartCorrectsTheFirst) {
+  ObservedCommunicator* comm = Open(1);
+  const uint64_t number = comm->Called(AllReduce(1), 1);
+  comm->Started(wire::kAllReduce, number, 5);
+  comm->Started(wire::kAllReduce, number, 4);
+  comm->Started(wire::kAllReduce, number, 6);
+  comm->Finished(wire::kAllReduce, number, 9);
+  EXPECT_EQ(Slot(1).started.count, 1u);
+  EXPECT_EQ(monitor_.segment().ring_records(0)[0].operation.started_ticks, 4u);
+}
+
+// NCCL turns what it gathers and broadcasts into bytes before its profiler sees it.
+TEST_F(ObservedTest, GathersAndBroadcastsAreMatchedByTheirSize) {
+  ObservedCommunicator* comm = Open(1);
+  ObservedCall call = AllReduce(10);
+  call.info.function = wire::kAllGather;
+  call.info.data_type = 7;  // float
+  ObservedCall seen = call;
+  seen.info.data_type = 0;  // char
+  const uint64_t number = comm->Called(call, 77);
+  EXPECT_EQ(comm->Match(seen), 0u);
+  seen.info.count = 40;
+  uint64_t called_ticks = 0;
+  EXPECT_EQ(comm->Match(seen, &called_ticks), number);
+  EXPECT_EQ(called_ticks, 77u);
+}
+
+TEST_F(ObservedTest, CallsThatLeaveNoEventsAreWaitedForByNobody) {
+  ObservedCommunicator* comm = Open(1);
+  const uint64_t first = comm->Called(AllReduce(1), 1);
+  comm->Called(AllReduce(0), 2);
+  EXPECT_EQ(Slot(1).finished.count, 0u) << "not before what is before it";
+  comm->Started(wire::kAllReduce, first, 3);
+  comm->Finished(wire::kAllReduce, first, 4);
+  EXPECT_EQ(Slot(1).finished.count, 2u);
+  ObservedCommunicator* alone = Open(2, 0, 1);
+  alone->Called(AllReduce(9), 1);
+  EXPECT_EQ(Slot(2).started.count, 1u);
+  EXPECT_EQ(Slot(2).finished.count, 1u);
+  alone->Called(Send(0, 0), 2);
+  EXPECT_EQ(Slot(2).p2p_finished.count, 0u);
+}
+
+TEST_F(ObservedTest, WhatIsSeenIsSaid) {
+  ObservedCommunicator* comm = Open(1);
+  EXPECT_EQ(Slot(1).seen, 0u);
+  comm->Sees(wire::kSeesEvents, UINT32_MAX);
+  comm->Sees(wire::kSeesKernels, 900);
+  EXPECT_EQ(Slot(1).seen, wire::kSeesEvents | wire::kSeesKernels);
+  EXPECT_EQ(Slot(1).kernel_error_ns, 900u);
+  QueuePairRecorder connection = comm->OpenConnection(wire::kDirectionReceive, 3);
+  EXPECT_EQ(connection.slot().peer, 3);
+  EXPECT_EQ(connection.slot().transport, wire::kTransportVendor);
+  EXPECT_EQ(connection.slot().phase, wire::kPhaseReady);
+  all_.Drop(comm, wire::kPhaseDestroyed);
+  const wire::QueuePairSlot& slot = connection.slot();
+  comm->CloseConnection(&connection);
+  EXPECT_EQ(slot.phase, wire::kPhaseDestroyed);
+}
+
 TEST_F(ObservedTest, CallsThatNobodyEverSeesEndHoldNoCounterForEver) {
   ObservedCommunicator* comm = Open(1);
   comm->Called(AllReduce(1, nullptr, 99), 1);

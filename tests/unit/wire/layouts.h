@@ -95,14 +95,32 @@ inline Layout CommunicatorSlotLayout() {
   return {"CommunicatorSlot",
           "segment.md",
           sizeof(T),
-          {C4_FIELD(phase),         C4_FIELD(generation),   C4_FIELD(communicator_id),
-           C4_FIELD(parent_id),     C4_FIELD(rank),         C4_FIELD(rank_count),
-           C4_FIELD(created_ticks), C4_FIELD(ready_ticks),  C4_FIELD(engine),
-           C4_FIELD(reserved0),     C4_FIELD(called),       C4_FIELD(enqueued),
-           C4_FIELD(last_called),   C4_FIELD(started),      C4_FIELD(finished),
-           C4_FIELD(last_started),  C4_FIELD(name),         C4_FIELD(reserved3),
-           C4_FIELD(p2p_called),    C4_FIELD(p2p_enqueued), C4_FIELD(last_p2p_called),
-           C4_FIELD(p2p_started),   C4_FIELD(p2p_finished), C4_FIELD(last_p2p_started)}};
+          {C4_FIELD(phase),
+           C4_FIELD(generation),
+           C4_FIELD(communicator_id),
+           C4_FIELD(parent_id),
+           C4_FIELD(rank),
+           C4_FIELD(rank_count),
+           C4_FIELD(created_ticks),
+           C4_FIELD(ready_ticks),
+           C4_FIELD(engine),
+           C4_FIELD(reserved0),
+           C4_FIELD(called),
+           C4_FIELD(enqueued),
+           C4_FIELD(last_called),
+           C4_FIELD(started),
+           C4_FIELD(finished),
+           C4_FIELD(last_started),
+           C4_FIELD(name),
+           C4_FIELD(seen),
+           C4_FIELD(kernel_error_ns),
+           C4_FIELD(reserved3),
+           C4_FIELD(p2p_called),
+           C4_FIELD(p2p_enqueued),
+           C4_FIELD(last_p2p_called),
+           C4_FIELD(p2p_started),
+           C4_FIELD(p2p_finished),
+           C4_FIELD(last_p2p_started)}};
 }
 
 inline Layout CounterLayout() {
@@ -168,6 +186,10 @@ inline Layout QueuePairSlotLayout() {
            C4_FIELD(first_waits),
            C4_FIELD(first_wait_sum_ticks),
            C4_FIELD(first_wait_max_ticks),
+           C4_FIELD(gpu_wait_sum_ticks),
+           C4_FIELD(gpu_wait_max_ticks),
+           C4_FIELD(credit_wait_sum_ticks),
+           C4_FIELD(credit_wait_max_ticks),
            C4_FIELD(reserved7)}};
 }
 

@@ -15,8 +15,9 @@ struct Released {
 const Released k10{"segment-1.0.bin", 0, 256, 256};
 const Released k11{"segment-1.1.bin", 1, 384, 512};
 const Released k12{"segment-1.2.bin", 2, 384, 512};
-const Released kAll[] = {k10, k11, k12};
-const Released& kInForce = k12;
+const Released k13{"segment-1.3.bin", 3, 384, 512};
+const Released kAll[] = {k10, k11, k12, k13};
+const Released& kInForce = k13;
 
 constexpr uint32_t kCommunicators = 2;
 constexpr uint32_t kQueuePairs = 2;
@@ -106,6 +107,9 @@ CommunicatorSlot ExpectedCommunicator(const Released& version) {
   slot.p2p_finished = {.count = 18, .ticks = 2018, .stream = 3018};
   slot.last_p2p_started = {
       .count = 4097, .root = 3, .function = kRecv, .data_type = 8, .reduction = 0, .algorithm = 0};
+  if (version.minor < 3) return slot;
+  slot.seen = kSeesEvents | kSeesKernels;
+  slot.kernel_error_ns = 1234;
   return slot;
 }
 
@@ -153,6 +157,11 @@ QueuePairSlot ExpectedQueuePair(const Released& version, uint32_t direction) {
   if (version.minor < 2) return slot;
   slot.fences = 26;
   slot.path_state = direction == kDirectionSend ? 2 : 0;
+  if (version.minor < 3 || direction == kDirectionReceive) return slot;
+  slot.gpu_wait_sum_ticks = 2401;
+  slot.gpu_wait_max_ticks = 2402;
+  slot.credit_wait_sum_ticks = 2403;
+  slot.credit_wait_max_ticks = 2404;
   return slot;
 }
 
@@ -299,8 +308,9 @@ TEST(SegmentGolden, NumbersSince10) {
             (std::vector<uint32_t>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10}));
   EXPECT_EQ((std::vector<uint32_t>{kEngineHost, kEngineVendor}), (std::vector<uint32_t>{1, 2}));
   EXPECT_EQ((std::vector<uint32_t>{kDirectionSend, kDirectionReceive}), (std::vector<uint32_t>{1, 2}));
-  EXPECT_EQ((std::vector<uint32_t>{kTransportTcp, kTransportVerbs, kTransportShm}),
-            (std::vector<uint32_t>{1, 2, 3}));
+  EXPECT_EQ((std::vector<uint32_t>{kTransportTcp, kTransportVerbs, kTransportShm, kTransportVendor}),
+            (std::vector<uint32_t>{1, 2, 3, 4}));
+  EXPECT_EQ((std::vector<uint32_t>{kSeesEvents, kSeesKernels, kSeesSteps}), (std::vector<uint32_t>{1, 2, 4}));
   EXPECT_EQ((std::vector<uint32_t>{kRecordNone, kRecordOperation, kRecordMessage}),
             (std::vector<uint32_t>{0, 1, 2}));
 }

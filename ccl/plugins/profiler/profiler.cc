@@ -1,0 +1,264 @@
+#include "ccl/plugins/profiler/profiler.h"
+
+#include <cinttypes>
+#include <cstring>
+
+#include "ccl/base/clock.h"
+#include "ccl/base/knobs.h"
+#include "ccl/base/log.h"
+#include "ccl/plugins/profiler/names.h"
+
+namespace c4::profiler {
+namespace {
+
+using namespace nccl_profiler;  // NOLINT(google-build-using-namespace): its declarations are all that is used
+
+constexpr char kName[] = "C4";
+constexpr int kSuccess = 0;
+
+struct Process {
+  Events* events = nullptr;
+  Settings settings;
+};
+
+std::atomic<Process*> process{nullptr};
+
+Process* Make() {
+  auto* const made = new Process();
+  made->settings.on = KnobNumber(Knob::C4_MONITOR) != 0;
+  const std::string stamps = KnobText(Knob::C4_KERNEL_STAMPS);
+  made->settings.kernels = stamps == "auto" || stamps == "profiler";
+  if (made->settings.on) {
+    made->events =
+        new Events(&ObservedCommunicators::Get(), Monitor::Get().segment().header().ticks_per_second);
+  }
+  return made;
+}
+
+// At init; kept to the end of the process, since NCCL's threads may speak after everything else is gone.
+Process* Get() {
+  Process* const known = process.load(std::memory_order_acquire);
+  if (known != nullptr) return known;
+  static Process* const made = [] {
+    Process* const mine = Make();
+    process.store(mine, std::memory_order_release);
+    return mine;
+  }();
+  return made;
+}
+
+// nullptr before the first init, and when nothing is to be seen.
+Events* Current() {
+  Process* const known = process.load(std::memory_order_acquire);
+  return known == nullptr ? nullptr : known->events;
+}
+
+int Open(void** context, int* mask, int version, const ContextIdentity& identity) {
+  *context = nullptr;
+  Process* const mine = Get();
+  *mask = MaskOf(version, mine->settings);
+  if (mine->events == nullptr) return kSuccess;
+  *context = mine->events->Open(identity);
+  if (*context == nullptr) C4_WARN("a communicator's kernels are not seen: no place is left for it");
+  return kSuccess;
+}
+
+int InitV3(void** context, int* mask) {
+  return Open(context, mask, 3, {});
+}
+
+ContextIdentity Identity(const char* name, uint64_t hash, int ranks, int rank) {
+  ContextIdentity identity;
+  if (name != nullptr) identity.name = name;
+  identity.hash = hash;
+  identity.rank = rank;
+  identity.rank_count = ranks;
+  identity.gpu_times = true;
+  return identity;
+}
+
+int InitV4(void** context, int* mask, const char* name, uint64_t hash, int, int ranks, int rank, Logger) {
+  return Open(context, mask, 4, Identity(name, hash, ranks, rank));
+}
+
+template <int kVersion>
+int InitFromV5(void** context, uint64_t hash, int* mask, const char* name, int, int ranks, int rank, Logger) {
+  return Open(context, mask, kVersion, Identity(name, hash, ranks, rank));
+}
+
+int Finalize(void* context) {
+  Events* const events = Current();
+  if (events == nullptr || context == nullptr) return kSuccess;
+  const Counts counts = events->Close(context);
+  C4_INFO("profiler: %" PRIu64 " operations met with their calls, %" PRIu64 " with none; %" PRIu64
+          " without an end of their own; %" PRIu64 " events dropped, %" PRIu64 " late",
+          counts.operations, counts.unmatched, counts.overtaken, counts.dropped, counts.late);
+  return kSuccess;
+}
+
+template <typename Coll>
+OperationEvent FromColl(const Coll& coll) {
+  OperationEvent event;
+  event.call.info.function = FunctionOf(coll.func);
+  event.call.info.count = coll.count;
+  event.call.info.data_type = DataTypeOf(coll.datatype);
+  const uint8_t function = event.call.info.function;
+  event.call.info.root = function == wire::kReduce || function == wire::kBroadcast ? coll.root : -1;
+  event.call.send_buffer = coll.sendBuff;
+  event.call.recv_buffer = coll.recvBuff;
+  // v3 only knows how many there may be at most.
+  if constexpr (requires { coll.nChannels; }) event.channels = coll.nChannels;
+  // With the LL protocols NCCL does not wait for the network to tell that data have come.
+  event.arrivals_tell = coll.proto == nullptr || strncmp(coll.proto, "LL", 2) != 0;
+  return event;
+}
+
+template <typename P2p>
+OperationEvent FromP2p(const P2p& p2p) {
+  OperationEvent event;
+  event.call.info.function = FunctionOf(p2p.func);
+  event.call.info.count = p2p.count;
+  event.call.info.data_type = DataTypeOf(p2p.datatype);
+  event.call.info.root = p2p.peer;
+  (event.call.info.function == wire::kSend ? event.call.send_buffer : event.call.recv_buffer) = p2p.buff;
+  if constexpr (requires { p2p.nChannels; }) event.channels = p2p.nChannels;
+  return event;
+}
+
+// From v5 on the parent is the call, and the group stands apart.
+template <typename Descriptor, typename Operation>
+void* GroupOf(const Descriptor& descriptor, const Operation& operation) {
+  if constexpr (requires { operation.parentGroup; }) return operation.parentGroup;
+  return descriptor.parentObj;
+}
+
+template <typename Descriptor, typename Operation>
+void* StartOperation(Events* events, void* context, const Descriptor& d, const Operation& operation,
+                     OperationEvent event) {
+  if (event.call.info.function == wire::kFunctionNone) return nullptr;
+  event.rank = d.rank;
+  event.group = GroupOf(d, operation);
+  return events->Operation(context, event);
+}
+
+template <typename Descriptor>
+int StartEvent(void* context, void** handle, Descriptor* descriptor) {
+  *handle = nullptr;
+  Events* const events = Current();
+  if (events == nullptr) return kSuccess;
+  const Descriptor& d = *descriptor;
+  switch (static_cast<uint64_t>(d.type)) {
+    case kGroup:
+      *handle = events->Group(context);
+      break;
+    case kColl:
+      *handle = StartOperation(events, context, d, d.coll, FromColl(d.coll));
+      break;
+    case kP2p:
+      *handle = StartOperation(events, context, d, d.p2p, FromP2p(d.p2p));
+      break;
+    case kProxyOp:
+      *handle = events->ProxyOp(d.parentObj, {d.proxyOp.pid, d.proxyOp.peer, d.proxyOp.isSend != 0});
+      break;
+    case kProxyStep:
+      *handle = events->Step(d.parentObj, d.proxyStep.step);
+      break;
+    case kKernelCh: {
+      uint64_t gpu_ns = 0;
+      if constexpr (requires { d.kernelCh.pTimer; }) gpu_ns = d.kernelCh.pTimer;
+      *handle = events->Kernel(d.parentObj, d.kernelCh.channelId, gpu_ns, NowTicks());
+      break;
+    }
+    case kProxyCtrl:
+      *handle = events->Progress(context);
+      break;
+    default:  // not asked for; from v5 on the API's own events come all the same
+      break;
+  }
+  return kSuccess;
+}
+
+int StopEvent(void* handle) {
+  Events* const events = Current();
+  if (events != nullptr && events->StopTells(handle)) events->Stop(handle, NowTicks());
+  return kSuccess;
+}
+
+// v3 has no other end of a kernel's event.
+int StopEventV3(void* handle) {
+  Events* const events = Current();
+  if (events != nullptr) events->KernelEnded(handle, 0, NowTicks());
+  return StopEvent(handle);
+}
+
+template <typename Args>
+int RecordState(void* handle, State state, Args* args) {
+  Events* const events = Current();
+  if (events == nullptr) return kSuccess;
+  uint64_t bytes = 0;
+  uint64_t gpu_ns = 0;
+  if constexpr (requires { args->pTimer; }) {
+    if (args != nullptr) bytes = args->transSize;
+    if (args != nullptr) gpu_ns = args->pTimer;
+  }
+  switch (state) {
+    case kKernelChStop:
+      events->KernelEnded(handle, gpu_ns, NowTicks());
+      break;
+    case kSendGpuWait:
+    case kRecvWait:
+      events->StepState(handle, StepChange::kPosted, 0, NowTicks());
+      break;
+    case kSendPeerWait:
+      events->StepState(handle, StepChange::kFilled, bytes, NowTicks());
+      break;
+    case kSendWait:
+      events->StepState(handle, StepChange::kTaken, bytes, NowTicks());
+      break;
+    case kRecvFlushWait:
+      events->StepState(handle, StepChange::kArrived, bytes, NowTicks());
+      break;
+    case kProxyCtrlSleep:
+      events->Asleep(handle, NowTicks());
+      break;
+    default:
+      break;
+  }
+  return kSuccess;
+}
+
+}  // namespace
+
+int MaskOf(int version, const Settings& settings) {
+  if (!settings.on) return 0;
+  uint64_t mask = kGroup | kColl | kP2p | kProxyOp | kProxyStep;
+  if (settings.kernels) mask |= kKernelCh;
+  // From v7 on a thread of its own polls kernel times: the other one's sleep tells nothing of them.
+  if (settings.kernels && version < 7) mask |= kProxyCtrl;
+  return static_cast<int>(mask);
+}
+
+void Replace(Events* events, const Settings& settings) {
+  static Process replaced;
+  replaced.events = events;
+  replaced.settings = settings;
+  process.store(&replaced, std::memory_order_release);
+}
+
+}  // namespace c4::profiler
+
+using namespace c4::profiler;       // NOLINT(google-build-using-namespace)
+using namespace c4::nccl_profiler;  // NOLINT(google-build-using-namespace)
+
+extern "C" {
+const TableV3 ncclProfiler_v3 = {
+    kName, InitV3, StartEvent<DescriptorV3>, StopEventV3, RecordState<StateArgsV3>, Finalize};
+const TableV4 ncclProfiler_v4 = {
+    kName, InitV4, StartEvent<DescriptorV4>, StopEvent, RecordState<StateArgsV4>, Finalize};
+const TableV5 ncclProfiler_v5 = {
+    kName, InitFromV5<5>, StartEvent<DescriptorV5>, StopEvent, RecordState<StateArgsV4>, Finalize};
+const TableV6 ncclProfiler_v6 = {
+    kName, InitFromV5<6>, StartEvent<DescriptorV6>, StopEvent, RecordState<StateArgsV4>, Finalize};
+const TableV7 ncclProfiler_v7 = {
+    kName, InitFromV5<7>, StartEvent<DescriptorV7>, StopEvent, RecordState<StateArgsV4>, Finalize};
+}
