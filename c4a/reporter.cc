@@ -124,6 +124,8 @@ void FillCommunicator(const wire::CommunicatorSlot& slot, const Ages& ages, v1::
     FillOperation(slot.last_p2p_called, to->mutable_last_p2p_called());
     if (slot.p2p_started.count > 0) FillOperation(slot.last_p2p_started, to->mutable_last_p2p_started());
   }
+  to->set_engine(slot.engine);
+  to->set_seen(slot.seen);
   to->set_phase_age_ns(ages.Of(slot.ready_ticks != 0 ? slot.ready_ticks : slot.created_ticks));
 }
 

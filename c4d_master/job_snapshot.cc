@@ -99,6 +99,30 @@ std::vector<Claim> CollectClaims(const JobSnapshot& snapshot, const std::set<uin
   return claims;
 }
 
+// Steps of the members of a communicator of which calls are all that is seen.
+void TellFromCalls(Communicator* communicator, std::deque<Membership>* told) {
+  communicator->calls_only =
+      std::any_of(communicator->members.begin(), communicator->members.end(),
+                  [](const Member& member) { return member.state->vendor && !member.state->sees_kernels; });
+  if (!communicator->calls_only) return;
+  uint64_t called_by_all = UINT64_MAX;
+  for (const Member& member : communicator->members) {
+    called_by_all = std::min(called_by_all, member.state->called.count);
+  }
+  const bool complete = communicator->members.size() == communicator->rank_count;
+  for (Member& member : communicator->members) {
+    Membership state = *member.state;
+    state.started = state.called;
+    state.finished = state.called;
+    if (complete) state.finished.count = called_by_all;
+    state.last_started = state.last_called;
+    state.p2p_started = state.p2p_finished = state.p2p_called;
+    state.last_p2p_started = state.last_p2p_called;
+    told->push_back(std::move(state));
+    member.state = &told->back();
+  }
+}
+
 std::string Name(const ProcessRef& ref) {
   return service::Concat("process ", ref.process->key.pid, " on ", ref.host->name);
 }
@@ -134,7 +158,8 @@ void AddMember(const ProcessRef& ref, const Membership& state, Communicator* com
 
 // Communicators with the members that are believed; who is not goes into `conflicts`, where there is one.
 std::vector<Communicator> Communicators(const JobSnapshot& snapshot, const std::vector<Claim>& claims,
-                                        int64_t now_ns, std::vector<std::string>* conflicts) {
+                                        int64_t now_ns, std::deque<Membership>* told,
+                                        std::vector<std::string>* conflicts) {
   std::vector<Communicator> communicators;
   const Claim* believed = nullptr;
   for (const Claim& claim : claims) {
@@ -161,9 +186,14 @@ std::vector<Communicator> Communicators(const JobSnapshot& snapshot, const std::
     believed = &claim;
     Communicator& communicator = communicators.back();
     communicator.members.push_back(claim.member);
-    AddMember(ref, *claim.member.state, &communicator);
   }
-  for (Communicator& communicator : communicators) communicator.judgement = Judge(snapshot, communicator);
+  for (Communicator& communicator : communicators) {
+    TellFromCalls(&communicator, told);
+    for (const Member& member : communicator.members) {
+      AddMember(snapshot.processes[member.process], *member.state, &communicator);
+    }
+    communicator.judgement = Judge(snapshot, communicator);
+  }
   return communicators;
 }
 
@@ -195,9 +225,9 @@ JobSnapshot Assemble(const std::map<std::string, Host>& hosts, int64_t now_ns, i
   JobSnapshot snapshot;
   CollectProcesses(hosts, now_ns, agent_stale_ns, &snapshot);
   snapshot.communicators =
-      Communicators(snapshot, CollectClaims(snapshot, nullptr), now_ns, &snapshot.conflicts);
+      Communicators(snapshot, CollectClaims(snapshot, nullptr), now_ns, snapshot.told_from_calls.get(), &snapshot.conflicts);
   if (const std::set<uint64_t> former = FormerIds(snapshot); !former.empty()) {
-    snapshot.former = Communicators(snapshot, CollectClaims(snapshot, &former), now_ns, nullptr);
+    snapshot.former = Communicators(snapshot, CollectClaims(snapshot, &former), now_ns, snapshot.told_from_calls.get(), nullptr);
   }
   return snapshot;
 }

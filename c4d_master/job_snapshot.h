@@ -6,7 +6,9 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -42,6 +44,9 @@ struct Communicator {
   std::string name;
   std::vector<Member> members;  // by rank in the communicator
   Judgement judgement = Judgement::kIncomplete;
+  // The vendor's engine runs it on some member, and nobody sees there what its kernels do: what its members
+  // wait for is told from their calls alone (Assemble).
+  bool calls_only = false;
   bool waited_in = false;             // some member is inside an operation
   int64_t as_of_ns = 0;               // all of its members are known at least up to here
   int64_t last_step_at_ns = kNever;   // the newest step of any member's counters and queue pairs
@@ -65,6 +70,8 @@ struct JobSnapshot {
   std::vector<Communicator> former;
   int64_t silent_from_ns = kNever;  // of the host that was last heard again after it had been stale
   int64_t back_at_ns = kNever;
+  // Memberships whose steps were told from calls; members point into it.
+  std::shared_ptr<std::deque<Membership>> told_from_calls = std::make_shared<std::deque<Membership>>();
   std::map<std::string, bool> stale_hosts;  // every known host -> whether its agent is silent
   std::vector<std::string> conflicts;       // sentences: who claims the same rank, and who was believed
 
@@ -80,6 +87,11 @@ bool IsWaiting(const Process& process, const Membership& membership);
 // The same for sends and receives.
 bool IsWaitingForPeer(const Process& process, const Membership& membership);
 
+// Where calls are all that is seen of a communicator, an operation that all members have called counts as
+// finished by all, and one that some have called as begun by these: so who has not called it holds up the
+// others, and a communicator that all have called the same of waits for nobody that could be told. Sends and
+// receives count as finished with their call.
+//
 // `agent_stale_ns`: a host whose state is older than that is stale.
 JobSnapshot Assemble(const std::map<std::string, Host>& hosts, int64_t now_ns, int64_t agent_stale_ns);
 

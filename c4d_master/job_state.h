@@ -146,6 +146,9 @@ struct Membership {
   Counter p2p_finished;
   OperationInfo last_p2p_called;
   OperationInfo last_p2p_started;
+  // The vendor's engine runs it, on GPUs; and whether it is seen when its kernels begin and end.
+  bool vendor = false;
+  bool sees_kernels = false;
   uint64_t parent_id = 0;
   int64_t phase_since_at_ns = kNever;
   std::vector<QueuePair> queue_pairs;

@@ -8,6 +8,7 @@
 
 #include "c4/v1/telemetry.pb.h"
 #include "service/text.h"
+#include "wire/segment.h"
 
 namespace c4::c4d {
 namespace {
@@ -71,6 +72,8 @@ Membership Decode(const v1::CommunicatorState& state, const Times& times) {
   result.p2p_finished = times.Of(state.p2p_finished());
   result.last_p2p_called = Decode(state.last_p2p_called());
   result.last_p2p_started = Decode(state.last_p2p_started());
+  result.vendor = state.engine() == wire::kEngineVendor;
+  result.sees_kernels = (state.seen() & wire::kSeesKernels) != 0;
   result.parent_id = state.parent_id();
   result.phase_since_at_ns = times.Ago(state.phase_age_ns());
   return result;

@@ -70,8 +70,12 @@ Evidence CountersEvidence(const HangCase& hang) {
   }
   std::string text =
       service::Concat(Name(process), " has called ", Operations(membership.called.count), " of communicator ",
-                      CommunicatorText(hang.communicator->id), " and finished ", membership.finished.count);
-  if (hang.absent) {
+                      CommunicatorText(hang.communicator->id));
+  if (!hang.communicator->calls_only) absl::StrAppend(&text, " and finished ", membership.finished.count);
+  if (hang.absent && membership.called.count > hang.operation) {
+    absl::StrAppend(&text, ": its GPU has not begun operation ", hang.operation,
+                    ", and waits in no other operation either: it is busy with a kernel or copy of the program");
+  } else if (hang.absent) {
     absl::StrAppend(&text, ": it has not called operation ", hang.operation);
   } else {
     absl::StrAppend(&text, ": it is inside operation ", hang.operation, " and cannot go on");
@@ -176,6 +180,11 @@ std::vector<Evidence> HangEvidence(const JobSnapshot& snapshot, const HangCase& 
   evidence.push_back({"process-state", ProcessStateEvidence(hang)});
   evidence.push_back(CountersEvidence(hang));
   evidence.push_back({"waiting", WaitingEvidence(hang)});
+  if (hang.communicator->calls_only) {
+    evidence.push_back({"calls only",
+                        "when NCCL's kernels begin and end is not seen on all ranks (profiler plugin, NCCL 2.27 "
+                        "or later): who has called what is all that this verdict goes by"});
+  }
   AddConnections(snapshot, hang, &evidence);
   const Health& health = hang.culprit->process->health;
   if (!CannotRun(health.state) && health.last_progress_at_ns != kNever) {
