@@ -283,6 +283,14 @@ std::atomic<ObservedCommunicators::Node*>& ObservedCommunicators::BucketOf(const
   return buckets_[(bits * 0x9E3779B97F4A7C15u) >> 54];  // the top ten bits
 }
 
+ObservedCommunicators::~ObservedCommunicators() {
+  for (ObservedCommunicator* communicator : all_) delete communicator;
+  for (std::atomic<Node*>& bucket : buckets_) {
+    Node* node = bucket.load(std::memory_order_relaxed);
+    while (node != nullptr) delete std::exchange(node, node->next);
+  }
+}
+
 ObservedCommunicator* ObservedCommunicators::Open(const CommunicatorIdentity& identity) {
   ObservedCommunicator* communicator = nullptr;
   {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "ccl/base/data_type.h"
 #include "ccl/plugins/profiler/composite.h"
 
 namespace c4::profiler {
@@ -18,6 +19,7 @@ Context::Context(uint16_t its_place, uint64_t ticks_per_second)
     : place(its_place),
       ticks_per_second_(ticks_per_second),
       operations_(std::make_unique<std::array<Operation, kOperations>>()),
+      captured_(std::make_unique<std::array<ObservedCall, kCaptured>>()),
       clock_(ticks_per_second) {}
 
 void Context::Open(const ContextIdentity& its_identity) {
@@ -30,6 +32,7 @@ void Context::Open(const ContextIdentity& its_identity) {
   kernels_seen_ = false;
   told_error_ns_ = UINT32_MAX;
   composites_ = {};
+  captured_count_ = 0;
   ++serial;
   live = true;
 }
@@ -101,6 +104,28 @@ Context::Operation* Context::Join(const OperationEvent& event, uint32_t group, b
       operation->group = group;
       if (event.call.info.root != RankOf(event) && operation->parts_missing > 0) --operation->parts_missing;
       return operation;
+    }
+  }
+  return nullptr;
+}
+
+void Context::KeepCaptured(const ObservedCall& call) {
+  if (Captured(call) != nullptr) return;
+  if (captured_count_ == kCaptured) {
+    ++counts.dropped;
+    return;
+  }
+  (*captured_)[captured_count_++] = call;
+}
+
+// NCCL counts some in elements and some in bytes.
+const ObservedCall* Context::Captured(const ObservedCall& call) const {
+  const uint64_t bytes = call.info.count * ElementBytes(call.info.data_type);
+  for (uint32_t i = 0; i < captured_count_; ++i) {
+    const ObservedCall& kept = (*captured_)[i];
+    if (kept.info.function == call.info.function && kept.info.root == call.info.root &&
+        kept.info.count * ElementBytes(kept.info.data_type) == bytes) {
+      return &kept;
     }
   }
   return nullptr;

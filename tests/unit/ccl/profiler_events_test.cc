@@ -30,7 +30,7 @@ class ProfilerEvents : public ::testing::Test {
     event.call.stream = 0;
     event.channels = channels;
     event.group = group;
-    return world_.events.Operation(context, event);
+    return world_.events.Operation(context, event, 1);
   }
   // A kernel's event on one channel that began at `start`, heard of 2 ticks later, or at `heard`.
   void* Begin(void* operation, int channel, uint64_t start, uint64_t heard = 0) {
@@ -200,14 +200,14 @@ TEST_F(ProfilerEvents, WithoutPromisedChannelsItIsOverWhenTheNextBegins) {
   event.rank = 0;
   event.call = Collective(wire::kAllReduce, 1);
   event.group = events_.Group(context);
-  void* const first = events_.Operation(context, event);
+  void* const first = events_.Operation(context, event, 1);
   ASSERT_NE(first, nullptr);
   events_.KernelEnded(events_.Kernel(first, 0, 0, 10), 0, 20);
   events_.KernelEnded(events_.Kernel(first, 1, 0, 11), 0, 21);
   EXPECT_EQ(world_.Slot(1).finished.count, 0u);
   event.call = Collective(wire::kAllReduce, 2);
   event.group = events_.Group(context);
-  void* const second = events_.Operation(context, event);
+  void* const second = events_.Operation(context, event, 1);
   events_.Kernel(second, 0, 0, 30);
   ASSERT_EQ(world_.Records().size(), 1u);
   EXPECT_EQ(world_.Records()[0].started_ticks, 10u);
@@ -310,6 +310,39 @@ TEST_F(ProfilerEvents, SendsAndReceivesAreTheirOwn) {
   Run(send, 10, 21);
   EXPECT_EQ(world_.Slot(1).p2p_finished.count, 2u);
   EXPECT_EQ(world_.Slot(1).finished.count, 0u);
+}
+
+TEST_F(ProfilerEvents, EachLaunchOfAGraphIsACall) {
+  ObservedCommunicator* const comm = world_.Communicator(1);
+  void* const context = OpenContext();
+  char buffer = 0;
+  for (uint64_t count = 1; count <= 2; ++count) {
+    comm->Called(Collective(wire::kAllGather, count, &buffer), count);
+    events_.Captured(context, Collective(wire::kAllGather, count), count);
+    comm->Enqueued(wire::kAllGather, 5, count);
+  }
+  EXPECT_EQ(world_.Slot(1).finished.count, 2u) << "nobody waits for what runs at no time";
+  EXPECT_EQ(world_.Records().size(), 0u);
+  for (uint64_t launch = 1; launch <= 3; ++launch) {
+    for (uint64_t count = 1; count <= 2; ++count) {
+      ObservedCall bytes = Collective(wire::kAllGather, 4 * count, &buffer);
+      bytes.info.data_type = 0;
+      void* const operation = Operation(context, bytes, 1, events_.Group(context));
+      ASSERT_NE(operation, nullptr);
+      Run(operation, 100 * launch + 10 * count, 100 * launch + 10 * count + 5);
+    }
+    EXPECT_EQ(world_.Slot(1).called.count, 2 + 2 * launch);
+    EXPECT_EQ(world_.Slot(1).enqueued.count, 2 + 2 * launch);
+    EXPECT_EQ(world_.Slot(1).finished.count, 2 + 2 * launch);
+  }
+  EXPECT_EQ(world_.Records().size(), 6u);
+  EXPECT_EQ(events_.counts(context).replayed, 6u);
+  // What was never captured is still nobody's; what is called again is met with its call.
+  EXPECT_EQ(Operation(context, Collective(wire::kAllGather, 3, &buffer), 1), nullptr);
+  comm->Called(Collective(wire::kAllGather, 1, &buffer), 900);
+  Run(Operation(context, Collective(wire::kAllGather, 1, &buffer), 1, events_.Group(context)), 910, 920);
+  EXPECT_EQ(world_.Slot(1).called.count, 9u);
+  EXPECT_EQ(world_.Slot(1).finished.count, 9u);
 }
 
 TEST_F(ProfilerEvents, AFullPoolOvertakesTheOldest) {

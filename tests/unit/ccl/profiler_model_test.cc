@@ -103,7 +103,7 @@ class Life {
       event.call = Collective(wire::kAllReduce, count);
       event.channels = static_cast<uint32_t>(1 + Random(4));
       event.group = group;
-      operation.handle = world_.events.Operation(context_, event);
+      operation.handle = world_.events.Operation(context_, event, *now);
       ASSERT_NE(operation.handle, nullptr);
       operation.group = groups_;
       for (uint32_t i = 0; i < event.channels; ++i) {

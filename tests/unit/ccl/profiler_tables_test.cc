@@ -259,12 +259,18 @@ TEST_P(ProfilerTables, TwoCommunicatorsAtOnce) {
 }
 
 // A captured graph: its calls are made once, its operations come at every launch, from a host callback.
-TEST_P(ProfilerTables, ReplaysOfAGraphAreNobodysAfterTheFirst) {
+TEST_P(ProfilerTables, LaunchesOfAGraph) {
   ObservedCommunicator* const comm = world_.Communicator(1);
   const auto core = Core();
-  for (uint64_t i = 0; i < 3; ++i) Call(comm, Collective(wire::kAllReduce, 10 + i));
+  constexpr uint64_t kLaunches = 50;
+  for (uint64_t i = 0; i < 3; ++i) {
+    Call(comm, Collective(wire::kAllReduce, 10 + i));
+    CollTask task;
+    task.count = 10 + i;
+    core->CapturedCall(task);
+  }
   std::thread callback([&] {
-    for (int launch = 0; launch < 50; ++launch) {
+    for (uint64_t launch = 0; launch < kLaunches; ++launch) {
       void* const group = core->StartGroup();
       for (uint64_t i = 0; i < 3; ++i) {
         CollTask task;
@@ -276,13 +282,15 @@ TEST_P(ProfilerTables, ReplaysOfAGraphAreNobodysAfterTheFirst) {
     }
   });
   callback.join();
-  EXPECT_EQ(world_.Slot(1).finished.count, 3u);
+  // Until v5 nobody says that the calls were captured: the first launch is taken for theirs.
+  const uint64_t seen = 3 + (GetParam() >= 5 ? 3 * kLaunches : 0);
+  EXPECT_EQ(world_.Slot(1).finished.count, seen);
   Call(comm, Collective(wire::kAllReduce, 99));
   CollTask task;
   task.count = 99;
   Run(core.get(), core->StartColl(task, core->StartGroup()), 1);
   Sleep(core.get());
-  EXPECT_EQ(world_.Slot(1).finished.count, 4u) << "the binding has held";
+  EXPECT_EQ(world_.Slot(1).finished.count, seen + 1) << "the binding has held";
   core->Finalize();
 }
 
