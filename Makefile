@@ -4,7 +4,7 @@ ARGS ?=
 unexport SECONDS ARGS MAKEFLAGS
 
 .DEFAULT_GOAL := build
-.PHONY: help build test demo compare-mpi readme gallery test-bare asan tsan fuzz format format-check tidy tidy-changed clean
+.PHONY: help build test demo compare-mpi readme gallery test-bare test-vendor asan tsan fuzz format format-check tidy tidy-changed clean
 
 help: ## this list; make alone builds
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1|/p' Makefile | awk -F'|' '{ printf "%-20s %s\n", $$1, $$2 }'
@@ -29,6 +29,9 @@ gallery: ## docs/failure-gallery.md anew, from the recordings in tests/data/reco
 
 test-bare: ## make test in a fresh minimal Debian 12 (needs root)
 	@scripts/test_bare.sh
+
+test-vendor: ## the front door before every minor release of NVIDIA's NCCL from 2.24 on (fetches some 2 GB once)
+	@scripts/test_vendor.sh
 
 asan: ## the tests with the address and undefined-behaviour sanitizers
 	@scripts/test.sh asan

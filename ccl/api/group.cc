@@ -10,6 +10,7 @@
 
 #include "ccl/api/checks.h"
 #include "ccl/api/handles.h"
+#include "ccl/engine/vendor/calls.h"
 
 namespace c4::api {
 namespace {
@@ -30,6 +31,12 @@ struct Group {
 
 // Apart from the group itself, so that a call outside of groups touches no more than this number.
 thread_local int depth = 0;
+
+// Where the vendor's library has the thread's groups, ours opens with the first call in it that concerns us.
+int GroupDepth() {
+  if (depth == 0) depth = vendor::call_state.group;
+  return depth;
+}
 thread_local Group group;
 
 Result CheckSameKind(bool blocking) {
@@ -46,7 +53,7 @@ Result Call(Entry& entry, Operation* operation) {
   C4_RETURN_IF_ERROR(entry.reductions.Resolve(operation));
   C4_RETURN_IF_ERROR(CheckOperation(*operation, communicator.rank(), communicator.rank_count()));
   C4_RETURN_IF_ERROR(communicator.Supports(*operation));
-  if (depth > 0) C4_RETURN_IF_ERROR(CheckSameKind(entry.blocking));
+  if (GroupDepth() > 0) C4_RETURN_IF_ERROR(CheckSameKind(entry.blocking));
   operation->called_ticks = entry.communicator->RecordCall(*operation);
   return Ok();
 }
@@ -126,7 +133,7 @@ Result EndGroup() {
 }
 
 Result Launch(Task task, bool blocking) {
-  if (depth == 0) return RunTask(std::move(task), blocking);
+  if (GroupDepth() == 0) return RunTask(std::move(task), blocking);
   Result same = CheckSameKind(blocking);
   if (same.ok()) {
     group.tasks.push_back(std::move(task));
@@ -144,13 +151,14 @@ Result Submit(ncclComm_t comm, const Operation& operation) {
   const std::lock_guard<std::mutex> lock(pin->call_mutex);
   Operation called = operation;
   C4_RETURN_IF_ERROR(Call(*pin, &called));
-  if (depth == 0) return pin->communicator->Enqueue(&called, 1);
+  if (GroupDepth() == 0) return pin->communicator->Enqueue(&called, 1);
   group.waiting.push_back({comm, pin->communicator->id(), called});
   return Ok();
 }
 
 void NoteInGroup(const char* call, const Result& result) {
-  if (depth == 0 || result.ok() || result.code() == ncclInProgress || group.code != ncclSuccess) return;
+  if (GroupDepth() == 0 || result.ok() || result.code() == ncclInProgress || group.code != ncclSuccess)
+    return;
   group.code = result.code();
   group.failure = std::string(call) + ": " + result.message();
 }

@@ -302,19 +302,20 @@ C4_WEAK_TWIN(ncclScatterConfig);
 // A group may hold operations of both engines.
 
 extern "C" ncclResult_t pncclGroupStart() {
-  const vendor::Api* const api = vendor::ApiOfProcess();
-  if (api != nullptr) {
-    if (const ncclResult_t result = vendor::GroupStart(*api); result != ncclSuccess) return result;
+  if (const vendor::Api* const api = vendor::ApiOfProcess()) {
+    const ncclResult_t result = vendor::GroupStart(*api);
+    if (result != ncclSuccess || !c4::api::InGroup()) return result;
   }
   return c4::api::Report("ncclGroupStart", nullptr, c4::api::StartGroup());
 }
 C4_WEAK_TWIN(ncclGroupStart);
 
 extern "C" ncclResult_t pncclGroupEnd() {
-  const vendor::Api* const api = vendor::ApiOfProcess();
-  const ncclResult_t theirs = api == nullptr ? ncclSuccess : vendor::GroupEnd(*api);
-  // Without a group there is one error, the vendor's.
-  if (api != nullptr && !c4::api::InGroup()) return theirs;
+  ncclResult_t theirs = ncclSuccess;
+  if (const vendor::Api* const api = vendor::ApiOfProcess()) {
+    theirs = vendor::GroupEnd(*api);
+    if (!c4::api::InGroup()) return theirs;
+  }
   const ncclResult_t ours = c4::api::Report("ncclGroupEnd", nullptr, c4::api::EndGroup());
   return ours == ncclSuccess ? theirs : ours;
 }

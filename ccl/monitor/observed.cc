@@ -66,6 +66,7 @@ void ObservedCommunicator::Open(Monitor* monitor, ObservedRing* ring, const Comm
   kinds_[0].kept = std::move(collectives);
   kinds_[1].kept = std::move(p2p);
   children_.store(0, std::memory_order_relaxed);
+  ready_.store(false, std::memory_order_relaxed);
   open_ = true;
 }
 
@@ -88,9 +89,9 @@ bool ObservedCommunicator::LeavesNoEvents(const ObservedCall& call) const {
 }
 
 uint64_t ObservedCommunicator::Called(const ObservedCall& call, uint64_t ticks) {
+  Ready();
   const std::lock_guard<BriefLock> lock(lock_);
   if (!open_) return 0;
-  if (recorder_.slot().phase == wire::kPhaseInit) recorder_.Ready();
   const bool p2p = IsP2p(call.info.function);
   Kind& kind = kinds_[p2p ? 1 : 0];
   Kept& kept = kind.at(kind.called++);
@@ -131,9 +132,10 @@ void ObservedCommunicator::Enqueued(uint8_t function, uint64_t stream, uint64_t 
   }
 }
 
-void ObservedCommunicator::Ready() {
+void ObservedCommunicator::BecomeReady() {
   const std::lock_guard<BriefLock> lock(lock_);
   if (open_ && recorder_.slot().phase == wire::kPhaseInit) recorder_.Ready();
+  ready_.store(true, std::memory_order_relaxed);
 }
 
 void ObservedCommunicator::Finalized() {
@@ -276,13 +278,6 @@ ObservedCommunicators& ObservedCommunicators::Get() {
   return *all;
 }
 
-std::atomic<ObservedCommunicators::Node*>& ObservedCommunicators::BucketOf(const void* handle) const {
-  uint64_t bits = 0;
-  static_assert(sizeof bits == sizeof handle);
-  memcpy(&bits, &handle, sizeof bits);
-  return buckets_[(bits * 0x9E3779B97F4A7C15u) >> 54];  // the top ten bits
-}
-
 ObservedCommunicators::~ObservedCommunicators() {
   for (ObservedCommunicator* communicator : all_) delete communicator;
   for (std::atomic<Node*>& bucket : buckets_) {
@@ -338,17 +333,6 @@ void ObservedCommunicators::Bind(const void* handle, ObservedCommunicator* commu
   }
   place->communicator.store(communicator, std::memory_order_relaxed);
   place->handle.store(handle, std::memory_order_release);
-}
-
-ObservedCommunicator* ObservedCommunicators::Find(const void* handle) const {
-  if (handle == nullptr) return nullptr;
-  for (const Node* node = BucketOf(handle).load(std::memory_order_acquire); node != nullptr;
-       node = node->next) {
-    if (node->handle.load(std::memory_order_acquire) == handle) {
-      return node->communicator.load(std::memory_order_relaxed);
-    }
-  }
-  return nullptr;
 }
 
 void ObservedCommunicators::Remove(const void* handle, wire::SlotPhase phase) {

@@ -67,7 +67,9 @@ class ObservedCommunicator {
   void TakeBack(uint8_t function, uint64_t number);
   // The vendor's library has taken it: the call, or the group that it was made in, has returned.
   void Enqueued(uint8_t function, uint64_t stream, uint64_t ticks);
-  void Ready();
+  void Ready() {
+    if (!ready_.load(std::memory_order_relaxed)) BecomeReady();
+  }
   void Finalized();
 
   // The profiler. 0: no such call is open, the event is nobody's. `call.stream` and the reduction do not
@@ -116,6 +118,7 @@ class ObservedCommunicator {
   void Open(Monitor* monitor, ObservedRing* ring, const CommunicatorIdentity& identity);
   void Close(wire::SlotPhase phase);
   bool LeavesNoEvents(const ObservedCall& call) const;
+  void BecomeReady();
   Kind& KindOf(uint8_t function) { return kinds_[IsP2p(function) ? 1 : 0]; }
   // Index of the oldest call that an event of these contents belongs to, and whether there is one.
   bool Find(const ObservedCall& call, uint64_t* i);
@@ -125,7 +128,7 @@ class ObservedCommunicator {
   void EndBefore(Kind* kind, uint64_t i);
   void Advance(uint8_t function, uint64_t ticks);
 
-  BriefLock lock_;  // all that follows, but children_
+  BriefLock lock_;  // all that follows, but what is atomic
   Monitor* monitor_ = nullptr;
   ObservedRing* ring_ = nullptr;
   bool open_ = false;
@@ -134,6 +137,7 @@ class ObservedCommunicator {
   CommunicatorRecorder recorder_;
   Kind kinds_[2];
   std::atomic<uint64_t> children_{0};
+  std::atomic<bool> ready_{false};
 };
 
 class ObservedCommunicators {
@@ -153,7 +157,12 @@ class ObservedCommunicators {
   // `handle` is the vendor's pointer to it.
   void Bind(const void* handle, ObservedCommunicator* communicator);
   // nullptr: none of ours. Without a lock.
-  ObservedCommunicator* Find(const void* handle) const;
+  ObservedCommunicator* Find(const void* handle) const {
+    if (handle == nullptr) return nullptr;
+    const Node* node = BucketOf(handle).load(std::memory_order_acquire);
+    while (node != nullptr && node->handle.load(std::memory_order_acquire) != handle) node = node->next;
+    return node == nullptr ? nullptr : node->communicator.load(std::memory_order_relaxed);
+  }
   // Out of the table, to be done before the vendor frees the handle. What was given out stays valid: its
   // place is taken by communicators made later, and what belonged to the earlier one is heeded no more.
   void Remove(const void* handle, wire::SlotPhase phase);
@@ -172,7 +181,9 @@ class ObservedCommunicators {
   };
   static constexpr size_t kBuckets = 1024;
 
-  std::atomic<Node*>& BucketOf(const void* handle) const;
+  std::atomic<Node*>& BucketOf(const void* handle) const {
+    return buckets_[(reinterpret_cast<uintptr_t>(handle) * 0x9E3779B97F4A7C15u) >> 54];  // the top ten bits
+  }
 
   Monitor* const monitor_;
   std::mutex mutex_;  // of what changes the table

@@ -13,11 +13,20 @@
 #include "ccl/base/log.h"
 
 namespace c4::vendor {
+
+thread_local constinit CallState call_state;
+
+namespace internal {
+std::atomic<ObservedCommunicators*> observed{nullptr};
+std::atomic<uint64_t> forks{0};
+}  // namespace internal
+
 namespace {
 
 struct WaitingOperation {
   ObservedCommunicator* observed;
-  ObservedCall call;
+  uint64_t stream;
+  uint8_t function;
 };
 
 // A communicator that the vendor is making: where its handle will be, and what it is to us.
@@ -28,15 +37,22 @@ struct Making {
   CommunicatorIdentity identity;             // else: all but rank and number of ranks
 };
 
-// What waits for the end of the thread's group. Apart from CallState, which every call reads.
-struct Group {
+}  // namespace
+
+// What waits for the end of the thread's group.
+struct PendingGroup {
   std::vector<WaitingOperation> operations;
   std::vector<Making> makings;
 };
 
-Group& ThreadGroup() {
-  thread_local Group group;
-  return group;
+namespace {
+
+PendingGroup& Pending() {
+  if (call_state.pending == nullptr) {
+    thread_local PendingGroup pending;
+    call_state.pending = &pending;
+  }
+  return *call_state.pending;
 }
 
 // Communicators whose rank cannot be asked yet, because they do not block; asked again when somebody uses
@@ -54,18 +70,20 @@ Unnamed& ProcessUnnamed() {
 
 class Inside {
  public:
-  Inside() : state_(&State()) { ++state_->inside; }
+  Inside() { ++call_state.inside; }
   Inside(const Inside&) = delete;
   Inside& operator=(const Inside&) = delete;
-  ~Inside() { --state_->inside; }
-
- private:
-  CallState* state_;
+  ~Inside() { --call_state.inside; }
 };
 
-bool Looking() {
-  static const uint64_t forks = Forks();
-  return State().inside == 0 && Forks() == forks;
+// From the first communicator on, in the process that makes it.
+void StartLooking() {
+  static const bool started = [] {
+    internal::forks.store(Forks());
+    internal::observed.store(&ObservedCommunicators::Get(), std::memory_order_release);
+    return true;
+  }();
+  (void)started;
 }
 
 bool Accepted(ncclResult_t result) {
@@ -145,8 +163,8 @@ bool TakeUnnamed(ncclComm_t comm, Making* making) {
 
 // Now or at the end of the thread's group.
 ncclResult_t Made(const Api& api, Making making, ncclResult_t result) {
-  if (State().group > 0 && Accepted(result)) {
-    ThreadGroup().makings.push_back(std::move(making));
+  if (call_state.group > 0 && Accepted(result)) {
+    Pending().makings.push_back(std::move(making));
   } else {
     AfterMaking(api, std::move(making), result);
   }
@@ -203,20 +221,13 @@ void Forget(ncclComm_t comm, wire::SlotPhase phase) {
 
 }  // namespace
 
-CallState& State() {
-  thread_local CallState state;
-  return state;
-}
-
 ncclResult_t Lacking(const char* call) {
   const Library* const library = Get();
   C4_WARN("%s: %s has no such function", call, library == nullptr ? "?" : library->path.c_str());
   return ncclInvalidUsage;
 }
 
-ObservedCommunicator* Observed(ncclComm_t comm) {
-  if (!Looking()) return nullptr;
-  if (ObservedCommunicator* const found = ObservedCommunicators::Get().Find(comm)) return found;
+ObservedCommunicator* internal::FindUnnamed(ncclComm_t comm) {
   Making making;
   const Api* const api = ApiOf(comm);
   if (api == nullptr || !TakeUnnamed(comm, &making)) return nullptr;
@@ -224,57 +235,41 @@ ObservedCommunicator* Observed(ncclComm_t comm) {
   return ObservedCommunicators::Get().Find(comm);
 }
 
-void AfterOperation(ObservedCommunicator* observed, const ObservedCall& call, uint64_t number,
-                    ncclResult_t result) {
-  if (!Accepted(result)) {
-    observed->TakeBack(call.info.function, number);
-  } else if (State().group > 0) {
-    ThreadGroup().operations.push_back({observed, call});
-  } else {
-    observed->Enqueued(call.info.function, call.stream, NowTicks());
-  }
-}
-
-ObservedCall Describe(wire::Function function, const void* send_buffer, const void* recv_buffer, size_t count,
-                      ncclDataType_t data_type, cudaStream_t stream) {
-  ObservedCall call;
-  call.info.function = function;
-  call.info.count = count;
-  call.info.data_type = static_cast<uint8_t>(data_type);
-  call.info.root = -1;
-  call.send_buffer = send_buffer;
-  call.recv_buffer = recv_buffer;
-  call.stream = reinterpret_cast<uint64_t>(stream);
-  return call;
+void AfterGrouped(ObservedCommunicator* observed, const ObservedCall& call) {
+  Pending().operations.push_back({observed, call.stream, call.info.function});
 }
 
 ncclResult_t GroupStart(const Api& api) {
   const ncclResult_t result = api.GroupStart();
-  if (result == ncclSuccess && Looking()) ++State().group;
+  if (result == ncclSuccess && call_state.inside == 0) ++call_state.group;
   return result;
 }
 
 ncclResult_t GroupEnd(const Api& api) {
-  if (!Looking()) return api.GroupEnd();
+  if (call_state.inside > 0) return api.GroupEnd();
   ncclResult_t result;
   {
     const Inside inside;
     result = api.GroupEnd();
   }
-  CallState& state = State();
-  if (state.group > 0) --state.group;
-  Group& group = ThreadGroup();
-  if (state.group > 0 || (group.operations.empty() && group.makings.empty())) return result;
-  const uint64_t ticks = NowTicks();
-  for (const WaitingOperation& waiting : group.operations) {
-    if (Accepted(result)) waiting.observed->Enqueued(waiting.call.info.function, waiting.call.stream, ticks);
+  if (call_state.group > 0) --call_state.group;
+  PendingGroup* const pending = call_state.pending;
+  if (call_state.group > 0 || pending == nullptr) return result;
+  if (!pending->operations.empty()) {
+    const uint64_t ticks = NowTicks();
+    for (const WaitingOperation& waiting : pending->operations) {
+      if (Accepted(result)) waiting.observed->Enqueued(waiting.function, waiting.stream, ticks);
+    }
+    pending->operations.clear();
   }
-  group.operations.clear();
-  for (Making& making : std::exchange(group.makings, {})) AfterMaking(api, std::move(making), result);
+  if (!pending->makings.empty()) {
+    for (Making& making : std::exchange(pending->makings, {})) AfterMaking(api, std::move(making), result);
+  }
   return result;
 }
 
 ncclResult_t CommInitRank(const Api& api, ncclComm_t* comm, int rank_count, ncclUniqueId id, int rank) {
+  StartLooking();
   if (!Looking()) return api.CommInitRank(comm, rank_count, id, rank);
   return Join(api, comm, OpenJoining(&id, 1, rank, rank_count, nullptr),
               [&] { return api.CommInitRank(comm, rank_count, id, rank); });
@@ -282,6 +277,7 @@ ncclResult_t CommInitRank(const Api& api, ncclComm_t* comm, int rank_count, nccl
 
 ncclResult_t CommInitRankConfig(const Api& api, ncclComm_t* comm, int rank_count, ncclUniqueId id, int rank,
                                 ncclConfig_t* config) {
+  StartLooking();
   if (!Looking()) return api.CommInitRankConfig(comm, rank_count, id, rank, config);
   return Join(api, comm, OpenJoining(&id, 1, rank, rank_count, config),
               [&] { return api.CommInitRankConfig(comm, rank_count, id, rank, config); });
@@ -290,12 +286,14 @@ ncclResult_t CommInitRankConfig(const Api& api, ncclComm_t* comm, int rank_count
 ncclResult_t CommInitRankScalable(const Api& api, ncclComm_t* comm, int rank_count, int rank, int id_count,
                                   ncclUniqueId* ids, ncclConfig_t* config) {
   if (api.CommInitRankScalable == nullptr) return Lacking("ncclCommInitRankScalable");
+  StartLooking();
   if (!Looking()) return api.CommInitRankScalable(comm, rank_count, rank, id_count, ids, config);
   return Join(api, comm, OpenJoining(ids, id_count, rank, rank_count, config),
               [&] { return api.CommInitRankScalable(comm, rank_count, rank, id_count, ids, config); });
 }
 
 ncclResult_t CommInitAll(const Api& api, ncclComm_t* comms, int count, const int* devices) {
+  StartLooking();
   if (!Looking()) return api.CommInitAll(comms, count, devices);
   ncclResult_t result;
   {

@@ -7,6 +7,9 @@
 // are only handed on. Any thread.
 #pragma once
 
+#include <atomic>
+
+#include "ccl/base/fork.h"
 #include "ccl/engine/vendor/library.h"
 #include "ccl/monitor/observed.h"
 
@@ -15,38 +18,73 @@ namespace c4::vendor {
 // What a call says when the vendor's release has no such function; keeps the sentence for ncclGetLastError.
 ncclResult_t Lacking(const char* call);
 
-// Of the calling thread.
+struct PendingGroup;
+
+// Of the calling thread; read by every call, hence without a wrapper (initial-exec: two words of the space
+// that the loader keeps for libraries that come late).
 struct CallState {
   int inside = 0;  // calls of the vendor's under way
   int group = 0;   // depth
+  PendingGroup* pending = nullptr;
 };
-CallState& State();
+extern thread_local constinit CallState call_state;
+
+namespace internal {
+// What calls are written down in, and in which process; set before the first communicator is made.
+extern std::atomic<ObservedCommunicators*> observed;
+extern std::atomic<uint64_t> forks;
+ObservedCommunicator* FindUnnamed(ncclComm_t comm);
+}  // namespace internal
+
+// Whether this thread's calls are written down now.
+inline bool Looking() {
+  return call_state.inside == 0 && internal::observed.load(std::memory_order_relaxed) != nullptr &&
+         Forks() == internal::forks.load(std::memory_order_relaxed);
+}
 
 // The communicator that a call on `comm` is written down for; nullptr: for none.
-ObservedCommunicator* Observed(ncclComm_t comm);
+inline ObservedCommunicator* Observed(ncclComm_t comm) {
+  if (!Looking()) return nullptr;
+  ObservedCommunicator* const found = internal::observed.load(std::memory_order_acquire)->Find(comm);
+  return found != nullptr ? found : internal::FindUnnamed(comm);
+}
 
-// `result` of an operation that was called as number `number`.
-void AfterOperation(ObservedCommunicator* observed, const ObservedCall& call, uint64_t number,
-                    ncclResult_t result);
+// The vendor has taken an operation in a group.
+void AfterGrouped(ObservedCommunicator* observed, const ObservedCall& call);
 
 // One operation: `function` with `arguments`.
 template <typename Function, typename... Arguments>
 ncclResult_t Operate(const char* name, Function function, ncclComm_t comm, const ObservedCall& call,
                      Arguments... arguments) {
   if (function == nullptr) return Lacking(name);
-  CallState& state = State();
-  ObservedCommunicator* const observed = state.inside > 0 ? nullptr : Observed(comm);
+  ObservedCommunicator* const observed = Observed(comm);
   if (observed == nullptr) return function(arguments...);
   const uint64_t number = observed->Called(call, NowTicks());
-  ++state.inside;
+  ++call_state.inside;
   const ncclResult_t result = function(arguments...);
-  --state.inside;
-  AfterOperation(observed, call, number, result);
+  --call_state.inside;
+  if (result != ncclSuccess && result != ncclInProgress) {
+    observed->TakeBack(call.info.function, number);
+  } else if (call_state.group > 0) {
+    AfterGrouped(observed, call);
+  } else {
+    observed->Enqueued(call.info.function, call.stream, NowTicks());
+  }
   return result;
 }
 
-ObservedCall Describe(wire::Function function, const void* send_buffer, const void* recv_buffer, size_t count,
-                      ncclDataType_t data_type, cudaStream_t stream);
+inline ObservedCall Describe(wire::Function function, const void* send_buffer, const void* recv_buffer,
+                             size_t count, ncclDataType_t data_type, cudaStream_t stream) {
+  ObservedCall call;
+  call.info.function = function;
+  call.info.count = count;
+  call.info.data_type = static_cast<uint8_t>(data_type);
+  call.info.root = -1;
+  call.send_buffer = send_buffer;
+  call.recv_buffer = recv_buffer;
+  call.stream = reinterpret_cast<uint64_t>(stream);
+  return call;
+}
 
 ncclResult_t GroupStart(const Api& api);
 ncclResult_t GroupEnd(const Api& api);

@@ -10,6 +10,7 @@
 
 #include "ccl/base/knobs.h"
 #include "ccl/base/log.h"
+#include "ccl/engine/vendor/settings.h"
 
 namespace c4::vendor {
 namespace internal {
@@ -101,8 +102,9 @@ const Decision& Decide() {
     const std::string wish = KnobText(Knob::C4_ENGINE);
     if (wish != "host") Search(ProcessPlaces(), wish == "vendor", made);
     if (made->found) {
-      C4_INFO("C4, engine vendor: NCCL %s, %s (%s)", VersionText(made->library.version).c_str(),
-              made->library.path.c_str(), made->library.why.c_str());
+      C4_INFO("C4, engine vendor: NCCL %s, %s (%s); %s", VersionText(made->library.version).c_str(),
+              made->library.path.c_str(), made->library.why.c_str(),
+              Describe(CurrentPlugins(), made->library.version).c_str());
       internal::api.store(&made->library.api, std::memory_order_release);
     }
     return made;

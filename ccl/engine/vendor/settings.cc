@@ -1,0 +1,127 @@
+#include "ccl/engine/vendor/settings.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "ccl/base/knobs.h"
+#include "ccl/engine/vendor/library.h"
+
+namespace c4::vendor {
+namespace {
+
+constexpr char kNet[] = "NCCL_NET_PLUGIN";
+constexpr char kProfiler[] = "NCCL_PROFILER_PLUGIN";
+// Releases 2.28 and 2.29 forget the plugin's name with their last communicator, unless they never unload it.
+constexpr char kKeepNet[] = "NCCL_NET_PLUGIN_REF_COUNT";
+
+const char* ProcessVariable(const char* name) {
+  return getenv(name);  // NOLINT(concurrency-mt-unsafe)
+}
+
+std::string ReadFile(const std::string& path) {
+  constexpr size_t kMostBytes = 65536;
+  const std::unique_ptr<FILE, int (*)(FILE*)> file(fopen(path.c_str(), "re"), &fclose);
+  if (file == nullptr) return "";
+  std::string text(kMostBytes, '\0');
+  text.resize(fread(text.data(), 1, text.size(), file.get()));
+  return text;
+}
+
+// A line "NAME=value" of one of NCCL's configuration files.
+std::string InFile(const std::string& text, const std::string& name) {
+  size_t at = 0;
+  while (at < text.size()) {
+    size_t end = text.find('\n', at);
+    if (end == std::string::npos) end = text.size();
+    const std::string line = text.substr(at, end - at);
+    at = end + 1;
+    if (line.compare(0, name.size() + 1, name + "=") != 0) continue;
+    std::string value = line.substr(name.size() + 1);
+    while (!value.empty() && (value.back() == '\r' || value.back() == ' ')) value.pop_back();
+    return value;
+  }
+  return "";
+}
+
+// The files that NCCL reads, the first that has a value wins: it never overwrites.
+std::vector<std::string> ConfigFiles(const std::function<const char*(const char*)>& environment) {
+  std::vector<std::string> files;
+  const char* const named = environment("NCCL_CONF_FILE");
+  const char* const home = environment("HOME");
+  if (named != nullptr && named[0] != '\0') {
+    files.emplace_back(named);
+  } else if (home != nullptr) {
+    files.push_back(std::string(home) + "/.nccl.conf");
+  }
+  files.emplace_back("/etc/nccl.conf");
+  return files;
+}
+
+bool Asked() {
+  return KnobText(Knob::C4_ENGINE) != "host" && KnobNumber(Knob::C4_PLUGINS) != 0;
+}
+
+// A process that has no vendor's library has no use for its settings, and neither have its children.
+__attribute__((constructor)) void HandOver() {
+  if (!Asked()) return;
+  const Places places = ProcessPlaces();
+  if (places.own_path.empty() || Candidates(places).empty()) return;
+  const PluginSettings settings = ChoosePlugins(places.own_path, &ProcessVariable, &ReadFile);
+  // NOLINTBEGIN(concurrency-mt-unsafe)
+  if (settings.net.ours) {
+    setenv(kNet, settings.net.value.c_str(), 1);
+    setenv(kKeepNet, "1", 0);
+  }
+  if (settings.profiler.ours) setenv(kProfiler, settings.profiler.value.c_str(), 1);
+  // NOLINTEND(concurrency-mt-unsafe)
+}
+
+std::string Say(const Setting& setting) {
+  if (setting.ours) return "ours";
+  if (setting.value.empty()) return "the vendor's own";
+  return setting.value + " (" + setting.from + ")";
+}
+
+}  // namespace
+
+PluginSettings ChoosePlugins(const std::string& own_path,
+                             const std::function<const char*(const char*)>& environment,
+                             const std::function<std::string(const std::string&)>& file) {
+  const auto choose = [&](const char* name) {
+    const char* const set = environment(name);
+    if (set != nullptr && set[0] != '\0' && own_path != set) return Setting{set, false, "the environment"};
+    for (const std::string& path : ConfigFiles(environment)) {
+      const std::string value = InFile(file(path), name);
+      if (!value.empty()) return Setting{value, value == own_path, path};
+    }
+    return Setting{own_path, true, ""};
+  };
+  return {choose(kNet), choose(kProfiler)};
+}
+
+PluginSettings CurrentPlugins() {
+  const std::string own_path = OwnPath();
+  const auto read = [&](const char* name) {
+    const char* const set = ProcessVariable(name);
+    if (set == nullptr) return Setting{};
+    return Setting{set, own_path == set, "the environment"};
+  };
+  return {read(kNet), read(kProfiler)};
+}
+
+std::string Describe(const PluginSettings& settings, int version) {
+  std::string text = "net plugin: " + Say(settings.net) + "; profiler: " + Say(settings.profiler);
+  if (settings.profiler.ours) {
+    text += version < 22600   ? " (from 2.26 on only: calls are seen, not their kernels)"
+            : version < 22700 ? " (kernel times from 2.27 on only)"
+                              : "";
+  } else {
+    text += " (calls are seen, not their kernels)";
+  }
+  return text + "; not seen: NVLink, SHARP, GIN and RMA traffic";
+}
+
+}  // namespace c4::vendor

@@ -1,0 +1,36 @@
+// What the vendor's library is told of our plugins: NCCL_NET_PLUGIN and NCCL_PROFILER_PLUGIN name this
+// library, where the user, NCCL's configuration files and the user's plugins do not say otherwise. Set when
+// we are loaded, before there are threads and before the vendor's library has read anything; a program that
+// sets them itself later still wins.
+//
+// A value of ours that a parent process left behind is ours, not the user's.
+#pragma once
+
+#include <functional>
+#include <string>
+
+namespace c4::vendor {
+
+struct Setting {
+  std::string value;  // what the vendor's library will read; empty: nothing is set
+  bool ours = false;  // it names this library
+  std::string from;   // who said so otherwise: "the environment", or a file
+};
+
+struct PluginSettings {
+  Setting net;
+  Setting profiler;
+};
+
+// Pure: `environment` gives a variable or nullptr, `file` the text of a file, empty where there is none.
+PluginSettings ChoosePlugins(const std::string& own_path,
+                             const std::function<const char*(const char*)>& environment,
+                             const std::function<std::string(const std::string&)>& file);
+
+// As they were chosen when we were loaded; what the program has changed since is in it.
+PluginSettings CurrentPlugins();
+
+// For the line that says what is seen, of release `version` (22809): "net: ours; kernel times: yes; …".
+std::string Describe(const PluginSettings& settings, int version);
+
+}  // namespace c4::vendor
