@@ -27,7 +27,9 @@ Process* Make() {
   auto* const made = new Process();
   made->settings.on = KnobNumber(Knob::C4_MONITOR) != 0;
   const std::string stamps = KnobText(Knob::C4_KERNEL_STAMPS);
-  made->settings.kernels = stamps == "auto" || stamps == "profiler";
+  made->settings.kernels = stamps != "off";
+  if (stamps == "stamp")
+    C4_WARN("C4_KERNEL_STAMPS=stamp: there are no kernels of ours yet, taking the profiler's times");
   if (made->settings.on) {
     made->events =
         new Events(&ObservedCommunicators::Get(), Monitor::Get().segment().header().ticks_per_second);
