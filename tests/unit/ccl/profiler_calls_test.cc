@@ -59,6 +59,28 @@ TEST_F(ProfilerCalls, AnAllToAllIsOneCall) {
   EXPECT_EQ(events_.counts(context).unmatched, 0u);
 }
 
+// As large ones are: its parts are spread over several kernels.
+TEST_F(ProfilerCalls, AnAllToAllOfTwoKernelsEndsWithTheSecond) {
+  ObservedCommunicator* const comm = world_.Communicator(1, 0, 3);
+  void* const context = OpenContext(0, 3);
+  static char send[3 * 32];
+  ObservedCall call = Collective(wire::kAlltoAll, 8);
+  call.send_buffer = send;
+  comm->Called(call, 1);
+  for (int peer = 1; peer <= 2; ++peer) {
+    EXPECT_EQ(world_.Slot(1).finished.count, 0u);
+    void* const group = events_.Group(context);
+    const auto at = static_cast<uint64_t>(100 * peer);
+    Run(Operation(context, P2p(wire::kSend, 8, peer, send + 32 * peer), 1, group), at, at + 9);
+    EXPECT_EQ(world_.Slot(1).finished.count, 0u);
+    Run(Operation(context, P2p(wire::kRecv, 8, peer), 1, group), at, at + 9);
+  }
+  EXPECT_EQ(world_.Slot(1).finished.count, 1u);
+  ASSERT_EQ(world_.Records().size(), 1u);
+  EXPECT_EQ(world_.Records()[0].started_ticks, 102u);
+  EXPECT_EQ(world_.Records()[0].finished_ticks, 211u);
+}
+
 TEST_F(ProfilerCalls, GatherAndScatterAtTheRootAndElsewhere) {
   constexpr uint64_t kCount = 8;
   static char buffer[4 * kCount * 4];
@@ -225,6 +247,19 @@ TEST_F(ProfilerSteps, TheSenderWaitsForItsKernelAndThenForCredit) {
   EXPECT_EQ(Sender().latency_sum_ticks, 21u);
   EXPECT_EQ(Sender().done_bytes, 192u);
   EXPECT_EQ(Sender().path_state, static_cast<uint32_t>(wire::kPathUp));
+}
+
+TEST_F(ProfilerSteps, AStepOfAnEarlierOperationIsLate) {
+  void* const old = events_.Step(send_, 0);
+  events_.Stop(send_, 20);
+  send_ = events_.ProxyOp(operation_, {getpid(), 1, true});  // in the same place
+  ASSERT_NE(send_, nullptr);
+  events_.StepState(old, StepChange::kFilled, 64, 30);
+  events_.Stop(old, 31);
+  EXPECT_EQ(Sender().wanted_messages, 0u);
+  EXPECT_EQ(events_.counts(context_).late, 2u);
+  events_.StepState(events_.Step(send_, 0), StepChange::kFilled, 64, 30);
+  EXPECT_EQ(Sender().wanted_messages, 1u);
 }
 
 TEST_F(ProfilerSteps, PoolsThatAreFullDropAndCount) {

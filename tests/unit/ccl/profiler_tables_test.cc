@@ -71,6 +71,7 @@ TEST_P(ProfilerTables, OneAllReduce) {
   EXPECT_EQ(world_.Slot(1).seen, wire::kSeesEvents | wire::kSeesKernels);
   EXPECT_EQ(world_.Slot(1).kernel_error_ns == UINT32_MAX, !gpu_times());
   ASSERT_EQ(world_.Records().size(), 1u);
+  EXPECT_EQ(world_.events.counts(core->context()).overtaken, 0u);
   const wire::OperationRecord record = world_.Records()[0];
   EXPECT_LE(record.called_ticks, record.started_ticks);
   EXPECT_LE(record.started_ticks, record.finished_ticks);
