@@ -78,6 +78,26 @@ TEST_P(ProfilerTables, OneAllReduce) {
   core->Finalize();
 }
 
+TEST_P(ProfilerTables, OneEndsBeforeTheNextBeginsAtTheLatest) {
+  ObservedCommunicator* const comm = world_.Communicator(1);
+  const auto core = Core();
+  CollTask task;
+  task.channels = 2;
+  for (uint64_t i = 1; i <= 5; ++i) {
+    Call(comm, Collective(wire::kAllReduce, i));
+    task.count = i;
+    void* const coll = core->StartColl(task, core->StartGroup());
+    void* const first = core->StartKernel(coll, 0, Gpu());
+    EXPECT_EQ(world_.Slot(1).finished.count, i - 1);
+    EXPECT_EQ(world_.Records().size(), i - 1) << "each with an end of its own";
+    void* const second = core->StartKernel(coll, 1, Gpu());
+    core->Stop(coll);
+    core->StopKernel(first, Gpu());
+    core->StopKernel(second, Gpu());
+  }
+  EXPECT_EQ(world_.events.counts(core->context()).overtaken, 0u);
+}
+
 TEST_P(ProfilerTables, EveryFunctionIsMet) {
   ObservedCommunicator* const comm = world_.Communicator(1);
   const auto core = Core();
