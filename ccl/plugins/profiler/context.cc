@@ -69,6 +69,7 @@ Context::Operation* Context::Add(const OperationEvent& event, uint32_t group, co
   operation.function = matched.call.info.function;
   operation.channels = event.channels;
   operation.arrivals_tell = event.arrivals_tell;
+  operation.replay = matched.replay;
   Forget();
   if (matched.composite) {
     const int rank = RankOf(event);
@@ -143,13 +144,15 @@ void Context::Began(Operation* operation, uint64_t gpu_ns, uint64_t ticks) {
   if (!first) return;  // what it began earlier is told at its end
   if (identity.gpu_times && gpu_ns != 0) {
     clock_.Heard(gpu_ns, ticks);
-    clock_.Asked(gpu_ns, operation->called_ticks);
+    if (!operation->replay) clock_.Asked(gpu_ns, operation->called_ticks);
   }
-  kernels_seen_ = true;
   FinishUnpromised(*operation, ticks);
   operation->started_ticks = std::max(Ticks(gpu_ns, ticks), operation->called_ticks);
   ObservedCommunicator* const told = communicator.load(std::memory_order_relaxed);
-  if (told != nullptr) told->Started(operation->function, operation->number, operation->started_ticks);
+  if (told == nullptr) return;
+  if (!kernels_seen_) told->Sees(wire::kSeesKernels, told_error_ns_);
+  kernels_seen_ = true;
+  told->Started(operation->function, operation->number, operation->started_ticks);
 }
 
 void Context::Ended(Operation* operation, uint64_t gpu_ns, uint64_t ticks) {
@@ -189,8 +192,7 @@ void Context::Finish(Operation* operation, uint64_t ticks) {
   const uint64_t ended = Ticks(operation->last_gpu_ns, heard);
   told->Finished(operation->function, operation->number, std::max(ended, operation->started_ticks));
   // Seldom: it is a line that the agent reads, and close is close enough.
-  const bool first = told_error_ns_ == UINT32_MAX;
-  if (first || error_ns < told_error_ns_ / 2 || error_ns / 2 > told_error_ns_) {
+  if (error_ns < told_error_ns_ / 2 || error_ns / 2 > told_error_ns_) {
     told_error_ns_ = error_ns;
     told->Sees(wire::kSeesKernels, error_ns);
   }

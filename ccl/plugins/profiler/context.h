@@ -18,6 +18,7 @@ struct Matched {
   uint64_t number = 0;
   uint64_t called_ticks = 0;
   bool composite = false;
+  bool replay = false;  // of a graph: it was asked for earlier than it was called
 };
 
 class Context {
@@ -43,6 +44,7 @@ class Context {
     bool open = false;
     bool enqueued = false;
     bool arrivals_tell = true;
+    bool replay = false;
   };
 
   Context(uint16_t place, uint64_t ticks_per_second);

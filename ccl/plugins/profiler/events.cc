@@ -170,6 +170,7 @@ bool Events::Replay(const OperationEvent& event, const Place& place, const Obser
                     ObservedCommunicator* communicator, uint64_t ticks, Matched* matched) {
   ObservedCall call = event.call;
   call.stream = captured.stream;
+  matched->replay = true;
   communicator->Called(call, ticks);
   communicator->Enqueued(call.info.function, call.stream, ticks);
   return MatchIn(communicator, call, place.rank, place.group, matched);

@@ -177,7 +177,7 @@ class Life {
 class ProfilerModel : public ::testing::TestWithParam<bool> {};
 
 TEST_P(ProfilerModel, CountersKeepToTheTruth) {
-  for (uint32_t seed = 1; seed <= 50; ++seed) {
+  for (uint32_t seed = 1; seed <= 30; ++seed) {
     SCOPED_TRACE(seed);
     test::World world;
     uint64_t now = 1000;
