@@ -70,7 +70,7 @@ TEST_F(ProfilerCalls, AnAllToAllOfTwoKernelsEndsWithTheSecond) {
   for (int peer = 1; peer <= 2; ++peer) {
     EXPECT_EQ(world_.Slot(1).finished.count, 0u);
     void* const group = events_.Group(context);
-    const auto at = static_cast<uint64_t>(100 * peer);
+    const auto at = uint64_t{100} * static_cast<uint64_t>(peer);
     Run(Operation(context, P2p(wire::kSend, 8, peer, send + 32 * peer), 1, group), at, at + 9);
     EXPECT_EQ(world_.Slot(1).finished.count, 0u);
     Run(Operation(context, P2p(wire::kRecv, 8, peer), 1, group), at, at + 9);
