@@ -176,8 +176,8 @@ TEST_P(ProfilerTables, StepsOfTheNetwork) {
     core->Record(out, nccl_profiler::kSendGpuWait, 0, 0);
     for (int i = 0; i < 3; ++i) core->Record(out, nccl_profiler::kSendPeerWait, 4096, 0);
     core->Record(out, nccl_profiler::kSendWait, 4096, 0);
-    void* in = core->StartStep(recv, step);
-    in = core->StartStep(recv, step);  // the receive could not be posted at the first attempt
+    EXPECT_NE(core->StartStep(recv, step), nullptr);  // the receive could not be posted at the first attempt
+    void* const in = core->StartStep(recv, step);
     core->Record(in, nccl_profiler::kRecvWait, 0, 0);
     core->Record(in, nccl_profiler::kRecvFlushWait, 4096, 0);
     core->Record(in, nccl_profiler::kRecvGpuWait, 4096, 0);
