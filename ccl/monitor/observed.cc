@@ -278,6 +278,14 @@ ObservedCommunicators& ObservedCommunicators::Get() {
   return *all;
 }
 
+ObservedCommunicators::~ObservedCommunicators() {
+  for (ObservedCommunicator* communicator : all_) delete communicator;
+  for (std::atomic<Node*>& bucket : buckets_) {
+    Node* node = bucket.load(std::memory_order_relaxed);
+    while (node != nullptr) delete std::exchange(node, node->next);
+  }
+}
+
 ObservedCommunicator* ObservedCommunicators::Open(const CommunicatorIdentity& identity) {
   ObservedCommunicator* communicator = nullptr;
   {

@@ -117,8 +117,8 @@ class ObservedCommunicator {
 
   void Open(Monitor* monitor, ObservedRing* ring, const CommunicatorIdentity& identity);
   void Close(wire::SlotPhase phase);
-  void BecomeReady();
   bool LeavesNoEvents(const ObservedCall& call) const;
+  void BecomeReady();
   Kind& KindOf(uint8_t function) { return kinds_[IsP2p(function) ? 1 : 0]; }
   // Index of the oldest call that an event of these contents belongs to, and whether there is one.
   bool Find(const ObservedCall& call, uint64_t* i);
@@ -148,6 +148,7 @@ class ObservedCommunicators {
   explicit ObservedCommunicators(Monitor* monitor) : monitor_(monitor) {}
   ObservedCommunicators(const ObservedCommunicators&) = delete;
   ObservedCommunicators& operator=(const ObservedCommunicators&) = delete;
+  ~ObservedCommunicators();  // for tests: frees what was given out, while nobody uses it
 
   // A communicator that ranks are joining: the vendor has given no handle yet.
   ObservedCommunicator* Open(const CommunicatorIdentity& identity);

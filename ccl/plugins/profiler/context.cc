@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "ccl/base/data_type.h"
 #include "ccl/plugins/profiler/composite.h"
 
 namespace c4::profiler {
@@ -18,6 +19,7 @@ Context::Context(uint16_t its_place, uint64_t ticks_per_second)
     : place(its_place),
       ticks_per_second_(ticks_per_second),
       operations_(std::make_unique<std::array<Operation, kOperations>>()),
+      captured_(std::make_unique<std::array<ObservedCall, kCaptured>>()),
       clock_(ticks_per_second) {}
 
 void Context::Open(const ContextIdentity& its_identity) {
@@ -30,6 +32,7 @@ void Context::Open(const ContextIdentity& its_identity) {
   kernels_seen_ = false;
   told_error_ns_ = UINT32_MAX;
   composites_ = {};
+  captured_count_ = 0;
   ++serial;
   live = true;
 }
@@ -66,6 +69,7 @@ Context::Operation* Context::Add(const OperationEvent& event, uint32_t group, co
   operation.function = matched.call.info.function;
   operation.channels = event.channels;
   operation.arrivals_tell = event.arrivals_tell;
+  operation.replay = matched.replay;
   Forget();
   if (matched.composite) {
     const int rank = RankOf(event);
@@ -106,6 +110,28 @@ Context::Operation* Context::Join(const OperationEvent& event, uint32_t group, b
   return nullptr;
 }
 
+void Context::KeepCaptured(const ObservedCall& call) {
+  if (Captured(call) != nullptr) return;
+  if (captured_count_ == kCaptured) {
+    ++counts.dropped;
+    return;
+  }
+  (*captured_)[captured_count_++] = call;
+}
+
+// NCCL counts some in elements and some in bytes.
+const ObservedCall* Context::Captured(const ObservedCall& call) const {
+  const uint64_t bytes = call.info.count * ElementBytes(call.info.data_type);
+  for (uint32_t i = 0; i < captured_count_; ++i) {
+    const ObservedCall& kept = (*captured_)[i];
+    if (kept.info.function == call.info.function && kept.info.root == call.info.root &&
+        kept.info.count * ElementBytes(kept.info.data_type) == bytes) {
+      return &kept;
+    }
+  }
+  return nullptr;
+}
+
 uint64_t Context::Ticks(uint64_t gpu_ns, uint64_t heard) const {
   if (!identity.gpu_times || gpu_ns == 0 || !clock_.ready()) return heard;
   return std::min(clock_.At(gpu_ns).ticks, heard);
@@ -118,13 +144,15 @@ void Context::Began(Operation* operation, uint64_t gpu_ns, uint64_t ticks) {
   if (!first) return;  // what it began earlier is told at its end
   if (identity.gpu_times && gpu_ns != 0) {
     clock_.Heard(gpu_ns, ticks);
-    clock_.Asked(gpu_ns, operation->called_ticks);
+    if (!operation->replay) clock_.Asked(gpu_ns, operation->called_ticks);
   }
-  kernels_seen_ = true;
   FinishUnpromised(*operation, ticks);
   operation->started_ticks = std::max(Ticks(gpu_ns, ticks), operation->called_ticks);
   ObservedCommunicator* const told = communicator.load(std::memory_order_relaxed);
-  if (told != nullptr) told->Started(operation->function, operation->number, operation->started_ticks);
+  if (told == nullptr) return;
+  if (!kernels_seen_) told->Sees(wire::kSeesKernels, told_error_ns_);
+  kernels_seen_ = true;
+  told->Started(operation->function, operation->number, operation->started_ticks);
 }
 
 void Context::Ended(Operation* operation, uint64_t gpu_ns, uint64_t ticks) {
@@ -164,8 +192,7 @@ void Context::Finish(Operation* operation, uint64_t ticks) {
   const uint64_t ended = Ticks(operation->last_gpu_ns, heard);
   told->Finished(operation->function, operation->number, std::max(ended, operation->started_ticks));
   // Seldom: it is a line that the agent reads, and close is close enough.
-  const bool first = told_error_ns_ == UINT32_MAX;
-  if (first || error_ns < told_error_ns_ / 2 || error_ns / 2 > told_error_ns_) {
+  if (error_ns < told_error_ns_ / 2 || error_ns / 2 > told_error_ns_) {
     told_error_ns_ = error_ns;
     told->Sees(wire::kSeesKernels, error_ns);
   }

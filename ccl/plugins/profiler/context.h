@@ -18,11 +18,13 @@ struct Matched {
   uint64_t number = 0;
   uint64_t called_ticks = 0;
   bool composite = false;
+  bool replay = false;  // of a graph: it was asked for earlier than it was called
 };
 
 class Context {
  public:
   static constexpr uint32_t kOperations = 1024;    // under way at a time; a power of two
+  static constexpr uint32_t kCaptured = 256;       // kinds of collectives in graphs
   static constexpr uint32_t kOpenComposites = 16;  // likewise
 
   struct Operation {
@@ -42,6 +44,7 @@ class Context {
     bool open = false;
     bool enqueued = false;
     bool arrivals_tell = true;
+    bool replay = false;
   };
 
   Context(uint16_t place, uint64_t ticks_per_second);
@@ -58,6 +61,10 @@ class Context {
   // The composite call that this event is a part of, with parts to come; or (`complete`) that had all of them
   // and is of this group: its rank's part with itself. nullptr: none.
   Operation* Join(const OperationEvent& event, uint32_t group, bool complete);
+
+  // Collectives that graphs were captured from.
+  void KeepCaptured(const ObservedCall& call);
+  const ObservedCall* Captured(const ObservedCall& call) const;
 
   void Began(Operation* operation, uint64_t gpu_ns, uint64_t ticks);
   void Ended(Operation* operation, uint64_t gpu_ns, uint64_t ticks);
@@ -96,6 +103,8 @@ class Context {
   std::unique_ptr<std::array<Operation, kOperations>> operations_;
   std::array<Composite, kOpenComposites> composites_{};
   uint32_t next_composite_ = 0;
+  std::unique_ptr<std::array<ObservedCall, kCaptured>> captured_;
+  uint32_t captured_count_ = 0;
   uint32_t next_ = 1;    // serial of the next operation
   uint32_t oldest_ = 1;  // none before it is open
   GpuClock clock_;

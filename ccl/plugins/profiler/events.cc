@@ -127,7 +127,7 @@ void* Events::Group(void* context_handle) {
   return group;
 }
 
-void* Events::Operation(void* context_handle, const OperationEvent& event) {
+void* Events::Operation(void* context_handle, const OperationEvent& event, uint64_t ticks) {
   const Handle handle = Decode(context_handle);
   if (handle.kind != Kind::kContext) return nullptr;
   const Handle group = Decode(event.group);
@@ -140,11 +140,15 @@ void* Events::Operation(void* context_handle, const OperationEvent& event) {
   const Place place{context->identity.rank >= 0 ? context->identity.rank : event.rank,
                     context->identity.rank_count, context->misses, group_serial, handle.context};
   ObservedCommunicator* communicator = context->communicator.load(std::memory_order_relaxed);
+  const ObservedCall* const captured = context->Captured(event.call);
+  const ObservedCall replayed = captured == nullptr ? ObservedCall{} : *captured;
   context->lock.unlock();
   if (joined != nullptr) return joined;
 
   Matched matched;
-  const bool found = Match(event.call, place, &communicator, &matched);  // takes other locks than ours
+  bool found = Match(event.call, place, &communicator, &matched);  // takes other locks than ours
+  const bool replay = !found && captured != nullptr && communicator != nullptr;
+  if (replay) found = Replay(event, place, replayed, communicator, ticks, &matched);
   context = Locked(handle);
   if (context == nullptr) return nullptr;
   const std::lock_guard<BriefLock> lock(context->lock, std::adopt_lock);
@@ -156,8 +160,37 @@ void* Events::Operation(void* context_handle, const OperationEvent& event) {
     return nullptr;
   }
   context->Bind(communicator);
+  if (replay) ++context->counts.replayed;
   const Context::Operation* const operation = context->Add(event, group_serial, matched);
   return Encode(Kind::kOperation, *context, operation->serial, 0);
+}
+
+// The launch of a graph is a call of its own.
+bool Events::Replay(const OperationEvent& event, const Place& place, const ObservedCall& captured,
+                    ObservedCommunicator* communicator, uint64_t ticks, Matched* matched) {
+  ObservedCall call = event.call;
+  call.stream = captured.stream;
+  matched->replay = true;
+  communicator->Called(call, ticks);
+  communicator->Enqueued(call.info.function, call.stream, ticks);
+  return MatchIn(communicator, call, place.rank, place.group, matched);
+}
+
+void Events::Captured(void* context_handle, const ObservedCall& call, uint64_t ticks) {
+  const Handle handle = Decode(context_handle);
+  Context* context = handle.kind == Kind::kContext ? Locked(handle) : nullptr;
+  if (context == nullptr) return;
+  context->KeepCaptured(call);
+  const Place place{context->identity.rank, context->identity.rank_count, context->misses, 0, handle.context};
+  ObservedCommunicator* communicator = context->communicator.load(std::memory_order_relaxed);
+  context->lock.unlock();
+  Matched matched;
+  if (!Match(call, place, &communicator, &matched)) return;
+  communicator->Finished(call.info.function, matched.number, ticks);
+  context = Locked(handle);
+  if (context == nullptr) return;
+  context->Bind(communicator);
+  context->lock.unlock();
 }
 
 // Its communicator's oldest such call; while that is not known, or is in doubt, anybody's.

@@ -9,6 +9,11 @@
 // such a call opens it, the others join by their buffers. It is told finished when as many parts have come as
 // the call has peers (a rank's part with itself may come or not) and all channels of all parts have ended.
 //
+// CUDA graphs: a captured call runs at no time of its own, and its operation comes at every launch of the
+// graph. From v5 on NCCL says that a collective was captured: the call is then counted as done, and each
+// later operation of its contents that no call is open for counts as a call of its own, made when it comes.
+// Earlier versions, sends and receives: the first launch is met with the call, later ones are nobody's.
+//
 // Ends: an operation has ended when as many channels have stopped as its descriptor promised. Stops can be
 // missing (a stop seen before its start), promises can be wrong, v3 makes none. So an operation is over too
 //  - when one of a later group has ended, since NCCL runs the kernels of a communicator one after the other;
@@ -53,6 +58,7 @@ struct OperationEvent {
 struct Counts {
   uint64_t operations = 0;  // matched
   uint64_t unmatched = 0;   // no call of the program's was found
+  uint64_t replayed = 0;    // of captured graphs
   uint64_t overtaken = 0;   // ended by what came behind it, or by the progress thread's sleep
   uint64_t dropped = 0;     // for want of a place
   uint64_t late = 0;        // of operations that are over, of communicators that are gone
@@ -76,11 +82,14 @@ class Events {
 
   // Starts give a handle, or nullptr for an event that is of no interest. `ticks` is now.
   void* Group(void* context);
-  void* Operation(void* context, const OperationEvent& event);
+  void* Operation(void* context, const OperationEvent& event, uint64_t ticks);
   void* Kernel(void* operation, int channel, uint64_t gpu_ns, uint64_t ticks);
   void* ProxyOp(void* operation, const ProxyOpEvent& event);
   void* Step(void* proxy_op, int step);
   void* Progress(void* context);
+
+  // A collective was called on a stream that a graph is captured from. Its buffers are not told.
+  void Captured(void* context, const ObservedCall& call, uint64_t ticks);
 
   void KernelEnded(void* kernel, uint64_t gpu_ns, uint64_t ticks);
   void StepState(void* step, StepChange change, uint64_t bytes, uint64_t ticks);
@@ -108,6 +117,8 @@ class Events {
   Context* Locked(const Handle& handle);
   bool Match(const ObservedCall& call, const Place& place, ObservedCommunicator** communicator,
              Matched* matched) const;
+  static bool Replay(const OperationEvent& event, const Place& place, const ObservedCall& captured,
+                     ObservedCommunicator* communicator, uint64_t ticks, Matched* matched);
   void* Encode(Kind kind, const Context& context, uint32_t serial, uint16_t detail) const;
   Handle Decode(void* handle) const { return Handle::Decode(handle, salt_); }
   bool Elsewhere() const;

@@ -121,27 +121,30 @@ void GpuClock::OpenWindow(const Point& first, uint64_t ticks) {
 void GpuClock::Fit() {
   double middle = 0;
   for (int i = 0; i < kept_; ++i) middle += windows_[i].best.gpu / kept_;
-  double highest = -INFINITY;
+  const double least_span = static_cast<double>(longest_window_ticks_) / (2 * kFirstWindowsPerSecond);
+  bool found = false;
+  double highest = 0;
   Point touched;
   double slope = 0;
   for (int i = 0; i < kept_; ++i) {
     for (int j = i + 1; j < kept_; ++j) {
       const Point& a = windows_[i].best;
       const Point& b = windows_[j].best;
-      if (b.gpu - a.gpu < static_cast<double>(longest_window_ticks_ / kFirstWindowsPerSecond) / 2) continue;
+      if (b.gpu - a.gpu < least_span) continue;
       const double tried = (b.gap - a.gap) / (b.gpu - a.gpu);
       const double height = a.gap + tried * (middle - a.gpu);
-      if (height <= highest || std::abs(tried) > kNominalError) continue;
+      if ((found && height <= highest) || std::abs(tried) > kNominalError) continue;
       const bool below = std::all_of(windows_, windows_ + kept_, [&](const Window& window) {
         return window.best.gap - a.gap - tried * (window.best.gpu - a.gpu) > -0.5;
       });
       if (!below) continue;
+      found = true;
       highest = height;
       touched = b;
       slope = tried;
     }
   }
-  if (std::isinf(highest)) return;
+  if (!found) return;
   line_ = touched;
   slope_ = slope;
   double above[kWindows];

@@ -27,7 +27,9 @@ Process* Make() {
   auto* const made = new Process();
   made->settings.on = KnobNumber(Knob::C4_MONITOR) != 0;
   const std::string stamps = KnobText(Knob::C4_KERNEL_STAMPS);
-  made->settings.kernels = stamps == "auto" || stamps == "profiler";
+  made->settings.kernels = stamps != "off";
+  if (stamps == "stamp")
+    C4_WARN("C4_KERNEL_STAMPS=stamp: there are no kernels of ours yet, taking the profiler's times");
   if (made->settings.on) {
     made->events =
         new Events(&ObservedCommunicators::Get(), Monitor::Get().segment().header().ticks_per_second);
@@ -113,6 +115,19 @@ OperationEvent FromColl(const Coll& coll) {
   return event;
 }
 
+ObservedCall FromCollApi(const CollApi& api) {
+  ObservedCall call;
+  call.info.function = FunctionOf(api.func);
+  call.info.count = api.count;
+  call.info.data_type = DataTypeOf(api.datatype);
+  const uint8_t function = call.info.function;
+  const bool rooted = function == wire::kReduce || function == wire::kBroadcast ||
+                      function == wire::kGather || function == wire::kScatter;
+  call.info.root = rooted ? api.root : -1;
+  call.stream = reinterpret_cast<uint64_t>(api.stream);
+  return call;
+}
+
 template <typename P2p>
 OperationEvent FromP2p(const P2p& p2p) {
   OperationEvent event;
@@ -138,7 +153,7 @@ void* StartOperation(Events* events, void* context, const Descriptor& d, const O
   if (event.call.info.function == wire::kFunctionNone) return nullptr;
   event.rank = d.rank;
   event.group = GroupOf(d, operation);
-  return events->Operation(context, event);
+  return events->Operation(context, event, NowTicks());
 }
 
 template <typename Descriptor>
@@ -172,7 +187,12 @@ int StartEvent(void* context, void** handle, Descriptor* descriptor) {
     case kProxyCtrl:
       *handle = events->Progress(context);
       break;
-    default:  // not asked for; from v5 on the API's own events come all the same
+    case kCollApi:  // not asked for, but from v5 on the API's own events come all the same
+      if constexpr (requires { d.collApi; }) {
+        if (d.collApi.graphCaptured) events->Captured(context, FromCollApi(d.collApi), NowTicks());
+      }
+      break;
+    default:
       break;
   }
   return kSuccess;

@@ -111,6 +111,14 @@ class Core : public NcclCore {
     return Start(&d, op == nullptr ? Garbage() : context_);
   }
 
+  void CapturedCall(const CollTask& task) override {
+    if constexpr (requires(Descriptor d) { d.collApi; }) {
+      Descriptor d = Fresh(kCollApi, nullptr);
+      d.collApi = {task.func, task.count, task.datatype, task.root, nullptr, true};
+      EXPECT_EQ(Start(&d), nullptr);
+    }
+  }
+
   void UnaskedEvents() override {
     for (const uint64_t type :
          {uint64_t{kNetPlugin}, uint64_t{kGroupApi}, uint64_t{kCollApi}, uint64_t{kP2pApi},
@@ -135,6 +143,9 @@ class Core : public NcclCore {
  protected:
   void* StartBare(uint64_t type) override {
     Descriptor d = Fresh(type, nullptr);
+    if constexpr (requires { d.collApi; }) {
+      if (type == kCollApi) d.collApi.graphCaptured = false;
+    }
     return Start(&d);
   }
   int CallStop(void* handle) override { return table_.stopEvent(handle); }

@@ -49,6 +49,8 @@ class NcclCore {
   void* StartProxyCtrl();
   // What comes unasked, since others are asked for: the API's own events.
   virtual void UnaskedEvents() = 0;
+  // Of a captured call, from v5 on.
+  virtual void CapturedCall(const CollTask& task) = 0;
 
   // NCCL tells states and stops only of handles that are not null.
   virtual void Record(void* handle, nccl_profiler::State state, uint64_t bytes, uint64_t gpu_ns) = 0;

@@ -11,44 +11,7 @@ namespace c4::profiler {
 namespace {
 
 using test::Collective;
-using test::P2p;
-
-constexpr uint64_t kGpu = 1'700'000'000'000'000'000;  // the GPU's timer when ours is at 0
-
-class ProfilerEvents : public ::testing::Test {
- protected:
-  void* OpenContext(int rank = 0, int rank_count = 4, bool gpu_times = true) {
-    ContextIdentity identity;
-    identity.rank = rank;
-    identity.rank_count = rank_count;
-    identity.gpu_times = gpu_times;
-    return world_.events.Open(identity);
-  }
-  void* Operation(void* context, const ObservedCall& call, uint32_t channels, void* group = nullptr) {
-    OperationEvent event;
-    event.call = call;
-    event.call.stream = 0;
-    event.channels = channels;
-    event.group = group;
-    return world_.events.Operation(context, event);
-  }
-  // A kernel's event on one channel that began at `start`, heard of 2 ticks later, or at `heard`.
-  void* Begin(void* operation, int channel, uint64_t start, uint64_t heard = 0) {
-    return world_.events.Kernel(operation, channel, kGpu + start, heard != 0 ? heard : start + 2);
-  }
-  void End(void* kernel, uint64_t end, uint64_t heard = 0) {
-    world_.events.KernelEnded(kernel, kGpu + end, heard != 0 ? heard : end + 2);
-  }
-  // The whole of an operation on one channel.
-  void Run(void* operation, uint64_t start, uint64_t end) {
-    void* const kernel = Begin(operation, 0, start);
-    world_.events.Stop(operation, start);
-    End(kernel, end);
-  }
-
-  test::World world_;
-  Events& events_ = world_.events;
-};
+class ProfilerEvents : public test::EventsTest {};
 
 TEST_F(ProfilerEvents, AnAllReduceOnTwoChannels) {
   ObservedCommunicator* const comm = world_.Communicator(1);
@@ -200,116 +163,19 @@ TEST_F(ProfilerEvents, WithoutPromisedChannelsItIsOverWhenTheNextBegins) {
   event.rank = 0;
   event.call = Collective(wire::kAllReduce, 1);
   event.group = events_.Group(context);
-  void* const first = events_.Operation(context, event);
+  void* const first = events_.Operation(context, event, 1);
   ASSERT_NE(first, nullptr);
   events_.KernelEnded(events_.Kernel(first, 0, 0, 10), 0, 20);
   events_.KernelEnded(events_.Kernel(first, 1, 0, 11), 0, 21);
   EXPECT_EQ(world_.Slot(1).finished.count, 0u);
   event.call = Collective(wire::kAllReduce, 2);
   event.group = events_.Group(context);
-  void* const second = events_.Operation(context, event);
+  void* const second = events_.Operation(context, event, 1);
   events_.Kernel(second, 0, 0, 30);
   ASSERT_EQ(world_.Records().size(), 1u);
   EXPECT_EQ(world_.Records()[0].started_ticks, 10u);
   EXPECT_EQ(world_.Records()[0].finished_ticks, 21u);
   EXPECT_EQ(world_.Slot(1).kernel_error_ns, UINT32_MAX);
-}
-
-TEST_F(ProfilerEvents, AnAllToAllIsOneCall) {
-  constexpr int kRanks = 4;
-  constexpr int kRank = 1;
-  constexpr uint64_t kCount = 8;
-  static char send[kRanks * kCount * 4];
-  static char recv[kRanks * kCount * 4];
-  ObservedCommunicator* const comm = world_.Communicator(1, kRank, kRanks);
-  void* const context = OpenContext(kRank, kRanks);
-  ObservedCall call = Collective(wire::kAlltoAll, kCount);
-  call.send_buffer = send;
-  call.recv_buffer = recv;
-  comm->Called(call, 1);
-  comm->Called(call, 2);
-  for (int i = 0; i < 2; ++i) {  // twice the same: the parts of the first do not go to the second
-    void* const group = events_.Group(context);
-    std::vector<void*> parts;
-    for (int round = 0; round < kRanks; ++round) {
-      const int to = (kRank + round) % kRanks;
-      const int from = (kRank - round + kRanks) % kRanks;
-      if (i == 0 || round != 0) {  // the second time, without the part with itself
-        parts.push_back(Operation(context, P2p(wire::kSend, kCount, to, send + to * kCount * 4), 2, group));
-        parts.push_back(
-            Operation(context, P2p(wire::kRecv, kCount, from, recv + from * kCount * 4), 2, group));
-      }
-    }
-    const uint64_t at = 100 * static_cast<uint64_t>(i + 1);
-    std::vector<void*> kernels;
-    for (void* part : parts) {
-      ASSERT_NE(part, nullptr);
-      kernels.push_back(Begin(part, 0, at));
-      kernels.push_back(Begin(part, 1, at));
-      events_.Stop(part, at);
-    }
-    EXPECT_EQ(world_.Slot(1).started.count, static_cast<uint64_t>(i + 1));
-    for (void* kernel : kernels) {
-      EXPECT_EQ(world_.Slot(1).finished.count, static_cast<uint64_t>(i));
-      End(kernel, at + 50);
-    }
-    EXPECT_EQ(world_.Slot(1).finished.count, static_cast<uint64_t>(i + 1));
-  }
-  EXPECT_EQ(world_.Slot(1).p2p_started.count, 0u);
-  EXPECT_EQ(events_.counts(context).operations, 2u);
-  EXPECT_EQ(events_.counts(context).unmatched, 0u);
-}
-
-TEST_F(ProfilerEvents, GatherAndScatterAtTheRootAndElsewhere) {
-  constexpr uint64_t kCount = 8;
-  static char buffer[4 * kCount * 4];
-  static char own[kCount * 4];
-  for (const auto function : {wire::kGather, wire::kScatter}) {
-    for (const int root : {0, 2}) {
-      const uint64_t id = 10 * static_cast<uint64_t>(function) + static_cast<uint64_t>(root);
-      ObservedCommunicator* const comm = world_.Communicator(id, 0, 4);
-      void* const context = OpenContext(0, 4);
-      const bool gather = function == wire::kGather;
-      ObservedCall call = Collective(function, kCount);
-      call.info.root = root;
-      call.send_buffer = gather ? own : buffer;
-      call.recv_buffer = gather ? buffer : own;
-      comm->Called(call, 1);
-      void* const group = events_.Group(context);
-      std::vector<void*> parts;
-      parts.push_back(
-          Operation(context, P2p(gather ? wire::kSend : wire::kRecv, kCount, root, own), 1, group));
-      for (int peer = 0; root == 0 && peer < 4; ++peer) {
-        parts.push_back(Operation(
-            context, P2p(gather ? wire::kRecv : wire::kSend, kCount, peer, buffer + peer * kCount * 4), 1,
-            group));
-      }
-      uint64_t left = parts.size();
-      for (void* part : parts) {
-        ASSERT_NE(part, nullptr) << id;
-        EXPECT_EQ(world_.Slot(id).finished.count, 0u) << left << " parts left of " << id;
-        Run(part, 10, 20);
-        --left;
-      }
-      EXPECT_EQ(world_.Slot(id).finished.count, 1u) << id;
-      events_.Close(context);
-      world_.all.Drop(comm, wire::kPhaseFinalized);
-    }
-  }
-}
-
-TEST_F(ProfilerEvents, SendsAndReceivesAreTheirOwn) {
-  ObservedCommunicator* const comm = world_.Communicator(1);
-  void* const context = OpenContext();
-  comm->Called(P2p(wire::kSend, 5, 1), 1);
-  comm->Called(P2p(wire::kRecv, 5, 3), 2);
-  void* const group = events_.Group(context);
-  void* const recv = Operation(context, P2p(wire::kRecv, 5, 3), 1, group);
-  void* const send = Operation(context, P2p(wire::kSend, 5, 1), 1, group);
-  Run(recv, 10, 20);
-  Run(send, 10, 21);
-  EXPECT_EQ(world_.Slot(1).p2p_finished.count, 2u);
-  EXPECT_EQ(world_.Slot(1).finished.count, 0u);
 }
 
 TEST_F(ProfilerEvents, AFullPoolOvertakesTheOldest) {

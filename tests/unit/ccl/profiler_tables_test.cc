@@ -71,10 +71,31 @@ TEST_P(ProfilerTables, OneAllReduce) {
   EXPECT_EQ(world_.Slot(1).seen, wire::kSeesEvents | wire::kSeesKernels);
   EXPECT_EQ(world_.Slot(1).kernel_error_ns == UINT32_MAX, !gpu_times());
   ASSERT_EQ(world_.Records().size(), 1u);
+  EXPECT_EQ(world_.events.counts(core->context()).overtaken, 0u);
   const wire::OperationRecord record = world_.Records()[0];
   EXPECT_LE(record.called_ticks, record.started_ticks);
   EXPECT_LE(record.started_ticks, record.finished_ticks);
   core->Finalize();
+}
+
+TEST_P(ProfilerTables, OneEndsBeforeTheNextBeginsAtTheLatest) {
+  ObservedCommunicator* const comm = world_.Communicator(1);
+  const auto core = Core();
+  CollTask task;
+  task.channels = 2;
+  for (uint64_t i = 1; i <= 5; ++i) {
+    Call(comm, Collective(wire::kAllReduce, i));
+    task.count = i;
+    void* const coll = core->StartColl(task, core->StartGroup());
+    void* const first = core->StartKernel(coll, 0, Gpu());
+    EXPECT_EQ(world_.Slot(1).finished.count, i - 1);
+    EXPECT_EQ(world_.Records().size(), i - 1) << "each with an end of its own";
+    void* const second = core->StartKernel(coll, 1, Gpu());
+    core->Stop(coll);
+    core->StopKernel(first, Gpu());
+    core->StopKernel(second, Gpu());
+  }
+  EXPECT_EQ(world_.events.counts(core->context()).overtaken, 0u);
 }
 
 TEST_P(ProfilerTables, EveryFunctionIsMet) {
@@ -155,8 +176,8 @@ TEST_P(ProfilerTables, StepsOfTheNetwork) {
     core->Record(out, nccl_profiler::kSendGpuWait, 0, 0);
     for (int i = 0; i < 3; ++i) core->Record(out, nccl_profiler::kSendPeerWait, 4096, 0);
     core->Record(out, nccl_profiler::kSendWait, 4096, 0);
-    void* in = core->StartStep(recv, step);
-    in = core->StartStep(recv, step);  // the receive could not be posted at the first attempt
+    EXPECT_NE(core->StartStep(recv, step), nullptr);  // the receive could not be posted at the first attempt
+    void* const in = core->StartStep(recv, step);
     core->Record(in, nccl_profiler::kRecvWait, 0, 0);
     core->Record(in, nccl_profiler::kRecvFlushWait, 4096, 0);
     core->Record(in, nccl_profiler::kRecvGpuWait, 4096, 0);
@@ -259,12 +280,18 @@ TEST_P(ProfilerTables, TwoCommunicatorsAtOnce) {
 }
 
 // A captured graph: its calls are made once, its operations come at every launch, from a host callback.
-TEST_P(ProfilerTables, ReplaysOfAGraphAreNobodysAfterTheFirst) {
+TEST_P(ProfilerTables, LaunchesOfAGraph) {
   ObservedCommunicator* const comm = world_.Communicator(1);
   const auto core = Core();
-  for (uint64_t i = 0; i < 3; ++i) Call(comm, Collective(wire::kAllReduce, 10 + i));
+  constexpr uint64_t kLaunches = 50;
+  for (uint64_t i = 0; i < 3; ++i) {
+    Call(comm, Collective(wire::kAllReduce, 10 + i));
+    CollTask task;
+    task.count = 10 + i;
+    core->CapturedCall(task);
+  }
   std::thread callback([&] {
-    for (int launch = 0; launch < 50; ++launch) {
+    for (uint64_t launch = 0; launch < kLaunches; ++launch) {
       void* const group = core->StartGroup();
       for (uint64_t i = 0; i < 3; ++i) {
         CollTask task;
@@ -276,13 +303,15 @@ TEST_P(ProfilerTables, ReplaysOfAGraphAreNobodysAfterTheFirst) {
     }
   });
   callback.join();
-  EXPECT_EQ(world_.Slot(1).finished.count, 3u);
+  // Until v5 nobody says that the calls were captured: the first launch is taken for theirs.
+  const uint64_t seen = 3 + (GetParam() >= 5 ? 3 * kLaunches : 0);
+  EXPECT_EQ(world_.Slot(1).finished.count, seen);
   Call(comm, Collective(wire::kAllReduce, 99));
   CollTask task;
   task.count = 99;
   Run(core.get(), core->StartColl(task, core->StartGroup()), 1);
   Sleep(core.get());
-  EXPECT_EQ(world_.Slot(1).finished.count, 4u) << "the binding has held";
+  EXPECT_EQ(world_.Slot(1).finished.count, seen + 1) << "the binding has held";
   core->Finalize();
 }
 

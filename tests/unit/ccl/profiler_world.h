@@ -71,4 +71,41 @@ struct World {
   Events events{&all, 1'000'000'000};
 };
 
+inline constexpr uint64_t kGpu = 1'700'000'000'000'000'000;  // the GPU's timer when ours is at 0
+
+class EventsTest : public ::testing::Test {
+ protected:
+  void* OpenContext(int rank = 0, int rank_count = 4, bool gpu_times = true) {
+    ContextIdentity identity;
+    identity.rank = rank;
+    identity.rank_count = rank_count;
+    identity.gpu_times = gpu_times;
+    return world_.events.Open(identity);
+  }
+  void* Operation(void* context, const ObservedCall& call, uint32_t channels, void* group = nullptr) {
+    OperationEvent event;
+    event.call = call;
+    event.call.stream = 0;
+    event.channels = channels;
+    event.group = group;
+    return world_.events.Operation(context, event, 1);
+  }
+  // A kernel's event on one channel that began at `start`, heard of 2 ticks later, or at `heard`.
+  void* Begin(void* operation, int channel, uint64_t start, uint64_t heard = 0) {
+    return world_.events.Kernel(operation, channel, kGpu + start, heard != 0 ? heard : start + 2);
+  }
+  void End(void* kernel, uint64_t end, uint64_t heard = 0) {
+    world_.events.KernelEnded(kernel, kGpu + end, heard != 0 ? heard : end + 2);
+  }
+  // The whole of an operation on one channel.
+  void Run(void* operation, uint64_t start, uint64_t end) {
+    void* const kernel = Begin(operation, 0, start);
+    world_.events.Stop(operation, start);
+    End(kernel, end);
+  }
+
+  World world_;
+  Events& events_ = world_.events;
+};
+
 }  // namespace c4::profiler::test
