@@ -99,25 +99,39 @@ std::vector<Claim> CollectClaims(const JobSnapshot& snapshot, const std::set<uin
   return claims;
 }
 
+// Whether it is seen when this member's kernels begin and end. One whose first kernel has yet to begin shows
+// none; that others' are seen tells that its would be.
+bool SeesKernels(const Membership& membership, bool others_do) {
+  return !membership.vendor || membership.sees_kernels || (membership.sees_events && others_do);
+}
+
 // Steps of the members of a communicator of which calls are all that is seen.
 void TellFromCalls(Communicator* communicator, std::deque<Membership>* told) {
-  communicator->calls_only =
-      std::any_of(communicator->members.begin(), communicator->members.end(),
-                  [](const Member& member) { return member.state->vendor && !member.state->sees_kernels; });
-  if (!communicator->calls_only) return;
+  bool some = false;
+  bool vendor = false;
   uint64_t called_by_all = UINT64_MAX;
   for (const Member& member : communicator->members) {
+    vendor = vendor || member.state->vendor;
+    some = some || (member.state->vendor && member.state->sees_kernels);
     called_by_all = std::min(called_by_all, member.state->called.count);
   }
+  if (!vendor) return;
+  communicator->calls_only =
+      std::any_of(communicator->members.begin(), communicator->members.end(),
+                  [some](const Member& member) { return !SeesKernels(*member.state, some); });
   const bool complete = communicator->members.size() == communicator->rank_count;
   for (Member& member : communicator->members) {
+    if (!communicator->calls_only && member.state->sees_kernels) continue;
     Membership state = *member.state;
-    state.started = state.called;
-    state.finished = state.called;
-    if (complete) state.finished.count = called_by_all;
-    state.last_started = state.last_called;
-    state.p2p_started = state.p2p_finished = state.p2p_called;
-    state.last_p2p_started = state.last_p2p_called;
+    state.sees_kernels = !communicator->calls_only;
+    if (communicator->calls_only) {
+      state.started = state.called;
+      state.finished = state.called;
+      if (complete) state.finished.count = called_by_all;
+      state.last_started = state.last_called;
+      state.p2p_started = state.p2p_finished = state.p2p_called;
+      state.last_p2p_started = state.last_p2p_called;
+    }
     told->push_back(std::move(state));
     member.state = &told->back();
   }
@@ -224,10 +238,11 @@ bool EndedJustNow(const ProcessRef& ref) {
 JobSnapshot Assemble(const std::map<std::string, Host>& hosts, int64_t now_ns, int64_t agent_stale_ns) {
   JobSnapshot snapshot;
   CollectProcesses(hosts, now_ns, agent_stale_ns, &snapshot);
-  snapshot.communicators =
-      Communicators(snapshot, CollectClaims(snapshot, nullptr), now_ns, snapshot.told_from_calls.get(), &snapshot.conflicts);
+  snapshot.communicators = Communicators(snapshot, CollectClaims(snapshot, nullptr), now_ns,
+                                         snapshot.told_from_calls.get(), &snapshot.conflicts);
   if (const std::set<uint64_t> former = FormerIds(snapshot); !former.empty()) {
-    snapshot.former = Communicators(snapshot, CollectClaims(snapshot, &former), now_ns, snapshot.told_from_calls.get(), nullptr);
+    snapshot.former = Communicators(snapshot, CollectClaims(snapshot, &former), now_ns,
+                                    snapshot.told_from_calls.get(), nullptr);
   }
   return snapshot;
 }

@@ -148,6 +148,7 @@ struct Membership {
   OperationInfo last_p2p_started;
   // The vendor's engine runs it, on GPUs; and whether it is seen when its kernels begin and end.
   bool vendor = false;
+  bool sees_events = false;  // its operations reach the profiler, so that their kernels will be seen
   bool sees_kernels = false;
   uint64_t parent_id = 0;
   int64_t phase_since_at_ns = kNever;

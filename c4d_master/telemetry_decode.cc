@@ -73,6 +73,7 @@ Membership Decode(const v1::CommunicatorState& state, const Times& times) {
   result.last_p2p_called = Decode(state.last_p2p_called());
   result.last_p2p_started = Decode(state.last_p2p_started());
   result.vendor = state.engine() == wire::kEngineVendor;
+  result.sees_events = (state.seen() & wire::kSeesEvents) != 0;
   result.sees_kernels = (state.seen() & wire::kSeesKernels) != 0;
   result.parent_id = state.parent_id();
   result.phase_since_at_ns = times.Ago(state.phase_age_ns());

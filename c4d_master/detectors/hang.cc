@@ -45,9 +45,9 @@ bool PeerIsAbsent(const Connection& mine, bool sends, const Connection& theirs) 
   return mine.wanted > mine.done && theirs.wanted == theirs.done;
 }
 
-// Whether a member has come to an operation. On a GPU a call says nothing of that: it is made ahead, and its kernel
-// waits for what is before it on its stream. If that is an operation of another communicator, the process
-// waits in it, and the graph goes on from there; if not, its GPU is busy with something of its own.
+// Whether a member has come to an operation. On a GPU a call says nothing of that: it is made ahead, and its
+// kernel waits for what is before it on its stream. If that is an operation of another communicator, the
+// process waits in it, and the graph goes on from there; if not, its GPU is busy with something of its own.
 bool HasCome(const Membership& membership, uint64_t operation) {
   const Counter& come = membership.vendor && membership.sees_kernels ? membership.started : membership.called;
   return come.count > operation;

@@ -68,13 +68,13 @@ Evidence CountersEvidence(const HangCase& hang) {
                             CommunicatorText(hang.communicator->id), "; its last call was ",
                             LastCallText(process))};
   }
-  std::string text =
-      service::Concat(Name(process), " has called ", Operations(membership.called.count), " of communicator ",
-                      CommunicatorText(hang.communicator->id));
+  std::string text = service::Concat(Name(process), " has called ", Operations(membership.called.count),
+                                     " of communicator ", CommunicatorText(hang.communicator->id));
   if (!hang.communicator->calls_only) absl::StrAppend(&text, " and finished ", membership.finished.count);
   if (hang.absent && membership.called.count > hang.operation) {
-    absl::StrAppend(&text, ": its GPU has not begun operation ", hang.operation,
-                    ", and waits in no other operation either: it is busy with a kernel or copy of the program");
+    absl::StrAppend(
+        &text, ": its GPU has not begun operation ", hang.operation,
+        ", and waits in no other operation either: it is busy with a kernel or copy of the program");
   } else if (hang.absent) {
     absl::StrAppend(&text, ": it has not called operation ", hang.operation);
   } else {
@@ -181,9 +181,10 @@ std::vector<Evidence> HangEvidence(const JobSnapshot& snapshot, const HangCase& 
   evidence.push_back(CountersEvidence(hang));
   evidence.push_back({"waiting", WaitingEvidence(hang)});
   if (hang.communicator->calls_only) {
-    evidence.push_back({"calls only",
-                        "when NCCL's kernels begin and end is not seen on all ranks (profiler plugin, NCCL 2.27 "
-                        "or later): who has called what is all that this verdict goes by"});
+    evidence.push_back(
+        {"calls only",
+         "when NCCL's kernels begin and end is not seen on all ranks (profiler plugin, NCCL 2.27 "
+         "or later): who has called what is all that this verdict goes by"});
   }
   AddConnections(snapshot, hang, &evidence);
   const Health& health = hang.culprit->process->health;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <netinet/in.h>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -19,7 +20,8 @@ struct Question {
   std::string answer;
 };
 
-// All questions to one namespace in one `ip -batch`.
+// All questions to one namespace in one `ip -batch`. The protocol is a number: a minimal system has no
+// /etc/protocols to look names up in.
 absl::Status Ask(std::vector<Question>* questions) {
   std::map<std::string, std::vector<Question*>> by_namespace;
   for (Question& question : *questions) {
@@ -31,8 +33,8 @@ absl::Status Ask(std::vector<Question>* questions) {
       const FiveTuple& tuple = question->tuple;
       absl::StrAppend(&text, "route get ", tuple.destination, " from ", tuple.source, " ",
                       question->input_device.empty() ? "" : absl::StrCat("iif ", question->input_device, " "),
-                      "ipproto ", tuple.protocol, " sport ", tuple.source_port, " dport ",
-                      tuple.destination_port, "\n");
+                      "ipproto ", tuple.protocol == "udp" ? IPPROTO_UDP : IPPROTO_TCP, " sport ",
+                      tuple.source_port, " dport ", tuple.destination_port, "\n");
     }
     const absl::StatusOr<std::string> output = RunCommand({"ip", "-oneline", "-batch", "-"}, text, ns);
     if (!output.ok()) return absl::UnavailableError(output.status().message());

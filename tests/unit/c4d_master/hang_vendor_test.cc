@@ -1,5 +1,5 @@
-// Hangs of jobs that the vendor's engine runs: calls are made ahead of the GPU, and what kernels do is seen, or
-// it is not. The culprit is tried at every rank.
+// Hangs of jobs that the vendor's engine runs: calls are made ahead of the GPU, and what kernels do is seen,
+// or it is not. The culprit is tried at every rank.
 #include "c4d_master/detectors/diagnose.h"
 #include "c4d_master/detectors/hang.h"
 #include "gmock/gmock.h"
@@ -69,6 +69,25 @@ TEST_P(VendorHangTest, AGpuThatHasNotBegunHoldsUpTheOthersThoughItsProcessHasCal
   EXPECT_EQ(findings[0].rank, static_cast<int32_t>(GetParam()));
   EXPECT_EQ(findings[0].operation, 100U);
   EXPECT_THAT(Texts(findings[0]), Contains(HasSubstr("its GPU has not begun operation 100")));
+}
+
+// No kernel of it was seen yet, so that only the others' tell that it would be.
+TEST_P(VendorHangTest, AGpuThatHasNeverBegunHoldsUpTheOthers) {
+  Vendor(true);
+  for (uint32_t rank = 0; rank < kRanks; ++rank) {
+    if (rank == GetParam()) {
+      job_.membership(rank).sees_kernels = false;
+      job_.membership(rank).sees_events = true;
+      job_.Call(rank);
+    } else {
+      job_.Enter(rank);
+    }
+  }
+  job_.Advance(3 * kSecondNs);
+  const std::vector<Finding> findings = Detect(job_);
+  ASSERT_THAT(findings, SizeIs(1));
+  EXPECT_EQ(findings[0].rank, static_cast<int32_t>(GetParam()));
+  EXPECT_THAT(Texts(findings[0]), Contains(HasSubstr("its GPU has not begun operation 0")));
 }
 
 // What is ahead on the stream is an operation of another communicator that waits for somebody else.
