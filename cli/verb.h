@@ -34,5 +34,6 @@ extern const Verb kEnvVerb;
 extern const Verb kDemoVerb;
 extern const Verb kFabricVerb;
 extern const Verb kInjectVerb;
+extern const Verb kWhatIfVerb;
 
 }  // namespace c4::cli

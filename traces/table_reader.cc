@@ -253,7 +253,7 @@ class TableReader {
 
   absl::Status Add(OperationType type, const std::array<int32_t, kColumns>& whole,
                    const std::array<double, kColumns>& real, std::string damage) {
-    if (const absl::Status range = CheckRanges(whole); !range.ok()) return range;
+    if (absl::Status range = CheckRanges(whole); !range.ok()) return range;
     double duration_s = has_[kDuration] ? real[kDuration] : real[kEnd] - real[kStart];
     if (damage.empty() && duration_s < -kRounding_s) {
       damage = absl::StrCat("the duration of ", whatif::OperationName(type), " is negative (", duration_s,

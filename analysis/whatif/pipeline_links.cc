@@ -78,20 +78,32 @@ class Linker {
       return send ? At(end).end_s < first_end_s - kClockSlack_s
                   : At(end).start_s > last_start_s + kClockSlack_s;
     });
-    // Stages at the ends of the pipeline have no partner for some: none at all without virtual stages, one
-    // too few with them.
-    const bool outer = stage == 0 || stage == trace_.pp_size - 1;
-    const size_t lacking = computations - std::min(computations, ends.size());
-    if (ends.size() > computations || (lacking > 0 && !(outer && (ends.empty() || lacking == 1)))) {
-      return absl::FailedPreconditionError(absl::StrCat(
-          "stage ", stage, " has ", ends.size(), " ", OperationName(type), " operations for ", computations,
-          " ", OperationName(direction.compute), " operations (in step ", trace_.steps.front(),
-          ", dp_rank 0): ", "record every send and receive, or leave the step out"));
+    // A profile has one for each computation; or one for each that has a partner; or, of the outer stages with
+    // virtual ones, one too few, which is the first receive or the last send.
+    std::vector<uint32_t> of_all;
+    std::vector<uint32_t> of_partners;
+    for (size_t i = 0; i < computations; ++i) {
+      of_all.push_back(static_cast<uint32_t>(trace_.Find(stage, direction.compute, i)));
+      if (HasPartner(direction, stage, send, At(of_all.back()))) of_partners.push_back(of_all.back());
     }
-    const size_t skipped = !send && lacking == 1 && !ends.empty() ? 1 : 0;
+    const bool outer = stage == 0 || stage == trace_.pp_size - 1;
+    std::vector<uint32_t>* matches = nullptr;
+    if (ends.size() == of_all.size()) {
+      matches = &of_all;
+    } else if (ends.size() == of_partners.size()) {
+      matches = &of_partners;
+    } else if (outer && ends.size() + 1 == of_all.size()) {
+      matches = &of_all;
+      if (!send) of_all.erase(of_all.begin());
+    } else if (!outer || !ends.empty()) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "stage ", stage, " has ", ends.size(), " ", OperationName(type), " operations for ", computations, " ",
+          OperationName(direction.compute), " operations (in step ", trace_.steps.front(), ", dp_rank 0): ",
+          "record every send and receive, or leave the step out with --steps"));
+    }
     std::vector<uint32_t> real;
     for (size_t i = 0; i < ends.size(); ++i) {
-      const auto compute = static_cast<uint32_t>(trace_.Find(stage, direction.compute, i + skipped));
+      const uint32_t compute = (*matches)[i];
       links_.computations.emplace_back(ends[i], compute);
       if (HasPartner(direction, stage, send, At(compute))) real.push_back(ends[i]);
     }

@@ -43,7 +43,7 @@ class StepJudge {
       return absl::StrCat("line ", damage->second.line, ": ", damage->second.why);
     }
     for (const OperationType type : {OperationType::kForwardCompute, OperationType::kBackwardCompute}) {
-      const std::string other = OtherBatch(step, type);
+      std::string other = OtherBatch(step, type);
       if (!other.empty()) return other;
     }
     for (int stage = 0; stage < table_.pp_size(); ++stage) {

@@ -163,7 +163,7 @@ absl::Status TraceTable::Fill() {
     order_[begins_[bucket] + counts_[bucket]++] = static_cast<uint32_t>(i);
   }
   for (size_t i = 0; i < keys; ++i) {
-    const absl::Status sorted = SortBucket(i);
+    absl::Status sorted = SortBucket(i);
     if (!sorted.ok()) return sorted;
   }
   if (copies_ > 0) {
