@@ -58,7 +58,8 @@ class Choice {
     if (equals == std::string::npos) return Wrong("it is not of the form key=value");
     const std::string key = word_.substr(0, equals);
     if (key == "type") selection->types = 0;
-    for (const std::string value : absl::StrSplit(word_.substr(equals + 1), '+')) {
+    const std::vector<std::string> values = absl::StrSplit(word_.substr(equals + 1), '+');
+    for (const std::string& value : values) {
       const absl::Status added = AddValue(key, value, selection);
       if (!added.ok()) return added;
     }
@@ -164,7 +165,8 @@ absl::StatusOr<whatif::Job> ReadJob(const WhatIfInput& input) {
 
 absl::StatusOr<std::vector<std::pair<int32_t, int32_t>>> ParseSteps(const std::string& text) {
   std::vector<std::pair<int32_t, int32_t>> ranges;
-  for (const std::string word : absl::StrSplit(text, ',')) {
+  const std::vector<std::string> words = absl::StrSplit(text, ',');
+  for (const std::string& word : words) {
     const absl::StatusOr<std::pair<int32_t, int32_t>> range = ParseRange(word);
     if (!range.ok()) return range.status();
     ranges.push_back(*range);
@@ -174,7 +176,8 @@ absl::StatusOr<std::vector<std::pair<int32_t, int32_t>>> ParseSteps(const std::s
 
 absl::StatusOr<whatif::Selection> ParseSelection(const std::string& text, const whatif::Trace& trace) {
   whatif::Selection selection;
-  for (const std::string word : absl::StrSplit(text, ',')) {
+  const std::vector<std::string> words = absl::StrSplit(text, ',');
+  for (const std::string& word : words) {
     const absl::Status added = Choice(trace, word).AddTo(&selection);
     if (!added.ok()) return added;
   }

@@ -60,9 +60,9 @@ Json OfJob(const Job& job) {
 
 void AddWorkers(const Job& job, const Analysis& analysis, Json* json) {
   const whatif::Trace& trace = job.trace;
-  Json& exact = (*json)["slowdown_by_worker"] = Json::object();
-  Json& approx = (*json)["slowdown_by_worker_approx"] = Json::object();
-  Json& place = (*json)["worker_place"] = Json::object();
+  Json exact = Json::object();
+  Json approx = Json::object();
+  Json place = Json::object();
   for (size_t worker = 0; worker < analysis.by_worker.size(); ++worker) {
     const std::string rank = std::to_string(trace.ranks[worker]);
     const auto dp_size = static_cast<size_t>(trace.dp_size);
@@ -70,7 +70,10 @@ void AddWorkers(const Job& job, const Analysis& analysis, Json* json) {
     approx[rank] = analysis.by_worker_approx[worker];
     place[rank] = {{"dp_rank", worker % dp_size}, {"stage", worker / dp_size}};
   }
-  Json& map = (*json)["heatmap"] = Json::array();
+  (*json)["slowdown_by_worker"] = std::move(exact);
+  (*json)["slowdown_by_worker_approx"] = std::move(approx);
+  (*json)["worker_place"] = std::move(place);
+  Json map = Json::array();
   for (int dp = 0; dp < trace.dp_size; ++dp) {
     Json row = Json::array();
     for (int stage = 0; stage < trace.pp_size; ++stage) {
@@ -78,16 +81,19 @@ void AddWorkers(const Job& job, const Analysis& analysis, Json* json) {
     }
     map.push_back(std::move(row));
   }
+  (*json)["heatmap"] = std::move(map);
 }
 
 void AddTypes(const Analysis& analysis, Json* json) {
-  Json& slowdown = (*json)["slowdown_by_type"] = Json::object();
-  Json& waste = (*json)["waste_by_type"] = Json::object();
+  Json slowdown = Json::object();
+  Json waste = Json::object();
   for (size_t i = 0; i < analysis.type_groups.size(); ++i) {
     const char* name = whatif::TypeGroupName(analysis.type_groups[i]);
     slowdown[name] = analysis.by_type[i].overall;
     waste[name] = 1 - 1 / analysis.by_type[i].overall;
   }
+  (*json)["slowdown_by_type"] = std::move(slowdown);
+  (*json)["waste_by_type"] = std::move(waste);
 }
 
 void AddShares(const Job& job, const Analysis& analysis, Json* json) {

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "absl/strings/str_cat.h"
@@ -136,10 +137,11 @@ std::string Trust(const Job& job, const Analysis& analysis) {
 std::string Asked(const std::vector<Question>& questions) {
   std::string text;
   for (const Question& question : questions) {
-    absl::StrAppendFormat(&text, "\n%s %s: a step takes %.3f s, slow-down %.3f, %.1f %% faster",
+    const double faster = 100 * (question.answer.speedup - 1);
+    absl::StrAppendFormat(&text, "\n%s %s: a step takes %.3f s, slow-down %.3f, %.1f %% %s",
                           question.fix ? "Fixed" : "Only", absl::StrJoin(question.words, " or "),
-                          question.answer.step_time_s, question.answer.slowdown,
-                          100 * (question.answer.speedup - 1));
+                          question.answer.step_time_s, question.answer.slowdown, std::abs(faster),
+                          faster < 0 ? "slower" : "faster");
     if (question.answer.share) {
       absl::StrAppendFormat(&text, " (%s of what is lost)", Percent(*question.answer.share));
     }
