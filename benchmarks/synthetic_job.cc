@@ -235,6 +235,7 @@ class Executor {
     for (auto& of_dp : launch) {
       for (double& delay_s : of_dp) delay_s = 2 * job_.launch_delay_s * Uniform();
     }
+    launch.front().front() = 0;  // a step begins with its first operation
     Workers ready = Collective(OperationType::kParamsAllGather, launch, job_.collective_s);
     Workers last = Zero();
     for (size_t dp = 0; dp < dp_size; ++dp) {

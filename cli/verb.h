@@ -35,5 +35,6 @@ extern const Verb kDemoVerb;
 extern const Verb kFabricVerb;
 extern const Verb kInjectVerb;
 extern const Verb kWhatIfVerb;
+extern const Verb kHangVerb;
 
 }  // namespace c4::cli

@@ -94,8 +94,9 @@ int Report(const WhatIfOptions& options) {
   }
   if (const int failed = WriteFiles(options, *job, *analysis); failed != kExitOk) return failed;
   for (const std::string& note : job->trace.notes) fprintf(stderr, "c4 whatif: %s\n", note.c_str());
-  const std::string text =
-      options.json ? WhatIfJson(*job, *analysis, questions) + "\n" : WhatIfText(*job, *analysis, questions);
+  const whatif::Causes causes = whatif::FindCauses(*job, *analysis, threads);
+  const WhatIfReport report = {*job, *analysis, causes, std::move(questions)};
+  const std::string text = options.json ? WhatIfJson(report) + "\n" : WhatIfText(report);
   fputs(text.c_str(), stdout);
   const bool doubtful = !job->trace.notes.empty() || analysis->discrepancy > whatif::kDoubtfulDiscrepancy;
   if (options.strict && doubtful) return kExitDoubtful;

@@ -124,9 +124,24 @@ Json OfQuestion(const Question& question) {
           {"speedup", question.answer.speedup},         {"share", Maybe(question.answer.share)}};
 }
 
+Json OfCauses(const whatif::Causes& causes) {
+  Json json = Json::array();
+  for (const whatif::Cause& cause : causes.causes) {
+    json.push_back({{"cause", whatif::CauseName(cause.kind)},
+                    {"share", cause.share},
+                    {"step_time_without_s", cause.step_time_s},
+                    {"ranks", cause.ranks},
+                    {"evidence", cause.evidence},
+                    {"advice", cause.advice}});
+  }
+  return json;
+}
+
 }  // namespace
 
-std::string WhatIfJson(const Job& job, const Analysis& analysis, const std::vector<Question>& questions) {
+std::string WhatIfJson(const WhatIfReport& report) {
+  const Job& job = report.job;
+  const Analysis& analysis = report.analysis;
   Json json = {{"job", OfJob(job)},
                {"slowdown", analysis.slowdown},
                {"waste", analysis.waste()},
@@ -151,7 +166,8 @@ std::string WhatIfJson(const Job& job, const Analysis& analysis, const std::vect
   json["speedup_if_dp_comm_zero"] = analysis.speedup_if_dp_comm_zero;
   AddSteps(job, analysis, &json);
   Json& what_if = json["what_if"] = Json::array();
-  for (const Question& question : questions) what_if.push_back(OfQuestion(question));
+  for (const Question& question : report.questions) what_if.push_back(OfQuestion(question));
+  json["causes"] = OfCauses(report.causes);
   Json& left_out = json["steps_left_out"] = Json::object();
   for (const auto& [step, why] : job.trace.left_out) left_out[std::to_string(step)] = why;
   json["notes"] = job.trace.notes;

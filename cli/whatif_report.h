@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "analysis/whatif/analysis.h"
+#include "analysis/whatif/causes.h"
 
 namespace c4::cli {
 
@@ -17,10 +18,16 @@ struct Question {
   whatif::Answer answer;
 };
 
-std::string WhatIfText(const whatif::Job& job, const whatif::Analysis& analysis,
-                       const std::vector<Question>& questions);
-std::string WhatIfJson(const whatif::Job& job, const whatif::Analysis& analysis,
-                       const std::vector<Question>& questions);
+// Everything that is known of a job, for a report of it.
+struct WhatIfReport {
+  const whatif::Job& job;
+  const whatif::Analysis& analysis;
+  const whatif::Causes& causes;
+  std::vector<Question> questions;
+};
+
+std::string WhatIfText(const WhatIfReport& report);
+std::string WhatIfJson(const WhatIfReport& report);
 
 // Workers as cells: data-parallel ranks beside each other, stages below each other, darker where slower.
 std::string HeatmapSvg(const whatif::Job& job, const whatif::Analysis& analysis);

@@ -52,6 +52,19 @@ std::string Verdict(const Analysis& analysis) {
       Percent(analysis.waste()), analysis.slowdown, analysis.step_time_ideal_s, analysis.step_time_s);
 }
 
+std::string Why(const whatif::Causes& causes) {
+  std::string text;
+  for (const whatif::Cause& cause : causes.causes) {
+    absl::StrAppend(&text, text.empty() ? "\nWhy, with the share of the lost time that goes with it\n" : "",
+                    absl::StrFormat("  %5.0f %%  %s: ", 100 * cause.share, whatif::CauseName(cause.kind)),
+                    cause.evidence, "\n           -> ", cause.advice, "\n");
+  }
+  if (causes.straggling && causes.causes.empty()) {
+    text = "\nNone of the known causes explains it: look at the heat map and the timeline.\n";
+  }
+  return text;
+}
+
 std::string Types(const Analysis& analysis) {
   std::string text = "\nWhat is slow                  slow-down   waste\n";
   size_t shown = 0;
@@ -152,9 +165,11 @@ std::string Asked(const std::vector<Question>& questions) {
 
 }  // namespace
 
-std::string WhatIfText(const Job& job, const Analysis& analysis, const std::vector<Question>& questions) {
-  return absl::StrCat(Title(job, analysis), Verdict(analysis), Asked(questions), Types(analysis),
-                      Workers(job, analysis), Map(job, analysis), Steps(job, analysis),
+std::string WhatIfText(const WhatIfReport& report) {
+  const Job& job = report.job;
+  const Analysis& analysis = report.analysis;
+  return absl::StrCat(Title(job, analysis), Verdict(analysis), Why(report.causes), Asked(report.questions),
+                      Types(analysis), Workers(job, analysis), Map(job, analysis), Steps(job, analysis),
                       Communication(analysis), Correlations(analysis), Trust(job, analysis));
 }
 

@@ -78,8 +78,8 @@ class Linker {
       return send ? At(end).end_s < first_end_s - kClockSlack_s
                   : At(end).start_s > last_start_s + kClockSlack_s;
     });
-    // A profile has one for each computation; or one for each that has a partner; or, of the outer stages with
-    // virtual ones, one too few, which is the first receive or the last send.
+    // A profile has one for each computation; or one for each that has a partner; or, of the outer stages
+    // with virtual ones, one too few, which is the first receive or the last send.
     std::vector<uint32_t> of_all;
     std::vector<uint32_t> of_partners;
     for (size_t i = 0; i < computations; ++i) {
@@ -97,9 +97,9 @@ class Linker {
       if (!send) of_all.erase(of_all.begin());
     } else if (!outer || !ends.empty()) {
       return absl::FailedPreconditionError(absl::StrCat(
-          "stage ", stage, " has ", ends.size(), " ", OperationName(type), " operations for ", computations, " ",
-          OperationName(direction.compute), " operations (in step ", trace_.steps.front(), ", dp_rank 0): ",
-          "record every send and receive, or leave the step out with --steps"));
+          "stage ", stage, " has ", ends.size(), " ", OperationName(type), " operations for ", computations,
+          " ", OperationName(direction.compute), " operations (in step ", trace_.steps.front(),
+          ", dp_rank 0): ", "record every send and receive, or leave the step out with --steps"));
     }
     std::vector<uint32_t> real;
     for (size_t i = 0; i < ends.size(); ++i) {
