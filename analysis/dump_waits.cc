@@ -67,16 +67,19 @@ class Finder {
     const int64_t operation = group.last_completed + 1;
     std::vector<int> absent;
     std::vector<int> unknown;
+    bool completed = false;  // by some member: then every member has entered it, whatever is known of it
     for (const int member : group.members) {
       if (member == rank) continue;
       const GroupProgress* progress = Progress(member, name);
-      if (progress == nullptr) {
-        (dumps_.contains(member) ? absent : unknown).push_back(member);
-      } else if (progress->last_entered < operation || progress->last_completed < operation - 1) {
-        absent.push_back(member);
+      if (progress == nullptr || progress->last_entered < 0) {
+        unknown.push_back(member);
+        continue;
       }
+      completed = completed || progress->last_completed >= operation;
+      if (progress->last_entered < operation || progress->last_completed < operation - 1) absent.push_back(member);
     }
-    // Of a rank without a dump nothing is known: it is blamed where nobody else is.
+    // A rank of which nothing is known is blamed where nobody else is.
+    if (completed) unknown.clear();
     const std::vector<int>& blamed = absent.empty() ? unknown : absent;
     for (const int member : blamed) {
       const GroupProgress* progress = Progress(member, name);

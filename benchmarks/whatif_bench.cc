@@ -1,6 +1,7 @@
 // What the what-if analysis costs: reading a trace, the full analysis after that, exact slow-downs of 1,024
-// workers, and how time and memory grow up to 10 million operations. `whatif_bench` prints a table;
-// `whatif_bench --write FILE` writes its trace of 100,000 operations as CSV, for other tools.
+// workers, and how time grows up to 10 million operations. `whatif_bench` prints a table;
+// `whatif_bench --write FILE STEPS` writes a trace of about 3,000 operations a step as CSV, for other tools;
+// `--large` goes up to 10 million operations.
 #include <algorithm>
 #include <charconv>
 #include <chrono>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "analysis/whatif/analysis.h"
+#include "analysis/whatif/causes.h"
 #include "benchmarks/synthetic_job.h"
 #include "traces/table_reader.h"
 
@@ -78,21 +80,14 @@ double BytesOfOperation(const whatif::Job& job) {
          static_cast<double>(Operations(job));
 }
 
-// The process at its largest, which is while the records are laid out. Linux: KiB.
-double PeakMiB() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  return static_cast<double>(usage.ru_maxrss) / 1024;
-}
-
 void Measure(const char* what, const SyntheticJob& synthetic, int threads, int repeats) {
   std::vector<double> read_ms;
   std::vector<double> build_ms;
   std::vector<double> analyse_ms;
+  std::vector<double> causes_ms;
   size_t operations = 0;
   double bytes = 0;
   const std::string csv = Csv(Execute(synthetic).records);
-  const double before = PeakMiB();
   for (int i = 0; i < repeats; ++i) {
     auto begin = Clock::now();
     const std::unique_ptr<traces::ByteSource> source = traces::MemoryBytes(csv);
@@ -106,6 +101,9 @@ void Measure(const char* what, const SyntheticJob& synthetic, int threads, int r
     begin = Clock::now();
     const whatif::Analysis analysis = Must(whatif::Analyse(job, threads));
     analyse_ms.push_back(Since_ms(begin));
+    begin = Clock::now();
+    whatif::FindCauses(job, analysis, threads);
+    causes_ms.push_back(Since_ms(begin));
     operations = Operations(job);
     bytes = BytesOfOperation(job);
   }
@@ -114,32 +112,30 @@ void Measure(const char* what, const SyntheticJob& synthetic, int threads, int r
                      times->end());
     return (*times)[times->size() / 2];
   };
-  printf("%-34s %10zu  %8.1f  %8.1f  %8.1f  %6.1f  %8.0f\n", what, operations, median(&read_ms),
-         median(&build_ms), median(&analyse_ms), bytes,
-         (PeakMiB() - before) * 1048576 / static_cast<double>(operations));
+  printf("%-26s %10zu  %7.1f  %7.1f  %7.1f  %7.1f  %5.1f\n", what, operations, median(&read_ms),
+         median(&build_ms), median(&analyse_ms), median(&causes_ms), bytes);
   fflush(stdout);
 }
 
 int Main(int argc, char** argv) {
-  const SyntheticJob usual = Sized(16, 4, 8, 29);
-  if (argc == 3 && std::string(argv[1]) == "--write") {
+  if (argc == 4 && std::string(argv[1]) == "--write") {
+    const int steps = std::max(1, std::atoi(argv[3]));  // NOLINT
     FILE* file = fopen(argv[2], "we");
     if (file == nullptr) return 1;
-    const bool written = fputs(Csv(Execute(usual).records).c_str(), file) >= 0;
+    const bool written = fputs(Csv(Execute(Sized(16, 4, 8, steps)).records).c_str(), file) >= 0;
     return fclose(file) == 0 && written ? 0 : 1;
   }
   const int threads = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   printf("%d threads; medians; times in ms\n\n", threads);
-  printf("%-34s %10s  %8s  %8s  %8s  %6s  %8s\n", "trace", "operations", "read", "build", "analyse", "B/op",
-         "peak B/op");
-  // Smallest first: a process at its largest tells of the growth only.
-  Measure("DP 16 x PP 4, 29 steps", usual, threads, 15);
+  printf("%-26s %10s  %7s  %7s  %7s  %7s  %5s\n", "trace", "operations", "read", "build", "analyse", "causes",
+         "B/op");
+  Measure("DP 16 x PP 4, 34 steps", Sized(16, 4, 8, 34), threads, 15);
   Measure("DP 128 x PP 8, 10 steps", Sized(128, 8, 8, 10), threads, 5);
   Measure("DP 64 x PP 8, 50 steps", Sized(64, 8, 8, 50), threads, 3);
   if (argc == 2 && std::string(argv[1]) == "--large") {
     Measure("DP 64 x PP 8, 100 steps", Sized(64, 8, 8, 100), threads, 1);
     Measure("DP 64 x PP 8, 200 steps", Sized(64, 8, 8, 200), threads, 1);
-    Measure("DP 64 x PP 8, 365 steps", Sized(64, 8, 8, 365), threads, 1);
+    Measure("DP 64 x PP 8, 390 steps", Sized(64, 8, 8, 390), threads, 1);
   }
   return 0;
 }
