@@ -35,7 +35,7 @@ std::string Escaped(const std::string& text) {
 }
 
 std::string Cell(const Job& job, const Analysis& analysis, int dp, int stage, int size) {
-  const auto worker = static_cast<size_t>(stage * job.trace.dp_size + dp);
+  const size_t worker = job.trace.Worker(dp, stage);
   return absl::StrFormat(
       "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" fill=\"%s\" stroke=\"#bbb\"><title>rank %d (dp %d, "
       "stage %d): "

@@ -77,7 +77,7 @@ void AddWorkers(const Job& job, const Analysis& analysis, Json* json) {
   for (int dp = 0; dp < trace.dp_size; ++dp) {
     Json row = Json::array();
     for (int stage = 0; stage < trace.pp_size; ++stage) {
-      row.push_back(analysis.by_worker_approx[static_cast<size_t>(stage * trace.dp_size + dp)]);
+      row.push_back(analysis.by_worker_approx[trace.Worker(dp, stage)]);
     }
     map.push_back(std::move(row));
   }

@@ -104,7 +104,7 @@ std::string Map(const Job& job, const Analysis& analysis) {
   for (int stage = 0; stage < trace.pp_size; ++stage) {
     absl::StrAppendFormat(&text, "  stage %-3d", stage);
     for (int dp = 0; dp < trace.dp_size; ++dp) {
-      const auto worker = static_cast<size_t>(stage * trace.dp_size + dp);
+      const size_t worker = trace.Worker(dp, stage);
       absl::StrAppendFormat(&text, " %5.2f", analysis.by_worker_approx[worker]);
     }
     text += "\n";

@@ -75,8 +75,7 @@ class Finder {
       for (size_t lane = 0; lane < lanes; ++lane) {
         double seconds = static_cast<double>(durations.recorded_s[operation * lanes + lane]);
         if (paused.contains({operation, lane})) seconds = parts_.Expected(operation, lane);
-        sums[Index(one.type)] +=
-            seconds / factor[static_cast<size_t>(one.stage * trace_.dp_size + DpOf(lane))];
+        sums[Index(one.type)] += seconds / factor[trace_.Worker(DpOf(lane), one.stage)];
       }
     }
     Scenario ideal = KeepOnly(job_, {});
@@ -93,7 +92,7 @@ class Finder {
   std::vector<double> SlowFactors() const {
     std::vector<double> factor(static_cast<size_t>(trace_.workers()), 1);
     for (const auto& worker : parts_.slow_workers()) {
-      factor[static_cast<size_t>(worker.stage * trace_.dp_size + worker.dp)] = worker.factor;
+      factor[trace_.Worker(worker.dp, worker.stage)] = worker.factor;
     }
     return factor;
   }
@@ -126,7 +125,7 @@ class Finder {
     Cause& cause =
         Add(CauseKind::kWorker, StepTimeWithout_s([&](size_t operation, size_t lane, double recorded_s) {
               const int stage = trace_.operations[operation].stage;
-              return recorded_s / factor[static_cast<size_t>(stage * trace_.dp_size + DpOf(lane))];
+              return recorded_s / factor[trace_.Worker(DpOf(lane), stage)];
             }));
     std::vector<std::string> named;
     for (const auto& worker : slow) {

@@ -12,9 +12,9 @@ constexpr OperationType kComputations[] = {OperationType::kForwardCompute, Opera
 constexpr double kNormal = 1.4826;  // of a median deviation to a standard deviation
 constexpr double kSlowWorker = 0.05;
 constexpr double kErrors = 4 * 1.25 * 1.42;  // of a mean, from which two medians do not differ by chance
-constexpr double kCorrelated = 0.9;    // section 5.3
-constexpr double kLeastSpread = 0.03;  // of the work of micro-batches
-constexpr double kLeastPause = 0.25;   // of the computation it interrupts
+constexpr double kCorrelated = 0.9;          // section 5.3
+constexpr double kLeastSpread = 0.03;        // of the work of micro-batches
+constexpr double kLeastPause = 0.25;         // of the computation it interrupts
 
 // Half of the values are at most this; of two the lesser.
 double LowerMedian(std::vector<double> values) {

@@ -122,9 +122,11 @@ struct Trace {
   size_t Count(int stage, OperationType type) const;
   // The operation of that type and stage; `index` below Count.
   size_t Find(int stage, OperationType type, size_t index) const;
-  int Rank(int dp, int stage) const {
-    return ranks[static_cast<size_t>(stage) * static_cast<size_t>(dp_size) + static_cast<size_t>(dp)];
+  // Where a worker stands in `ranks` and in whatever else has one entry a worker.
+  size_t Worker(int dp, int stage) const {
+    return static_cast<size_t>(stage) * static_cast<size_t>(dp_size) + static_cast<size_t>(dp);
   }
+  int Rank(int dp, int stage) const { return ranks[Worker(dp, stage)]; }
   int workers() const { return dp_size * pp_size; }
 };
 

@@ -119,7 +119,7 @@ TEST_F(PublishedTrace, ByRankAndStage) {
     Same(analysis->by_dp[static_cast<size_t>(dp)].overall, Code().at("S_by_dp_rank").at(std::to_string(dp)),
          "dp");
     for (int stage = 0; stage < 4; ++stage) {
-      Same(analysis->by_worker_approx[static_cast<size_t>(stage * 2 + dp)],
+      Same(analysis->by_worker_approx[job->trace.Worker(dp, stage)],
            Code().at("heatmap_dp_x_stage_min").at(static_cast<size_t>(dp)).at(static_cast<size_t>(stage)),
            "heat map");
     }

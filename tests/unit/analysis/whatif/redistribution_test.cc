@@ -46,7 +46,7 @@ TEST(Redistribute, KeepsToTheRoomOfAMicroBatchAndLosesNothing) {
   const std::vector<uint32_t> tokens(16, 100);
   std::vector<int> held(4);
   for (const Place& place : Redistribute(tokens, 2, 2, {}, 400))
-    ++held[static_cast<size_t>(place.dp_rank * 2 + place.micro_batch)];
+    ++held[static_cast<size_t>(place.dp_rank) * 2 + static_cast<size_t>(place.micro_batch)];
   EXPECT_EQ(held, (std::vector<int>{4, 4, 4, 4}));
   EXPECT_EQ(Redistribute(tokens, 2, 2, {}, 50).size(), 16U);
   EXPECT_TRUE(Redistribute({}, 2, 2, {}, 50).empty());
