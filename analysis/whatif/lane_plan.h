@@ -30,7 +30,7 @@ class LanePlan {
   void Append(size_t step, std::vector<Lane>* lanes) const;
   // One lane for each data-parallel rank, also of those that are alike.
   void AppendAll(size_t step, std::vector<Lane>* lanes) const;
-  // All lanes of the step, with one mask: what Uniform says of two steps with the same mask, they can share.
+  // The mask of the step where all its lanes have one, else null.
   const OperationMask* Uniform(size_t step) const { return KindOf(step).uniform; }
 
  private:

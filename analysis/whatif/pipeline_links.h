@@ -21,7 +21,7 @@ struct PipelineLinks {
 
 absl::StatusOr<PipelineLinks> LinkPipeline(const Trace& trace);
 
-// Operations `first` .. by start, then sequence, then type: the order in which a stream runs them.
+// By start, then sequence, then type: the order in which a stream runs them.
 void SortByStart(const Trace& trace, std::vector<uint32_t>* operations);
 
 }  // namespace c4::whatif
