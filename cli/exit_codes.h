@@ -15,6 +15,15 @@ inline constexpr int kExitUnreachable = 3;  // no master answered; also c4 statu
 inline constexpr int kExitFailed = 1;
 inline constexpr int kExitNoRights = 77;  // c4 fabric, c4 inject: this user may not make namespaces
 
+// c4 whatif
+inline constexpr int kExitStraggling = 1;  // slower than --fail-above allows
+inline constexpr int kExitDoubtful = 2;    // --strict, and something was left out or the replay is far off
+inline constexpr int kExitBadData = 65;    // the input is refused; also c4 hang
+inline constexpr int kExitNoInput = 66;    // the input cannot be opened, the output not written; also c4 hang
+
+// c4 hang
+inline constexpr int kExitHung = 1;  // somebody holds the job up, or a group is stuck
+
 inline constexpr int kExitUsage = 64;         // the command line is wrong
 inline constexpr int kExitTimeout = 124;      // c4 run --timeout
 inline constexpr int kExitLauncher = 125;     // c4 run could not do its own part

@@ -50,6 +50,19 @@ void Options::Real(const std::string& names, double* value, double min, double m
   parts_->app.add_option(names, *value, help)->check(CLI::Range(min, max))->type_name(metavar);
 }
 
+void Options::List(const std::string& names, std::vector<std::string>* values, const std::string& metavar,
+                   const std::string& help) {
+  parts_->app.add_option(names, *values, help)->type_name(metavar)->expected(1)->take_all();
+}
+
+void Options::Word(const std::string& name, std::string* value, const std::string& help) {
+  parts_->app.add_option(name, *value, help)->required()->type_name("");
+}
+
+void Options::Words(const std::string& name, std::vector<std::string>* values, const std::string& help) {
+  parts_->app.add_option(name, *values, help)->required()->type_name("");
+}
+
 void Options::Command(std::vector<std::string>* words, const std::string& metavar) {
   parts_->command = words;
   parts_->command_metavar = metavar;

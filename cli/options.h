@@ -30,6 +30,12 @@ class Options {
   void Seconds(const std::string& names, double* value, double min, double max, const std::string& help);
   void Real(const std::string& names, double* value, double min, double max, const std::string& metavar,
             const std::string& help);
+  // May be given several times.
+  void List(const std::string& names, std::vector<std::string>* values, const std::string& metavar,
+            const std::string& help);
+  // A word without a dash before it, in the order of these calls; `Words`, at the end: one or more.
+  void Word(const std::string& name, std::string* value, const std::string& help);
+  void Words(const std::string& name, std::vector<std::string>* values, const std::string& help);
   // Takes every word after `--`, whatever it looks like. Without this call `--` is refused.
   void Command(std::vector<std::string>* words, const std::string& metavar);
 

@@ -34,5 +34,7 @@ extern const Verb kEnvVerb;
 extern const Verb kDemoVerb;
 extern const Verb kFabricVerb;
 extern const Verb kInjectVerb;
+extern const Verb kWhatIfVerb;
+extern const Verb kHangVerb;
 
 }  // namespace c4::cli

@@ -1,0 +1,37 @@
+// Sequences dealt out so that all data-parallel ranks, and in them all micro-batches, have the same work: the
+// longest first, each to the rank with the least, then the same within the rank (papers/whatif.txt,
+// section 5.3).
+//
+// Pure; any thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace c4::whatif {
+
+// What a sequence of a length costs: linear and quadratic (attention) part, in any unit.
+struct SequenceCost {
+  double per_token = 1;
+  double per_token_squared = 0;
+
+  double Of(double tokens) const { return tokens * (per_token + per_token_squared * tokens); }
+};
+
+struct Place {
+  int dp_rank = 0;
+  int micro_batch = 0;
+};
+
+// One place a sequence. `most_tokens`: a micro-batch holds at most so many (0: any number); a sequence that
+// fits nowhere goes where there are the fewest tokens, so that none is lost.
+std::vector<Place> Redistribute(std::span<const uint32_t> tokens, int dp_size, int micro_batches,
+                                const SequenceCost& cost, uint64_t most_tokens);
+
+// Items of given work into `bins` bins of `room` items each at most (0: any number): the bin of each, the
+// most work first, each into the bin with the least.
+std::vector<size_t> DealOut(std::span<const double> work, size_t bins, size_t room);
+
+}  // namespace c4::whatif

@@ -1,0 +1,37 @@
+// Whether the causes of slow jobs are found: 200 synthetic jobs of one known cause each, of random shape and
+// strength, and a confusion matrix. `whatif_causes [JOBS [SEED]]`; exit code 1 below 98 %.
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+#include "benchmarks/cause_jobs.h"
+
+namespace c4::benchmarks {
+namespace {
+
+int Main(int argc, char** argv) {
+  const int jobs = argc > 1 ? std::max(1, std::atoi(argv[1])) : 200;         // NOLINT
+  const uint64_t seed = argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 1;  // NOLINT
+  const CauseResults results = JudgeCauses(jobs, seed);
+  printf("%d jobs, seed %llu; rows: injected, columns: found first\n\n%-18s", jobs,
+         static_cast<unsigned long long>(seed), "");
+  for (size_t found = 0; found <= whatif::kCauseKinds; ++found) printf(" %16s", CauseLabel(found));
+  printf("\n");
+  for (size_t truth = 0; truth <= whatif::kCauseKinds; ++truth) {
+    printf("%-18s", CauseLabel(truth));
+    for (const int count : results.confusion[truth]) printf(" %16d", count);
+    printf("\n");
+  }
+  for (const std::string& wrong : results.wrong) printf("%s\n", wrong.c_str());
+  const double right = static_cast<double>(results.right) / jobs;
+  printf("\n%.1f %% right\n", 100 * right);
+  return right >= 0.98 ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace c4::benchmarks
+
+int main(int argc, char** argv) {
+  return c4::benchmarks::Main(argc, argv);
+}

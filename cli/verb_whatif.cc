@@ -1,0 +1,147 @@
+// c4 whatif: how much a training job's stragglers cost, who they are and why, from its profile.
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "cli/exit_codes.h"
+#include "cli/options.h"
+#include "cli/verb.h"
+#include "cli/whatif_input.h"
+#include "cli/whatif_report.h"
+
+namespace c4::cli {
+namespace {
+
+constexpr char kSummary[] = "tell what a job's stragglers cost, who they are and why";
+
+struct WhatIfOptions {
+  WhatIfInput input;
+  std::string steps;
+  std::vector<std::string> fix;
+  std::vector<std::string> keep;
+  std::string heatmap;
+  std::string timeline;
+  double fail_above = 0;
+  int threads = 0;
+  int max_operations = 0;
+  bool json = false;
+  bool strict = false;
+};
+
+int Complain(const absl::Status& status) {
+  const bool no_file = absl::IsNotFound(status) || absl::IsPermissionDenied(status);
+  fprintf(stderr, "c4 whatif: %s\n", std::string(status.message()).c_str());
+  return no_file ? kExitNoInput : kExitBadData;
+}
+
+int CannotWrite(const std::string& path) {
+  const std::string reason = std::error_code(errno, std::generic_category()).message();
+  fprintf(stderr, "c4 whatif: cannot write %s: %s\n", path.c_str(), reason.c_str());
+  return kExitNoInput;
+}
+
+absl::StatusOr<Question> Answered(const whatif::Job& job, const whatif::Analysis& analysis,
+                                  const std::vector<std::string>& words, bool fix, int threads) {
+  Question question;
+  question.fix = fix;
+  question.words = words;
+  std::vector<whatif::Selection> chosen;
+  for (const std::string& word : words) {
+    absl::StatusOr<whatif::Selection> selection = ParseSelection(word, job.trace);
+    if (!selection.ok()) return selection.status();
+    chosen.push_back(*std::move(selection));
+  }
+  const auto mode = fix ? whatif::Scenario::Chosen::kFix : whatif::Scenario::Chosen::kKeep;
+  question.answer = whatif::Ask(job, analysis, mode, chosen, threads);
+  return question;
+}
+
+int WriteFiles(const WhatIfOptions& options, const whatif::Job& job, const whatif::Analysis& analysis) {
+  if (!options.heatmap.empty()) {
+    FILE* file = fopen(options.heatmap.c_str(), "we");
+    if (file == nullptr) return CannotWrite(options.heatmap);
+    const bool written = fputs(HeatmapSvg(job, analysis).c_str(), file) >= 0;
+    if (fclose(file) != 0 || !written) return CannotWrite(options.heatmap);
+  }
+  if (!options.timeline.empty()) {
+    FILE* file = fopen(options.timeline.c_str(), "we");
+    if (file == nullptr) return CannotWrite(options.timeline);
+    const bool written = WriteTimeline(job, file);
+    if (fclose(file) != 0 || !written) return CannotWrite(options.timeline);
+  }
+  return kExitOk;
+}
+
+int Report(const WhatIfOptions& options) {
+  const int threads = options.threads > 0
+                          ? options.threads
+                          : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  const absl::StatusOr<whatif::Job> job = ReadJob(options.input);
+  if (!job.ok()) return Complain(job.status());
+  const absl::StatusOr<whatif::Analysis> analysis = whatif::Analyse(*job, threads);
+  if (!analysis.ok()) return Complain(analysis.status());
+  std::vector<Question> questions;
+  for (const bool fix : {true, false}) {
+    const std::vector<std::string>& words = fix ? options.fix : options.keep;
+    if (words.empty()) continue;
+    absl::StatusOr<Question> question = Answered(*job, *analysis, words, fix, threads);
+    if (!question.ok()) {
+      return UsageError("whatif", absl::StrCat(fix ? "--fix " : "--keep ", question.status().message()));
+    }
+    questions.push_back(*std::move(question));
+  }
+  if (const int failed = WriteFiles(options, *job, *analysis); failed != kExitOk) return failed;
+  for (const std::string& note : job->trace.notes) fprintf(stderr, "c4 whatif: %s\n", note.c_str());
+  const whatif::Causes causes = whatif::FindCauses(*job, *analysis, threads);
+  const WhatIfReport report = {*job, *analysis, causes, std::move(questions)};
+  const std::string text = options.json ? WhatIfJson(report) + "\n" : WhatIfText(report);
+  fputs(text.c_str(), stdout);
+  const bool doubtful = !job->trace.notes.empty() || analysis->discrepancy > whatif::kDoubtfulDiscrepancy;
+  if (options.strict && doubtful) return kExitDoubtful;
+  if (options.fail_above > 0 && analysis->slowdown >= options.fail_above) return kExitStraggling;
+  return kExitOk;
+}
+
+int RunWhatIf(const Arguments& arguments) {
+  WhatIfOptions set;
+  Options options("whatif", kSummary);
+  options.Word("TRACE", &set.input.trace,
+               "the job's operations as CSV, also packed by gzip or zstd; -: standard input");
+  options.Text("--metadata", &set.input.metadata, "FILE", "the job's degrees of parallelism, YAML or JSON");
+  options.Flag("--json", &set.json, "one JSON document (docs/whatif.md)");
+  options.List("--fix", &set.fix, "WHAT",
+               "what if these were no stragglers: type=, worker=, dp=, stage=, step=, joined by commas; may "
+               "be repeated");
+  options.List("--keep", &set.keep, "WHAT", "what if only these were stragglers");
+  options.Text("--heatmap", &set.heatmap, "FILE.svg", "draw the slow-down of each worker");
+  options.Text("--timeline", &set.timeline, "FILE", "write what was recorded and the ideal for Perfetto");
+  options.Text("--steps", &set.steps, "LIST", "only these steps: 12,20-23");
+  options.Text("--time-unit", &set.input.time_unit, "s|ms|us|ns", "of start_ts and duration");
+  options.Real("--fail-above", &set.fail_above, 1, 1e6, "S",
+               "exit with 1 when the slow-down is this or more");
+  options.Flag("--strict", &set.strict,
+               "exit with 2 when anything was left out or the replay is more than 5 % off");
+  options.Whole("--threads", &set.threads, 1, 1024, "default: all processors");
+  options.Whole("--max-operations", &set.max_operations, 1, 2000000000,
+                "refuse longer traces (100 bytes an operation); default 200000000");
+  if (const std::optional<int> exit_code = options.Parse(arguments)) return *exit_code;
+  set.input.max_operations = static_cast<size_t>(set.max_operations);
+  if (set.input.time_unit != "s" && set.input.time_unit != "ms" && set.input.time_unit != "us" &&
+      set.input.time_unit != "ns") {
+    return UsageError("whatif", "--time-unit is s, ms, us or ns");
+  }
+  if (!set.steps.empty()) {
+    absl::StatusOr<std::vector<std::pair<int32_t, int32_t>>> ranges = ParseSteps(set.steps);
+    if (!ranges.ok()) return UsageError("whatif", absl::StrCat("--steps ", ranges.status().message()));
+    set.input.steps = *std::move(ranges);
+  }
+  return Report(set);
+}
+
+}  // namespace
+
+constinit const Verb kWhatIfVerb = {"whatif", kSummary, RunWhatIf};
+
+}  // namespace c4::cli

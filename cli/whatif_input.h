@@ -1,0 +1,34 @@
+// What `c4 whatif` is given: the trace and its metadata, and the words of --fix, --keep and --steps.
+//
+// Any thread. Every error is a sentence; the file's name stands in front of it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "analysis/whatif/analysis.h"
+
+namespace c4::cli {
+
+struct WhatIfInput {
+  std::string trace;
+  std::string metadata;                            // empty: none
+  std::string time_unit = "s";                     // s, ms, us, ns
+  std::vector<std::pair<int32_t, int32_t>> steps;  // none: all
+  size_t max_operations = 0;                       // 0: the reader's default
+};
+
+// NotFound and the like when a file cannot be opened; InvalidArgument and others when it is refused.
+absl::StatusOr<whatif::Job> ReadJob(const WhatIfInput& input);
+
+// "12,20-23".
+absl::StatusOr<std::vector<std::pair<int32_t, int32_t>>> ParseSteps(const std::string& text);
+
+// "type=forward-compute,stage=3": what is of all these; several values of one key: any of them, as
+// "stage=2+3". Keys: type, worker (a rank), dp, stage, step (also "20-23").
+absl::StatusOr<whatif::Selection> ParseSelection(const std::string& text, const whatif::Trace& trace);
+
+}  // namespace c4::cli

@@ -1,0 +1,115 @@
+#include "traces/flight_recorder.h"
+
+#include <cstdlib>
+#include <fstream>
+#include <gtest/gtest.h>
+#include <sstream>
+
+#include "analysis/dump_waits.h"
+
+namespace c4::traces {
+namespace {
+
+using analysis::FindStalledRanks;
+using analysis::RankDump;
+using analysis::StalledRanks;
+
+std::vector<RankDump> Published() {
+  const char* source = std::getenv("C4_SOURCE_DIR");  // NOLINT(concurrency-mt-unsafe)
+  std::vector<RankDump> dumps;
+  for (int rank = 0; rank < 16; ++rank) {
+    const std::string name = "rank_" + std::to_string(rank) + ".json";
+    std::ifstream file(std::string(source != nullptr ? source : ".") + "/tests/data/flight-recorder/" + name);
+    std::stringstream text;
+    text << file.rdbuf();
+    absl::StatusOr<RankDump> dump = ParseFlightDump(text.str(), name);
+    EXPECT_TRUE(dump.ok()) << dump.status();
+    if (dump.ok()) dumps.push_back(*std::move(dump));
+  }
+  return dumps;
+}
+
+std::vector<int> Ranks(const StalledRanks& found) {
+  std::vector<int> ranks;
+  for (const analysis::StalledRank& stalled : found.stalled) ranks.push_back(stalled.rank);
+  return ranks;
+}
+
+TEST(FlightRecorder, NamesExactlyTheInjectedRanks) {
+  const StalledRanks found = FindStalledRanks(Published());
+  EXPECT_EQ(Ranks(found), (std::vector<int>{9, 14}));
+  EXPECT_TRUE(found.cycles.empty());
+  for (const analysis::StalledRank& stalled : found.stalled) {
+    EXPECT_TRUE(stalled.dumped);
+    EXPECT_EQ(stalled.waiters, (std::vector<int>{8, 10, 11, 12, 13, 15}));
+    EXPECT_LT(stalled.last_entered, stalled.operation);
+  }
+}
+
+TEST(FlightRecorder, StalledRanksWithoutEntriesOrDumpAreFoundToo) {
+  std::vector<RankDump> dumps = Published();
+  for (RankDump& dump : dumps) {
+    if (dump.rank != 9) continue;
+    for (auto& [name, group] : dump.groups) group.last_entered = group.last_completed = -1;
+  }
+  EXPECT_EQ(Ranks(FindStalledRanks(dumps)), (std::vector<int>{9, 14}));
+  std::erase_if(dumps, [](const RankDump& dump) { return dump.rank == 9 || dump.rank == 14; });
+  const StalledRanks found = FindStalledRanks(dumps);
+  EXPECT_EQ(Ranks(found), (std::vector<int>{9, 14}));
+  for (const analysis::StalledRank& stalled : found.stalled) EXPECT_FALSE(stalled.dumped);
+}
+
+RankDump Dump(int rank, std::initializer_list<std::tuple<const char*, std::vector<int>, int, int>> groups) {
+  RankDump dump;
+  dump.rank = rank;
+  for (const auto& [name, members, entered, completed] : groups) {
+    dump.groups[name] = {name, members, entered, completed, false};
+  }
+  return dump;
+}
+
+TEST(FlightRecorder, FollowsTheChainToWhoWaitsForNobody) {
+  // 0 waits for 1 in A, 1 for 2 in B; 2 is in nothing.
+  const StalledRanks found =
+      FindStalledRanks({Dump(0, {{"A", {0, 1}, 5, 4}}), Dump(1, {{"A", {0, 1}, 4, 4}, {"B", {1, 2}, 8, 7}}),
+                        Dump(2, {{"B", {1, 2}, 7, 7}})});
+  EXPECT_EQ(Ranks(found), (std::vector<int>{2}));
+  EXPECT_EQ(found.stalled.front().waiters, (std::vector<int>{0, 1}));
+}
+
+TEST(FlightRecorder, RingOfWaitersIsADeadlock) {
+  const StalledRanks found = FindStalledRanks({Dump(0, {{"A", {0, 1}, 5, 4}, {"B", {0, 1}, 6, 6}}),
+                                               Dump(1, {{"A", {0, 1}, 4, 4}, {"B", {0, 1}, 7, 6}})});
+  EXPECT_TRUE(found.stalled.empty());
+  EXPECT_EQ(found.cycles, (std::vector<std::vector<int>>{{0, 1}}));
+}
+
+TEST(FlightRecorder, OperationThatAllHaveEnteredBlamesNobody) {
+  const StalledRanks found =
+      FindStalledRanks({Dump(0, {{"A", {0, 1}, 5, 4}}), Dump(1, {{"A", {0, 1}, 5, 4}})});
+  EXPECT_TRUE(found.stalled.empty());
+  EXPECT_EQ(found.stuck_groups, (std::vector<std::string>{"A"}));
+}
+
+TEST(FlightRecorder, RefusesWhatIsNoDump) {
+  for (const char* text : {"", "{", "[]", "{}", "{\"entries\":3}", "{\"entries\":[]}", "\x80\x04"}) {
+    const absl::StatusOr<RankDump> dump = ParseFlightDump(text, "rank_3.json");
+    EXPECT_FALSE(dump.ok()) << text;
+  }
+  EXPECT_FALSE(ParseFlightDump("{\"entries\":[],\"pg_config\":{\"0\":{}}}", "dump.json").ok());
+}
+
+TEST(FlightRecorder, TakesProgressFromEntriesWhereThereIsNoTable) {
+  const absl::StatusOr<RankDump> dump = ParseFlightDump(
+      R"({"pg_config":{"7":{"desc":"tp","ranks":"[0, 1]"}},"entries":[
+          {"pg_id":1,"process_group":["7","tp"],"collective_seq_id":4,"state":"completed","is_p2p":false},
+          {"pg_id":1,"process_group":["7","tp"],"collective_seq_id":5,"state":"scheduled","is_p2p":false}]})",
+      "nccl_trace_rank_1.json");
+  ASSERT_TRUE(dump.ok()) << dump.status();
+  EXPECT_EQ(dump->rank, 1);
+  EXPECT_EQ(dump->groups.at("7").last_entered, 5);
+  EXPECT_EQ(dump->groups.at("7").last_completed, 4);
+}
+
+}  // namespace
+}  // namespace c4::traces

@@ -1,0 +1,35 @@
+// Bytes of a file, one piece after the other, out of gzip or zstd where it is packed: what is read of a file
+// of any size needs a few megabytes.
+//
+// A source belongs to one thread. Errors are sentences that say what to do; after one, a source is of no use.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+
+namespace c4::traces {
+
+class ByteSource {
+ public:
+  virtual ~ByteSource() = default;
+  // Up to `size` bytes; 0: the end. DataLoss where a packed stream breaks off or is damaged.
+  virtual absl::StatusOr<size_t> Read(char* to, size_t size) = 0;
+};
+
+// `text` must outlive it.
+std::unique_ptr<ByteSource> MemoryBytes(std::string_view text);
+
+// Unpacks what `packed` holds, told by its first bytes; hands on what is not packed.
+absl::StatusOr<std::unique_ptr<ByteSource>> Unpacked(std::unique_ptr<ByteSource> packed);
+
+// The file, unpacked. "-": standard input. NotFound and the like, with the path.
+absl::StatusOr<std::unique_ptr<ByteSource>> OpenBytes(const std::string& path);
+
+// All of it; InvalidArgument above `limit` bytes.
+absl::StatusOr<std::string> ReadAll(ByteSource* source, size_t limit);
+
+}  // namespace c4::traces
