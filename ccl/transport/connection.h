@@ -152,6 +152,8 @@ class ReceiveConnection final : private ChunkSink {
 
   // The next message has to have exactly `bytes` bytes: anything else is an error. A fold only where folds().
   void Post(void* data, size_t bytes, const Fold& fold = {});
+  // The next message may have `bytes` bytes at most. How many it has stands in *came before it completes.
+  void PostAtMost(void* data, size_t bytes, size_t* came);
   bool folds() const;
   // The next receive is the first of an operation: its wait says how late the sender is.
   void BeginOperation() { first_of_operation_ = true; }
@@ -172,10 +174,13 @@ class ReceiveConnection final : private ChunkSink {
     Fold fold;
     uint64_t posted_ticks;
     bool first_of_operation;
+    size_t* came;  // null: all of `bytes` has to come
     uint64_t chunks_left;
     std::vector<bool> arrived;  // by chunk; empty before the first
   };
 
+  void Append(const Buffer& buffer);
+  Result CheckSize(const Chunk& chunk, Buffer* buffer);
   Result Begin(const Chunk& chunk, uint64_t now_ticks, Place* place) override;
   void Arrived(const Chunk& chunk, uint64_t now_ticks) override;
   void Abandoned(const Chunk& chunk) override;

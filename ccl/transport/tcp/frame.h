@@ -113,6 +113,7 @@ inline const char* CheckControl(const Frame& frame, bool from_sender, uint32_t q
 }
 
 // nullptr when `bytes` bytes at `data` begin a hello to `to_rank` of `communicator_id`, else what is wrong.
+// Without ranks (`rank_count` 0) the number alone says whom it means.
 inline const char* CheckHello(const void* data, size_t bytes, uint64_t communicator_id, int to_rank,
                               int rank_count) {
   if (bytes < sizeof(Hello)) return "is too short";
@@ -125,8 +126,9 @@ inline const char* CheckHello(const void* data, size_t bytes, uint64_t communica
   }
   if (HelloBytes(hello) == 0) return "is of a length that this version does not know";
   if (hello.communicator_id != communicator_id) return "belongs to another communicator";
-  if (hello.to_rank != to_rank) return "is meant for another rank";
-  if (hello.from_rank < 0 || hello.from_rank >= rank_count || hello.from_rank == to_rank) {
+  if (rank_count != 0 && hello.to_rank != to_rank) return "is meant for another rank";
+  if (rank_count != 0 &&
+      (hello.from_rank < 0 || hello.from_rank >= rank_count || hello.from_rank == to_rank)) {
     return "comes from a rank that is not expected here";
   }
   if (hello.queue_pair_count == 0 || hello.queue_pair_count > kMaxQueuePairs ||
