@@ -33,6 +33,9 @@ struct Recording {
   int rank = 0;
   int peer = 0;
   uint16_t channel = 0;
+  // What its hellos name instead of the communicator, where the receiver was told to expect that
+  // (tcp/acceptor.h); 0: the communicator.
+  uint64_t number = 0;
 };
 
 // A piece of a message. Messages are numbered per connection, chunks per message.
