@@ -36,11 +36,12 @@ void ReceiveConnection::Post(void* data, size_t bytes, const Fold& fold) {
           NowTicks(),
           std::exchange(first_of_operation_, false),
           nullptr,
+          0,
           attached() ? ChunkCount(bytes, chunk_bytes_) : 0,
           {}});
 }
 
-void ReceiveConnection::PostAtMost(void* data, size_t bytes, size_t* came) {
+void ReceiveConnection::PostAtMost(void* data, size_t bytes, int32_t tag, size_t* came) {
   *came = 0;
   Append({static_cast<char*>(data),
           bytes,
@@ -48,14 +49,15 @@ void ReceiveConnection::PostAtMost(void* data, size_t bytes, size_t* came) {
           NowTicks(),
           std::exchange(first_of_operation_, false),
           came,
+          tag,
           attached() ? ChunkCount(bytes, chunk_bytes_) : 0,
           {}});
 }
 
-void ReceiveConnection::Append(const Buffer& buffer) {
-  buffers_.push_back(buffer);
-  ++posted_;
+void ReceiveConnection::Append(Buffer buffer) {
   if (attached()) queue_pairs_.front()->recorder().Wanted(buffer.bytes, buffer.posted_ticks);
+  buffers_.push_back(std::move(buffer));
+  ++posted_;
 }
 
 void ReceiveConnection::GrantPosted() {
@@ -89,6 +91,12 @@ void ReceiveConnection::SayCounts() {
   for (size_t i = 0; i < queue_pairs_.size(); ++i) {
     const ReceiveQueuePair& queue_pair = *queue_pairs_[i];
     control_->Say({static_cast<uint32_t>(i), queue_pair.epoch(), false, queue_pair.received(), granted_});
+  }
+  for (uint64_t message = first_tag(); message < granted_;) {
+    TagRun run;
+    run.first = message;
+    for (; run.count < TagRun::kMost && message < granted_; ++message) run.tags[run.count++] = TagOf(message);
+    control_->SayTags(run);
   }
 }
 

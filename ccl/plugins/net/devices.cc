@@ -146,6 +146,7 @@ bool DeviceList::Properties(int device, DeviceProperties* properties) const {
   properties->speed_mbps = from.speed_mbps;
   properties->port = from.port;
   properties->max_comms = kMaxComms;
+  properties->max_receives = kMostReceives;
   properties->members = from.members;
   properties->max_p2p_bytes = kMaxMessageBytes;
   properties->max_collective_bytes = kMaxMessageBytes;

@@ -20,6 +20,12 @@ ncclResult_t Inherited() {
   return ncclInvalidUsage;
 }
 
+// The properties say so too; some callers try all the same, and go on without.
+ncclResult_t NotHostMemory() {
+  C4_INFO("the network takes host memory only");
+  return ncclInvalidArgument;
+}
+
 Result RandomNumber(uint64_t* number) {
   do {
     if (getrandom(number, sizeof *number, 0) != static_cast<ssize_t>(sizeof *number)) {
@@ -202,13 +208,13 @@ ncclResult_t OwnNet::Accept(void* listen, void** comm, abi::DeviceHandle** /*off
 ncclResult_t OwnNet::Register(void* /*comm*/, void* /*data*/, size_t /*bytes*/, int kind, void** memory) {
   *memory = nullptr;
   if (kind == abi::kHostPointer) return ncclSuccess;
-  return Say(Fail(ncclInvalidArgument, "the network takes host memory only"));
+  return NotHostMemory();
 }
 
 ncclResult_t OwnNet::RegisterDmaBuf(void* /*comm*/, void* /*data*/, size_t /*bytes*/, int /*kind*/,
                                     uint64_t /*offset*/, int /*fd*/, void** memory) {
   *memory = nullptr;
-  return Say(Fail(ncclInvalidUsage, "the network takes host memory only"));
+  return NotHostMemory();
 }
 
 ncclResult_t OwnNet::Deregister(void* /*comm*/, void* /*memory*/) {

@@ -10,6 +10,7 @@ namespace {
 
 // A caller that still wants its comm asks again within microseconds.
 constexpr uint64_t kAbandonedNs = 60000000000u;
+constexpr size_t kMostWaiting = abi::kMaxRequests * kMostReceives / 2;
 
 }  // namespace
 
@@ -42,20 +43,37 @@ Result SendComm::Progress(bool* moved) {
   if (connection_ == nullptr) {
     if (!selected_.Answered(&paths_)) return Ok();
     C4_RETURN_IF_ERROR(tcp::ConnectSender(recording(), paths_, tcp::KnobShape(), &connection_));
+    connection_->UseTags();
   }
-  return connection_->Progress(moved);
+  C4_RETURN_IF_ERROR(connection_->Progress(moved));
+  return Match() ? connection_->Progress(moved) : Ok();
 }
 
-ncclResult_t SendComm::Send(const void* data, size_t bytes, int /*tag*/, void** request) {
+// Each tag's messages go in order; those of different tags may overtake each other, as receives are posted.
+bool SendComm::Match() {
+  if (waiting_.empty() || !connection_->offers()) return false;
+  return std::erase_if(waiting_, [this](const Waiting& send) {
+           if (!connection_->PostTagged(send.data, send.request->bytes[0], send.tag)) return false;
+           send.request->done_at = connection_->posted();
+           return true;
+         }) > 0;
+}
+
+// Early sends are taken too, so that it shows who waits for whom; but not so many that they keep those from
+// being taken that there is a receive for.
+ncclResult_t SendComm::Send(const void* data, size_t bytes, int tag, void** request) {
   const std::lock_guard<std::mutex> lock(mutex_);
   ++drives_;
   if (!failed_.ok()) return failed_.code();
-  Request* const made = TakeRequest();
-  if (made == nullptr) return ncclSuccess;
-  connection_->Post(data, bytes);
-  made->done_at = connection_->posted();
+  const bool early = waiting_.size() < kMostWaiting;
+  Request* const made = early || connection_->offers(tag) ? TakeRequest() : nullptr;
+  if (made == nullptr) return Drive();
+  made->done_at = UINT64_MAX;
   made->count = 1;
   made->bytes[0] = bytes;
+  waiting_.push_back({made, data, tag});
+  connection_->Want(bytes);
+  (void)Match();
   *request = made;
   return Drive();
 }

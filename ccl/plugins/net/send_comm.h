@@ -2,6 +2,7 @@
 // is the caller's when the connection stands; nobody waits in between. See comm.h for the rules.
 #pragma once
 
+#include <deque>
 #include <memory>
 #include <vector>
 
@@ -35,6 +36,16 @@ class SendComm final : public Comm {
   void LookAtPaths(bool news) override;
   void Leave() override;
 
+  // Sends for which no receive is posted yet, oldest first.
+  struct Waiting {
+    Request* request;
+    const void* data;
+    int tag;
+  };
+
+  bool Match();  // whether any was posted
+
+  std::deque<Waiting> waiting_;
   std::vector<QpPath> paths_;
   SelectedPaths selected_;
   std::unique_ptr<SendConnection> connection_;  // null until there is advice

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "ccl/base/clock.h"
+#include "ccl/plugins/net/net_plugin.h"
 #include "ccl/plugins/net/tables.h"
 
 namespace c4::net::test {
