@@ -178,7 +178,13 @@ inline constexpr uint32_t kCommunicatorSlotBytesV10 = 256;
 enum Direction : uint32_t { kDirectionSend = 1, kDirectionReceive = 2 };
 // Of a sender's queue pair (QueuePairSlot::path_state).
 enum QueuePairPath : uint32_t { kPathConnecting = 0, kPathUp = 1, kPathLost = 2, kPathMoving = 3 };
-enum TransportKind : uint16_t { kTransportTcp = 1, kTransportVerbs = 2, kTransportShm = 3 };
+// A plugin: a network plugin of the user's, of which only whole messages are seen.
+enum TransportKind : uint16_t {
+  kTransportTcp = 1,
+  kTransportVerbs = 2,
+  kTransportShm = 3,
+  kTransportPlugin = 4,
+};
 
 struct Endpoint {
   uint8_t address[16];  // IPv6, or IPv4 mapped into it

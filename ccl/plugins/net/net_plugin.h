@@ -54,6 +54,14 @@ struct InitCall {
   abi::ProfilerCallback profiler = nullptr;
 };
 
+// What a network may do without; its place in the tables is empty then, and the core knows.
+struct Optional {
+  bool device_memory = false;
+  bool consumed = false;
+  bool make_virtual = false;
+  bool set_attributes = false;
+};
+
 class Provider {
  public:
   Provider() = default;
@@ -62,6 +70,7 @@ class Provider {
   virtual ~Provider() = default;
 
   virtual const char* name() const = 0;
+  virtual Optional optional() const = 0;
   virtual ncclResult_t Init(const InitCall& call, void** context) = 0;
   virtual ncclResult_t Finalize(void* context) = 0;
   virtual ncclResult_t Devices(int* count) = 0;

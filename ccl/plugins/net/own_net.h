@@ -22,6 +22,7 @@ class OwnNet final : public Provider {
   explicit OwnNet(const DeviceList::Sources& sources) : sources_(sources) {}
 
   const char* name() const override { return "C4"; }
+  Optional optional() const override { return {false, false, true, true}; }
   ncclResult_t Init(const InitCall& call, void** context) override;
   ncclResult_t Finalize(void* context) override;
   ncclResult_t Devices(int* count) override;

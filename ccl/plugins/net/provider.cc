@@ -1,8 +1,14 @@
 // Which provider stands behind the tables in this process.
 #include <atomic>
+#include <memory>
+#include <string>
+#include <utility>
 
 #include "ccl/base/fork.h"
+#include "ccl/base/log.h"
+#include "ccl/plugins/net/foreign_net.h"
 #include "ccl/plugins/net/own_net.h"
+#include "ccl/plugins/net/watched_net.h"
 
 namespace c4::net {
 namespace {
@@ -13,6 +19,13 @@ struct Chosen {
 };
 
 Provider* Choose() {
+  std::string what;
+  std::unique_ptr<Provider> foreign = OpenForeign(kDefaultPluginName, &what);
+  if (foreign != nullptr) {
+    C4_INFO("%s of the user's carries the network traffic as %s (%s): it is watched, its paths are its own",
+            kDefaultPluginName, foreign->name(), what.c_str());
+    return new WatchedNet(std::move(foreign));
+  }
   return new OwnNet(DeviceList::OfProcess());  // lives as long as the process
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <mutex>
 #include <type_traits>
 
 #include "ccl/plugins/net/net_plugin.h"
@@ -10,6 +11,7 @@ namespace c4::net {
 namespace {
 
 ncclResult_t Init(const InitCall& call, void** context) {
+  PrepareTables();
   void* ignored = nullptr;
   return TheProvider()->Init(call, context != nullptr ? context : &ignored);
 }
@@ -254,13 +256,34 @@ constinit c4::net::abi::Net12 ncclNetPlugin_v12 =
 
 namespace c4::net {
 
+namespace {
+
+template <typename Table>
+void Prepare(Table* table) {
+  Provider* const provider = TheProvider();
+  const Optional optional = provider->optional();
+  table->name = provider->name();
+  if (!optional.device_memory) table->device_memory = nullptr;
+  if (!optional.consumed) table->consumed = nullptr;
+  if constexpr (requires { table->make_virtual; }) {
+    if (!optional.make_virtual) table->make_virtual = nullptr;
+  }
+  if constexpr (requires { table->set_attributes; }) {
+    if (!optional.set_attributes) table->set_attributes = nullptr;
+  }
+}
+
+}  // namespace
+
 void PrepareTables() {
-  const char* const name = TheProvider()->name();
-  ncclNetPlugin_v8.name = name;
-  ncclNetPlugin_v9.name = name;
-  ncclNetPlugin_v10.name = name;
-  ncclNetPlugin_v11.name = name;
-  ncclNetPlugin_v12.name = name;
+  static std::once_flag prepared;
+  std::call_once(prepared, [] {
+    Prepare(&ncclNetPlugin_v8);
+    Prepare(&ncclNetPlugin_v9);
+    Prepare(&ncclNetPlugin_v10);
+    Prepare(&ncclNetPlugin_v11);
+    Prepare(&ncclNetPlugin_v12);
+  });
 }
 
 }  // namespace c4::net
