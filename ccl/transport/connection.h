@@ -65,6 +65,8 @@ class SendConnection {
   // included: their buffers are the caller's again.
   uint64_t completed() const { return completed_; }
   Result Progress(bool* moved);
+  // Of Progress, what sends what was posted since.
+  Result Dispatch(bool* moved);
   bool connected() const;
   // Whether messages may be posted as shared ones, from now on.
   bool eager() const { return queue_pairs_.front()->eager(); }
@@ -113,7 +115,6 @@ class SendConnection {
   Result ProgressOne(size_t i, bool* moved);
   void TakeAcknowledged(size_t i, uint64_t chunks);
   void TakeCompletions();
-  Result Dispatch(bool* moved);
   void PostChunk(const Posted& chunk, int queue_pair, uint64_t now_ns);
   Posted NextChunk(uint64_t now_ns) const;
 

@@ -46,7 +46,7 @@ Result SendComm::Progress(bool* moved) {
     connection_->UseTags();
   }
   C4_RETURN_IF_ERROR(connection_->Progress(moved));
-  return Match() ? connection_->Progress(moved) : Ok();
+  return Match() ? connection_->Dispatch(moved) : Ok();
 }
 
 // Each tag's messages go in order; those of different tags may overtake each other, as receives are posted.
