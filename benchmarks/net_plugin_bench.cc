@@ -2,7 +2,8 @@
 // the table of the newest version (receive, send, and tests until both are done), once with the same steps on
 // the connection's two ends. The two take turns within one run, so that whatever else the machine does falls
 // on both; what is printed is the median of the differences of neighbours, a message and a call, in the
-// thread's own processor time: neither way waits for anybody else.
+// thread's own processor time: neither way waits for anybody else. "in vain" is a test of a receive for which
+// nothing comes, which is most of what NCCL does.
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
@@ -33,6 +34,12 @@ void Check(const Result& result) {
 }
 void Check(ncclResult_t result) {
   if (result != ncclSuccess) Die("a call of the plugin failed");
+}
+
+double ThreadNs() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) * 1e9 + static_cast<double>(now.tv_nsec);
 }
 
 // Both give the calls that were made.
@@ -78,6 +85,21 @@ class Direct {
     }
     return calls;
   }
+  // Asks so often whether a message has come before it is sent.
+  void Vain(char* data, char* place, int times) {
+    bool moved = false;
+    receiver_.Post(place, 8);
+    Check(receiver_.Progress(&moved));
+    const double begin_ns = ThreadNs();
+    for (int i = 0; i < times; ++i) Check(receiver_.Progress(&moved));
+    vain_ns = ThreadNs() - begin_ns;
+    sender_->Post(data, 8);
+    while (receiver_.completed() != receiver_.posted() || sender_->completed() != sender_->posted()) {
+      Check(sender_->Progress(&moved));
+      Check(receiver_.Progress(&moved));
+    }
+  }
+  double vain_ns = 0;
   void TakeLate() {
     bool moved = false;
     Check(acceptor_->Progress(&moved));
@@ -134,6 +156,25 @@ class Plugin {
     }
     return calls;
   }
+  void Vain(char* data, char* place, int times) {
+    void* to = place;
+    size_t bytes = 8;
+    int tag = 0;
+    int done = 0;
+    void* nothing = nullptr;
+    void* receive = nullptr;
+    void* send = nullptr;
+    Check(table_.receive(receive_, 1, &to, &bytes, &tag, &nothing, &nothing, &receive));
+    const double begin_ns = ThreadNs();
+    for (int i = 0; i < times; ++i) Check(table_.test(receive, &done, nullptr));
+    vain_ns = ThreadNs() - begin_ns;
+    Check(table_.send(send_, data, 8, 0, nullptr, nullptr, &send));
+    for (int sent = done = 0; sent == 0 || done == 0;) {
+      if (sent == 0) Check(table_.test(send, &sent, nullptr));
+      if (done == 0) Check(table_.test(receive, &done, nullptr));
+    }
+  }
+  double vain_ns = 0;
 
  private:
   net::abi::Net12& table_ = ncclNetPlugin_v12;
@@ -141,12 +182,6 @@ class Plugin {
   void* send_ = nullptr;
   void* receive_ = nullptr;
 };
-
-double ThreadNs() {
-  timespec now{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) * 1e9 + static_cast<double>(now.tv_nsec);
-}
 
 struct Turn {
   double ns;     // a message
@@ -192,6 +227,25 @@ void Run(Direct* direct, Plugin* plugin, size_t bytes) {
          Median(calls), Median(a_call), interval.low, interval.high);
 }
 
+void RunVain(Direct* direct, Plugin* plugin) {
+  char data[8] = {};
+  char place[8];
+  std::vector<double> transport;
+  std::vector<double> more;
+  for (int i = 0; i < kPairs; ++i) {
+    direct->TakeLate();
+    if (i % 2 == 0) direct->Vain(data, place, kMessages);
+    plugin->Vain(data, place, kMessages);
+    if (i % 2 == 1) direct->Vain(data, place, kMessages);
+    transport.push_back(direct->vain_ns / kMessages);
+    more.push_back((plugin->vain_ns - direct->vain_ns) / kMessages);
+  }
+  std::mt19937 random(1);
+  const Interval interval = BootstrapMedian(more, &random);
+  printf("  in vain  %12.0f  %12s  %8.1f  %8.1f  [%.1f, %.1f]\n", Median(transport), "", 1.0, Median(more),
+         interval.low, interval.high);
+}
+
 }  // namespace
 }  // namespace c4
 
@@ -202,6 +256,7 @@ int main() {
   c4::Direct direct;
   c4::Plugin plugin;
   printf("    bytes  transport ns   plugin + ns     calls  a call + ns (95 %% of the median)\n");
+  c4::RunVain(&direct, &plugin);
   for (const size_t bytes : {size_t{8}, size_t{4096}, size_t{131072}, size_t{1048576}}) {
     c4::Run(&direct, &plugin, bytes);
   }
