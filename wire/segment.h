@@ -192,11 +192,13 @@ enum Direction : uint32_t { kDirectionSend = 1, kDirectionReceive = 2 };
 enum QueuePairPath : uint32_t { kPathConnecting = 0, kPathUp = 1, kPathLost = 2, kPathMoving = 3 };
 // kTransportVendor, since 1.3: not a queue pair but all that the vendor's engine moves between this rank and
 // one peer, one way, as its profiler tells: no addresses, no histogram. Messages are its network steps.
+// A plugin: a network plugin of the user's, of which only whole messages are seen.
 enum TransportKind : uint16_t {
   kTransportTcp = 1,
   kTransportVerbs = 2,
   kTransportShm = 3,
   kTransportVendor = 4,
+  kTransportPlugin = 5,
 };
 
 struct Endpoint {

@@ -174,14 +174,23 @@ Result InterfaceAddress(const std::string& filter, SocketAddress* address) {
 }
 
 Result InterfaceAddresses(const std::string& filter, std::vector<SocketAddress>* addresses) {
+  std::vector<Interface> interfaces;
+  C4_RETURN_IF_ERROR(Interfaces(filter, &interfaces));
+  const bool named = !filter.empty() && filter[0] != '^';
+  if (!named) interfaces.resize(1);
+  addresses->clear();
+  for (const Interface& interface : interfaces) addresses->push_back(interface.address);
+  return Ok();
+}
+
+Result Interfaces(const std::string& filter, std::vector<Interface>* interfaces) {
   ifaddrs* all = nullptr;
   if (getifaddrs(&all) != 0) {
     return Fail(ncclSystemError, "cannot list the network interfaces: %s", ErrnoText(errno).c_str());
   }
   // Best first: IPv4, then routable IPv6, then (IPv4 before IPv6) loopback.
   int best_rank = INT32_MAX;
-  std::vector<std::string> names;
-  addresses->clear();
+  interfaces->clear();
   for (const ifaddrs* at = all; at != nullptr; at = at->ifa_next) {
     if (at->ifa_addr == nullptr || (at->ifa_flags & IFF_UP) == 0) continue;
     if (!InterfaceAllowed(filter, at->ifa_name)) continue;
@@ -193,23 +202,20 @@ Result InterfaceAddresses(const std::string& filter, std::vector<SocketAddress>*
     }
     const int rank = ((at->ifa_flags & IFF_LOOPBACK) != 0 ? 2 : 0) + (family == AF_INET6 ? 1 : 0);
     if (rank > best_rank) continue;
-    if (rank < best_rank) {
-      addresses->clear();
-      names.clear();
-    }
+    if (rank < best_rank) interfaces->clear();
     best_rank = rank;
-    const bool named = !filter.empty() && filter[0] != '^';
-    const bool another = std::find(names.begin(), names.end(), at->ifa_name) == names.end();
-    if (!addresses->empty() && (!named || !another)) continue;
-    names.emplace_back(at->ifa_name);
-    SocketAddress address;
-    address.length = family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
-    memcpy(&address.storage, at->ifa_addr, address.length);
-    address.set_port(0);
-    addresses->push_back(address);
+    const bool known = std::any_of(interfaces->begin(), interfaces->end(),
+                                   [&](const Interface& other) { return other.name == at->ifa_name; });
+    if (known) continue;
+    Interface interface;
+    interface.name = at->ifa_name;
+    interface.address.length = family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
+    memcpy(&interface.address.storage, at->ifa_addr, interface.address.length);
+    interface.address.set_port(0);
+    interfaces->push_back(interface);
   }
   freeifaddrs(all);
-  if (best_rank == INT32_MAX) {
+  if (interfaces->empty()) {
     return Fail(ncclSystemError, "no network interface is up that NCCL_SOCKET_IFNAME='%s' allows",
                 filter.c_str());
   }

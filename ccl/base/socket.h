@@ -62,6 +62,12 @@ Result InterfaceAddress(const std::string& filter, SocketAddress* address);
 // All of them, one an interface, in the order of their indices; only those that are as good as the first, and
 // only where the filter names interfaces.
 Result InterfaceAddresses(const std::string& filter, std::vector<SocketAddress>* addresses);
+// The same with names, and whether the filter names them or not.
+struct Interface {
+  std::string name;
+  SocketAddress address;  // port 0
+};
+Result Interfaces(const std::string& filter, std::vector<Interface>* interfaces);
 // Whether an interface's name passes NCCL_SOCKET_IFNAME: prefixes, ^ excludes, = is exact.
 bool InterfaceAllowed(const std::string& filter, const std::string& name);
 

@@ -89,6 +89,8 @@ class QueuePairRecorder {
     Add(slot_->wanted_bytes, bytes);
     Add(slot_->wanted_messages, 1);
   }
+  // A receive was posted with more room than its message needs.
+  void WantedLess(uint64_t bytes) { Publish(slot_->wanted_bytes, slot_->wanted_bytes - bytes); }
   void Granted(uint64_t messages) { Publish(slot_->granted_messages, messages); }
   void Done(uint64_t bytes, uint64_t ticks) {
     Publish(slot_->last_done_ticks, ticks);

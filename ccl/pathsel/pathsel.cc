@@ -50,19 +50,51 @@ PathSelector* PathSelector::ForProcess() {
   return Forks() == forks ? started : nullptr;
 }
 
+PathSelector::Connection* PathSelector::Add(const PathQuestion& question, int wake_fd, uint64_t* number) {
+  *number = next_++;
+  Connection& connection = connections_[*number];
+  connection.ask = AskOf(question, *number, monitor_->segment().header().job);
+  connection.use = {};
+  connection.use.connection = *number;
+  connection.wake_fd = wake_fd;
+  return &connection;
+}
+
 uint64_t PathSelector::Open(const PathQuestion& question, int wake_fd, PathAdvice* advice) {
   std::unique_lock lock(mutex_);
-  const uint64_t number = next_++;
-  Connection& connection = connections_[number];
-  connection.ask = AskOf(question, number, monitor_->segment().header().job);
-  connection.use = {};
-  connection.use.connection = number;
-  connection.wake_fd = wake_fd;
+  uint64_t number = 0;
+  Connection& connection = *Add(question, wake_fd, &number);
   if (question.queue_pairs <= wire::kControlMostQueuePairs && Wait(&lock, number)) {
     *advice = *std::exchange(connection.advice, std::nullopt);
   }
   connection.waiting = false;
   return number;
+}
+
+uint64_t PathSelector::Ask(const PathQuestion& question, int wake_fd) {
+  const std::lock_guard lock(mutex_);
+  uint64_t number = 0;
+  Connection& connection = *Add(question, wake_fd, &number);
+  connection.waiting = false;
+  const uint64_t now = MonotonicNs();
+  const bool fits = question.queue_pairs <= wire::kControlMostQueuePairs;
+  if (fits && agent_ == Agent::kThere) connection.asked = client_.Send(wire::kControlPathAsk, connection.ask);
+  if (fits && now >= wait_again_ns_) {
+    connection.until_ns = now + static_cast<uint64_t>(KnobNumber(Knob::C4_PATH_WAIT_MS)) * 1000000;
+  }
+  return number;
+}
+
+bool PathSelector::Expects(uint64_t number) {
+  const std::lock_guard lock(mutex_);
+  const auto found = connections_.find(number);
+  if (found == connections_.end()) return false;
+  Connection& connection = found->second;
+  if (connection.answered || connection.until_ns == 0 || agent_ == Agent::kAlone) return false;
+  if (MonotonicNs() < connection.until_ns) return true;
+  connection.until_ns = 0;
+  if (agent_ == Agent::kThere) WaitedInVain();
+  return false;
 }
 
 bool PathSelector::Wait(std::unique_lock<std::mutex>* lock, uint64_t number) {
@@ -78,16 +110,17 @@ bool PathSelector::Wait(std::unique_lock<std::mutex>* lock, uint64_t number) {
   if (now < wait_again_ns_) return false;
   const bool heard =
       answered_.wait_until(*lock, deadline, [&] { return connection.answered || agent_ != Agent::kThere; });
-  if (!heard) {
-    wait_again_ns_ = MonotonicNs() + kNobodyWaitsNs;
-    if (!std::exchange(warned_, true)) {
-      C4_INFO(
-          "no paths were advised within %llu ms (C4_PATH_WAIT_MS): connections take the kernel's ports, "
-          "and move when advice comes",
-          static_cast<unsigned long long>(ms));
-    }
-  }
+  if (!heard) WaitedInVain();
   return connection.advice.has_value();
+}
+
+void PathSelector::WaitedInVain() {
+  wait_again_ns_ = MonotonicNs() + kNobodyWaitsNs;
+  if (std::exchange(warned_, true)) return;
+  C4_INFO(
+      "no paths were advised within %lld ms (C4_PATH_WAIT_MS): connections take the kernel's ports, and move "
+      "when advice comes",
+      static_cast<long long>(KnobNumber(Knob::C4_PATH_WAIT_MS)));
 }
 
 bool PathSelector::TakeCorrection(uint64_t number, PathAdvice* advice) {

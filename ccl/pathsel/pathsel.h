@@ -55,6 +55,9 @@ class PathSelector final : private ControlListener {
   // A connection is about to be made: its number, and advice if there is some in time. `wake_fd`: an eventfd
   // that is raised when there is a correction; it outlives the connection. Blocks, at most C4_PATH_WAIT_MS.
   uint64_t Open(const PathQuestion& question, int wake_fd, PathAdvice* advice);
+  // The same without waiting: an answer comes as a correction, in time as long as Expects says so.
+  uint64_t Ask(const PathQuestion& question, int wake_fd);
+  bool Expects(uint64_t connection);
   // Grows with each correction of any connection.
   uint64_t news() const { return news_.load(std::memory_order_acquire); }
   // The newest correction that was not taken yet.
@@ -72,6 +75,7 @@ class PathSelector final : private ControlListener {
     bool asked = false;     // this agent
     bool waiting = true;    // Open is
     bool answered = false;  // if only that nobody can advise
+    uint64_t until_ns = 0;  // that Expects waits
     std::optional<PathAdvice> advice;
     uint64_t epoch = 0;  // of the newest
   };
@@ -79,7 +83,9 @@ class PathSelector final : private ControlListener {
   void Connected() override;
   void Alone() override;
   void Answered(const wire::ControlPathAnswer& answer) override;
+  Connection* Add(const PathQuestion& question, int wake_fd, uint64_t* number);
   bool Wait(std::unique_lock<std::mutex>* lock, uint64_t connection);
+  void WaitedInVain();
 
   ControlClient client_;
   Monitor* const monitor_;

@@ -51,11 +51,22 @@ class SendConnection {
 
   // `shared`: the same message, which several eager connections send; null otherwise.
   void Post(const void* data, size_t bytes, std::shared_ptr<shm::SharedMessage> shared = nullptr);
+  // Messages with tags, where the receiver's have them (ReceiveConnection::UseTags): each goes into the
+  // oldest receive of its tag that is cleared to send. Want says that there is one, PostTagged hands it over
+  // when there is such a receive, else it does nothing. Instead of Post, after UseTags.
+  void UseTags() { tagged_ = true; }
+  void Want(size_t bytes);
+  bool PostTagged(const void* data, size_t bytes, int32_t tag);
+  // There is a receive of any tag, or of this one.
+  bool offers() const { return !offers_.empty(); }
+  bool offers(int32_t tag) const;
   uint64_t posted() const { return posted_; }
   // Messages whose bytes the receiver has acknowledged, or that are in memory of its own, all before them
   // included: their buffers are the caller's again.
   uint64_t completed() const { return completed_; }
   Result Progress(bool* moved);
+  // Of Progress, what sends what was posted since.
+  Result Dispatch(bool* moved);
   bool connected() const;
   // Whether messages may be posted as shared ones, from now on.
   bool eager() const { return queue_pairs_.front()->eager(); }
@@ -84,6 +95,12 @@ class SendConnection {
     size_t bytes;
     uint64_t chunks_left;  // not acknowledged
     std::shared_ptr<shm::SharedMessage> shared;
+    uint64_t receive;  // that it goes into: its number on the network
+  };
+  // A receive that is cleared to send and that no message was posted for.
+  struct Offer {
+    uint64_t receive;
+    int32_t tag;
   };
   struct Posted {
     uint64_t message;
@@ -92,10 +109,12 @@ class SendConnection {
     uint64_t ns;
   };
 
+  void Append(const void* data, size_t bytes, std::shared_ptr<shm::SharedMessage> shared, uint64_t receive);
+  bool has_work() const { return !messages_.empty() || wanted_ > 0; }
+  Result TakeTags(const TagRun& run);
   Result ProgressOne(size_t i, bool* moved);
   void TakeAcknowledged(size_t i, uint64_t chunks);
   void TakeCompletions();
-  Result Dispatch(bool* moved);
   void PostChunk(const Posted& chunk, int queue_pair, uint64_t now_ns);
   Posted NextChunk(uint64_t now_ns) const;
 
@@ -117,6 +136,10 @@ class SendConnection {
   uint64_t granted_ = 0;
   uint64_t posted_ = 0;
   uint64_t completed_ = 0;
+  bool tagged_ = false;
+  std::deque<Offer> offers_;     // oldest first
+  uint64_t next_offer_ = 0;      // that was not heard of
+  uint64_t wanted_ = 0;          // messages with tags that were not posted yet
   std::vector<bool> posted_to_;  // by queue pair, in this pass; kept to spare allocations
 
   std::unique_ptr<SendControl> control_;
@@ -152,6 +175,11 @@ class ReceiveConnection final : private ChunkSink {
 
   // The next message has to have exactly `bytes` bytes: anything else is an error. A fold only where folds().
   void Post(void* data, size_t bytes, const Fold& fold = {});
+  // The next message may have `bytes` bytes at most. How many it has stands in *came before it completes.
+  // `tag`: which message it is, after UseTags.
+  void PostAtMost(void* data, size_t bytes, int32_t tag, size_t* came);
+  // Messages have tags, which tell the sender which of them goes into which receive. Before Attach.
+  void UseTags() { tagged_ = true; }
   bool folds() const;
   // The next receive is the first of an operation: its wait says how late the sender is.
   void BeginOperation() { first_of_operation_ = true; }
@@ -172,13 +200,21 @@ class ReceiveConnection final : private ChunkSink {
     Fold fold;
     uint64_t posted_ticks;
     bool first_of_operation;
+    size_t* came;  // null: all of `bytes` has to come
+    int32_t tag;
     uint64_t chunks_left;
     std::vector<bool> arrived;  // by chunk; empty before the first
   };
 
+  void Append(Buffer buffer);
+  Result CheckSize(const Chunk& chunk, Buffer* buffer);
   Result Begin(const Chunk& chunk, uint64_t now_ticks, Place* place) override;
   void Arrived(const Chunk& chunk, uint64_t now_ticks) override;
   void Abandoned(const Chunk& chunk) override;
+  uint64_t first_tag() const override { return tagged_ ? completed_ : UINT64_MAX; }
+  int32_t TagOf(uint64_t message) const override {
+    return buffers_[static_cast<size_t>(message - completed_)].tag;
+  }
   void GrantPosted();
   void GrantAgain();
   Result ProgressControl();
@@ -192,6 +228,7 @@ class ReceiveConnection final : private ChunkSink {
   std::vector<std::unique_ptr<ReceiveQueuePair>> queue_pairs_;
   std::deque<Buffer> buffers_;  // posted and not completed, oldest first
   bool first_of_operation_ = false;
+  bool tagged_ = false;
   uint64_t posted_ = 0;
   uint64_t granted_ = 0;
   uint64_t completed_ = 0;

@@ -30,6 +30,14 @@ struct FenceAnswer {
   uint64_t granted = 0;   // messages of the connection
 };
 
+// Receiver to sender, where messages have tags: what those are of some that follow one another.
+struct TagRun {
+  static constexpr uint32_t kMost = 4;
+  uint64_t first = 0;
+  uint32_t count = 0;
+  int32_t tags[kMost] = {};
+};
+
 // The sender's end of a control channel, over one stream or several: it sees to it that there is one.
 class SendControl {
  public:
@@ -41,6 +49,7 @@ class SendControl {
   virtual Result Progress(uint64_t now_ns) = 0;
   virtual void Say(const FenceCall& call) = 0;
   virtual bool Hear(FenceAnswer* answer) = 0;
+  virtual bool HearTags(TagRun* /*run*/) { return false; }
   // Another stream was tried since the last call: what is unanswered is worth repeating at once.
   virtual bool TakeFresh() = 0;
   // The peer, or its kernel, showed a sign of life then.
@@ -70,6 +79,7 @@ class ReceiveControl {
   virtual Result Progress(uint64_t now_ns) = 0;
   virtual bool Hear(FenceCall* call) = 0;
   virtual void Say(const FenceAnswer& answer) = 0;
+  virtual void SayTags(const TagRun& /*run*/) {}
   // A stream has come since the last call: whoever dials one has missed what was said.
   virtual bool TakeFresh() = 0;
   // When the last stream ended without a goodbye, and none has come since; 0 while there is one.

@@ -17,6 +17,7 @@
 
 #include "ccl/base/result.h"
 #include "ccl/monitor/monitor.h"
+#include "ccl/transport/failover.h"
 #include "ccl/transport/path.h"
 
 namespace c4 {
@@ -33,6 +34,9 @@ struct Recording {
   int rank = 0;
   int peer = 0;
   uint16_t channel = 0;
+  // What its hellos name instead of the communicator, where the receiver was told to expect that
+  // (tcp/acceptor.h); 0: the communicator.
+  uint64_t number = 0;
 };
 
 // A piece of a message. Messages are numbered per connection, chunks per message.
@@ -58,6 +62,8 @@ class SendQueuePair {
   virtual uint64_t completed() const = 0;
   // Messages of the connection that the receiver is ready for, as far as this queue pair has heard.
   virtual uint64_t granted() const = 0;
+  // What it has heard of their tags since the last call.
+  virtual bool HearTags(TagRun* /*run*/) { return false; }
   // Whether it has room of the receiver's for chunks that this one is not ready for yet.
   virtual bool eager() const { return false; }
   // Sets *moved when anything came or went.
@@ -117,6 +123,9 @@ class ChunkSink {
   virtual void Arrived(const Chunk& chunk, uint64_t now_ticks) = 0;
   // A chunk that has begun will not arrive: its queue pair was closed.
   virtual void Abandoned(const Chunk& chunk) = 0;
+  // The first message whose tag the sender may not know yet; UINT64_MAX where messages have none.
+  virtual uint64_t first_tag() const { return UINT64_MAX; }
+  virtual int32_t TagOf(uint64_t /*message*/) const { return 0; }
 
  protected:
   ~ChunkSink() = default;

@@ -30,16 +30,34 @@ bool ReceiveConnection::folds() const {
 }
 
 void ReceiveConnection::Post(void* data, size_t bytes, const Fold& fold) {
-  const uint64_t now = NowTicks();
-  buffers_.push_back({static_cast<char*>(data),
-                      bytes,
-                      fold,
-                      now,
-                      std::exchange(first_of_operation_, false),
-                      attached() ? ChunkCount(bytes, chunk_bytes_) : 0,
-                      {}});
+  Append({static_cast<char*>(data),
+          bytes,
+          fold,
+          NowTicks(),
+          std::exchange(first_of_operation_, false),
+          nullptr,
+          0,
+          attached() ? ChunkCount(bytes, chunk_bytes_) : 0,
+          {}});
+}
+
+void ReceiveConnection::PostAtMost(void* data, size_t bytes, int32_t tag, size_t* came) {
+  *came = 0;
+  Append({static_cast<char*>(data),
+          bytes,
+          {},
+          NowTicks(),
+          std::exchange(first_of_operation_, false),
+          came,
+          tag,
+          attached() ? ChunkCount(bytes, chunk_bytes_) : 0,
+          {}});
+}
+
+void ReceiveConnection::Append(Buffer buffer) {
+  if (attached()) queue_pairs_.front()->recorder().Wanted(buffer.bytes, buffer.posted_ticks);
+  buffers_.push_back(std::move(buffer));
   ++posted_;
-  if (attached()) queue_pairs_.front()->recorder().Wanted(bytes, now);
 }
 
 void ReceiveConnection::GrantPosted() {
@@ -73,6 +91,12 @@ void ReceiveConnection::SayCounts() {
   for (size_t i = 0; i < queue_pairs_.size(); ++i) {
     const ReceiveQueuePair& queue_pair = *queue_pairs_[i];
     control_->Say({static_cast<uint32_t>(i), queue_pair.epoch(), false, queue_pair.received(), granted_});
+  }
+  for (uint64_t message = first_tag(); message < granted_;) {
+    TagRun run;
+    run.first = message;
+    for (; run.count < TagRun::kMost && message < granted_; ++message) run.tags[run.count++] = TagOf(message);
+    control_->SayTags(run);
   }
 }
 
@@ -128,18 +152,33 @@ Result ReceiveConnection::Progress(bool* moved) {
   return Ok();
 }
 
+// The first chunk of a message whose size was not known says it, and the buffer is that large from then on.
+Result ReceiveConnection::CheckSize(const Chunk& chunk, Buffer* buffer) {
+  const bool fits = buffer->came != nullptr && buffer->arrived.empty() && chunk.message_bytes < buffer->bytes;
+  if (fits) {
+    const auto bytes = static_cast<size_t>(chunk.message_bytes);
+    queue_pairs_.front()->recorder().WantedLess(buffer->bytes - bytes);
+    buffer->bytes = bytes;
+    buffer->chunks_left = ChunkCount(bytes, chunk_bytes_);
+  }
+  if (chunk.message_bytes == buffer->bytes) {
+    if (buffer->came != nullptr) *buffer->came = buffer->bytes;
+    return Ok();
+  }
+  return Fail(ncclInvalidUsage,
+              "rank %d sent a message of %llu bytes where rank %d expects %s%zu: the ranks called the "
+              "operation with different counts or types",
+              peer_, static_cast<unsigned long long>(chunk.message_bytes), rank_,
+              buffer->came != nullptr ? "at most " : "", buffer->bytes);
+}
+
 Result ReceiveConnection::Begin(const Chunk& chunk, uint64_t now_ticks, Place* place) {
   if (chunk.message < completed_ || chunk.message - completed_ >= buffers_.size()) {
     return Fail(ncclRemoteError, "rank %d sent message %llu, which rank %d has not asked for", peer_,
                 static_cast<unsigned long long>(chunk.message), rank_);
   }
   Buffer& buffer = buffers_[static_cast<size_t>(chunk.message - completed_)];
-  if (chunk.message_bytes != buffer.bytes) {
-    return Fail(ncclInvalidUsage,
-                "rank %d sent a message of %llu bytes where rank %d expects %zu: the ranks called the "
-                "operation with different counts or types",
-                peer_, static_cast<unsigned long long>(chunk.message_bytes), rank_, buffer.bytes);
-  }
+  C4_RETURN_IF_ERROR(CheckSize(chunk, &buffer));
   const uint64_t chunks = ChunkCount(buffer.bytes, chunk_bytes_);
   const uint64_t offset = uint64_t{chunk.index} * chunk_bytes_;
   if (chunk.index >= chunks || chunk.bytes != std::min<uint64_t>(chunk_bytes_, buffer.bytes - offset)) {

@@ -5,6 +5,12 @@
 #include "ccl/transport/connection.h"
 
 namespace c4 {
+namespace {
+
+// Receives that nobody has sent anything for; who posts more than that is not one of ours.
+constexpr size_t kMostOffers = 65536;
+
+}  // namespace
 
 SendConnection::SendConnection(int peer, std::vector<std::unique_ptr<SendQueuePair>> queue_pairs,
                                uint32_t chunk_bytes, size_t window_bytes, Clock clock)
@@ -19,10 +25,48 @@ SendConnection::SendConnection(int peer, std::vector<std::unique_ptr<SendQueuePa
 
 void SendConnection::Post(const void* data, size_t bytes, std::shared_ptr<shm::SharedMessage> shared) {
   if (control_ != nullptr && messages_.empty() && !fences_.any()) work_since_ns_ = clock_();
-  messages_.push_back(
-      {static_cast<const char*>(data), bytes, ChunkCount(bytes, chunk_bytes_), std::move(shared)});
-  ++posted_;
+  Append(data, bytes, std::move(shared), posted_);
   queue_pairs_.front()->recorder().Wanted(bytes, NowTicks());
+}
+
+void SendConnection::Append(const void* data, size_t bytes, std::shared_ptr<shm::SharedMessage> shared,
+                            uint64_t receive) {
+  messages_.push_back(
+      {static_cast<const char*>(data), bytes, ChunkCount(bytes, chunk_bytes_), std::move(shared), receive});
+  ++posted_;
+}
+
+void SendConnection::Want(size_t bytes) {
+  if (control_ != nullptr && !has_work() && !fences_.any()) work_since_ns_ = clock_();
+  ++wanted_;
+  queue_pairs_.front()->recorder().Wanted(bytes, NowTicks());
+}
+
+bool SendConnection::offers(int32_t tag) const {
+  return std::any_of(offers_.begin(), offers_.end(), [tag](const Offer& offer) { return offer.tag == tag; });
+}
+
+bool SendConnection::PostTagged(const void* data, size_t bytes, int32_t tag) {
+  const auto offer =
+      std::find_if(offers_.begin(), offers_.end(), [tag](const Offer& o) { return o.tag == tag; });
+  if (offer == offers_.end()) return false;
+  --wanted_;
+  Append(data, bytes, nullptr, offer->receive);
+  offers_.erase(offer);
+  return true;
+}
+
+// The same is said on several streams, on each of them without a gap.
+Result SendConnection::TakeTags(const TagRun& run) {
+  if (!tagged_) return Ok();
+  for (uint32_t i = 0; i < run.count; ++i) {
+    if (run.first + i < next_offer_) continue;
+    if (run.first + i > next_offer_ || offers_.size() >= kMostOffers) {
+      return Fail(ncclRemoteError, "rank %d spoke of receives that it cannot have posted", peer_);
+    }
+    offers_.push_back({next_offer_++, run.tags[i]});
+  }
+  return Ok();
 }
 
 Result SendConnection::Progress(bool* moved) {
@@ -30,7 +74,7 @@ Result SendConnection::Progress(bool* moved) {
   if (control_ != nullptr) C4_RETURN_IF_ERROR(ProgressControl(moved));
   TakeCompletions();
   C4_RETURN_IF_ERROR(Dispatch(moved));
-  if (!messages_.empty() && left()) {
+  if (has_work() && left()) {
     return Fail(ncclRemoteError, "connection to rank %d ended: that rank has left the communicator", peer_);
   }
   return Ok();
@@ -41,6 +85,7 @@ Result SendConnection::ProgressOne(size_t i, bool* moved) {
   const uint64_t before = queue_pair.completed();
   C4_RETURN_IF_ERROR(queue_pair.Progress(moved));
   TakeAcknowledged(i, queue_pair.completed() - before);
+  for (TagRun run; queue_pair.HearTags(&run);) C4_RETURN_IF_ERROR(TakeTags(run));
   if (queue_pair.granted() > granted_) {
     granted_ = queue_pair.granted();
     queue_pairs_.front()->recorder().Granted(granted_);
@@ -83,7 +128,7 @@ SendConnection::Posted SendConnection::NextChunk(uint64_t now_ns) const {
 void SendConnection::PostChunk(const Posted& chunk, int queue_pair, uint64_t now_ns) {
   const auto i = static_cast<size_t>(queue_pair);
   const Message& message = messages_[static_cast<size_t>(chunk.message - completed_)];
-  queue_pairs_[i]->Post({chunk.message, message.bytes, chunk.chunk, chunk.bytes},
+  queue_pairs_[i]->Post({message.receive, message.bytes, chunk.chunk, chunk.bytes},
                         message.data + uint64_t{chunk.chunk} * chunk_bytes_, message.shared, NowTicks());
   scheduler_.Posted(queue_pair, chunk.bytes, now_ns);
   in_flight_[i].push_back(chunk);
@@ -99,7 +144,7 @@ void SendConnection::PostChunk(const Posted& chunk, int queue_pair, uint64_t now
 Result SendConnection::Dispatch(bool* moved) {
   posted_to_.assign(queue_pairs_.size(), false);
   bool any = false;
-  const uint64_t ready = eager() ? posted_ : std::min(granted_, posted_);
+  const uint64_t ready = eager() || tagged_ ? posted_ : std::min(granted_, posted_);
   while (!taken_back_.empty() || next_message_ < ready) {
     const uint64_t now_ns = clock_();
     const Posted chunk = NextChunk(now_ns);

@@ -33,6 +33,7 @@ Result SendConnection::ProgressControl(bool* moved) {
     C4_RETURN_IF_ERROR(TakeAnswer(answer));
     *moved = true;
   }
+  for (TagRun run; control_->HearTags(&run);) C4_RETURN_IF_ERROR(TakeTags(run));
   // The kernel of a receiver that is stopped takes new streams: only what the receiver says counts.
   uint64_t heard_ns = control_->heard_ns();
   for (const auto& queue_pair : queue_pairs_) {
@@ -66,7 +67,7 @@ void SendConnection::Watch(size_t i, uint64_t peer_heard_ns, uint64_t now_ns) {
     }
   }
   if (state == QpState::kLost && !fences_.open(i)) {
-    if (messages_.empty() && !fences_.any()) work_since_ns_ = now_ns;
+    if (!has_work() && !fences_.any()) work_since_ns_ = now_ns;
     fences_.Open(i, queue_pair.epoch(), now_ns);
   }
   const bool usable = state == QpState::kLive;
@@ -116,15 +117,15 @@ Result SendConnection::TakeAnswer(const FenceAnswer& answer) {
 Result SendConnection::CheckAlive(uint64_t now_ns) const {
   if (control_->peer_left()) return Ok();
   // A peer that has left in order may have said so where it could not be heard.
-  const bool left_here = messages_.empty() && std::any_of(queue_pairs_.begin(), queue_pairs_.end(),
-                                                          [](const auto& qp) { return qp->peer_left(); });
+  const bool left_here = !has_work() && std::any_of(queue_pairs_.begin(), queue_pairs_.end(),
+                                                    [](const auto& qp) { return qp->peer_left(); });
   if (left_here) return Ok();
   if (control_->refused() || (control_->ended() && std::all_of(queue_pairs_.begin(), queue_pairs_.end(),
                                                                [](const auto& qp) { return qp->ended(); }))) {
     return Fail(ncclRemoteError, "connection to rank %d was closed by it: its process ended or gave up",
                 peer_);
   }
-  const bool waits = fences_.any() || !messages_.empty();
+  const bool waits = fences_.any() || has_work();
   if (!waits || control_->settled()) return Ok();
   const uint64_t since = std::max(control_->alive_ns(), work_since_ns_);
   if (now_ns < since || now_ns - since < give_up_ns_) return Ok();

@@ -37,15 +37,6 @@ uint64_t SpinNs(bool crowded) {
   return static_cast<uint64_t>(us >= 0 ? us : crowded ? 0 : kSpinUs) * 1000;
 }
 
-bool IsSameHost(const SocketAddress& a, const SocketAddress& b) {
-  return memcmp(ToEndpoint(a).address, ToEndpoint(b).address, sizeof wire::Endpoint::address) == 0;
-}
-
-bool IsSamePath(const QpPath& a, const QpPath& b) {
-  return IsSameHost(a.source, b.source) && a.source.port() == b.source.port() &&
-         IsSameHost(a.destination, b.destination) && a.destination.port() == b.destination.port();
-}
-
 void Pause() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
@@ -105,52 +96,16 @@ Recording Links::RecordingOf(int peer, uint16_t channel) const {
   return recording;
 }
 
-std::vector<QpPath> Links::PathsTo(int peer, uint32_t queue_pairs) const {
-  const std::vector<SocketAddress>& own = listeners_[static_cast<size_t>(recording_.rank)];
-  const std::vector<SocketAddress>& ends = listeners_[static_cast<size_t>(peer)];
-  const size_t planes = std::min(own.size(), ends.size());
-  std::vector<QpPath> paths(queue_pairs);
-  for (size_t i = 0; i < paths.size(); ++i) {
-    paths[i].destination = ends[i % planes];
-    if (planes == 1) continue;
-    paths[i].source = own[i % planes];
-    paths[i].source.set_port(0);
-  }
-  return paths;
-}
-
 void Links::AskForPaths(int peer, uint16_t channel, std::vector<QpPath>* paths) {
   if (paths_ == nullptr) return;
-  const std::vector<SocketAddress>& own = listeners_[static_cast<size_t>(recording_.rank)];
-  const std::vector<SocketAddress>& ends = listeners_[static_cast<size_t>(peer)];
   PathQuestion question;
   question.communicator_id = recording_.communicator->slot().communicator_id;
   question.from_rank = recording_.rank;
   question.to_rank = peer;
   question.channel = channel;
   question.queue_pairs = static_cast<uint32_t>(paths->size());
-  for (size_t i = 0; i < std::min(own.size(), ends.size()); ++i) {
-    if (IsSameHost(own[i], ends[i])) return;  // no switch to choose
-    question.ends.push_back({own[i], ends[i]});
-  }
-  Selected& selected = selected_[{peer, channel}];
-  PathAdvice advice;
-  selected.number = paths_->Open(question, wake_fd_, &advice);
-  selected.epoch = advice.epoch;
-  selected.changes = UINT64_MAX;  // nothing was told yet
-  Heed(advice, peer, paths);
-}
-
-// A queue pair for which there is no port keeps the one that it has.
-void Links::Heed(const PathAdvice& advice, int peer, std::vector<QpPath>* paths) const {
-  const std::vector<SocketAddress>& own = listeners_[static_cast<size_t>(recording_.rank)];
-  const std::vector<SocketAddress>& ends = listeners_[static_cast<size_t>(peer)];
-  for (size_t i = 0; i < std::min(paths->size(), advice.paths.size()); ++i) {
-    const wire::ControlPath& path = advice.paths[i];
-    if (path.source_port == 0 || path.plane >= std::min(own.size(), ends.size())) continue;
-    (*paths)[i] = {own[path.plane], ends[path.plane]};
-    (*paths)[i].source.set_port(path.source_port);
-  }
+  selected_[{peer, channel}].Ask(paths_, std::move(question), own(), listeners_[static_cast<size_t>(peer)],
+                                 wake_fd_, paths);
 }
 
 void Links::LookAtPaths() {
@@ -158,32 +113,7 @@ void Links::LookAtPaths() {
   const bool corrected = std::exchange(path_news_, news) != news;
   for (auto& [key, selected] : selected_) {
     const auto found = sends_.find(key);
-    if (found == sends_.end() || found->second == nullptr) continue;
-    SendConnection& connection = *found->second;
-    PathAdvice advice;
-    if (corrected && paths_->TakeCorrection(selected.number, &advice)) {
-      selected.epoch = advice.epoch;
-      std::vector<QpPath> paths;
-      for (const QpUse& use : connection.Paths()) paths.push_back(use.path);
-      const std::vector<QpPath> before = paths;
-      Heed(advice, key.first, &paths);
-      for (size_t i = 0; i < paths.size(); ++i) {
-        if (!IsSamePath(paths[i], before[i])) connection.Move(i, paths[i]);
-      }
-      selected.changes = UINT64_MAX;  // the epoch is another one
-    }
-    if (selected.changes == connection.path_changes()) continue;
-    selected.changes = connection.path_changes();
-    std::vector<wire::ControlPathInUse> used;
-    for (const QpUse& use : connection.Paths()) {
-      wire::ControlPathInUse path{};
-      path.source = ToEndpoint(use.path.source);
-      path.destination = ToEndpoint(use.path.destination);
-      path.state = use.state == QpState::kLost ? wire::kPathDead : wire::kPathLive;
-      path.fences = use.fences;
-      used.push_back(path);
-    }
-    paths_->Use(selected.number, selected.epoch, used);
+    if (found != sends_.end() && found->second != nullptr) selected.Follow(corrected, found->second.get());
   }
 }
 
@@ -199,7 +129,8 @@ Result Links::SendTo(int peer, uint16_t channel, SendConnection** connection) {
     } else {
       over_network_ = true;
       const tcp::Shape shape = tcp::KnobShape();
-      std::vector<QpPath> paths = PathsTo(peer, shape.queue_pairs);
+      std::vector<QpPath> paths =
+          PathsOverPlanes(own(), listeners_[static_cast<size_t>(peer)], shape.queue_pairs);
       AskForPaths(peer, channel, &paths);
       C4_RETURN_IF_ERROR(tcp::ConnectSender(RecordingOf(peer, channel), paths, shape, &place));
     }
@@ -432,7 +363,6 @@ void Links::SayGoodbye() {
 }
 
 void Links::Close() {
-  for (const auto& [key, selected] : selected_) paths_->Close(selected.number);
   selected_.clear();
   sends_.clear();
   controls_.clear();

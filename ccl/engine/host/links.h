@@ -14,8 +14,8 @@
 
 #include "ccl/base/socket.h"
 #include "ccl/bootstrap/protocol.h"
-#include "ccl/pathsel/pathsel.h"
 #include "ccl/transport/connection.h"
+#include "ccl/transport/selected_paths.h"
 #include "ccl/transport/shm/bell.h"
 #include "ccl/transport/tcp/acceptor.h"
 #include "ccl/transport/tcp/carrier.h"
@@ -88,17 +88,9 @@ class Links {
   Result Attach(int peer, uint16_t channel, std::vector<tcp::Accepted> accepted,
                 ReceiveConnection* connection);
   Recording RecordingOf(int peer, uint16_t channel) const;
-  // Of each queue pair of a connection: they alternate over the planes that both ends have.
-  std::vector<QpPath> PathsTo(int peer, uint32_t queue_pairs) const;
-  // A connection whose paths somebody selects.
-  struct Selected {
-    uint64_t number = 0;   // the selector's
-    uint64_t epoch = 0;    // of the advice that it follows
-    uint64_t changes = 0;  // of its paths, that the selector has heard of
-  };
+  const std::vector<SocketAddress>& own() const { return listeners_[static_cast<size_t>(recording_.rank)]; }
   // Asks for paths, which may take a moment, and puts them in.
   void AskForPaths(int peer, uint16_t channel, std::vector<QpPath>* paths);
-  void Heed(const PathAdvice& advice, int peer, std::vector<QpPath>* paths) const;
   void LookAtPaths();
   // A receive connection waits for its sender to connect.
   bool Expecting() const;
@@ -128,7 +120,7 @@ class Links {
   bool callers_ = true;        // at the acceptor
   bool carrier_news_ = false;  // of some device
   PathSelector* paths_ = nullptr;
-  std::map<Key, Selected> selected_;
+  std::map<Key, SelectedPaths> selected_;
   uint64_t path_news_ = 0;    // that were looked at
   bool over_memory_ = false;  // a connection is
   bool over_network_ = false;

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "ccl/base/clock.h"
+#include "ccl/base/identity.h"
 #include "ccl/base/log.h"
 
 namespace c4::tcp {
@@ -63,12 +64,15 @@ Result Acceptor::Progress(bool* moved) {
 }
 
 const char* Acceptor::Check(Stranger* stranger) const {
-  if (const char* fault =
-          CheckHello(stranger->hello, stranger->bytes, communicator_id_, rank_, rank_count_)) {
-    return fault;
-  }
   Hello hello;
   memcpy(&hello, stranger->hello, sizeof hello);
+  const bool expected = rank_count_ == 0 && expected_.contains(hello.communicator_id);
+  if (const char* fault =
+          CheckHello(stranger->hello, stranger->bytes, expected ? hello.communicator_id : communicator_id_,
+                     rank_, rank_count_)) {
+    return fault;
+  }
+  if (rank_count_ == 0 && !expected) return "belongs to no connection that is waited for";
   stranger->wanted = HelloBytes(hello);
   return IsTcp(hello) || IsControl(hello) || shared_memory_
              ? nullptr
@@ -103,10 +107,16 @@ bool Acceptor::Listen(Stranger* stranger, uint64_t now_ns, bool* moved) {
   return false;
 }
 
+ConnectionKey Acceptor::KeyOf(const Hello& hello) const {
+  const uint64_t sender =
+      rank_count_ == 0 ? HashBytes(&hello.header.writer, sizeof hello.header.writer) : uint64_t{0};
+  return {hello.communicator_id, sender, hello.from_rank, hello.channel};
+}
+
 void Acceptor::TakeIn(Stranger* stranger) {
   Hello hello;
   memcpy(&hello, stranger->hello, sizeof hello);
-  const Key key{hello.from_rank, hello.channel};
+  const ConnectionKey key = KeyOf(hello);
   if (IsControl(hello) || (taken_.contains(key) && FailsOver(hello))) {
     if (late_.size() >= kMostStrangers) late_.pop_front();
     late_.emplace_back();
@@ -142,23 +152,64 @@ void Acceptor::TakeIn(Stranger* stranger) {
 }
 
 bool Acceptor::Take(int peer, uint16_t channel, std::vector<Accepted>* queue_pairs) {
-  const auto found = connections_.find({peer, channel});
+  return Take({communicator_id_, 0, peer, channel}, queue_pairs);
+}
+
+bool Acceptor::Take(const ConnectionKey& key, std::vector<Accepted>* queue_pairs) {
+  const auto found = connections_.find(key);
   if (found == connections_.end()) return false;
   for (const Accepted& accepted : found->second) {
     if (!accepted.fd.valid()) return false;
   }
   *queue_pairs = std::move(found->second);
   connections_.erase(found);
-  taken_.insert({peer, channel});
+  taken_.insert(key);
   return true;
 }
 
+void Acceptor::Expect(uint64_t number) {
+  expected_.insert(number);
+}
+
+void Acceptor::Forget(uint64_t number) {
+  expected_.erase(number);
+  DropWaiting(number);
+  std::erase_if(taken_, [&](const ConnectionKey& key) { return key.communicator_id == number; });
+}
+
+void Acceptor::DropWaiting(uint64_t number) {
+  std::erase_if(connections_, [&](const auto& entry) { return entry.first.communicator_id == number; });
+  std::erase_if(late_, [&](const Accepted& late) {
+    return late.hello.communicator_id == number && !taken_.contains(KeyOf(late.hello));
+  });
+}
+
+bool Acceptor::TakeExpected(uint64_t number, ConnectionKey* key, std::vector<Accepted>* queue_pairs) {
+  for (auto it = connections_.lower_bound({number, 0, INT32_MIN, 0}); it != connections_.end(); ++it) {
+    if (it->first.communicator_id != number) return false;
+    *key = it->first;
+    if (Take(*key, queue_pairs)) return true;
+  }
+  return false;
+}
+
+void Acceptor::ForgetTaken(const ConnectionKey& key) {
+  taken_.erase(key);
+  std::erase_if(late_, [&](const Accepted& late) { return KeyOf(late.hello) == key; });
+}
+
 bool Acceptor::TakeLate(int* peer, uint16_t* channel, Accepted* accepted) {
+  ConnectionKey key;
+  if (!TakeLate(&key, accepted)) return false;
+  *peer = key.peer;
+  *channel = key.channel;
+  return true;
+}
+
+bool Acceptor::TakeLate(ConnectionKey* key, Accepted* accepted) {
   for (auto it = late_.begin(); it != late_.end(); ++it) {
-    const Key key{it->hello.from_rank, it->hello.channel};
-    if (!taken_.contains(key)) continue;
-    *peer = key.first;
-    *channel = key.second;
+    *key = KeyOf(it->hello);
+    if (!taken_.contains(*key)) continue;
     *accepted = std::move(*it);
     late_.erase(it);
     return true;

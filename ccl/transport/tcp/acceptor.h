@@ -3,9 +3,13 @@
 // Strangers are turned away with one warning, and a connection that says nothing for five seconds as well.
 // What comes later for a connection that fails over is handed on one by one.
 //
+// It takes in what is meant for one rank of a communicator, or, for callers that no ranks tell apart
+// (ccl/plugins/net), what names a number that it was told to expect.
+//
 // One thread; nothing blocks. Owns the listener and every stream that was not taken.
 #pragma once
 
+#include <compare>
 #include <deque>
 #include <map>
 #include <poll.h>
@@ -24,9 +28,30 @@ struct Accepted {
   char tail[kMaxHelloBytes - sizeof(Hello)] = {};  // of a hello that is longer
 };
 
+// A connection, as its hellos name it.
+struct ConnectionKey {
+  uint64_t communicator_id = 0;  // or the number that was expected
+  uint64_t sender = 0;           // its process, where ranks do not tell senders apart; else 0
+  int peer = 0;
+  uint16_t channel = 0;
+  auto operator<=>(const ConnectionKey&) const = default;
+};
+
 class Acceptor {
  public:
   Acceptor(Fd listener, uint64_t communicator_id, int rank, int rank_count);
+  // Of what Expect names.
+  explicit Acceptor(Fd listener) : Acceptor(std::move(listener), 0, 0, 0) {}
+
+  // Hellos with that number are taken in from now on, whatever ranks they name, until it is forgotten.
+  void Expect(uint64_t number);
+  void Forget(uint64_t number);
+  // Closes what has come for it and was not taken.
+  void DropWaiting(uint64_t number);
+  // Any whole connection that names that number.
+  bool TakeExpected(uint64_t number, ConnectionKey* key, std::vector<Accepted>* queue_pairs);
+  // A connection that was taken has ended; it need not be known any more.
+  void ForgetTaken(const ConnectionKey& key);
 
   // This rank takes in connections over shared memory too.
   void TakeSharedMemory() { shared_memory_ = true; }
@@ -35,6 +60,7 @@ class Acceptor {
   bool Take(int peer, uint16_t channel, std::vector<Accepted>* queue_pairs);
   // A stream of a connection that was taken: a queue pair's next epoch, or of its control channel.
   bool TakeLate(int* peer, uint16_t* channel, Accepted* accepted);
+  bool TakeLate(ConnectionKey* key, Accepted* accepted);
   // Of the listener, and of who has connected and not said hello yet.
   void AppendPolls(std::vector<pollfd>* polls) const;
 
@@ -47,13 +73,13 @@ class Acceptor {
     size_t bytes = 0;
     size_t wanted = sizeof(Hello);
   };
-  using Key = std::pair<int, uint16_t>;  // peer, channel
-
   Result AcceptAll(bool* moved);
   // False when the stranger is done with: taken in or turned away.
   bool Listen(Stranger* stranger, uint64_t now_ns, bool* moved);
   // What is wrong with its hello, or nullptr; says also how long it is.
   const char* Check(Stranger* stranger) const;
+  ConnectionKey KeyOf(const Hello& hello) const;
+  bool Take(const ConnectionKey& key, std::vector<Accepted>* queue_pairs);
   void TakeIn(Stranger* stranger);
 
   const Fd listener_;
@@ -62,8 +88,9 @@ class Acceptor {
   const int rank_count_;
   bool shared_memory_ = false;
   std::vector<Stranger> strangers_;
-  std::map<Key, std::vector<Accepted>> connections_;
-  std::set<Key> taken_;
+  std::set<uint64_t> expected_;
+  std::map<ConnectionKey, std::vector<Accepted>> connections_;
+  std::set<ConnectionKey> taken_;
   std::deque<Accepted> late_;  // also control streams that came first
 };
 

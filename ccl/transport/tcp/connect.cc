@@ -29,7 +29,8 @@ Hello MakeHello(const Recording& recording, uint32_t index, uint32_t count, uint
   hello.header.header_bytes = sizeof hello;
   hello.header.total_bytes = sizeof hello;
   hello.header.writer = recording.monitor->segment().header().header.writer;
-  hello.communicator_id = recording.communicator->slot().communicator_id;
+  hello.communicator_id =
+      recording.number != 0 ? recording.number : recording.communicator->slot().communicator_id;
   hello.from_rank = recording.rank;
   hello.to_rank = recording.peer;
   hello.channel = recording.channel;

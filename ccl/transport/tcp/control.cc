@@ -118,6 +118,8 @@ Result TcpSendControl::TakeFrame(const Frame& frame, uint64_t now_ns) {
   if (frame.kind == kFenced) asked_ns_ = 0;
   if (frame.kind == kGoodbye) {
     peer_left_ = true;
+  } else if (frame.kind == kTags) {
+    tags_.push_back(TagsOf(frame));
   } else {
     answers_.push_back({frame.chunk, frame.bytes, frame.kind == kFenced, frame.sequence, frame.message});
   }
@@ -229,6 +231,13 @@ bool TcpSendControl::Hear(FenceAnswer* answer) {
   return true;
 }
 
+bool TcpSendControl::HearTags(TagRun* run) {
+  if (tags_.empty()) return false;
+  *run = tags_.front();
+  tags_.pop_front();
+  return true;
+}
+
 bool TcpSendControl::TakeFresh() {
   return std::exchange(fresh_, false);
 }
@@ -299,7 +308,17 @@ bool TcpReceiveControl::Hear(FenceCall* call) {
 
 // Said on all streams: which of them still leads back is not known here.
 void TcpReceiveControl::Say(const FenceAnswer& answer) {
-  const Frame frame = AnswerFrame(answer);
+  SayOnAll(AnswerFrame(answer));
+}
+
+void TcpReceiveControl::SayTags(const TagRun& run) {
+  Frame frame = MakeFrame(kTags);
+  frame.message = run.first;
+  for (; frame.chunk < run.count; ++frame.chunk) SetTag(&frame, frame.chunk, run.tags[frame.chunk]);
+  SayOnAll(frame);
+}
+
+void TcpReceiveControl::SayOnAll(const Frame& frame) {
   for (const auto& line : lines_) {
     line->Say(&frame, sizeof frame);
     frames_.clear();

@@ -56,6 +56,7 @@ class TcpSendControl final : public SendControl {
   Result Progress(uint64_t now_ns) override;
   void Say(const FenceCall& call) override;
   bool Hear(FenceAnswer* answer) override;
+  bool HearTags(TagRun* run) override;
   bool TakeFresh() override;
   uint64_t alive_ns() const override { return alive_ns_; }
   uint64_t heard_ns() const override { return heard_ns_; }
@@ -95,6 +96,7 @@ class TcpSendControl final : public SendControl {
   const int peer_;
   std::vector<Line> lines_;
   std::deque<FenceAnswer> answers_;
+  std::deque<TagRun> tags_;
   std::vector<Frame> frames_;
   bool fresh_ = false;
   bool ended_ = false;
@@ -122,6 +124,7 @@ class TcpReceiveControl final : public ReceiveControl {
   Result Progress(uint64_t now_ns) override;
   bool Hear(FenceCall* call) override;
   void Say(const FenceAnswer& answer) override;
+  void SayTags(const TagRun& run) override;
   bool TakeFresh() override;
   uint64_t ended_ns() const override { return ended_ns_; }
   bool peer_left() const override { return peer_left_; }
@@ -130,6 +133,8 @@ class TcpReceiveControl final : public ReceiveControl {
 
  private:
   static constexpr size_t kMostLines = 8;
+
+  void SayOnAll(const Frame& frame);
 
   std::vector<TcpReceiveQueuePair*> queue_pairs_;
   const int peer_;

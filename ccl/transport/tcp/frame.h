@@ -11,7 +11,7 @@ namespace c4::tcp {
 
 inline constexpr uint64_t kHelloMagic = wire::Magic("C4TCPHLO");
 inline constexpr uint16_t kMajor = 3;
-inline constexpr uint16_t kMinor = 0;
+inline constexpr uint16_t kMinor = 1;
 inline constexpr uint32_t kMaxQueuePairs = 64;
 inline constexpr uint32_t kMinChunkBytes = 1024;
 inline constexpr uint32_t kMaxChunkBytes = 1u << 30;
@@ -67,7 +67,9 @@ enum FrameKind : uint16_t {
   kFenced = 5,  // receiver: it is closed, `sequence` chunks had come; messages granted as in a report
   kCount = 6,   // receiver: the same, but it is not closed
   kPing = 7,    // sender: nothing
+  kTags = 8,    // receiver, on any stream: tags of `chunk` messages from number `message` on
 };
+inline constexpr uint32_t kTagsAFrame = 4;
 
 struct Frame {
   uint32_t mark;
@@ -80,6 +82,20 @@ struct Frame {
   uint64_t message_bytes;  // the whole message
 };
 static_assert(sizeof(Frame) == 40);
+
+// In a frame of tags, `sequence` and `message_bytes` hold two each, the first in the lower half.
+inline int32_t TagIn(const Frame& frame, uint32_t i) {
+  return static_cast<int32_t>(
+      static_cast<uint32_t>((i < 2 ? frame.sequence : frame.message_bytes) >> (i % 2 * 32)));
+}
+inline void SetTag(Frame* frame, uint32_t i, int32_t tag) {
+  uint64_t& word = i < 2 ? frame->sequence : frame->message_bytes;
+  word |= static_cast<uint64_t>(static_cast<uint32_t>(tag)) << (i % 2 * 32);
+}
+inline const char* CheckTags(const Frame& frame) {
+  const bool possible = frame.bytes == 0 && frame.chunk >= 1 && frame.chunk <= kTagsAFrame;
+  return possible ? nullptr : "sent an impossible number of tags";
+}
 
 // nullptr when `frame` may come from the sender as its chunk number `sequence`, else what is wrong with it.
 inline const char* CheckChunk(const Frame& frame, uint64_t sequence) {
@@ -97,6 +113,7 @@ inline const char* CheckReport(const Frame& frame, uint64_t received, uint64_t g
   if (frame.mark != kFrameMark) return "sent what is no frame of ours";
   if (frame.bytes != 0) return "sent a report with a payload";
   if (frame.kind == kGoodbye) return nullptr;
+  if (frame.kind == kTags) return CheckTags(frame);
   if (frame.kind != kReport) return "sent a frame of a kind that a receiver never sends";
   if (frame.sequence < received || frame.message < granted) return "took back what it had acknowledged";
   if (frame.sequence > sent) return "acknowledged what was not sent";
@@ -107,12 +124,14 @@ inline const char* CheckReport(const Frame& frame, uint64_t received, uint64_t g
 inline const char* CheckControl(const Frame& frame, bool from_sender, uint32_t queue_pairs) {
   if (frame.mark != kFrameMark) return "sent what is no frame of ours";
   if (frame.kind == kGoodbye || (from_sender && frame.kind == kPing)) return nullptr;
+  if (!from_sender && frame.kind == kTags) return CheckTags(frame);
   const bool known = from_sender ? frame.kind == kFence : frame.kind == kFenced || frame.kind == kCount;
   if (!known) return "sent a frame of a kind that does not belong on a control stream";
   return frame.chunk < queue_pairs ? nullptr : "spoke of a queue pair that its connection does not have";
 }
 
 // nullptr when `bytes` bytes at `data` begin a hello to `to_rank` of `communicator_id`, else what is wrong.
+// Without ranks (`rank_count` 0) the number alone says whom it means.
 inline const char* CheckHello(const void* data, size_t bytes, uint64_t communicator_id, int to_rank,
                               int rank_count) {
   if (bytes < sizeof(Hello)) return "is too short";
@@ -125,8 +144,9 @@ inline const char* CheckHello(const void* data, size_t bytes, uint64_t communica
   }
   if (HelloBytes(hello) == 0) return "is of a length that this version does not know";
   if (hello.communicator_id != communicator_id) return "belongs to another communicator";
-  if (hello.to_rank != to_rank) return "is meant for another rank";
-  if (hello.from_rank < 0 || hello.from_rank >= rank_count || hello.from_rank == to_rank) {
+  if (rank_count != 0 && hello.to_rank != to_rank) return "is meant for another rank";
+  if (rank_count != 0 &&
+      (hello.from_rank < 0 || hello.from_rank >= rank_count || hello.from_rank == to_rank)) {
     return "comes from a rank that is not expected here";
   }
   if (hello.queue_pair_count == 0 || hello.queue_pair_count > kMaxQueuePairs ||

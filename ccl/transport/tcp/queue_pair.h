@@ -28,6 +28,7 @@ class TcpSendQueuePair final : public SendQueuePair {
             uint64_t now_ticks) override;
   uint64_t completed() const override { return completed_; }
   uint64_t granted() const override { return granted_; }
+  bool HearTags(TagRun* run) override;
   Result Progress(bool* moved) override;
   QpState state() const override;
   uint32_t epoch() const override { return hello_.epoch; }
@@ -106,6 +107,7 @@ class TcpSendQueuePair final : public SendQueuePair {
   uint64_t completed_ = 0;
   uint64_t reported_ = 0;  // of these, on the stream itself: the control channel may have been faster
   uint64_t granted_ = 0;
+  std::deque<TagRun> tags_;  // heard and not taken
   uint64_t last_completed_ticks_ = 0;
   char in_[8 * sizeof(Frame)];
   size_t in_bytes_ = 0;
@@ -158,7 +160,8 @@ class TcpReceiveQueuePair final : public ReceiveQueuePair {
   Result TakeFrame(ChunkSink* sink, bool* more);
   Result ReadPayload(ChunkSink* sink, bool* moved, bool* more);
   void Complete(ChunkSink* sink);
-  Result Report(bool heartbeat);
+  Result Report(const ChunkSink* sink, bool heartbeat);
+  void AppendTags(const ChunkSink* sink);
   Result Lost(const char* what, int error);
   Result Ended(const char* what, int error);
   void Close();
@@ -178,9 +181,10 @@ class TcpReceiveQueuePair final : public ReceiveQueuePair {
   uint64_t granted_ = 0;
   uint64_t reported_completed_ = 0;
   uint64_t reported_granted_ = 0;
+  uint64_t reported_tags_ = 0;  // of messages before this one
   uint64_t last_report_ns_ = 0;
-  char out_[sizeof(Frame)];  // a report that the kernel has not taken whole
-  size_t out_at_ = sizeof(Frame);
+  std::string out_;  // a report that the kernel has not taken whole
+  size_t out_at_ = 0;
   bool peer_left_ = false;
   int error_ = 0;
   bool failed_ = false;

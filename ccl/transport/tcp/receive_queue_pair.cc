@@ -94,7 +94,9 @@ void TcpReceiveQueuePair::Adopt(Fd fd, const Hello& hello) {
   SetOptions(fd_.get());
   epoch_ = hello.epoch;
   touched_ = false;
-  out_at_ = sizeof out_;
+  out_.clear();
+  out_at_ = 0;
+  reported_tags_ = 0;   // what the old stream said of them may not have come
   last_report_ns_ = 0;  // says hello back
   SocketAddress local;
   SocketAddress peer;
@@ -105,7 +107,7 @@ void TcpReceiveQueuePair::Adopt(Fd fd, const Hello& hello) {
 
 Result TcpReceiveQueuePair::Progress(ChunkSink* sink, bool* moved) {
   if (!open()) return Ok();
-  C4_RETURN_IF_ERROR(Report(false));
+  C4_RETURN_IF_ERROR(Report(sink, false));
   bool more = open() && readiness_.may_read();
   while (more) {
     more = false;
@@ -114,7 +116,7 @@ Result TcpReceiveQueuePair::Progress(ChunkSink* sink, bool* moved) {
   }
   readiness_.Emptied();
   if (!open()) return Ok();
-  return Report(true);  // who has said goodbye by now needs no sign of life
+  return Report(sink, true);  // who has said goodbye by now needs no sign of life
 }
 
 Result TcpReceiveQueuePair::ReadFrame(ChunkSink* sink, bool* moved, bool* more) {
@@ -197,20 +199,21 @@ void TcpReceiveQueuePair::Complete(ChunkSink* sink) {
 
 // Cumulative: one frame for all that has come, and all that was granted, since the last one.
 // Once a second without news: a path that says nothing for longer is dead, also while nobody sends on it.
-Result TcpReceiveQueuePair::Report(bool heartbeat) {
+Result TcpReceiveQueuePair::Report(const ChunkSink* sink, bool heartbeat) {
   const uint64_t now_ns = MonotonicNs();
   for (;;) {
-    if (out_at_ == sizeof out_) {
+    if (out_at_ == out_.size()) {
       const bool news = reported_completed_ != completed_ || reported_granted_ != granted_;
       if (peer_left_ || (!news && !(heartbeat && now_ns - last_report_ns_ >= kHeartbeatNs))) return Ok();
       last_report_ns_ = now_ns;
       Frame frame = MakeFrame(kReport);
       frame.sequence = reported_completed_ = completed_;
       frame.message = reported_granted_ = granted_;
-      memcpy(out_, &frame, sizeof frame);
+      out_.assign(reinterpret_cast<const char*>(&frame), sizeof frame);
       out_at_ = 0;
+      if (sink->first_tag() != UINT64_MAX) AppendTags(sink);
     }
-    const ssize_t sent = send(fd_.get(), out_ + out_at_, sizeof out_ - out_at_, kPrompt);
+    const ssize_t sent = send(fd_.get(), out_.data() + out_at_, out_.size() - out_at_, kPrompt);
     if (sent < 0) {
       if (WouldBlock(errno) || peer_left_) return Ok();
       // What has come before the end is still to be read.
@@ -221,13 +224,27 @@ Result TcpReceiveQueuePair::Report(bool heartbeat) {
   }
 }
 
+// Of all messages that are granted since this stream last spoke of tags: whatever the others said may be
+// lost.
+void TcpReceiveQueuePair::AppendTags(const ChunkSink* sink) {
+  reported_tags_ = std::max(reported_tags_, sink->first_tag());
+  while (reported_tags_ < granted_) {
+    Frame frame = MakeFrame(kTags);
+    frame.message = reported_tags_;
+    for (; frame.chunk < kTagsAFrame && reported_tags_ < granted_; ++reported_tags_) {
+      SetTag(&frame, frame.chunk++, sink->TagOf(reported_tags_));
+    }
+    out_.append(reinterpret_cast<const char*>(&frame), sizeof frame);
+  }
+}
+
 pollfd TcpReceiveQueuePair::Poll() const {
   if (!open() || (peer_left_ && idle())) return {-1, 0, 0};
-  return {fd_.get(), static_cast<short>(POLLIN | (out_at_ < sizeof out_ ? POLLOUT : 0)), 0};
+  return {fd_.get(), static_cast<short>(POLLIN | (out_at_ < out_.size() ? POLLOUT : 0)), 0};
 }
 
 void TcpReceiveQueuePair::SayGoodbye() {
-  if (open() && out_at_ == sizeof out_) SendGoodbye(fd_.get());
+  if (open() && out_at_ == out_.size()) SendGoodbye(fd_.get());
 }
 
 }  // namespace c4::tcp

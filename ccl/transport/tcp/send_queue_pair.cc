@@ -155,6 +155,10 @@ Result TcpSendQueuePair::TakeReport(const Frame& frame) {
     peer_left_ = true;
     return Ok();
   }
+  if (frame.kind == kTags) {
+    tags_.push_back(TagsOf(frame));
+    return Ok();
+  }
   recorder_.Heard(NowTicks());
   heard_ns_ = fails_over_ ? MonotonicNs() : 0;
   if (stage_ == kGreeting) SetStage(kLive);
@@ -162,6 +166,13 @@ Result TcpSendQueuePair::TakeReport(const Frame& frame) {
   reported_ = frame.sequence;
   Acknowledge(frame.sequence);
   return Ok();
+}
+
+bool TcpSendQueuePair::HearTags(TagRun* run) {
+  if (tags_.empty()) return false;
+  *run = tags_.front();
+  tags_.pop_front();
+  return true;
 }
 
 // What a chunk cost its path is the time since the one before it was acknowledged, if that was later than its

@@ -48,6 +48,14 @@ Frame MakeFrame(FrameKind kind) {
   return frame;
 }
 
+TagRun TagsOf(const Frame& frame) {
+  TagRun run;
+  run.first = frame.message;
+  run.count = frame.chunk;
+  for (uint32_t i = 0; i < run.count; ++i) run.tags[i] = TagIn(frame, i);
+  return run;
+}
+
 void SendGoodbye(int fd) {
   const Frame frame = MakeFrame(kGoodbye);
   const ssize_t ignored = send(fd, &frame, sizeof frame, MSG_NOSIGNAL);
