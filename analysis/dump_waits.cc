@@ -76,7 +76,8 @@ class Finder {
         continue;
       }
       completed = completed || progress->last_completed >= operation;
-      if (progress->last_entered < operation || progress->last_completed < operation - 1) absent.push_back(member);
+      if (progress->last_entered < operation || progress->last_completed < operation - 1)
+        absent.push_back(member);
     }
     // A rank of which nothing is known is blamed where nobody else is.
     if (completed) unknown.clear();

@@ -299,6 +299,8 @@ ObservedCommunicator* ObservedCommunicators::Open(const CommunicatorIdentity& id
       communicator = free_.front();  // the one that was closed longest ago
       free_.erase(free_.begin());
     }
+    const std::lock_guard<BriefLock> brief(communicator->lock_);
+    communicator->opened_ = opened_++;
   }
   communicator->Open(monitor_, &ring_, identity);
   return communicator;
@@ -348,6 +350,18 @@ void ObservedCommunicators::Remove(const void* handle, wire::SlotPhase phase) {
     }
   }
   if (communicator != nullptr) Drop(communicator, phase);
+}
+
+bool ObservedCommunicators::First(CommunicatorIdentity* identity) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  uint64_t first = UINT64_MAX;
+  for (ObservedCommunicator* communicator : all_) {
+    const std::lock_guard<BriefLock> brief(communicator->lock_);
+    if (!communicator->open_ || communicator->opened_ >= first) continue;
+    first = communicator->opened_;
+    *identity = communicator->identity_;
+  }
+  return first != UINT64_MAX;
 }
 
 ObservedCommunicator* ObservedCommunicators::Owner(int rank, int rank_count, const ObservedCall& call) {

@@ -133,6 +133,7 @@ class ObservedCommunicator {
   ObservedRing* ring_ = nullptr;
   bool open_ = false;
   uint64_t generation_ = 0;
+  uint64_t opened_ = 0;  // how many were opened before it
   CommunicatorIdentity identity_;
   CommunicatorRecorder recorder_;
   Kind kinds_[2];
@@ -167,6 +168,9 @@ class ObservedCommunicators {
   // place is taken by communicators made later, and what belonged to the earlier one is heeded no more.
   void Remove(const void* handle, wire::SlotPhase phase);
 
+  // The one that was opened first of those that are open; false: there is none.
+  bool First(CommunicatorIdentity* identity);
+
   // The communicator that knows this call, by the oldest call if there are several, and has this rank (and
   // this number of ranks, where that is not 0); nullptr: none. For a profiler that sees one for the first
   // time.
@@ -189,6 +193,7 @@ class ObservedCommunicators {
   std::mutex mutex_;  // of what changes the table
   ObservedRing ring_;
   bool has_ring_ = false;
+  uint64_t opened_ = 0;
   mutable std::atomic<Node*> buckets_[kBuckets] = {};
   std::vector<ObservedCommunicator*> all_;   // ever made; they are never freed
   std::vector<ObservedCommunicator*> free_;  // of these, closed ones

@@ -3,6 +3,7 @@
 #include <mutex>
 
 #include "ccl/base/fork.h"
+#include "ccl/monitor/observed.h"
 
 namespace c4::net {
 namespace {
@@ -30,12 +31,24 @@ Identity Open(CommunicatorRecorder* recorder) {
   Identity identity;
   identity.monitor = &Monitor::Get();
   const JobIdentity job = ReadJobIdentity();
-  const bool labelled = job.rank >= 0 && job.world > job.rank;
-  identity.rank = labelled ? job.rank : 0;
-  identity.rank_count = labelled ? job.world : 1;
+  CommunicatorIdentity first;
   CommunicatorIdentity communicator;
-  // The same on all ranks of the job.
-  communicator.id = HashBytes(job.name.data(), job.name.size(), job.incarnation);
+  // An id that is the same on all ranks of the job. Where the launcher names neither job nor ranks, the first
+  // communicator does, which is the world in practice.
+  if (job.rank >= 0 && job.world > job.rank) {
+    identity.rank = job.rank;
+    identity.rank_count = job.world;
+    communicator.id = HashBytes(job.name.data(), job.name.size(), job.incarnation);
+  } else if (ObservedCommunicators::Get().First(&first)) {
+    identity.rank = first.rank;
+    identity.rank_count = first.rank_count;
+    communicator.id = HashBytes(&first.id, sizeof first.id, job.incarnation);
+  } else {
+    // Loaded by NCCL itself, without our front door: nobody tells who this is, so it is one of its own.
+    const wire::ProcessIdentity process = CurrentProcess();
+    communicator.id = HashBytes(&process, sizeof process);
+    identity.rank_count = 1;
+  }
   communicator.rank = identity.rank;
   communicator.rank_count = identity.rank_count;
   communicator.engine = wire::kEngineVendor;

@@ -1,6 +1,6 @@
 // Whose queue pairs the plugin's are. ncclNet names no ranks, so they are recorded under one identity of the
-// process: the launcher's rank and number of ranks, or rank 0 of 1, in a communicator of its own that is
-// called "net".
+// process: the launcher's rank and number of ranks, or those of the first communicator that the front door
+// saw (the world, in practice), in a communicator of its own that is called "net".
 //
 // Any thread. An identity stays valid until it is given back; the last one that is given back ends its
 // communicator's record.

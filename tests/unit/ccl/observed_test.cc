@@ -271,6 +271,22 @@ TEST_F(ObservedTest, TheOwnerOfAnEventHasItsRankAndTheOldestSuchCall) {
   EXPECT_EQ(all_.Owner(3, 0, AllReduce(6)), nullptr);
 }
 
+TEST_F(ObservedTest, TheFirstIsTheOneThatWasOpenedFirstOfThoseThatAreOpen) {
+  CommunicatorIdentity identity;
+  EXPECT_FALSE(all_.First(&identity));
+  ObservedCommunicator* world = Open(1);
+  ObservedCommunicator* tensor = Open(2);
+  ASSERT_TRUE(all_.First(&identity));
+  EXPECT_EQ(identity.id, 1u);
+  all_.Drop(world, wire::kPhaseDestroyed);
+  EXPECT_EQ(Open(3), world) << "in the first one's place";
+  ASSERT_TRUE(all_.First(&identity));
+  EXPECT_EQ(identity.id, 2u);
+  all_.Drop(tensor, wire::kPhaseDestroyed);
+  ASSERT_TRUE(all_.First(&identity));
+  EXPECT_EQ(identity.id, 3u);
+}
+
 TEST_F(ObservedTest, ManyHandlesAreFoundWhileOthersComeAndGo) {
   std::vector<char> handles(64 * 1024);
   std::atomic<bool> done{false};
