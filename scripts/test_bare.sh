@@ -122,6 +122,8 @@ install_base() {
 mount_kernel() {
   mount -t proc proc "$root/proc"
   mount -t sysfs -o ro sysfs "$root/sys" 2>/dev/null || mount --rbind /sys "$root/sys"
+  # A machine has its control groups, which the hosts of an emulated fabric live in.
+  [ ! -d /sys/fs/cgroup ] || [ -n "$(ls -A "$root/sys/fs/cgroup")" ] || mount --rbind /sys/fs/cgroup "$root/sys/fs/cgroup"
   mount -t tmpfs -o mode=755 tmpfs "$root/dev"
   local node
   for node in null zero full random urandom tty; do
