@@ -73,7 +73,7 @@ std::string PciPath(const std::string& sys, const std::string& interface, int de
   if (subsystem.size() >= 4 && subsystem.compare(subsystem.size() - 4, 4, "/pci") == 0) return path;
   if (depth == 4) return "";
   for (const std::string& lower : Entries(own, "lower_")) {
-    const std::string below = PciPath(sys, lower.substr(strlen("lower_")), depth + 1);
+    std::string below = PciPath(sys, lower.substr(strlen("lower_")), depth + 1);
     if (!below.empty()) return below;
   }
   return "";

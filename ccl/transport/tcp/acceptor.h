@@ -9,11 +9,11 @@
 // One thread; nothing blocks. Owns the listener and every stream that was not taken.
 #pragma once
 
-#include <compare>
 #include <deque>
 #include <map>
 #include <poll.h>
 #include <set>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -34,7 +34,11 @@ struct ConnectionKey {
   uint64_t sender = 0;           // its process, where ranks do not tell senders apart; else 0
   int peer = 0;
   uint16_t channel = 0;
-  auto operator<=>(const ConnectionKey&) const = default;
+  bool operator==(const ConnectionKey&) const = default;
+  bool operator<(const ConnectionKey& other) const {
+    return std::tie(communicator_id, sender, peer, channel) <
+           std::tie(other.communicator_id, other.sender, other.peer, other.channel);
+  }
 };
 
 class Acceptor {

@@ -126,6 +126,31 @@ TEST_F(Pathsel, AnAgentWithoutAdviceIsNotWaitedForAnyLonger) {
   EXPECT_EQ(advice.epoch, 1u);
 }
 
+// Who may not wait asks, and looks again now and then.
+TEST_F(Pathsel, AskingWithoutWaitingSaysWhenThereIsNothingToWaitForAnyMore) {
+  StartWithAgent();
+  PathAdvice advice;
+  uint64_t connection = 0;
+  EXPECT_LT(MsOf([&] { connection = selector_.Ask(Question(), wake_.get()); }), 100);
+  EXPECT_TRUE(selector_.Expects(connection));
+  EXPECT_FALSE(selector_.TakeCorrection(connection, &advice));
+  const auto ask = agent_->Receive<wire::ControlPathAsk>(wire::kControlPathAsk);
+  agent_->Send(wire::kControlPathAnswer, AnswerWith(ask.connection, 3, {{20000, 0}, {20001, 1}}));
+  ASSERT_TRUE(Woken(5000));
+  EXPECT_FALSE(selector_.Expects(connection));
+  ASSERT_TRUE(selector_.TakeCorrection(connection, &advice));
+  EXPECT_EQ(advice.epoch, 3u);
+  // Nobody answers: the wait ends by itself, and the next does not wait.
+  const uint64_t in_vain = selector_.Ask(Question(), wake_.get());
+  const double waited = MsOf([&] {
+    while (selector_.Expects(in_vain)) std::this_thread::sleep_for(milliseconds(1));
+  });
+  EXPECT_GE(waited, 150);
+  EXPECT_LT(waited, 2000);
+  EXPECT_FALSE(selector_.Expects(selector_.Ask(Question(), wake_.get())));
+  EXPECT_FALSE(selector_.Expects(999)) << "no such connection";
+}
+
 TEST_F(Pathsel, ALateAnswerIsACorrectionAndTheNextDoesNotWait) {
   StartWithAgent();
   PathAdvice advice;
