@@ -10,7 +10,7 @@
 #include <gtest/gtest.h>
 #include <sstream>
 
-#include "tests/unit/ccl/elf_image.h"
+#include "cli/elf_image.h"
 #include "tests/unit/ccl/front_door.h"
 
 namespace c4::front_door {
