@@ -31,6 +31,7 @@ extern const Verb kReplayVerb;
 extern const Verb kPathsVerb;
 extern const Verb kTopologyVerb;
 extern const Verb kEnvVerb;
+extern const Verb kInstallVerb;
 extern const Verb kDemoVerb;
 extern const Verb kFabricVerb;
 extern const Verb kInjectVerb;

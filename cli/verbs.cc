@@ -5,9 +5,10 @@
 namespace c4::cli {
 
 std::span<const Verb* const> Verbs() {
-  static constexpr std::array<const Verb*, 13> kVerbs = {
-      &kRunVerb,   &kVerdictsVerb, &kStatusVerb, &kMatrixVerb, &kLevelVerb, &kRecordVerb, &kReplayVerb,
-      &kPathsVerb, &kTopologyVerb, &kFabricVerb, &kInjectVerb, &kEnvVerb,   &kDemoVerb};
+  static constexpr std::array<const Verb*, 14> kVerbs = {
+      &kRunVerb,    &kVerdictsVerb, &kStatusVerb,  &kMatrixVerb,   &kLevelVerb,
+      &kRecordVerb, &kReplayVerb,   &kPathsVerb,   &kTopologyVerb, &kFabricVerb,
+      &kInjectVerb, &kEnvVerb,      &kInstallVerb, &kDemoVerb};
   return kVerbs;
 }
 
