@@ -5,10 +5,10 @@
 namespace c4::cli {
 
 std::span<const Verb* const> Verbs() {
-  static constexpr std::array<const Verb*, 14> kVerbs = {
+  static constexpr std::array<const Verb*, 15> kVerbs = {
       &kRunVerb,    &kVerdictsVerb, &kStatusVerb,  &kMatrixVerb,   &kLevelVerb,
       &kRecordVerb, &kReplayVerb,   &kPathsVerb,   &kTopologyVerb, &kFabricVerb,
-      &kInjectVerb, &kEnvVerb,      &kInstallVerb, &kDemoVerb};
+      &kInjectVerb, &kEnvVerb,      &kInstallVerb, &kDoctorVerb,   &kDemoVerb};
   return kVerbs;
 }
 

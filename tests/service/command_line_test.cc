@@ -78,6 +78,7 @@ TEST(CommandLineTest, SaysWhatIsWrong) {
       {{"install", "/proc", "--undo"}, 1, "has no libnccl.so.2"},
       {{"install", "/proc", "--library", "/etc/passwd"}, 1, "no ELF file"},
       {{"install", "--pip", "--python", "no-such-python"}, 1, "no-such-python"},
+      {{"doctor", "--wrong"}, 64, "--wrong"},
   };
   const ScratchDir scratch;
   for (const Case& c : cases) {
