@@ -1,21 +1,26 @@
 #include "cli/process.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <climits>
 #include <cstring>
 #include <fcntl.h>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <linux/close_range.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/time/clock.h"
 
 namespace c4::cli {
 namespace {
@@ -187,6 +192,26 @@ absl::StatusOr<pid_t> Spawn(const SpawnRequest& request) {
     return service::ErrnoStatus(failed.error, text);
   }
   return pid;
+}
+
+absl::StatusOr<int> WaitForEnd(pid_t pid, absl::Duration limit) {
+  // A file that can be read once the process has ended.
+  const int fd = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
+  if (fd < 0) return service::ErrnoStatus(errno, absl::StrCat("cannot watch process ", pid));
+  const absl::Time end = absl::Now() + limit;
+  pollfd entry = {fd, POLLIN, 0};
+  int ready;
+  do {
+    const int64_t left_ms = absl::ToInt64Milliseconds(end - absl::Now());
+    ready = poll(&entry, 1, static_cast<int>(std::clamp<int64_t>(left_ms, 0, INT_MAX)));
+  } while (ready < 0 && errno == EINTR);
+  close(fd);
+  if (ready == 0) kill(pid, SIGKILL);
+  int status = 0;
+  while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+  }
+  if (ready != 0) return status;
+  return absl::DeadlineExceededError(absl::StrCat("no end after ", absl::FormatDuration(limit)));
 }
 
 std::string SignalName(int signal) {

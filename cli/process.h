@@ -13,6 +13,7 @@
 #include <sys/types.h>
 #include <vector>
 
+#include "absl/time/time.h"
 #include "service/status.h"
 
 namespace c4::cli {
@@ -39,6 +40,9 @@ struct SpawnRequest {
 absl::StatusOr<std::string> FindProgram(const std::string& name, const std::vector<std::string>& environment);
 // Errors as FindProgram, and those of fork and exec.
 absl::StatusOr<pid_t> Spawn(const SpawnRequest& request);
+
+// Reaps `pid`, a child: its wait status. DeadlineExceeded after `limit`; it has then been killed, and reaped.
+absl::StatusOr<int> WaitForEnd(pid_t pid, absl::Duration limit);
 
 // "exited with code 3", "was ended by signal 9 (SIGKILL)".
 std::string DescribeExit(int wait_status);

@@ -31,6 +31,8 @@ extern const Verb kReplayVerb;
 extern const Verb kPathsVerb;
 extern const Verb kTopologyVerb;
 extern const Verb kEnvVerb;
+extern const Verb kInstallVerb;
+extern const Verb kDoctorVerb;
 extern const Verb kDemoVerb;
 extern const Verb kFabricVerb;
 extern const Verb kInjectVerb;

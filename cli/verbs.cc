@@ -6,9 +6,9 @@ namespace c4::cli {
 
 std::span<const Verb* const> Verbs() {
   static constexpr std::array<const Verb*, 15> kVerbs = {
-      &kRunVerb,    &kVerdictsVerb, &kStatusVerb, &kMatrixVerb,   &kLevelVerb,
-      &kRecordVerb, &kReplayVerb,   &kPathsVerb,  &kTopologyVerb, &kWhatIfVerb,
-      &kHangVerb,   &kFabricVerb,   &kInjectVerb, &kEnvVerb,      &kDemoVerb};
+      &kRunVerb,    &kVerdictsVerb, &kStatusVerb,   &kMatrixVerb, &kLevelVerb, &kRecordVerb,
+      &kReplayVerb, &kPathsVerb,    &kTopologyVerb, &kWhatIfVerb, &kHangVerb,  &kFabricVerb,
+      &kInjectVerb, &kEnvVerb,      &kInstallVerb,  &kDoctorVerb, &kDemoVerb};
   return kVerbs;
 }
 

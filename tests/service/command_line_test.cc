@@ -68,6 +68,17 @@ TEST(CommandLineTest, SaysWhatIsWrong) {
       {{"replay", "/etc/passwd"}, 64, "no recording"},
       {{"env", "--json", "--markdown"}, 64, "exclude"},
       {{"demo", "--ranks", "2"}, 64, "--ranks"},
+      {{"install"}, 64, "name the folder, or give --pip"},
+      {{"install", "--pip", "/lib"}, 64, "name the folder, or give --pip"},
+      {{"install", "/lib", "--python", "python3"}, 64, "--python goes with --pip"},
+      {{"install", "/lib", "--undo", "--library", "x"}, 64, "exclude"},
+      {{"install", "/no/such/folder"}, 1, "/no/such/folder"},
+      {{"install", "/etc/passwd"}, 1, "is no folder"},
+      {{"install", "/proc"}, 1, "has no libnccl.so.2"},
+      {{"install", "/proc", "--undo"}, 1, "has no libnccl.so.2"},
+      {{"install", "/proc", "--library", "/etc/passwd"}, 1, "no ELF file"},
+      {{"install", "--pip", "--python", "no-such-python"}, 1, "no-such-python"},
+      {{"doctor", "--wrong"}, 64, "--wrong"},
   };
   const ScratchDir scratch;
   for (const Case& c : cases) {

@@ -12,7 +12,7 @@
 #include <sstream>
 #include <utility>
 
-#include "tests/unit/ccl/elf_image.h"
+#include "cli/elf_image.h"
 #include "tests/unit/ccl/front_door.h"
 
 namespace c4::front_door {

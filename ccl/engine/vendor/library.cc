@@ -20,8 +20,6 @@ std::atomic<const Api*> api{nullptr};
 namespace {
 
 constexpr char kFile[] = "libnccl.so.2";
-// A name that no other library has: another copy of ours shows by it.
-constexpr char kOurMark[] = "c4StreamCreate";
 
 std::string Resolved(const std::string& path) {
   char resolved[PATH_MAX];
@@ -206,9 +204,9 @@ Result Open(const Candidate& candidate, const std::string& own_path, Library* li
                        : opened.api.CommInitRank == nullptr ? "ncclCommInitRank"
                                                             : "ncclAllReduce"));
   }
-  if (opened.api.GetVersion(&opened.version) != ncclSuccess || opened.version < kOldestVersion) {
+  if (opened.api.GetVersion(&opened.version) != ncclSuccess || opened.version < kOldestVendorVersion) {
     return refuse(Fail(ncclInvalidUsage, "%s (%s) is NCCL %s: C4 needs %s or later", path, candidate.why,
-                       VersionText(opened.version).c_str(), VersionText(kOldestVersion).c_str()));
+                       VersionText(opened.version).c_str(), VersionText(kOldestVendorVersion).c_str()));
   }
   *library = std::move(opened);
   return Ok();

@@ -13,13 +13,9 @@
 
 #include "ccl/base/result.h"
 #include "ccl/engine/vendor/api.h"
+#include "ccl/include/c4/installed.h"
 
 namespace c4::vendor {
-
-// The oldest release whose plugins and calls we know; in NCCL's own code (2.24.0).
-inline constexpr int kOldestVersion = 22400;
-// What `c4 install` calls the library that we take the place of, beside us.
-inline constexpr char kInstalledName[] = "libnccl-vendor.so.2";
 
 struct Library {
   void* handle = nullptr;

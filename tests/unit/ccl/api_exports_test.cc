@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "ccl/include/nccl.h"
-#include "tests/unit/ccl/elf_image.h"
+#include "cli/elf_image.h"
 
 namespace c4 {
 namespace {

@@ -1,0 +1,68 @@
+#include "cli/finding.h"
+
+#include <algorithm>
+
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+
+namespace c4::cli {
+namespace {
+
+const char* Word(Grade grade) {
+  switch (grade) {
+    case Grade::kOk:
+      return "ok";
+    case Grade::kNote:
+      return "note";
+    case Grade::kProblem:
+      return "problem";
+  }
+  return "?";
+}
+
+std::string Counted(int count, const std::string& word) {
+  return absl::StrCat(count == 0 ? "no" : std::to_string(count), " ", word, count == 1 ? "" : "s");
+}
+
+}  // namespace
+
+int CountOf(const Findings& findings, Grade grade) {
+  return static_cast<int>(
+      std::ranges::count_if(findings, [grade](const Finding& finding) { return finding.grade == grade; }));
+}
+
+std::string FindingsText(const Findings& findings) {
+  size_t width = 0;
+  for (const Finding& finding : findings) width = std::max(width, finding.subject.size());
+  std::string text = absl::StrCat(Counted(CountOf(findings, Grade::kProblem), "problem"), ", ",
+                                  Counted(CountOf(findings, Grade::kNote), "note"), "\n\n");
+  for (const Grade grade : {Grade::kProblem, Grade::kNote, Grade::kOk}) {
+    for (const Finding& finding : findings) {
+      if (finding.grade != grade) continue;
+      absl::StrAppend(&text, absl::StrFormat("%-8s %-*s  %s\n", Word(grade), static_cast<int>(width),
+                                             finding.subject, finding.text));
+      if (finding.advice.empty()) continue;
+      absl::StrAppend(&text, std::string(9 + width, ' '), "  -> ", finding.advice, "\n");
+    }
+  }
+  return text;
+}
+
+std::string FindingsJson(const Findings& findings) {
+  using Json = nlohmann::ordered_json;
+  Json list = Json::array();
+  for (const Finding& finding : findings) {
+    list.push_back({{"grade", Word(finding.grade)},
+                    {"subject", finding.subject},
+                    {"text", finding.text},
+                    {"advice", finding.advice.empty() ? Json(nullptr) : Json(finding.advice)}});
+  }
+  const Json document = {{"problems", CountOf(findings, Grade::kProblem)},
+                         {"notes", CountOf(findings, Grade::kNote)},
+                         {"findings", list}};
+  return document.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace c4::cli

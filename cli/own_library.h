@@ -1,0 +1,16 @@
+// Where the libnccl.so.2 of C4 lies that belongs to this c4 program. Any thread.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "service/status.h"
+
+namespace c4::cli {
+
+// Of c4 in `folder`, in the order in which they are tried: build/bin and /usr/bin alike have it in ../lib.
+std::vector<std::string> OwnLibraryPlaces(const std::string& folder);
+// The first of them that is there. NotFound otherwise.
+absl::StatusOr<std::string> OwnLibrary();
+
+}  // namespace c4::cli
