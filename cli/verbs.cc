@@ -5,7 +5,7 @@
 namespace c4::cli {
 
 std::span<const Verb* const> Verbs() {
-  static constexpr std::array<const Verb*, 15> kVerbs = {
+  static constexpr std::array<const Verb*, 17> kVerbs = {
       &kRunVerb,    &kVerdictsVerb, &kStatusVerb,   &kMatrixVerb, &kLevelVerb, &kRecordVerb,
       &kReplayVerb, &kPathsVerb,    &kTopologyVerb, &kWhatIfVerb, &kHangVerb,  &kFabricVerb,
       &kInjectVerb, &kEnvVerb,      &kInstallVerb,  &kDoctorVerb, &kDemoVerb};
