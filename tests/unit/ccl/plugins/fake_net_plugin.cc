@@ -77,13 +77,13 @@ ncclResult_t FakeGetProperties(int device, P* properties) {
 ncclResult_t FakeListen(void* handle, void** listen) {
   auto* const pipe = new Pipe;
   memset(handle, 0, kHandleBytes);
-  memcpy(handle, &pipe, sizeof pipe);
+  memcpy(handle, &pipe, sizeof(void*));
   *listen = pipe;
   return ncclSuccess;
 }
 ncclResult_t FakeConnect(void* handle, void** comm) {
   Pipe* pipe = nullptr;
-  memcpy(&pipe, handle, sizeof pipe);
+  memcpy(&pipe, handle, sizeof(void*));
   *comm = pipe->connects++ == 0 ? nullptr : pipe;
   return ncclSuccess;
 }

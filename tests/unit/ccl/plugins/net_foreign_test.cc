@@ -89,7 +89,7 @@ TEST_P(NetForeign, ItCarriesTheMessagesAndTheyAreCounted) {
   std::vector<void*> requests = {receive, nullptr, nullptr};
   for (int i = 0; i < 2; ++i) {
     std::string& from = i == 0 ? b : a;
-    void*& request = requests[static_cast<size_t>(1 + i)];
+    void*& request = requests[i == 0 ? 1 : 2];
     int calls = 0;
     while (request == nullptr) {
       ASSERT_EQ(core_->Send(ends.send, from.data(), from.size(), i == 0 ? 9 : 4, &request), ncclSuccess);

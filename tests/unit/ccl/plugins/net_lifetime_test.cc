@@ -1,7 +1,6 @@
 // How comms of the network plugin begin and end: half made, in any order, with messages under way, over
 // streams that break, beside a fork. And that nobody is busy while nothing is to be done.
 #include <algorithm>
-#include <csignal>
 #include <cstdlib>
 #include <ctime>
 #include <dirent.h>
@@ -49,6 +48,19 @@ bool HasServiceThread() {
 class NetLifetime : public testing::Test {
  protected:
   void SetUp() override { ASSERT_EQ(core_->Init(&context_), ncclSuccess); }
+
+  void SayByte(const Ends& ends) {
+    char byte = 'x';
+    char place = 0;
+    void* to = &place;
+    const size_t room = 1;
+    int tag = 0;
+    std::vector<void*> requests(2);
+    ASSERT_EQ(core_->Receive(ends.receive, 1, &to, &room, &tag, &requests[0]), ncclSuccess);
+    ASSERT_EQ(core_->Send(ends.send, &byte, 1, 0, &requests[1]), ncclSuccess);
+    ASSERT_NO_FATAL_FAILURE(Complete(core_.get(), requests));
+    EXPECT_EQ(place, 'x');
+  }
 
   const std::unique_ptr<Core> core_ = CoreOf(11);
   void* context_ = nullptr;
@@ -326,16 +338,7 @@ TEST_F(NetLifetime, SeveralInitsAndFinalizesAlsoOfNothing) {
   Ends ends;
   ASSERT_NO_FATAL_FAILURE(ends.Connect(core_.get(), other));
   EXPECT_EQ(core_->Finalize(context_), ncclSuccess) << "the other's comms go on";
-  char byte = 'x';
-  char place = 0;
-  void* to = &place;
-  const size_t room = 1;
-  int tag = 0;
-  std::vector<void*> requests(2);
-  ASSERT_EQ(core_->Receive(ends.receive, 1, &to, &room, &tag, &requests[0]), ncclSuccess);
-  ASSERT_EQ(core_->Send(ends.send, &byte, 1, 0, &requests[1]), ncclSuccess);
-  ASSERT_NO_FATAL_FAILURE(Complete(core_.get(), requests));
-  EXPECT_EQ(place, 'x');
+  ASSERT_NO_FATAL_FAILURE(SayByte(ends));
   ends.Close(core_.get());
   EXPECT_EQ(core_->Finalize(other), ncclSuccess);
 }
@@ -353,15 +356,7 @@ TEST_F(NetLifetime, AMergedDeviceCarriesToo) {
   EXPECT_EQ(core_->Merge(&none, {99}), ncclInvalidUsage);
   Ends ends;
   ASSERT_NO_FATAL_FAILURE(ends.Connect(core_.get(), context_, device));
-  char byte = 'x';
-  char place = 0;
-  void* to = &place;
-  const size_t room = 1;
-  int tag = 0;
-  std::vector<void*> requests(2);
-  ASSERT_EQ(core_->Receive(ends.receive, 1, &to, &room, &tag, &requests[0]), ncclSuccess);
-  ASSERT_EQ(core_->Send(ends.send, &byte, 1, 0, &requests[1]), ncclSuccess);
-  ASSERT_NO_FATAL_FAILURE(Complete(core_.get(), requests));
+  ASSERT_NO_FATAL_FAILURE(SayByte(ends));
   ends.Close(core_.get());
 }
 

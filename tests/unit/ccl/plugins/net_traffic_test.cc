@@ -30,9 +30,23 @@ std::vector<char> MessageOf(uint64_t seed, int tag, size_t index) {
                                                   : Draw(&random, 2000));
   const uint64_t pattern = random();
   for (size_t i = 0; i < message.size(); ++i)
-    message[i] = static_cast<char>(pattern >> (i % 8 * 8)) + char(i / 8);
+    message[i] = static_cast<char>((pattern >> (i % 8 * 8)) + i / 8);
   return message;
 }
+
+struct Sent {
+  size_t wanted = 0;
+  size_t posted = 0;
+};
+struct Send {
+  std::vector<char> data;
+  void* request = nullptr;
+};
+struct Receive {
+  std::vector<std::vector<char>> buffers;
+  std::vector<std::vector<char>> expected;
+  void* request = nullptr;
+};
 
 // One connection's script: which tags its multi-receives name.
 class Stream {
@@ -64,20 +78,6 @@ class Stream {
   }
 
  private:
-  struct Sent {
-    size_t wanted = 0;
-    size_t posted = 0;
-  };
-  struct Send {
-    std::vector<char> data;
-    void* request = nullptr;
-  };
-  struct Receive {
-    std::vector<std::vector<char>> buffers;
-    std::vector<std::vector<char>> expected;
-    void* request = nullptr;
-  };
-
   void PostReceive() {
     if (next_group_ == groups_.size() || receives_.size() == 8) return;
     if (!made_.has_value()) MakeReceive();
