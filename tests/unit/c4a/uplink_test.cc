@@ -240,7 +240,9 @@ TEST_F(UplinkTest, FollowsARestartedMasterToItsNewPort) {
   ASSERT_NE(second.address(), old_address);
   Publish(second);
   ASSERT_TRUE(second.WaitFor(3));
-  EXPECT_EQ(second.batches().front().sequence(), 2u);
+  // The first batch comes again where its answer had not arrived when the master died; none is skipped.
+  const uint64_t from = second.batches().front().sequence();
+  EXPECT_TRUE(from == 1 || from == 2) << from;
   EXPECT_TRUE(Eventually([&] { return uplink.connected(); }));
 }
 
