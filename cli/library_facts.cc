@@ -86,6 +86,17 @@ void CompareWithVendor(LibraryFacts* facts) {
   }
 }
 
+// Nothing where `c4 install` has never been.
+void JudgeInstalled(const LibraryPlace& place, std::vector<std::string>* faults) {
+  const std::string folder = fs::path(place.path).parent_path().string();
+  std::error_code error;
+  if (!fs::exists(absl::StrCat(folder, "/", kRecordName), error)) return;
+  const absl::StatusOr<InstallFolder> found = LookAtFolder(folder);
+  const absl::Status fault = found.ok() ? Judge(*found).status() : found.status();
+  const std::string sentence(fault.message());
+  if (!fault.ok() && std::ranges::find(*faults, sentence) == faults->end()) faults->push_back(sentence);
+}
+
 std::string ValueInFile(const std::string& text, const std::string& name) {
   for (const std::string& line : std::vector<std::string>(absl::StrSplit(text, '\n'))) {
     if (!line.starts_with(name + "=")) continue;
@@ -133,6 +144,7 @@ LibraryFacts ReadLibraries(const LibraryQuestion& question) {
     facts.preloaded = Preloaded();
   }
   for (const std::optional<LibraryPlace>& place : {facts.asked, facts.loader, facts.python}) {
+    if (place.has_value()) JudgeInstalled(*place, &facts.install_faults);
     if (facts.own_path.empty() && place.has_value() && place->ours) facts.own_path = Resolved(place->path);
   }
   if (facts.own_path.empty() && !facts.asked.has_value()) {

@@ -37,6 +37,9 @@ struct LibraryFacts {
   std::optional<LibraryPlace> python;  // nvidia/nccl/lib of Python's packages
   bool preloaded = false;              // LD_PRELOAD names ours: that goes before everything
   bool has_gpu = false;
+  // Of the folders of these where `c4 install` has been: what somebody has changed since
+  // (cli/installation.h).
+  std::vector<std::string> install_faults;
 
   // Of ours: the one that programs get, else the one of this c4.
   std::string own_path;               // empty: none

@@ -60,6 +60,16 @@ void AddPlaces(const LibraryFacts& facts, Findings* findings) {
   }
 }
 
+// The sentence says first what is wrong, then what to do.
+void AddInstallFaults(const LibraryFacts& facts, Findings* findings) {
+  for (const std::string& fault : facts.install_faults) {
+    const size_t end = fault.find(". ");
+    const bool whole = end == std::string::npos;
+    findings->push_back({Grade::kProblem, "install", fault.substr(0, end),
+                         whole ? "docs/install.md, \"When it refuses\"" : fault.substr(end + 2)});
+  }
+}
+
 // What the library says of itself, without what the other findings say.
 std::string EngineLine(const LibraryProbe& probe) {
   const std::string mark = "C4, engine vendor: ";
@@ -197,6 +207,7 @@ void AddSettings(const LibraryFacts& facts, Findings* findings) {
 Findings JudgeLibraries(const LibraryFacts& facts) {
   Findings findings;
   AddPlaces(facts, &findings);
+  AddInstallFaults(facts, &findings);
   findings.push_back(Engine(facts));
   if (!facts.probe.has_value() || facts.probe->vendor_path.empty()) return findings;
   findings.push_back(Names(facts));

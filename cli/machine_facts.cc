@@ -7,6 +7,7 @@
 #include <sys/timex.h>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "service/run_dir.h"
@@ -86,9 +87,10 @@ std::string DriverVersion(const std::string& text) {
 
 RdmaDevice ReadRdma(const std::string& folder, const std::string& name) {
   RdmaDevice device = {name};
-  for (const std::string& port : NamesIn(folder + "/ports")) {
+  const std::string ports = folder + "/ports/";
+  for (const std::string& port : NamesIn(ports)) {
     ++device.ports;
-    if (absl::StartsWith(Read(folder + "/ports/" + port + "/state"), "4:")) ++device.active_ports;
+    if (absl::StartsWith(Read(absl::StrCat(ports, port, "/state")), "4:")) ++device.active_ports;
   }
   return device;
 }
@@ -113,7 +115,8 @@ MachineFacts ReadMachine(const std::string& root) {
   facts.gpu_driver = DriverVersion(Read(root + "/proc/driver/nvidia/version"));
   facts.gpus = NumberedNames(root + "/dev", "nvidia");
   const std::string rdma = root + "/sys/class/infiniband";
-  for (const std::string& name : NamesIn(rdma)) facts.rdma.push_back(ReadRdma(rdma + "/" + name, name));
+  for (const std::string& name : NamesIn(rdma))
+    facts.rdma.push_back(ReadRdma(absl::StrCat(rdma, "/", name), name));
   facts.verbs_devices = NumberedNames(root + "/dev/infiniband", "uverbs");
   return facts;
 }

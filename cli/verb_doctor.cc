@@ -39,7 +39,7 @@ Findings JudgeKnobs(const std::vector<std::string>& environment) {
     if (!fault.has_value()) continue;
     findings.push_back(
         {Grade::kProblem, "settings",
-         absl::StrCat(std::string(knob.name), "=", *value, " is refused: ", *fault),
+         absl::StrCat(std::string(knob.name), "=", *value, " ", *fault, ": refused"),
          absl::StrCat("the default holds, ", std::string(knob.default_value), "; correct it or unset it")});
   }
   return findings;
@@ -63,9 +63,8 @@ int RunDoctor(const Arguments& arguments) {
   // Before anything starts a thread: it forks.
   Findings findings = JudgeLibraries(ReadLibraries(question));
   Add(JudgeKnobs(OwnEnvironment()), &findings);
-  Add(JudgeRunDir(
-          ReadRunDir(master.base_dir.empty() ? service::DefaultRunDir() : master.base_dir, kPatience)),
-      &findings);
+  // Where the library looks; --run-dir is for masters only, which `c4 run` publishes one folder up.
+  Add(JudgeRunDir(ReadRunDir(service::DefaultRunDir(), kPatience)), &findings);
   Add(JudgeMasters(ReadMasters(master, kPatience)), &findings);
   Add(JudgeMachine(machine), &findings);
   fputs((json ? FindingsJson(findings) : FindingsText(findings)).c_str(), stdout);

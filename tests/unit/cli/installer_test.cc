@@ -175,7 +175,7 @@ TEST(InstallerRefusalTest, WhatIsNoNcclForThisMachine) {
   const VendorFolder folder;
   const auto refused = [&folder] {
     const auto before = folder.Snapshot();
-    const std::string sentence = Refusal(Install(Request(folder)));
+    std::string sentence = Refusal(Install(Request(folder)));
     EXPECT_EQ(folder.Snapshot(), before);
     return sentence;
   };

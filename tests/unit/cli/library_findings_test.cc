@@ -76,6 +76,16 @@ TEST(JudgeLibrariesTest, WhoGetsWhat) {
   EXPECT_EQ(About(facts, "engine").grade, Grade::kProblem);
 }
 
+TEST(JudgeLibrariesTest, WhatSomebodyChangedSinceTheInstall) {
+  LibraryFacts facts = Good();
+  facts.install_faults = {"the original is gone. Reinstall it, then run c4 install again"};
+  EXPECT_EQ(About(facts, "install").grade, Grade::kProblem);
+  EXPECT_EQ(About(facts, "install").text, "the original is gone");
+  EXPECT_EQ(About(facts, "install").advice, "Reinstall it, then run c4 install again");
+  facts.install_faults = {"/x is no record"};
+  EXPECT_THAT(About(facts, "install").advice, HasSubstr("docs/install.md"));
+}
+
 TEST(JudgeLibrariesTest, EnginesThatAreNotTheVendors) {
   LibraryFacts facts = Good();
   facts.probe->vendor_path = "";
@@ -166,6 +176,9 @@ TEST(ReadLibrariesTest, OursInFrontOfADouble) {
   EXPECT_GT(facts.vendor_names, 30);
   EXPECT_EQ(About(facts, "library").grade, Grade::kOk);
   EXPECT_THAT(About(facts, "engine").text, AllOf(HasSubstr("vendor: NCCL 2.32.3"), HasSubstr("beside us")));
+  EXPECT_TRUE(facts.install_faults.empty());  // put there by hand: there is no record to compare with
+  folder.Write(kRecordName, "{");
+  EXPECT_EQ(ReadLibraries({.library = folder.path(kLibraryName)}).install_faults.size(), 1u);
 }
 
 }  // namespace
