@@ -20,8 +20,6 @@ namespace {
 
 using ::testing::HasSubstr;
 
-#define DOOR(door, name) (door).Call<decltype(&name)>(#name)
-
 std::vector<std::string> Libraries() {
   const char* const list = getenv("C4_VENDOR_LIBRARIES");
   std::vector<std::string> paths;

@@ -26,6 +26,11 @@ std::string ReadAll(int fd) {
 
 }  // namespace
 
+std::string Variable(const char* name) {
+  const char* const value = getenv(name);
+  return value == nullptr ? "" : value;
+}
+
 std::string BuildFolder() {
   const char* const folder = getenv("C4_BUILD_DIR");  // NOLINT(concurrency-mt-unsafe)
   return folder == nullptr ? "build" : folder;

@@ -14,6 +14,7 @@
 
 namespace c4::front_door {
 
+std::string Variable(const char* name);  // of the environment; empty where it is not set
 std::string BuildFolder();
 std::string OurLibrary();                        // libnccl.so.2
 std::string Double(const std::string& version);  // "2.28.9"
@@ -57,6 +58,9 @@ std::string InChild(const std::map<std::string, std::string>& environment,
                     const std::function<std::string()>& body);
 
 }  // namespace c4::front_door
+
+// Typed, by name: DOOR(door, ncclAllReduce)(...).
+#define DOOR(door, name) (door).Call<decltype(&(name))>(#name)
 
 // In a body: gives the text back where a condition does not hold.
 #define DOOR_CHECK(condition)                                                                \

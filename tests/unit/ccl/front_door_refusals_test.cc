@@ -13,8 +13,6 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-#define DOOR(door, name) (door).Call<decltype(&name)>(#name)
-
 std::string SentenceFor(const std::string& path, const std::string& engine = "auto") {
   return InChild({{"C4_VENDOR_LIBRARY", path}, {"C4_ENGINE", engine}, {"NCCL_DEBUG", "NONE"}}, [] {
     Door door;

@@ -3,6 +3,7 @@
 #include "tests/unit/ccl/front_door.h"
 
 #include <atomic>
+#include <bit>
 #include <cstring>
 #include <dlfcn.h>
 #include <fstream>
@@ -16,9 +17,6 @@
 
 namespace c4::front_door {
 namespace {
-
-// Typed, by name: DOOR(door, ncclAllReduce)(...).
-#define DOOR(door, name) (door).Call<decltype(&name)>(#name)
 
 constexpr const char* kVersion = "2.28.9";
 
@@ -49,7 +47,7 @@ const wire::CommunicatorSlot* Ready(const std::vector<wire::CommunicatorSlot>& s
 }
 
 cudaStream_t Stream(uintptr_t value) {
-  return reinterpret_cast<cudaStream_t>(value);
+  return std::bit_cast<cudaStream_t>(value);
 }
 
 TEST(FrontDoor, AnswersAreTheVendors) {
@@ -296,8 +294,7 @@ TEST(FrontDoor, WhatIsNotLookedAtPassesUntouched) {
 }
 
 TEST(FrontDoor, EveryCommittedNameIsCallable) {
-  std::ifstream file(std::string(getenv("C4_SOURCE_DIR")) +
-                     "/ccl/api/exports.txt");  // NOLINT(concurrency-mt-unsafe)
+  std::ifstream file(Variable("C4_SOURCE_DIR") + "/ccl/api/exports.txt");  // NOLINT(concurrency-mt-unsafe)
   std::vector<std::string> names;
   for (std::string line; std::getline(file, line);) names.push_back(line);
   ASSERT_GT(names.size(), 100u);
@@ -378,8 +375,7 @@ TEST(FrontDoor, UnloadingIsHarmlessWhileCommunicatorsLive) {
 
 TEST(FrontDoor, TwoCopiesInOneProcess) {
   ExpectGood(WithVendor(), [] {
-    const std::string copy =
-        std::string(getenv("C4_RUN_DIR")) + "/libcopy.so";  // NOLINT(concurrency-mt-unsafe)
+    const std::string copy = Variable("C4_RUN_DIR") + "/libcopy.so";  // NOLINT(concurrency-mt-unsafe)
     std::ifstream from(OurLibrary(), std::ios::binary);
     std::ofstream(copy, std::ios::binary) << from.rdbuf();
     Door first;
