@@ -152,6 +152,7 @@ void FillQueuePair(const wire::QueuePairSlot& slot, const wire::CommunicatorSlot
                         : v1::DIRECTION_UNSPECIFIED);
   to->set_channel(slot.channel);
   to->set_index(slot.index);
+  to->set_transport(slot.transport);
   to->set_queue_pair_number(slot.queue_pair_number);
   to->set_phase(PhaseToProto(slot.phase));
   to->set_local(EndpointText(slot.local));

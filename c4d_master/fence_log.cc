@@ -6,7 +6,8 @@ namespace c4::c4d {
 namespace {
 
 bool IsSame(const QueuePair& a, const QueuePair& b) {
-  return a.sends == b.sends && a.peer == b.peer && a.channel == b.channel && a.index == b.index;
+  return a.sends == b.sends && a.peer == b.peer && a.channel == b.channel && a.index == b.index &&
+         a.carrier == b.carrier;
 }
 
 // Nearly always at the same place as in the batch before.

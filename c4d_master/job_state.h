@@ -106,12 +106,17 @@ struct Connection {
 inline constexpr size_t kLatencyBuckets = 32;
 using LatencyHistogram = std::array<uint32_t, kLatencyBuckets>;
 
+// The vendor's engine shows what it moves between two ranks, whichever transport carries it, and of a plugin
+// of the user's whole messages; both stand beside the queue pairs, if there are any.
+enum class Carrier { kQueuePair, kVendor, kPlugin };
+
 struct QueuePair {
   int64_t last_heard_at_ns = kNever;  // sender: a sign of life of the other end; one comes each second
   uint32_t peer = 0;                  // rank in the communicator
   bool sends = false;
   uint32_t channel = 0;
   uint32_t index = 0;
+  Carrier carrier = Carrier::kQueuePair;
   uint64_t posted_messages = 0;
   uint64_t posted_bytes = 0;
   uint64_t completed_messages = 0;

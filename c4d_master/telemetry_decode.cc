@@ -80,12 +80,18 @@ Membership Decode(const v1::CommunicatorState& state, const Times& times) {
   return result;
 }
 
+Carrier CarrierOf(uint32_t transport) {
+  if (transport == wire::kTransportVendor) return Carrier::kVendor;
+  return transport == wire::kTransportPlugin ? Carrier::kPlugin : Carrier::kQueuePair;
+}
+
 QueuePair Decode(const v1::QueuePairState& state, const Times& times) {
   QueuePair result;
   result.peer = state.peer();
   result.sends = state.direction() == v1::DIRECTION_SEND;
   result.channel = state.channel();
   result.index = state.index();
+  result.carrier = CarrierOf(state.transport());
   result.posted_messages = state.posted_messages();
   result.posted_bytes = state.posted_bytes();
   result.completed_messages = state.completed_messages();

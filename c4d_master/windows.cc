@@ -23,10 +23,13 @@ constexpr size_t kExclusions = 64;
 constexpr float kInheritedChunks = 256;
 constexpr size_t kInheritedSlices = 15;
 
+// NCCL posts its receives ahead of its kernels: below it the wait of a queue pair says nothing of who is
+// late, and the vendor's own steps say it.
 uint64_t FirstWaits(const Process& process) {
   uint64_t sum_ns = 0;
   for (const Membership& membership : process.communicators) {
     for (const QueuePair& queue_pair : membership.queue_pairs) {
+      if (membership.vendor != (queue_pair.carrier == Carrier::kVendor)) continue;
       sum_ns += queue_pair.connection.first_wait_sum_ns;
     }
   }
@@ -184,7 +187,7 @@ bool Windows::ObserveProcess(const Host& host, const Process& process) {
   for (size_t ordinal = 0; ordinal < process.communicators.size(); ++ordinal) {
     const Membership& membership = process.communicators[ordinal];
     for (const QueuePair& queue_pair : membership.queue_pairs) {
-      if (!queue_pair.sends) continue;
+      if (!queue_pair.sends || queue_pair.carrier != Carrier::kQueuePair) continue;
       ObserveQueuePair({ordinal, membership.rank, queue_pair.peer, queue_pair.channel, queue_pair.index},
                        {membership.communicator_id, membership.rank, queue_pair.peer, queue_pair.channel,
                         queue_pair.index},

@@ -192,6 +192,13 @@ void AddSettings(const LibraryFacts& facts, Findings* findings) {
                       ") displaces C4's: its traffic takes no path that C4 chose"),
          "unset it if that plugin is not needed"});
   }
+  if (!probe.default_net.empty() && facts.net_setting.value.empty()) {
+    findings->push_back({Grade::kNote, "settings",
+                         absl::StrCat(probe.default_net,
+                                      " carries the traffic, because NCCL looks for that "
+                                      "name: C4 watches it and chooses no paths"),
+                         "take it out of the loader's path where C4 is to carry the traffic"});
+  }
   if (!facts.net_wanted.empty() && !absl::EqualsIgnoreCase(facts.net_wanted, "C4")) {
     findings->push_back({Grade::kNote, "settings",
                          absl::StrCat("NCCL_NET=", facts.net_wanted, " asks for another transport than C4's"),

@@ -74,6 +74,18 @@ void SetEnvironment(bool with_settings) {
   unsetenv("NCCL_DEBUG_FILE");
 }
 
+// A network plugin of the image's, of a version that C4 can stand before.
+std::string DefaultNetPlugin() {
+  void* const plugin = dlopen("libnccl-net.so", RTLD_LAZY | RTLD_LOCAL);
+  const link_map* map = nullptr;
+  if (plugin == nullptr || dlinfo(plugin, RTLD_DI_LINKMAP, &map) != 0 || map == nullptr) return "";
+  for (const char* table : {"ncclNetPlugin_v8", "ncclNetPlugin_v9", "ncclNetPlugin_v10", "ncclNetPlugin_v11",
+                            "ncclNetPlugin_v12"}) {
+    if (dlsym(plugin, table) != nullptr) return Resolved(map->l_name);
+  }
+  return "";
+}
+
 void Look(const std::string& library, int out) {
   void* const handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) {
@@ -99,6 +111,7 @@ void Look(const std::string& library, int out) {
   for (const char* name : {"NCCL_NET_PLUGIN", "NCCL_PROFILER_PLUGIN"}) {
     if (const char* const value = getenv(name)) Say(out, name, value);
   }
+  if (const std::string plugin = DefaultNetPlugin(); !plugin.empty()) Say(out, "default-net", plugin);
 }
 // NOLINTEND(concurrency-mt-unsafe)
 
@@ -149,6 +162,7 @@ absl::StatusOr<LibraryProbe> ProbeLibrary(const ProbeRequest& request) {
     if (key == "vendor") probe.vendor_path = value;
     if (key == "NCCL_NET_PLUGIN") probe.net_plugin = value;
     if (key == "NCCL_PROFILER_PLUGIN") probe.profiler_plugin = value;
+    if (key == "default-net") probe.default_net = value;
   }
   for (const std::string& line : Lines(log)) {
     if (std::optional<std::string> text = OurLine(line)) probe.log.push_back(*std::move(text));

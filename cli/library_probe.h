@@ -25,6 +25,7 @@ struct LibraryProbe {
   // Ours only: what it left in NCCL_NET_PLUGIN and NCCL_PROFILER_PLUGIN.
   std::string net_plugin;
   std::string profiler_plugin;
+  std::string default_net;       // ours only: a network plugin that NCCL finds by its default name, resolved
   std::vector<std::string> log;  // what it said of its choice, and why of each library that it passed over
 };
 

@@ -28,10 +28,11 @@ struct Step {
   bool point_to_point = false;
 };
 
-const QueuePair* FindConnection(const Membership& membership, uint32_t peer, bool sends, uint32_t channel) {
+// The other end of `mine`, as `membership` has it.
+const QueuePair* FindConnection(const Membership& membership, uint32_t peer, const QueuePair& mine) {
   for (const QueuePair& queue_pair : membership.queue_pairs) {
-    if (queue_pair.connection.known && queue_pair.peer == peer && queue_pair.sends == sends &&
-        queue_pair.channel == channel) {
+    if (queue_pair.connection.known && queue_pair.peer == peer && queue_pair.sends != mine.sends &&
+        queue_pair.channel == mine.channel && queue_pair.carrier == mine.carrier) {
       return &queue_pair;
     }
   }
@@ -120,7 +121,7 @@ class HangGraph {
       if (peer == communicator.members.end() || peer->process == member.process) continue;
       const ProcessRef& ref = snapshot_.processes[peer->process];
       if (ref.stale || ref.process->ended) continue;
-      const QueuePair* theirs = FindConnection(*peer->state, member.state->rank, !mine.sends, mine.channel);
+      const QueuePair* theirs = FindConnection(*peer->state, member.state->rank, mine);
       const bool absent = theirs == nullptr || PeerIsAbsent(mine.connection, mine.sends, theirs->connection);
       if (!absent && !CannotRun(ref.process->health.state)) continue;
       if (targets.insert(peer->process).second)

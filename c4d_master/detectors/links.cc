@@ -20,12 +20,13 @@ std::vector<Link> CollectLinks(const JobSnapshot& snapshot) {
   std::vector<Link> links;
   for (const Communicator& communicator : snapshot.communicators) {
     std::map<uint32_t, const Member*> by_rank;
-    std::map<std::tuple<uint32_t, uint32_t, uint32_t, uint32_t>, const QueuePair*> received;
+    std::map<std::tuple<uint32_t, uint32_t, uint32_t, uint32_t, Carrier>, const QueuePair*> received;
     for (const Member& member : communicator.members) {
       by_rank[member.state->rank] = &member;
       for (const QueuePair& queue_pair : member.state->queue_pairs) {
         if (!queue_pair.sends) {
-          received[{queue_pair.peer, member.state->rank, queue_pair.channel, queue_pair.index}] = &queue_pair;
+          received[{queue_pair.peer, member.state->rank, queue_pair.channel, queue_pair.index,
+                    queue_pair.carrier}] = &queue_pair;
         }
       }
     }
@@ -40,8 +41,8 @@ std::vector<Link> CollectLinks(const JobSnapshot& snapshot) {
         if (const auto peer = by_rank.find(queue_pair.peer); peer != by_rank.end()) {
           link.receiver = &snapshot.processes[peer->second->process];
         }
-        const auto other =
-            received.find({member.state->rank, queue_pair.peer, queue_pair.channel, queue_pair.index});
+        const auto other = received.find(
+            {member.state->rank, queue_pair.peer, queue_pair.channel, queue_pair.index, queue_pair.carrier});
         if (other != received.end()) link.received = other->second;
         link.from_nic = AddressOf(queue_pair.local);
         link.to_nic = AddressOf(queue_pair.remote);

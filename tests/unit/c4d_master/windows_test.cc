@@ -43,6 +43,27 @@ class Job {
       windows->Observe(host_);
     }
   }
+  // The vendor's engine runs it, with our plugin below: the vendor's slots to the same peer come after ours.
+  void MakeVendor() {
+    Membership& membership = host_.processes.front().communicators.front();
+    membership.vendor = true;
+    for (const Carrier carrier : {Carrier::kQueuePair, Carrier::kVendor}) {
+      for (const bool sends : {true, false}) {
+        if (carrier == Carrier::kQueuePair && sends) continue;
+        QueuePair queue_pair;
+        queue_pair.peer = 2;
+        queue_pair.sends = sends;
+        queue_pair.carrier = carrier;
+        membership.queue_pairs.push_back(queue_pair);
+      }
+    }
+  }
+  // Its receivers of that kind have waited so much longer.
+  void WaitFirst(Carrier carrier, uint64_t ns) {
+    for (QueuePair& queue_pair : host_.processes.front().communicators.front().queue_pairs) {
+      if (!queue_pair.sends && queue_pair.carrier == carrier) queue_pair.connection.first_wait_sum_ns += ns;
+    }
+  }
   void Wait(double seconds) { host_.as_of_ns += static_cast<int64_t>(seconds * kSecondNs); }
   void StartAt(int64_t ns) { host_.as_of_ns = ns; }
   int64_t now_ns() const { return host_.as_of_ns; }
@@ -71,6 +92,21 @@ TEST(Windows, WhatIsOldAndHealthyBecomesUsual) {
   EXPECT_NEAR(windows.Own(job.key(), 0).usual_ns, 20 * kMs, 2 * kMs);
   EXPECT_GT(windows.Recent(job.key(), job.queue_pair(), 0, 0.25).back().latency.ns_per_kib,
             6 * windows.Usual(job.key(), job.queue_pair(), 0.25).ns_per_kib);
+}
+
+TEST(Windows, BelowTheVendorItsOwnStepsTellWhoWaitsAndQueuePairsWhatChunksCost) {
+  Windows windows;
+  Job job(1);
+  job.MakeVendor();
+  for (int i = 0; i < 40; ++i) {
+    job.Run(&windows, 0.5);  // five operations
+    job.WaitFirst(Carrier::kQueuePair, 900 * kMs);
+    job.WaitFirst(Carrier::kVendor, 5 * 7 * kMs);
+  }
+  EXPECT_NEAR(windows.Own(job.key(), 0).first_wait_ns, 7 * kMs, kMs);
+  const Latency usual = windows.Usual(job.key(), job.queue_pair(), 0.5);
+  EXPECT_GT(usual.chunks, 300) << "a slot without a histogram is not that queue pair";
+  EXPECT_NEAR(usual.ns_per_kib, 600, 120);
 }
 
 TEST(Windows, TroubleIsLeftOutAndWhatWasBeforeItIsNot) {

@@ -130,6 +130,10 @@ TEST(JudgeLibrariesTest, SettingsThatDisplaceUs) {
   EXPECT_EQ(About(facts, "settings").grade, Grade::kNote);
   EXPECT_THAT(About(facts, "settings").text, HasSubstr("/etc/nccl.conf"));
   facts = Good();
+  facts.probe->default_net = "/opt/cloud/libnccl-net.so";
+  EXPECT_EQ(About(facts, "settings").grade, Grade::kNote);
+  EXPECT_THAT(About(facts, "settings").text, HasSubstr("/opt/cloud/libnccl-net.so carries the traffic"));
+  facts = Good();
   facts.net_wanted = "IB";
   EXPECT_EQ(About(facts, "settings").grade, Grade::kNote);
   facts.net_wanted = "c4";
