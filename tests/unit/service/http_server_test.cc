@@ -50,6 +50,27 @@ TEST(HttpServer, HealthMetricsAndRoutes) {
   EXPECT_FALSE(httplib::Client("127.0.0.1", server.port()).Get("/healthz"));
 }
 
+TEST(HttpServer, PostsHavePartsOfThePathAndAreNotForOtherOrigins) {
+  HttpServer server([] { return absl::OkStatus(); }, [] { return std::string(); });
+  server.Get("/v1/items/([0-9]+)",
+             [](const HttpRequest& request) { return HttpReply{.body = request.parts.at(0)}; });
+  server.Post("/v1/items/([0-9]+)/([a-z]+)", [](const HttpRequest& request) {
+    return HttpReply{.status = 202,
+                     .body = request.parts.at(0) + request.parts.at(1) + request.query.at("n")};
+  });
+  ASSERT_TRUE(server.Start("127.0.0.1:0", Credentials()).ok());
+  httplib::Client client("127.0.0.1", server.port());
+  EXPECT_EQ(client.Get("/v1/items/12")->body, "12");
+  auto reply = client.Post("/v1/items/12/run?n=5", "", "text/plain");
+  EXPECT_EQ(reply->status, 202);
+  EXPECT_EQ(reply->body, "12run5");
+  EXPECT_EQ(client.Get("/v1/items/12/run?n=5")->status, 404);
+  const std::string own = "http://" + server.address();
+  EXPECT_EQ(client.Post("/v1/items/12/run?n=5", {{"Origin", own}}, "", "text/plain")->status, 202);
+  EXPECT_EQ(client.Post("/v1/items/12/run?n=5", {{"Origin", "http://elsewhere"}}, "", "text/plain")->status,
+            403);
+}
+
 TEST(HttpServer, ATakenPortIsAnErrorWithTheAddress) {
   const auto healthy = [] { return absl::OkStatus(); };
   HttpServer first(healthy, [] { return std::string(); });
