@@ -53,7 +53,7 @@ absl::StatusOr<Reply> Ask(const MasterOptions& master, const Call& call) {
     return absl::UnavailableError(found.status().message());
   }
   absl::StatusOr<Reply> reply = absl::UnknownError("");
-  const absl::Status asked = AskMaster(master, kPatience, [&](const MasterClient& client) {
+  absl::Status asked = AskMaster(master, kPatience, [&](const MasterClient& client) {
     reply = call(client);
     return reply.status();
   });

@@ -116,7 +116,12 @@ absl::Status HttpServer::Start(const std::string& address, const Credentials& cr
       state.Serve(route, request, &response);
     };
     if (route.changes) {
-      server.Post(route.path, serve);
+      // Taken without its body: a request that says nothing of its length would be waited for.
+      server.Post(route.path, [serve](const httplib::Request& request, httplib::Response& response,
+                                      const httplib::ContentReader&) {
+        response.set_header("Connection", "close");
+        serve(request, response);
+      });
     } else {
       server.Get(route.path, serve);
     }

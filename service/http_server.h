@@ -42,7 +42,7 @@ class HttpServer {
 
   // REQUIRES: before Start. `path` is matched whole, as a regular expression.
   void Get(const std::string& path, Handler handler);
-  // What is to be done stands in the path and the query; a body is read and passed over.
+  // What is to be done stands in the path and the query; a body is not read.
   void Post(const std::string& path, Handler handler);
 
   // `address` is host:port; port 0: any. Fails with the address and the reason in the message.

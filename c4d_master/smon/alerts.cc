@@ -121,7 +121,7 @@ void Alerts::Delivered(const Notification& notification, int64_t unix_ns, const 
 }
 
 absl::StatusOr<size_t> Alerts::Silence(const std::string& rule, int64_t until_unix_ns) {
-  const absl::StatusOr<size_t> index = Find(rule);
+  absl::StatusOr<size_t> index = Find(rule);
   if (index.ok()) entries_[*index].alert.set_silenced_until_unix_ns(until_unix_ns);
   return index;
 }

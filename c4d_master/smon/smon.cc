@@ -171,7 +171,7 @@ absl::StatusOr<v1::ProfilingSession> Smon::Begin(SessionLimits limits, bool requ
                                                 "); one runs at a time, ask again when it is"));
   }
   schedule_.Began(now);
-  if (const absl::Status started = source_->Start(now); !started.ok()) {
+  if (absl::Status started = source_->Start(now); !started.ok()) {
     if (!requested) service::LogWarning("no profiling session begins: ", started.message());
     return started;
   }

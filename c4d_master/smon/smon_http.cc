@@ -172,7 +172,7 @@ class Pages {
       return absl::NotFoundError(Concat("there is no session ", name, "; sessions are counted from 1"));
     }
     absl::StatusOr<Smon::Found> found = absl::UnknownError("");
-    const absl::Status asked = Ask([&] { found = smon_->Find(number); });
+    absl::Status asked = Ask([&] { found = smon_->Find(number); });
     if (!asked.ok()) return asked;
     return found;
   }

@@ -69,7 +69,7 @@ void SmonWorkers::Deliver(Delivery delivery) {
 absl::Status SmonWorkers::Send(const Delivery& delivery) {
   const bool test = delivery.notification.kind == Notification::Kind::kTest;
   absl::Duration pause = first_pause_;
-  absl::Status outcome;
+  absl::Status outcome = absl::CancelledError("the master is about to end");
   for (int attempt = 1; !stopping_; ++attempt) {
     outcome = Attempt(delivery, [this] { return stopping_.load(); });
     // A test is to tell at once; what was refused is refused again.

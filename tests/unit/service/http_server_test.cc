@@ -1,8 +1,13 @@
 #include "service/http_server.h"
 
+#include <arpa/inet.h>
+#include <array>
 #include <atomic>
 #include <gmock/gmock.h>
 #include <httplib.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "service/metrics.h"
 #include "tests/unit/service/temporary_directory.h"
@@ -69,6 +74,32 @@ TEST(HttpServer, PostsHavePartsOfThePathAndAreNotForOtherOrigins) {
   EXPECT_EQ(client.Post("/v1/items/12/run?n=5", {{"Origin", own}}, "", "text/plain")->status, 202);
   EXPECT_EQ(client.Post("/v1/items/12/run?n=5", {{"Origin", "http://elsewhere"}}, "", "text/plain")->status,
             403);
+}
+
+// As `curl -X POST` sends it.
+TEST(HttpServer, APostThatSaysNothingOfItsLengthIsServedAtOnce) {
+  HttpServer server([] { return absl::OkStatus(); }, [] { return std::string(); });
+  server.Post("/v1/run", [](const HttpRequest&) { return HttpReply{.body = "begun"}; });
+  ASSERT_TRUE(server.Start("127.0.0.1:0", Credentials()).ok());
+  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(server.port());
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  ASSERT_EQ(connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  const timeval limit = {.tv_sec = 2, .tv_usec = 0};
+  setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+  const std::string request = "POST /v1/run HTTP/1.1\r\nHost: localhost\r\n\r\n";
+  ASSERT_EQ(write(fd, request.data(), request.size()), static_cast<ssize_t>(request.size()));
+  std::string answer;
+  std::array<char, 1000> part{};
+  while (answer.find("begun") == std::string::npos) {
+    const ssize_t n = read(fd, part.data(), part.size());
+    if (n <= 0) break;
+    answer.append(part.data(), static_cast<size_t>(n));
+  }
+  close(fd);
+  EXPECT_THAT(answer, testing::AllOf(HasSubstr("200"), HasSubstr("begun")));
 }
 
 TEST(HttpServer, ATakenPortIsAnErrorWithTheAddress) {
