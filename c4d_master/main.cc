@@ -9,6 +9,10 @@
 #include "c4d_master/http_api.h"
 #include "c4d_master/options.h"
 #include "c4d_master/path_source.h"
+#include "c4d_master/smon/smon.h"
+#include "c4d_master/smon/smon_grpc.h"
+#include "c4d_master/smon/smon_http.h"
+#include "c4d_master/smon/smon_workers.h"
 #include "grpcpp/impl/service_type.h"
 #include "service/address.h"
 #include "service/directory.h"
@@ -69,17 +73,29 @@ int Run(const MasterOptions& options, const std::vector<service::Setting>& setti
   VerdictStore store(options.store);
   const std::unique_ptr<PathSource> paths = MakePathSource(options, *credentials);
   C4dHandler handler(options.ForHandler(epoch), &store, &metrics, paths.get());
-  service::StateThread state_thread("c4d-state", kTickInterval, [&] { handler.Tick(ReadClock(clock)); });
+
+  // Where profiles come from; nullptr: nothing is profiled here, and SMon says so.
+  ProfileSource* const profiles = nullptr;
+  SmonStore smon_store(store.file(), options.job);
+  SmonWorkers smon_workers;
+  Smon smon(options.ForSmon(), profiles, &smon_workers, &smon_store, &metrics, ReadClock(clock));
+  service::StateThread state_thread("c4d-state", kTickInterval, [&] {
+    handler.Tick(ReadClock(clock));
+    smon.Tick(ReadClock(clock));
+  });
 
   const std::unique_ptr<grpc::Service> grpc_service =
       MakeGrpcService(&handler, &state_thread, *credentials, clock);
-  const std::array<grpc::Service*, 1> services = {grpc_service.get()};
+  const std::unique_ptr<grpc::Service> smon_service =
+      MakeSmonService(&smon, &state_thread, *credentials, clock);
+  const std::array<grpc::Service*, 2> services = {grpc_service.get(), smon_service.get()};
   const absl::StatusOr<std::unique_ptr<service::GrpcServer>> grpc_server =
       service::GrpcServer::Start(options.listen, *credentials, services);
   if (!grpc_server.ok()) return Fail(grpc_server.status());
 
   service::HttpServer http_server([&] { return state_thread.Health(); }, [&] { return metrics.Serialise(); });
   AddHttpRoutes(&http_server, &handler, &state_thread, clock);
+  AddSmonRoutes(&http_server, &smon, &state_thread, clock);
   if (const absl::Status status = http_server.Start(options.common.http_address, *credentials);
       !status.ok()) {
     return Fail(status);
@@ -103,6 +119,9 @@ int Run(const MasterOptions& options, const std::vector<service::Setting>& setti
   }
   http_server.Stop();
   (*grpc_server)->Shutdown(kShutdownTime);
+  // An analysis that is under way is finished and kept.
+  smon_workers.Stop();
+  state_thread.Post([&] { smon.End(ReadClock(clock)); });
   state_thread.Stop();
   service::LogInfo("ended in order");
   service::FlushLog();

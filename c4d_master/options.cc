@@ -11,6 +11,7 @@
 namespace c4::c4d {
 namespace {
 
+constexpr double kDaySeconds = 86400;
 constexpr double kMaxSeconds = 86400;
 
 int64_t ToNs(double seconds) {
@@ -30,6 +31,54 @@ HandlerOptions MasterOptions::ForHandler(uint64_t master_epoch) const {
   result.thresholds.hang.limit_ns = ToNs(hang_limit_s);
   return result;
 }
+
+SmonOptions MasterOptions::ForSmon() const {
+  SmonOptions result;
+  result.job = job;
+  result.every_ns = ToNs(smon_every_s);
+  result.limits = {.steps = static_cast<int>(smon_steps), .at_most_ns = ToNs(smon_at_most_s)};
+  result.retention.reports = static_cast<size_t>(smon_keep_reports);
+  result.retention.report_age_ns = ToNs(smon_keep_days * kDaySeconds);
+  result.rules = alert_rules;
+  return result;
+}
+
+namespace {
+
+std::vector<service::Setting> SmonSettings(MasterOptions* options) {
+  return {
+      {.name = "smon-every-s",
+       .field = &options->smon_every_s,
+       .help = "profile the job so often; 0: only when asked (c4 smon run)",
+       .min = 0,
+       .max = kMaxSeconds},
+      {.name = "smon-steps",
+       .field = &options->smon_steps,
+       .help = "training steps of a profiling session",
+       .min = 1,
+       .max = kMaxSessionSteps},
+      {.name = "smon-at-most-s",
+       .field = &options->smon_at_most_s,
+       .help = "a profiling session ends after so long, with the steps that it then has",
+       .min = 1,
+       .max = kMaxSessionSeconds},
+      {.name = "smon-keep-reports",
+       .field = &options->smon_keep_reports,
+       .help = "whole reports that are kept; of older sessions the figures stay",
+       .min = 1,
+       .max = 10'000},
+      {.name = "smon-keep-days",
+       .field = &options->smon_keep_days,
+       .help = "how long a whole report is kept",
+       .min = 0.01,
+       .max = 3650},
+      {.name = "smon-alerts",
+       .field = &options->smon_alerts,
+       .help = "JSON file with the rules of alerts (docs/whatif.md)"},
+  };
+}
+
+}  // namespace
 
 std::vector<service::Setting> MasterSettings(MasterOptions* options) {
   std::vector<service::Setting> settings = {
@@ -72,6 +121,7 @@ std::vector<service::Setting> MasterSettings(MasterOptions* options) {
        .min = 0.5,
        .max = kMaxSeconds},
   };
+  for (service::Setting& setting : SmonSettings(options)) settings.push_back(std::move(setting));
   service::AppendCommonSettings(&options->common, &settings);
   return settings;
 }
@@ -95,6 +145,16 @@ absl::Status CompleteOptions(MasterOptions* options) {
     return absl::InvalidArgumentError(service::Concat("--hang-limit-s ", options->hang_limit_s,
                                                       " is less than --hang-suspect-max-s ",
                                                       options->hang_suspect_max_s));
+  }
+  if (options->smon_every_s > 0 && options->smon_every_s < options->smon_at_most_s) {
+    return absl::InvalidArgumentError(service::Concat(
+        "--smon-every-s ", options->smon_every_s, " is less than --smon-at-most-s ", options->smon_at_most_s,
+        ", so that sessions would run into each other; give more, or 0"));
+  }
+  if (!options->smon_alerts.empty()) {
+    absl::StatusOr<std::vector<AlertRule>> rules = LoadAlertRules(options->smon_alerts);
+    if (!rules.ok()) return service::Annotate(rules.status(), "--smon-alerts");
+    options->alert_rules = *std::move(rules);
   }
   const std::filesystem::path run_dir = service::DefaultRunDir();
   if (options->directory.empty()) options->directory = (run_dir / "masters").string();

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "c4d_master/c4d_handler.h"
+#include "c4d_master/smon/smon.h"
 #include "service/config.h"
 
 namespace c4::c4d {
@@ -24,15 +25,24 @@ struct MasterOptions {
   double no_progress_s = 10;
   double hang_limit_s = 120;
   double agent_stale_s = 3;
+  double smon_every_s = 0;  // 0: only when asked
+  int64_t smon_steps = 20;
+  double smon_at_most_s = 300;
+  int64_t smon_keep_reports = 100;
+  double smon_keep_days = 30;
+  std::string smon_alerts;             // file of rules; empty: none
+  std::vector<AlertRule> alert_rules;  // what it says
   service::CommonOptions common = {.http_address = "127.0.0.1:15142"};
 
   HandlerOptions ForHandler(uint64_t master_epoch) const;
+  SmonOptions ForSmon() const;
 };
 
 // The table; its fields point into `options`.
 std::vector<service::Setting> MasterSettings(MasterOptions* options);
 
-// What the table alone cannot say: defaults that depend on others, settings that contradict each other.
+// What the table alone cannot say: defaults that depend on others, settings that contradict each other, the
+// rules of alerts.
 absl::Status CompleteOptions(MasterOptions* options);
 
 // From the command line, the environment and the file; the exit status with which to leave, or nothing.

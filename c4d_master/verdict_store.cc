@@ -32,6 +32,20 @@ const std::vector<std::string>& Migrations() {
            verdict_id TEXT NOT NULL,
            change TEXT NOT NULL,
            verdict TEXT NOT NULL);)",
+      // SMon's (smon/smon_store.h).
+      R"(CREATE TABLE smon_session (
+           job TEXT NOT NULL,
+           number INTEGER NOT NULL,
+           begun_unix_ns INTEGER NOT NULL,
+           session TEXT NOT NULL,
+           report TEXT NOT NULL,
+           report_text TEXT NOT NULL,
+           PRIMARY KEY (job, number));
+         CREATE TABLE smon_alert (
+           job TEXT NOT NULL,
+           rule TEXT NOT NULL,
+           alert TEXT NOT NULL,
+           PRIMARY KEY (job, rule));)",
   };
   return migrations;
 }

@@ -37,6 +37,9 @@ class VerdictStore {
 
   bool in_memory() const { return store_->in_memory(); }
 
+  // The file itself, for what else the master keeps in it.
+  service::Store* file() { return store_.get(); }
+
  private:
   std::unique_ptr<service::Store> store_;
 };

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "c4/v1/c4d.grpc.pb.h"
+#include "c4/v1/smon.grpc.pb.h"
 #include "cli/process.h"
 #include "service/address.h"
 #include "service/channel.h"
@@ -87,10 +88,35 @@ struct MasterClient::Parts {
   std::string address;
   service::Credentials credentials;
   std::unique_ptr<v1::C4d::Stub> stub;
+  std::unique_ptr<v1::Smon::Stub> smon;
 
   void Prepare(grpc::ClientContext* context, absl::Duration timeout) const {
     credentials.AddToken(context);
     context->set_deadline(std::chrono::system_clock::now() + absl::ToChronoMilliseconds(timeout));
+  }
+
+  template <typename Request, typename Reply>
+  absl::StatusOr<Reply> AskSmon(grpc::Status (v1::Smon::Stub::*method)(grpc::ClientContext*, const Request&,
+                                                                       Reply*),
+                                const Request& request, absl::Duration timeout) const {
+    grpc::ClientContext context;
+    Prepare(&context, timeout);
+    Reply reply;
+    const grpc::Status status = (smon.get()->*method)(&context, request, &reply);
+    switch (status.error_code()) {
+      case grpc::StatusCode::OK:
+        return reply;
+      case grpc::StatusCode::UNIMPLEMENTED:
+        return absl::FailedPreconditionError(
+            absl::StrCat("the master at ", address, " is of a version without SMon; start this version's"));
+      case grpc::StatusCode::NOT_FOUND:
+      case grpc::StatusCode::INVALID_ARGUMENT:
+      case grpc::StatusCode::FAILED_PRECONDITION:
+        // It did answer.
+        return absl::Status(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
+      default:
+        return FromGrpc(status, address);
+    }
   }
 };
 
@@ -106,7 +132,9 @@ absl::StatusOr<std::unique_ptr<MasterClient>> MasterClient::Open(const std::stri
   auto parts = std::make_unique<Parts>();
   parts->address = address;
   parts->credentials = *credentials;
-  parts->stub = v1::C4d::NewStub(service::MakeChannel(address, *credentials));
+  const std::shared_ptr<grpc::Channel> channel = service::MakeChannel(address, *credentials);
+  parts->stub = v1::C4d::NewStub(channel);
+  parts->smon = v1::Smon::NewStub(channel);
   return std::unique_ptr<MasterClient>(new MasterClient(std::move(parts)));
 }
 
@@ -150,6 +178,43 @@ absl::StatusOr<v1::SetLevelReply> MasterClient::SetLevel(v1::RecordLevel level,
   const grpc::Status status = parts_->stub->SetLevel(&context, request, &reply);
   if (!status.ok()) return FromGrpc(status, parts_->address);
   return reply;
+}
+
+absl::StatusOr<v1::RunSessionReply> MasterClient::RunSession(const v1::RunSessionRequest& request,
+                                                             absl::Duration timeout) const {
+  return parts_->AskSmon(&v1::Smon::Stub::RunSession, request, timeout);
+}
+
+absl::StatusOr<v1::ListSessionsReply> MasterClient::ListSessions(uint32_t limit,
+                                                                 absl::Duration timeout) const {
+  v1::ListSessionsRequest request;
+  request.set_limit(limit);
+  return parts_->AskSmon(&v1::Smon::Stub::ListSessions, request, timeout);
+}
+
+absl::StatusOr<v1::GetSessionReply> MasterClient::GetSession(uint64_t number, absl::Duration timeout) const {
+  v1::GetSessionRequest request;
+  request.set_number(number);
+  return parts_->AskSmon(&v1::Smon::Stub::GetSession, request, timeout);
+}
+
+absl::StatusOr<v1::ListAlertsReply> MasterClient::ListAlerts(absl::Duration timeout) const {
+  return parts_->AskSmon(&v1::Smon::Stub::ListAlerts, v1::ListAlertsRequest(), timeout);
+}
+
+absl::StatusOr<v1::SilenceAlertReply> MasterClient::SilenceAlert(const std::string& rule, double seconds,
+                                                                 absl::Duration timeout) const {
+  v1::SilenceAlertRequest request;
+  request.set_rule(rule);
+  request.set_seconds(seconds);
+  return parts_->AskSmon(&v1::Smon::Stub::SilenceAlert, request, timeout);
+}
+
+absl::StatusOr<v1::TestAlertReply> MasterClient::TestAlert(const std::string& rule,
+                                                           absl::Duration timeout) const {
+  v1::TestAlertRequest request;
+  request.set_rule(rule);
+  return parts_->AskSmon(&v1::Smon::Stub::TestAlert, request, timeout);
 }
 
 absl::Status MasterClient::Record(absl::Duration limit,

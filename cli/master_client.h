@@ -12,6 +12,7 @@
 
 #include "absl/time/time.h"
 #include "c4/v1/c4d.pb.h"
+#include "c4/v1/smon.pb.h"
 #include "cli/options.h"
 #include "service/config.h"
 #include "service/directory.h"
@@ -56,6 +57,15 @@ class MasterClient {
   absl::StatusOr<v1::GetStatusReply> GetStatus(absl::Duration timeout) const;
   absl::StatusOr<v1::GetMatrixReply> GetMatrix(absl::Duration timeout) const;
   absl::StatusOr<v1::SetLevelReply> SetLevel(v1::RecordLevel level, absl::Duration timeout) const;
+  // SMon's.
+  absl::StatusOr<v1::RunSessionReply> RunSession(const v1::RunSessionRequest& request,
+                                                 absl::Duration timeout) const;
+  absl::StatusOr<v1::ListSessionsReply> ListSessions(uint32_t limit, absl::Duration timeout) const;
+  absl::StatusOr<v1::GetSessionReply> GetSession(uint64_t number, absl::Duration timeout) const;
+  absl::StatusOr<v1::ListAlertsReply> ListAlerts(absl::Duration timeout) const;
+  absl::StatusOr<v1::SilenceAlertReply> SilenceAlert(const std::string& rule, double seconds,
+                                                     absl::Duration timeout) const;
+  absl::StatusOr<v1::TestAlertReply> TestAlert(const std::string& rule, absl::Duration timeout) const;
   // Telemetry as the master takes it in, like WatchVerdicts; Cancelled or DeadlineExceeded after `limit`.
   absl::Status Record(absl::Duration limit,
                       const std::function<bool(const v1::RecordedBatch&)>& on_batch) const;

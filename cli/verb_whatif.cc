@@ -5,11 +5,13 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "analysis/whatif/drawings.h"
+#include "analysis/whatif/report.h"
 #include "cli/exit_codes.h"
 #include "cli/options.h"
 #include "cli/verb.h"
 #include "cli/whatif_input.h"
-#include "cli/whatif_report.h"
+#include "cli/whatif_timeline.h"
 
 namespace c4::cli {
 namespace {
@@ -42,9 +44,9 @@ int CannotWrite(const std::string& path) {
   return kExitNoInput;
 }
 
-absl::StatusOr<Question> Answered(const whatif::Job& job, const whatif::Analysis& analysis,
-                                  const std::vector<std::string>& words, bool fix, int threads) {
-  Question question;
+absl::StatusOr<whatif::Question> Answered(const whatif::Job& job, const whatif::Analysis& analysis,
+                                          const std::vector<std::string>& words, bool fix, int threads) {
+  whatif::Question question;
   question.fix = fix;
   question.words = words;
   std::vector<whatif::Selection> chosen;
@@ -62,7 +64,7 @@ int WriteFiles(const WhatIfOptions& options, const whatif::Job& job, const whati
   if (!options.heatmap.empty()) {
     FILE* file = fopen(options.heatmap.c_str(), "we");
     if (file == nullptr) return CannotWrite(options.heatmap);
-    const bool written = fputs(HeatmapSvg(job, analysis).c_str(), file) >= 0;
+    const bool written = fputs(whatif::HeatmapSvg(whatif::MapOf(job, analysis)).c_str(), file) >= 0;
     if (fclose(file) != 0 || !written) return CannotWrite(options.heatmap);
   }
   if (!options.timeline.empty()) {
@@ -82,11 +84,11 @@ int Report(const WhatIfOptions& options) {
   if (!job.ok()) return Complain(job.status());
   const absl::StatusOr<whatif::Analysis> analysis = whatif::Analyse(*job, threads);
   if (!analysis.ok()) return Complain(analysis.status());
-  std::vector<Question> questions;
+  std::vector<whatif::Question> questions;
   for (const bool fix : {true, false}) {
     const std::vector<std::string>& words = fix ? options.fix : options.keep;
     if (words.empty()) continue;
-    absl::StatusOr<Question> question = Answered(*job, *analysis, words, fix, threads);
+    absl::StatusOr<whatif::Question> question = Answered(*job, *analysis, words, fix, threads);
     if (!question.ok()) {
       return UsageError("whatif", absl::StrCat(fix ? "--fix " : "--keep ", question.status().message()));
     }
@@ -95,8 +97,8 @@ int Report(const WhatIfOptions& options) {
   if (const int failed = WriteFiles(options, *job, *analysis); failed != kExitOk) return failed;
   for (const std::string& note : job->trace.notes) fprintf(stderr, "c4 whatif: %s\n", note.c_str());
   const whatif::Causes causes = whatif::FindCauses(*job, *analysis, threads);
-  const WhatIfReport report = {*job, *analysis, causes, std::move(questions)};
-  const std::string text = options.json ? WhatIfJson(report) + "\n" : WhatIfText(report);
+  const whatif::Report report = {*job, *analysis, causes, std::move(questions)};
+  const std::string text = options.json ? whatif::ReportJson(report) + "\n" : whatif::ReportText(report);
   fputs(text.c_str(), stdout);
   const bool doubtful = !job->trace.notes.empty() || analysis->discrepancy > whatif::kDoubtfulDiscrepancy;
   if (options.strict && doubtful) return kExitDoubtful;

@@ -26,17 +26,50 @@ void OwnPortOnly(socket_t fd) {
   setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
 }
 
+// Browsers name the page that a request comes from.
+bool FromElsewhere(const httplib::Request& request) {
+  const std::string origin = request.get_header_value("Origin");
+  return !origin.empty() && origin != "http://" + request.get_header_value("Host");
+}
+
 }  // namespace
 
 struct HttpServer::State {
+  struct Route {
+    std::string path;
+    Handler handler;
+    bool changes = false;  // POST
+  };
+
   std::function<absl::Status()> health;
   std::function<std::string()> metrics;
-  std::vector<std::pair<std::string, Handler>> routes;
+  std::vector<Route> routes;
   Credentials credentials;
   httplib::Server server;
   std::thread thread;
   std::string address;
   uint16_t port = 0;
+
+  void Serve(const Route& route, const httplib::Request& request, httplib::Response* response) const {
+    const auto refuse = [response](int status, std::string_view why) {
+      response->status = status;
+      response->set_content(Concat(why, "\n"), kText);
+    };
+    const absl::Status allowed = credentials.CheckAuthorization(request.get_header_value("Authorization"));
+    if (!allowed.ok()) {
+      response->set_header("WWW-Authenticate", "Bearer");
+      return refuse(401, std::string(allowed.message()));
+    }
+    if (route.changes && FromElsewhere(request)) {
+      return refuse(403, "a page of another origin may change nothing here");
+    }
+    HttpRequest plain{.path = request.path, .query = {}};
+    for (const auto& [name, value] : request.params) plain.query[name] = value;
+    for (size_t i = 1; i < request.matches.size(); ++i) plain.parts.push_back(request.matches[i].str());
+    const HttpReply reply = route.handler(plain);
+    response->status = reply.status;
+    response->set_content(reply.body, reply.content_type);
+  }
 };
 
 HttpServer::HttpServer(std::function<absl::Status()> health, std::function<std::string()> metrics)
@@ -50,7 +83,11 @@ HttpServer::~HttpServer() {
 }
 
 void HttpServer::Get(const std::string& path, Handler handler) {
-  state_->routes.emplace_back(path, std::move(handler));
+  state_->routes.push_back({path, std::move(handler), false});
+}
+
+void HttpServer::Post(const std::string& path, Handler handler) {
+  state_->routes.push_back({path, std::move(handler), true});
 }
 
 absl::Status HttpServer::Start(const std::string& address, const Credentials& credentials) {
@@ -74,22 +111,20 @@ absl::Status HttpServer::Start(const std::string& address, const Credentials& cr
   server.Get("/metrics", [&state](const httplib::Request&, httplib::Response& response) {
     response.set_content(state.metrics(), kMetricsText);
   });
-  for (const auto& [path, handler] : state.routes) {
-    server.Get(path, [&state, run = handler](const httplib::Request& request, httplib::Response& response) {
-      const absl::Status allowed =
-          state.credentials.CheckAuthorization(request.get_header_value("Authorization"));
-      if (!allowed.ok()) {
-        response.status = 401;
-        response.set_header("WWW-Authenticate", "Bearer");
-        response.set_content(Concat(allowed.message(), "\n"), kText);
-        return;
-      }
-      HttpRequest plain{.path = request.path, .query = {}};
-      for (const auto& [name, value] : request.params) plain.query[name] = value;
-      const HttpReply reply = run(plain);
-      response.status = reply.status;
-      response.set_content(reply.body, reply.content_type);
-    });
+  for (const State::Route& route : state.routes) {
+    const auto serve = [&state, &route](const httplib::Request& request, httplib::Response& response) {
+      state.Serve(route, request, &response);
+    };
+    if (route.changes) {
+      // Taken without its body: a request that says nothing of its length would be waited for.
+      server.Post(route.path, [serve](const httplib::Request& request, httplib::Response& response,
+                                      const httplib::ContentReader&) {
+        response.set_header("Connection", "close");
+        serve(request, response);
+      });
+    } else {
+      server.Get(route.path, serve);
+    }
   }
 
   errno = 0;

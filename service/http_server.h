@@ -1,5 +1,6 @@
 // The HTTP side of a daemon: /healthz (200 "ok", or 503 and a sentence), /metrics (Prometheus' text) and
-// further GET routes. Handlers run on the server's own threads, several at a time: they must be safe for
+// further routes. A POST that a page of another origin sent is refused: whoever looks at that page may
+// reach our port. Handlers run on the server's own threads, several at a time: they must be safe for
 // that, and must not throw. With a token in `credentials` the further routes ask for it ("Authorization:
 // Bearer …"); health and metrics stay open. Plain HTTP: bind it to loopback or put a proxy in front.
 // Set up and stopped by one thread; the destructor stops.
@@ -10,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "service/credentials.h"
 #include "service/status.h"
@@ -19,6 +21,7 @@ namespace c4::service {
 struct HttpRequest {
   std::string path;
   std::map<std::string, std::string> query;  // the last of a name counts
+  std::vector<std::string> parts = {};       // what the groups of the route's expression matched
 };
 
 struct HttpReply {
@@ -39,6 +42,8 @@ class HttpServer {
 
   // REQUIRES: before Start. `path` is matched whole, as a regular expression.
   void Get(const std::string& path, Handler handler);
+  // What is to be done stands in the path and the query; a body is not read.
+  void Post(const std::string& path, Handler handler);
 
   // `address` is host:port; port 0: any. Fails with the address and the reason in the message.
   absl::Status Start(const std::string& address, const Credentials& credentials);

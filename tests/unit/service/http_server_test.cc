@@ -1,8 +1,13 @@
 #include "service/http_server.h"
 
+#include <arpa/inet.h>
+#include <array>
 #include <atomic>
 #include <gmock/gmock.h>
 #include <httplib.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "service/metrics.h"
 #include "tests/unit/service/temporary_directory.h"
@@ -48,6 +53,53 @@ TEST(HttpServer, HealthMetricsAndRoutes) {
   EXPECT_EQ(client.Get("/nothing")->status, 404);
   server.Stop();
   EXPECT_FALSE(httplib::Client("127.0.0.1", server.port()).Get("/healthz"));
+}
+
+TEST(HttpServer, PostsHavePartsOfThePathAndAreNotForOtherOrigins) {
+  HttpServer server([] { return absl::OkStatus(); }, [] { return std::string(); });
+  server.Get("/v1/items/([0-9]+)",
+             [](const HttpRequest& request) { return HttpReply{.body = request.parts.at(0)}; });
+  server.Post("/v1/items/([0-9]+)/([a-z]+)", [](const HttpRequest& request) {
+    return HttpReply{.status = 202,
+                     .body = request.parts.at(0) + request.parts.at(1) + request.query.at("n")};
+  });
+  ASSERT_TRUE(server.Start("127.0.0.1:0", Credentials()).ok());
+  httplib::Client client("127.0.0.1", server.port());
+  EXPECT_EQ(client.Get("/v1/items/12")->body, "12");
+  auto reply = client.Post("/v1/items/12/run?n=5", "", "text/plain");
+  EXPECT_EQ(reply->status, 202);
+  EXPECT_EQ(reply->body, "12run5");
+  EXPECT_EQ(client.Get("/v1/items/12/run?n=5")->status, 404);
+  const std::string own = "http://" + server.address();
+  EXPECT_EQ(client.Post("/v1/items/12/run?n=5", {{"Origin", own}}, "", "text/plain")->status, 202);
+  EXPECT_EQ(client.Post("/v1/items/12/run?n=5", {{"Origin", "http://elsewhere"}}, "", "text/plain")->status,
+            403);
+}
+
+// As `curl -X POST` sends it.
+TEST(HttpServer, APostThatSaysNothingOfItsLengthIsServedAtOnce) {
+  HttpServer server([] { return absl::OkStatus(); }, [] { return std::string(); });
+  server.Post("/v1/run", [](const HttpRequest&) { return HttpReply{.body = "begun"}; });
+  ASSERT_TRUE(server.Start("127.0.0.1:0", Credentials()).ok());
+  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(server.port());
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  ASSERT_EQ(connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  const timeval limit = {.tv_sec = 2, .tv_usec = 0};
+  setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+  const std::string request = "POST /v1/run HTTP/1.1\r\nHost: localhost\r\n\r\n";
+  ASSERT_EQ(write(fd, request.data(), request.size()), static_cast<ssize_t>(request.size()));
+  std::string answer;
+  std::array<char, 1000> part{};
+  while (answer.find("begun") == std::string::npos) {
+    const ssize_t n = read(fd, part.data(), part.size());
+    if (n <= 0) break;
+    answer.append(part.data(), static_cast<size_t>(n));
+  }
+  close(fd);
+  EXPECT_THAT(answer, testing::AllOf(HasSubstr("200"), HasSubstr("begun")));
 }
 
 TEST(HttpServer, ATakenPortIsAnErrorWithTheAddress) {

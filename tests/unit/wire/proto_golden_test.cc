@@ -4,6 +4,7 @@
 #include <google/protobuf/util/message_differencer.h>
 
 #include "c4/v1/c4d.pb.h"
+#include "c4/v1/smon.pb.h"
 #include "c4/v1/telemetry.pb.h"
 #include "tests/unit/wire/golden.h"
 
@@ -67,6 +68,11 @@ TEST(ProtoGolden, VerdictOf2) {
   ExpectGolden<v1::Verdict>("verdict-2");
 }
 
+TEST(ProtoGolden, SessionAndAlertOf1) {
+  ExpectGolden<v1::ProfilingSession>("session-1");
+  ExpectGolden<v1::Alert>("alert-1");
+}
+
 // A later agent's batch has fields that this master does not know: the rest of it is read all the same.
 TEST(ProtoGolden, FieldsOfALaterVersionAreSkipped) {
   std::string bytes = wire::Golden("telemetry-1.bin", "");
@@ -82,7 +88,8 @@ TEST(ProtoGolden, FieldsOfALaterVersionAreSkipped) {
 // docs/formats/proto.md names every message and every call.
 TEST(ProtoPage, NamesAllMessagesAndCalls) {
   const std::string page = wire::ReadSource("docs/formats/proto.md");
-  for (const auto* file : {v1::TelemetryBatch::descriptor()->file(), v1::Verdict::descriptor()->file()}) {
+  for (const auto* file : {v1::TelemetryBatch::descriptor()->file(), v1::Verdict::descriptor()->file(),
+                           v1::ProfilingSession::descriptor()->file()}) {
     for (int i = 0; i < file->message_type_count(); ++i) {
       EXPECT_NE(page.find("`" + file->message_type(i)->name() + "`"), std::string::npos)
           << file->message_type(i)->name();

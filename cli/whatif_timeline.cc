@@ -1,49 +1,14 @@
+#include "cli/whatif_timeline.h"
+
 #include <algorithm>
 #include <cmath>
-
-#include <nlohmann/json.hpp>
-
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
-#include "cli/whatif_report.h"
 
 namespace c4::cli {
 namespace {
 
-using whatif::Analysis;
 using whatif::Job;
 using whatif::OperationType;
 using whatif::Trace;
-
-// White at 1, full red from 1.5.
-std::string Color(double slowdown) {
-  const double depth = std::clamp((slowdown - 1) / 0.5, 0.0, 1.0);
-  const auto other = static_cast<int>(std::lround(255 * (1 - depth)));
-  return absl::StrFormat("#%02x%02x%02x", static_cast<int>(std::lround(255 - 55 * depth)), other, other);
-}
-
-std::string Escaped(const std::string& text) {
-  std::string escaped;
-  for (const char c : text) {
-    if (c == '<' || c == '&') {
-      escaped += c == '<' ? "&lt;" : "&amp;";
-    } else {
-      escaped += c;
-    }
-  }
-  return escaped;
-}
-
-std::string Cell(const Job& job, const Analysis& analysis, int dp, int stage, int size) {
-  const size_t worker = job.trace.Worker(dp, stage);
-  return absl::StrFormat(
-      "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" fill=\"%s\" stroke=\"#bbb\"><title>rank %d (dp %d, "
-      "stage %d): "
-      "%.3f, alone %.3f</title></rect>\n",
-      60 + dp * size, 40 + stage * size, size, size, Color(analysis.by_worker_approx[worker]),
-      job.trace.ranks[worker], dp, stage, analysis.by_worker_approx[worker],
-      analysis.by_worker[worker].overall);
-}
 
 // Rows of a worker in the timeline.
 int Stream(OperationType type) {
@@ -167,36 +132,6 @@ class TimelineWriter {
 };
 
 }  // namespace
-
-std::string HeatmapSvg(const Job& job, const Analysis& analysis) {
-  const Trace& trace = job.trace;
-  const int size = std::clamp(900 / std::max(trace.dp_size, trace.pp_size), 4, 40);
-  const int width = std::max(420, 80 + trace.dp_size * size);
-  const int height = 90 + trace.pp_size * size;
-  std::string svg = absl::StrFormat(
-      "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" font-family=\"sans-serif\" "
-      "font-size=\"12\">\n<rect width=\"%d\" height=\"%d\" fill=\"white\"/>\n"
-      "<text x=\"60\" y=\"20\">%s slow-down %.3f; by worker, white 1, red from 1.5</text>\n",
-      width, height, width, height, Escaped(trace.shape.name), analysis.slowdown);
-  for (int stage = 0; stage < trace.pp_size; ++stage) {
-    if (size >= 12 || stage % 8 == 0) {
-      absl::StrAppendFormat(&svg, "<text x=\"52\" y=\"%d\" text-anchor=\"end\">%d</text>\n",
-                            40 + stage * size + size / 2 + 4, stage);
-    }
-    for (int dp = 0; dp < trace.dp_size; ++dp) svg += Cell(job, analysis, dp, stage, size);
-  }
-  const int below = 40 + trace.pp_size * size + 16;
-  const int every = size >= 20 ? 1 : 8;
-  for (int dp = 0; dp < trace.dp_size; dp += every) {
-    absl::StrAppendFormat(&svg, "<text x=\"%d\" y=\"%d\" text-anchor=\"middle\">%d</text>\n",
-                          60 + dp * size + size / 2, below, dp);
-  }
-  absl::StrAppendFormat(
-      &svg,
-      "<text x=\"60\" y=\"%d\">data-parallel rank</text>\n<text x=\"4\" y=\"34\">stage</text>\n</svg>\n",
-      below + 18);
-  return svg;
-}
 
 bool WriteTimeline(const Job& job, FILE* file) {
   return TimelineWriter(job, file).Write();

@@ -1,14 +1,11 @@
 #include <nlohmann/json.hpp>
 
-#include "cli/whatif_report.h"
+#include "analysis/whatif/report.h"
 
-namespace c4::cli {
+namespace c4::whatif {
 namespace {
 
 using Json = nlohmann::ordered_json;
-using whatif::Analysis;
-using whatif::Job;
-using whatif::Slowdown;
 
 Json Maybe(const std::optional<double>& value) {
   return value ? Json(*value) : Json(nullptr);
@@ -38,7 +35,7 @@ Json PerStep(const Job& job, const std::vector<Slowdown>& slowdowns, const Name&
   return json;
 }
 
-Json OfShare(const whatif::Share& share) {
+Json OfShare(const Share& share) {
   return {{"removed", Maybe(share.removed)},
           {"added", Maybe(share.added)},
           {"step_time_removed_s", share.step_time_removed_s},
@@ -46,20 +43,20 @@ Json OfShare(const whatif::Share& share) {
 }
 
 Json OfJob(const Job& job) {
-  const whatif::Trace& trace = job.trace;
+  const Trace& trace = job.trace;
   Json json = {{"name", trace.shape.name}, {"dp_size", trace.dp_size},
                {"pp_size", trace.pp_size}, {"workers", trace.workers()},
                {"steps", trace.steps},     {"operations", trace.operations.size() * trace.lanes()}};
   Json& ideal = json["ideal_duration_by_type_s"] = Json::object();
-  for (size_t i = 0; i < whatif::kOperationTypes; ++i) {
+  for (size_t i = 0; i < kOperationTypes; ++i) {
     if (job.durations.counts[i] == 0) continue;
-    ideal[whatif::OperationName(static_cast<whatif::OperationType>(i))] = job.durations.ideal_exact_s[i];
+    ideal[OperationName(static_cast<OperationType>(i))] = job.durations.ideal_exact_s[i];
   }
   return json;
 }
 
 void AddWorkers(const Job& job, const Analysis& analysis, Json* json) {
-  const whatif::Trace& trace = job.trace;
+  const Trace& trace = job.trace;
   Json exact = Json::object();
   Json approx = Json::object();
   Json place = Json::object();
@@ -88,7 +85,7 @@ void AddTypes(const Analysis& analysis, Json* json) {
   Json slowdown = Json::object();
   Json waste = Json::object();
   for (size_t i = 0; i < analysis.type_groups.size(); ++i) {
-    const char* name = whatif::TypeGroupName(analysis.type_groups[i]);
+    const char* name = TypeGroupName(analysis.type_groups[i]);
     slowdown[name] = analysis.by_type[i].overall;
     waste[name] = 1 - 1 / analysis.by_type[i].overall;
   }
@@ -107,7 +104,7 @@ void AddShares(const Job& job, const Analysis& analysis, Json* json) {
 
 void AddSteps(const Job& job, const Analysis& analysis, Json* json) {
   const auto index = [](size_t i) { return std::to_string(i); };
-  const auto type = [&analysis](size_t i) { return whatif::TypeGroupName(analysis.type_groups[i]); };
+  const auto type = [&analysis](size_t i) { return TypeGroupName(analysis.type_groups[i]); };
   (*json)["slowdown_by_step"] = ByStep(job, analysis.slowdown_by_step);
   (*json)["launch_slowdown_by_step"] = ByStep(job, analysis.launch_by_step);
   (*json)["step_time_by_step_s"] = ByStep(job, analysis.simulated_s);
@@ -124,10 +121,10 @@ Json OfQuestion(const Question& question) {
           {"speedup", question.answer.speedup},         {"share", Maybe(question.answer.share)}};
 }
 
-Json OfCauses(const whatif::Causes& causes) {
+Json OfCauses(const Causes& causes) {
   Json json = Json::array();
-  for (const whatif::Cause& cause : causes.causes) {
-    json.push_back({{"cause", whatif::CauseName(cause.kind)},
+  for (const Cause& cause : causes.causes) {
+    json.push_back({{"cause", CauseName(cause.kind)},
                     {"share", cause.share},
                     {"step_time_without_s", cause.step_time_s},
                     {"ranks", cause.ranks},
@@ -139,18 +136,18 @@ Json OfCauses(const whatif::Causes& causes) {
 
 }  // namespace
 
-std::string WhatIfJson(const WhatIfReport& report) {
+std::string ReportJson(const Report& report, int indent) {
   const Job& job = report.job;
   const Analysis& analysis = report.analysis;
   Json json = {{"job", OfJob(job)},
                {"slowdown", analysis.slowdown},
                {"waste", analysis.waste()},
-               {"straggling", analysis.slowdown >= whatif::kStraggling},
+               {"straggling", analysis.slowdown >= kStraggling},
                {"step_time_s", analysis.step_time_s},
                {"step_time_ideal_s", analysis.step_time_ideal_s},
                {"step_time_measured_s", analysis.step_time_measured_s},
                {"discrepancy", analysis.discrepancy},
-               {"doubtful", analysis.discrepancy > whatif::kDoubtfulDiscrepancy},
+               {"doubtful", analysis.discrepancy > kDoubtfulDiscrepancy},
                {"launch_slowdown", analysis.launch_slowdown}};
   AddTypes(analysis, &json);
   json["slowdown_by_dp_rank"] = ByIndex(analysis.by_dp);
@@ -171,7 +168,7 @@ std::string WhatIfJson(const WhatIfReport& report) {
   Json& left_out = json["steps_left_out"] = Json::object();
   for (const auto& [step, why] : job.trace.left_out) left_out[std::to_string(step)] = why;
   json["notes"] = job.trace.notes;
-  return json.dump(2, ' ', false, Json::error_handler_t::replace);
+  return json.dump(indent, ' ', false, Json::error_handler_t::replace);
 }
 
-}  // namespace c4::cli
+}  // namespace c4::whatif

@@ -5,14 +5,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "cli/whatif_report.h"
+#include "analysis/whatif/report.h"
 
-namespace c4::cli {
+namespace c4::whatif {
 namespace {
-
-using whatif::Analysis;
-using whatif::Job;
-using whatif::Trace;
 
 constexpr size_t kShown = 5;
 constexpr int kWidestMap = 32;
@@ -26,7 +22,7 @@ std::string Percent(const std::optional<double>& share) {
   return share ? Percent(*share) : "-";
 }
 
-std::vector<size_t> Slowest(const std::vector<whatif::Slowdown>& slowdowns) {
+std::vector<size_t> Slowest(const std::vector<Slowdown>& slowdowns) {
   std::vector<size_t> order(slowdowns.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::stable_sort(order.begin(), order.end(),
@@ -42,7 +38,7 @@ std::string Title(const Job& job, const Analysis& analysis) {
 }
 
 std::string Verdict(const Analysis& analysis) {
-  if (analysis.slowdown < whatif::kStraggling) {
+  if (analysis.slowdown < kStraggling) {
     return absl::StrFormat(
         "No straggling job: slow-down %.3f; without any straggler a step would take %.3f s, not %.3f s.\n",
         analysis.slowdown, analysis.step_time_ideal_s, analysis.step_time_s);
@@ -52,11 +48,11 @@ std::string Verdict(const Analysis& analysis) {
       Percent(analysis.waste()), analysis.slowdown, analysis.step_time_ideal_s, analysis.step_time_s);
 }
 
-std::string Why(const whatif::Causes& causes) {
+std::string Why(const Causes& causes) {
   std::string text;
-  for (const whatif::Cause& cause : causes.causes) {
+  for (const Cause& cause : causes.causes) {
     absl::StrAppend(&text, text.empty() ? "\nWhy, with the share of the lost time that goes with it\n" : "",
-                    absl::StrFormat("  %5.0f %%  %s: ", 100 * cause.share, whatif::CauseName(cause.kind)),
+                    absl::StrFormat("  %5.0f %%  %s: ", 100 * cause.share, CauseName(cause.kind)),
                     cause.evidence, "\n           -> ", cause.advice, "\n");
   }
   if (causes.straggling && causes.causes.empty()) {
@@ -71,7 +67,7 @@ std::string Types(const Analysis& analysis) {
   for (const size_t i : Slowest(analysis.by_type)) {
     const double slowdown = analysis.by_type[i].overall;
     if (shown++ == kShown || (shown > 1 && slowdown < 1.0005)) break;
-    text += absl::StrFormat("  %-28s  %7.3f  %7s\n", whatif::TypeGroupName(analysis.type_groups[i]), slowdown,
+    text += absl::StrFormat("  %-28s  %7.3f  %7s\n", TypeGroupName(analysis.type_groups[i]), slowdown,
                             Percent(1 - 1 / slowdown));
   }
   return text;
@@ -140,7 +136,7 @@ std::string Trust(const Job& job, const Analysis& analysis) {
   std::string text =
       absl::StrFormat("The replay of what was recorded is %.1f %% off; launch delays cost %.1f %%.\n",
                       100 * analysis.discrepancy, 100 * (analysis.launch_slowdown - 1));
-  if (analysis.discrepancy > whatif::kDoubtfulDiscrepancy) {
+  if (analysis.discrepancy > kDoubtfulDiscrepancy) {
     text += "DOUBTFUL: more than 5 % off, these figures should not be relied on.\n";
   }
   for (const std::string& note : job.trace.notes) absl::StrAppend(&text, "Note: ", note, ".\n");
@@ -165,7 +161,7 @@ std::string Asked(const std::vector<Question>& questions) {
 
 }  // namespace
 
-std::string WhatIfText(const WhatIfReport& report) {
+std::string ReportText(const Report& report) {
   const Job& job = report.job;
   const Analysis& analysis = report.analysis;
   return absl::StrCat(Title(job, analysis), Verdict(analysis), Why(report.causes), Asked(report.questions),
@@ -173,4 +169,4 @@ std::string WhatIfText(const WhatIfReport& report) {
                       Communication(analysis), Correlations(analysis), Trust(job, analysis));
 }
 
-}  // namespace c4::cli
+}  // namespace c4::whatif

@@ -1,0 +1,22 @@
+// SMon's gRPC skin: checks the token, hands each call to the state thread, answers from there. gRPC's own
+// threads run it and never wait; Smon and the state thread belong to the caller and outlive the server.
+#pragma once
+
+#include <memory>
+
+#include "c4d_master/smon/smon.h"
+#include "service/clock.h"
+#include "service/credentials.h"
+#include "service/state_thread.h"
+
+namespace grpc {
+class Service;
+}  // namespace grpc
+
+namespace c4::c4d {
+
+std::unique_ptr<grpc::Service> MakeSmonService(Smon* smon, service::StateThread* state_thread,
+                                               const service::Credentials& credentials,
+                                               const service::Clock& clock);
+
+}  // namespace c4::c4d

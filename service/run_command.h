@@ -1,0 +1,21 @@
+// One short command, run to its end: for hooks. No shell: `words` are the program, by its whole path, and
+// its arguments. It leads a process group of its own, has the text as its standard input, and nothing of our
+// signal mask. Blocks; any thread.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "service/status.h"
+
+namespace c4::service {
+
+// OK: it ended with 0. DeadlineExceeded: it ran past `timeout` and was killed with its process group;
+// Cancelled: so because `stop`, which is asked ten times a second, said true. Otherwise why it could not be
+// started or how it ended, with the end of what it wrote to standard error.
+absl::Status RunCommand(const std::vector<std::string>& words, const std::string& input,
+                        absl::Duration timeout, const std::function<bool()>& stop);
+
+}  // namespace c4::service

@@ -1,0 +1,108 @@
+// What is told of an analysis, and drawings of what was kept of it.
+#include "analysis/whatif/report.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "analysis/whatif/drawings.h"
+#include "analysis/whatif/report_reader.h"
+#include "benchmarks/synthetic_job.h"
+
+namespace c4::whatif {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+size_t Count(const std::string& text, const std::string& part) {
+  size_t count = 0;
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
+  return count;
+}
+
+class ReportTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    benchmarks::SyntheticJob made_up;
+    made_up.slow_dp = 2;
+    made_up.slow_stage = 1;
+    made_up.slow_factor = 1.5;
+    const benchmarks::ExecutedJob executed = benchmarks::Execute(made_up);
+    absl::StatusOr<Trace> trace = BuildTrace(executed.records, {.name = "a<b"});
+    ASSERT_TRUE(trace.ok()) << trace.status();
+    absl::StatusOr<Job> job = MakeJob(*std::move(trace));
+    ASSERT_TRUE(job.ok()) << job.status();
+    job_ = *std::move(job);
+    const absl::StatusOr<Analysis> analysis = Analyse(job_, 1);
+    ASSERT_TRUE(analysis.ok()) << analysis.status();
+    analysis_ = *analysis;
+    causes_ = FindCauses(job_, analysis_, 1);
+    json_ = ReportJson({job_, analysis_, causes_, {}}, -1);
+  }
+
+  Job job_;
+  Analysis analysis_;
+  Causes causes_;
+  std::string json_;
+};
+
+TEST_F(ReportTest, DrawingsFromWhatWasKeptAreThoseOfTheAnalysis) {
+  EXPECT_THAT(json_, Not(HasSubstr("\n")));
+  const auto map = ReadWorkerMap(json_, std::nullopt);
+  ASSERT_TRUE(map.ok()) << map.status();
+  const std::string svg = HeatmapSvg(*map);
+  EXPECT_EQ(svg, HeatmapSvg(MapOf(job_, analysis_)));
+  EXPECT_EQ(Count(svg, "<title>"), 16U);
+  EXPECT_THAT(svg, HasSubstr("a&lt;b"));
+}
+
+TEST_F(ReportTest, TheMapOfAStepIsOfThatStep) {
+  const int32_t step = job_.trace.steps[3];
+  const auto map = ReadWorkerMap(json_, step);
+  ASSERT_TRUE(map.ok()) << map.status();
+  for (int stage = 0; stage < 4; ++stage) {
+    for (int dp = 0; dp < 4; ++dp) {
+      const double expected = std::min(analysis_.by_dp[static_cast<size_t>(dp)].by_step[3],
+                                       analysis_.by_stage[static_cast<size_t>(stage)].by_step[3]);
+      EXPECT_DOUBLE_EQ(map->slowdown[job_.trace.Worker(dp, stage)], expected);
+      EXPECT_EQ(map->ranks[job_.trace.Worker(dp, stage)], job_.trace.Rank(dp, stage));
+    }
+  }
+  EXPECT_THAT(HeatmapSvg(*map), Not(HasSubstr("alone")));
+  EXPECT_TRUE(absl::IsNotFound(ReadWorkerMap(json_, 4711).status()));
+}
+
+TEST_F(ReportTest, StepsInTheirOrder) {
+  const auto steps = ReadSteps(json_);
+  ASSERT_TRUE(steps.ok()) << steps.status();
+  ASSERT_EQ(steps->size(), job_.trace.steps.size());
+  for (size_t i = 0; i < steps->size(); ++i) {
+    EXPECT_EQ((*steps)[i].step, job_.trace.steps[i]);
+    EXPECT_DOUBLE_EQ((*steps)[i].slowdown, analysis_.slowdown_by_step[i]);
+  }
+  EXPECT_EQ(Count(StepsSvg("t", *steps), "<title>step "), steps->size());
+}
+
+TEST_F(ReportTest, WhatIsNoReportIsRefused) {
+  nlohmann::json fewer = nlohmann::json::parse(json_);
+  fewer["job"]["dp_size"] = 1000;
+  for (const std::string& text : {std::string("{"), std::string("[]"), std::string("{}"), fewer.dump(),
+                                  json_.substr(0, json_.size() / 2)}) {
+    EXPECT_TRUE(absl::IsDataLoss(ReadWorkerMap(text, std::nullopt).status())) << text.substr(0, 60);
+  }
+  EXPECT_TRUE(absl::IsDataLoss(ReadSteps("{\"slowdown_by_step\":{\"x\":1}}").status()));
+}
+
+TEST(DrawingsTest, ALifeOfAnyLength) {
+  EXPECT_THAT(LifeSvg("job", {}), HasSubstr("</svg>"));
+  EXPECT_EQ(Count(LifeSvg("job", {{5'000'000'000, 1.3, false}}), "<circle"), 1U);
+  const std::string svg = LifeSvg("job", {{0, 1, false}, {86'400'000'000'000, 9.5, true}});
+  EXPECT_THAT(svg, HasSubstr("1970-01-02 00:00 UTC: 9.500, doubtful"));
+  EXPECT_THAT(svg, HasSubstr("points=\"60,200 960,"));
+  EXPECT_THAT(StepsSvg("none", {}), HasSubstr("</svg>"));
+}
+
+}  // namespace
+}  // namespace c4::whatif
