@@ -112,10 +112,10 @@ static inline void c4NoMarkStep(int64_t step, uint64_t began) {
 static inline c4Marks c4FindMarks(void) {
   c4Marks marks = {c4NoMarkWorker, c4NoMarkBegin, c4NoMarkOperation, c4NoMarkStep};
   void* const nccl = dlopen("libnccl.so.2", RTLD_LAZY | RTLD_NOLOAD);
-  if (nccl == NULL) return marks;
+  if (!nccl) return marks;
   void* const found[] = {dlsym(nccl, "c4MarkWorker"), dlsym(nccl, "c4MarkBegin"),
                          dlsym(nccl, "c4MarkOperation"), dlsym(nccl, "c4MarkStep")};
-  if (found[0] != NULL && found[1] != NULL && found[2] != NULL && found[3] != NULL) {
+  if (found[0] && found[1] && found[2] && found[3]) {
     // C knows no conversion of a data pointer to a function.
     memcpy(&marks.worker, &found[0], sizeof marks.worker);
     memcpy(&marks.begin, &found[1], sizeof marks.begin);
