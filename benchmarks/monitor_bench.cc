@@ -6,6 +6,7 @@
 #include <string>
 #include <unistd.h>
 
+#include "ccl/monitor/marks.h"
 #include "ccl/monitor/monitor.h"
 
 namespace c4 {
@@ -34,6 +35,8 @@ class Bench {
   RingWriter ring;
   wire::OperationInfo info{};
 
+  Monitor& monitor() { return monitor_; }
+
  private:
   static std::string MakeDirectory() {
     char name[] = "/dev/shm/c4-bench-XXXXXX";
@@ -59,6 +62,17 @@ void BM_ClockGettime(benchmark::State& state) {
   for ([[maybe_unused]] auto _ : state) benchmark::DoNotOptimize(MonotonicNs());
 }
 BENCHMARK(BM_ClockGettime);
+
+// A mark is two calls: its beginning and its end (ccl/include/c4/marks.h).
+void BM_Mark(benchmark::State& state) {
+  static MarkWriter marks(&Get().monitor());
+  Get().monitor().SetLevel(state.range(0) == 0 ? wire::kLevelCoarse : wire::kLevelFine);
+  wire::MarkRecord mark{};
+  mark.kind = wire::kMarkForwardCompute;
+  for ([[maybe_unused]] auto _ : state) marks.Write(mark, marks.Begin());
+  Get().monitor().SetLevel(wire::kLevelFine);
+}
+BENCHMARK(BM_Mark)->ArgName("fine")->Arg(0)->Arg(1);
 
 void BM_OperationCalled(benchmark::State& state) {
   Bench& bench = Get();

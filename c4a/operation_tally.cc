@@ -22,6 +22,15 @@ OperationTally::Owner* OperationTally::Find(uint32_t slot, uint32_t generation) 
   return nullptr;
 }
 
+uint64_t OperationTally::CommunicatorOf(uint32_t slot, uint32_t generation) const {
+  const auto found = owners_.find(slot);
+  if (found == owners_.end()) return 0;
+  for (const Owner* owner : {&found->second.now, &found->second.before}) {
+    if (owner->communicator_id != 0 && owner->generation == generation) return owner->communicator_id;
+  }
+  return 0;
+}
+
 uint64_t OperationTally::Add(std::span<const wire::Record> records, const ClockRelation& clock) {
   uint64_t left_out = 0;
   for (const wire::Record& record : records) {

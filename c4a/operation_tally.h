@@ -30,6 +30,8 @@ class OperationTally {
   void Learn(const SegmentSnapshot& snapshot);
   // Gives how many records were left out because nobody knows their communicator any more.
   uint64_t Add(std::span<const wire::Record> records, const ClockRelation& clock);
+  // Whose records these are; 0: nobody knows any more.
+  uint64_t CommunicatorOf(uint32_t slot, uint32_t generation) const;
   // What has come since the last time.
   std::vector<OperationTotals> Take();
 

@@ -181,6 +181,19 @@ void FillQueuePair(const wire::QueuePairSlot& slot, const wire::CommunicatorSlot
   if (slot.index == 0) FillConnection(slot, ages, to->mutable_connection());
 }
 
+void FillWorker(const wire::WorkerPlace& from, v1::WorkerPlace* to) {
+  to->set_dp_rank(from.dp_rank);
+  to->set_stage(from.stage);
+  to->set_tp_rank(from.tp_rank);
+  to->set_cp_rank(from.cp_rank);
+  to->set_dp_size(from.dp_size);
+  to->set_pp_size(from.pp_size);
+  to->set_tp_size(from.tp_size);
+  to->set_cp_size(from.cp_size);
+  to->set_vpp_size(from.vpp_size);
+  to->set_layers(from.layers);
+}
+
 // The slot of that generation, nullptr when it has another owner by now.
 const wire::CommunicatorSlot* FindCommunicator(const SegmentSnapshot& snapshot, uint32_t index,
                                                uint32_t generation) {
@@ -204,6 +217,12 @@ using ProcessKey = std::tuple<std::string, uint32_t, uint64_t>;
 
 ProcessKey KeyOf(const v1::ProcessId& id) {
   return {id.boot_id(), id.pid(), id.start_time_ticks()};
+}
+
+// Were it dropped.
+uint64_t Missing(const v1::Profile& profile) {
+  return profile.left_out() + static_cast<uint64_t>(profile.operations_size()) +
+         static_cast<uint64_t>(profile.marks_size());
 }
 
 }  // namespace
@@ -239,6 +258,8 @@ v1::ProcessReport MakeProcessReport(const std::string& host, SegmentFile* segmen
   report.set_ended(segment->ended());
   report.set_records_lost(segment->records_lost());
   report.set_level(LevelToProto(header.level));
+  if (header.worker.declared != 0) FillWorker(header.worker, report.mutable_worker());
+  segment->profile().Take(&report);
   const std::vector<OperationTotals> operations = segment->TakeOperations();
   if (!segment->suspicion().empty()) return report;
   const OperationTally& tally = segment->tally();
@@ -294,6 +315,15 @@ std::map<std::string, v1::TelemetryBatch> Reporter::Report(std::span<SegmentFile
   return batches;
 }
 
+void LeaveOutProfiles(v1::TelemetryBatch* batch) {
+  for (v1::ProcessReport& report : *batch->mutable_processes()) {
+    if (!report.has_profile()) continue;
+    const uint64_t missing = Missing(report.profile());
+    report.clear_profile();
+    report.mutable_profile()->set_left_out(missing);
+  }
+}
+
 void MergeOperations(const v1::TelemetryBatch& dropped, v1::TelemetryBatch* next) {
   std::map<ProcessKey, v1::ProcessReport*> processes;
   for (v1::ProcessReport& report : *next->mutable_processes()) processes[KeyOf(report.process())] = &report;
@@ -301,6 +331,10 @@ void MergeOperations(const v1::TelemetryBatch& dropped, v1::TelemetryBatch* next
     const auto found = processes.find(KeyOf(report.process()));
     if (found == processes.end()) continue;
     auto* summaries = found->second->mutable_operations();
+    if (const uint64_t missing = Missing(report.profile()); missing > 0) {
+      v1::Profile* profile = found->second->mutable_profile();
+      profile->set_left_out(profile->left_out() + missing);
+    }
     for (const v1::OperationSummary& old : report.operations()) {
       const auto same =
           std::find_if(summaries->begin(), summaries->end(), [&](const v1::OperationSummary& summary) {

@@ -37,8 +37,12 @@ class Reporter {
 // Of a process, relative to `now_ns`.
 v1::ProcessReport MakeProcessReport(const std::string& host, SegmentFile* segment, int64_t now_ns);
 
-// Adds the operations of `dropped`, which no master will see, to those of the same processes in `next`.
+// Adds the operations of `dropped`, which no master will see, to those of the same processes in `next`; of
+// their profiles only how much is missing now.
 void MergeOperations(const v1::TelemetryBatch& dropped, v1::TelemetryBatch* next);
+
+// Takes the profiles out of a batch that has to wait for long; they count as left out.
+void LeaveOutProfiles(v1::TelemetryBatch* batch);
 
 // "10.0.0.1:4711", "[fe80::1]:4711"; empty when nothing is set.
 std::string EndpointText(const wire::Endpoint& endpoint);

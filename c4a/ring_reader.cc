@@ -43,7 +43,9 @@ uint64_t FirstWhole(uint64_t head, uint64_t capacity) {
 void Take(const wire::Record& record, const wire::SegmentHeader& header, RingRecords* out) {
   const bool operation = record.type == wire::kRecordOperation && record.slot < header.communicators.count;
   const bool message = record.type == wire::kRecordMessage && record.slot < header.queue_pairs.count;
-  if (operation || message) {
+  const bool mark = record.type == wire::kRecordMark && record.mark.kind >= wire::kMarkForwardCompute &&
+                    record.mark.kind <= wire::kMarkStep;
+  if (operation || message || mark) {
     out->records.push_back(record);
   } else {
     ++out->unknown;

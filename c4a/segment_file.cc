@@ -127,6 +127,7 @@ void SegmentFile::ReadContent(const std::optional<ClockRelation>& tsc) {
 
 void SegmentFile::ReadRings() {
   RingRecords records;
+  const bool fine = header().level >= wire::kLevelFine;
   for (uint32_t ring = 0; ring < header().rings_used; ++ring) {
     records.records.clear();
     records.lost = 0;
@@ -134,6 +135,7 @@ void SegmentFile::ReadRings() {
     records_read_ += records.records.size();
     records_lost_ += records.lost;
     (void)tally_.Add(records.records, clock_);
+    if (fine) profile_.Add(records.records, tally_, clock_);
     if (!status.ok()) {
       Suspect(status.text());
       return;

@@ -14,6 +14,7 @@
 #include "c4a/health.h"
 #include "c4a/operation_tally.h"
 #include "c4a/proc_reader.h"
+#include "c4a/profile_log.h"
 #include "c4a/segment_reader.h"
 #include "service/status.h"
 
@@ -52,6 +53,7 @@ class SegmentFile {
   uint64_t records_lost() const { return records_lost_; }
   std::vector<OperationTotals> TakeOperations() { return tally_.Take(); }
   const OperationTally& tally() const { return tally_; }
+  ProfileLog& profile() { return profile_; }
 
   bool reported_after_end = false;  // the last report has gone out: the file may go
 
@@ -72,6 +74,7 @@ class SegmentFile {
   SegmentSnapshot snapshot_;
   std::vector<RingCursor> cursors_;
   OperationTally tally_;
+  ProfileLog profile_;
   HealthTracker health_;
   ClockRelation clock_;
   uint32_t pid_ = 0;

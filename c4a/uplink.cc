@@ -35,6 +35,9 @@ void Uplink::Offer(v1::TelemetryBatch batch) {
 }
 
 void Uplink::Trim() {
+  if (backlog_.size() > options_.profiled_batches) {
+    LeaveOutProfiles(&backlog_[backlog_.size() - options_.profiled_batches - 1]);
+  }
   while (backlog_.size() > std::max<size_t>(1, options_.backlog_batches)) {
     const v1::TelemetryBatch oldest = std::move(backlog_.front());
     backlog_.pop_front();

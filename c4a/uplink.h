@@ -37,6 +37,7 @@ struct UplinkOptions {
   // The master wants the job's processes to record at this level; on the uplink's thread.
   std::function<void(v1::RecordLevel)> on_level;
   size_t backlog_batches = 64;
+  size_t profiled_batches = 16;  // of these, the newest, which keep the profiles of their processes
   absl::Duration first_pause = absl::Milliseconds(100);
   absl::Duration longest_pause = absl::Seconds(2);
 };

@@ -13,6 +13,7 @@
 #include "c4d_master/smon/smon_grpc.h"
 #include "c4d_master/smon/smon_http.h"
 #include "c4d_master/smon/smon_workers.h"
+#include "c4d_master/smon/telemetry_profile_source.h"
 #include "grpcpp/impl/service_type.h"
 #include "service/address.h"
 #include "service/directory.h"
@@ -74,11 +75,10 @@ int Run(const MasterOptions& options, const std::vector<service::Setting>& setti
   const std::unique_ptr<PathSource> paths = MakePathSource(options, *credentials);
   C4dHandler handler(options.ForHandler(epoch), &store, &metrics, paths.get());
 
-  // Where profiles come from; nullptr: nothing is profiled here, and SMon says so.
-  ProfileSource* const profiles = nullptr;
+  TelemetryProfileSource profiles(&handler);
   SmonStore smon_store(store.file(), options.job);
   SmonWorkers smon_workers;
-  Smon smon(options.ForSmon(), profiles, &smon_workers, &smon_store, &metrics, ReadClock(clock));
+  Smon smon(options.ForSmon(), &profiles, &smon_workers, &smon_store, &metrics, ReadClock(clock));
   service::StateThread state_thread("c4d-state", kTickInterval, [&] {
     handler.Tick(ReadClock(clock));
     smon.Tick(ReadClock(clock));

@@ -123,6 +123,16 @@ absl::Status RecordingWriter::Close() {
   return good ? absl::OkStatus() : service::ErrnoStatus(error, Concat("write ", parts_->path));
 }
 
+bool IsRecording(const std::string& path) {
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0) return false;
+  char magic[kMagicBytes] = {};
+  const bool is = read(fd, magic, sizeof magic) == static_cast<ssize_t>(sizeof magic) &&
+                  std::equal(kMagic, kMagic + kMagicBytes, magic);
+  close(fd);
+  return is;
+}
+
 absl::Status ReadRecording(const std::string& path,
                            const std::function<void(const v1::RecordedBatch&)>& on_batch) {
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);

@@ -31,6 +31,9 @@ class RecordingWriter {
   std::unique_ptr<Parts> parts_;
 };
 
+// Whether the file begins as a recording does; false also where it cannot be read.
+bool IsRecording(const std::string& path);
+
 // Hands over one batch after the other. OK at an orderly end; DataLoss with a sentence where the file breaks
 // off; InvalidArgument when it is no recording.
 absl::Status ReadRecording(const std::string& path,

@@ -1,4 +1,5 @@
-// From an agent's batch to plain values: the only place of the master that reads telemetry messages.
+// From an agent's batch to plain values: the only place of the master that reads telemetry
+// messages, but for profiles (smon/profile_collector.h).
 //
 // Whatever a batch holds, nothing here crashes or allocates beyond what the batch itself weighs: absurd
 // counts refuse the batch, single entries that contradict themselves (a rank past the rank count, a

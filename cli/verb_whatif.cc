@@ -110,7 +110,8 @@ int RunWhatIf(const Arguments& arguments) {
   WhatIfOptions set;
   Options options("whatif", kSummary);
   options.Word("TRACE", &set.input.trace,
-               "the job's operations as CSV, also packed by gzip or zstd; -: standard input");
+               "the job's operations as CSV, also packed by gzip or zstd; -: standard input. Or a recording "
+               "of `c4 record --fine`");
   options.Text("--metadata", &set.input.metadata, "FILE", "the job's degrees of parallelism, YAML or JSON");
   options.Flag("--json", &set.json, "one JSON document (docs/whatif.md)");
   options.List("--fix", &set.fix, "WHAT",

@@ -7,6 +7,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "c4d_master/recording.h"
+#include "c4d_master/smon/recorded_profile.h"
 #include "traces/byte_source.h"
 #include "traces/job_metadata.h"
 #include "traces/table_reader.h"
@@ -131,9 +133,42 @@ class Choice {
   const std::string word_;
 };
 
+whatif::TraceRecords OfSteps(const whatif::TraceRecords& records,
+                             const std::vector<std::pair<int32_t, int32_t>>& steps) {
+  whatif::TraceRecords chosen;
+  for (size_t i = 0; i < records.size(); ++i) {
+    const int32_t step = records[i].step;
+    if (std::any_of(steps.begin(), steps.end(),
+                    [step](const auto& range) { return range.first <= step && step <= range.second; })) {
+      chosen.Add(records[i]);
+    }
+  }
+  return chosen;
+}
+
+absl::StatusOr<whatif::Job> ReadRecordedJob(const WhatIfInput& input) {
+  if (!input.metadata.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(input.trace, " is a recording and says the job's shape itself: leave out --metadata"));
+  }
+  absl::StatusOr<c4d::ProfiledJob> profiled = c4d::ReadRecordedProfile(input.trace);
+  if (absl::IsNotFound(profiled.status())) {  // what is missing is in the file: the file is there
+    return absl::FailedPreconditionError(profiled.status().message());
+  }
+  if (!profiled.ok()) return Of(input.trace, profiled.status());
+  if (!input.steps.empty()) profiled->records = OfSteps(profiled->records, input.steps);
+  absl::StatusOr<whatif::Trace> trace = whatif::BuildTrace(profiled->records, profiled->shape);
+  if (!trace.ok()) return Of(input.trace, trace.status());
+  trace->notes.insert(trace->notes.begin(), profiled->not_seen.begin(), profiled->not_seen.end());
+  absl::StatusOr<whatif::Job> job = whatif::MakeJob(*std::move(trace));
+  if (!job.ok()) return Of(input.trace, job.status());
+  return job;
+}
+
 }  // namespace
 
 absl::StatusOr<whatif::Job> ReadJob(const WhatIfInput& input) {
+  if (input.trace != "-" && c4d::IsRecording(input.trace)) return ReadRecordedJob(input);
   whatif::JobShape shape;
   if (!input.metadata.empty()) {
     absl::StatusOr<std::unique_ptr<traces::ByteSource>> source = traces::OpenBytes(input.metadata);

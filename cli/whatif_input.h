@@ -21,6 +21,7 @@ struct WhatIfInput {
   size_t max_operations = 0;                       // 0: the reader's default
 };
 
+// A table of operations, or a recording of `c4 record` (told by its first bytes).
 // NotFound and the like when a file cannot be opened; InvalidArgument and others when it is refused.
 absl::StatusOr<whatif::Job> ReadJob(const WhatIfInput& input);
 

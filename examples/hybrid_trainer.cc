@@ -2,7 +2,9 @@
 // pipeline stages that send activations and gradients to each other, data replicas that reduce gradients. The
 // arithmetic is real: the loss falls, and replicas stay equal, or the exit code says so.
 //
-// It uses nothing of C4 but the public headers; it does not know that anybody watches.
+// It uses nothing of C4 but the public headers, and tells by their marks what it does itself: `c4 whatif`
+// needs that (docs/whatif.md).
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cmath>
@@ -15,6 +17,7 @@
 #include <unistd.h>
 #include <vector>
 
+#include "ccl/include/c4/marks.h"
 #include "ccl/include/c4/stream.h"
 #include "ccl/include/nccl.h"
 #include "examples/block.h"
@@ -50,6 +53,7 @@ class Trainer {
                static_cast<unsigned>(1 + stage_ * options.tensor + tensor_rank_)) {}
 
   bool Connect();
+  void Declare() const;
   bool Train();
   bool Disconnect();
 
@@ -67,12 +71,13 @@ class Trainer {
 
   std::vector<float> Sample(int iteration, int micro_batch) const;
   bool Forward(int iteration, int micro_batch, Block::Kept* kept, std::vector<float>* dy);
-  bool Backward(const Block::Kept& kept, std::vector<float> dy);
+  bool Backward(int micro_batch, const Block::Kept& kept, std::vector<float> dy);
   bool Iterate(int iteration);
   bool Evaluate(int iteration);
   bool Update();
   bool Report(int iteration, double* began_s, bool* stop);
   void Compile() const;
+  void Linger(double began_s) const;
   bool Checkpoint() const;
   bool ReplicasAgree() const;
 
@@ -83,6 +88,7 @@ class Trainer {
   const int replica_;
   const int replicas_;
   Block block_;
+  const c4Marks marks_ = c4FindMarks();
   double loss_ = 0;
   double first_loss_ = 0;
   double last_loss_ = 0;
@@ -161,6 +167,26 @@ bool Trainer::Connect() {
   return true;
 }
 
+void Trainer::Declare() const {
+  c4Worker worker{};
+  worker.size = sizeof worker;
+  worker.dp_rank = replica_;
+  worker.stage = stage_;
+  worker.tp_rank = tensor_rank_;
+  worker.dp_size = replicas_;
+  worker.pp_size = options_.pipeline;
+  worker.tp_size = options_.tensor;
+  worker.layers = options_.pipeline;
+  marks_.worker(&worker);
+}
+
+// Of the slow rank: what began then lasts longer than it would.
+void Trainer::Linger(double began_s) const {
+  if (world_.rank != options_.slow_rank) return;
+  const double rest_s = (NowS() - began_s) * (options_.slow_factor - 1);
+  usleep(static_cast<useconds_t>(std::min(rest_s, 10.0) * 1e6));
+}
+
 bool Trainer::Disconnect() {
   bool all = true;
   for (ncclComm_t comm : {data_, pipeline_, tensor_, all_}) {
@@ -206,10 +232,14 @@ bool Trainer::Forward(int iteration, int micro_batch, Block::Kept* kept, std::ve
   } else if (!Receive(&x, stage_ - 1)) {
     return false;
   }
+  const uint64_t began = marks_.begin();
+  const double began_s = NowS();
   std::vector<float> y;
   block_.Forward(x, options_.batch, kept, &y);
+  Linger(began_s);
   if (!Sum(&y, y.size(), "the sum of activations", tensor_)) return false;
   for (size_t i = 0; i < y.size(); ++i) y[i] += x[i];
+  marks_.operation(C4_FORWARD_COMPUTE, micro_batch, 0, began);
   if (!last_stage()) return Send(y, stage_ + 1);
   const std::vector<float> input = stage_ == 0 ? x : Sample(iteration, micro_batch);
   const auto samples = static_cast<float>(options_.batch * static_cast<size_t>(options_.micro_batches));
@@ -222,12 +252,16 @@ bool Trainer::Forward(int iteration, int micro_batch, Block::Kept* kept, std::ve
   return true;
 }
 
-bool Trainer::Backward(const Block::Kept& kept, std::vector<float> dy) {
+bool Trainer::Backward(int micro_batch, const Block::Kept& kept, std::vector<float> dy) {
   if (!last_stage() && !Receive(&dy, stage_ + 1)) return false;
+  const uint64_t began = marks_.begin();
+  const double began_s = NowS();
   std::vector<float> dx;
   block_.Backward(dy, options_.batch, kept, &dx);
+  Linger(began_s);
   if (!Sum(&dx, dx.size(), "the sum of activation gradients", tensor_)) return false;
   for (size_t i = 0; i < dx.size(); ++i) dx[i] += dy[i];
+  marks_.operation(C4_BACKWARD_COMPUTE, micro_batch, 0, began);
   return stage_ == 0 || Send(dx, stage_ - 1);
 }
 
@@ -241,15 +275,18 @@ bool Trainer::Update() {
     --count;
   }
   if (!Sum(&gradients, count, "the reduction of gradients", data_)) return false;
+  const uint64_t began = marks_.begin();
   const float step = kLearningRate / static_cast<float>(replicas_);
   for (size_t i = 0; i < gradients.size(); ++i) {
     block_.weights()[i] -= step * gradients[i];
     gradients[i] = 0;
   }
+  marks_.operation(C4_OPTIMIZER, -1, -1, began);
   return true;
 }
 
 bool Trainer::Iterate(int iteration) {
+  const uint64_t began = marks_.begin();
   const auto micro_batches = static_cast<size_t>(options_.micro_batches);
   std::vector<Block::Kept> kept(micro_batches);
   std::vector<std::vector<float>> dy(micro_batches);
@@ -258,9 +295,11 @@ bool Trainer::Iterate(int iteration) {
     if (!Forward(iteration, static_cast<int>(m), &kept[m], &dy[m])) return false;
   }
   for (size_t m = micro_batches; m-- > 0;) {
-    if (!Backward(kept[m], std::move(dy[m]))) return false;
+    if (!Backward(static_cast<int>(m), kept[m], std::move(dy[m]))) return false;
   }
-  return Update();
+  if (!Update()) return false;
+  marks_.step(iteration, began);
+  return true;
 }
 
 // Forward only, three times as many micro-batches.
@@ -334,6 +373,7 @@ bool Trainer::ReplicasAgree() const {
 }
 
 bool Trainer::Train() {
+  Declare();
   started_s_ = NowS();
   double began_s = started_s_;
   int iteration = 0;

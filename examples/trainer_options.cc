@@ -25,6 +25,9 @@ constexpr char kUsage[] =
     "  --checkpoint-dir DIR  where to (/tmp)\n"
     "  --evaluate-every N    iterations (0: never)\n"
     "  --report-every N      iterations between two lines of output (10)\n"
+    "  --slow-rank N         its computations last --slow-factor X times as long (2): a straggler to be "
+    "found;\n"
+    "                        it sleeps meanwhile, so that ranks on the same processors are not slowed, too\n"
     "\n"
     "SIGUSR2 makes a rank call its next gradient reduction with one element too few: a fault to be found.\n";
 
@@ -70,6 +73,8 @@ int ParseTrainerOptions(int argc, char** argv, TrainerOptions* options) {
         {"--checkpoint-s", 0, nullptr, nullptr, &options->checkpoint_s},
         {"--evaluate-every", 0, &options->evaluate_every, nullptr, nullptr},
         {"--report-every", 1, &options->report_every, nullptr, nullptr},
+        {"--slow-rank", 0, &options->slow_rank, nullptr, nullptr},
+        {"--slow-factor", 1, nullptr, nullptr, &options->slow_factor},
     };
     bool found = is_dir;
     for (const auto& entry : known) {

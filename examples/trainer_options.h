@@ -22,6 +22,8 @@ struct TrainerOptions {
   std::string checkpoint_dir = "/tmp";
   int evaluate_every = 0;  // iterations; 0: never
   int report_every = 10;   // iterations
+  int slow_rank = -1;      // this rank's computations last slow_factor times as long; -1: none
+  double slow_factor = 2;
 };
 
 int ParseTrainerOptions(int argc, char** argv, TrainerOptions* options);

@@ -17,7 +17,7 @@ namespace c4::wire {
 
 inline constexpr uint64_t kSegmentMagic = Magic("C4SEGMNT");
 inline constexpr uint16_t kSegmentMajor = 1;
-inline constexpr uint16_t kSegmentMinor = 3;
+inline constexpr uint16_t kSegmentMinor = 4;
 inline constexpr char kSegmentSuffix[] = ".c4seg";
 
 enum ClockKind : uint32_t {
@@ -43,6 +43,23 @@ struct TableRef {
   uint32_t stride_bytes;
 };
 static_assert(sizeof(TableRef) == 16);
+
+// Since 1.4: which worker of the job's layout the process says that it is (ccl/include/c4/marks.h).
+struct WorkerPlace {
+  uint16_t declared;  // times that it was said, published last; 0: not yet, or an older writer
+  uint16_t dp_rank;
+  uint16_t stage;
+  uint16_t tp_rank;
+  uint16_t cp_rank;
+  uint16_t dp_size;
+  uint16_t pp_size;
+  uint16_t tp_size;
+  uint16_t cp_size;
+  uint16_t vpp_size;  // model chunks a stage
+  uint16_t layers;    // of the model; 0: not said
+  uint16_t reserved;
+};
+static_assert(sizeof(WorkerPlace) == 24);
 
 struct SegmentHeader {
   Header header;
@@ -75,7 +92,7 @@ struct SegmentHeader {
   int32_t local_rank_label;  // LOCAL_RANK or its like; -1 when unknown
   int32_t world_label;       // WORLD_SIZE or its like; -1 when unknown
   uint32_t incarnation;      // restart count of the job
-  uint8_t reserved3[24];
+  WorkerPlace worker;
 
   // Lines 4 to 7: names, always NUL-terminated.
   char host[64];
@@ -316,6 +333,18 @@ enum RecordType : uint16_t {
   kRecordNone = 0,
   kRecordOperation = 1,  // one operation, written when it has finished
   kRecordMessage = 2,    // one message of a queue pair, written when it has completed (fine level)
+  kRecordMark = 3,       // since 1.4: what the program did itself, written when it is over (fine level)
+};
+
+// What a mark is of. The numbers are those of ccl/include/c4/marks.h.
+enum MarkKind : uint32_t {
+  kMarkNone = 0,
+  kMarkForwardCompute = 1,
+  kMarkBackwardCompute = 2,
+  kMarkOptimizer = 3,
+  kMarkOptimizerClipMainGrad = 4,
+  kMarkGc = 5,
+  kMarkStep = 6,  // a whole training step
 };
 
 struct OperationRecord {
@@ -336,6 +365,18 @@ struct MessageRecord {
 };
 static_assert(sizeof(MessageRecord) == 48);
 
+// Of no slot: `slot` and `generation` of its record are 0.
+struct MarkRecord {
+  uint64_t began_ticks;
+  uint64_t ended_ticks;
+  int64_t step;         // of kMarkStep; -1 otherwise
+  int32_t micro_batch;  // -1: not said
+  int32_t chunk;        // model chunk within the stage; -1: not said
+  uint32_t kind;
+  uint32_t reserved[3];
+};
+static_assert(sizeof(MarkRecord) == 48);
+
 struct Record {
   uint16_t type;
   uint16_t flags;
@@ -345,6 +386,7 @@ struct Record {
   union {
     OperationRecord operation;
     MessageRecord message;
+    MarkRecord mark;
     uint8_t bytes[48];
   };
 };

@@ -190,6 +190,20 @@ void Monitor::ReturnRing(RingWriter* ring) {
   *ring = RingWriter();
 }
 
+// The count comes last, with release order. A reader that sees two places mixed sees another one at its next
+// look: it reads until two reads in a row agree.
+void Monitor::SetWorker(const wire::WorkerPlace& place) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  wire::WorkerPlace& worker = segment_.header().worker;
+  const uint16_t declared = worker.declared;
+  wire::WorkerPlace next = place;
+  next.declared = declared;
+  next.reserved = 0;
+  worker = next;
+  const auto count = static_cast<uint16_t>(declared == UINT16_MAX ? 1 : declared + 1);
+  std::atomic_ref<uint16_t>(worker.declared).store(count, std::memory_order_release);
+}
+
 void Monitor::SetLevel(wire::RecordLevel level) {
   std::atomic_ref<uint32_t>(segment_.header().level).store(level, std::memory_order_relaxed);
 }

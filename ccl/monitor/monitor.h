@@ -53,6 +53,9 @@ class Monitor {
   RingWriter LeaseRing();
   void ReturnRing(RingWriter* ring);
 
+  // Which worker the program says that it is; `place.declared` is counted here.
+  void SetWorker(const wire::WorkerPlace& place);
+
   void SetLevel(wire::RecordLevel level);
   wire::RecordLevel level();
   Segment& segment() { return segment_; }

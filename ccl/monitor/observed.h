@@ -35,6 +35,7 @@ inline bool IsP2p(uint8_t function) {
 class BriefLock {
  public:
   void lock();
+  bool try_lock() { return !taken_.test_and_set(std::memory_order_acquire); }
   void unlock() { taken_.clear(std::memory_order_release); }
 
  private:

@@ -205,6 +205,17 @@ class RingWriter {
     Push();
   }
 
+  void Mark(const wire::MarkRecord& mark) {
+    if (!Wants(wire::kLevelFine)) return;
+    wire::Record& record = Next();
+    record.type = wire::kRecordMark;
+    record.flags = 0;
+    record.slot = 0;
+    record.generation = 0;
+    record.mark = mark;
+    Push();
+  }
+
   wire::RingHeader* header() const { return header_; }
 
  private:

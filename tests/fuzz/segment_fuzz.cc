@@ -42,6 +42,10 @@ void ReadRings(MemorySource* source, const c4::wire::SegmentHeader& header) {
     const ReadStatus status = ReadRing(source, header, ring, &cursor, &records);
     C4_FUZZ_CHECK(records.records.size() <= header.ring_capacity);
     for (const c4::wire::Record& record : records.records) {
+      if (record.type == c4::wire::kRecordMark) {
+        C4_FUZZ_CHECK(record.mark.kind != c4::wire::kMarkNone && record.mark.kind <= c4::wire::kMarkStep);
+        continue;
+      }
       const bool operation = record.type == c4::wire::kRecordOperation;
       C4_FUZZ_CHECK(record.slot < (operation ? header.communicators.count : header.queue_pairs.count));
     }

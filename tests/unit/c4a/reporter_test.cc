@@ -331,6 +331,100 @@ TEST(MergeOperations, IntoTheSameProcessOnly) {
   EXPECT_EQ(next.processes(0).operations(1).operations(), 3u);
 }
 
+// What no master will see is counted, so that nobody takes half a step for a whole one.
+TEST(MergeOperations, ProfilesAreCountedAsLeftOut) {
+  v1::TelemetryBatch dropped;
+  v1::Profile* profile = dropped.add_processes()->mutable_profile();
+  profile->add_operations();
+  profile->add_marks();
+  profile->add_marks();
+  profile->set_left_out(5);
+  v1::TelemetryBatch next;
+  next.add_processes()->mutable_profile()->add_marks();
+  v1::TelemetryBatch waiting = dropped;
+  MergeOperations(dropped, &next);
+  EXPECT_EQ(next.processes(0).profile().left_out(), 8u);
+  EXPECT_EQ(next.processes(0).profile().marks_size(), 1);
+  LeaveOutProfiles(&waiting);
+  EXPECT_EQ(waiting.processes(0).profile().left_out(), 8u);
+  EXPECT_EQ(waiting.processes(0).profile().marks_size(), 0);
+  EXPECT_EQ(waiting.processes(0).profile().operations_size(), 0);
+}
+
+TEST_F(ReporterTest, AtTheFineLevelEachOperationAndMarkIsTold) {
+  SegmentBuilder builder;
+  builder.header().level = wire::kLevelFine;
+  builder.header().worker = {.declared = 1,
+                             .dp_rank = 1,
+                             .stage = 2,
+                             .tp_rank = 0,
+                             .cp_rank = 0,
+                             .dp_size = 2,
+                             .pp_size = 4,
+                             .tp_size = 1,
+                             .cp_size = 1,
+                             .vpp_size = 1,
+                             .layers = 0,
+                             .reserved = 0};
+  builder.AddCommunicator(0, 0xabc, 2);
+  builder.PushOperation(0, 0, kNow - 900, kNow - 700, 10, wire::kSend);
+  builder.record(0, 0).operation.called_ticks = kNow - 950;
+  builder.record(0, 0).operation.info.root = 3;
+  builder.PushMark(1, wire::kMarkForwardCompute, kNow - 990, kNow - 960, 7);
+  builder.PushMark(1, wire::kMarkGc, kNow - 900, kNow - 901, -1);  // ends before it begins
+  builder.PushOperation(1, 3, kNow - 900, kNow - 700);             // of a communicator that nobody knows
+  const std::unique_ptr<SegmentFile> segment = Open(builder);
+  const v1::ProcessReport report = MakeProcessReport("node7", segment.get(), kNow);
+  EXPECT_EQ(report.worker().stage(), 2u);
+  EXPECT_EQ(report.worker().dp_size(), 2u);
+  ASSERT_EQ(report.profile().operations_size(), 1);
+  const v1::ProfiledOperation& operation = report.profile().operations(0);
+  EXPECT_EQ(operation.communicator_id(), 0xabcu);
+  EXPECT_EQ(operation.info().function(), v1::FUNCTION_SEND);
+  EXPECT_EQ(operation.info().root(), 3);
+  EXPECT_EQ(operation.called_ns(), kNow - 950);
+  EXPECT_EQ(operation.called_for_ns(), 50u);
+  EXPECT_EQ(operation.started_for_ns(), 200u);
+  ASSERT_EQ(report.profile().marks_size(), 1);
+  const v1::ProfiledMark& mark = report.profile().marks(0);
+  EXPECT_EQ(mark.kind(), v1::MARK_KIND_FORWARD_COMPUTE);
+  EXPECT_EQ(mark.began_ns(), kNow - 990);
+  EXPECT_EQ(mark.lasted_ns(), 30u);
+  EXPECT_EQ(mark.micro_batch(), 7);
+  EXPECT_EQ(report.profile().left_out(), 2u);
+  EXPECT_FALSE(MakeProcessReport("node7", segment.get(), kNow).has_profile());  // only what is new
+}
+
+TEST_F(ReporterTest, BelowTheFineLevelThereIsNoProfile) {
+  SegmentBuilder builder;
+  builder.header().level = wire::kLevelCoarse;
+  builder.AddCommunicator(0, 0xabc, 2);
+  builder.PushOperation(0, 0, kNow - 900, kNow - 700);
+  const std::unique_ptr<SegmentFile> segment = Open(builder);
+  const v1::ProcessReport report = MakeProcessReport("node7", segment.get(), kNow);
+  EXPECT_FALSE(report.has_profile());
+  EXPECT_FALSE(report.has_worker());
+}
+
+TEST(ProfileLog, HoldsNoMoreThanItsBound) {
+  std::vector<wire::Record> records(ProfileLog::kMaxEntries + 3);
+  for (wire::Record& record : records) {
+    record.type = wire::kRecordMark;
+    record.mark.kind = wire::kMarkStep;
+  }
+  ProfileLog log;
+  log.Add(records, OperationTally(), ClockRelation());
+  v1::ProcessReport report;
+  log.Take(&report);
+  EXPECT_EQ(report.profile().marks_size(), ProfileLog::kMaxEntries);
+  EXPECT_EQ(report.profile().left_out(), 3u);
+  log.Add({records.data(), 1}, OperationTally(), ClockRelation());
+  v1::ProcessReport next;
+  log.Take(&next);
+  EXPECT_EQ(next.profile().marks_size(), 1);
+  EXPECT_EQ(next.profile().left_out(), 0u);
+}
+
 TEST(EndpointText, BothFamilies) {
   wire::Endpoint endpoint{};
   EXPECT_EQ(EndpointText(endpoint), "");

@@ -123,6 +123,17 @@ TEST_F(RingTest, UnknownTypesAndSlotsOutOfRangeAreSkipped) {
   EXPECT_FALSE(Read(nullptr, 2).ok());  // no such ring
 }
 
+TEST_F(RingTest, MarksOfUnknownKindsAreSkipped) {
+  builder_.PushMark(0, wire::kMarkGc, 10, 20, -1);
+  builder_.PushMark(0, wire::kMarkNone, 10, 20, -1);
+  builder_.PushMark(0, static_cast<wire::MarkKind>(7), 10, 20, -1);
+  builder_.record(0, 0).slot = 0xffffffff;  // of no slot: it does not count
+  ASSERT_TRUE(Read().ok());
+  ASSERT_EQ(out_.records.size(), 1u);
+  EXPECT_EQ(out_.records[0].mark.kind, wire::kMarkGc);
+  EXPECT_EQ(out_.unknown, 2u);
+}
+
 TEST_F(RingTest, SkipStartsBehindTheNewest) {
   Push(5);
   MemorySource source(builder_.bytes().data(), builder_.bytes().size());

@@ -101,6 +101,21 @@ class SegmentBuilder {
     ++head.head;
   }
 
+  void PushMark(uint32_t ring_index, wire::MarkKind kind, uint64_t began, uint64_t ended,
+                int32_t micro_batch) {
+    wire::RingHeader& head = ring(ring_index);
+    wire::Record next{};
+    next.type = wire::kRecordMark;
+    next.mark.began_ticks = began;
+    next.mark.ended_ticks = ended;
+    next.mark.step = -1;
+    next.mark.micro_batch = micro_batch;
+    next.mark.chunk = -1;
+    next.mark.kind = kind;
+    record(ring_index, head.head) = next;
+    ++head.head;
+  }
+
   std::string ToFile(const std::string& path) const {
     std::ofstream(path, std::ios::binary | std::ios::trunc)
         .write(bytes_.data(), static_cast<std::streamsize>(bytes_.size()));

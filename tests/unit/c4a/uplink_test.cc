@@ -290,6 +290,36 @@ TEST_F(UplinkTest, AMasterThatStandsStillFillsABoundedBacklog) {
   EXPECT_EQ(Operations(batches), 100u);
 }
 
+// Profiles are large: only the newest batches that wait keep theirs.
+TEST_F(UplinkTest, ProfilesThatWaitForLongAreLeftOutAndCounted) {
+  FakeMaster master;
+  Publish(master);
+  UplinkOptions options = Options();
+  options.profiled_batches = 2;
+  Uplink uplink(std::move(options));
+  uplink.Offer(Batch(1));
+  ASSERT_TRUE(master.WaitFor(1));
+  ASSERT_TRUE(Eventually([&] { return uplink.idle(); }));
+  master.StandStill();
+  uplink.Offer(Batch(2));  // goes out and is not answered
+  ASSERT_TRUE(Eventually([&] { return !uplink.idle(); }));
+  absl::SleepFor(absl::Milliseconds(20));
+  for (uint64_t i = 3; i <= 6; ++i) {
+    v1::TelemetryBatch batch = Batch(i);
+    batch.mutable_processes(0)->mutable_profile()->add_marks();
+    uplink.Offer(std::move(batch));
+  }
+  master.Resume();
+  ASSERT_TRUE(master.WaitFor(6));
+  const auto batches = master.batches();
+  ASSERT_EQ(batches.size(), 6u);
+  for (size_t i = 2; i < 6; ++i) {
+    const v1::Profile& profile = batches[i].processes(0).profile();
+    EXPECT_EQ(profile.marks_size(), i < 4 ? 0 : 1) << i;
+    EXPECT_EQ(profile.left_out(), i < 4 ? 1u : 0u) << i;
+  }
+}
+
 TEST_F(UplinkTest, EndsAtOnceWhateverTheMasterDoes) {
   FakeMaster master;
   Publish(master);

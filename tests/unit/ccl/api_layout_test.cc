@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <type_traits>
 
+#include "ccl/include/c4/marks.h"
 #include "ccl/include/c4/stream.h"
 #include "ccl/include/nccl.h"
 #include "ccl/include/nccl_device.h"
@@ -15,6 +16,8 @@ typedef struct CUstream_st* cudaStream_t;
 // In api_header_test.c, compiled as C.
 extern "C" size_t ConfigBytesInC();
 extern "C" int DefaultBlockingInC();
+extern "C" size_t WorkerBytesInC();
+extern "C" c4Marks MarksInC();
 
 namespace {
 
@@ -27,6 +30,7 @@ static_assert(sizeof(ncclUniqueId) == 128 && alignof(ncclUniqueId) == 1);
 static_assert(sizeof(ncclResult_t) == 4 && sizeof(ncclDataType_t) == 4 && sizeof(ncclRedOp_t) == 4);
 static_assert(sizeof(ncclComm_t) == sizeof(void*));
 
+static_assert(sizeof(c4Worker) == 48 && offsetof(c4Worker, layers) == 44);
 static_assert(sizeof(ncclConfig_t) == 80 && alignof(ncclConfig_t) == 8);
 static_assert(offsetof(ncclConfig_t, size) == 0);
 static_assert(offsetof(ncclConfig_t, magic) == 8);
@@ -98,6 +102,8 @@ TEST(ApiLayout, Initializers) {
 TEST(ApiLayout, TheSameInC) {
   EXPECT_EQ(ConfigBytesInC(), 80u);
   EXPECT_EQ(DefaultBlockingInC(), INT_MIN);
+  EXPECT_EQ(WorkerBytesInC(), sizeof(c4Worker));
+  EXPECT_EQ(MarksInC().begin(), 0u);
 }
 
 }  // namespace

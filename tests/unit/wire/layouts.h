@@ -79,10 +79,20 @@ inline Layout SegmentHeaderLayout() {
            C4_FIELD(local_rank_label),
            C4_FIELD(world_label),
            C4_FIELD(incarnation),
-           C4_FIELD(reserved3),
+           C4_FIELD(worker),
            C4_FIELD(host),
            C4_FIELD(job),
            C4_FIELD(program)}};
+}
+
+inline Layout WorkerPlaceLayout() {
+  using T = WorkerPlace;
+  return {"WorkerPlace",
+          "segment.md",
+          sizeof(T),
+          {C4_FIELD(declared), C4_FIELD(dp_rank), C4_FIELD(stage), C4_FIELD(tp_rank), C4_FIELD(cp_rank),
+           C4_FIELD(dp_size), C4_FIELD(pp_size), C4_FIELD(tp_size), C4_FIELD(cp_size), C4_FIELD(vpp_size),
+           C4_FIELD(layers), C4_FIELD(reserved)}};
 }
 
 inline Layout TableRefLayout() {
@@ -231,6 +241,15 @@ inline Layout MessageRecordLayout() {
           sizeof(T),
           {C4_FIELD(sequence), C4_FIELD(posted_ticks), C4_FIELD(completed_ticks), C4_FIELD(bytes),
            C4_FIELD(reserved)}};
+}
+
+inline Layout MarkRecordLayout() {
+  using T = MarkRecord;
+  return {"MarkRecord",
+          "segment.md",
+          sizeof(T),
+          {C4_FIELD(began_ticks), C4_FIELD(ended_ticks), C4_FIELD(step), C4_FIELD(micro_batch),
+           C4_FIELD(chunk), C4_FIELD(kind), C4_FIELD(reserved)}};
 }
 
 inline Layout ControlFrameLayout() {
@@ -396,6 +415,7 @@ inline std::vector<Layout> AllLayouts() {
   return {HeaderLayout(),
           ProcessIdentityLayout(),
           SegmentHeaderLayout(),
+          WorkerPlaceLayout(),
           TableRefLayout(),
           CommunicatorSlotLayout(),
           CounterLayout(),
@@ -406,6 +426,7 @@ inline std::vector<Layout> AllLayouts() {
           RecordLayout(),
           OperationRecordLayout(),
           MessageRecordLayout(),
+          MarkRecordLayout(),
           ControlFrameLayout(),
           ControlHelloLayout(),
           ControlWelcomeLayout(),

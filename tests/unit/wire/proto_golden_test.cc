@@ -60,6 +60,10 @@ TEST(ProtoGolden, TelemetryOf3) {
   ExpectGolden<v1::TelemetryBatch>("telemetry-3");
 }
 
+TEST(ProtoGolden, TelemetryOf4) {
+  ExpectGolden<v1::TelemetryBatch>("telemetry-4");
+}
+
 TEST(ProtoGolden, VerdictOf1) {
   ExpectGolden<v1::Verdict>("verdict-1");
 }

@@ -16,8 +16,9 @@ const Released k10{"segment-1.0.bin", 0, 256, 256};
 const Released k11{"segment-1.1.bin", 1, 384, 512};
 const Released k12{"segment-1.2.bin", 2, 384, 512};
 const Released k13{"segment-1.3.bin", 3, 384, 512};
-const Released kAll[] = {k10, k11, k12, k13};
-const Released& kInForce = k13;
+const Released k14{"segment-1.4.bin", 4, 384, 512};
+const Released kAll[] = {k10, k11, k12, k13, k14};
+const Released& kInForce = k14;
 
 constexpr uint32_t kCommunicators = 2;
 constexpr uint32_t kQueuePairs = 2;
@@ -75,6 +76,19 @@ SegmentHeader ExpectedHeader(const Released& version) {
   memcpy(h.host, "node-17", 8);
   memcpy(h.job, "1234.0", 7);
   memcpy(h.program, "python3", 8);
+  if (version.minor < 4) return h;
+  h.worker = {.declared = 1,
+              .dp_rank = 3,
+              .stage = 2,
+              .tp_rank = 1,
+              .cp_rank = 0,
+              .dp_size = 8,
+              .pp_size = 4,
+              .tp_size = 2,
+              .cp_size = 1,
+              .vpp_size = 2,
+              .layers = 96,
+              .reserved = 0};
   return h;
 }
 
@@ -173,12 +187,21 @@ RingHeader ExpectedRing() {
   return ring;
 }
 
-Record ExpectedRecord(uint32_t place) {
+Record ExpectedRecord(const Released& version, uint32_t place) {
   Record record{};
   record.slot = place % 2;
   record.generation = 3 + place;
   record.flags = static_cast<uint16_t>(place);
-  if (place % 2 == 0) {
+  if (place == 2 && version.minor >= 4) {
+    record.type = kRecordMark;
+    record.mark = {.began_ticks = 5002,
+                   .ended_ticks = 6002,
+                   .step = -1,
+                   .micro_batch = 7,
+                   .chunk = 1,
+                   .kind = kMarkBackwardCompute,
+                   .reserved = {}};
+  } else if (place % 2 == 0) {
     record.type = kRecordOperation;
     record.operation = {.sequence = 100 + place,
                         .called_ticks = 5000 + place,
@@ -209,7 +232,7 @@ std::string Written() {
   Append(&bytes, ExpectedQueuePair(kInForce, kDirectionSend));
   Append(&bytes, ExpectedQueuePair(kInForce, kDirectionReceive));
   Append(&bytes, ExpectedRing());
-  for (uint32_t i = 0; i < kRingCapacity; ++i) Append(&bytes, ExpectedRecord(i));
+  for (uint32_t i = 0; i < kRingCapacity; ++i) Append(&bytes, ExpectedRecord(kInForce, i));
   Append(&bytes, RingHeader{});
   for (uint32_t i = 0; i < kRingCapacity; ++i) Append(&bytes, Record{});
   return bytes;
@@ -240,6 +263,7 @@ TEST(SegmentGolden, Headers) {
     ExpectFields(bytes, 32, expected.header.writer, ProcessIdentityLayout());
     ExpectFields(bytes, 0, expected, SegmentHeaderLayout());
     ExpectFields(bytes, 128, expected.communicators, TableRefLayout());
+    ExpectFields(bytes, offsetof(SegmentHeader, worker), expected.worker, WorkerPlaceLayout());
   }
 }
 
@@ -281,13 +305,16 @@ TEST(SegmentGolden, Records) {
     ExpectFields(bytes, header.rings.offset, ExpectedRing(), RingHeaderLayout());
     for (uint32_t i = 0; i < kRingCapacity; ++i) {
       const size_t at = header.rings.offset + sizeof(RingHeader) + i * header.header.record_bytes;
-      ExpectFields(bytes, at, ExpectedRecord(i), RecordLayout());
+      const Record expected = ExpectedRecord(version, i);
+      ExpectFields(bytes, at, expected, RecordLayout());
       const auto record = At<Record>(bytes, at);
       if (record.type == kRecordOperation) {
-        ExpectFields(bytes, at + 16, ExpectedRecord(i).operation, OperationRecordLayout());
+        ExpectFields(bytes, at + 16, expected.operation, OperationRecordLayout());
+      } else if (record.type == kRecordMark) {
+        ExpectFields(bytes, at + 16, expected.mark, MarkRecordLayout());
       } else {
         ASSERT_EQ(record.type, kRecordMessage);
-        ExpectFields(bytes, at + 16, ExpectedRecord(i).message, MessageRecordLayout());
+        ExpectFields(bytes, at + 16, expected.message, MessageRecordLayout());
       }
     }
   }
@@ -311,8 +338,11 @@ TEST(SegmentGolden, NumbersSince10) {
   EXPECT_EQ((std::vector<uint32_t>{kTransportTcp, kTransportVerbs, kTransportShm, kTransportVendor}),
             (std::vector<uint32_t>{1, 2, 3, 4}));
   EXPECT_EQ((std::vector<uint32_t>{kSeesEvents, kSeesKernels, kSeesSteps}), (std::vector<uint32_t>{1, 2, 4}));
-  EXPECT_EQ((std::vector<uint32_t>{kRecordNone, kRecordOperation, kRecordMessage}),
-            (std::vector<uint32_t>{0, 1, 2}));
+  EXPECT_EQ((std::vector<uint32_t>{kRecordNone, kRecordOperation, kRecordMessage, kRecordMark}),
+            (std::vector<uint32_t>{0, 1, 2, 3}));
+  EXPECT_EQ((std::vector<uint32_t>{kMarkNone, kMarkForwardCompute, kMarkBackwardCompute, kMarkOptimizer,
+                                   kMarkOptimizerClipMainGrad, kMarkGc, kMarkStep}),
+            (std::vector<uint32_t>{0, 1, 2, 3, 4, 5, 6}));
 }
 
 TEST(SegmentGolden, LaterMinorIsReadAndAnotherMajorRefused) {

@@ -112,6 +112,29 @@ TEST(SegmentReaderGolden, Reads11) {
   ExpectGoldenContent(Segment11(), true);
 }
 
+TEST(SegmentReaderGolden, ReadsTheWorkerAndItsMarksSince14) {
+  const std::string bytes = Golden("segment-1.4.bin", "");
+  MemorySource source(bytes.data(), bytes.size());
+  SegmentSnapshot snapshot;
+  ASSERT_TRUE(ReadSegment(&source, SegmentLimits(), &snapshot).ok());
+  EXPECT_EQ(snapshot.header.worker.declared, 1u);
+  EXPECT_EQ(snapshot.header.worker.dp_rank, 3u);
+  EXPECT_EQ(snapshot.header.worker.layers, 96u);
+  // As the ring was before its first record was overwritten.
+  std::string whole = bytes;
+  auto ring = At<RingHeader>(whole, snapshot.header.rings.offset);
+  ring.head = 4;
+  memcpy(whole.data() + snapshot.header.rings.offset, &ring, sizeof ring);
+  MemorySource four(whole.data(), whole.size());
+  agent::RingCursor cursor{2};
+  agent::RingRecords records;
+  ASSERT_TRUE(ReadRing(&four, snapshot.header, 0, &cursor, &records).ok());
+  ASSERT_EQ(records.records.size(), 2u);
+  EXPECT_EQ(records.records[0].type, kRecordMark);
+  EXPECT_EQ(records.records[0].mark.kind, kMarkBackwardCompute);
+  EXPECT_EQ(records.records[0].mark.micro_batch, 7);
+}
+
 TEST(SegmentReaderGolden, ReadsALaterMinorVersionWithLongerItems) {
   ExpectGoldenContent(LaterMinor(), true);
 }
