@@ -62,6 +62,10 @@ class ObservedCommunicator {
   // Children made of it before this one, which the call makes one more.
   uint64_t NextChild() { return children_.fetch_add(1, std::memory_order_relaxed); }
 
+  // What the front door keeps with it, which is nobody else's business; 0 when it opens.
+  uintptr_t extra() const { return extra_.load(std::memory_order_acquire); }
+  void SetExtra(uintptr_t extra) { extra_.store(extra, std::memory_order_release); }
+
   // The front door. `Called` gives the call's number; a communicator that takes calls is ready.
   uint64_t Called(const ObservedCall& call, uint64_t ticks);
   // The vendor's library has refused it: as if it had not been made, where nothing was called since.
@@ -140,6 +144,7 @@ class ObservedCommunicator {
   Kind kinds_[2];
   std::atomic<uint64_t> children_{0};
   std::atomic<bool> ready_{false};
+  std::atomic<uintptr_t> extra_{0};
 };
 
 class ObservedCommunicators {
