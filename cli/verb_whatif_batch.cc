@@ -26,6 +26,7 @@ constexpr char kSummary[] =
     "analyse each trace of a folder; in a Slurm array, the task's share of them (docs/whatif.md)";
 constexpr size_t kMaxRecordBytes = size_t{1} << 20;
 constexpr size_t kMaxReportBytes = size_t{1} << 30;
+constexpr int kLeastMemoryMib = 32;  // with less the program itself would not start
 
 struct BatchOptions {
   std::string folder;
@@ -74,7 +75,7 @@ absl::StatusOr<std::vector<BatchRow>> ReadRows(const std::string& out) {
     const absl::StatusOr<std::string> text =
         service::ReadSmallFile(path, kMaxRecordBytes, service::Links::kFollow);
     if (!text.ok()) return text.status();
-    absl::StatusOr<BatchRecord> record = ParseRecord(*text);
+    absl::StatusOr<BatchRecord> record = ParseBatchRecord(*text);
     if (!record.ok()) return service::Annotate(record.status(), path);
     BatchRow row = {*std::move(record), std::nullopt};
     if (row.record.state == TraceState::kAnalysed) {
@@ -108,15 +109,16 @@ absl::Status Aggregate(const std::string& out) {
 
 void Tell(const BatchRecord& record) {
   const std::string why = record.reason.empty() ? "" : absl::StrCat(": ", record.reason);
-  fprintf(stderr, "c4 whatif: %s %s (%.1f s, %lld MiB)%s\n", record.trace.c_str(), StateName(record.state),
-          record.elapsed_s, static_cast<long long>(record.peak_mib), why.c_str());
+  fprintf(stderr, "c4 whatif: %s %s (%.1f s, %lld MiB)%s\n", record.trace.c_str(),
+          TraceStateName(record.state), record.elapsed_s, static_cast<long long>(record.peak_mib),
+          why.c_str());
 }
 
 // An even part of nine tenths of what is free.
 int64_t MemoryOfEach(const BatchOptions& set, int processes, const std::vector<std::string>& environment) {
   if (set.memory_mib > 0) return set.memory_mib;
   const int64_t free_mib = FreeMemoryMib(environment, "");
-  return free_mib == 0 ? 0 : std::max<int64_t>(1, free_mib * 9 / 10 / processes);
+  return free_mib == 0 ? 0 : std::max<int64_t>(kLeastMemoryMib, free_mib * 9 / 10 / processes);
 }
 
 int ExitCodeOf(const BatchResult& result) {
@@ -183,7 +185,7 @@ int RunWhatIfBatch(const Arguments& arguments) {
                "only make the tables of an output folder, after an array");
   options.Whole("--processes", &set.processes, 1, 4096, "traces at once; default: all processors");
   options.Seconds("--time-limit", &set.time_limit_s, 0.001, 1e7, "of one trace; default: none");
-  options.Whole("--memory", &set.memory_mib, 1, 1 << 30,
+  options.Whole("--memory", &set.memory_mib, kLeastMemoryMib, 1 << 30,
                 "MiB for one trace; default: an even part of 90 % of what is free");
   options.Flag("--again", &set.again, "also traces that are finished");
   options.Flag("--retry", &set.retry, "also traces that crashed or failed by their limits");

@@ -112,13 +112,13 @@ absl::StatusOr<ArrayShare> ShareOfArray(const std::vector<std::string>& environm
   return ArrayShare{(*id - *first) / step, *count};
 }
 
-const char* StateName(TraceState state) {
+const char* TraceStateName(TraceState state) {
   return kStateNames[static_cast<size_t>(state)];
 }
 
-std::string RecordJson(const BatchRecord& record) {
+std::string BatchRecordJson(const BatchRecord& record) {
   const Json json = {{"trace", record.trace},
-                     {"state", StateName(record.state)},
+                     {"state", TraceStateName(record.state)},
                      {"reason", record.reason},
                      {"made_of", record.mark},
                      {"elapsed_s", record.elapsed_s},
@@ -128,7 +128,7 @@ std::string RecordJson(const BatchRecord& record) {
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
-absl::StatusOr<BatchRecord> ParseRecord(const std::string& text) {
+absl::StatusOr<BatchRecord> ParseBatchRecord(const std::string& text) {
   try {
     const Json json = Json::parse(text);
     BatchRecord record;

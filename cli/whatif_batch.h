@@ -47,7 +47,7 @@ enum class TraceState {
   kTimedOut,
   kNoMemory,
 };
-const char* StateName(TraceState state);
+const char* TraceStateName(TraceState state);
 
 struct BatchLimits {
   double time_s = 0;       // 0: none
@@ -64,8 +64,8 @@ struct BatchRecord {
   int64_t peak_mib = 0;
   BatchLimits limits;
 };
-std::string RecordJson(const BatchRecord& record);
-absl::StatusOr<BatchRecord> ParseRecord(const std::string& text);
+std::string BatchRecordJson(const BatchRecord& record);
+absl::StatusOr<BatchRecord> ParseBatchRecord(const std::string& text);
 
 // Size and time of the trace and its metadata, and the options: whatever else the report depends on.
 absl::StatusOr<std::string> SourceMark(const BatchTrace& trace, const std::vector<std::string>& options);

@@ -234,7 +234,7 @@ class Batch {
     const absl::StatusOr<std::string> text =
         service::ReadSmallFile(StatePath(plan_.out, trace.name), kMaxRecordBytes, service::Links::kFollow);
     if (!text.ok()) return false;
-    const absl::StatusOr<BatchRecord> record = ParseRecord(*text);
+    const absl::StatusOr<BatchRecord> record = ParseBatchRecord(*text);
     if (!record.ok() || !StillHolds(*record, mark, plan_.limits, plan_.retry)) return false;
     std::error_code error;
     if (record->state == TraceState::kAnalysed && !fs::exists(ReportPath(plan_.out, trace.name), error)) {
@@ -283,7 +283,7 @@ class Batch {
       return service::ErrnoStatus(errno, absl::StrCat("cannot remove the former ", path));
     }
     C4_RETURN_IF_NOT_OK(
-        service::WriteFileAtomically(StatePath(plan_.out, record.trace), RecordJson(record), 0644));
+        service::WriteFileAtomically(StatePath(plan_.out, record.trace), BatchRecordJson(record), 0644));
     Count(record.state);
     progress_(record);
     return absl::OkStatus();

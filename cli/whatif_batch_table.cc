@@ -201,7 +201,7 @@ std::string JobsCsv(const std::vector<BatchRow>& rows) {
   for (const auto& [name, value] : FigureColumns({})) names.push_back(name);
   std::string text = absl::StrJoin(names, ",") + "\n";
   for (const BatchRow& row : rows) {
-    absl::StrAppend(&text, Field(row.record.trace), ",", StateName(row.record.state), ",",
+    absl::StrAppend(&text, Field(row.record.trace), ",", TraceStateName(row.record.state), ",",
                     Field(row.record.reason), ",", Field(row.record.elapsed_s), ",", row.record.peak_mib);
     for (const auto& [name, value] : FigureColumns(row.figures.value_or(BatchFigures()))) {
       absl::StrAppend(&text, ",", row.figures ? value : "");
@@ -238,7 +238,7 @@ std::string BatchSummary(const std::vector<BatchRow>& rows) {
       absl::StrCat(rows.size(), rows.size() == 1 ? " trace: " : " traces: ", states[TraceState::kAnalysed],
                    " analysed (", straggling, " straggling, ", doubtful, " doubtful)");
   for (const auto& [state, count] : states) {
-    if (state != TraceState::kAnalysed) absl::StrAppend(&text, ", ", count, " ", StateName(state));
+    if (state != TraceState::kAnalysed) absl::StrAppend(&text, ", ", count, " ", TraceStateName(state));
   }
   return text;
 }
