@@ -2,6 +2,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <new>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
@@ -10,6 +11,7 @@
 #include "cli/exit_codes.h"
 #include "cli/options.h"
 #include "cli/verb.h"
+#include "cli/verb_whatif_batch.h"
 #include "cli/whatif_input.h"
 #include "cli/whatif_timeline.h"
 
@@ -107,12 +109,15 @@ int Report(const WhatIfOptions& options) {
 }
 
 int RunWhatIf(const Arguments& arguments) {
+  if (IsBatch(arguments)) return RunWhatIfBatch(arguments);
   WhatIfOptions set;
   Options options("whatif", kSummary);
   options.Word("TRACE", &set.input.trace,
                "the job's operations as CSV, also packed by gzip or zstd; -: standard input. Or a recording "
                "of `c4 record --fine`");
   options.Text("--metadata", &set.input.metadata, "FILE", "the job's degrees of parallelism, YAML or JSON");
+  std::string batch;  // taken above
+  options.Text("--batch", &batch, "DIR", "a folder of traces instead; see c4 whatif --batch DIR --help");
   options.Flag("--json", &set.json, "one JSON document (docs/whatif.md)");
   options.List("--fix", &set.fix, "WHAT",
                "what if these were no stragglers: type=, worker=, dp=, stage=, step=, joined by commas; may "
@@ -140,7 +145,12 @@ int RunWhatIf(const Arguments& arguments) {
     if (!ranges.ok()) return UsageError("whatif", absl::StrCat("--steps ", ranges.status().message()));
     set.input.steps = *std::move(ranges);
   }
-  return Report(set);
+  try {
+    return Report(set);
+  } catch (const std::bad_alloc&) {
+    fprintf(stderr, "c4 whatif: memory ran out over %s: choose --steps\n", set.input.trace.c_str());
+    return kExitNoMemory;
+  }
 }
 
 }  // namespace

@@ -13,6 +13,15 @@ std::vector<size_t> MostFirst(std::span<const double> work) {
   return order;
 }
 
+size_t Bins(const BatchShape& shape) {
+  return static_cast<size_t>(shape.dp_size) * static_cast<size_t>(shape.micro_batches);
+}
+
+size_t Bin(const Place& place, const BatchShape& shape) {
+  return static_cast<size_t>(place.dp_rank) * static_cast<size_t>(shape.micro_batches) +
+         static_cast<size_t>(place.micro_batch);
+}
+
 }  // namespace
 
 std::vector<size_t> DealOut(std::span<const double> work, size_t bins, size_t room) {
@@ -57,6 +66,36 @@ std::vector<Place> Redistribute(std::span<const uint32_t> tokens, int dp_size, i
     places[item] = {static_cast<int>(rank_of[item]), static_cast<int>(best - first)};
   }
   return places;
+}
+
+std::vector<Place> InOrder(size_t sequences, const BatchShape& shape) {
+  std::vector<Place> places(sequences);
+  const size_t bins = Bins(shape);
+  for (size_t i = 0; i < sequences; ++i) {
+    const auto bin = static_cast<int>(i * bins / sequences);
+    places[i] = {bin / shape.micro_batches, bin % shape.micro_batches};
+  }
+  return places;
+}
+
+double StepWork(std::span<const uint32_t> tokens, std::span<const Place> places, const BatchShape& shape,
+                const SequenceCost& cost) {
+  std::vector<double> load(Bins(shape));
+  for (size_t i = 0; i < tokens.size(); ++i) load[Bin(places[i], shape)] += cost.Of(tokens[i]);
+  double slowest = 0;
+  for (auto rank = load.begin(); rank != load.end(); rank += shape.micro_batches) {
+    const auto end = rank + shape.micro_batches;
+    const double work = std::accumulate(rank, end, 0.0);
+    slowest = std::max(slowest, work + (shape.pp_size - 1) * *std::max_element(rank, end));
+  }
+  return slowest;
+}
+
+uint64_t FullestTokens(std::span<const uint32_t> tokens, std::span<const Place> places,
+                       const BatchShape& shape) {
+  std::vector<uint64_t> held(Bins(shape));
+  for (size_t i = 0; i < tokens.size(); ++i) held[Bin(places[i], shape)] += tokens[i];
+  return *std::max_element(held.begin(), held.end());
 }
 
 }  // namespace c4::whatif
