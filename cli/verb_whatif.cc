@@ -107,8 +107,9 @@ int Report(const WhatIfOptions& options) {
 int RunWhatIf(const Arguments& arguments) {
   WhatIfOptions set;
   Options options("whatif", kSummary);
-  options.Word("TRACE", &set.input.trace,
-               "the job's operations as CSV, also packed by gzip or zstd; -: standard input");
+  options.Text("--mapping", &set.input.mapping, "FILE",
+               "the traces are of PyTorch's profiler, one a rank, or directories of them; what their events "
+               "are (docs/formats/kineto-mapping.md)");
   options.Text("--metadata", &set.input.metadata, "FILE", "the job's degrees of parallelism, YAML or JSON");
   options.Flag("--json", &set.json, "one JSON document (docs/whatif.md)");
   options.List("--fix", &set.fix, "WHAT",
@@ -126,7 +127,16 @@ int RunWhatIf(const Arguments& arguments) {
   options.Whole("--threads", &set.threads, 1, 1024, "default: all processors");
   options.Whole("--max-operations", &set.max_operations, 1, 2000000000,
                 "refuse longer traces (100 bytes an operation); default 200000000");
+  options.Words("TRACE", &set.input.kineto,
+                "the job's operations as CSV, also packed by gzip or zstd; -: standard input");
   if (const std::optional<int> exit_code = options.Parse(arguments)) return *exit_code;
+  set.input.trace = set.input.kineto.front();
+  if (set.input.mapping.empty() && set.input.kineto.size() > 1) {
+    return UsageError("whatif", "several traces are one job only with --mapping");
+  }
+  if (!set.input.mapping.empty() && set.input.time_unit != "s") {
+    return UsageError("whatif", "--time-unit is of tables; profiles of PyTorch's profiler are in us");
+  }
   set.input.max_operations = static_cast<size_t>(set.max_operations);
   if (set.input.time_unit != "s" && set.input.time_unit != "ms" && set.input.time_unit != "us" &&
       set.input.time_unit != "ns") {
