@@ -1,7 +1,8 @@
 // What the what-if analysis costs: reading a trace, the full analysis after that, exact slow-downs of 1,024
 // workers, and how time grows up to 10 million operations. `whatif_bench` prints a table;
 // `whatif_bench --write FILE STEPS` writes a trace of about 3,000 operations a step as CSV, for other tools;
-// `--large` goes up to 10 million operations.
+// `--large` goes up to 10 million operations; `whatif_bench --write-kineto FOLDER STEPS PADDING` writes the
+// profiles of PyTorch's profiler of a job of 2 ranks, with PADDING events that are no operation for each.
 #include <algorithm>
 #include <charconv>
 #include <chrono>
@@ -14,6 +15,7 @@
 
 #include "analysis/whatif/analysis.h"
 #include "analysis/whatif/causes.h"
+#include "benchmarks/kineto_profile.h"
 #include "benchmarks/synthetic_job.h"
 #include "traces/table_reader.h"
 
@@ -117,7 +119,27 @@ void Measure(const char* what, const SyntheticJob& synthetic, int threads, int r
   fflush(stdout);
 }
 
+int WriteKineto(const std::string& folder, int steps, int padding) {
+  const SyntheticJob job = Sized(2, 1, 8, steps);
+  const ExecutedJob executed = Execute(job);
+  for (int rank = 0; rank < 2; ++rank) {
+    const std::string path = folder + "/rank_" + std::to_string(rank) + ".json";
+    FILE* file = fopen(path.c_str(), "we");
+    if (file == nullptr) return 1;
+    bool written = true;
+    const KinetoProfile profile = {.rank = rank, .written_rank = rank, .world_size = 2, .padding = padding};
+    WriteKinetoProfile(executed.records, profile, [file, &written](std::string_view text) {
+      written = fwrite(text.data(), 1, text.size(), file) == text.size() && written;
+    });
+    if (fclose(file) != 0 || !written) return 1;
+  }
+  return 0;
+}
+
 int Main(int argc, char** argv) {
+  if (argc == 5 && std::string(argv[1]) == "--write-kineto") {
+    return WriteKineto(argv[2], std::max(1, std::atoi(argv[3])), std::max(0, std::atoi(argv[4])));  // NOLINT
+  }
   if (argc == 4 && std::string(argv[1]) == "--write") {
     const int steps = std::max(1, std::atoi(argv[3]));  // NOLINT
     FILE* file = fopen(argv[2], "we");

@@ -112,9 +112,9 @@ int RunWhatIf(const Arguments& arguments) {
   if (IsBatch(arguments)) return RunWhatIfBatch(arguments);
   WhatIfOptions set;
   Options options("whatif", kSummary);
-  options.Word("TRACE", &set.input.trace,
-               "the job's operations as CSV, also packed by gzip or zstd; -: standard input. Or a recording "
-               "of `c4 record --fine`");
+  options.Text("--mapping", &set.input.mapping, "FILE",
+               "the traces are of PyTorch's profiler, one a rank, or directories of them; what their events "
+               "are (docs/formats/kineto-mapping.md)");
   options.Text("--metadata", &set.input.metadata, "FILE", "the job's degrees of parallelism, YAML or JSON");
   std::string batch;  // taken above
   options.Text("--batch", &batch, "DIR", "a folder of traces instead; see c4 whatif --batch DIR --help");
@@ -134,7 +134,17 @@ int RunWhatIf(const Arguments& arguments) {
   options.Whole("--threads", &set.threads, 1, 1024, "default: all processors");
   options.Whole("--max-operations", &set.max_operations, 1, 2000000000,
                 "refuse longer traces (100 bytes an operation); default 200000000");
+  options.Words("TRACE", &set.input.kineto,
+                "the job's operations as CSV, also packed by gzip or zstd; -: standard input. Or a recording "
+                "of `c4 record --fine`");
   if (const std::optional<int> exit_code = options.Parse(arguments)) return *exit_code;
+  set.input.trace = set.input.kineto.front();
+  if (set.input.mapping.empty() && set.input.kineto.size() > 1) {
+    return UsageError("whatif", "several traces are one job only with --mapping");
+  }
+  if (!set.input.mapping.empty() && set.input.time_unit != "s") {
+    return UsageError("whatif", "--time-unit is of tables; profiles of PyTorch's profiler are in us");
+  }
   set.input.max_operations = static_cast<size_t>(set.max_operations);
   if (set.input.time_unit != "s" && set.input.time_unit != "ms" && set.input.time_unit != "us" &&
       set.input.time_unit != "ns") {

@@ -9,6 +9,7 @@
 #include "absl/strings/str_split.h"
 #include "c4d_master/recording.h"
 #include "c4d_master/smon/recorded_profile.h"
+#include "cli/whatif_kineto.h"
 #include "traces/byte_source.h"
 #include "traces/job_metadata.h"
 #include "traces/table_reader.h"
@@ -165,10 +166,30 @@ absl::StatusOr<whatif::Job> ReadRecordedJob(const WhatIfInput& input) {
   return job;
 }
 
+absl::StatusOr<traces::TableContents> ReadOperations(const WhatIfInput& input,
+                                                     const whatif::JobShape& shape) {
+  const absl::StatusOr<double> seconds_per_unit = SecondsPerUnit(input.time_unit);
+  if (!seconds_per_unit.ok()) return seconds_per_unit.status();
+  traces::TableOptions options;
+  options.seconds_per_unit = *seconds_per_unit;
+  options.steps = input.steps;
+  if (input.max_operations > 0) options.max_operations = input.max_operations;
+  if (!input.mapping.empty()) return ReadKinetoJob(input.kineto, input.mapping, shape, options);
+  absl::StatusOr<std::unique_ptr<traces::ByteSource>> source = traces::OpenBytes(input.trace);
+  if (!source.ok()) return source.status();
+  absl::StatusOr<traces::TableContents> table = traces::ReadTable(source->get(), options);
+  if (!table.ok() && input.trace.find(".json") != std::string::npos) {
+    return absl::Status(table.status().code(),
+                        absl::StrCat(table.status().message(), "; a profile of PyTorch's wants --mapping"));
+  }
+  return table;
+}
+
 }  // namespace
 
 absl::StatusOr<whatif::Job> ReadJob(const WhatIfInput& input) {
-  if (input.trace != "-" && c4d::IsRecording(input.trace)) return ReadRecordedJob(input);
+  if (input.mapping.empty() && input.trace != "-" && c4d::IsRecording(input.trace))
+    return ReadRecordedJob(input);
   whatif::JobShape shape;
   if (!input.metadata.empty()) {
     absl::StatusOr<std::unique_ptr<traces::ByteSource>> source = traces::OpenBytes(input.metadata);
@@ -179,16 +200,8 @@ absl::StatusOr<whatif::Job> ReadJob(const WhatIfInput& input) {
     if (!parsed.ok()) return Of(input.metadata, parsed.status());
     shape = *std::move(parsed);
   }
-  absl::StatusOr<std::unique_ptr<traces::ByteSource>> source = traces::OpenBytes(input.trace);
-  if (!source.ok()) return Of(input.trace, source.status());
-  const absl::StatusOr<double> seconds_per_unit = SecondsPerUnit(input.time_unit);
-  if (!seconds_per_unit.ok()) return seconds_per_unit.status();
-  traces::TableOptions options;
-  options.seconds_per_unit = *seconds_per_unit;
-  options.steps = input.steps;
-  if (input.max_operations > 0) options.max_operations = input.max_operations;
-  absl::StatusOr<traces::TableContents> table = traces::ReadTable(source->get(), options);
-  if (!table.ok()) return Of(input.trace, table.status());
+  absl::StatusOr<traces::TableContents> table = ReadOperations(input, shape);
+  if (!table.ok()) return input.mapping.empty() ? Of(input.trace, table.status()) : table.status();
   absl::StatusOr<whatif::Trace> trace = whatif::BuildTrace(table->records, shape);
   if (!trace.ok()) return Of(input.trace, trace.status());
   trace->notes.insert(trace->notes.begin(), table->notes.begin(), table->notes.end());

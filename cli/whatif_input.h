@@ -15,6 +15,8 @@ namespace c4::cli {
 
 struct WhatIfInput {
   std::string trace;
+  std::vector<std::string> kineto;                 // with a mapping these are read instead of `trace`
+  std::string mapping;                             // empty: none
   std::string metadata;                            // empty: none
   std::string time_unit = "s";                     // s, ms, us, ns
   std::vector<std::pair<int32_t, int32_t>> steps;  // none: all

@@ -39,9 +39,7 @@ class StepJudge {
   // Empty: the step is complete.
   std::string Complaint(size_t step) const {
     const auto damage = records_.damaged().find(table_.steps()[step]);
-    if (damage != records_.damaged().end()) {
-      return absl::StrCat("line ", damage->second.line, ": ", damage->second.why);
-    }
+    if (damage != records_.damaged().end()) return damage->second.Sentence();
     for (const OperationType type : {OperationType::kForwardCompute, OperationType::kBackwardCompute}) {
       std::string other = OtherBatch(step, type);
       if (!other.empty()) return other;
@@ -193,7 +191,7 @@ absl::StatusOr<Trace> BuildTrace(const TraceRecords& records, const JobShape& sh
     }
   }
   for (const auto& [step, damage] : records.damaged()) {
-    trace.left_out.try_emplace(step, absl::StrCat("line ", damage.line, ": ", damage.why));
+    trace.left_out.try_emplace(step, damage.Sentence());
   }
   if (complete.empty()) return NoStep(trace);
   NoteLeftOut(complete.size() + trace.left_out.size(), &trace);

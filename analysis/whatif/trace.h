@@ -43,7 +43,8 @@ inline constexpr int kMaxDpRanks = 65536;
 class TraceRecords {
  public:
   void Add(const OperationRecord& record);
-  // An operation that cannot be used (a negative duration); `why` is the end of "line 12: ...".
+  // An operation that cannot be used (a negative duration); `why` is the end of "line 12: ...", or the whole
+  // sentence where `line` is 0.
   void AddDamaged(int32_t step, uint32_t line, const std::string& why);
 
   size_t size() const { return size_; }
@@ -52,6 +53,7 @@ class TraceRecords {
   struct Damage {
     uint32_t line = 0;
     std::string why;
+    std::string Sentence() const { return line == 0 ? why : "line " + std::to_string(line) + ": " + why; }
   };
   const std::map<int32_t, Damage>& damaged() const { return damaged_; }
 

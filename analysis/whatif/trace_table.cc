@@ -26,11 +26,9 @@ std::string Sentence(const OperationRecord& record) {
 
 absl::StatusOr<TraceTable> TraceTable::Make(const TraceRecords& records, const JobShape& shape) {
   if (records.size() == 0) {
-    return Wrong(records.damaged().empty()
-                     ? "the trace has no operations"
-                     : absl::StrCat("the trace has no operation that can be used; line ",
-                                    records.damaged().begin()->second.line, ": ",
-                                    records.damaged().begin()->second.why));
+    return Wrong(records.damaged().empty() ? "the trace has no operations"
+                                           : absl::StrCat("the trace has no operation that can be used; ",
+                                                          records.damaged().begin()->second.Sentence()));
   }
   TraceTable table(records);
   absl::Status made = table.FindShape(shape);

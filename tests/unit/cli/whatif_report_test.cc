@@ -1,7 +1,5 @@
 // What `c4 whatif` is asked and what it prints: --fix, --keep and --steps, the JSON, the heat map, the
 // timeline.
-#include "analysis/whatif/report.h"
-
 #include <cmath>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -13,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "analysis/whatif/causes.h"
 #include "analysis/whatif/drawings.h"
+#include "analysis/whatif/report.h"
 #include "cli/whatif_input.h"
 #include "cli/whatif_timeline.h"
 #include "traces/byte_source.h"

@@ -1,0 +1,20 @@
+// The profiles of PyTorch's profiler that `c4 whatif --mapping` is given: opens the files, a directory
+// standing for those in it, and reads them one after the other.
+//
+// Any thread. Every error is a sentence that names the file.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "traces/table_reader.h"
+
+namespace c4::cli {
+
+absl::StatusOr<traces::TableContents> ReadKinetoJob(const std::vector<std::string>& words,
+                                                    const std::string& mapping_path,
+                                                    const whatif::JobShape& shape,
+                                                    const traces::TableOptions& options);
+
+}  // namespace c4::cli

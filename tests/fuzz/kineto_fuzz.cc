@@ -1,0 +1,44 @@
+// A profile of PyTorch's profiler, packed or not, by a mapping that uses every kind of rule: whatever it
+// holds, it is refused with a sentence, or a trace can be made of it.
+#include <cstdint>
+#include <string>
+
+#include "tests/fuzz/check.h"
+#include "traces/byte_source.h"
+#include "traces/kineto_mapping.h"
+#include "traces/kineto_reader.h"
+
+namespace {
+
+constexpr char kMapping[] =
+    R"({"layout": {"order": "tp-dp-pp", "sizes": {"tp": 2, "dp": 1, "pp": 1}}, "rules": [
+  {"type": "forward-compute", "regex": "^forward-compute(?: mb=([0-9]+))?(?: chunk=([0-9]+))?$",
+   "micro_batch": {"group": 1}, "chunk": {"group": 2}, "join": "External id"},
+  {"type": "backward-compute", "name": "backward-compute*", "micro_batch": {"arg": "micro_batch"}},
+  {"type": "params-all-gather", "name": "nccl*AllGather*", "category": ["kernel", "cpu_op"],
+   "args": {"Process Group Description": "DATA*"}},
+  {"type": "optimizer", "name": "optimizer"}]})";
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const std::string text(reinterpret_cast<const char*>(data), size);
+  auto source = c4::traces::Unpacked(c4::traces::MemoryBytes(text));
+  if (!source.ok()) return 0;
+  static const auto mapping = c4::traces::ParseKinetoMapping(kMapping);
+  C4_FUZZ_CHECK(mapping.ok());
+  c4::traces::TableOptions options;
+  options.max_operations = 10000;
+  auto reader = c4::traces::KinetoReader::Make(*mapping, {}, options);
+  C4_FUZZ_CHECK(reader.ok());
+  const absl::Status read = (*reader)->Read("rank_0.json", source->get());
+  if (!read.ok()) {
+    C4_FUZZ_CHECK(!read.message().empty());
+    return 0;
+  }
+  const auto table = (*reader)->Finish();
+  if (!table.ok()) return 0;
+  const auto trace = c4::whatif::BuildTrace(table->records, {});
+  C4_FUZZ_CHECK(trace.ok() || !trace.status().message().empty());
+  return 0;
+}

@@ -1,0 +1,321 @@
+#include "traces/kineto_file.h"
+
+#include <algorithm>
+#include <charconv>
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+
+namespace c4::traces {
+namespace {
+
+// Rounding may make a duration of nothing a little less than nothing.
+constexpr int64_t kRounding_ns = 1000;
+constexpr size_t kMostOpen = 1 << 20;
+constexpr size_t kMostDamages = 1 << 16;
+
+}  // namespace
+
+std::string KinetoFile::Where(uint64_t event) const {
+  return absl::StrCat(name_, ": event ", event);
+}
+
+absl::Status KinetoFile::At(uint64_t event, const std::string& what) const {
+  return absl::InvalidArgumentError(absl::StrCat(Where(event), ": ", what));
+}
+
+absl::StatusOr<std::optional<int>> KinetoFile::Rank(bool at_end) const {
+  constexpr int kMostRanks = 1 << 24;
+  const std::string file = name_.substr(name_.find_last_of('/') + 1);
+  const bool by_file = job_.mapping_.rank_of_file.has_value();
+  if (!by_file && events_.header().rank) return events_.header().rank;
+  if (!by_file && !at_end) return std::nullopt;
+  static const absl::StatusOr<TextPattern> usual = TextPattern::Regex("rank[-_.]?([0-9]+)");
+  const TextPattern& pattern = by_file ? *job_.mapping_.rank_of_file : *usual;
+  std::vector<std::optional<std::string>> groups;
+  if (pattern.Matches(file, &groups) && groups[1]) {
+    int rank = 0;
+    const std::string& text = *groups[1];
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), rank);
+    if (error == std::errc() && end == text.data() + text.size() && rank >= 0 && rank <= kMostRanks)
+      return rank;
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat(name_, ": which rank is it? ",
+                   by_file ? "rank.file_regex of the mapping finds no number in its name"
+                           : "It has no distributedInfo.rank, and its name has no rank_N: give the mapping a "
+                             "rank.file_regex"));
+}
+
+absl::StatusOr<bool> KinetoFile::Settle(int rank) {
+  rank_ = rank;
+  const auto [known, fresh] = job_.file_of_rank_.try_emplace(rank, name_);
+  if (!fresh) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(name_, ": it is of rank ", rank, ", and so is ", known->second, ": leave one out"));
+  }
+  const absl::StatusOr<std::optional<RankPlaces::Place>> place = job_.places_.Find(rank);
+  if (!place.ok()) return absl::InvalidArgumentError(absl::StrCat(name_, ": ", place.status().message()));
+  if (!*place) {
+    ++job_.ranks_left_out_;
+    return false;
+  }
+  place_ = **place;
+  return true;
+}
+
+absl::Status KinetoFile::Read() {
+  KinetoEvent event;
+  for (bool more = true; more;) {
+    const absl::StatusOr<bool> next = events_.Next(&event);
+    if (!next.ok()) return {next.status().code(), absl::StrCat(name_, ": ", next.status().message())};
+    more = *next;
+    if (!rank_) {
+      const absl::StatusOr<std::optional<int>> rank = Rank(!more);
+      if (!rank.ok()) return rank.status();
+      if (*rank) {
+        const absl::StatusOr<bool> wanted = Settle(**rank);
+        if (!wanted.ok() || !*wanted) return wanted.status();  // what is left of it is not looked at
+      }
+    }
+    if (!more) break;
+    if (absl::Status taken = Take(event); !taken.ok()) return taken;
+  }
+  const std::optional<int> world_size = events_.header().world_size;
+  if (world_size && job_.places_.world_size() != 0 && *world_size != job_.places_.world_size()) {
+    return absl::InvalidArgumentError(absl::StrCat(name_, ": its distributedInfo says world_size ",
+                                                   *world_size, ", the sizes of the layout make ",
+                                                   job_.places_.world_size(), ": correct the mapping"));
+  }
+  if (absl::Status steps = FindSteps(); !steps.ok()) return steps;
+  for (const auto& [thread, begun] : open_) {
+    if (!begun.empty()) job_.unpaired_.Add(begun.size(), Where(begun.front().event));
+  }
+  Assign();
+  Prefer();
+  Join();
+  RemoveCopies();
+  return Emit();
+}
+
+absl::Status KinetoFile::Take(const KinetoEvent& event) {
+  if (event.phase == "B") return Begin(event);
+  if (event.phase == "E") return End(event);
+  if (event.phase != "X") return absl::OkStatus();
+  const absl::StatusOr<KinetoMatch> match = job_.matcher_.Match(event);
+  if (!match.ok()) return At(event.number, std::string(match.status().message()));
+  if (match->kind == KinetoMatch::Kind::kNothing) return absl::OkStatus();
+  if (!event.start.ns) return At(event.number, event.start.Complaint("ts"));
+  const Open begun = {*match, *event.start.ns, event.number, IsOnGpu(event.category)};
+  if (!event.duration.ns) return Add(begun, begun.start_ns, event.duration.Complaint("dur"));
+  return Add(begun, begun.start_ns + *event.duration.ns, "");
+}
+
+absl::Status KinetoFile::Begin(const KinetoEvent& event) {
+  const absl::StatusOr<KinetoMatch> match = job_.matcher_.Match(event);
+  if (!match.ok()) return At(event.number, std::string(match.status().message()));
+  const bool counts = match->kind != KinetoMatch::Kind::kNothing;
+  if (counts && !event.start.ns) return At(event.number, event.start.Complaint("ts"));
+  if (++opened_ > kMostOpen) {
+    return At(event.number,
+              absl::StrCat("more than ", kMostOpen, " events begin (ph B) and do not end (ph E)"));
+  }
+  open_[absl::StrCat(event.pid, "/", event.tid)].push_back(
+      {*match, event.start.ns.value_or(0), event.number, IsOnGpu(event.category)});
+  return absl::OkStatus();
+}
+
+absl::Status KinetoFile::End(const KinetoEvent& event) {
+  const auto found = open_.find(absl::StrCat(event.pid, "/", event.tid));
+  if (found == open_.end()) {
+    job_.unpaired_.Add(1, Where(event.number));
+    return absl::OkStatus();
+  }
+  const Open begun = found->second.back();
+  found->second.pop_back();
+  if (found->second.empty()) open_.erase(found);
+  --opened_;
+  if (begun.match.kind == KinetoMatch::Kind::kNothing) return absl::OkStatus();
+  if (!event.start.ns) return At(event.number, event.start.Complaint("ts"));
+  return Add(begun, *event.start.ns, "");
+}
+
+absl::Status KinetoFile::Add(const Open& begun, int64_t end_ns, std::string damage) {
+  if (damage.empty() && end_ns < begun.start_ns - kRounding_ns) {
+    damage = absl::StrCat("its duration is negative (", (end_ns - begun.start_ns) / 1000,
+                          " us): did the clock jump?");
+  }
+  end_ns = std::max(end_ns, begun.start_ns);
+  if (begun.match.kind == KinetoMatch::Kind::kStep) {
+    if (!damage.empty()) return At(begun.event, absl::StrCat("it marks a step, and ", damage));
+    const auto [step, fresh] = found_steps_[begun.on_gpu ? 1 : 0].try_emplace(
+        begun.match.step, Step{begun.match.step, begun.start_ns, end_ns});
+    if (!fresh) {  // on several streams, or threads
+      step->second.start_ns = std::min(step->second.start_ns, begun.start_ns);
+      step->second.end_ns = std::max(step->second.end_ns, end_ns);
+    }
+    return absl::OkStatus();
+  }
+  if (marks_.size() >= job_.options_.max_operations) {
+    return At(begun.event, absl::StrCat("more than ", job_.options_.max_operations,
+                                        " events of one rank come under rules: make the rules narrower, or "
+                                        "allow more with --max-operations"));
+  }
+  Mark mark = {begun.match, begun.start_ns, end_ns, begun.event, -1, begun.on_gpu};
+  if (!damage.empty()) {
+    if (damages_.size() >= kMostDamages)
+      return At(begun.event, absl::StrCat(damage, "; too many are like this"));
+    mark.damage = static_cast<int32_t>(damages_.size());
+    damages_.push_back(std::move(damage));
+  }
+  marks_.push_back(mark);
+  return absl::OkStatus();
+}
+
+absl::Status KinetoFile::FindSteps() {
+  for (const size_t side : {0, 1}) {
+    for (const auto& [number, step] : found_steps_[side]) steps_[side].push_back(step);
+    std::sort(steps_[side].begin(), steps_[side].end(),
+              [](const Step& a, const Step& b) { return a.start_ns < b.start_ns; });
+  }
+  const bool needed = std::any_of(job_.mapping_.rules.begin(), job_.mapping_.rules.end(),
+                                  [](const KinetoRule& rule) { return !rule.step.said(); });
+  if (!needed || !steps_[0].empty() || !steps_[1].empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(name_, ": it has no step: no event's name matches '", job_.mapping_.step_name.source(),
+                   "' (steps.regex of the mapping); call profiler.step() after every step"));
+}
+
+// The step in which it starts. The device runs behind the program that feeds it: what is timed there belongs
+// to the steps that are marked there.
+std::optional<int32_t> KinetoFile::StepOf(const Mark& mark) const {
+  if (mark.match.step >= 0) return mark.match.step;
+  const size_t own = mark.on_gpu ? 1 : 0;
+  const std::vector<Step>& steps = steps_[own].empty() ? steps_[1 - own] : steps_[own];
+  auto after = std::upper_bound(steps.begin(), steps.end(), mark.start_ns,
+                                [](int64_t start_ns, const Step& step) { return start_ns < step.start_ns; });
+  if (after == steps.begin() || mark.start_ns > (--after)->end_ns) return std::nullopt;
+  return after->number;
+}
+
+void KinetoFile::Assign() {
+  size_t kept = 0;
+  bool other_clock = false;
+  for (Mark& mark : marks_) {
+    const std::optional<int32_t> step = StepOf(mark);
+    if (!step) {
+      job_.outside_.Add(1, Where(mark.event));
+      continue;
+    }
+    other_clock = other_clock || (mark.match.step < 0 && mark.on_gpu && steps_[1].empty());
+    mark.match.step = *step;
+    const auto& wanted = job_.options_.steps;
+    if (!wanted.empty() && std::none_of(wanted.begin(), wanted.end(), [&step](const auto& range) {
+          return *step >= range.first && *step <= range.second;
+        })) {
+      job_.rules_[mark.match.rule].used = true;
+      continue;
+    }
+    marks_[kept++] = mark;
+  }
+  marks_.resize(kept);
+  if (other_clock) job_.clocks_.Add(1, name_);
+}
+
+// Of the categories that a rule lists, the first that this rank has events of.
+void KinetoFile::Prefer() {
+  constexpr uint8_t kNone = std::numeric_limits<uint8_t>::max();
+  std::vector<uint8_t> best(job_.rules_.size(), kNone);
+  for (const Mark& mark : marks_)
+    best[mark.match.rule] = std::min(best[mark.match.rule], mark.match.preference);
+  const auto last = std::remove_if(marks_.begin(), marks_.end(), [&best](const Mark& mark) {
+    return mark.match.preference != best[mark.match.rule];
+  });
+  marks_.erase(last, marks_.end());
+  for (size_t rule = 0; rule < best.size(); ++rule) {
+    if (best[rule] == kNone) continue;
+    job_.rules_[rule].used = true;
+    ++job_.rules_[rule].ranks_by_category[best[rule]];
+  }
+}
+
+// Parts of one operation, which may be on several streams.
+void KinetoFile::Join() {
+  const auto key = [](const Mark& mark) {
+    return std::tuple(mark.match.rule, mark.match.step, mark.match.join, mark.event);
+  };
+  std::sort(marks_.begin(), marks_.end(), [&key](const Mark& a, const Mark& b) { return key(a) < key(b); });
+  size_t kept = 0;
+  for (size_t i = 0; i < marks_.size(); ++i) {
+    const Mark part = marks_[i];
+    Mark* const whole = kept > 0 ? &marks_[kept - 1] : nullptr;
+    if (whole == nullptr || part.match.join == 0 || part.match.join != whole->match.join ||
+        part.match.rule != whole->match.rule || part.match.step != whole->match.step) {
+      marks_[kept++] = part;
+      continue;
+    }
+    whole->start_ns = std::min(whole->start_ns, part.start_ns);
+    whole->end_ns = std::max(whole->end_ns, part.end_ns);
+    whole->damage = std::max(whole->damage, part.damage);
+  }
+  marks_.resize(kept);
+}
+
+void KinetoFile::RemoveCopies() {
+  const auto type = [this](const Mark& mark) {
+    return whatif::Index(job_.mapping_.rules[mark.match.rule].type);
+  };
+  const auto same = [&type](const Mark& mark) {
+    return std::tuple(mark.match.step, type(mark), mark.start_ns, mark.end_ns, mark.match.micro_batch,
+                      mark.match.chunk, mark.damage);
+  };
+  std::sort(marks_.begin(), marks_.end(), [&same](const Mark& a, const Mark& b) {
+    return std::pair(same(a), a.event) < std::pair(same(b), b.event);
+  });
+  size_t kept = 0;
+  for (size_t i = 0; i < marks_.size(); ++i) {
+    if (kept > 0 && same(marks_[kept - 1]) == same(marks_[i])) {
+      job_.copies_.Add(1, Where(marks_[i].event));
+    } else {
+      marks_[kept++] = marks_[i];
+    }
+  }
+  marks_.resize(kept);
+}
+
+absl::Status KinetoFile::Emit() {
+  constexpr double kSeconds = 1e-9;
+  constexpr uint64_t kMostLine = std::numeric_limits<uint32_t>::max();
+  for (const Mark& mark : marks_) {
+    whatif::TraceRecords& records = job_.contents_.records;
+    if (mark.damage >= 0) {
+      records.AddDamaged(mark.match.step, 0,
+                         absl::StrCat(Where(mark.event), ": ", damages_[static_cast<size_t>(mark.damage)]));
+      continue;
+    }
+    if (records.size() >= job_.options_.max_operations) {
+      return At(mark.event,
+                absl::StrCat("the job has more than ", job_.options_.max_operations,
+                             " operations: choose some of its steps with --steps, or allow more with "
+                             "--max-operations"));
+    }
+    const int64_t start_ns = mark.start_ns + events_.header().base_ns;
+    if (!job_.origin_ns_) job_.origin_ns_ = start_ns;
+    whatif::OperationRecord record;
+    record.start_s = static_cast<double>(start_ns - *job_.origin_ns_) * kSeconds;
+    record.duration_s = static_cast<float>(static_cast<double>(mark.end_ns - mark.start_ns) * kSeconds);
+    record.step = mark.match.step;
+    record.line = static_cast<uint32_t>(std::min(mark.event, kMostLine));
+    record.rank = *rank_;
+    record.micro_batch = mark.match.micro_batch;
+    record.chunk = static_cast<int16_t>(mark.match.chunk);
+    record.global_chunk = static_cast<int16_t>(mark.match.global_chunk);
+    record.dp_rank = static_cast<uint16_t>(place_.dp);
+    record.stage = static_cast<uint16_t>(place_.stage) & 0xfff;
+    record.type = static_cast<uint16_t>(job_.mapping_.rules[mark.match.rule].type) & 0xf;
+    records.Add(record);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace c4::traces
