@@ -63,6 +63,7 @@ std::string EndOf(int fd) {
 // Its errno, or 0.
 int Spawn(const std::vector<std::string>& words, int input, int errors, pid_t* pid) {
   std::vector<char*> arguments;
+  arguments.reserve(words.size() + 1);
   for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
   arguments.push_back(nullptr);
   posix_spawn_file_actions_t files;

@@ -26,8 +26,9 @@ class SmonService final : public v1::Smon::CallbackService {
     return Answer(context, [this, request, reply] {
       absl::StatusOr<v1::ProfilingSession> session =
           smon_->Run(request->steps(), request->at_most_s(), Moment());
-      if (session.ok()) *reply->mutable_session() = *std::move(session);
-      return session.status();
+      if (!session.ok()) return session.status();
+      *reply->mutable_session() = *std::move(session);
+      return absl::OkStatus();
     });
   }
 
@@ -66,8 +67,9 @@ class SmonService final : public v1::Smon::CallbackService {
                                          v1::SilenceAlertReply* reply) override {
     return Answer(context, [this, request, reply] {
       absl::StatusOr<v1::Alert> alert = smon_->Silence(request->rule(), request->seconds(), Moment());
-      if (alert.ok()) *reply->mutable_alert() = *std::move(alert);
-      return alert.status();
+      if (!alert.ok()) return alert.status();
+      *reply->mutable_alert() = *std::move(alert);
+      return absl::OkStatus();
     });
   }
 

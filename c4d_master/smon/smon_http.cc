@@ -127,6 +127,7 @@ class Pages {
     if (const absl::Status asked = Ask([&] { history = smon_->History(); }); !asked.ok())
       return Refusal(asked);
     std::vector<whatif::LifePoint> points;
+    points.reserve(history.size());
     for (const v1::ProfilingSession& session : history) {
       points.push_back({session.ended_unix_ns(), session.slowdown(), session.doubtful()});
     }

@@ -70,6 +70,7 @@ absl::Status SmonStore::SaveSession(const v1::ProfilingSession& session, const s
 
 absl::Status SmonStore::Remove(const std::vector<uint64_t>& sessions) {
   std::vector<StoreStatement> statements;
+  statements.reserve(sessions.size());
   for (const uint64_t number : sessions) {
     statements.push_back({.sql = "DELETE FROM smon_session WHERE job = ? AND number = ?",
                           .parameters = {job_, static_cast<int64_t>(number)}});

@@ -85,7 +85,7 @@ class SmonTest : public testing::Test {
   std::string Store() const { return scratch_.path() + "/c4d.db"; }
 
   std::string WriteRules(const std::string& rules) const {
-    const std::string path = scratch_.path() + "/alerts.json";
+    std::string path = scratch_.path() + "/alerts.json";
     std::ofstream(path) << rules;
     return path;
   }
