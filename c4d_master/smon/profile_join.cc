@@ -5,11 +5,13 @@
 #include <limits>
 #include <optional>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "c4/v1/telemetry.pb.h"
 #include "c4d_master/smon/communicator_roles.h"
 #include "c4d_master/smon/operation_kind.h"
 #include "c4d_master/smon/worker_steps.h"
@@ -58,6 +60,28 @@ std::optional<OperationType> TypeOf(MarkKind kind) {
   return std::nullopt;
 }
 
+// When the receives of a step began, to be asked for by the sends that belong to them: those of one pair of
+// ranks meet in order.
+class ReceiveStarts {
+ public:
+  void Add(uint64_t communicator, uint32_t from, uint32_t to, int32_t step, int64_t started_ns) {
+    pairs_[{communicator, from, to, step}].started_ns.push_back(started_ns);
+  }
+  // Of the next send from one to the other; nothing where its receive was not seen.
+  std::optional<int64_t> Next(uint64_t communicator, uint32_t from, uint32_t to, int32_t step) {
+    const auto found = pairs_.find({communicator, from, to, step});
+    if (found == pairs_.end() || found->second.next == found->second.started_ns.size()) return std::nullopt;
+    return found->second.started_ns[found->second.next++];
+  }
+
+ private:
+  struct Pair {
+    std::vector<int64_t> started_ns;
+    size_t next = 0;
+  };
+  std::map<std::tuple<uint64_t, uint32_t, uint32_t, int32_t>, Pair> pairs_;
+};
+
 class Joiner {
  public:
   explicit Joiner(const Profile& profile) : profile_(profile), roles_(FindRoles(profile)) {}
@@ -67,6 +91,7 @@ class Joiner {
     if (status.ok()) status = ChooseWorkers();
     if (status.ok()) status = FindCommonSteps();
     if (!status.ok()) return status;
+    for (const Worker& worker : workers_) FindReceives(worker);
     for (const Worker& worker : workers_) {
       AddMarks(worker);
       AddCommunication(worker);
@@ -202,9 +227,13 @@ class Joiner {
     return absl::OkStatus();
   }
 
+  // Master's clock minus that of the process's node; on one node there is one clock.
+  int64_t Offset(const ProfiledProcess& process, uint32_t clock) const {
+    return profile_.nodes.size() > 1 ? profile_.nodes[process.node].clocks[clock].offset_ns : 0;
+  }
+
   double Seconds(const ProfiledProcess& process, uint32_t clock, int64_t at_ns) {
-    const ProfiledNode& node = profile_.nodes[process.node];
-    const int64_t offset_ns = profile_.nodes.size() > 1 ? node.clocks[clock].offset_ns : 0;
+    const int64_t offset_ns = Offset(process, clock);
     if (!zero_ns_) zero_ns_ = at_ns + offset_ns;
     return static_cast<double>(at_ns + offset_ns - *zero_ns_) * 1e-9;
   }
@@ -248,6 +277,29 @@ class Joiner {
     if (!computes[0] || !computes[1]) idle_.push_back(worker.process->rank);
   }
 
+  void FindReceives(const Worker& worker) {
+    for (const CommunicationSpan& operation : worker.process->operations) {
+      if (operation.function != v1::FUNCTION_RECV || operation.root < 0) continue;
+      const WorkerSteps::Step* step = worker.steps.At(operation.called_ns);
+      const auto own = worker.process->communicators.find(operation.communicator_id);
+      if (step == nullptr || own == worker.process->communicators.end()) continue;
+      receives_.Add(operation.communicator_id, static_cast<uint32_t>(operation.root), own->second.rank,
+                    step->number, operation.started_ns + Offset(*worker.process, operation.clock));
+    }
+  }
+
+  // A short message is under way before anybody waits for it: its send is over then, but not the transfer,
+  // which cannot end before its receive begins.
+  int64_t EndOf(const Worker& worker, const WorkerSteps::Step& step, const CommunicationSpan& operation) {
+    if (operation.function != v1::FUNCTION_SEND || operation.root < 0) return operation.ended_ns;
+    const auto own = worker.process->communicators.find(operation.communicator_id);
+    if (own == worker.process->communicators.end()) return operation.ended_ns;
+    const std::optional<int64_t> received_ns = receives_.Next(
+        operation.communicator_id, own->second.rank, static_cast<uint32_t>(operation.root), step.number);
+    if (!received_ns) return operation.ended_ns;
+    return std::max(operation.ended_ns, *received_ns - Offset(*worker.process, operation.clock));
+  }
+
   void AddCommunication(const Worker& worker) {
     for (const CommunicationSpan& operation : worker.process->operations) {
       const WorkerSteps::Step* step = worker.steps.At(operation.called_ns);
@@ -257,9 +309,10 @@ class Joiner {
       const RoledCommunicator& communicator = found == roles_.end() ? kNobody : found->second;
       const OperationVerdict verdict =
           JudgeOperation(operation, communicator, *worker.process->worker, *step);
+      const int64_t ended_ns = EndOf(worker, *step, operation);
       switch (verdict.kind) {
         case OperationVerdict::Kind::kTyped:
-          Add(worker, *step, verdict.type, operation.clock, operation.started_ns, operation.ended_ns, -1, -1);
+          Add(worker, *step, verdict.type, operation.clock, operation.started_ns, ended_ns, -1, -1);
           transfer_ns_.push_back(operation.ended_ns - operation.started_ns);
           guessed_ += verdict.guessed ? 1 : 0;
           overlaps_ += verdict.overlaps ? 1 : 0;
@@ -407,6 +460,7 @@ class Joiner {
   DeclaredWorker layout_;
   std::vector<Worker> workers_;
   std::set<int32_t> common_;  // steps
+  ReceiveStarts receives_;
   std::optional<int64_t> zero_ns_;
   std::array<size_t, whatif::kOperationTypes> counts_{};
   std::vector<int64_t> transfer_ns_;

@@ -96,6 +96,22 @@ TEST(ProfileJoin, APipelinedJobIsWholeAndItsSlowRankIsNamed) {
   EXPECT_EQ(SlowestRank(analysed), 2);
 }
 
+// Short messages are gone before their receiver is ready for them.
+TEST(ProfileJoin, ABufferedSendEndsNoSoonerThanItsReceiveBegins) {
+  ProfiledFake fake({.micro_batches = 4, .slow_rank = 1});
+  for (v1::ProcessReport& report : fake.reports()) {
+    for (v1::ProfiledOperation& operation : *report.mutable_profile()->mutable_operations()) {
+      if (operation.info().function() == v1::FUNCTION_SEND) operation.set_started_for_ns(100);
+    }
+  }
+  const absl::StatusOr<ProfiledJob> job = JoinAll(fake);
+  ASSERT_TRUE(job.ok()) << job.status();
+  const Analysed analysed = Analyse(*job);
+  EXPECT_EQ(analysed.job.durations.negative, 0u);
+  EXPECT_THAT(analysed.job.trace.notes, IsEmpty());
+  EXPECT_EQ(SlowestRank(analysed), 1);
+}
+
 TEST(ProfileJoin, OfATensorGroupRankZeroIsTaken) {
   const absl::StatusOr<ProfiledJob> job = JoinAll(ProfiledFake({.tp_size = 2}));
   ASSERT_TRUE(job.ok()) << job.status();
