@@ -4,7 +4,7 @@ ARGS ?=
 unexport SECONDS ARGS MAKEFLAGS
 
 .DEFAULT_GOAL := build
-.PHONY: help build test demo compare-mpi readme gallery test-bare test-vendor asan tsan fuzz format format-check tidy tidy-changed clean
+.PHONY: help build test demo compare-mpi readme gallery test-bare test-vendor portable asan tsan fuzz format format-check tidy tidy-changed clean
 
 help: ## this list; make alone builds
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1|/p' Makefile | awk -F'|' '{ printf "%-20s %s\n", $$1, $$2 }'
@@ -32,6 +32,9 @@ test-bare: ## make test in a fresh minimal Debian 12 (needs root)
 
 test-vendor: ## the front door before every minor release of NVIDIA's NCCL from 2.24 on (fetches some 2 GB once)
 	@scripts/test_vendor.sh
+
+portable: ## the library for images as old as NVIDIA's wheels run on, into build/portable (fetches a compiler once)
+	@scripts/portable.sh
 
 asan: ## the tests with the address and undefined-behaviour sanitizers
 	@scripts/test.sh asan

@@ -9,9 +9,10 @@
 namespace c4::cli {
 
 std::vector<std::string> OwnLibraryPlaces(const std::string& folder) {
-  // In a folder of ours first: /usr/lib/libnccl.so.2 may well be the vendor's.
+  // In a folder of ours first: /usr/lib/libnccl.so.2 may well be the vendor's. In a build folder the portable
+  // one before that which needs a system as new as this.
   std::vector<std::string> places;
-  for (const char* place : {"/../lib/c4/", "/../lib/", "/"}) {
+  for (const char* place : {"/../lib/c4/", "/../portable/lib/", "/../lib/", "/"}) {
     places.push_back(absl::StrCat(folder, place, kLibraryName));
   }
   return places;

@@ -8,7 +8,8 @@
 
 namespace c4::cli {
 
-// Of c4 in `folder`, in the order in which they are tried: build/bin and /usr/bin alike have it in ../lib.
+// Of c4 in `folder`, in the order in which they are tried: build/bin and /usr/bin alike have it in ../lib,
+// and a build folder may have a portable one (make portable).
 std::vector<std::string> OwnLibraryPlaces(const std::string& folder);
 // The first of them that is there. NotFound otherwise.
 absl::StatusOr<std::string> OwnLibrary();

@@ -6,11 +6,11 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <sys/random.h>
 #include <utility>
 
 #include "ccl/base/clock.h"
 #include "ccl/base/identity.h"
+#include "ccl/base/kernel.h"
 #include "ccl/base/knobs.h"
 #include "ccl/base/thread.h"
 #include "ccl/bootstrap/root.h"
@@ -110,7 +110,7 @@ Result MakeId(const std::string& fixed, ncclUniqueId* id) {
                                HashBytes(fixed.data(), fixed.size(), 1)};
     memcpy(made.nonce, halves, sizeof made.nonce);
   } else {
-    if (getrandom(made.nonce, sizeof made.nonce, 0) != static_cast<ssize_t>(sizeof made.nonce)) {
+    if (!FillRandom(made.nonce, sizeof made.nonce)) {
       return Fail(ncclSystemError, "the kernel gave no random bytes");
     }
     C4_RETURN_IF_ERROR(InterfaceAddress(KnobText(Knob::NCCL_SOCKET_IFNAME), &address));

@@ -179,8 +179,7 @@ class RingWriter {
       : header_(header), records_(records), mask_(capacity - 1), level_(level), head_(header->head) {}
 
   bool Wants(wire::RecordLevel level) const {
-    return header_ != nullptr &&
-           std::atomic_ref<const uint32_t>(*level_).load(std::memory_order_relaxed) >= level;
+    return header_ != nullptr && __atomic_load_n(level_, __ATOMIC_RELAXED) >= level;
   }
 
   void Operation(const CommunicatorRecorder& communicator, const wire::OperationRecord& operation) {

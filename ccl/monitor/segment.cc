@@ -9,9 +9,10 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include "ccl/base/kernel.h"
 
 namespace c4 {
 namespace {
@@ -85,7 +86,7 @@ Result Segment::Create(const std::string& directory, const SegmentGeometry& geom
   C4_RETURN_IF_ERROR(MakeDirectory(directory));
   SweepSegments(directory, kAbandonedAfterS);
   uint64_t salt = 0;
-  if (getrandom(&salt, sizeof salt, 0) != sizeof salt) salt = NowTicks();
+  if (!FillRandom(&salt, sizeof salt)) salt = NowTicks();
   char name[96];
   snprintf(name, sizeof name, "%d-%016" PRIx64 "%s", static_cast<int>(getpid()), salt, wire::kSegmentSuffix);
   const std::string path = directory + "/" + name;

@@ -229,9 +229,9 @@ ncclResult_t Lacking(const char* call) {
 
 ObservedCommunicator* internal::FindUnnamed(ncclComm_t comm) {
   Making making;
-  const Api* const api = ApiOf(comm);
-  if (api == nullptr || !TakeUnnamed(comm, &making)) return nullptr;
-  AfterMaking(*api, std::move(making), ncclSuccess);
+  const Api* const vendors = ApiOf(comm);
+  if (vendors == nullptr || !TakeUnnamed(comm, &making)) return nullptr;
+  AfterMaking(*vendors, std::move(making), ncclSuccess);
   return ObservedCommunicators::Get().Find(comm);
 }
 

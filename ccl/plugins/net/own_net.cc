@@ -1,10 +1,10 @@
 #include "ccl/plugins/net/own_net.h"
 
 #include <cerrno>
-#include <sys/random.h>
 #include <utility>
 
 #include "ccl/base/clock.h"
+#include "ccl/base/kernel.h"
 #include "ccl/base/log.h"
 
 namespace c4::net {
@@ -28,7 +28,7 @@ ncclResult_t NotHostMemory() {
 
 Result RandomNumber(uint64_t* number) {
   do {
-    if (getrandom(number, sizeof *number, 0) != static_cast<ssize_t>(sizeof *number)) {
+    if (!FillRandom(number, sizeof *number)) {
       return Fail(ncclSystemError, "the system gives no random numbers: %s", ErrnoText(errno).c_str());
     }
   } while (*number == 0);

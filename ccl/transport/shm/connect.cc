@@ -1,10 +1,10 @@
 #include "ccl/transport/shm/connect.h"
 
 #include <cstring>
-#include <sys/random.h>
 #include <utility>
 #include <vector>
 
+#include "ccl/base/kernel.h"
 #include "ccl/base/knobs.h"
 #include "ccl/base/log.h"
 #include "ccl/transport/tcp/connect.h"
@@ -15,7 +15,7 @@ Result ConnectSender(const Recording& recording, const SocketAddress& peer_liste
                      std::shared_ptr<PeerBell> bell, const Shape& shape,
                      std::unique_ptr<SendConnection>* connection) {
   uint8_t cookie[16];
-  if (getrandom(cookie, sizeof cookie, 0) != static_cast<ssize_t>(sizeof cookie)) {
+  if (!FillRandom(cookie, sizeof cookie)) {
     return Fail(ncclSystemError, "the kernel gave no random bytes");
   }
   Fd file;

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "ccl/base/identity.h"
+#include "ccl/base/kernel.h"
 
 namespace c4::shm {
 namespace {
@@ -33,7 +34,7 @@ Mapping::~Mapping() {
 }
 
 Result MakeMemory(const char* name, size_t bytes, Fd* fd, Mapping* mapping) {
-  fd->Reset(memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  fd->Reset(MakeMemoryFile(name));
   if (!fd->valid() || ftruncate(fd->get(), static_cast<off_t>(bytes)) != 0 ||
       fcntl(fd->get(), F_ADD_SEALS, kSeals | F_SEAL_SEAL) != 0) {
     return Fail(ncclSystemError, "cannot make %zu bytes of shared memory: %s", bytes,

@@ -37,7 +37,8 @@ std::string BuildFolder() {
 }
 
 std::string OurLibrary() {
-  return BuildFolder() + "/lib/libnccl.so.2";
+  const std::string named = Variable("C4_LIBRARY");
+  return named.empty() ? BuildFolder() + "/lib/libnccl.so.2" : named;
 }
 
 std::string Double(const std::string& version) {

@@ -16,7 +16,7 @@ namespace c4::front_door {
 
 std::string Variable(const char* name);  // of the environment; empty where it is not set
 std::string BuildFolder();
-std::string OurLibrary();                        // libnccl.so.2
+std::string OurLibrary();                        // libnccl.so.2: C4_LIBRARY, else the build's own
 std::string Double(const std::string& version);  // "2.28.9"
 
 // In the child: the built library, and what is in its segment.
