@@ -67,6 +67,7 @@ void ObservedCommunicator::Open(Monitor* monitor, ObservedRing* ring, const Comm
   kinds_[1].kept = std::move(p2p);
   children_.store(0, std::memory_order_relaxed);
   ready_.store(false, std::memory_order_relaxed);
+  extra_.store(nullptr, std::memory_order_relaxed);
   open_ = true;
 }
 
@@ -220,7 +221,12 @@ void ObservedCommunicator::Finished(uint8_t function, uint64_t number, uint64_t 
 
 void ObservedCommunicator::Sees(uint32_t what, uint32_t kernel_error_ns) {
   const std::lock_guard<BriefLock> lock(lock_);
-  if (open_) recorder_.Sees(what, kernel_error_ns);
+  if (!open_) return;
+  // Who sees events may know nothing of kernel times that somebody else sees.
+  const wire::CommunicatorSlot& slot = recorder_.slot();
+  if (kernel_error_ns == UINT32_MAX && (slot.seen & wire::kSeesKernels) != 0)
+    kernel_error_ns = slot.kernel_error_ns;
+  recorder_.Sees(what, kernel_error_ns);
 }
 
 QueuePairRecorder ObservedCommunicator::OpenConnection(wire::Direction direction, int peer) {

@@ -61,6 +61,10 @@ class ObservedCommunicator {
   // Children made of it before this one, which the call makes one more.
   uint64_t NextChild() { return children_.fetch_add(1, std::memory_order_relaxed); }
 
+  // What the front door keeps with it, which is nobody else's business; nullptr when it opens.
+  void* extra() const { return extra_.load(std::memory_order_acquire); }
+  void SetExtra(void* extra) { extra_.store(extra, std::memory_order_release); }
+
   // The front door. `Called` gives the call's number; a communicator that takes calls is ready.
   uint64_t Called(const ObservedCall& call, uint64_t ticks);
   // The vendor's library has refused it: as if it had not been made, where nothing was called since.
@@ -139,6 +143,7 @@ class ObservedCommunicator {
   Kind kinds_[2];
   std::atomic<uint64_t> children_{0};
   std::atomic<bool> ready_{false};
+  std::atomic<void*> extra_{nullptr};
 };
 
 class ObservedCommunicators {

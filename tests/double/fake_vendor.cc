@@ -5,6 +5,7 @@
 #include <map>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ccl/include/nccl.h"
@@ -58,6 +59,18 @@ ncclResult_t Note(const char* name, const std::vector<uint64_t>& arguments = {})
 #endif
 
 std::atomic<int> group_depth{0};
+std::atomic<void (*)(void*)> launch{nullptr};
+thread_local std::vector<void*> launches;  // of the group
+
+ncclResult_t Launched(ncclResult_t result, cudaStream_t stream) {
+  if (launch == nullptr || result != ncclSuccess) return result;
+  if (group_depth > 0) {
+    launches.push_back(stream);
+  } else {
+    launch.load()(stream);
+  }
+  return result;
+}
 
 }  // namespace
 
@@ -77,6 +90,9 @@ FAKE_EXPORT void fake_last_call(LastCall* last) {
 FAKE_EXPORT void fake_set_result(const char* name, int code) {
   const std::lock_guard<std::mutex> lock(mutex);
   Results()[name] = code;
+}
+FAKE_EXPORT void fake_set_launch(void (*function)(void*)) {
+  launch = function;
 }
 FAKE_EXPORT uint64_t fake_calls(const char* name) {
   const std::lock_guard<std::mutex> lock(mutex);
@@ -178,6 +194,10 @@ FAKE_EXPORT ncclResult_t ncclCommCount(const ncclComm_t comm, int* count) {
   *count = comm->count;
   return Note("ncclCommCount", {Word(comm), Word(count)});
 }
+FAKE_EXPORT ncclResult_t ncclCommCuDevice(const ncclComm_t comm, int* device) {
+  *device = 0;
+  return Note("ncclCommCuDevice", {Word(comm), Word(device)});
+}
 FAKE_EXPORT ncclResult_t ncclCommUserRank(const ncclComm_t comm, int* rank) {
   if (comm->pending > 0) return ncclInvalidArgument;
   *rank = comm->rank;
@@ -197,19 +217,25 @@ FAKE_EXPORT ncclResult_t ncclGroupStart() {
 }
 FAKE_EXPORT ncclResult_t ncclGroupEnd() {
   --group_depth;
-  return Note("ncclGroupEnd");
+  const ncclResult_t result = Note("ncclGroupEnd");
+  if (group_depth == 0) {
+    for (void* stream : std::exchange(launches, {})) Launched(result, static_cast<cudaStream_t>(stream));
+  }
+  return result;
 }
 
-#define FAKE_COLLECTIVE(name)                                                                        \
-  FAKE_EXPORT ncclResult_t name(const void* send, void* recv, size_t count, ncclDataType_t type,     \
-                                ncclComm_t comm, cudaStream_t stream) {                              \
-    return Note(#name, {Word(send), Word(recv), Word(count), Word(type), Word(comm), Word(stream)}); \
+#define FAKE_COLLECTIVE(name)                                                                              \
+  FAKE_EXPORT ncclResult_t name(const void* send, void* recv, size_t count, ncclDataType_t type,           \
+                                ncclComm_t comm, cudaStream_t stream) {                                    \
+    return Launched(                                                                                       \
+        Note(#name, {Word(send), Word(recv), Word(count), Word(type), Word(comm), Word(stream)}), stream); \
   }
 FAKE_COLLECTIVE(ncclAllGather)
 #define FAKE_REDUCING(name)                                                                                 \
   FAKE_EXPORT ncclResult_t name(const void* send, void* recv, size_t count, ncclDataType_t, ncclRedOp_t op, \
                                 ncclComm_t comm, cudaStream_t stream) {                                     \
-    return Note(#name, {Word(send), Word(recv), Word(count), Word(op), Word(comm), Word(stream)});          \
+    return Launched(Note(#name, {Word(send), Word(recv), Word(count), Word(op), Word(comm), Word(stream)}), \
+                    stream);                                                                                \
   }
 FAKE_REDUCING(ncclAllReduce)
 FAKE_REDUCING(ncclReduceScatter)
@@ -230,11 +256,13 @@ FAKE_EXPORT ncclResult_t ncclBcast(void* buffer, size_t count, ncclDataType_t ty
 }
 FAKE_EXPORT ncclResult_t ncclSend(const void* send, size_t count, ncclDataType_t type, int peer,
                                   ncclComm_t comm, cudaStream_t stream) {
-  return Note("ncclSend", {Word(send), Word(count), Word(type), Word(peer), Word(comm), Word(stream)});
+  return Launched(
+      Note("ncclSend", {Word(send), Word(count), Word(type), Word(peer), Word(comm), Word(stream)}), stream);
 }
 FAKE_EXPORT ncclResult_t ncclRecv(void* recv, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
                                   cudaStream_t stream) {
-  return Note("ncclRecv", {Word(recv), Word(count), Word(type), Word(peer), Word(comm), Word(stream)});
+  return Launched(
+      Note("ncclRecv", {Word(recv), Word(count), Word(type), Word(peer), Word(comm), Word(stream)}), stream);
 }
 #if FAKE_VERSION >= 22803
 FAKE_COLLECTIVE(ncclAlltoAll)

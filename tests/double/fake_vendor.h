@@ -20,5 +20,8 @@ struct LastCall {
 using ReadLastCall = void (*)(LastCall* last);           // fake_last_call
 using SetResult = void (*)(const char* name, int code);  // fake_set_result; of all calls of that name
 using CountCalls = uint64_t (*)(const char* name);       // fake_calls
+// fake_set_launch: called with the stream where the real one launches its kernel, at the end of a group for
+// each operation in it. Not where the operation was told to fail, or to go on in a thread of its own.
+using SetLaunch = void (*)(void (*launch)(void* stream));
 
 }  // namespace c4::fake_vendor

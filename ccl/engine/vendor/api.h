@@ -38,6 +38,7 @@ using RootedConfigCall = ncclResult_t (*)(const void*, void*, size_t, ncclDataTy
   C4_VENDOR_CALL(CommGetAsyncError, decltype(&ncclCommGetAsyncError))       \
   C4_VENDOR_CALL(CommCount, decltype(&ncclCommCount))                       \
   C4_VENDOR_CALL(CommUserRank, decltype(&ncclCommUserRank))                 \
+  C4_VENDOR_CALL(CommCuDevice, decltype(&ncclCommCuDevice))                 \
   C4_VENDOR_CALL(RedOpCreatePreMulSum, decltype(&ncclRedOpCreatePreMulSum)) \
   C4_VENDOR_CALL(RedOpDestroy, decltype(&ncclRedOpDestroy))                 \
   C4_VENDOR_CALL(GroupStart, decltype(&ncclGroupStart))                     \

@@ -11,6 +11,7 @@
 #include "ccl/base/fork.h"
 #include "ccl/base/identity.h"
 #include "ccl/base/log.h"
+#include "ccl/engine/vendor/settings.h"
 
 namespace c4::vendor {
 
@@ -22,12 +23,6 @@ std::atomic<uint64_t> forks{0};
 }  // namespace internal
 
 namespace {
-
-struct WaitingOperation {
-  ObservedCommunicator* observed;
-  uint64_t stream;
-  uint8_t function;
-};
 
 // A communicator that the vendor is making: where its handle will be, and what it is to us.
 struct Making {
@@ -41,7 +36,7 @@ struct Making {
 
 // What waits for the end of the thread's group.
 struct PendingGroup {
-  std::vector<WaitingOperation> operations;
+  std::vector<GroupedCall> operations;
   std::vector<Making> makings;
 };
 
@@ -76,9 +71,13 @@ class Inside {
   ~Inside() { --call_state.inside; }
 };
 
+using Prepare = void (*)();
+constinit Prepare prepare_plugins = nullptr;
+
 // From the first communicator on, in the process that makes it.
 void StartLooking() {
   static const bool started = [] {
+    if (prepare_plugins != nullptr && CurrentPlugins().net.ours) prepare_plugins();
     internal::forks.store(Forks());
     internal::observed.store(&ObservedCommunicators::Get(), std::memory_order_release);
     return true;
@@ -110,6 +109,11 @@ CommunicatorIdentity Identity(uint64_t id, int rank, int rank_count, const ncclC
   return identity;
 }
 
+void BecomeReady(const Api& api, ncclComm_t comm, ObservedCommunicator* observed) {
+  observed->Ready();
+  AttachStamps(api, comm, observed);
+}
+
 // Asks the vendor who we are in it, and opens it. False: it does not say yet.
 bool OpenMade(const Api& api, Making* making) {
   if (api.CommUserRank == nullptr || api.CommCount == nullptr) return false;
@@ -121,7 +125,7 @@ bool OpenMade(const Api& api, Making* making) {
   ObservedCommunicators& all = ObservedCommunicators::Get();
   making->observed = all.Open(making->identity);
   all.Bind(making->handle, making->observed);
-  making->observed->Ready();
+  BecomeReady(api, making->handle, making->observed);
   return true;
 }
 
@@ -135,7 +139,7 @@ void AfterMaking(const Api& api, Making making, ncclResult_t result) {
   }
   if (making.observed != nullptr) {
     all.Bind(making.handle, making.observed);
-    if (result == ncclSuccess) making.observed->Ready();
+    if (result == ncclSuccess) BecomeReady(api, making.handle, making.observed);
     return;
   }
   if (result == ncclSuccess && OpenMade(api, &making)) return;
@@ -216,6 +220,7 @@ ncclResult_t MakeChild(const Api& api, ncclComm_t parent, int colour, ncclComm_t
 void Forget(ncclComm_t comm, wire::SlotPhase phase) {
   Making ignored;
   (void)TakeUnnamed(comm, &ignored);
+  DetachStamps(ObservedCommunicators::Get().Find(comm));
   ObservedCommunicators::Get().Remove(comm, phase);
 }
 
@@ -227,6 +232,10 @@ ncclResult_t Lacking(const char* call) {
   return ncclInvalidUsage;
 }
 
+void BeforeFirstCommunicator(void (*prepare)()) {
+  prepare_plugins = prepare;
+}
+
 ObservedCommunicator* internal::FindUnnamed(ncclComm_t comm) {
   Making making;
   const Api* const vendors = ApiOf(comm);
@@ -235,8 +244,8 @@ ObservedCommunicator* internal::FindUnnamed(ncclComm_t comm) {
   return ObservedCommunicators::Get().Find(comm);
 }
 
-void AfterGrouped(ObservedCommunicator* observed, const ObservedCall& call) {
-  Pending().operations.push_back({observed, call.stream, call.info.function});
+void AfterGrouped(ObservedCommunicator* observed, ncclComm_t comm, const StampedCall& call) {
+  Pending().operations.push_back({observed, comm, call});
 }
 
 ncclResult_t GroupStart(const Api& api) {
@@ -247,18 +256,23 @@ ncclResult_t GroupStart(const Api& api) {
 
 ncclResult_t GroupEnd(const Api& api) {
   if (call_state.inside > 0) return api.GroupEnd();
+  std::vector<StampedBatch> batches;
+  if (call_state.group == 1 && call_state.pending != nullptr)
+    batches = StampGroup(call_state.pending->operations);
   ncclResult_t result;
   {
     const Inside inside;
     result = api.GroupEnd();
   }
+  for (const StampedBatch& batch : batches) StampAfter(batch, result);
   if (call_state.group > 0) --call_state.group;
   PendingGroup* const pending = call_state.pending;
   if (call_state.group > 0 || pending == nullptr) return result;
   if (!pending->operations.empty()) {
     const uint64_t ticks = NowTicks();
-    for (const WaitingOperation& waiting : pending->operations) {
-      if (Accepted(result)) waiting.observed->Enqueued(waiting.function, waiting.stream, ticks);
+    for (const GroupedCall& waiting : pending->operations) {
+      const ObservedCall& call = waiting.call.call;
+      if (Accepted(result)) waiting.observed->Enqueued(call.info.function, call.stream, ticks);
     }
     pending->operations.clear();
   }
@@ -360,7 +374,10 @@ ncclResult_t CommGetAsyncError(const Api& api, ncclComm_t comm, ncclResult_t* er
   const ncclResult_t result = api.CommGetAsyncError(comm, error);
   if (result != ncclSuccess || error == nullptr || *error != ncclSuccess || !Looking()) return result;
   // It may have come to be since it was asked for.
-  if (ObservedCommunicator* const observed = Observed(comm)) observed->Ready();
+  if (ObservedCommunicator* const observed = Observed(comm)) {
+    BecomeReady(api, comm, observed);
+    StampsLaunched(*observed);
+  }
   return result;
 }
 

@@ -11,6 +11,7 @@
 
 #include "ccl/base/fork.h"
 #include "ccl/engine/vendor/library.h"
+#include "ccl/engine/vendor/stamping.h"
 #include "ccl/monitor/observed.h"
 
 namespace c4::vendor {
@@ -50,7 +51,7 @@ inline ObservedCommunicator* Observed(ncclComm_t comm) {
 }
 
 // The vendor has taken an operation in a group.
-void AfterGrouped(ObservedCommunicator* observed, const ObservedCall& call);
+void AfterGrouped(ObservedCommunicator* observed, ncclComm_t comm, const StampedCall& call);
 
 // One operation: `function` with `arguments`.
 template <typename Function, typename... Arguments>
@@ -59,17 +60,25 @@ ncclResult_t Operate(const char* name, Function function, ncclComm_t comm, const
   if (function == nullptr) return Lacking(name);
   ObservedCommunicator* const observed = Observed(comm);
   if (observed == nullptr) return function(arguments...);
-  const uint64_t number = observed->Called(call, NowTicks());
+  const uint64_t ticks = NowTicks();
+  const uint64_t number = observed->Called(call, ticks);
+  Stamps* const stamps = StampsOf(*observed);
+  StampedBatch batch;
+  if (stamps != nullptr && call_state.group == 0) [[unlikely]] {
+    batch = StampBefore(stamps, comm, {call, number, ticks});
+  }
   ++call_state.inside;
   const ncclResult_t result = function(arguments...);
   --call_state.inside;
   if (result != ncclSuccess && result != ncclInProgress) {
     observed->TakeBack(call.info.function, number);
   } else if (call_state.group > 0) {
-    AfterGrouped(observed, call);
+    AfterGrouped(observed, comm, {call, number, ticks});
   } else {
     observed->Enqueued(call.info.function, call.stream, NowTicks());
   }
+  if (batch.stamps != nullptr) [[unlikely]]
+    StampAfter(batch, result);
   return result;
 }
 
@@ -85,6 +94,10 @@ inline ObservedCall Describe(wire::Function function, const void* send_buffer, c
   call.stream = reinterpret_cast<uint64_t>(stream);
   return call;
 }
+
+// `prepare` is called before the vendor makes the first communicator, where our net plugin is asked for. Said
+// once, when we are loaded (ccl/plugins/net: which plugin stands behind the tables).
+void BeforeFirstCommunicator(void (*prepare)());
 
 ncclResult_t GroupStart(const Api& api);
 ncclResult_t GroupEnd(const Api& api);

@@ -36,11 +36,27 @@ bool IsFile(const std::string& path) {
   return stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode);
 }
 
+FileId IdOf(const std::string& path) {
+  struct stat status;
+  if (stat(path.c_str(), &status) != 0) return {};
+  return {status.st_dev, status.st_ino};
+}
+
 bool IsSameFile(const std::string& a, const std::string& b) {
-  struct stat first;
-  struct stat second;
-  return stat(a.c_str(), &first) == 0 && stat(b.c_str(), &second) == 0 && first.st_dev == second.st_dev &&
-         first.st_ino == second.st_ino;
+  const FileId id = IdOf(a);
+  return id.inode != 0 && id == IdOf(b);
+}
+
+bool IsUs(const std::string& path, const Places& places) {
+  const FileId own = places.own_file.inode != 0 ? places.own_file : IdOf(places.own_path);
+  return own.inode != 0 && IdOf(path) == own;
+}
+
+FileId loaded_file;
+
+// While the path that we were loaded by still is us.
+__attribute__((constructor)) void RememberOwnFile() {
+  loaded_file = IdOf(OwnPath());
 }
 
 // The packages of Python that hold a loaded library: …/site-packages/torch/lib/libtorch_cuda.so.
@@ -75,7 +91,7 @@ struct Decision {
 void Search(const Places& places, bool needed, Decision* decision) {
   std::string passed_over;
   for (const Candidate& candidate : Candidates(places)) {
-    Result opened = Open(candidate, places.own_path, &decision->library);
+    Result opened = Open(candidate, places, &decision->library);
     if (opened.ok()) {
       decision->found = true;
       return;
@@ -102,7 +118,9 @@ const Decision& Decide() {
     if (made->found) {
       C4_INFO("C4, engine vendor: NCCL %s, %s (%s); %s", VersionText(made->library.version).c_str(),
               made->library.path.c_str(), made->library.why.c_str(),
-              Describe(CurrentPlugins(), made->library.version).c_str());
+              Describe(CurrentPlugins(), made->library.version,
+                       ChooseKernelTimes(KnobText(Knob::C4_KERNEL_STAMPS), made->library.version))
+                  .c_str());
       internal::api.store(&made->library.api, std::memory_order_release);
     }
     return made;
@@ -125,6 +143,7 @@ void* Library::Symbol(const char* name) const {
 Places ProcessPlaces() {
   Places places;
   places.own_path = OwnPath();
+  places.own_file = loaded_file;
   places.wanted = KnobText(Knob::C4_VENDOR_LIBRARY);
   places.environment = [](const char* name) -> const char* {
     return getenv(name);  // NOLINT(concurrency-mt-unsafe)
@@ -137,12 +156,18 @@ std::vector<Candidate> Candidates(const Places& places) {
   if (!places.wanted.empty()) return {{places.wanted, "C4_VENDOR_LIBRARY"}};
   std::vector<Candidate> all;
   const auto add = [&](const std::string& path, const char* why) {
-    if (!IsFile(path) || IsSameFile(path, places.own_path)) return;
+    if (!IsFile(path) || IsUs(path, places)) return;
     const bool known = std::any_of(
         all.begin(), all.end(), [&](const Candidate& candidate) { return IsSameFile(candidate.path, path); });
     if (!known) all.push_back({path, why});
   };
-  if (!places.own_path.empty()) add(FolderOf(places.own_path) + "/" + kInstalledName, "beside us");
+  if (!places.own_path.empty()) {
+    const std::string folder = FolderOf(places.own_path);
+    add(folder + "/" + kInstalledName, "beside us");
+    // In other words than those we were loaded by: for the loader a path that it has loaded is what it has
+    // loaded.
+    add(folder + "/./" + places.own_path.substr(folder.size() + 1), "put in our place since we were loaded");
+  }
   // Python's packages: ours may lie in them, or what is loaded does (PyTorch), or an environment is active.
   std::vector<std::string> packages = {SitePackages(places.own_path)};
   for (const std::string& loaded : places.loaded) packages.push_back(SitePackages(loaded));
@@ -163,9 +188,9 @@ std::vector<Candidate> Candidates(const Places& places) {
   return all;
 }
 
-Result Open(const Candidate& candidate, const std::string& own_path, Library* library) {
+Result Open(const Candidate& candidate, const Places& places, Library* library) {
   const char* const path = candidate.path.c_str();
-  if (IsSameFile(candidate.path, own_path)) {
+  if (IsUs(candidate.path, places)) {
     return Fail(ncclInvalidUsage, "%s (%s) is this library itself: name the vendor's NCCL instead", path,
                 candidate.why);
   }
@@ -178,7 +203,7 @@ Result Open(const Candidate& candidate, const std::string& own_path, Library* li
       candidate.path.find('/') == std::string::npos ? "./" + candidate.path : candidate.path;
   void* const handle = dlopen(full.c_str(), flags);
   if (handle == nullptr) {
-    const char* const reason = dlerror();
+    const char* const reason = dlerror();  // NOLINT(concurrency-mt-unsafe): per thread in every libc of ours
     return Fail(ncclSystemError, "%s (%s) cannot be opened as the vendor's NCCL: %s", path, candidate.why,
                 reason == nullptr ? "no reason was given" : reason);
   }

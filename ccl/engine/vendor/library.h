@@ -32,9 +32,17 @@ struct Candidate {
   const char* why = "";
 };
 
+struct FileId {
+  uint64_t device = 0;
+  uint64_t inode = 0;  // 0: unknown
+
+  bool operator==(const FileId&) const = default;
+};
+
 // What the search depends on, so that it can be tested.
 struct Places {
   std::string own_path;  // of this library, resolved
+  FileId own_file;       // as it was loaded; unknown: what own_path is now
   std::string wanted;    // C4_VENDOR_LIBRARY; nothing else counts where it is set
   std::function<const char*(const char*)> environment;
   std::vector<std::string> loaded;  // paths of the libraries of this process
@@ -42,12 +50,13 @@ struct Places {
 };
 Places ProcessPlaces();
 
-// In the order in which they are tried; only files that are there, each once, and never ourselves. A wanted
-// one is given whether it is there or not.
+// In the order in which they are tried; only files that are there, each once, and never ourselves (but what
+// has been put in our place since we were loaded, as undoing an installation does). A wanted one is given
+// whether it is there or not.
 std::vector<Candidate> Candidates(const Places& places);
 
 // Opens and checks one. The sentence of a failure names the file and what to do.
-Result Open(const Candidate& candidate, const std::string& own_path, Library* library);
+Result Open(const Candidate& candidate, const Places& places, Library* library);
 
 // What this process uses: decided at the first call, by C4_ENGINE and what is found. nullptr: no vendor's
 // library, the host engine serves; `refusal` then says why that is a failure, if it is one: C4_ENGINE=vendor

@@ -112,14 +112,16 @@ PluginSettings CurrentPlugins() {
   return {read(kNet), read(kProfiler)};
 }
 
-std::string Describe(const PluginSettings& settings, int version) {
+std::string Describe(const PluginSettings& settings, int version, KernelTimes times) {
   std::string text = "net plugin: " + Say(settings.net) + "; profiler: " + Say(settings.profiler);
-  if (settings.profiler.ours) {
-    text += version < 22600   ? " (from 2.26 on only: calls are seen, not their kernels)"
-            : version < 22700 ? " (kernel times from 2.27 on only)"
-                              : "";
+  if (settings.profiler.ours && version < 22600) text += " (from 2.26 on only)";
+  if (times == KernelTimes::kStamps) {
+    text += "; kernel times: from stamps of ours";
+  } else if (times == KernelTimes::kNone || !settings.profiler.ours || version < 22600) {
+    text += "; calls are seen, not their kernels";
   } else {
-    text += " (calls are seen, not their kernels)";
+    text += version < kFirstVersionWithKernelTimes ? "; kernel times: when we hear of them"
+                                                   : "; kernel times: from NCCL";
   }
   return text + "; not seen: NVLink, SHARP, GIN and RMA traffic";
 }

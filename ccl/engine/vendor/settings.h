@@ -9,6 +9,8 @@
 #include <functional>
 #include <string>
 
+#include "ccl/monitor/kernel_times.h"
+
 namespace c4::vendor {
 
 struct Setting {
@@ -30,7 +32,7 @@ PluginSettings ChoosePlugins(const std::string& own_path,
 // As they were chosen when we were loaded; what the program has changed since is in it.
 PluginSettings CurrentPlugins();
 
-// For the line that says what is seen, of release `version` (22809): "net: ours; kernel times: yes; …".
-std::string Describe(const PluginSettings& settings, int version);
+// For the line that says what is seen, of release `version` (22809), where kernel times come from `times`.
+std::string Describe(const PluginSettings& settings, int version, KernelTimes times);
 
 }  // namespace c4::vendor

@@ -5,6 +5,7 @@
 #include <mutex>
 #include <type_traits>
 
+#include "ccl/engine/vendor/calls.h"
 #include "ccl/plugins/net/net_plugin.h"
 
 namespace c4::net {
@@ -271,6 +272,14 @@ void Prepare(Table* table) {
   if constexpr (requires { table->set_attributes; }) {
     if (!optional.set_attributes) table->set_attributes = nullptr;
   }
+}
+
+}  // namespace
+
+namespace {
+
+__attribute__((constructor)) void Announce() {
+  vendor::BeforeFirstCommunicator(&PrepareTables);
 }
 
 }  // namespace

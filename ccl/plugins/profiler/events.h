@@ -32,8 +32,8 @@
 #include <string>
 #include <vector>
 
+#include "ccl/monitor/gpu_clock.h"
 #include "ccl/monitor/observed.h"
-#include "ccl/plugins/profiler/gpu_clock.h"
 #include "ccl/plugins/profiler/handle.h"
 #include "ccl/plugins/profiler/steps.h"
 

@@ -6,6 +6,7 @@
 #include "ccl/base/clock.h"
 #include "ccl/base/knobs.h"
 #include "ccl/base/log.h"
+#include "ccl/monitor/kernel_times.h"
 #include "ccl/plugins/profiler/names.h"
 
 namespace c4::profiler {
@@ -15,6 +16,7 @@ using namespace nccl_profiler;  // NOLINT(google-build-using-namespace): its dec
 
 constexpr char kName[] = "C4";
 constexpr int kSuccess = 0;
+constexpr int kFirstWithKernelTimes = 4;  // version of the interface
 
 struct Process {
   Events* events = nullptr;
@@ -26,10 +28,11 @@ std::atomic<Process*> process{nullptr};
 Process* Make() {
   auto* const made = new Process();
   made->settings.on = KnobNumber(Knob::C4_MONITOR) != 0;
-  const std::string stamps = KnobText(Knob::C4_KERNEL_STAMPS);
-  made->settings.kernels = stamps != "off";
-  if (stamps == "stamp")
-    C4_WARN("C4_KERNEL_STAMPS=stamp: there are no kernels of ours yet, taking the profiler's times");
+  const std::string wish = KnobText(Knob::C4_KERNEL_STAMPS);
+  made->settings.kernels = ChooseKernelTimes(wish, kFirstVersionWithKernelTimes) == KernelTimes::kProfiler;
+  made->settings.kernels_without_times =
+      ChooseKernelTimes(wish, kFirstVersionWithKernelTimes - 1) == KernelTimes::kProfiler;
+  made->settings.captures = wish != "stamp";
   if (made->settings.on) {
     made->events =
         new Events(&ObservedCommunicators::Get(), Monitor::Get().segment().header().ticks_per_second);
@@ -53,6 +56,11 @@ Process* Get() {
 Events* Current() {
   Process* const known = process.load(std::memory_order_acquire);
   return known == nullptr ? nullptr : known->events;
+}
+
+bool TellsCaptures() {
+  const Process* const known = process.load(std::memory_order_acquire);
+  return known != nullptr && known->settings.captures;
 }
 
 int Open(void** context, int* mask, int version, const ContextIdentity& identity) {
@@ -189,7 +197,8 @@ int StartEvent(void* context, void** handle, Descriptor* descriptor) {
       break;
     case kCollApi:  // not asked for, but from v5 on the API's own events come all the same
       if constexpr (requires { d.collApi; }) {
-        if (d.collApi.graphCaptured) events->Captured(context, FromCollApi(d.collApi), NowTicks());
+        if (d.collApi.graphCaptured && TellsCaptures())
+          events->Captured(context, FromCollApi(d.collApi), NowTicks());
       }
       break;
     default:
@@ -252,9 +261,10 @@ int RecordState(void* handle, State state, Args* args) {
 int MaskOf(int version, const Settings& settings) {
   if (!settings.on) return 0;
   uint64_t mask = kGroup | kColl | kP2p | kProxyOp | kProxyStep;
-  if (settings.kernels) mask |= kKernelCh;
+  const bool kernels = version < kFirstWithKernelTimes ? settings.kernels_without_times : settings.kernels;
+  if (kernels) mask |= kKernelCh;
   // From v7 on a thread of its own polls kernel times: the other one's sleep tells nothing of them.
-  if (settings.kernels && version < 7) mask |= kProxyCtrl;
+  if (kernels && version < 7) mask |= kProxyCtrl;
   return static_cast<int>(mask);
 }
 

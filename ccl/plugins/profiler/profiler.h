@@ -11,8 +11,12 @@
 namespace c4::profiler {
 
 struct Settings {
-  bool on = true;       // C4_MONITOR
-  bool kernels = true;  // C4_KERNEL_STAMPS: NCCL's own kernel times are asked for
+  bool on = true;  // C4_MONITOR
+  // C4_KERNEL_STAMPS: kernel events are asked for, of releases that give kernel times and of those that do
+  // not.
+  bool kernels = true;
+  bool kernels_without_times = true;
+  bool captures = true;  // who launches captured graphs is ours to tell, and not that of stamps
 };
 
 // What NCCL is asked for. The mask is the process's, and the last communicator's answer holds: all get the

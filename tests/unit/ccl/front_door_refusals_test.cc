@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include "ccl/include/c4/installed.h"
 #include "tests/unit/ccl/front_door.h"
 
 namespace c4::front_door {
@@ -44,6 +45,34 @@ TEST(FrontDoor, RefusesAnotherCopyOfItself) {
   EXPECT_THAT(SentenceFor(link), HasSubstr("this library itself"));
   unlink(link.c_str());
   unlink(copy.c_str());
+  rmdir(folder);
+}
+
+// Loaded in an installation that is undone before the first call: the original is where we were.
+TEST(FrontDoor, AnUndoneInstallationIsFoundInOurPlace) {
+  char folder[] = "/tmp/c4-undo-XXXXXX";
+  ASSERT_NE(mkdtemp(folder), nullptr);
+  const std::string ours = std::string(folder) + "/libnccl.so.2";
+  const std::string kept = std::string(folder) + "/" + kInstalledName;
+  const auto copy = [](const std::string& from, const std::string& to) {
+    std::ifstream source(from, std::ios::binary);
+    std::ofstream(to, std::ios::binary) << source.rdbuf();
+  };
+  copy(OurLibrary(), ours);
+  copy(Double("2.24.0"), kept);
+  EXPECT_EQ(InChild({},
+                    [&] {
+                      Door door(ours);
+                      DOOR_CHECK(door.error().empty());
+                      DOOR_CHECK(rename(kept.c_str(), ours.c_str()) == 0);
+                      int version = 0;
+                      DOOR_CHECK(DOOR(door, ncclGetVersion)(&version) == ncclSuccess);
+                      DOOR_CHECK(version == 22400);
+                      return std::string();
+                    }),
+            "");
+  unlink(ours.c_str());
+  unlink(kept.c_str());
   rmdir(folder);
 }
 

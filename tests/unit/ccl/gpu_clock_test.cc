@@ -1,6 +1,6 @@
 // The GPU's timer in local ticks: simulated clocks with offset, drift, delays, jumps and wraps, and what is
 // made of them. A nanosecond is three ticks here, nominally.
-#include "ccl/plugins/profiler/gpu_clock.h"
+#include "ccl/monitor/gpu_clock.h"
 
 #include <cmath>
 #include <gtest/gtest.h>

@@ -217,7 +217,7 @@ TEST_P(ProfilerTables, MasksAreTheSameForAllAndFollowTheKnob) {
   EXPECT_NE(Core()->mask() & static_cast<int>(kKernelCh), 0);
   EXPECT_EQ((Core()->mask() & static_cast<int>(kProxyCtrl)) != 0, GetParam() < 7);
   EXPECT_EQ(Core()->mask() & ~0x7f, 0) << "nothing of the API's own";
-  Replace(&world_.events, {.on = true, .kernels = false});
+  Replace(&world_.events, {.on = true, .kernels = false, .kernels_without_times = false});
   const int mask = Core()->mask();
   EXPECT_EQ(mask & static_cast<int>(kKernelCh | kProxyCtrl), 0);
   EXPECT_NE(mask, 0);
@@ -232,7 +232,7 @@ TEST_P(ProfilerTables, MasksAreTheSameForAllAndFollowTheKnob) {
 
 // Without kernel events nothing starts or ends, and the slot says that nobody may think it hung.
 TEST_P(ProfilerTables, WithoutKernelsTheCountersSayNothing) {
-  Replace(&world_.events, {.on = true, .kernels = false});
+  Replace(&world_.events, {.on = true, .kernels = false, .kernels_without_times = false});
   ObservedCommunicator* const comm = world_.Communicator(1);
   const auto core = Core();
   Call(comm, Collective(wire::kAllReduce, 5));

@@ -85,10 +85,24 @@ TEST(VendorSettings, NamesThatOnlyBeginAlikeAreOthers) {
 }
 
 TEST(VendorSettings, TheLineSaysWhatIsSeen) {
-  EXPECT_THAT(Describe({{kOurs, true, ""}, {kOurs, true, ""}}, 22809), Not(HasSubstr("only")));
-  EXPECT_THAT(Describe({{kOurs, true, ""}, {kOurs, true, ""}}, 22605), HasSubstr("kernel times from 2.27"));
-  EXPECT_THAT(Describe({{"ofi", false, "the environment"}, {"none", false, "the environment"}}, 22809),
+  const PluginSettings ours = {{kOurs, true, ""}, {kOurs, true, ""}};
+  EXPECT_THAT(Describe(ours, 22809, KernelTimes::kProfiler), HasSubstr("kernel times: from NCCL"));
+  EXPECT_THAT(Describe(ours, 22605, KernelTimes::kProfiler), HasSubstr("when we hear of them"));
+  EXPECT_THAT(Describe(ours, 22403, KernelTimes::kProfiler),
+              testing::AllOf(HasSubstr("from 2.26 on only"), HasSubstr("not their kernels")));
+  EXPECT_THAT(Describe(ours, 22403, KernelTimes::kStamps), HasSubstr("from stamps of ours"));
+  EXPECT_THAT(Describe(ours, 22809, KernelTimes::kNone), HasSubstr("not their kernels"));
+  EXPECT_THAT(Describe({{"ofi", false, "the environment"}, {"none", false, "the environment"}}, 22809,
+                       KernelTimes::kProfiler),
               testing::AllOf(HasSubstr("net plugin: ofi (the environment)"), HasSubstr("calls are seen")));
+}
+
+TEST(VendorSettings, OneSourceOfKernelTimes) {
+  EXPECT_EQ(ChooseKernelTimes("auto", 22700), KernelTimes::kProfiler);
+  EXPECT_EQ(ChooseKernelTimes("auto", 22605), KernelTimes::kStamps);
+  EXPECT_EQ(ChooseKernelTimes("profiler", 22605), KernelTimes::kProfiler);
+  EXPECT_EQ(ChooseKernelTimes("stamp", 23203), KernelTimes::kStamps);
+  EXPECT_EQ(ChooseKernelTimes("off", 22403), KernelTimes::kNone);
 }
 
 class VendorPlaces : public ::testing::Test {
@@ -145,6 +159,14 @@ TEST_F(VendorPlaces, NeverOurselvesUnderAnyName) {
   std::filesystem::create_directories(root_ + "/system/usr/lib64");
   std::filesystem::create_symlink(places_.own_path, root_ + "/system/usr/lib64/libnccl.so.2");
   EXPECT_THAT(Found(), IsEmpty());
+}
+
+// As `c4 install --undo` leaves it to a process that has loaded us before.
+TEST_F(VendorPlaces, WhatWasPutInOurPlaceSinceIsNotUs) {
+  places_.own_file = {1, 1};
+  EXPECT_THAT(Found(), ElementsAre(root_ + "/image/lib/./libnccl.so.2"));
+  const std::string beside = Make(std::string("/image/lib/") + kInstalledName);
+  EXPECT_THAT(Found(), ElementsAre(beside, root_ + "/image/lib/./libnccl.so.2"));
 }
 
 TEST_F(VendorPlaces, EachFileOnce) {

@@ -1,4 +1,4 @@
-#include "ccl/plugins/profiler/gpu_clock.h"
+#include "ccl/monitor/gpu_clock.h"
 
 #include <algorithm>
 #include <cmath>
