@@ -1,0 +1,114 @@
+"""Rows of checks.py in which C4D watches a job on the GPU: `c4 run` starts the ranks, their agent and their master."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+import jobs
+
+WORLD = 3
+CULPRIT = 1
+USUAL_S = 30  # before the rank becomes slow, so that there is something usual
+PATIENCE_S = 90
+
+
+class Watched:
+    """A job under `c4 run`; ended when it is left."""
+
+    def __init__(self, bench, arguments):
+        for program in ("c4", "c4a", "c4d_master"):
+            if not os.access(os.path.join(bench.options.bin, program), os.X_OK):
+                raise jobs.NotRun(f"no {program} in {bench.options.bin}: build it, or name its folder in C4_BIN")
+        if not bench.dry:
+            bench.needs_gpu()
+        self.pids = {}
+        self.folder = tempfile.mkdtemp(prefix="c4-gpu-")
+        self.c4 = os.path.join(bench.options.bin, "c4")
+        self.log = bench.place.log("c4d")
+        environment = bench.place.environment(False, {"C4_ENGINE": "host" if bench.dry else "vendor"})
+        environment.pop("NCCL_NET")
+        command = [self.c4, "run", "-n", str(WORLD), "--run-dir", self.folder, "--"]
+        if bench.dry:
+            program = [os.path.join(jobs.HERE, "host_ranks.py"), "loop", bench.options.library]
+        else:
+            # Not in the environment of `c4 run`, which is no rank.
+            wanted = bench.place.environment(True)
+            command += ["env"] + [f"{name}={wanted[name]}" for name in ("LD_PRELOAD", "C4_VENDOR_LIBRARY", "NCCL_NET")]
+            program = [os.path.join(jobs.HERE, "ranks.py"), "loop"]
+        command += [sys.executable, *program, *arguments]
+        self.process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=self.log,
+                                        start_new_session=True)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for pid in self.pids.values():
+            try:
+                os.kill(pid, signal.SIGCONT)
+            except ProcessLookupError:
+                pass
+        self.process.terminate()
+        try:
+            self.process.wait(timeout=20)
+        except subprocess.TimeoutExpired:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def started(self):
+        """The ranks' processes, once all of them have communicators."""
+        deadline = time.monotonic() + 120
+        os.set_blocking(self.process.stdout.fileno(), False)
+        text = b""
+        while len(self.pids) < WORLD and time.monotonic() < deadline and self.process.poll() is None:
+            text += self.process.stdout.read() or b""
+            for line in text[: text.rfind(b"\n") + 1].splitlines():
+                try:
+                    said = json.loads(line)
+                    self.pids[said["rank"]] = said["pid"]
+                except (ValueError, KeyError, TypeError):
+                    continue
+            time.sleep(0.2)
+        if len(self.pids) < WORLD:
+            raise jobs.Failed(f"{len(self.pids)} of {WORLD} ranks came: {jobs.last_line(self.log)}")
+        return self.pids
+
+    def verdicts(self):
+        done = subprocess.run([self.c4, "verdicts", "--json", "--run-dir", self.folder], capture_output=True, text=True)
+        try:
+            return json.loads(done.stdout)["verdicts"] if done.stdout else []
+        except (ValueError, KeyError):
+            return []
+
+    def wait_for_culprit(self, states):
+        begin = time.monotonic()
+        others = []
+        while time.monotonic() - begin < PATIENCE_S:
+            for verdict in self.verdicts():
+                culprit = verdict.get("culprit", {})
+                if verdict.get("state") in states and culprit.get("rank") == CULPRIT:
+                    return f"rank {CULPRIT} {verdict['state']} after {time.monotonic() - begin:.0f} s: " \
+                           f"{verdict.get('syndrome', '?')}"
+                others.append(f"{verdict.get('state')} {culprit.get('kind')} {culprit.get('rank')}")
+            time.sleep(0.5)
+        raise jobs.Failed(f"rank {CULPRIT} was not named within {PATIENCE_S} s; said was {sorted(set(others))}")
+
+
+def stopped(bench):
+    with Watched(bench, []) as job:
+        pids = job.started()
+        time.sleep(5)
+        os.kill(pids[CULPRIT], signal.SIGSTOP)
+        return job.wait_for_culprit({"confirmed"})
+
+
+def slow(bench):
+    with Watched(bench, ["slow", str(CULPRIT), "60", str(USUAL_S)]) as job:
+        job.started()
+        return job.wait_for_culprit({"suspected", "confirmed"})
