@@ -67,7 +67,7 @@ void ObservedCommunicator::Open(Monitor* monitor, ObservedRing* ring, const Comm
   kinds_[1].kept = std::move(p2p);
   children_.store(0, std::memory_order_relaxed);
   ready_.store(false, std::memory_order_relaxed);
-  extra_.store(0, std::memory_order_relaxed);
+  extra_.store(nullptr, std::memory_order_relaxed);
   open_ = true;
 }
 

@@ -62,9 +62,9 @@ class ObservedCommunicator {
   // Children made of it before this one, which the call makes one more.
   uint64_t NextChild() { return children_.fetch_add(1, std::memory_order_relaxed); }
 
-  // What the front door keeps with it, which is nobody else's business; 0 when it opens.
-  uintptr_t extra() const { return extra_.load(std::memory_order_acquire); }
-  void SetExtra(uintptr_t extra) { extra_.store(extra, std::memory_order_release); }
+  // What the front door keeps with it, which is nobody else's business; nullptr when it opens.
+  void* extra() const { return extra_.load(std::memory_order_acquire); }
+  void SetExtra(void* extra) { extra_.store(extra, std::memory_order_release); }
 
   // The front door. `Called` gives the call's number; a communicator that takes calls is ready.
   uint64_t Called(const ObservedCall& call, uint64_t ticks);
@@ -144,7 +144,7 @@ class ObservedCommunicator {
   Kind kinds_[2];
   std::atomic<uint64_t> children_{0};
   std::atomic<bool> ready_{false};
-  std::atomic<uintptr_t> extra_{0};
+  std::atomic<void*> extra_{nullptr};
 };
 
 class ObservedCommunicators {

@@ -10,7 +10,7 @@ namespace {
 
 constexpr uint64_t kGlobals = 0x2000'0000'0000;  // where arrays are put, one after the other
 
-std::string Without(std::string text, const char* what) {
+std::string Without(const std::string& text, const char* what) {
   return std::regex_replace(text, std::regex(what), "");
 }
 

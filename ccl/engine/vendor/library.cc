@@ -203,7 +203,7 @@ Result Open(const Candidate& candidate, const Places& places, Library* library) 
       candidate.path.find('/') == std::string::npos ? "./" + candidate.path : candidate.path;
   void* const handle = dlopen(full.c_str(), flags);
   if (handle == nullptr) {
-    const char* const reason = dlerror();
+    const char* const reason = dlerror();  // NOLINT(concurrency-mt-unsafe): per thread in every libc of ours
     return Fail(ncclSystemError, "%s (%s) cannot be opened as the vendor's NCCL: %s", path, candidate.why,
                 reason == nullptr ? "no reason was given" : reason);
   }

@@ -10,8 +10,6 @@
 namespace c4::vendor {
 namespace {
 
-constexpr uintptr_t kNotStamped = 1;
-
 bool Wanted() {
   static const bool wanted = [] {
     const Library* const library = Get();
@@ -48,10 +46,10 @@ void AskAndSettle(Stamps* stamps, ncclComm_t comm) {
 }  // namespace
 
 void AttachStamps(const Api& api, ncclComm_t comm, ObservedCommunicator* observed) {
-  if (observed == nullptr || observed->extra() != 0 || !Wanted()) return;
+  if (observed == nullptr || observed->extra() != nullptr || !Wanted()) return;
   Stamps* stamps = nullptr;
   const Result attached = Attach(api, comm, observed, &stamps);
-  observed->SetExtra(attached.ok() ? reinterpret_cast<uintptr_t>(stamps) : kNotStamped);
+  observed->SetExtra(attached.ok() ? static_cast<void*>(stamps) : &internal::not_stamped);
   static std::atomic<bool> said{false};
   if (!attached.ok() && !said.exchange(true)) {
     C4_WARN("kernels are not stamped, their times will not be seen: %s (C4_KERNEL_STAMPS)",
@@ -62,7 +60,7 @@ void AttachStamps(const Api& api, ncclComm_t comm, ObservedCommunicator* observe
 void DetachStamps(ObservedCommunicator* observed) {
   if (observed == nullptr) return;
   Stamps* const stamps = StampsOf(*observed);
-  observed->SetExtra(kNotStamped);
+  observed->SetExtra(&internal::not_stamped);
   if (stamps != nullptr) stamps->Close();
 }
 

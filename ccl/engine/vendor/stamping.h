@@ -11,10 +11,14 @@
 
 namespace c4::vendor {
 
+namespace internal {
+inline char not_stamped;  // marks communicators that were tried
+}
+
 // nullptr: this communicator is not stamped.
 inline Stamps* StampsOf(const ObservedCommunicator& observed) {
-  const uintptr_t extra = observed.extra();
-  return extra > 1 ? reinterpret_cast<Stamps*>(extra) : nullptr;
+  void* const extra = observed.extra();
+  return extra == &internal::not_stamped ? nullptr : static_cast<Stamps*>(extra);
 }
 
 // The vendor has made `comm`. Once for each; whether it is stamped, C4_KERNEL_STAMPS and the release say.

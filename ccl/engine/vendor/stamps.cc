@@ -1,6 +1,7 @@
 #include "ccl/engine/vendor/stamps.h"
 
 #include <algorithm>
+#include <bit>
 #include <cerrno>
 #include <mutex>
 #include <sched.h>
@@ -20,8 +21,8 @@ struct Stamps::Device {
   CudaDriver driver;
   CudaContext context = nullptr;
   void* function = nullptr;
-  Result fault;  // why it cannot be stamped on
-  uint32_t counters = 0;
+  Result fault;               // why it cannot be stamped on
+  std::vector<Stamps*> made;  // each with a counter
   std::vector<Stamps*> free;
 };
 
@@ -169,14 +170,16 @@ Result Stamps::Open(int ordinal, ObservedCommunicator* communicator, Stamps** st
     opened = device->free.front();  // the one that was closed longest ago
     device->free.erase(device->free.begin());
   } else {
-    if (device->counters == kStampCounters) {
+    if (device->made.size() == kStampCounters) {
       return Fail(ncclSystemError, "more than %u communicators of one GPU", kStampCounters);
     }
-    opened = new Stamps(device, device->counters++, Monitor::Get().segment().header().ticks_per_second);
+    opened = new Stamps(device, static_cast<uint32_t>(device->made.size()),
+                        Monitor::Get().segment().header().ticks_per_second);
+    device->made.push_back(opened);
     const OutsideCaptures outside(device->driver);
     const InContext in(device->driver, device->context);
     if (in.status() != 0) return Refused(device->driver, "cuCtxPushCurrent", in.status());
-    // What fails is left as it is: the GPU may know of it.
+    // What fails stays as it is: the GPU may know of it.
     C4_RETURN_IF_ERROR(opened->MapRing());
     C4_RETURN_IF_ERROR(opened->Try());
     C4_RETURN_IF_ERROR(StampReader::Get().Add(opened));
@@ -209,7 +212,7 @@ void Stamps::Close() {
 bool Stamps::Takes(uint64_t stream, bool* captured) {
   int status = kCudaCaptureNone;
   // Asking about the default stream while another captures is itself a fault: then nothing is to be launched.
-  if (device_->driver.is_capturing(reinterpret_cast<CudaStream>(stream), &status) != 0) return false;
+  if (device_->driver.is_capturing(std::bit_cast<CudaStream>(stream), &status) != 0) return false;
   *captured = status == kCudaCaptureActive;
   return *captured || status == kCudaCaptureNone;
 }
@@ -221,10 +224,10 @@ bool Stamps::Launch(uint64_t stream, uint64_t tag) {
   uint64_t counter = counter_;
   void* arguments[] = {&ring, &mask, &counter, &tag};
   const InContext in(driver, device_->context);
-  const CudaStatus status =
-      in.status() != 0 ? in.status()
-                       : driver.launch_kernel(device_->function, 1, 1, 1, 1, 1, 1, 0,
-                                              reinterpret_cast<CudaStream>(stream), arguments, nullptr);
+  const CudaStatus status = in.status() != 0
+                                ? in.status()
+                                : driver.launch_kernel(device_->function, 1, 1, 1, 1, 1, 1, 0,
+                                                       std::bit_cast<CudaStream>(stream), arguments, nullptr);
   if (status == 0) return true;
   const bool of_a_capture = status >= kCudaFirstCaptureFault && status <= kCudaLastCaptureFault;
   if (!of_a_capture && !broken_.exchange(true)) {
