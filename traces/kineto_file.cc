@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <limits>
+#include <tuple>
 
 #include "absl/strings/str_cat.h"
 
@@ -26,10 +27,10 @@ absl::Status KinetoFile::At(uint64_t event, const std::string& what) const {
 
 absl::StatusOr<std::optional<int>> KinetoFile::Rank(bool at_end) const {
   constexpr int kMostRanks = 1 << 24;
-  const std::string file = name_.substr(name_.find_last_of('/') + 1);
   const bool by_file = job_.mapping_.rank_of_file.has_value();
   if (!by_file && events_.header().rank) return events_.header().rank;
   if (!by_file && !at_end) return std::nullopt;
+  const std::string file = name_.substr(name_.find_last_of('/') + 1);
   static const absl::StatusOr<TextPattern> usual = TextPattern::Regex("rank[-_.]?([0-9]+)");
   const TextPattern& pattern = by_file ? *job_.mapping_.rank_of_file : *usual;
   std::vector<std::optional<std::string>> groups;

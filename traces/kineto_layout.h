@@ -4,8 +4,11 @@
 // Plain values; any thread.
 #pragma once
 
-#include <array>
+#include <cstdint>
+#include <map>
 #include <optional>
+#include <utility>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "analysis/whatif/trace.h"

@@ -1,9 +1,9 @@
 // Reads the profiles of a job that PyTorch's profiler (Kineto) wrote, one file a rank, into the operations of
 // a trace, by a mapping file (docs/formats/kineto-mapping.md).
 //
-// Read each file, in any order, then Finish. Memory: 72 bytes an operation of the one rank that is being
-// read, and 40 an operation of the job; events that no rule takes cost none. One thread. Every error names
-// the file, and the event where there is one, counted from 0.
+// Read each file, in any order, then Finish. Memory: 64 bytes an event that a rule takes, of the one rank
+// that is being read, and 40 an operation of the job; events that no rule takes cost none. One thread. Every
+// error names the file, and the event where there is one, counted from 0.
 #pragma once
 
 #include <map>

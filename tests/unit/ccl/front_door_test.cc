@@ -373,32 +373,6 @@ TEST(FrontDoor, UnloadingIsHarmlessWhileCommunicatorsLive) {
   });
 }
 
-// NCCL compares the name in the table with NCCL_NET before it calls the plugin.
-TEST(FrontDoor, APluginOfTheUsersNamesTheTablesFromTheFirstCommunicatorOn) {
-  ExpectGood(WithVendor(), [] {
-    // By its default name, which the loader finds among what is loaded.
-    DOOR_CHECK(dlopen((BuildFolder() + "/tests/net_v12/libnccl-net.so").c_str(), RTLD_NOW) != nullptr);
-    setenv("FAKE_NET_VERSION", "12", 1);  // NOLINT(concurrency-mt-unsafe)
-    Door door;
-    const auto* const table = static_cast<const char* const*>(door.Symbol("ncclNetPlugin_v12"));
-    DOOR_CHECK(table != nullptr && std::string(*table) == "C4");
-    int version = 0;
-    DOOR_CHECK(DOOR(door, ncclGetVersion)(&version) == ncclSuccess);
-    DOOR_CHECK(std::string(*table) == "C4");
-    DOOR_CHECK(World(door, 0, 2) != nullptr);
-    DOOR_CHECK(std::string(*table) == "Fake");
-    return std::string();
-  });
-  ExpectGood({{"C4_VENDOR_LIBRARY", Double(kVersion)}, {"NCCL_NET_PLUGIN", "none"}}, [] {
-    DOOR_CHECK(dlopen((BuildFolder() + "/tests/net_v12/libnccl-net.so").c_str(), RTLD_NOW) != nullptr);
-    Door door;
-    DOOR_CHECK(World(door, 0, 2) != nullptr);
-    const auto* const table = static_cast<const char* const*>(door.Symbol("ncclNetPlugin_v12"));
-    DOOR_CHECK(std::string(*table) == "C4");
-    return std::string();
-  });
-}
-
 TEST(FrontDoor, TwoCopiesInOneProcess) {
   ExpectGood(WithVendor(), [] {
     const std::string copy = Variable("C4_RUN_DIR") + "/libcopy.so";  // NOLINT(concurrency-mt-unsafe)

@@ -1,5 +1,6 @@
 // Profiles of PyTorch's profiler: which events are which operation of which step, and what is wrong with them
 // is said with file and event.
+#include <algorithm>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <string>
@@ -250,7 +251,7 @@ TEST(KinetoBadInput, Json) {
   EXPECT_THAT(refused(With(good, "forward", std::string((1 << 20) + 1, 'f'))),
               HasSubstr("a string of more than"));
   for (size_t length = 0; length + 1 < good.size(); ++length) {  // wherever it is cut off
-    EXPECT_FALSE(Read({{"a.json", good.substr(0, length)}}).ok()) << length;
+    EXPECT_THAT(refused(good.substr(0, length)), HasSubstr("cut off")) << length;
   }
 }
 
@@ -281,20 +282,18 @@ TEST(KinetoBadInput, Events) {
     EXPECT_THAT(trace->left_out.at(10), HasSubstr(absl::StrCat("a.json: event 1: ", why)));
   }
   // What no rule takes may be as it likes.
-  EXPECT_TRUE(with(0, With(events[0] + "," + events[0], "\"ts\":0,\"dur\":9000", "\"ts\":\"\"")).ok() ==
-              false);
   std::vector<std::string> more = events;
-  more.push_back(R"({"ph":"X","cat":"Trace","name":"PyTorch Profiler (0)","pid":"Spans","ts":"","dur":NaN
-})");
+  more.push_back(
+      R"x({"ph":"X","cat":"Trace","name":"PyTorch Profiler (0)","pid":"Spans","ts":"","dur":NaN})x");
   more.push_back(R"({"ph":"M","name":"process_name","args":{"name":"\ud83d\ude00 \ud83d x"}})");
-EXPECT_TRUE(ReadBoth(more).ok());
-more.push_back(Event("optimizer", "9500", "5"));
-more.push_back(events[1]);
-EXPECT_THAT(
-    ReadBoth(more)->notes,
-    ElementsAre(
-        HasSubstr("1 operations that start within no step are left out, the first is a.json: event 14"),
-        HasSubstr("1 operations are there twice with the same times, the first is a.json: event 15")));
+  EXPECT_TRUE(ReadBoth(more).ok());
+  more.push_back(Event("optimizer", "9500", "5"));
+  more.push_back(events[1]);
+  EXPECT_THAT(
+      ReadBoth(more)->notes,
+      ElementsAre(
+          HasSubstr("1 operations that start within no step are left out, the first is a.json: event 14"),
+          HasSubstr("1 operations are there twice with the same times, the first is a.json: event 15")));
 }
 
 TEST(KinetoBadInput, Job) {
