@@ -125,7 +125,8 @@ class Builder {
   }
 
   // The framework launches the first transfer of the backward pass behind the forward computation that comes
-  // second before the first backward one.
+  // second before the first backward one. Whatever comes before that is a forward one; where there are not
+  // two, as on the last stage, nothing is waited for.
   void FirstBackwardTransfer(int stage) {
     const Operations& computes = computes_.back();
     size_t first = 0;
