@@ -63,7 +63,7 @@ class Choice {
     if (key == "type") selection->types = 0;
     const std::vector<std::string> values = absl::StrSplit(word_.substr(equals + 1), '+');
     for (const std::string& value : values) {
-      const absl::Status added = AddValue(key, value, selection);
+      absl::Status added = AddValue(key, value, selection);
       if (!added.ok()) return added;
     }
     return absl::OkStatus();

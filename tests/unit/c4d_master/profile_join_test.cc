@@ -196,6 +196,24 @@ TEST(ProfileJoin, WhatIsMissingIsSaidWithWhatToDo) {
   EXPECT_THAT(Refusal(disjoint), HasSubstr("no step was marked by all"));
 }
 
+TEST(ProfileJoin, WithVirtualStagesEachComputationNamesItsChunk) {
+  ProfiledFake fake({});
+  for (v1::ProcessReport& report : fake.reports()) report.mutable_worker()->set_vpp_size(2);
+  EXPECT_THAT(Refusal(fake), HasSubstr("2 model chunks a stage, but 48 computations"));
+}
+
+// A pause within a computation is not taken for one behind it.
+TEST(ProfileJoin, CollectionWithinAComputationIsPartOfIt) {
+  ProfiledFake fake({});
+  const int64_t began_ns = ProfiledFake::StepNs(1) + ProfiledFake::kMs;  // of rank 0's first computation
+  fake.Mark(0, v1::MARK_KIND_GC, began_ns + 1000, began_ns + 2000);
+  const absl::StatusOr<ProfiledJob> within = JoinAll(fake);
+  ASSERT_TRUE(within.ok());
+  EXPECT_EQ(Count(*within, OperationType::kGc), 0u);
+  fake.Mark(0, v1::MARK_KIND_GC, began_ns - 500, began_ns - 100);
+  EXPECT_EQ(Count(*JoinAll(fake), OperationType::kGc), 1u);
+}
+
 TEST(ProfileJoin, AnEndlessLayoutIsRefusedAtOnce) {
   ProfiledFake fake({});
   for (v1::ProcessReport& report : fake.reports()) {
