@@ -180,7 +180,7 @@ TEST(Reports, AreJsonWithoutNumbersThatAreNone) {
       for (const auto& [name, value] : json.at(key).items()) EXPECT_TRUE(value.is_number()) << key << text;
     }
     ExpectNumbers(text);
-    ExpectNumbers(WhatIfText(report));
+    ExpectNumbers(whatif::ReportText(report));
     ExpectNumbers(HeatmapSvg(whatif::MapOf(job, analysis)));
     ExpectNumbers(TimelineOf(job));
   }
