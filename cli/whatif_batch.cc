@@ -156,7 +156,7 @@ absl::StatusOr<std::string> SourceMark(const BatchTrace& trace, const std::vecto
   if (!mark.ok()) return mark;
   if (!trace.metadata.empty()) {
     const absl::StatusOr<std::string> metadata = FileMark(trace.metadata);
-    if (!metadata.ok()) return metadata;
+    if (!metadata.ok()) return metadata.status();
     absl::StrAppend(&*mark, "; ", *metadata);
   }
   return absl::StrCat(*mark, "; ", absl::StrJoin(options, " "), "; version ", kReportVersion);

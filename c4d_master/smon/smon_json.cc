@@ -12,7 +12,9 @@ using Json = nlohmann::ordered_json;
 
 double UnixSeconds(int64_t unix_ns) {
   // In two parts: a double holds nanoseconds since 1970 only to some 200 of them.
-  return static_cast<double>(unix_ns / 1'000'000'000) + static_cast<double>(unix_ns % 1'000'000'000) / 1e9;
+  const int64_t whole_s = unix_ns / 1'000'000'000;
+  const int64_t rest_ns = unix_ns % 1'000'000'000;
+  return static_cast<double>(whole_s) + static_cast<double>(rest_ns) / 1e9;
 }
 
 Json SecondsOrNull(int64_t unix_ns) {
