@@ -338,6 +338,8 @@ absl::StatusOr<KinetoMapping> ParseKinetoMapping(std::string_view text) {
     parsed = json::parse(text);
   } catch (const json::parse_error& error) {
     return Wrong(absl::StrCat("byte ", error.byte), "this is no JSON, or it is cut off");
+  } catch (const json::out_of_range&) {  // found by the fuzzer
+    return Wrong("a number", "it is beyond what can be held");
   }
   absl::Status good = CheckKeys(parsed, "the mapping", {"rules", "steps", "rank", "layout"});
   if (!good.ok()) return good;

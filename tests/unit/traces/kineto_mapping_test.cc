@@ -46,6 +46,7 @@ TEST(KinetoMapping, DefaultsAndPatterns) {
 
 TEST(KinetoMapping, WrongRules) {
   EXPECT_THAT(Refused("{\"rules\": ["), HasSubstr("byte 12: this is no JSON"));
+  EXPECT_THAT(Refused("{\"rules\": 55e555}"), HasSubstr("a number: it is beyond what can be held"));
   EXPECT_THAT(Refused("[]"), HasSubstr("the mapping: this has to be an object"));
   EXPECT_THAT(Refused("{\"rule\": []}"),
               HasSubstr("there is no key 'rule'; the keys are rules, steps, rank"));
