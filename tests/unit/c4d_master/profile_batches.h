@@ -139,8 +139,8 @@ class ProfiledFake {
     Join(rank, Pipeline(rank), Stage(rank), shape_.pp_size);
     Join(rank, Data(rank), Dp(rank), shape_.dp_size);
     if (shape_.tp_size > 1) {
-      const auto group = static_cast<uint64_t>(Stage(rank) * shape_.dp_size + Dp(rank));
-      Join(rank, kTensor + group, Tensor(rank), shape_.tp_size);
+      const int group = Stage(rank) * shape_.dp_size + Dp(rank);
+      Join(rank, kTensor + static_cast<uint64_t>(group), Tensor(rank), shape_.tp_size);
     }
   }
 
@@ -199,8 +199,9 @@ class ProfiledFake {
     Mark(rank, forward ? v1::MARK_KIND_FORWARD_COMPUTE : v1::MARK_KIND_BACKWARD_COMPUTE, free,
          free + lasts_ns, micro_batch);
     if (shape_.tp_size > 1) {
-      const auto group = static_cast<uint64_t>(Stage(rank) * shape_.dp_size + Dp(rank));
-      Operate(rank, v1::FUNCTION_ALL_REDUCE, kTensor + group, -1, free + kMs, free + 2 * kMs);
+      const int group = Stage(rank) * shape_.dp_size + Dp(rank);
+      Operate(rank, v1::FUNCTION_ALL_REDUCE, kTensor + static_cast<uint64_t>(group), -1, free + kMs,
+              free + 2 * kMs);
     }
     free += lasts_ns;
     sent_ns_[{rank, forward, micro_batch}] = free;
