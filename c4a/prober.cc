@@ -14,7 +14,6 @@
 #include <sys/eventfd.h>
 #include <thread>
 #include <time.h>
-#include <tuple>
 #include <unistd.h>
 #include <unordered_map>
 

@@ -1,5 +1,4 @@
 // c4 hang: which ranks a hung job waits for, from its Flight Recorder dumps.
-#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 
@@ -13,6 +12,7 @@
 #include "cli/verb.h"
 #include "traces/byte_source.h"
 #include "traces/flight_recorder.h"
+#include "traces/input_files.h"
 
 namespace c4::cli {
 namespace {
@@ -22,28 +22,6 @@ using analysis::StalledRanks;
 
 constexpr char kSummary[] = "tell which ranks a hung job waits for, from Flight Recorder dumps";
 constexpr size_t kMaxDumpBytes = size_t{1} << 30;
-
-bool IsDump(const std::filesystem::path& path) {
-  const std::string name = path.filename().string();
-  return name.find(".json") != std::string::npos;
-}
-
-// Directories stand for the dumps in them.
-std::vector<std::string> Files(const std::vector<std::string>& words) {
-  std::vector<std::string> files;
-  for (const std::string& word : words) {
-    std::error_code error;
-    if (!std::filesystem::is_directory(word, error)) {
-      files.push_back(word);
-      continue;
-    }
-    for (const auto& entry : std::filesystem::directory_iterator(word, error)) {
-      if (IsDump(entry.path())) files.push_back(entry.path().string());
-    }
-  }
-  std::sort(files.begin(), files.end());
-  return files;
-}
 
 absl::StatusOr<analysis::RankDump> ReadDump(const std::string& path) {
   absl::StatusOr<std::unique_ptr<traces::ByteSource>> source = traces::OpenBytes(path);
@@ -102,8 +80,13 @@ int RunHang(const Arguments& arguments) {
                 "the ranks' dumps as JSON, rank_N.json, also packed; or a directory of them");
   options.Flag("--json", &json, "one JSON document: {\"ranks\":[...],\"stalled\":[...],...}");
   if (const std::optional<int> exit_code = options.Parse(arguments)) return *exit_code;
+  const absl::StatusOr<std::vector<std::string>> files = traces::JsonFiles(words, "dump");
+  if (!files.ok()) {
+    fprintf(stderr, "c4 hang: %s\n", std::string(files.status().message()).c_str());
+    return kExitNoInput;
+  }
   std::vector<analysis::RankDump> dumps;
-  for (const std::string& file : Files(words)) {
+  for (const std::string& file : *files) {
     absl::StatusOr<analysis::RankDump> dump = ReadDump(file);
     if (!dump.ok()) {
       fprintf(stderr, "c4 hang: %s: %s\n", file.c_str(), std::string(dump.status().message()).c_str());
@@ -119,10 +102,6 @@ int RunHang(const Arguments& arguments) {
       return kExitBadData;
     }
     dumps.push_back(*std::move(dump));
-  }
-  if (dumps.empty()) {
-    fprintf(stderr, "c4 hang: there is no dump (*.json) in %s\n", absl::StrJoin(words, ", ").c_str());
-    return kExitNoInput;
   }
   const StalledRanks found = analysis::FindStalledRanks(dumps);
   fputs((json ? HangJson(found) + "\n" : HangText(found, dumps.size())).c_str(), stdout);

@@ -1,10 +1,8 @@
 #include "cli/whatif_kineto.h"
 
-#include <algorithm>
-#include <filesystem>
-
 #include "absl/strings/str_cat.h"
 #include "traces/byte_source.h"
+#include "traces/input_files.h"
 #include "traces/kineto_mapping.h"
 #include "traces/kineto_reader.h"
 
@@ -12,29 +10,6 @@ namespace c4::cli {
 namespace {
 
 constexpr size_t kMaxMappingBytes = 16 << 20;  // a table of a million ranks
-
-absl::StatusOr<std::vector<std::string>> FilesOf(const std::vector<std::string>& words) {
-  std::vector<std::string> files;
-  for (const std::string& word : words) {
-    std::error_code error;
-    if (!std::filesystem::is_directory(word, error)) {
-      files.push_back(word);
-      continue;
-    }
-    const size_t before = files.size();
-    std::filesystem::directory_iterator entry(word, error);
-    for (; !error && entry != std::filesystem::directory_iterator(); entry.increment(error)) {
-      const bool json = entry->path().filename().string().find(".json") != std::string::npos;
-      if (json && !entry->is_directory(error)) files.push_back(entry->path().string());
-    }
-    if (error) return absl::ErrnoToStatus(error.value(), absl::StrCat("cannot read ", word));
-    if (files.size() == before) {
-      return absl::NotFoundError(absl::StrCat("there is no profile (*.json*) in ", word));
-    }
-    std::sort(files.begin() + static_cast<ptrdiff_t>(before), files.end());
-  }
-  return files;
-}
 
 absl::StatusOr<traces::KinetoMapping> ReadMapping(const std::string& path) {
   const absl::StatusOr<std::unique_ptr<traces::ByteSource>> source = traces::OpenBytes(path);
@@ -62,7 +37,7 @@ absl::StatusOr<traces::TableContents> ReadKinetoJob(const std::vector<std::strin
     return absl::InvalidArgumentError(absl::StrCat(mapping_path, ": ", wrong.message()));
   }
   if (!wrong.ok()) return wrong;
-  const absl::StatusOr<std::vector<std::string>> files = FilesOf(words);
+  const absl::StatusOr<std::vector<std::string>> files = traces::JsonFiles(words, "profile");
   if (!files.ok()) return files.status();
   for (const std::string& file : *files) {
     const absl::StatusOr<std::unique_ptr<traces::ByteSource>> source = traces::OpenBytes(file);
