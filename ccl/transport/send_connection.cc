@@ -142,9 +142,10 @@ void SendConnection::PostChunk(const Posted& chunk, int queue_pair, uint64_t now
 }
 
 Result SendConnection::Dispatch(bool* moved) {
+  const uint64_t ready = tagged_ || eager() ? posted_ : std::min(granted_, posted_);
+  if (taken_back_.empty() && next_message_ >= ready) return Ok();
   posted_to_.assign(queue_pairs_.size(), false);
   bool any = false;
-  const uint64_t ready = eager() || tagged_ ? posted_ : std::min(granted_, posted_);
   while (!taken_back_.empty() || next_message_ < ready) {
     const uint64_t now_ns = clock_();
     const Posted chunk = NextChunk(now_ns);
