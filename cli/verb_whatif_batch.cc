@@ -32,6 +32,7 @@ struct BatchOptions {
   std::string folder;
   std::string out;
   std::string aggregate;
+  std::string mapping;
   std::string steps;
   std::string time_unit = "s";
   std::vector<std::string> fix;
@@ -131,11 +132,15 @@ int Run(const BatchOptions& set) {
   const std::vector<std::string> environment = OwnEnvironment();
   const absl::StatusOr<ArrayShare> share = ShareOfArray(environment);
   if (!share.ok()) return UsageError(kVerb, std::string(share.status().message()));
-  const absl::StatusOr<std::vector<BatchTrace>> traces = FindTraces(set.folder);
+  const absl::StatusOr<std::vector<BatchTrace>> traces = FindTraces(set.folder, set.mapping);
   if (!traces.ok()) return Complain(traces.status());
   if (traces->empty()) {
     return Complain(absl::NotFoundError(absl::StrCat(
-        set.folder, " has no traces: they are called NAME.csv or NAME.tsv, also with .gz or .zst behind")));
+        set.folder,
+        set.mapping.empty()
+            ? " has no traces: they are called NAME.csv or NAME.tsv, also with .gz or .zst behind, or "
+              "NAME.c4rec; folders of PyTorch's profiles want --mapping"
+            : " has no profiles: with --mapping, each folder in it that has *.json* is a job")));
   }
   std::error_code error;
   const fs::path program = fs::read_symlink("/proc/self/exe", error);
@@ -180,6 +185,8 @@ int RunWhatIfBatch(const Arguments& arguments) {
   Options options(kVerb, kSummary);
   options.Text("--batch", &set.folder, "DIR",
                "the folder of traces; NAME.yaml or NAME.json beside NAME.csv: metadata");
+  options.Text("--mapping", &set.mapping, "FILE",
+               "the traces are folders of PyTorch's profiles: DIR/NAME/*.json, what they mean says FILE");
   options.Text("--out", &set.out, "DIR", "where reports, records and tables go; default: DIR/whatif");
   options.Text("--aggregate", &set.aggregate, "OUT",
                "only make the tables of an output folder, after an array");
@@ -201,6 +208,9 @@ int RunWhatIfBatch(const Arguments& arguments) {
   const auto& unit = set.time_unit;
   if (unit != "s" && unit != "ms" && unit != "us" && unit != "ns") {
     return UsageError(kVerb, "--time-unit is s, ms, us or ns");
+  }
+  if (!set.mapping.empty() && unit != "s") {
+    return UsageError(kVerb, "--time-unit is of tables; profiles of PyTorch's profiler are in us");
   }
   if (!set.steps.empty()) {
     const auto ranges = ParseSteps(set.steps);

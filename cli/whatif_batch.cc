@@ -10,9 +10,11 @@
 
 #include <nlohmann/json.hpp>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "cli/process.h"
+#include "traces/input_files.h"
 
 namespace c4::cli {
 namespace {
@@ -22,6 +24,8 @@ using Json = nlohmann::ordered_json;
 
 // Counted up when a report of an older version should be made again.
 constexpr int kReportVersion = 1;
+
+constexpr char kRecordingEnd[] = ".c4rec";
 
 constexpr std::array kStateNames = {"analysed", "refused",   "unreadable",
                                     "crashed",  "timed out", "out of memory"};
@@ -39,7 +43,7 @@ std::string_view Stem(std::string_view name) {
     const std::string_view stem = WithoutEnd(inner, end);
     if (stem.size() != inner.size()) return stem;
   }
-  return name;
+  return WithoutEnd(name, kRecordingEnd);
 }
 
 std::optional<int> Whole(const std::vector<std::string>& environment, std::string_view name) {
@@ -58,6 +62,33 @@ absl::StatusOr<std::string> FileMark(const std::string& path) {
   return absl::StrCat(fs::path(path).filename().string(), " ", found.st_size, " bytes ", modified_ns, " ns");
 }
 
+// Empty: none.
+std::string MetadataBeside(const std::string& folder, const std::string& stem) {
+  std::error_code gone;
+  for (const char* end : {".yaml", ".yml", ".json"}) {
+    const fs::path beside = fs::path(folder) / absl::StrCat(stem, end);
+    if (fs::is_regular_file(beside, gone)) return beside.string();
+  }
+  return "";
+}
+
+absl::StatusOr<bool> HoldsProfiles(const std::string& folder) {
+  const absl::StatusOr<std::vector<std::string>> files = traces::JsonFiles({folder}, "profile");
+  if (absl::IsNotFound(files.status())) return false;
+  if (!files.ok()) return files.status();
+  return true;
+}
+
+// Whether `entry` is a trace, or with a mapping a folder of profiles.
+absl::StatusOr<bool> IsTrace(const fs::directory_entry& entry, bool profiles) {
+  const std::string name = entry.path().filename().string();
+  std::error_code gone;
+  const bool folder = entry.is_directory(gone);
+  if (!profiles) return !folder && IsTraceName(name);
+  if (!folder || name.front() == '.') return false;
+  return HoldsProfiles(entry.path().string());
+}
+
 }  // namespace
 
 bool IsTraceName(std::string_view name) {
@@ -68,21 +99,18 @@ std::string TraceStem(std::string_view name) {
   return std::string(Stem(name));
 }
 
-absl::StatusOr<std::vector<BatchTrace>> FindTraces(const std::string& folder) {
+absl::StatusOr<std::vector<BatchTrace>> FindTraces(const std::string& folder, const std::string& mapping) {
   std::error_code error;
   fs::directory_iterator entry(folder, error);
   if (error) return service::ErrnoStatus(error.value(), absl::StrCat("cannot read the folder ", folder));
   std::vector<BatchTrace> traces;
   for (const fs::directory_iterator end; entry != end && !error; entry.increment(error)) {
-    const std::string name = entry->path().filename().string();
-    std::error_code gone;
-    if (!IsTraceName(name) || entry->is_directory(gone)) continue;
-    BatchTrace trace = {name, entry->path().string(), ""};
-    for (const char* end_of_name : {".yaml", ".yml", ".json"}) {
-      const fs::path beside = fs::path(folder) / absl::StrCat(TraceStem(name), end_of_name);
-      if (!trace.metadata.empty() || !fs::is_regular_file(beside, gone)) continue;
-      trace.metadata = beside.string();
-    }
+    const absl::StatusOr<bool> is_trace = IsTrace(*entry, !mapping.empty());
+    if (!is_trace.ok()) return is_trace.status();
+    if (!*is_trace) continue;
+    BatchTrace trace = {entry->path().filename().string(), entry->path().string(), "", mapping};
+    const std::string stem = mapping.empty() ? TraceStem(trace.name) : trace.name;
+    if (!absl::EndsWith(trace.name, kRecordingEnd)) trace.metadata = MetadataBeside(folder, stem);
     traces.push_back(std::move(trace));
   }
   if (error) return service::ErrnoStatus(error.value(), absl::StrCat("cannot read the folder ", folder));
@@ -152,14 +180,20 @@ absl::StatusOr<BatchRecord> ParseBatchRecord(const std::string& text) {
 }
 
 absl::StatusOr<std::string> SourceMark(const BatchTrace& trace, const std::vector<std::string>& options) {
-  absl::StatusOr<std::string> mark = FileMark(trace.path);
-  if (!mark.ok()) return mark;
-  if (!trace.metadata.empty()) {
-    const absl::StatusOr<std::string> metadata = FileMark(trace.metadata);
-    if (!metadata.ok()) return metadata.status();
-    absl::StrAppend(&*mark, "; ", *metadata);
+  const absl::StatusOr<std::vector<std::string>> profiles =
+      trace.mapping.empty() ? std::vector{trace.path} : traces::JsonFiles({trace.path}, "profile");
+  if (!profiles.ok()) return profiles.status();
+  std::vector<std::string> files = *profiles;
+  for (const std::string& path : {trace.metadata, trace.mapping}) {
+    if (!path.empty()) files.push_back(path);
   }
-  return absl::StrCat(*mark, "; ", absl::StrJoin(options, " "), "; version ", kReportVersion);
+  std::string mark;
+  for (const std::string& file : files) {
+    const absl::StatusOr<std::string> of_file = FileMark(file);
+    if (!of_file.ok()) return of_file.status();
+    absl::StrAppend(&mark, *of_file, "; ");
+  }
+  return absl::StrCat(mark, absl::StrJoin(options, " "), "; version ", kReportVersion);
 }
 
 bool StillHolds(const BatchRecord& record, const std::string& mark, const BatchLimits& limits, bool retry) {

@@ -16,18 +16,21 @@
 namespace c4::cli {
 
 struct BatchTrace {
-  std::string name;  // of the file
+  std::string name;  // of the file or folder
   std::string path;
   std::string metadata;  // a path; empty: none lies beside it
+  std::string mapping;   // a path; empty: it is no folder of profiles
 };
 
-// "job.csv" and "job.tsv", also with .gz or .zst behind; what is before these is the stem.
+// "job.csv" and "job.tsv", also with .gz or .zst behind, and the recording "job.c4rec"; what is before these
+// is the stem.
 bool IsTraceName(std::string_view name);
 std::string TraceStem(std::string_view name);
 
-// By name. Metadata are the first that there is of STEM.yaml, STEM.yml, STEM.json. Folders in the folder are
-// passed over.
-absl::StatusOr<std::vector<BatchTrace>> FindTraces(const std::string& folder);
+// By name. Metadata are the first that there is of STEM.yaml, STEM.yml, STEM.json, but a recording has its
+// own. Without a mapping: the traces in the folder; folders in it are passed over. With one: the folders in
+// it that hold profiles (*.json*), each of them a job.
+absl::StatusOr<std::vector<BatchTrace>> FindTraces(const std::string& folder, const std::string& mapping);
 
 // One task of an array takes each count-th trace, beginning with its own index.
 struct ArrayShare {
@@ -67,7 +70,7 @@ struct BatchRecord {
 std::string BatchRecordJson(const BatchRecord& record);
 absl::StatusOr<BatchRecord> ParseBatchRecord(const std::string& text);
 
-// Size and time of the trace and its metadata, and the options: whatever else the report depends on.
+// Size and time of the trace, its metadata and its mapping, and the options: whatever the report depends on.
 absl::StatusOr<std::string> SourceMark(const BatchTrace& trace, const std::vector<std::string>& options);
 
 // Whether the trace need not be analysed again: nothing it depends on has changed, and neither was a file

@@ -98,6 +98,9 @@ class Analysis {
     if (!trace_.metadata.empty()) {
       request.arguments.insert(request.arguments.end(), {"--metadata", trace_.metadata});
     }
+    if (!trace_.mapping.empty()) {
+      request.arguments.insert(request.arguments.end(), {"--mapping", trace_.mapping});
+    }
     request.arguments.insert(request.arguments.end(), plan.options.begin(), plan.options.end());
     request.environment = OwnEnvironment();
     request.stdout_fd = output_.fd();

@@ -10,6 +10,8 @@
 #include <set>
 #include <sys/stat.h>
 
+#include "benchmarks/kineto_profile.h"
+#include "benchmarks/synthetic_job.h"
 #include "cli/process.h"
 #include "tests/service/harness.h"
 
@@ -37,6 +39,20 @@ class WhatIfBatch : public testing::Test {
     fs::copy_file(Published("trace-ST.csv.gz"), folder_ / (name + ".csv.gz"));
   }
   void Add(const std::string& name, const std::string& text) const { std::ofstream(folder_ / name) << text; }
+  // A folder of profiles, one a rank, with metadata beside it.
+  void AddProfiles(const std::string& name, const benchmarks::SyntheticJob& job) const {
+    fs::create_directories(folder_ / name);
+    const benchmarks::ExecutedJob executed = benchmarks::Execute(job);
+    const int workers = job.shape.dp_size * job.shape.pp_size;
+    for (int rank = 0; rank < workers; ++rank) {
+      std::ofstream file(folder_ / name / ("rank_" + std::to_string(rank) + ".json"));
+      benchmarks::WriteKinetoProfile(executed.records,
+                                     {.rank = rank, .written_rank = rank, .world_size = workers},
+                                     [&file](std::string_view piece) { file << piece; });
+    }
+    Add(name + ".yaml", "tp_size: 1\ncp_size: 1\ndp_size: " + std::to_string(job.shape.dp_size) +
+                            "\npp_size: " + std::to_string(job.shape.pp_size) + "\n");
+  }
   // A trace that nobody ever writes: its reader waits.
   void AddEndless(const std::string& name) const { ASSERT_EQ(mkfifo((folder_ / name).c_str(), 0644), 0); }
 
@@ -104,6 +120,32 @@ TEST_F(WhatIfBatch, OneBadTraceDoesNotStopTheOthers) {
   EXPECT_EQ(Read(out_ / "reports/good.csv.gz.json"), alone.output);
   EXPECT_THAT(Table("jobs.csv"), HasSubstr("good.csv.gz,analysed,,"));
   EXPECT_THAT(Table("cdf_waste.csv"), HasSubstr("all,0.151609275,1\n"));
+}
+
+TEST_F(WhatIfBatch, FoldersOfProfilesAreJobs) {
+  benchmarks::SyntheticJob job;
+  job.shape = {.dp_size = 2, .pp_size = 2, .chunks = 1, .micro_batches = 4, .steps = 4};
+  job.slow_dp = 1;
+  job.slow_stage = 0;
+  job.slow_factor = 2;
+  AddProfiles("slow", job);
+  AddProfiles("sound", benchmarks::Healthy(job));
+  fs::create_directories(folder_ / "damaged");
+  Add("damaged/rank_0.json", "{\"traceEvents\": [");
+  const fs::path mapping = fs::path(Published("").parent_path()) / "../../../examples/kineto-megatron.json";
+  const CommandResult result = Batch({"--mapping", mapping.string()});
+  EXPECT_EQ(result.exit_code, 3) << result.errors;
+  EXPECT_THAT(result.output, HasSubstr("3 traces: 2 analysed (1 straggling, 0 doubtful), 1 refused"));
+  EXPECT_THAT(States().at("damaged"), HasSubstr("refused: "));
+  const CommandResult alone = RunC4({"whatif", (folder_ / "slow").string(), "--json", "--mapping",
+                                     mapping.string(), "--metadata", (folder_ / "slow.yaml").string()});
+  EXPECT_EQ(Read(out_ / "reports/slow.json"), alone.output) << alone.errors;
+  // A rank more is another job.
+  const auto before = Made("sound");
+  Add("slow/rank_9.json", "{}");
+  EXPECT_EQ(Batch({"--mapping", mapping.string()}).exit_code, 3);
+  EXPECT_THAT(States().at("slow"), HasSubstr("rank_9.json"));
+  EXPECT_EQ(Made("sound"), before);
 }
 
 TEST_F(WhatIfBatch, FinishedTracesAreNotDoneAgainUnlessSomethingChanged) {

@@ -36,9 +36,9 @@ class Folder {
 };
 
 TEST(BatchTraces, AreToldByTheirNames) {
-  for (const char* name : {"a.csv", "a.tsv", "a.csv.gz", "a.tsv.zst", "a.b.csv"})
+  for (const char* name : {"a.csv", "a.tsv", "a.csv.gz", "a.tsv.zst", "a.b.csv", "a.c4rec"})
     EXPECT_TRUE(IsTraceName(name));
-  for (const char* name : {"a.yaml", "a.json", "csv", ".csv", ".a.csv", "a.csv.bz2", "a.gz", ""}) {
+  for (const char* name : {"a.yaml", "a.json", "csv", ".csv", ".a.csv", "a.csv.bz2", "a.gz", ".c4rec", ""}) {
     EXPECT_FALSE(IsTraceName(name)) << name;
   }
   EXPECT_EQ(TraceStem("a.b.csv.gz"), "a.b");
@@ -46,18 +46,35 @@ TEST(BatchTraces, AreToldByTheirNames) {
 
 TEST(BatchTraces, HaveTheirMetadataBesideThem) {
   const Folder folder;
-  for (const char* name : {"b.csv.gz", "b.json", "b.yml", "a.tsv", "a.csv", "c.csv", "c.txt", "b.csv.yaml"}) {
+  for (const char* name : {"b.csv.gz", "b.json", "b.yml", "a.tsv", "a.csv", "c.csv", "c.txt", "b.csv.yaml",
+                           "d.c4rec", "d.yaml", "profiles/rank_0.json"}) {
     folder.Write(name, "x");
   }
   fs::create_directories(folder.path() + "/folder.csv");
-  const auto traces = FindTraces(folder.path());
+  const auto traces = FindTraces(folder.path(), "");
   ASSERT_TRUE(traces.ok()) << traces.status();
   std::vector<std::string> found;
   for (const BatchTrace& trace : *traces) {
     found.push_back(trace.name + " " + fs::path(trace.metadata).filename().string());
   }
-  EXPECT_EQ(found, (std::vector<std::string>{"a.csv ", "a.tsv ", "b.csv.gz b.yml", "c.csv "}));
-  EXPECT_THAT(FindTraces(folder.path() + "/none").status().message(), HasSubstr("/none"));
+  EXPECT_EQ(found, (std::vector<std::string>{"a.csv ", "a.tsv ", "b.csv.gz b.yml", "c.csv ", "d.c4rec "}));
+  EXPECT_THAT(FindTraces(folder.path() + "/none", "").status().message(), HasSubstr("/none"));
+}
+
+TEST(BatchTraces, AreFoldersOfProfilesWhereThereIsAMapping) {
+  const Folder folder;
+  for (const char* name : {"b/rank_0.json", "b.yaml", "a/rank_1.json.gz", "a/rank_0.json.gz", "job.csv",
+                           "whatif/jobs.csv", "whatif/states/b.json", ".c/rank_0.json"}) {
+    folder.Write(name, "x");
+  }
+  const auto traces = FindTraces(folder.path(), "/mapping.json");
+  ASSERT_TRUE(traces.ok()) << traces.status();
+  ASSERT_EQ(traces->size(), 2);
+  EXPECT_EQ((*traces)[0].name, "a");
+  EXPECT_EQ((*traces)[0].metadata, "");
+  EXPECT_EQ((*traces)[1].path, folder.path() + "/b");
+  EXPECT_EQ((*traces)[1].metadata, folder.path() + "/b.yaml");
+  EXPECT_EQ((*traces)[1].mapping, "/mapping.json");
 }
 
 std::vector<std::string> Task(int id, int first, int count, int step, bool with_last = true) {
@@ -153,7 +170,7 @@ TEST(BatchRecords, HoldUntilWhatTheyDependOnChanges) {
 
 TEST(BatchRecords, AreMarkedByTraceMetadataAndOptions) {
   const Folder folder;
-  BatchTrace trace = {"a.csv", folder.Write("a.csv", "text"), ""};
+  BatchTrace trace = {"a.csv", folder.Write("a.csv", "text"), "", ""};
   const auto mark = [&trace](const std::vector<std::string>& options) {
     const auto made = SourceMark(trace, options);
     EXPECT_TRUE(made.ok()) << made.status();
@@ -172,6 +189,23 @@ TEST(BatchRecords, AreMarkedByTraceMetadataAndOptions) {
   EXPECT_TRUE(marks.insert(mark({"--steps", "1"})).second);
   trace.path += "gone";
   EXPECT_THAT(SourceMark(trace, {}).status().message(), HasSubstr("a.csvgone"));
+}
+
+TEST(BatchRecords, AreMarkedByEachProfileAndTheMapping) {
+  const Folder folder;
+  folder.Write("job/rank_0.json", "{}");
+  const std::string mapping = folder.Write("mapping.json", "{}");
+  const BatchTrace trace = {"job", folder.path() + "/job", "", mapping};
+  std::set<std::string> marks = {SourceMark(trace, {}).value_or("")};
+  EXPECT_FALSE(marks.insert(SourceMark(trace, {}).value_or("")).second);
+  folder.Write("job/rank_1.json", "{}");
+  EXPECT_TRUE(marks.insert(SourceMark(trace, {}).value_or("")).second);
+  folder.Write("job/rank_0.json", "{ }");
+  EXPECT_TRUE(marks.insert(SourceMark(trace, {}).value_or("")).second);
+  folder.Write("mapping.json", "{ }");
+  EXPECT_TRUE(marks.insert(SourceMark(trace, {}).value_or("")).second);
+  fs::remove_all(trace.path);
+  EXPECT_FALSE(SourceMark(trace, {}).ok());
 }
 
 TEST(BatchMemory, IsTheLeastOfWhatAllLeave) {
