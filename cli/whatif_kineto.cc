@@ -1,5 +1,8 @@
 #include "cli/whatif_kineto.h"
 
+#include <filesystem>
+#include <system_error>
+
 #include "absl/strings/str_cat.h"
 #include "traces/byte_source.h"
 #include "traces/input_files.h"
@@ -37,8 +40,13 @@ absl::StatusOr<traces::TableContents> ReadKinetoJob(const std::vector<std::strin
     return absl::InvalidArgumentError(absl::StrCat(mapping_path, ": ", wrong.message()));
   }
   if (!wrong.ok()) return wrong;
-  const absl::StatusOr<std::vector<std::string>> files = traces::JsonFiles(words, "profile");
+  absl::StatusOr<std::vector<std::string>> files = traces::JsonFiles(words, "profile");
   if (!files.ok()) return files.status();
+  // It may lie in the folder of the profiles.
+  std::erase_if(*files, [&mapping_path](const std::string& file) {
+    std::error_code gone;
+    return std::filesystem::equivalent(file, mapping_path, gone);
+  });
   for (const std::string& file : *files) {
     const absl::StatusOr<std::unique_ptr<traces::ByteSource>> source = traces::OpenBytes(file);
     if (absl::IsInvalidArgument(source.status())) {

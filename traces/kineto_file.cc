@@ -182,9 +182,10 @@ absl::Status KinetoFile::FindSteps() {
   const bool needed = std::any_of(job_.mapping_.rules.begin(), job_.mapping_.rules.end(),
                                   [](const KinetoRule& rule) { return !rule.step.said(); });
   if (!needed || !steps_[0].empty() || !steps_[1].empty()) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(name_, ": it has no step: no event's name matches '", job_.mapping_.step_name.source(),
-                   "' (steps.regex of the mapping); call profiler.step() after every step"));
+  return absl::InvalidArgumentError(absl::StrCat(
+      name_, ": it has no step: no event's name matches '", job_.mapping_.step_name.source(),
+      "' (steps.regex of the mapping); give profile() a schedule and call profiler.step() after every "
+      "step"));
 }
 
 // The step in which it starts. The device runs behind the program that feeds it: what is timed there belongs
