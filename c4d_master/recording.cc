@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <map>
 #include <set>
+#include <sys/stat.h>
 #include <tuple>
 #include <unistd.h>
 
@@ -127,7 +128,9 @@ bool IsRecording(const std::string& path) {
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) return false;
   char magic[kMagicBytes] = {};
-  const bool is = read(fd, magic, sizeof magic) == static_cast<ssize_t>(sizeof magic) &&
+  struct stat found {};
+  const bool is = fstat(fd, &found) == 0 && S_ISREG(found.st_mode) &&
+                  read(fd, magic, sizeof magic) == static_cast<ssize_t>(sizeof magic) &&
                   std::equal(kMagic, kMagic + kMagicBytes, magic);
   close(fd);
   return is;

@@ -31,7 +31,8 @@ class RecordingWriter {
   std::unique_ptr<Parts> parts_;
 };
 
-// Whether the file begins as a recording does; false also where it cannot be read.
+// Whether the file begins as a recording does; false also where it cannot be read. Nothing is taken from a
+// pipe, which is never one.
 bool IsRecording(const std::string& path);
 
 // Hands over one batch after the other. OK at an orderly end; DataLoss with a sentence where the file breaks

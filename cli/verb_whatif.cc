@@ -133,7 +133,7 @@ int RunWhatIf(const Arguments& arguments) {
                "exit with 2 when anything was left out or the replay is more than 5 % off");
   options.Whole("--threads", &set.threads, 1, 1024, "default: all processors");
   options.Whole("--max-operations", &set.max_operations, 1, 2000000000,
-                "refuse longer traces (100 bytes an operation); default 200000000");
+                "refuse longer traces; default: 200000000, or what free memory holds at 100 bytes each");
   options.Words("TRACE", &set.input.kineto,
                 "the job's operations as CSV, also packed by gzip or zstd; -: standard input. Or a recording "
                 "of `c4 record --fine`");

@@ -15,6 +15,7 @@
 #include "cli/whatif_batch_table.h"
 #include "cli/whatif_input.h"
 #include "service/run_dir.h"
+#include "traces/table_reader.h"
 
 namespace c4::cli {
 namespace {
@@ -40,7 +41,8 @@ struct BatchOptions {
   double time_limit_s = 0;
   int processes = 0;
   int memory_mib = 0;
-  int max_operations = 0;
+  // Not by free memory, as for a trace alone: each process has its own limit.
+  int max_operations = static_cast<int>(traces::TableOptions().max_operations);
   bool again = false;
   bool retry = false;
 };
@@ -52,11 +54,9 @@ int Complain(const absl::Status& status) {
 
 // The options of a single trace that are handed on. Not --threads: as many processes as processors do it.
 std::vector<std::string> HandedOn(const BatchOptions& set) {
-  std::vector<std::string> words = {"--time-unit", set.time_unit};
+  std::vector<std::string> words = {"--time-unit", set.time_unit, "--max-operations",
+                                    std::to_string(set.max_operations)};
   if (!set.steps.empty()) words.insert(words.end(), {"--steps", set.steps});
-  if (set.max_operations > 0) {
-    words.insert(words.end(), {"--max-operations", std::to_string(set.max_operations)});
-  }
   for (const std::string& word : set.fix) words.insert(words.end(), {"--fix", word});
   for (const std::string& word : set.keep) words.insert(words.end(), {"--keep", word});
   return words;

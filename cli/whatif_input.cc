@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdint>
 #include <map>
 #include <optional>
 
@@ -9,6 +10,8 @@
 #include "absl/strings/str_split.h"
 #include "c4d_master/recording.h"
 #include "c4d_master/smon/recorded_profile.h"
+#include "cli/batch_share.h"
+#include "cli/process.h"
 #include "cli/whatif_kineto.h"
 #include "traces/byte_source.h"
 #include "traces/job_metadata.h"
@@ -18,6 +21,7 @@ namespace c4::cli {
 namespace {
 
 constexpr size_t kMaxMetadataBytes = 1 << 20;
+constexpr size_t kBytesAnOperation = 100;  // at most; 60 were measured
 
 absl::Status Of(const std::string& path, const absl::Status& status) {
   const std::string message(status.message());
@@ -166,6 +170,12 @@ absl::StatusOr<whatif::Job> ReadRecordedJob(const WhatIfInput& input) {
   return job;
 }
 
+// Running out of memory may end other programs before this one: longer traces are refused instead.
+size_t MostInFreeMemory() {
+  const int64_t free_mib = FreeMemoryMib(OwnEnvironment(), "");
+  return free_mib == 0 ? SIZE_MAX : static_cast<size_t>(free_mib) * (size_t{1} << 20) / kBytesAnOperation;
+}
+
 absl::StatusOr<traces::TableContents> ReadOperations(const WhatIfInput& input,
                                                      const whatif::JobShape& shape) {
   const absl::StatusOr<double> seconds_per_unit = SecondsPerUnit(input.time_unit);
@@ -173,7 +183,8 @@ absl::StatusOr<traces::TableContents> ReadOperations(const WhatIfInput& input,
   traces::TableOptions options;
   options.seconds_per_unit = *seconds_per_unit;
   options.steps = input.steps;
-  if (input.max_operations > 0) options.max_operations = input.max_operations;
+  options.max_operations =
+      input.max_operations > 0 ? input.max_operations : std::min(options.max_operations, MostInFreeMemory());
   if (!input.mapping.empty()) return ReadKinetoJob(input.kineto, input.mapping, shape, options);
   absl::StatusOr<std::unique_ptr<traces::ByteSource>> source = traces::OpenBytes(input.trace);
   if (!source.ok()) return source.status();

@@ -20,7 +20,7 @@ struct WhatIfInput {
   std::string metadata;                            // empty: none
   std::string time_unit = "s";                     // s, ms, us, ns
   std::vector<std::pair<int32_t, int32_t>> steps;  // none: all
-  size_t max_operations = 0;                       // 0: the reader's default
+  size_t max_operations = 0;                       // 0: the reader's default, or what free memory holds
 };
 
 // A table of operations, or a recording of `c4 record` (told by its first bytes).

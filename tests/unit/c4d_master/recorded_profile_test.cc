@@ -2,11 +2,14 @@
 // none.
 #include "c4d_master/smon/recorded_profile.h"
 
+#include <fcntl.h>
 #include <filesystem>
 #include <fstream>
 #include <gmock/gmock.h>
 #include <random>
 #include <sstream>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "analysis/whatif/analysis.h"
 #include "c4d_master/recording.h"
@@ -87,6 +90,20 @@ TEST_F(RecordedProfileTest, FilesThatAreNoRecordings) {
   std::ofstream(path_) << "dp_rank,stage,step,optype,start_ts,duration\n";
   EXPECT_FALSE(IsRecording(path_));
   EXPECT_EQ(ReadRecordedProfile(path_).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(RecordedProfileTest, NothingIsTakenFromAPipe) {
+  std::filesystem::remove(path_);
+  ASSERT_EQ(mkfifo(path_.c_str(), 0600), 0);
+  const int fd = open(path_.c_str(), O_RDWR | O_NONBLOCK);
+  ASSERT_GE(fd, 0);
+  const std::string text = "dp_rank,stage";
+  ASSERT_EQ(write(fd, text.data(), text.size()), static_cast<ssize_t>(text.size()));
+  EXPECT_FALSE(IsRecording(path_));
+  std::string left(text.size(), '\0');
+  EXPECT_EQ(read(fd, left.data(), left.size()), static_cast<ssize_t>(text.size()));
+  EXPECT_EQ(left, text);
+  close(fd);
 }
 
 TEST_F(RecordedProfileTest, AFileThatBreaksOffIsUsedUpToThere) {
