@@ -12,26 +12,15 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "service/file_handle.h"
 
 namespace c4::cli {
 namespace {
 
+using service::FileHandle;
+
 constexpr size_t kBufferBytes = 1 << 20;
 constexpr unsigned kPermissions = 07777;
-
-class FileHandle {
- public:
-  explicit FileHandle(int fd) : fd_(fd) {}
-  ~FileHandle() {
-    if (fd_ >= 0) close(fd_);
-  }
-  FileHandle(const FileHandle&) = delete;
-  FileHandle& operator=(const FileHandle&) = delete;
-  int get() const { return fd_; }
-
- private:
-  int fd_;
-};
 
 // Calls `take(bytes, size)` for all of the file until that fails.
 template <typename Take>

@@ -9,25 +9,11 @@
 #include <system_error>
 #include <unistd.h>
 
+#include "service/file_handle.h"
 #include "service/text.h"
 
 namespace c4::service {
 namespace {
-
-// Closes on every way out.
-class FileHandle {
- public:
-  explicit FileHandle(int fd) : fd_(fd) {}
-  ~FileHandle() {
-    if (fd_ >= 0) close(fd_);
-  }
-  FileHandle(const FileHandle&) = delete;
-  FileHandle& operator=(const FileHandle&) = delete;
-  int get() const { return fd_; }
-
- private:
-  const int fd_;
-};
 
 absl::Status WriteAll(int fd, std::string_view content, const std::string& path) {
   while (!content.empty()) {

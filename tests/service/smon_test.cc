@@ -3,52 +3,19 @@
 #include <fstream>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <httplib.h>
-#include <mutex>
 #include <signal.h>
-#include <thread>
 
 #include "benchmarks/synthetic_job.h"
 #include "c4d_master/smon/profile_analysis.h"
 #include "c4d_master/smon/smon_store.h"
 #include "c4d_master/verdict_store.h"
 #include "tests/service/harness.h"
+#include "tests/support/webhook.h"
 
 namespace c4::service_test {
 namespace {
 
 using ::testing::HasSubstr;
-
-class Receiver {
- public:
-  Receiver() {
-    server_.Post("/hook", [this](const httplib::Request& request, httplib::Response&) {
-      const std::lock_guard lock(mutex_);
-      told_.push_back(Json::parse(request.body, nullptr, /*allow_exceptions=*/false));
-    });
-    port_ = server_.bind_to_any_port("127.0.0.1");
-    thread_ = std::thread([this] { server_.listen_after_bind(); });
-    while (!server_.is_running()) std::this_thread::yield();
-  }
-  ~Receiver() {
-    server_.stop();
-    thread_.join();
-  }
-  Receiver(const Receiver&) = delete;
-  Receiver& operator=(const Receiver&) = delete;
-  int port() const { return port_; }
-  std::vector<Json> told() {
-    const std::lock_guard lock(mutex_);
-    return told_;
-  }
-
- private:
-  httplib::Server server_;
-  int port_ = 0;
-  std::thread thread_;
-  std::mutex mutex_;
-  std::vector<Json> told_;
-};
 
 class SmonTest : public testing::Test {
  protected:
@@ -111,16 +78,25 @@ class SmonTest : public testing::Test {
     EXPECT_EQ(master->exit_code(), 0) << master->Errors();
   }
 
+  // What the webhook was told so far.
+  std::vector<Json> Told() {
+    std::vector<Json> told;
+    for (const auto& delivery : webhook_.deliveries()) {
+      told.push_back(Json::parse(delivery.body, nullptr, /*allow_exceptions=*/false));
+    }
+    return told;
+  }
+
   ScratchDir scratch_;
-  Receiver receiver_;
+  test::Webhook webhook_;
 };
 
 TEST_F(SmonTest, FromStoreToAlertsAndBack) {
   ASSERT_NO_FATAL_FAILURE(LeaveASession());
   const std::string told = scratch_.path() + "/told";
   const std::string rules = R"({"rules": [
-      {"name": "hook", "slowdown": 1.1, "webhook": "http://127.0.0.1:)" +
-                            std::to_string(receiver_.port()) + R"(/hook"},
+      {"name": "hook", "slowdown": 1.1, "webhook": ")" +
+                            webhook_.Url() + R"("},
       {"name": "program", "cause": "worker", "share": 0.5,
        "command": ["/bin/sh", "-c", "cat > $0.new && mv $0.new $0", ")" +
                             told + R"("]},
@@ -143,13 +119,13 @@ TEST_F(SmonTest, FromStoreToAlertsAndBack) {
   EXPECT_EQ(Smon({"show", "5"}).exit_code, 1);
 
   // What was not told is told now, once.
-  ASSERT_TRUE(Eventually(Seconds(10), [&] { return !receiver_.told().empty(); })) << master->Errors();
-  EXPECT_EQ(receiver_.told()[0]["what"], "firing");
-  EXPECT_EQ(receiver_.told()[0]["session"]["number"], 4);
+  ASSERT_TRUE(Eventually(Seconds(10), [&] { return !Told().empty(); })) << master->Errors();
+  EXPECT_EQ(Told()[0]["what"], "firing");
+  EXPECT_EQ(Told()[0]["session"]["number"], 4);
 
   // Tests of every way.
   EXPECT_EQ(Smon({"test-alert", "hook"}).exit_code, 0);
-  EXPECT_EQ(receiver_.told().back()["test"], true);
+  EXPECT_EQ(Told().back()["test"], true);
   result = Smon({"test-alert", "program"});
   EXPECT_EQ(result.exit_code, 0) << result.errors;
   std::ifstream file(told);
@@ -165,13 +141,13 @@ TEST_F(SmonTest, FromStoreToAlertsAndBack) {
   // A silence survives the restart, and what was told is not told again.
   EXPECT_EQ(Smon({"silence", "hook", "3600"}).exit_code, 0);
   EndMaster(master.get());
-  const size_t count = receiver_.told().size();
+  const size_t count = Told().size();
   master = StartMaster(rules);
   ASSERT_TRUE(Eventually(Seconds(15), [&] { return Smon({"list"}).exit_code == 0; })) << master->Errors();
   result = Smon({"alerts"});
   EXPECT_THAT(result.output, HasSubstr("hook: FIRING"));
   EXPECT_THAT(result.output, HasSubstr("silenced until"));
-  EXPECT_EQ(receiver_.told().size(), count);
+  EXPECT_EQ(Told().size(), count);
   EndMaster(master.get());
 }
 

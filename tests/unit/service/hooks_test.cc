@@ -3,76 +3,40 @@
 #include <chrono>
 #include <gmock/gmock.h>
 #include <httplib.h>
-#include <mutex>
 #include <thread>
 
 #include "service/http_post.h"
 #include "service/run_command.h"
+#include "tests/support/webhook.h"
 #include "tests/unit/service/temporary_directory.h"
 
 namespace c4::service {
 namespace {
 
 using std::chrono::steady_clock;
+using test::Webhook;
 using testing::AllOf;
 using testing::HasSubstr;
 
-class Receiver {
- public:
-  explicit Receiver(int status) {
-    server_.Post("/hook", [this, status](const httplib::Request& request, httplib::Response& response) {
-      const std::lock_guard lock(mutex_);
-      body_ = request.body;
-      type_ = request.get_header_value("Content-Type");
-      response.status = status;
-    });
-    port_ = server_.bind_to_any_port("127.0.0.1");
-    thread_ = std::thread([this] { server_.listen_after_bind(); });
-    while (!server_.is_running()) std::this_thread::yield();
-  }
-  ~Receiver() {
-    server_.stop();
-    thread_.join();
-  }
-  Receiver(const Receiver&) = delete;
-  Receiver& operator=(const Receiver&) = delete;
-  std::string Url() const { return "http://127.0.0.1:" + std::to_string(port_) + "/hook"; }
-  std::string body() {
-    const std::lock_guard lock(mutex_);
-    return body_;
-  }
-  std::string type() {
-    const std::lock_guard lock(mutex_);
-    return type_;
-  }
-
- private:
-  httplib::Server server_;
-  int port_ = 0;
-  std::thread thread_;
-  std::mutex mutex_;
-  std::string body_;
-  std::string type_;
-};
-
 TEST(HttpPost, DeliversJson) {
-  Receiver receiver(204);
-  EXPECT_TRUE(HttpPostJson(receiver.Url(), R"({"a":1})", absl::Seconds(5)).ok());
-  EXPECT_EQ(receiver.body(), R"({"a":1})");
-  EXPECT_EQ(receiver.type(), "application/json");
+  Webhook webhook(204);
+  EXPECT_TRUE(HttpPostJson(webhook.Url(), R"({"a":1})", absl::Seconds(5)).ok());
+  ASSERT_EQ(webhook.deliveries().size(), 1);
+  EXPECT_EQ(webhook.deliveries().front().body, R"({"a":1})");
+  EXPECT_EQ(webhook.deliveries().front().type, "application/json");
 }
 
 TEST(HttpPost, TellsWhatMayBeTriedAgain) {
-  const Receiver busy(503);
+  const Webhook busy(503);
   EXPECT_TRUE(absl::IsUnavailable(HttpPostJson(busy.Url(), "{}", absl::Seconds(5))));
-  const Receiver limited(429);
+  const Webhook limited(429);
   EXPECT_TRUE(absl::IsUnavailable(HttpPostJson(limited.Url(), "{}", absl::Seconds(5))));
-  const Receiver refusing(403);
+  const Webhook refusing(403);
   const absl::Status refused = HttpPostJson(refusing.Url(), "{}", absl::Seconds(5));
   EXPECT_TRUE(absl::IsFailedPrecondition(refused));
   EXPECT_THAT(std::string(refused.message()), AllOf(HasSubstr(refusing.Url()), HasSubstr("403")));
   // Moved elsewhere is not delivered.
-  const Receiver moved(302);
+  const Webhook moved(302);
   EXPECT_FALSE(HttpPostJson(moved.Url(), "{}", absl::Seconds(5)).ok());
   EXPECT_TRUE(absl::IsUnavailable(HttpPostJson("http://127.0.0.1:1/", "{}", absl::Seconds(1))));
 }
