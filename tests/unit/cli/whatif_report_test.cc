@@ -23,7 +23,6 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
-using testing::Not;
 using Json = nlohmann::json;
 
 constexpr char kHeader[] = "dp_rank,stage,rank,step,optype,start_ts,duration,seq_id\n";
