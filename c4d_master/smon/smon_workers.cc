@@ -31,10 +31,13 @@ absl::Status Attempt(const Delivery& delivery, const std::function<bool()>& stop
   return service::RunCommand(delivery.rule.command, delivery.body + "\n", timeout, stop);
 }
 
+struct SmonWorkers::Sender {
+  service::Wakeup stopped;
+  service::StateThread thread{"c4d-alerts", kSeldom, Nothing};
+};
+
 SmonWorkers::SmonWorkers(absl::Duration first_pause)
-    : first_pause_(first_pause),
-      analyst_("c4d-smon", kSeldom, Nothing),
-      sender_("c4d-alerts", kSeldom, Nothing) {}
+    : first_pause_(first_pause), analyst_("c4d-smon", kSeldom, Nothing) {}
 
 SmonWorkers::~SmonWorkers() {
   Stop();
@@ -42,8 +45,11 @@ SmonWorkers::~SmonWorkers() {
 
 void SmonWorkers::Stop() {
   stopping_ = true;
-  stopped_.Notify();
-  sender_.Stop();
+  {
+    const std::lock_guard lock(senders_mutex_);
+    for (const auto& [rule, sender] : senders_) sender->stopped.Notify();
+    senders_.clear();  // joins them
+  }
   analyst_.Stop();
 }
 
@@ -58,15 +64,22 @@ void SmonWorkers::Analyse(uint64_t session, ProfiledJob profile) {
 }
 
 void SmonWorkers::Deliver(Delivery delivery) {
-  sender_.Post([this, delivery = std::move(delivery)] {
-    absl::Status outcome = Send(delivery);
-    if (stopping_ && !outcome.ok()) return;  // cut off, not given up
-    const std::lock_guard lock(mutex_);
-    delivered_.push_back({delivery.notification, std::move(outcome)});
-  });
+  const std::lock_guard lock(senders_mutex_);
+  if (stopping_) return;
+  std::unique_ptr<Sender>& sender = senders_[delivery.notification.rule];
+  if (sender == nullptr) sender = std::make_unique<Sender>();
+  service::Wakeup* const stopped = &sender->stopped;
+  sender->thread.Post([this, stopped, delivery = std::move(delivery)] { SendNow(delivery, stopped); });
 }
 
-absl::Status SmonWorkers::Send(const Delivery& delivery) {
+void SmonWorkers::SendNow(const Delivery& delivery, service::Wakeup* stopped) {
+  absl::Status outcome = Send(delivery, stopped);
+  if (stopping_ && !outcome.ok()) return;  // cut off, not given up
+  const std::lock_guard lock(mutex_);
+  delivered_.push_back({delivery.notification, std::move(outcome)});
+}
+
+absl::Status SmonWorkers::Send(const Delivery& delivery, service::Wakeup* stopped) {
   const bool test = delivery.notification.kind == Notification::Kind::kTest;
   absl::Duration pause = first_pause_;
   absl::Status outcome = absl::CancelledError("the master is about to end");
@@ -74,7 +87,7 @@ absl::Status SmonWorkers::Send(const Delivery& delivery) {
     outcome = Attempt(delivery, [this] { return stopping_.load(); });
     // A test is to tell at once; what was refused is refused again.
     if (outcome.ok() || test || attempt == kAttempts || absl::IsFailedPrecondition(outcome)) break;
-    (void)stopped_.WaitFor(pause);
+    (void)stopped->WaitFor(pause);
     pause *= 2;
   }
   return outcome;

@@ -1,10 +1,13 @@
-// The threads behind SMon: one analyses, one sends notifications and tries again, a few times, what fails.
+// The threads behind SMon: one analyses, and one for each alert rule that has had anything to tell sends its
+// notifications and tries again, a few times, what fails; a receiver that does not answer holds up nobody
+// else's.
 //
-// Stop lets an analysis end, cuts notifications off (the next master sends them) and joins both; what was
+// Stop lets an analysis end, cuts notifications off (the next master sends them) and joins all; what was
 // analysed by then can still be taken. The destructor stops.
 #pragma once
 
 #include <atomic>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -34,16 +37,19 @@ class SmonWorkers final : public SmonWork {
   std::vector<Delivered> TakeDelivered() override;
 
  private:
-  absl::Status Send(const Delivery& delivery);
+  struct Sender;
+
+  void SendNow(const Delivery& delivery, service::Wakeup* stopped);
+  absl::Status Send(const Delivery& delivery, service::Wakeup* stopped);
 
   const absl::Duration first_pause_;
   std::atomic<bool> stopping_ = false;
-  service::Wakeup stopped_;
   std::mutex mutex_;  // of the results
   std::vector<Analysed> analysed_;
   std::vector<Delivered> delivered_;
   service::StateThread analyst_;
-  service::StateThread sender_;
+  std::mutex senders_mutex_;
+  std::map<size_t, std::unique_ptr<Sender>> senders_;  // by rule
 };
 
 }  // namespace c4::c4d

@@ -63,6 +63,19 @@ TEST(SmonWorkersTest, WhatFailsIsTriedAgainButATestIsNot) {
   EXPECT_GE(steady_clock::now() - begin, std::chrono::milliseconds(300));
 }
 
+TEST(SmonWorkersTest, ARuleThatHangsHoldsUpNoOther) {
+  SmonWorkers workers;
+  workers.Deliver(Command(Notification::Kind::kFiring, "sleep 20"));
+  Delivery other = Command(Notification::Kind::kFiring, "true");
+  other.notification.rule = 1;
+  other.notification.number = 8;
+  workers.Deliver(other);
+  const std::vector<Delivered> results = Await(&workers);
+  ASSERT_EQ(results.size(), 1U);
+  EXPECT_EQ(results[0].notification.number, 8U);
+  EXPECT_TRUE(results[0].outcome.ok()) << results[0].outcome;
+}
+
 TEST(SmonWorkersTest, StopCutsNotificationsOff) {
   SmonWorkers workers;
   const auto begin = steady_clock::now();
