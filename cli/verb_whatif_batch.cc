@@ -14,6 +14,7 @@
 #include "cli/whatif_batch_run.h"
 #include "cli/whatif_batch_table.h"
 #include "cli/whatif_input.h"
+#include "cli/whatif_kineto.h"
 #include "service/run_dir.h"
 #include "traces/table_reader.h"
 
@@ -132,6 +133,12 @@ int Run(const BatchOptions& set) {
   const std::vector<std::string> environment = OwnEnvironment();
   const absl::StatusOr<ArrayShare> share = ShareOfArray(environment);
   if (!share.ok()) return UsageError(kVerb, std::string(share.status().message()));
+  if (!set.mapping.empty()) {
+    // One mistake, not one of each trace.
+    const absl::Status mapping = CheckMapping(set.mapping);
+    if (absl::IsInvalidArgument(mapping)) return UsageError(kVerb, std::string(mapping.message()));
+    if (!mapping.ok()) return Complain(mapping);
+  }
   const absl::StatusOr<std::vector<BatchTrace>> traces = FindTraces(set.folder, set.mapping);
   if (!traces.ok()) return Complain(traces.status());
   if (traces->empty()) {

@@ -24,6 +24,13 @@ absl::StatusOr<traces::KinetoMapping> ReadMapping(const std::string& path) {
 
 }  // namespace
 
+absl::Status CheckMapping(const std::string& mapping_path) {
+  const absl::Status status = ReadMapping(mapping_path).status();
+  return absl::IsInvalidArgument(status)
+             ? absl::InvalidArgumentError(absl::StrCat(mapping_path, ": ", status.message()))
+             : status;
+}
+
 absl::StatusOr<traces::TableContents> ReadKinetoJob(const std::vector<std::string>& words,
                                                     const std::string& mapping_path,
                                                     const whatif::JobShape& shape,

@@ -12,6 +12,9 @@
 
 namespace c4::cli {
 
+// Whether it is a mapping at all; sizes and layouts may still be missing.
+absl::Status CheckMapping(const std::string& mapping_path);
+
 absl::StatusOr<traces::TableContents> ReadKinetoJob(const std::vector<std::string>& words,
                                                     const std::string& mapping_path,
                                                     const whatif::JobShape& shape,

@@ -140,6 +140,10 @@ TEST_F(WhatIfBatch, FoldersOfProfilesAreJobs) {
   const CommandResult alone = RunC4({"whatif", (folder_ / "slow").string(), "--json", "--mapping",
                                      mapping.string(), "--metadata", (folder_ / "slow.yaml").string()});
   EXPECT_EQ(Read(out_ / "reports/slow.json"), alone.output) << alone.errors;
+  // A mapping that is none is one mistake, and nothing is done again for it.
+  EXPECT_EQ(Batch({"--mapping", (folder_ / "slow.yaml").string()}).exit_code, 64);
+  EXPECT_EQ(Batch({"--mapping", (folder_ / "none").string()}).exit_code, 66);
+  EXPECT_EQ(States().at("slow"), "analysed: ");
   // A rank more is another job.
   const auto before = Made("sound");
   Add("slow/rank_9.json", "{}");
