@@ -11,7 +11,7 @@ namespace c4::tcp {
 
 inline constexpr uint64_t kHelloMagic = wire::Magic("C4TCPHLO");
 inline constexpr uint16_t kMajor = 3;
-inline constexpr uint16_t kMinor = 1;
+inline constexpr uint16_t kMinor = 2;
 inline constexpr uint32_t kMaxQueuePairs = 64;
 inline constexpr uint32_t kMinChunkBytes = 1024;
 inline constexpr uint32_t kMaxChunkBytes = 1u << 30;
@@ -70,6 +70,9 @@ enum FrameKind : uint16_t {
   kTags = 8,    // receiver, on any stream: tags of `chunk` messages from number `message` on
 };
 inline constexpr uint32_t kTagsAFrame = 4;
+// A report carries the tags of the last `chunk` messages that it grants, towards senders of that version on.
+inline constexpr uint32_t kTagsAReport = 2;
+inline constexpr uint16_t kTagsInReports = 2;
 
 struct Frame {
   uint32_t mark;
@@ -91,6 +94,13 @@ inline int32_t TagIn(const Frame& frame, uint32_t i) {
 inline void SetTag(Frame* frame, uint32_t i, int32_t tag) {
   uint64_t& word = i < 2 ? frame->sequence : frame->message_bytes;
   word |= static_cast<uint64_t>(static_cast<uint32_t>(tag)) << (i % 2 * 32);
+}
+// In a report they stand where a frame of tags has its third and fourth.
+inline int32_t TagInReport(const Frame& frame, uint32_t i) {
+  return TagIn(frame, kTagsAReport + i);
+}
+inline void SetTagInReport(Frame* frame, uint32_t i, int32_t tag) {
+  SetTag(frame, kTagsAReport + i, tag);
 }
 inline const char* CheckTags(const Frame& frame) {
   const bool possible = frame.bytes == 0 && frame.chunk >= 1 && frame.chunk <= kTagsAFrame;
@@ -116,6 +126,7 @@ inline const char* CheckReport(const Frame& frame, uint64_t received, uint64_t g
   if (frame.kind == kTags) return CheckTags(frame);
   if (frame.kind != kReport) return "sent a frame of a kind that a receiver never sends";
   if (frame.sequence < received || frame.message < granted) return "took back what it had acknowledged";
+  if (frame.chunk > kTagsAReport || frame.chunk > frame.message) return "sent an impossible number of tags";
   if (frame.sequence > sent) return "acknowledged what was not sent";
   return nullptr;
 }

@@ -161,7 +161,7 @@ class TcpReceiveQueuePair final : public ReceiveQueuePair {
   Result ReadPayload(ChunkSink* sink, bool* moved, bool* more);
   void Complete(ChunkSink* sink);
   Result Report(const ChunkSink* sink, bool heartbeat);
-  void AppendTags(const ChunkSink* sink);
+  void NameTags(const ChunkSink* sink, Frame* report);
   Result Lost(const char* what, int error);
   Result Ended(const char* what, int error);
   void Close();
@@ -182,6 +182,7 @@ class TcpReceiveQueuePair final : public ReceiveQueuePair {
   uint64_t reported_completed_ = 0;
   uint64_t reported_granted_ = 0;
   uint64_t reported_tags_ = 0;  // of messages before this one
+  const bool tags_in_reports_;  // the sender knows them there
   uint64_t last_report_ns_ = 0;
   std::string out_;  // a report that the kernel has not taken whole
   size_t out_at_ = 0;

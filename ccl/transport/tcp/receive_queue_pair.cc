@@ -15,7 +15,11 @@ constexpr uint64_t kHeartbeatNs = 1000000000u;
 }  // namespace
 
 TcpReceiveQueuePair::TcpReceiveQueuePair(Fd fd, const Hello& hello, const Recording& recording)
-    : fd_(std::move(fd)), recording_(recording), fails_over_(FailsOver(hello)), epoch_(hello.epoch) {
+    : fd_(std::move(fd)),
+      recording_(recording),
+      tags_in_reports_(hello.header.minor >= kTagsInReports),
+      fails_over_(FailsOver(hello)),
+      epoch_(hello.epoch) {
   SetOptions(fd_.get());
   SocketAddress peer;
   (void)PeerAddress(fd_.get(), &peer);  // one that has gone already has none; its end shows on reading
@@ -209,9 +213,10 @@ Result TcpReceiveQueuePair::Report(const ChunkSink* sink, bool heartbeat) {
       Frame frame = MakeFrame(kReport);
       frame.sequence = reported_completed_ = completed_;
       frame.message = reported_granted_ = granted_;
-      out_.assign(reinterpret_cast<const char*>(&frame), sizeof frame);
+      out_.assign(sizeof frame, '\0');
       out_at_ = 0;
-      if (sink->first_tag() != UINT64_MAX) AppendTags(sink);
+      if (sink->first_tag() != UINT64_MAX) NameTags(sink, &frame);
+      memcpy(out_.data(), &frame, sizeof frame);
     }
     const ssize_t sent = send(fd_.get(), out_.data() + out_at_, out_.size() - out_at_, kPrompt);
     if (sent < 0) {
@@ -224,10 +229,15 @@ Result TcpReceiveQueuePair::Report(const ChunkSink* sink, bool heartbeat) {
   }
 }
 
-// Of all messages that are granted since this stream last spoke of tags: whatever the others said may be
-// lost.
-void TcpReceiveQueuePair::AppendTags(const ChunkSink* sink) {
+// Of all messages that are granted since this stream last spoke of tags, whatever the others said, which may
+// be lost: in the report, or where they are too many in frames behind it.
+void TcpReceiveQueuePair::NameTags(const ChunkSink* sink, Frame* report) {
   reported_tags_ = std::max(reported_tags_, sink->first_tag());
+  if (tags_in_reports_ && granted_ - reported_tags_ <= kTagsAReport) {
+    for (; reported_tags_ < granted_; ++reported_tags_) {
+      SetTagInReport(report, report->chunk++, sink->TagOf(reported_tags_));
+    }
+  }
   while (reported_tags_ < granted_) {
     Frame frame = MakeFrame(kTags);
     frame.message = reported_tags_;

@@ -159,6 +159,7 @@ Result TcpSendQueuePair::TakeReport(const Frame& frame) {
     tags_.push_back(TagsOf(frame));
     return Ok();
   }
+  if (frame.chunk > 0) tags_.push_back(TagsOf(frame));
   recorder_.Heard(NowTicks());
   heard_ns_ = fails_over_ ? MonotonicNs() : 0;
   if (stage_ == kGreeting) SetStage(kLive);

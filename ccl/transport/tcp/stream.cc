@@ -49,10 +49,11 @@ Frame MakeFrame(FrameKind kind) {
 }
 
 TagRun TagsOf(const Frame& frame) {
+  const bool report = frame.kind == kReport;
   TagRun run;
-  run.first = frame.message;
   run.count = frame.chunk;
-  for (uint32_t i = 0; i < run.count; ++i) run.tags[i] = TagIn(frame, i);
+  run.first = report ? frame.message - run.count : frame.message;
+  for (uint32_t i = 0; i < run.count; ++i) run.tags[i] = report ? TagInReport(frame, i) : TagIn(frame, i);
   return run;
 }
 

@@ -24,7 +24,7 @@ QueuePairRecorder OpenRecorder(int fd, const SocketAddress& peer, const Recordin
                                const Hello& hello, wire::Direction direction, wire::TransportKind transport);
 
 Frame MakeFrame(FrameKind kind);
-TagRun TagsOf(const Frame& frame);  // REQUIRES: CheckTags
+TagRun TagsOf(const Frame& frame);  // of tags or a report. REQUIRES: CheckTags or CheckReport
 // The last frame of a side that leaves; the socket's buffer has room, or the peer is far behind anyway.
 void SendGoodbye(int fd);
 // Of a call on a stream: try again. Also while the stream is still being connected.

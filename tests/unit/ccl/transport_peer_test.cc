@@ -1,4 +1,4 @@
-// Peers over TCP that lie, say nothing, come twice, or are strangers.
+// Peers over TCP that lie, say nothing, come twice, are strangers, or of an earlier version.
 #include <cstring>
 #include <functional>
 #include <thread>
@@ -226,6 +226,14 @@ TEST(LyingPeer, AReceiverIsBelievedOnlyWhatItCanKnow) {
        [](LyingReceiver* p) {
          Say(p->fd, Frame{kFrameMark, kReport, 0, 0, 1, 0, 1, 0});
        }},
+      {"more tags than a report has room for",
+       [](LyingReceiver* p) {
+         Say(p->fd, Frame{kFrameMark, kReport, 0, 3, 0, 0, 3, 0});
+       }},
+      {"tags of messages before the first",
+       [](LyingReceiver* p) {
+         Say(p->fd, Frame{kFrameMark, kReport, 0, 2, 0, 0, 1, 0});
+       }},
       {"kind of a sender",
        [](LyingReceiver* p) {
          Say(p->fd, Frame{kFrameMark, kChunk, 0, 0, 0, 0, 1, 0});
@@ -240,6 +248,76 @@ TEST(LyingPeer, AReceiverIsBelievedOnlyWhatItCanKnow) {
     bad.lie(&peer);
     EXPECT_EQ(peer.Verdict().code(), ncclRemoteError) << bad.what;
   }
+}
+
+// What a receiver with so many receives posted, of tags 100, 101 and so on, says first to a sender of that
+// version.
+std::vector<Frame> SaidOfTags(uint16_t minor, int receives, size_t frames) {
+  Ends ends;
+  const Fd fd = Dial(ends.address);
+  Hello hello = GoodHello();
+  hello.header.minor = minor;
+  Say(fd, hello);
+  std::vector<Accepted> accepted;
+  EXPECT_TRUE(Ends::Drive([&](bool* moved) { return ends.acceptor->Progress(moved); },
+                          [&] { return ends.acceptor->Take(0, 0, &accepted); })
+                  .ok());
+  ends.receiver = std::make_unique<ReceiveConnection>(1, 0);
+  ends.receiver->UseTags();
+  ends.Attach(std::move(accepted));
+  char place = 0;
+  size_t came = 0;
+  for (int i = 0; i < receives; ++i) ends.receiver->PostAtMost(&place, 1, 100 + i, &came);
+  bool moved = false;
+  EXPECT_TRUE(ends.receiver->Progress(&moved).ok());
+  std::vector<Frame> said(frames);
+  EXPECT_TRUE(ReceiveAll(fd.get(), said.data(), frames * sizeof(Frame), AfterSeconds(2)).ok());
+  char more = 0;
+  EXPECT_LT(recv(fd.get(), &more, 1, MSG_DONTWAIT), 0) << "more frames than these";
+  return said;
+}
+
+TEST(Tags, StandInTheReportWhereTheyFitAndTheSenderLooksThere) {
+  for (const int receives : {1, 2}) {
+    const Frame report = SaidOfTags(kTagsInReports, receives, 1).front();
+    EXPECT_EQ(report.kind, kReport);
+    EXPECT_EQ(report.message, static_cast<uint64_t>(receives));
+    ASSERT_EQ(report.chunk, static_cast<uint32_t>(receives));
+    for (int i = 0; i < receives; ++i) EXPECT_EQ(TagInReport(report, static_cast<uint32_t>(i)), 100 + i);
+    EXPECT_EQ(CheckReport(report, 0, 0, 0), nullptr);
+  }
+}
+
+TEST(Tags, FollowTheReportWhereTheyAreManyOrTheSenderIsOlder) {
+  for (const auto& [minor, receives] : {std::pair<uint16_t, int>{1, 1}, {1, 3}, {kTagsInReports, 3}}) {
+    const std::vector<Frame> said = SaidOfTags(minor, receives, 2);
+    EXPECT_EQ(said[0].kind, kReport);
+    EXPECT_EQ(said[0].chunk, 0U);
+    EXPECT_EQ(said[0].message_bytes, 0U);
+    EXPECT_EQ(said[1].kind, kTags);
+    EXPECT_EQ(said[1].message, 0U);
+    ASSERT_EQ(said[1].chunk, static_cast<uint32_t>(receives));
+    for (int i = 0; i < receives; ++i) EXPECT_EQ(TagIn(said[1], static_cast<uint32_t>(i)), 100 + i);
+  }
+}
+
+TEST(Tags, OfReportsAndFramesAreOneOrder) {
+  LyingReceiver peer;
+  peer.sender->UseTags();
+  Frame report{kFrameMark, kReport, 0, 2, 0, 0, 2, 0};
+  SetTagInReport(&report, 0, -5);
+  SetTagInReport(&report, 1, INT32_MAX);
+  Say(peer.fd, report);
+  Frame tags{kFrameMark, kTags, 0, 2, 0, 0, 1, 0};  // the first of them said again
+  SetTag(&tags, 0, INT32_MAX);
+  SetTag(&tags, 1, 8);
+  Say(peer.fd, tags);
+  EXPECT_TRUE(Ends::Drive([&](bool* moved) { return peer.sender->Progress(moved); },
+                          [&] { return peer.sender->offers(8); })
+                  .ok());
+  EXPECT_TRUE(peer.sender->offers(-5));
+  EXPECT_TRUE(peer.sender->offers(INT32_MAX));
+  EXPECT_FALSE(peer.sender->offers(0));
 }
 
 TEST(LyingPeer, AGrantOfMoreThanThereIsHarmsNobody) {
