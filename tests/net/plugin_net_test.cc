@@ -58,8 +58,9 @@ class PluginNet : public testing::Test {
         "NCCL_NET=C4", absl::StrCat("NCCL_SOCKET_IFNAME=", fabric::DataInterfaces(spec_)), "C4_CONTROL=0",
         absl::StrCat("C4_RUN_DIR=", scratch_.path()), absl::StrCat("PATH=", getenv("PATH"))};
     return std::make_unique<Process>(
-        std::vector<std::string>{"ip", "netns", "exec", fabric::HostNamespace(spec_, host), program, role,
-                                 scratch_.path()},
+        std::vector<std::string>{
+            "nsenter", absl::StrCat("--net=", fabric::kNamespaceDir, "/", fabric::HostNamespace(spec_, host)),
+            program, role, scratch_.path()},
         environment, absl::StrCat(scratch_.path(), "/", role));
   }
   uint64_t Received() const {
