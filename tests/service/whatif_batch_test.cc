@@ -30,6 +30,11 @@ std::string Read(const fs::path& path) {
 class WhatIfBatch : public testing::Test {
  protected:
   WhatIfBatch() { fs::create_directories(folder_); }
+  void SetUp() override {
+#ifdef __SANITIZE_ADDRESS__
+    GTEST_SKIP() << "the sanitizer wants more address space than a batch leaves to a process";
+#endif
+  }
 
   static fs::path Published(const std::string& name) {
     const char* source = std::getenv("C4_SOURCE_DIR");  // NOLINT(concurrency-mt-unsafe): nobody sets it
