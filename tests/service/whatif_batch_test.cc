@@ -43,7 +43,9 @@ class WhatIfBatch : public testing::Test {
   void AddGood(const std::string& name) const {
     fs::copy_file(Published("trace-ST.csv.gz"), folder_ / (name + ".csv.gz"));
   }
-  void Add(const std::string& name, const std::string& text) const { std::ofstream(folder_ / name) << text; }
+  void Add(const std::string& name, const std::string& text) const {
+    std::ofstream(folder_ / name) << text;
+  }
   // A folder of profiles, one a rank, with metadata beside it.
   void AddProfiles(const std::string& name, const benchmarks::SyntheticJob& job) const {
     fs::create_directories(folder_ / name);
@@ -59,7 +61,9 @@ class WhatIfBatch : public testing::Test {
                             "\npp_size: " + std::to_string(job.shape.pp_size) + "\n");
   }
   // A trace that nobody ever writes: its reader waits.
-  void AddEndless(const std::string& name) const { ASSERT_EQ(mkfifo((folder_ / name).c_str(), 0644), 0); }
+  void AddEndless(const std::string& name) const {
+    ASSERT_EQ(mkfifo((folder_ / name).c_str(), 0644), 0);
+  }
 
   std::vector<std::string> Command(const std::vector<std::string>& more) const {
     std::vector<std::string> words = {"whatif", "--batch", folder_.string(), "--out", out_.string()};
@@ -89,7 +93,9 @@ class WhatIfBatch : public testing::Test {
   fs::file_time_type Made(const std::string& name) const {
     return fs::last_write_time(out_ / "reports" / (name + ".json"));
   }
-  std::string Table(const std::string& name) const { return Read(out_ / name); }
+  std::string Table(const std::string& name) const {
+    return Read(out_ / name);
+  }
 
   const ScratchDir scratch_;
   const fs::path folder_ = fs::path(scratch_.path()) / "traces";
