@@ -14,6 +14,7 @@
 
 #include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
+#include "service/file_handle.h"
 #include "service/text.h"
 
 namespace c4::service {
@@ -21,20 +22,6 @@ namespace {
 
 constexpr int kLookMs = 100;
 constexpr off_t kQuoted = 300;  // bytes of standard error
-
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  ~Descriptor() {
-    if (fd_ >= 0) close(fd_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return fd_; }
-
- private:
-  int fd_;
-};
 
 // A file in memory, so that neither side ever waits for the other to read or write.
 int MemoryFile(const std::string& content) {
@@ -95,8 +82,8 @@ absl::Status RunCommand(const std::vector<std::string>& words, const std::string
                         absl::Duration timeout, const std::function<bool()>& stop) {
   if (words.empty()) return absl::InvalidArgumentError("there is no command to run");
   const std::string& program = words.front();
-  const Descriptor in(MemoryFile(input));
-  const Descriptor errors(MemoryFile(""));
+  const FileHandle in(MemoryFile(input));
+  const FileHandle errors(MemoryFile(""));
   if (in.get() < 0 || errors.get() < 0)
     return ErrnoStatus(errno, "cannot make a file in memory for a command");
   const auto deadline = std::chrono::steady_clock::now() + absl::ToChronoNanoseconds(timeout);
@@ -104,7 +91,7 @@ absl::Status RunCommand(const std::vector<std::string>& words, const std::string
   if (const int error = Spawn(words, in.get(), errors.get(), &pid); error != 0) {
     return ErrnoStatus(error, Concat("cannot start ", program));
   }
-  const Descriptor process(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+  const FileHandle process(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
   absl::Status killed;
   for (;;) {
     pollfd ended = {.fd = process.get(), .events = POLLIN, .revents = 0};
