@@ -154,11 +154,10 @@ absl::Status Prober::Loop::Start() {
   }
   epoll_fd_ = epoll_create1(EPOLL_CLOEXEC);
   wake_fd_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  if (epoll_fd_ < 0 || wake_fd_ < 0) return absl::ErrnoToStatus(errno, "cannot start the prober");
   epoll_event event{};
   event.events = EPOLLIN;
   event.data.u64 = kWakeMark;
-  if (epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, wake_fd_, &event) != 0) {
+  if (epoll_fd_ < 0 || wake_fd_ < 0 || epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, wake_fd_, &event) != 0) {
     return absl::ErrnoToStatus(errno, "cannot start the prober");
   }
   // Signals are the program's, not this thread's.
@@ -453,11 +452,8 @@ void Prober::Loop::Report(const Waiting& what, ProbeResult result) {
 }
 
 void Prober::Loop::Wait(int64_t until_ns) {
-  timespec left{};
-  if (until_ns >= 0) {
-    const int64_t left_ns = std::max<int64_t>(0, until_ns - NowNs());
-    left = {left_ns / kSecondNs, left_ns % kSecondNs};
-  }
+  const int64_t left_ns = std::max<int64_t>(0, until_ns - NowNs());
+  const timespec left = {left_ns / kSecondNs, left_ns % kSecondNs};
   // ppoll, because epoll_wait knows milliseconds only and probes may be paced more finely.
   pollfd any = {epoll_fd_, POLLIN, 0};
   if (ppoll(&any, 1, until_ns >= 0 ? &left : nullptr, nullptr) <= 0) return;

@@ -22,13 +22,15 @@ absl::StatusOr<traces::KinetoMapping> ReadMapping(const std::string& path) {
   return traces::ParseKinetoMapping(*text);
 }
 
+absl::Status OfMapping(const std::string& path, const absl::Status& status) {
+  if (!absl::IsInvalidArgument(status)) return status;
+  return absl::InvalidArgumentError(absl::StrCat(path, ": ", status.message()));
+}
+
 }  // namespace
 
 absl::Status CheckMapping(const std::string& mapping_path) {
-  const absl::Status status = ReadMapping(mapping_path).status();
-  return absl::IsInvalidArgument(status)
-             ? absl::InvalidArgumentError(absl::StrCat(mapping_path, ": ", status.message()))
-             : status;
+  return OfMapping(mapping_path, ReadMapping(mapping_path).status());
 }
 
 absl::StatusOr<traces::TableContents> ReadKinetoJob(const std::vector<std::string>& words,
@@ -36,17 +38,9 @@ absl::StatusOr<traces::TableContents> ReadKinetoJob(const std::vector<std::strin
                                                     const whatif::JobShape& shape,
                                                     const traces::TableOptions& options) {
   absl::StatusOr<traces::KinetoMapping> mapping = ReadMapping(mapping_path);
-  absl::Status wrong = mapping.status();
-  std::unique_ptr<traces::KinetoReader> reader;
-  if (wrong.ok()) {
-    auto made = traces::KinetoReader::Make(*std::move(mapping), shape, options);
-    wrong = made.status();
-    if (made.ok()) reader = *std::move(made);
-  }
-  if (absl::IsInvalidArgument(wrong)) {
-    return absl::InvalidArgumentError(absl::StrCat(mapping_path, ": ", wrong.message()));
-  }
-  if (!wrong.ok()) return wrong;
+  if (!mapping.ok()) return OfMapping(mapping_path, mapping.status());
+  const auto reader = traces::KinetoReader::Make(*std::move(mapping), shape, options);
+  if (!reader.ok()) return OfMapping(mapping_path, reader.status());
   absl::StatusOr<std::vector<std::string>> files = traces::JsonFiles(words, "profile");
   if (!files.ok()) return files.status();
   // It may lie in the folder of the profiles.
@@ -60,9 +54,9 @@ absl::StatusOr<traces::TableContents> ReadKinetoJob(const std::vector<std::strin
       return absl::InvalidArgumentError(absl::StrCat(file, ": ", source.status().message()));
     }
     if (!source.ok()) return source.status();
-    if (absl::Status read = reader->Read(file, source->get()); !read.ok()) return read;
+    if (absl::Status read = (*reader)->Read(file, source->get()); !read.ok()) return read;
   }
-  return reader->Finish();
+  return (*reader)->Finish();
 }
 
 }  // namespace c4::cli

@@ -163,6 +163,18 @@ TEST_F(WhatIfBatch, FoldersOfProfilesAreJobs) {
   EXPECT_EQ(Made("sound"), before);
 }
 
+// Free memory is what Slurm gives: 1 MiB, 10,485 operations of 100 bytes.
+TEST_F(WhatIfBatch, ATraceAloneIsLimitedByFreeMemory) {
+  std::string text = "dp_rank,stage,rank,step,optype,start_ts,duration,seq_id,mc,mb_id,gmc\n";
+  for (int i = 0; i < 11000; ++i) text += "0,0,0,1,forward-compute,1,1,0,0," + std::to_string(i) + ",0\n";
+  Add("long.csv", text);
+  const std::vector<std::string> command = {"whatif", (folder_ / "long.csv").string()};
+  const CommandResult refused = RunC4(command, {"SLURM_MEM_PER_NODE=1"});
+  EXPECT_EQ(refused.exit_code, 65);
+  EXPECT_THAT(refused.errors, HasSubstr("more than 10485 operations: choose some of its steps with --steps"));
+  EXPECT_THAT(RunC4(command).errors, testing::Not(HasSubstr("more than")));
+}
+
 TEST_F(WhatIfBatch, FinishedTracesAreNotDoneAgainUnlessSomethingChanged) {
   AddGood("a");
   AddGood("b");
