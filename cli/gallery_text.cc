@@ -288,7 +288,7 @@ std::string SceneText(const c4d::ReplayScene& scene) {
   if (IsSlow(verdict)) {
     absl::StrAppend(&text,
                     "The latency matrix then; `!` marks the cells that are this verdict's evidence.\n\n",
-                    "```\n", MatrixText(EvidenceMatrix(scene, ranks), MatrixBy::kRank), "```\n\n");
+                    "```\n", MatrixText(EvidenceMatrix(scene, ranks), MatrixBy::kRank, {}), "```\n\n");
   } else {
     absl::StrAppend(
         &text,

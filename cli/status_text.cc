@@ -1,62 +1,199 @@
 #include "cli/status_text.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <map>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "service/verdict_json.h"
 
 namespace c4::cli {
 namespace {
 
-using Rows = std::vector<std::vector<std::string>>;
+// The most ranks that are shown one by one unless somebody asks for it.
+constexpr int kMostRanks = 32;
 
-// Pads columns to the widest cell; the last one is left as it is.
-std::string Columns(const Rows& rows) {
-  std::vector<size_t> widths;
-  for (const std::vector<std::string>& row : rows) {
-    widths.resize(std::max(widths.size(), row.size()));
-    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
-  }
-  std::string text;
-  for (const std::vector<std::string>& row : rows) {
-    for (size_t i = 0; i + 1 < row.size(); ++i) {
-      absl::StrAppend(&text, row[i], std::string(widths[i] - row[i].size() + 2, ' '));
+// A column of a table. Columns with the highest `spare` go first where a line does not fit; 0: it always
+// stays.
+struct Column {
+  std::string head;
+  int spare = 0;
+};
+
+// Rows of words under their heads, padded to the widest of each column; the last one is left as it is.
+struct Table {
+  std::vector<Column> columns;
+  std::vector<std::vector<std::string>> rows;
+
+  std::vector<size_t> Widths() const {
+    std::vector<size_t> widths;
+    for (const Column& column : columns) widths.push_back(TextColumns(column.head));
+    for (const std::vector<std::string>& row : rows) {
+      for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], TextColumns(row[i]));
     }
-    absl::StrAppend(&text, row.empty() ? "" : row.back(), "\n");
+    return widths;
   }
-  return text;
-}
 
-std::string RankTable(const v1::GetStatusReply& status) {
-  if (status.ranks().empty()) return "no rank has been seen yet\n";
-  Rows rows = {{"RANK", "HOST", "PID", "STATE", "FOR", "NO PROGRESS", "CALLED", "STARTED", "FINISHED",
-                "COMMUNICATOR"}};
+  // Without the column that is missed least; false when all have to stay.
+  bool Narrow() {
+    const auto spare = std::max_element(columns.begin(), columns.end(),
+                                        [](const Column& a, const Column& b) { return a.spare < b.spare; });
+    if (spare == columns.end() || spare->spare == 0) return false;
+    const std::ptrdiff_t index = spare - columns.begin();
+    columns.erase(spare);
+    for (std::vector<std::string>& row : rows) row.erase(row.begin() + index);
+    return true;
+  }
+
+  std::string Text(const Screen& screen) {
+    constexpr size_t kGap = 2;
+    std::vector<size_t> widths = Widths();
+    const auto too_wide = [&] {
+      size_t width = 0;
+      for (const size_t column : widths) width += column + kGap;
+      return screen.columns > 0 && width - kGap > static_cast<size_t>(screen.columns);
+    };
+    while (too_wide() && Narrow()) widths = Widths();
+    const auto line = [&](const std::vector<std::string>& words) {
+      std::string text;
+      for (size_t i = 0; i + 1 < words.size(); ++i) {
+        absl::StrAppend(&text, words[i], std::string(widths[i] - TextColumns(words[i]) + kGap, ' '));
+      }
+      return Fit(text + words.back(), screen.columns) + "\n";
+    };
+    std::vector<std::string> heads;
+    for (const Column& column : columns) heads.push_back(column.head);
+    std::string text = line(heads);
+    for (const std::vector<std::string>& row : rows) text += line(row);
+    return text;
+  }
+};
+
+std::string RankTable(const v1::GetStatusReply& status, const Screen& screen) {
+  Table table;
+  table.columns = {{"RANK"},        {"HOST"},      {"PID", 3},     {"STATE"},    {"FOR", 4},
+                   {"NO PROGRESS"}, {"CALLED", 1}, {"STARTED", 2}, {"FINISHED"}, {"COMMUNICATOR", 5}};
   for (const v1::RankStatus& rank : status.ranks()) {
     const v1::ProcessHealth& health = rank.health();
-    rows.push_back({rank.rank() < 0 ? "?" : absl::StrCat(rank.rank()), rank.process().host(),
-                    absl::StrCat(rank.process().pid()),
-                    std::string(service::ProcessStateWord(health.state())),
-                    DurationText(health.state_age_ns()), DurationText(health.progress_age_ns()),
-                    absl::StrCat(rank.called()), absl::StrCat(rank.started()), absl::StrCat(rank.finished()),
-                    service::CommunicatorText(rank.communicator_id())});
+    table.rows.push_back({rank.rank() < 0 ? "?" : absl::StrCat(rank.rank()), rank.process().host(),
+                          absl::StrCat(rank.process().pid()),
+                          std::string(service::ProcessStateWord(health.state())),
+                          DurationText(health.state_age_ns()), DurationText(health.progress_age_ns()),
+                          absl::StrCat(rank.called()), absl::StrCat(rank.started()),
+                          absl::StrCat(rank.finished()), service::CommunicatorText(rank.communicator_id())});
   }
-  return Columns(rows);
+  return table.Text(screen);
 }
 
-std::string AgentTable(const v1::GetStatusReply& status) {
-  if (status.agents().empty()) return "no agent reports yet\n";
-  Rows rows = {{"AGENT ON", "LAST BATCH", "BATCHES", "DROPPED", "CLOCK KNOWN TO", "VERSION"}};
-  for (const v1::AgentStatus& agent : status.agents()) {
-    rows.push_back({agent.host(), DurationText(agent.last_batch_age_ns()) + " ago",
-                    absl::StrCat(agent.batches()), absl::StrCat(agent.batches_dropped()),
-                    agent.has_clock_error_ns()
-                        ? absl::StrFormat("%.1f ms", static_cast<double>(agent.clock_error_ns()) / 1e6)
-                        : "-",
-                    agent.version()});
+// The ranks of a node, in one line.
+struct NodeLine {
+  std::string host;
+  std::vector<uint32_t> ranks;
+  std::map<std::string, std::vector<uint32_t>> by_state;  // by the state's word
+  int64_t most_progress_age_ns = 0;
+  uint64_t least_finished = UINT64_MAX;
+  uint64_t most_finished = 0;
+};
+
+// "1 stopped (rank 12), 7 sleeping": the rarest first; a state that few have comes with who they are.
+std::string StatesText(const NodeLine& node) {
+  std::vector<std::pair<std::string, std::vector<uint32_t>>> states(node.by_state.begin(),
+                                                                    node.by_state.end());
+  std::stable_sort(states.begin(), states.end(),
+                   [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
+  std::vector<std::string> parts;
+  for (const auto& [state, ranks] : states) {
+    std::string part = absl::StrCat(ranks.size(), " ", state);
+    if (ranks.size() * 2 < node.ranks.size()) {
+      absl::StrAppend(&part, " (", service::RankListText(ranks), ")");
+    }
+    parts.push_back(std::move(part));
   }
-  return Columns(rows);
+  return absl::StrJoin(parts, ", ");
+}
+
+std::string NodeTable(const v1::GetStatusReply& status, const Screen& screen) {
+  std::map<std::string, NodeLine> nodes;
+  for (const v1::RankStatus& rank : status.ranks()) {
+    NodeLine& node = nodes[rank.process().host()];
+    node.host = rank.process().host();
+    const auto number = static_cast<uint32_t>(std::max(rank.rank(), 0));
+    node.ranks.push_back(number);
+    node.by_state[std::string(service::ProcessStateWord(rank.health().state()))].push_back(number);
+    node.most_progress_age_ns = std::max(node.most_progress_age_ns, rank.health().progress_age_ns());
+    node.least_finished = std::min(node.least_finished, rank.finished());
+    node.most_finished = std::max(node.most_finished, rank.finished());
+  }
+  // What most nodes look like: how many ranks, in which states.
+  std::map<std::pair<size_t, std::string>, std::vector<NodeLine*>> alike;
+  for (auto& [host, node] : nodes) {
+    std::sort(node.ranks.begin(), node.ranks.end());
+    for (auto& [state, ranks] : node.by_state) std::sort(ranks.begin(), ranks.end());
+    alike[{node.ranks.size(), StatesText(node)}].push_back(&node);
+  }
+  std::vector<std::vector<NodeLine*>> groups;
+  for (auto& [look, members] : alike) groups.push_back(std::move(members));
+  // The odd ones first: they are few.
+  std::stable_sort(groups.begin(), groups.end(),
+                   [](const auto& a, const auto& b) { return a.size() < b.size(); });
+  Table table;
+  table.columns = {{"NODE"}, {"RANKS", 1}, {"STATES"}, {"NO PROGRESS", 3}, {"FINISHED", 2}};
+  for (const std::vector<NodeLine*>& group : groups) {
+    std::vector<uint32_t> ranks;
+    int64_t most_progress_age_ns = 0;
+    uint64_t least_finished = UINT64_MAX;
+    uint64_t most_finished = 0;
+    for (const NodeLine* node : group) {
+      ranks.insert(ranks.end(), node->ranks.begin(), node->ranks.end());
+      most_progress_age_ns = std::max(most_progress_age_ns, node->most_progress_age_ns);
+      least_finished = std::min(least_finished, node->least_finished);
+      most_finished = std::max(most_finished, node->most_finished);
+    }
+    std::sort(ranks.begin(), ranks.end());
+    const bool several = group.size() > 1;
+    table.rows.push_back(
+        {several ? absl::StrCat(group.front()->host, " and ", group.size() - 1, " alike")
+                 : group.front()->host,
+         absl::StrCat(ranks.size()), absl::StrCat(several ? "each " : "", StatesText(*group.front())),
+         DurationText(most_progress_age_ns),
+         least_finished == most_finished ? absl::StrCat(most_finished)
+                                         : absl::StrCat(least_finished, "-", most_finished)});
+  }
+  return table.Text(screen);
+}
+
+std::string AgentTable(const v1::GetStatusReply& status, bool by_node, const Screen& screen) {
+  if (status.agents().empty()) return "no agent reports yet\n";
+  // By node only the agents that somebody should look at are worth a line.
+  constexpr int64_t kLateNs = 5'000'000'000;
+  Table table;
+  table.columns = {{"AGENT ON"}, {"LAST BATCH"},        {"BATCHES", 2},
+                   {"DROPPED"},  {"CLOCK KNOWN TO", 1}, {"VERSION", 3}};
+  int in_order = 0;
+  for (const v1::AgentStatus& agent : status.agents()) {
+    if (by_node && agent.last_batch_age_ns() < kLateNs && agent.batches_dropped() == 0) {
+      ++in_order;
+      continue;
+    }
+    table.rows.push_back({agent.host(), DurationText(agent.last_batch_age_ns()) + " ago",
+                          absl::StrCat(agent.batches()), absl::StrCat(agent.batches_dropped()),
+                          agent.has_clock_error_ns()
+                              ? absl::StrFormat("%.1f ms", static_cast<double>(agent.clock_error_ns()) / 1e6)
+                              : "-",
+                          agent.version()});
+  }
+  std::string text = table.rows.empty() ? "" : table.Text(screen);
+  if (by_node) {
+    absl::StrAppend(&text,
+                    Fit(absl::StrCat(in_order, in_order == 1 ? " agent reports" : " agents report",
+                                     " in time and lost nothing"),
+                        screen.columns),
+                    "\n");
+  }
+  return text;
 }
 
 }  // namespace
@@ -70,10 +207,16 @@ std::string DurationText(int64_t duration_ns) {
   return absl::StrFormat("%d h %d min", whole / 3600, whole % 3600 / 60);
 }
 
-std::string StatusText(const v1::GetStatusReply& status) {
-  return absl::StrCat("job ", status.job(), ", master epoch ",
-                      service::CommunicatorText(status.master_epoch()), "\n\n", RankTable(status), "\n",
-                      AgentTable(status));
+std::string StatusText(const v1::GetStatusReply& status, StatusBy by, const Screen& screen) {
+  const bool by_node =
+      by == StatusBy::kNode || (by == StatusBy::kFitting && status.ranks_size() > kMostRanks);
+  const std::string head =
+      absl::StrCat("job ", status.job(), ": ", status.ranks_size(), " ranks, master epoch ",
+                   service::CommunicatorText(status.master_epoch()));
+  const std::string ranks = status.ranks().empty() ? "no rank has been seen yet\n"
+                            : by_node              ? NodeTable(status, screen)
+                                                   : RankTable(status, screen);
+  return absl::StrCat(Fit(head, screen.columns), "\n\n", ranks, "\n", AgentTable(status, by_node, screen));
 }
 
 }  // namespace c4::cli

@@ -6,6 +6,7 @@
 #include "cli/master_client.h"
 #include "cli/matrix_text.h"
 #include "cli/options.h"
+#include "cli/screen.h"
 #include "cli/verb.h"
 
 namespace c4::cli {
@@ -46,8 +47,9 @@ int RunMatrix(const Arguments& arguments) {
       absl::SleepFor(absl::Milliseconds(500));
       continue;
     }
-    const std::string text = json ? MatrixJson(reply) + "\n" : MatrixText(reply, rows);
-    if (watch && !json) fputs("\033[H\033[2J", stdout);
+    const Screen screen = ScreenOf(stdout);
+    std::string text = json ? MatrixJson(reply) + "\n" : MatrixText(reply, rows, screen);
+    if (watch && !json) text = Repainted(screen, text);
     fputs(text.c_str(), stdout);
     fflush(stdout);
     if (!watch) return kExitOk;

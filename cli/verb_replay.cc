@@ -56,7 +56,7 @@ int RunReplay(const Arguments& arguments) {
   }
   if (matrix) {
     const std::string text =
-        json ? MatrixJson(replay->matrix) + "\n" : MatrixText(replay->matrix, MatrixBy::kRank);
+        json ? MatrixJson(replay->matrix) + "\n" : MatrixText(replay->matrix, MatrixBy::kRank, ScreenOf(stdout));
     fputs(text.c_str(), stdout);
     return kExitOk;
   }

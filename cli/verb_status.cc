@@ -5,6 +5,7 @@
 #include "cli/exit_codes.h"
 #include "cli/master_client.h"
 #include "cli/options.h"
+#include "cli/screen.h"
 #include "cli/status_text.h"
 #include "cli/verb.h"
 #include "service/verdict_json.h"
@@ -20,13 +21,17 @@ int RunStatus(const Arguments& arguments) {
   MasterOptions master;
   bool json = false;
   bool watch = false;
+  std::string by;
   Options options("status", kSummary);
   master.Declare(&options);
   options.Flag("--json", &json,
                "one JSON document: {\"job\",\"master_epoch\",\"agents\":[...],\"ranks\":[...]}");
   options.Flag("--watch", &watch,
                "show it again every second, until interrupted; with --json one object a line");
+  options.Text("--by", &by, "rank|node", "what a line is; default: a rank, of large jobs a node");
   if (const std::optional<int> exit_code = options.Parse(arguments)) return *exit_code;
+  if (!by.empty() && by != "rank" && by != "node") return UsageError("status", "--by is rank or node");
+  const StatusBy rows = by.empty() ? StatusBy::kFitting : by == "rank" ? StatusBy::kRank : StatusBy::kNode;
 
   for (;;) {
     v1::GetStatusReply reply;
@@ -40,8 +45,14 @@ int RunStatus(const Arguments& arguments) {
       fprintf(stderr, "c4 status: %s\n", std::string(asked.message()).c_str());
       return kExitUnreachable;
     }
-    const std::string text = json ? service::StatusJson(reply, watch ? -1 : 2) + "\n" : StatusText(reply);
-    if (watch && !json) fputs("\033[H\033[2J", stdout);
+    std::string text;
+    if (json) {
+      text = service::StatusJson(reply, watch ? -1 : 2) + "\n";
+    } else {
+      const Screen screen = ScreenOf(stdout);
+      text = StatusText(reply, rows, screen);
+      if (watch) text = Repainted(screen, text);
+    }
     fputs(text.c_str(), stdout);
     fflush(stdout);
     if (!watch) return kExitOk;

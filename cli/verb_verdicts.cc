@@ -1,12 +1,16 @@
 // c4 verdicts: what the master of a job says, once or as it comes.
+#include <algorithm>
 #include <cstdio>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "cli/exit_codes.h"
 #include "cli/master_client.h"
 #include "cli/options.h"
+#include "cli/screen.h"
 #include "cli/verb.h"
 #include "cli/verdict_exit.h"
+#include "cli/verdict_text.h"
 #include "cli/verdict_watch.h"
 #include "service/verdict_json.h"
 
@@ -24,25 +28,57 @@ int Unreachable(const absl::Status& status) {
   return kExitUnreachable;
 }
 
-int PrintOnce(const MasterOptions& master, bool all, bool json) {
+// What the verb was asked to show, and how.
+struct Form {
+  bool all = false;
+  bool json = false;
+  bool verbose = false;
+};
+
+void PrintText(const v1::ListVerdictsReply& reply, bool verbose) {
+  const int64_t now_unix_ns = absl::GetCurrentTimeNanos();
+  if (std::none_of(reply.verdicts().begin(), reply.verdicts().end(), IsOpen)) {
+    printf("job %s: no open verdict\n", reply.job().c_str());
+  }
+  size_t folded = 0;
+  const std::vector<const v1::Verdict*> shown = VerdictsToShow(reply, &folded);
+  if (verbose) {
+    // All of them, as they came to be: nothing is folded or cut.
+    for (const v1::Verdict& verdict : reply.verdicts()) {
+      printf("%s", service::VerdictText(verdict, now_unix_ns).c_str());
+    }
+    return;
+  }
+  const Screen screen = ScreenOf(stdout);
+  for (const v1::Verdict* verdict : shown) {
+    printf("%s", ShortVerdictText(*verdict, now_unix_ns, screen).c_str());
+  }
+  if (folded != 0) {
+    printf("%s\n",
+           Fit(absl::StrCat(folded,
+                            folded == 1 ? " suspicion that this explains" : " suspicions that these explain",
+                            ": -v shows all, with evidence"),
+               screen.columns)
+               .c_str());
+  } else if (!shown.empty() && screen.terminal) {
+    printf("-v shows the evidence\n");
+  }
+}
+
+int PrintOnce(const MasterOptions& master, const Form& form) {
   v1::ListVerdictsReply reply;
   const absl::Status asked = AskMaster(master, kPatience, [&](const MasterClient& client) {
-    absl::StatusOr<v1::ListVerdictsReply> verdicts = client.ListVerdicts(all, kCallLimit);
+    absl::StatusOr<v1::ListVerdictsReply> verdicts = client.ListVerdicts(form.all, kCallLimit);
     if (!verdicts.ok()) return verdicts.status();
     reply = *std::move(verdicts);
     return absl::OkStatus();
   });
   if (!asked.ok()) return Unreachable(asked);
-  if (json) {
+  if (form.json) {
     printf("%s\n", service::VerdictListJson(reply, 2).c_str());
     return VerdictsExitCode(reply.verdicts());
   }
-  int open = 0;
-  for (const v1::Verdict& verdict : reply.verdicts()) open += IsOpen(verdict) ? 1 : 0;
-  if (open == 0) printf("job %s: no open verdict\n", reply.job().c_str());
-  for (const v1::Verdict& verdict : reply.verdicts()) {
-    printf("%s", service::VerdictText(verdict, absl::GetCurrentTimeNanos()).c_str());
-  }
+  PrintText(reply, form.verbose);
   return VerdictsExitCode(reply.verdicts());
 }
 
@@ -51,12 +87,15 @@ bool MayComeBack(const absl::Status& status) {
   return absl::IsUnavailable(status) || absl::IsCancelled(status) || absl::IsDeadlineExceeded(status);
 }
 
-int Watch(MasterOptions master, bool all, bool json) {
-  VerdictWatch watch(all);
+int Watch(MasterOptions master, const Form& form) {
+  VerdictWatch watch(form.all);
   const auto show = [&](const v1::Verdict& verdict) {
     if (watch.Take(verdict)) {
-      const std::string line =
-          json ? service::VerdictJson(verdict) : service::VerdictLine(verdict, absl::GetCurrentTimeNanos());
+      const int64_t now_unix_ns = absl::GetCurrentTimeNanos();
+      const std::string line = form.json ? service::VerdictJson(verdict)
+                                         : Fit(absl::StrCat(ClockText(now_unix_ns, now_unix_ns), " ",
+                                                            service::VerdictLine(verdict, now_unix_ns)),
+                                               ScreenOf(stdout).columns);
       printf("%s\n", line.c_str());
       fflush(stdout);
     }
@@ -90,17 +129,17 @@ int Watch(MasterOptions master, bool all, bool json) {
 
 int RunVerdicts(const Arguments& arguments) {
   MasterOptions master;
-  bool json = false;
-  bool all = false;
+  Form form;
   bool watch = false;
   Options options("verdicts", kSummary);
   master.Declare(&options);
-  options.Flag("--json", &json,
+  options.Flag("--json", &form.json,
                "one JSON document {\"job\",\"verdicts\":[...]}; with --watch one object a line");
-  options.Flag("--all", &all, "cleared verdicts too");
+  options.Flag("--all", &form.all, "cleared verdicts too");
+  options.Flag("-v,--verbose", &form.verbose, "every open verdict whole, with its evidence");
   options.Flag("--watch", &watch, "go on and print a line for each change");
   if (const std::optional<int> exit_code = options.Parse(arguments)) return *exit_code;
-  return watch ? Watch(master, all, json) : PrintOnce(master, all, json);
+  return watch ? Watch(master, form) : PrintOnce(master, form);
 }
 
 }  // namespace

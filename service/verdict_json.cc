@@ -172,6 +172,11 @@ std::string CulpritName(const v1::Culprit& culprit) {
   return Concat("rank ", culprit.rank(), " ", process);
 }
 
+bool IsSlow(const v1::Verdict& verdict) {
+  return verdict.syndrome() == v1::SYNDROME_COMMUNICATION_SLOW ||
+         verdict.syndrome() == v1::SYNDROME_NON_COMMUNICATION_SLOW;
+}
+
 }  // namespace
 
 std::string_view SyndromeWord(int syndrome) {
@@ -279,26 +284,32 @@ std::string StatusJson(const v1::GetStatusReply& reply, int indent) {
               indent);
 }
 
-std::string VerdictLine(const v1::Verdict& verdict, int64_t now_unix_ns) {
-  const std::vector<uint32_t> waiting(verdict.waiting().begin(), verdict.waiting().end());
-  const bool over = verdict.cleared_unix_ns() != 0;
+std::string VerdictHead(const v1::Verdict& verdict) {
   std::string line =
       Concat(absl::AsciiStrToUpper(std::string(VerdictStateWord(verdict.state()))), " ",
              std::string(SyndromeWord(verdict.syndrome())), ": ", CulpritName(verdict.culprit()));
-  const bool slow = verdict.syndrome() == v1::SYNDROME_COMMUNICATION_SLOW ||
-                    verdict.syndrome() == v1::SYNDROME_NON_COMMUNICATION_SLOW;
   if (verdict.culprit().kind() == v1::CULPRIT_KIND_RANK && verdict.culprit().process().pid() != 0) {
-    absl::StrAppend(&line, over ? " was " : " is ",
-                    slow ? "late" : std::string(ProcessStateWord(verdict.culprit().state())));
+    absl::StrAppend(&line, verdict.cleared_unix_ns() != 0 ? " was " : " is ",
+                    IsSlow(verdict) ? "late" : std::string(ProcessStateWord(verdict.culprit().state())));
   }
-  if (!waiting.empty()) {
-    absl::StrAppend(&line, "; ", RankListText(waiting),
-                    over ? " waited" : (waiting.size() == 1 ? " waits" : " wait"));
-    if (!slow) absl::StrAppend(&line, " in operation ", verdict.operation());
-  }
-  const int64_t end_unix_ns = over ? verdict.cleared_unix_ns() : now_unix_ns;
-  absl::StrAppend(&line, " for ", SecondsText(end_unix_ns - verdict.since_unix_ns()));
   return line;
+}
+
+std::string WaitingText(const v1::Verdict& verdict) {
+  if (verdict.waiting().empty()) return "";
+  const std::vector<uint32_t> waiting(verdict.waiting().begin(), verdict.waiting().end());
+  std::string text = Concat(RankListText(waiting), verdict.cleared_unix_ns() != 0 ? " waited"
+                                                   : waiting.size() == 1          ? " waits"
+                                                                                  : " wait");
+  if (!IsSlow(verdict)) absl::StrAppend(&text, " in operation ", verdict.operation());
+  return text;
+}
+
+std::string VerdictLine(const v1::Verdict& verdict, int64_t now_unix_ns) {
+  const std::string waiting = WaitingText(verdict);
+  const int64_t end_unix_ns = verdict.cleared_unix_ns() != 0 ? verdict.cleared_unix_ns() : now_unix_ns;
+  return Concat(VerdictHead(verdict), waiting.empty() ? "" : "; ", waiting, " for ",
+                SecondsText(end_unix_ns - verdict.since_unix_ns()));
 }
 
 std::string VerdictText(const v1::Verdict& verdict, int64_t now_unix_ns) {

@@ -24,6 +24,10 @@ std::string VerdictListJson(const v1::ListVerdictsReply& reply, int indent = -1)
 // {"job","master_epoch","agents":[…],"ranks":[…]}
 std::string StatusJson(const v1::GetStatusReply& reply, int indent = -1);
 
+// "CONFIRMED non-communication hang: rank 2 (pid 4711 on host7) is stopped".
+std::string VerdictHead(const v1::Verdict& verdict);
+// "ranks 0, 1, 3 wait in operation 410"; empty when nobody waits.
+std::string WaitingText(const v1::Verdict& verdict);
 // "CONFIRMED non-communication hang: rank 2 (pid 4711 on host7) is stopped; ranks 0, 1, 3 wait in
 // operation 410 since 2.3 s". `now_unix_ns`: of the reader.
 std::string VerdictLine(const v1::Verdict& verdict, int64_t now_unix_ns);

@@ -1,7 +1,11 @@
 #include "cli/status_text.h"
 
+#include <algorithm>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 
 namespace c4::cli {
 namespace {
@@ -31,7 +35,7 @@ TEST(StatusTextTest, ShowsRanksInColumns) {
   v1::AgentStatus* agent = status.add_agents();
   agent->set_host("node7");
   agent->set_last_batch_age_ns(200'000'000);
-  const std::string text = StatusText(status);
+  const std::string text = StatusText(status, StatusBy::kFitting, {});
   EXPECT_THAT(text, HasSubstr("job job-1"));
   EXPECT_THAT(text, HasSubstr("2     node7  4711  stopped"));
   EXPECT_THAT(text, HasSubstr("12      11       10"));
@@ -39,9 +43,61 @@ TEST(StatusTextTest, ShowsRanksInColumns) {
   EXPECT_THAT(text, HasSubstr("0.2 s ago"));
 }
 
+v1::GetStatusReply Job(int nodes, int ranks_per_node) {
+  v1::GetStatusReply status;
+  status.set_job("job-1");
+  for (int rank = 0; rank < nodes * ranks_per_node; ++rank) {
+    v1::RankStatus* one = status.add_ranks();
+    one->set_rank(rank);
+    one->mutable_process()->set_host(absl::StrCat("node", rank / ranks_per_node));
+    one->mutable_process()->set_pid(100'000 + static_cast<uint32_t>(rank));
+    one->mutable_health()->set_state(rank == 21 ? v1::PROCESS_STATE_STOPPED : v1::PROCESS_STATE_SLEEPING);
+    one->set_finished(123'456'789);
+    one->set_communicator_id(1);
+  }
+  for (int node = 0; node < nodes; ++node) {
+    v1::AgentStatus* agent = status.add_agents();
+    agent->set_host(absl::StrCat("node", node));
+    agent->set_batches_dropped(node == 1 ? 7 : 0);
+    agent->set_version("0.1.0");
+  }
+  return status;
+}
+
+TEST(StatusTextTest, FitsTheScreenAndKeepsWhatMatters) {
+  for (const int columns : {40, 80, 120}) {
+    for (const int nodes : {2, 8, 128}) {
+      for (const StatusBy by : {StatusBy::kFitting, StatusBy::kRank, StatusBy::kNode}) {
+        Screen screen;
+        screen.columns = columns;
+        const std::string text = StatusText(Job(nodes, 8), by, screen);
+        for (const absl::string_view line : absl::StrSplit(text, '\n')) {
+          EXPECT_LE(line.size(), static_cast<size_t>(columns)) << line;
+        }
+        if (nodes > 2) {
+          EXPECT_THAT(text, HasSubstr("stopped"));
+        }
+      }
+    }
+  }
+}
+
+TEST(StatusTextTest, ALargeJobIsAScreenful) {
+  Screen screen;
+  screen.columns = 80;
+  const std::string text = StatusText(Job(128, 8), StatusBy::kFitting, screen);
+  EXPECT_LT(std::count(text.begin(), text.end(), '\n'), 20) << text;
+  EXPECT_THAT(text, HasSubstr("node2 "));
+  EXPECT_THAT(text, HasSubstr("1 stopped (rank 21), 7 sleeping"));
+  EXPECT_THAT(text, HasSubstr("and 126 alike"));
+  EXPECT_THAT(text, HasSubstr("node1 "));  // whose agent lost batches
+  EXPECT_THAT(text, HasSubstr("127 agents report in time"));
+  EXPECT_LT(text.find("node2 "), text.find("alike"));
+}
+
 TEST(StatusTextTest, SaysWhenThereIsNothingYet) {
-  EXPECT_THAT(StatusText({}), HasSubstr("no rank has been seen yet"));
-  EXPECT_THAT(StatusText({}), HasSubstr("no agent reports yet"));
+  EXPECT_THAT(StatusText({}, StatusBy::kFitting, {}), HasSubstr("no rank has been seen yet"));
+  EXPECT_THAT(StatusText({}, StatusBy::kFitting, {}), HasSubstr("no agent reports yet"));
 }
 
 }  // namespace
