@@ -29,6 +29,7 @@ absl::Status FromGrpc(const grpc::Status& status, const std::string& address) {
 }  // namespace
 
 void MasterOptions::Declare(Options* options) {
+  options->Group("which job, and how to reach its master");
   options->Text("--job", &job, "ID", "the job; needed only where several have a master", "C4_JOB_ID");
   options->Text("--master", &address, "HOST:PORT", "ask this master, without a look-up", "C4_MASTER");
   options->Text("--run-dir", &base_dir, "DIR",
@@ -37,6 +38,7 @@ void MasterOptions::Declare(Options* options) {
   options->Text("--tls-cert", &tls.cert, "FILE", "mutual TLS: own certificate (PEM)", "C4_TLS_CERT");
   options->Text("--tls-key", &tls.key, "FILE", "mutual TLS: own key (PEM)", "C4_TLS_KEY");
   options->Text("--token-file", &token_file, "FILE", "file that holds the master's token", "C4_TOKEN_FILE");
+  options->Group("");
 }
 
 absl::StatusOr<FoundMaster> ChooseMaster(const std::vector<service::MasterEntry>& published,

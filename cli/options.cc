@@ -5,39 +5,152 @@
 
 #include <CLI/CLI.hpp>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
 #include "cli/exit_codes.h"
+#include "cli/screen.h"
+#include "service/version.h"
 
 namespace c4::cli {
+namespace {
+
+constexpr char kOwnGroup[] = "options";
+
+// An option or a word as --help shows it.
+struct Entry {
+  std::string group;  // the heading that it stands under
+  std::string names;  // "-n,--ranks"; of a word its name
+  std::string metavar;
+  std::string help;
+  std::string note;  // range, default and variable; empty: none
+};
+
+// "1 to 8", "at least 1", or nothing where the bound is only there to catch mistakes.
+std::string RangeText(double min, double max) {
+  constexpr double kNoBound = 1e6;
+  if (max < kNoBound) return absl::StrCat(min, " to ", max);
+  return min > 0 ? absl::StrCat("at least ", min) : "";
+}
+
+std::string Joined(std::initializer_list<std::string> parts) {
+  std::vector<std::string> said;
+  std::copy_if(parts.begin(), parts.end(), std::back_inserter(said),
+               [](const std::string& part) { return !part.empty(); });
+  return absl::StrJoin(said, "; ");
+}
+
+// `text` in lines of at most `width` characters, cut at blanks, each after the first behind `indent` blanks.
+std::string Wrapped(const std::string& text, size_t width, size_t indent) {
+  std::string wrapped;
+  size_t used = 0;
+  for (const absl::string_view word : absl::StrSplit(text, ' ', absl::SkipEmpty())) {
+    if (used != 0 && used + 1 + word.size() > width) {
+      absl::StrAppend(&wrapped, "\n", std::string(indent, ' '));
+      used = 0;
+    }
+    absl::StrAppend(&wrapped, used == 0 ? "" : " ", word);
+    used += (used == 0 ? 0 : 1) + word.size();
+  }
+  return wrapped;
+}
+
+}  // namespace
 
 struct Options::Parts {
-  Parts(std::string name, const std::string& summary) : verb(std::move(name)), app(summary, "c4 " + verb) {}
+  Parts(std::string name, std::string what) : verb(std::move(name)), summary(std::move(what)), app(summary) {
+    app.set_version_flag("--version", "c4 " + std::string(service::Version()));
+  }
+
+  CLI::Option* Declare(CLI::Option* option, const std::string& names, const std::string& metavar,
+                       const std::string& help, const std::string& note) {
+    if (names[0] == '-') {
+      entries.push_back({group, names, metavar, help, note});
+    } else {
+      words.push_back({"", names, metavar, help, note});
+      absl::StrAppend(&usage, " ", note == "required" ? names : absl::StrCat("[", names, "]"));
+    }
+    return option;
+  }
+
+  std::string Help(size_t columns) const;
 
   std::string verb;
+  std::string summary;
   CLI::App app;
+  std::string group = kOwnGroup;
+  std::vector<Entry> entries;
+  std::vector<Entry> words;
+  std::string usage;  // of the words
+  std::string epilogue;
   std::vector<std::string>* command = nullptr;
   std::string command_metavar;
 };
+
+std::string Options::Parts::Help(size_t columns) const {
+  constexpr size_t kIndent = 24;
+  std::string text = absl::StrCat("c4 ", verb, ": ", Wrapped(summary, columns - verb.size() - 5, 2), "\n\n");
+  absl::StrAppend(&text, "usage: c4 ", verb, " [OPTIONS]", usage,
+                  command != nullptr ? absl::StrCat(" -- ", command_metavar) : "", "\n");
+  std::string heading;
+  const auto show = [&](const Entry& entry, const std::string& under) {
+    if (heading != under) absl::StrAppend(&text, "\n", under, ":\n");
+    heading = under;
+    std::string left = absl::StrCat("  ", absl::StrReplaceAll(entry.names, {{",", ", "}}));
+    if (!entry.metavar.empty() && entry.metavar != entry.names) absl::StrAppend(&left, " ", entry.metavar);
+    // What is too long for its column has a line of its own.
+    left += left.size() + 2 > kIndent ? "\n" + std::string(kIndent, ' ')
+                                      : std::string(kIndent - left.size(), ' ');
+    const std::string help =
+        entry.note.empty() ? entry.help : absl::StrCat(entry.help, " (", entry.note, ")");
+    absl::StrAppend(&text, left, Wrapped(help, columns - kIndent, kIndent), "\n");
+  };
+  for (const Entry& word : words) show(word, "words");
+  std::vector<std::string> groups = {kOwnGroup};  // a verb's own options before what many verbs share
+  for (const Entry& entry : entries) {
+    if (std::find(groups.begin(), groups.end(), entry.group) == groups.end()) groups.push_back(entry.group);
+  }
+  for (const std::string& under : groups) {
+    for (const Entry& entry : entries) {
+      if (entry.group == under) show(entry, under);
+    }
+  }
+  absl::StrAppend(&text, "\n  -h, --help, --version\n");
+  if (!epilogue.empty()) absl::StrAppend(&text, "\n", epilogue);
+  return text;
+}
 
 Options::Options(const std::string& verb, const std::string& summary)
     : parts_(std::make_unique<Parts>(verb, summary)) {}
 
 Options::~Options() = default;
 
+void Options::Group(const std::string& heading) {
+  parts_->group = heading.empty() ? kOwnGroup : heading;
+}
+
+void Options::Epilogue(const std::string& text) {
+  parts_->epilogue = text;
+}
+
 void Options::Flag(const std::string& names, bool* value, const std::string& help) {
-  parts_->app.add_flag(names, *value, help);
+  parts_->Declare(parts_->app.add_flag(names, *value, help), names, "", help, "");
 }
 
 void Options::Text(const std::string& names, std::string* value, const std::string& metavar,
                    const std::string& help, const std::string& environment) {
-  CLI::Option* option = parts_->app.add_option(names, *value, help)->type_name(metavar);
+  CLI::Option* option = parts_->Declare(
+      parts_->app.add_option(names, *value, help), names, metavar, help,
+      Joined({value->empty() ? "" : "default " + *value, environment.empty() ? "" : "or " + environment}));
   if (!environment.empty()) option->envname(environment);
-  if (!value->empty()) option->default_str(*value);
 }
 
 void Options::Whole(const std::string& names, int* value, int min, int max, const std::string& help) {
-  CLI::Option* option =
-      parts_->app.add_option(names, *value, help)->check(CLI::Range(min, max))->type_name("N");
-  if (*value >= min) option->default_str(std::to_string(*value));
+  parts_
+      ->Declare(parts_->app.add_option(names, *value, help), names, "N", help,
+                Joined({RangeText(min, max), *value >= min ? absl::StrCat("default ", *value) : ""}))
+      ->check(CLI::Range(min, max));
 }
 
 void Options::Seconds(const std::string& names, double* value, double min, double max,
@@ -47,20 +160,31 @@ void Options::Seconds(const std::string& names, double* value, double min, doubl
 
 void Options::Real(const std::string& names, double* value, double min, double max,
                    const std::string& metavar, const std::string& help) {
-  parts_->app.add_option(names, *value, help)->check(CLI::Range(min, max))->type_name(metavar);
+  // 0 stands for "not said" in most verbs, whose help then tells what that means.
+  parts_
+      ->Declare(parts_->app.add_option(names, *value, help), names, metavar, help,
+                Joined({RangeText(min, max), *value > 0 ? absl::StrCat("default ", *value) : ""}))
+      ->check(CLI::Range(min, max));
 }
 
 void Options::List(const std::string& names, std::vector<std::string>* values, const std::string& metavar,
                    const std::string& help) {
-  parts_->app.add_option(names, *values, help)->type_name(metavar)->expected(1)->take_all();
+  parts_->Declare(parts_->app.add_option(names, *values, help), names, metavar, help, "may be repeated")
+      ->expected(1)
+      ->take_all();
 }
 
 void Options::Word(const std::string& name, std::string* value, const std::string& help) {
-  parts_->app.add_option(name, *value, help)->required()->type_name("");
+  parts_->Declare(parts_->app.add_option(name, *value, help), name, "", help, "required")->required();
 }
 
 void Options::Words(const std::string& name, std::vector<std::string>* values, const std::string& help) {
-  parts_->app.add_option(name, *values, help)->required()->type_name("");
+  parts_->Declare(parts_->app.add_option(name, *values, help), name, "", help, "required")->required();
+}
+
+void Options::OptionalWords(const std::string& name, std::vector<std::string>* values,
+                            const std::string& help) {
+  parts_->Declare(parts_->app.add_option(name, *values, help), name, "", help, "");
 }
 
 void Options::Command(std::vector<std::string>* words, const std::string& metavar) {
@@ -79,14 +203,17 @@ std::optional<int> Options::Parse(const Arguments& arguments) {
   std::reverse(words.begin(), words.end());
   try {
     parts_->app.parse(words);
+  } catch (const CLI::CallForVersion& version) {
+    printf("%s\n", version.what());
+    return kExitOk;
   } catch (const CLI::Success&) {
-    std::string help = parts_->app.help();
-    const std::string options_word = "[OPTIONS]";
-    const size_t at = help.find(options_word);
-    if (parts_->command != nullptr && at != std::string::npos) {
-      help.insert(at + options_word.size(), " -- " + parts_->command_metavar);
-    }
-    fputs(help.c_str(), stdout);
+    const int columns = ScreenOf(stdout).columns;
+    // Wider lines are harder to read; narrower ones than that hold no word.
+    constexpr int kWidest = 100;
+    constexpr int kNarrowest = 60;
+    fputs(parts_->Help(static_cast<size_t>(columns == 0 ? kWidest : std::clamp(columns, kNarrowest, kWidest)))
+              .c_str(),
+          stdout);
     return kExitOk;
   } catch (const CLI::ExtrasError& error) {
     const char* hint = parts_->command != nullptr ? " (the program to run comes after `--`)" : "";

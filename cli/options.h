@@ -21,6 +21,11 @@ class Options {
   Options(const Options&) = delete;
   Options& operator=(const Options&) = delete;
 
+  // What is declared from here on stands under that heading in --help; "": under "options" again.
+  void Group(const std::string& heading);
+  // Stands at the end of --help; whole lines.
+  void Epilogue(const std::string& text);
+
   // `names` as CLI11 reads them: "-n,--ranks".
   void Flag(const std::string& names, bool* value, const std::string& help);
   // `environment`: the variable that it is taken from when the command line does not name it.
@@ -33,13 +38,16 @@ class Options {
   // May be given several times.
   void List(const std::string& names, std::vector<std::string>* values, const std::string& metavar,
             const std::string& help);
-  // A word without a dash before it, in the order of these calls; `Words`, at the end: one or more.
+  // A word without a dash before it, in the order of these calls; `Words` and `OptionalWords`, at the end:
+  // one or more, any number. `Text` with a name that has no dash declares one that may be missing.
   void Word(const std::string& name, std::string* value, const std::string& help);
   void Words(const std::string& name, std::vector<std::string>* values, const std::string& help);
+  void OptionalWords(const std::string& name, std::vector<std::string>* values, const std::string& help);
   // Takes every word after `--`, whatever it looks like. Without this call `--` is refused.
   void Command(std::vector<std::string>* words, const std::string& metavar);
 
-  // nullopt: go on. Otherwise the exit code to return (0 after --help); the text has been printed.
+  // nullopt: go on. Otherwise the exit code to return (0 after --help and --version); the text has been
+  // printed.
   std::optional<int> Parse(const Arguments& arguments);
 
  private:

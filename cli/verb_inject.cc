@@ -28,17 +28,13 @@ int Report(const absl::Status& status) {
   return absl::IsPermissionDenied(status) ? kExitNoRights : kExitFailed;
 }
 
-void PrintUsage(FILE* to) {
-  fputs(
-      "usage: c4 inject KIND [TARGET] [OPTIONS]\n       c4 inject heal [OPTIONS]\n"
-      "       c4 inject --schedule FILE [OPTIONS]\n\nkinds:\n",
-      to);
+std::string KindsText() {
+  std::string text = "kinds:\n";
   for (const fabric::Kind kind : fabric::AllKinds()) {
-    fprintf(to, "  %-11s %s\n", fabric::KindName(kind), fabric::KindSummary(kind));
+    absl::StrAppendFormat(&text, "  %-11s %s\n", fabric::KindName(kind), fabric::KindSummary(kind));
   }
-  fputs(
-      "\nTargets are rank2, host3 or leaf0-spine1; without one the seed chooses. --help lists the options.\n",
-      to);
+  absl::StrAppendFormat(&text, "  %-11s %s\n", "heal", "take back all that was injected");
+  return text + "\nTargets are rank2, host3 or leaf0-spine1; without one the seed chooses.\n";
 }
 
 // Waits for the time, or for a signal that asks us to end (false).
@@ -49,23 +45,16 @@ bool SleepOrSignal(const sigset_t& signals, double seconds) {
   return sigtimedwait(&signals, nullptr, &time) < 0;
 }
 
-int RunInject(const Arguments& given) {
-  Arguments arguments = given;
+int RunInject(const Arguments& arguments) {
   std::vector<std::string> words;
-  while (!arguments.empty() && !arguments.front().starts_with("-")) {
-    words.push_back(arguments.front());
-    arguments.erase(arguments.begin());
-  }
-  if (words.empty() && arguments.empty()) {
-    PrintUsage(stderr);
-    return kExitUsage;
-  }
   fabric::Injector::Options job;
   fabric::Injection injection;
   std::string schedule_path;
   int seed = 1;
   bool json = false, no_plan = false;
-  Options options("inject", std::string(kSummary) + "; `c4 inject` alone lists the kinds");
+  Options options("inject", kSummary);
+  options.OptionalWords("KIND [TARGET]", &words, "what to inject, and into what; the kinds stand below");
+  options.Epilogue(KindsText());
   options.Text("--job", &job.job, "ID", "the job; default: the only one");
   options.Text("--run-dir", &job.base_dir, "DIR", "of `c4 run`; default C4_RUN_DIR, else /dev/shm/c4");
   options.Whole("--seed", &seed, 0, 2147483647, "for what is not named");
@@ -75,8 +64,8 @@ int RunInject(const Arguments& given) {
   options.Real("--percent", &injection.percent, 0.1, 100000, "PERCENT",
                "slow-rank: new quota in % of one core; default: a third of the old one");
   options.Real("--pause-ms", &injection.pause_ms, 1, fabric::kLongestPauseMs, "MS",
-               "jitter: length of a pause; default 80");
-  options.Real("--every-ms", &injection.every_ms, 2, 60000, "MS", "jitter: from pause to pause; default 500");
+               "jitter: length of a pause");
+  options.Real("--every-ms", &injection.every_ms, 2, 60000, "MS", "jitter: from pause to pause");
   options.Text("--schedule", &schedule_path, "FILE", "play the faults of this JSON file");
   options.Text("--plan", &job.plan_path, "FILE",
                "append what is done, a JSON document a line; default: inject-JOB.jsonl in the run directory");

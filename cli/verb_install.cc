@@ -75,7 +75,7 @@ int RunInstall(const Arguments& arguments) {
   bool undo = false;
   bool json = false;
   Options options("install", kSummary);
-  options.Text("folder", &request.folder, "DIR", "where libnccl.so.2 lies that the job loads");
+  options.Text("DIR", &request.folder, "DIR", "where libnccl.so.2 lies that the job loads");
   options.Flag("--pip", &pip, "in place of DIR: nvidia/nccl/lib of Python, which PyTorch's wheels load");
   options.Text("--python", &python, "PATH", "with --pip: that Python; default: python3 of PATH");
   options.Flag("--undo", &undo, "put back what was there before");

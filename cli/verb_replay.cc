@@ -26,24 +26,19 @@ std::string FaultNote(const std::string& recording) {
 }
 
 int RunReplay(const Arguments& arguments) {
-  Arguments rest = arguments;
   std::string file;
-  if (!rest.empty() && !rest.front().empty() && rest.front().front() != '-') {
-    file = rest.front();
-    rest.erase(rest.begin());
-  }
   bool json = false;
   bool matrix = false;
   bool gallery = false;
   Options options("replay", kSummary);
+  options.Word("FILE", &file, "a recording of `c4 record`");
   options.Flag("--json", &json,
                "one JSON document {\"job\",\"verdicts\":[...]}, or of the matrix with --matrix");
   options.Flag("--matrix", &matrix, "the latency matrix at the last change of a verdict, else at the end");
   options.Flag(
       "--gallery", &gallery,
       "a page in Markdown: each confirmed verdict, what the master saw then, why nobody else is blamed");
-  if (const std::optional<int> exit_code = options.Parse(rest)) return *exit_code;
-  if (file.empty()) return UsageError("replay", "name the recording first: c4 replay FILE");
+  if (const std::optional<int> exit_code = options.Parse(arguments)) return *exit_code;
   const absl::StatusOr<c4d::Replay> replay = c4d::ReplayRecording(file);
   if (!replay.ok()) {
     fprintf(stderr, "c4 replay: %s\n", std::string(replay.status().message()).c_str());
@@ -55,8 +50,8 @@ int RunReplay(const Arguments& arguments) {
     return kExitOk;
   }
   if (matrix) {
-    const std::string text =
-        json ? MatrixJson(replay->matrix) + "\n" : MatrixText(replay->matrix, MatrixBy::kRank, ScreenOf(stdout));
+    const std::string text = json ? MatrixJson(replay->matrix) + "\n"
+                                  : MatrixText(replay->matrix, MatrixBy::kRank, ScreenOf(stdout));
     fputs(text.c_str(), stdout);
     return kExitOk;
   }

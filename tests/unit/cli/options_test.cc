@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "absl/strings/str_split.h"
 #include "cli/exit_codes.h"
 
 namespace c4::cli {
@@ -63,7 +64,38 @@ TEST(OptionsTest, HelpIsNoError) {
   EXPECT_EQ(values.Parse({"--help"}, true), kExitOk);
   const std::string help = testing::internal::GetCapturedStdout();
   EXPECT_THAT(help, HasSubstr("c4 test [OPTIONS] -- PROGRAM ARGS..."));
-  EXPECT_THAT(help, HasSubstr("--whole"));
+  EXPECT_THAT(help, HasSubstr("  -n, --whole N         a number (1 to 8; default 4)\n"));
+  EXPECT_THAT(help, HasSubstr("a text (default default)"));
+}
+
+TEST(OptionsTest, HelpSaysWordsGroupsAndKeepsToItsWidth) {
+  std::string file, master;
+  Options options("test", "what it does");
+  options.Group("how to reach it");
+  options.Text("--master", &master, "HOST:PORT", std::string(30, 'x') + " " + std::string(60, 'y'),
+               "C4_TEST_MASTER");
+  options.Group("");
+  bool flag = false;
+  options.Flag("--flag", &flag, "a flag");
+  options.Word("FILE", &file, "a file");
+  options.Epilogue("the end\n");
+  testing::internal::CaptureStdout();
+  EXPECT_EQ(options.Parse({"--help"}), kExitOk);
+  const std::string help = testing::internal::GetCapturedStdout();
+  EXPECT_THAT(help, HasSubstr("usage: c4 test [OPTIONS] FILE\n"));
+  EXPECT_LT(help.find("--flag"), help.find("how to reach it:"));
+  EXPECT_THAT(help, HasSubstr("C4_TEST_MASTER)"));
+  EXPECT_THAT(help, ::testing::EndsWith("the end\n"));
+  for (const absl::string_view line : absl::StrSplit(help, '\n')) EXPECT_LE(line.size(), 100U) << line;
+}
+
+TEST(OptionsTest, VersionNeedsNoWords) {
+  std::string file;
+  Options options("test", "what it does");
+  options.Word("FILE", &file, "a file");
+  testing::internal::CaptureStdout();
+  EXPECT_EQ(options.Parse({"--version"}), kExitOk);
+  EXPECT_THAT(testing::internal::GetCapturedStdout(), ::testing::StartsWith("c4 "));
 }
 
 }  // namespace
