@@ -218,6 +218,9 @@ std::optional<int> Options::Parse(const Arguments& arguments) {
   } catch (const CLI::ExtrasError& error) {
     const char* hint = parts_->command != nullptr ? " (the program to run comes after `--`)" : "";
     return UsageError(parts_->verb, error.what() + std::string(hint));
+  } catch (const CLI::RequiredError& error) {
+    return UsageError(parts_->verb,
+                      absl::StrCat(error.what(), ": c4 ", parts_->verb, " [OPTIONS]", parts_->usage));
   } catch (const CLI::Error& error) {
     return UsageError(parts_->verb, error.what());
   }

@@ -70,7 +70,7 @@ TEST(CommandLineTest, SaysWhatIsWrong) {
       {{"smon", "test-alert"}, 64, "which rule"},
       {{"record"}, 64, "-o FILE"},
       {{"record", "-o", "/no/such/folder/file"}, 3, "c4 run"},
-      {{"replay"}, 64, "c4 replay FILE"},
+      {{"replay"}, 64, "FILE is required: c4 replay [OPTIONS] FILE"},
       {{"replay", "/no/such/file"}, 64, "/no/such/file"},
       {{"replay", "/etc/passwd"}, 64, "no recording"},
       {{"env", "--json", "--markdown"}, 64, "exclude"},
