@@ -113,18 +113,29 @@ ConnectionKey Acceptor::KeyOf(const Hello& hello) const {
   return {hello.communicator_id, sender, hello.from_rank, hello.channel};
 }
 
+// What comes late indexes tables that were made from the first hellos.
+bool Acceptor::Fits(const Hello& late, const Hello& first) {
+  return FailsOver(first) && (IsControl(late) || FailsOver(late)) &&
+         late.queue_pair_count == first.queue_pair_count && late.chunk_bytes == first.chunk_bytes;
+}
+
 void Acceptor::TakeIn(Stranger* stranger) {
   Hello hello;
   memcpy(&hello, stranger->hello, sizeof hello);
   const ConnectionKey key = KeyOf(hello);
-  if (IsControl(hello) || (taken_.contains(key) && FailsOver(hello))) {
+  const auto taken = taken_.find(key);
+  if (taken != taken_.end() && (IsControl(hello) || FailsOver(hello)) && !Fits(hello, taken->second)) {
+    TurnAway(stranger->from, "counts, cuts or carries otherwise than the connection that it belongs to");
+    return;
+  }
+  if (IsControl(hello) || (taken != taken_.end() && FailsOver(hello))) {
     if (late_.size() >= kMostStrangers) late_.pop_front();
     late_.emplace_back();
     late_.back().fd = std::move(stranger->fd);
     late_.back().hello = hello;
     return;
   }
-  if (taken_.contains(key)) {
+  if (taken != taken_.end()) {
     TurnAway(stranger->from, "names a connection that is there already");
     return;
   }
@@ -161,9 +172,13 @@ bool Acceptor::Take(const ConnectionKey& key, std::vector<Accepted>* queue_pairs
   for (const Accepted& accepted : found->second) {
     if (!accepted.fd.valid()) return false;
   }
+  const Hello first = found->second.front().hello;
   *queue_pairs = std::move(found->second);
   connections_.erase(found);
-  taken_.insert(key);
+  taken_[key] = first;
+  // Control streams may have come before.
+  std::erase_if(late_,
+                [&](const Accepted& late) { return KeyOf(late.hello) == key && !Fits(late.hello, first); });
   return true;
 }
 
@@ -174,7 +189,7 @@ void Acceptor::Expect(uint64_t number) {
 void Acceptor::Forget(uint64_t number) {
   expected_.erase(number);
   DropWaiting(number);
-  std::erase_if(taken_, [&](const ConnectionKey& key) { return key.communicator_id == number; });
+  std::erase_if(taken_, [&](const auto& entry) { return entry.first.communicator_id == number; });
 }
 
 void Acceptor::DropWaiting(uint64_t number) {

@@ -83,6 +83,8 @@ class Acceptor {
   // What is wrong with its hello, or nullptr; says also how long it is.
   const char* Check(Stranger* stranger) const;
   ConnectionKey KeyOf(const Hello& hello) const;
+  // Of a stream that comes late: whether it fits the connection that was taken.
+  static bool Fits(const Hello& late, const Hello& first);
   bool Take(const ConnectionKey& key, std::vector<Accepted>* queue_pairs);
   void TakeIn(Stranger* stranger);
 
@@ -94,8 +96,8 @@ class Acceptor {
   std::vector<Stranger> strangers_;
   std::set<uint64_t> expected_;
   std::map<ConnectionKey, std::vector<Accepted>> connections_;
-  std::set<ConnectionKey> taken_;
-  std::deque<Accepted> late_;  // also control streams that came first
+  std::map<ConnectionKey, Hello> taken_;  // with the hello of its first queue pair
+  std::deque<Accepted> late_;             // also control streams that came first
 };
 
 }  // namespace c4::tcp

@@ -440,5 +440,71 @@ TEST(Acceptor, TheSilentAreWaitedForBesideTheOthers) {
   EXPECT_EQ(poll(polls.data(), polls.size(), 0), 0) << "nothing of this may wake anybody";
 }
 
+// A receiver's end, to which a connection of one queue pair that fails over has come.
+class LateStreams : public Ends, public ::testing::Test {
+ protected:
+  static Hello First() {
+    Hello hello = GoodHello();
+    hello.transport = kFailOverTcp;
+    return hello;
+  }
+  static Hello Late(uint16_t index, uint16_t count, uint16_t transport) {
+    Hello hello = GoodHello(index, count);
+    hello.transport = transport;
+    hello.epoch = 1;
+    return hello;
+  }
+  void TakeFirst() {
+    Say(first_, First());
+    std::vector<Accepted> accepted;
+    ASSERT_TRUE(Drive([&](bool* moved) { return acceptor->Progress(moved); },
+                      [&] { return acceptor->Take(0, 0, &accepted); })
+                    .ok());
+  }
+  // Whether `fd`, which has said its hello, is handed on as a late stream; else it is closed.
+  bool HandedOn(const Fd& fd) {
+    bool taken = false;
+    char byte = 0;
+    const auto settled = [&] {
+      int peer = 0;
+      uint16_t channel = 0;
+      Accepted late;
+      taken = taken || acceptor->TakeLate(&peer, &channel, &late);
+      return taken || recv(fd.get(), &byte, 1, MSG_DONTWAIT) == 0;
+    };
+    EXPECT_TRUE(Drive([&](bool* moved) { return acceptor->Progress(moved); }, settled).ok());
+    return taken;
+  }
+
+ private:
+  Fd first_ = Dial(address);
+};
+
+TEST_F(LateStreams, OneThatCountsOtherwiseThanItsConnectionIsTurnedAway) {
+  TakeFirst();
+  for (const uint16_t transport : {uint16_t{kFailOverTcp}, uint16_t{kControl}}) {
+    const Fd bad = Dial(address);
+    Say(bad, Late(63, 64, transport));
+    EXPECT_FALSE(HandedOn(bad)) << transport;
+    const Fd good = Dial(address);
+    Say(good, Late(0, 1, transport));
+    EXPECT_TRUE(HandedOn(good)) << transport;
+  }
+  Hello cut = Late(0, 1, kFailOverTcp);
+  cut.chunk_bytes *= 2;
+  const Fd bad = Dial(address);
+  Say(bad, cut);
+  EXPECT_FALSE(HandedOn(bad));
+}
+
+TEST_F(LateStreams, AControlStreamThatCameFirstIsHeldToTheConnectionToo) {
+  const Fd bad = Dial(address);
+  Say(bad, Late(0, 64, kControl));
+  bool moved = false;
+  while (!moved) ASSERT_TRUE(acceptor->Progress(&moved).ok());
+  TakeFirst();
+  EXPECT_FALSE(HandedOn(bad));
+}
+
 }  // namespace
 }  // namespace c4::tcp
