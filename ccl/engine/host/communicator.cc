@@ -193,6 +193,10 @@ uint64_t HostCommunicator::RecordCall(const Operation& operation) {
   return now;
 }
 
+void HostCommunicator::TakeBackCall(const Operation& operation) {
+  recorder_.TakeBackCall(IsTransfer(operation.function));
+}
+
 Result HostCommunicator::Supports(const Operation& operation) const {
   if (IsTransfer(operation.function)) {
     if (operation.root < 0 || operation.root >= rank_count_) {
