@@ -92,6 +92,9 @@ Join MakeJoin(const UniqueId& id, int rank, int rank_count, const RankInfo& info
   join.rank = static_cast<uint32_t>(rank);
   join.rank_count = static_cast<uint32_t>(rank_count);
   join.info = info;
+  join.knobs.slice_bytes = static_cast<uint32_t>(KnobNumber(Knob::C4_SLICE_BYTES));
+  join.knobs.channels = static_cast<uint16_t>(KnobNumber(Knob::C4_CHANNELS));
+  join.knobs.algorithm = KnobChoiceNumber(Knob::C4_ALGORITHM);
   return join;
 }
 

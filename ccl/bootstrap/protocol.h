@@ -36,7 +36,7 @@ inline constexpr uint64_t kTableMagic = wire::Magic("C4BTTABL");
 inline constexpr uint64_t kMeetMagic = wire::Magic("C4BTMEET");
 inline constexpr uint64_t kMetMagic = wire::Magic("C4BTMET_");
 inline constexpr uint16_t kMajor = 1;
-inline constexpr uint16_t kMinor = 2;
+inline constexpr uint16_t kMinor = 3;
 inline constexpr uint32_t kMostRanks = 1u << 20;
 
 inline constexpr uint32_t kMostRecordBytes = 4096;
@@ -55,6 +55,14 @@ struct RankInfo {
 };
 static_assert(sizeof(RankInfo) == 64);
 
+// Knobs that all ranks have to share, since 1.3; slice_bytes 0: an older writer, which does not say.
+struct SharedKnobs {
+  uint32_t slice_bytes;  // C4_SLICE_BYTES
+  uint16_t channels;     // C4_CHANNELS
+  uint16_t algorithm;    // C4_ALGORITHM: place in the order of its words, from 0
+};
+static_assert(sizeof(SharedKnobs) == 8);
+
 // Rank to root.
 struct Join {
   wire::Header header;
@@ -62,7 +70,8 @@ struct Join {
   uint32_t rank;
   uint32_t rank_count;
   RankInfo info;
-  uint8_t reserved[40];
+  SharedKnobs knobs;
+  uint8_t reserved[32];
 };
 static_assert(sizeof(Join) == 192);
 

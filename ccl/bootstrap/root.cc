@@ -8,6 +8,7 @@
 
 #include "ccl/base/clock.h"
 #include "ccl/base/identity.h"
+#include "ccl/base/knobs.h"
 #include "ccl/base/log.h"
 
 namespace c4::bootstrap {
@@ -122,10 +123,35 @@ bool Root::Admit(Peer* peer) {
                                   ", the second from " + peer->address);
     return true;
   }
+  if (const std::string other = OtherKnob(join); !other.empty()) {
+    FailAll(ncclInvalidUsage, other);
+    return true;
+  }
   present_[join.rank] = true;
   table_[join.rank] = join.info;
   if (++joined_ == table_.size()) Answer();
   return true;
+}
+
+std::string Root::OtherKnob(const Join& join) {
+  if (join.knobs.slice_bytes == 0) return "";
+  if (first_.knobs.slice_bytes == 0) first_ = join;
+  const auto differ = [&](Knob knob, const std::string& mine, const std::string& theirs) {
+    if (mine == theirs) return std::string();
+    return "rank " + std::to_string(join.rank) + " has " + KnobName(knob) + "=" + mine + ", rank " +
+           std::to_string(first_.rank) + " has " + theirs + ": all ranks need the same value";
+  };
+  const SharedKnobs& mine = join.knobs;
+  const SharedKnobs& theirs = first_.knobs;
+  std::string text =
+      differ(Knob::C4_SLICE_BYTES, std::to_string(mine.slice_bytes), std::to_string(theirs.slice_bytes));
+  if (text.empty())
+    text = differ(Knob::C4_CHANNELS, std::to_string(mine.channels), std::to_string(theirs.channels));
+  if (text.empty()) {
+    text = differ(Knob::C4_ALGORITHM, KnobChoiceText(Knob::C4_ALGORITHM, mine.algorithm),
+                  KnobChoiceText(Knob::C4_ALGORITHM, theirs.algorithm));
+  }
+  return text;
 }
 
 void Root::Answer() {

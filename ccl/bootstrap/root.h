@@ -31,6 +31,8 @@ class Root {
   // False when the peer is to be dropped.
   bool Read(Peer* peer);
   bool Admit(Peer* peer);
+  // What the join's rank has set otherwise than the first that told its knobs; empty: nothing.
+  std::string OtherKnob(const Join& join);
   void Answer();
   void FailAll(ncclResult_t code, const std::string& text);
   void SendFailure(const Peer& peer) const;
@@ -40,6 +42,7 @@ class Root {
   std::vector<std::unique_ptr<Peer>> peers_;
   std::vector<RankInfo> table_;
   std::vector<bool> present_;
+  Join first_{};  // that told its knobs
   size_t joined_ = 0;
   bool done_ = false;
   ncclResult_t failure_ = ncclSuccess;

@@ -1,6 +1,8 @@
 #include <gtest/gtest.h>
 #include <map>
 #include <string>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "ccl/base/clock.h"
 #include "ccl/base/identity.h"
@@ -42,6 +44,30 @@ TEST(Knobs, EveryDefaultIsInItsRange) {
   }
 #include "ccl/include/c4/knobs.inc"
 #undef C4_KNOB
+}
+
+TEST(Knobs, AreReadOnceAndAnewInAChild) {
+  setenv("C4_CHANNELS", "3", 1);
+  ForgetKnobs();
+  EXPECT_EQ(KnobNumber(Knob::C4_CHANNELS), 3);
+  setenv("C4_CHANNELS", "4", 1);
+  setenv("C4_JOB_ID", "late", 1);
+  EXPECT_EQ(KnobNumber(Knob::C4_CHANNELS), 3);
+  EXPECT_FALSE(KnobIsSet(Knob::C4_JOB_ID)) << "the first use of any knob reads all";
+  const pid_t child = fork();
+  if (child == 0) _exit(static_cast<int>(KnobNumber(Knob::C4_CHANNELS)));
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(WEXITSTATUS(status), 4) << "a launcher's children have environments of their own";
+  unsetenv("C4_CHANNELS");
+  unsetenv("C4_JOB_ID");
+  ForgetKnobs();
+}
+
+TEST(Knobs, AChoiceIsToldByItsPlace) {
+  EXPECT_EQ(KnobChoiceNumber(Knob::C4_ALGORITHM), 0);
+  EXPECT_EQ(KnobChoiceText(Knob::C4_ALGORITHM, 2), "tree");
+  EXPECT_EQ(KnobChoiceText(Knob::C4_ALGORITHM, 99), "?");
 }
 
 JobIdentity Read(const std::map<std::string, std::string>& values) {

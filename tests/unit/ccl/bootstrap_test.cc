@@ -5,10 +5,14 @@
 #include <cstring>
 #include <gtest/gtest.h>
 #include <string>
+#include <sys/wait.h>
 #include <thread>
+#include <unistd.h>
+#include <utility>
 #include <vector>
 
 #include "ccl/base/clock.h"
+#include "ccl/base/knobs.h"
 #include "ccl/bootstrap/planes.h"
 
 namespace c4::bootstrap {
@@ -19,6 +23,7 @@ class Bootstrap : public testing::Test {
   void SetUp() override {
     setenv("NCCL_SOCKET_IFNAME", "lo", 1);
     unsetenv("NCCL_COMM_ID");
+    ForgetKnobs();
   }
 
   static UniqueId MakeId() {
@@ -64,6 +69,41 @@ TEST_F(Bootstrap, AnotherNumberOfRanksFailsAllWithOneSentence) {
   for (const Result& result : Join(MakeId(), {{0, 3}, {1, 3}, {2, 4}})) {
     EXPECT_EQ(result.code(), ncclInvalidUsage);
     EXPECT_NE(result.message().find("ranks, others say"), std::string::npos) << result.message();
+  }
+}
+
+// With other knobs, ranks would cut and send by plans that do not fit each other.
+TEST_F(Bootstrap, KnobsThatAllRanksShareAreCompared) {
+  const std::pair<const char*, const char*> others[] = {
+      {"C4_CHANNELS", "2"}, {"C4_SLICE_BYTES", "4096"}, {"C4_ALGORITHM", "tree"}};
+  for (const auto& [name, value] : others) {
+    ncclUniqueId raw;
+    int ends[2];
+    ASSERT_EQ(pipe(ends), 0);
+    const pid_t child = fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+      setenv(name, value, 1);
+      UniqueId id{};
+      std::vector<RankInfo> all;
+      const bool read_whole = read(ends[0], &raw, sizeof raw) == sizeof raw && ReadUniqueId(raw, &id).ok();
+      _exit(read_whole && JoinAll(id, 1, 2, {}, AfterSeconds(10), &all).code() == ncclInvalidUsage ? 0 : 1);
+    }
+    ASSERT_TRUE(MakeUniqueId(&raw).ok());
+    ASSERT_EQ(write(ends[1], &raw, sizeof raw), static_cast<ssize_t>(sizeof raw));
+    UniqueId id{};
+    ASSERT_TRUE(ReadUniqueId(raw, &id).ok());
+    std::vector<RankInfo> all;
+    const Result result = JoinAll(id, 0, 2, {}, AfterSeconds(10), &all);
+    EXPECT_EQ(result.code(), ncclInvalidUsage);
+    for (const char* part : {name, "rank 0", "rank 1", value}) {
+      EXPECT_NE(result.message().find(part), std::string::npos) << result.message();
+    }
+    int status = 0;
+    EXPECT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0) << name << ": the other rank has to hear of it too";
+    close(ends[0]);
+    close(ends[1]);
   }
 }
 
@@ -168,10 +208,12 @@ TEST_F(Bootstrap, AJoinThatFindsNoRootIsCancelled) {
 // What waits at an id ends with it: nobody listens there any more.
 TEST_F(Bootstrap, AForgottenIdIsFreed) {
   setenv("NCCL_COMM_ID", "127.0.0.1:1", 1);
+  ForgetKnobs();
   ncclUniqueId raw;
   UniqueId id{};
   ASSERT_TRUE(MakePrivateId(&raw).ok());
   unsetenv("NCCL_COMM_ID");
+  ForgetKnobs();
   ASSERT_TRUE(ReadUniqueId(raw, &id).ok());
   EXPECT_EQ(id.flags, 0u);
   EXPECT_NE(FromEndpoint(id.root).port(), 1);
@@ -207,6 +249,7 @@ TEST_F(Bootstrap, CommunicatorIdsAreEqualOnAllRanksAndNewForEveryUse) {
   EXPECT_EQ(CommunicatorId(id, 0), CommunicatorId(id, 1));
   EXPECT_NE(CommunicatorId(id, 0), CommunicatorId(MakeId(), 0));
   setenv("NCCL_COMM_ID", "127.0.0.1:31999", 1);
+  ForgetKnobs();
   const UniqueId fixed = MakeId();
   const uint64_t first = CommunicatorId(fixed, 0);
   EXPECT_EQ(first, CommunicatorId(fixed, 1));
@@ -221,6 +264,7 @@ TEST_F(Bootstrap, OneFixedAddressServesManyCommunicatorsInARow) {
     ASSERT_TRUE(Listen(&address, 1, &listener).ok());
   }
   setenv("NCCL_COMM_ID", address.ToString().c_str(), 1);
+  ForgetKnobs();
   const UniqueId id = MakeId();
   std::vector<std::thread> ranks;
   for (int rank = 0; rank < 3; ++rank) {
@@ -237,6 +281,7 @@ TEST_F(Bootstrap, OneFixedAddressServesManyCommunicatorsInARow) {
 
 TEST_F(Bootstrap, ABadFixedAddressIsNamed) {
   setenv("NCCL_COMM_ID", "nowhere", 1);
+  ForgetKnobs();
   ncclUniqueId id;
   const Result result = MakeUniqueId(&id);
   EXPECT_EQ(result.code(), ncclInvalidUsage);

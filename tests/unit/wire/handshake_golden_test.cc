@@ -16,6 +16,7 @@ using tcp::Hello;
 
 constexpr char kBootstrapName[] = "bootstrap-1.0.bin";
 constexpr char kBootstrapName11[] = "bootstrap-1.1.bin";
+constexpr char kBootstrapName13[] = "bootstrap-1.3.bin";
 constexpr char kTcpName[] = "tcp-3.0.bin";
 constexpr char kShmName[] = "shm-2.0.bin";
 constexpr ProcessIdentity kProcess{.boot_id = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16},
@@ -156,6 +157,24 @@ TEST(BootstrapGolden, FramesOf11) {
   ExpectFields(bytes, 328, ExpectedMet(0, 2, ""), MetLayout());
   EXPECT_EQ(bytes.substr(584, 16), "record 0record 1");
   ExpectFields(bytes, 600, ExpectedMet(6, 0, "rank 0 left: the communicator was aborted"), MetLayout());
+}
+
+// Since 1.3: the knobs that all ranks share.
+Join ExpectedJoin13() {
+  Join join = ExpectedJoin11();
+  join.header.minor = 3;
+  join.knobs = {262144, 2, 5};
+  return join;
+}
+
+TEST(BootstrapGolden, FramesOf13) {
+  std::string written;
+  Append(&written, ExpectedJoin13());
+  const std::string bytes = Golden(kBootstrapName13, written);
+  ASSERT_EQ(bytes.size(), sizeof(Join));
+  EXPECT_EQ(bootstrap::CheckJoin(bytes.data(), 192, kNonce), nullptr);
+  ExpectFields(bytes, 0, ExpectedJoin13(), JoinLayout());
+  ExpectFields(bytes, 152, ExpectedJoin13().knobs, SharedKnobsLayout());
 }
 
 TEST(BootstrapGolden, MeetingsOfOthersAreRefused) {

@@ -318,13 +318,21 @@ inline Layout RankInfoLayout() {
       "RankInfo", "bootstrap.md", sizeof(T), {C4_FIELD(listener), C4_FIELD(process), C4_FIELD(host_hash)}};
 }
 
+inline Layout SharedKnobsLayout() {
+  using T = bootstrap::SharedKnobs;
+  return {"SharedKnobs",
+          "bootstrap.md",
+          sizeof(T),
+          {C4_FIELD(slice_bytes), C4_FIELD(channels), C4_FIELD(algorithm)}};
+}
+
 inline Layout JoinLayout() {
   using T = bootstrap::Join;
   return {"Join",
           "bootstrap.md",
           sizeof(T),
           {C4_FIELD(header), C4_FIELD(nonce), C4_FIELD(rank), C4_FIELD(rank_count), C4_FIELD(info),
-           C4_FIELD(reserved)}};
+           C4_FIELD(knobs), C4_FIELD(reserved)}};
 }
 
 inline Layout TableLayout() {
@@ -436,6 +444,7 @@ inline std::vector<Layout> AllLayouts() {
           ControlPathUseLayout(),
           UniqueIdLayout(),
           RankInfoLayout(),
+          SharedKnobsLayout(),
           JoinLayout(),
           TableLayout(),
           MeetLayout(),
