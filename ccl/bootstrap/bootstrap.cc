@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "ccl/base/clock.h"
+#include "ccl/base/fork.h"
 #include "ccl/base/identity.h"
 #include "ccl/base/kernel.h"
 #include "ccl/base/knobs.h"
@@ -100,6 +101,7 @@ Join MakeJoin(const UniqueId& id, int rank, int rank_count, const RankInfo& info
 
 // `fixed`: the root's address when it is given, and not opened here.
 Result MakeId(const std::string& fixed, ncclUniqueId* id) {
+  CloseStreamsInChildren();
   UniqueId made{};
   made.magic = kIdMagic;
   made.major = kIdMajor;
@@ -178,6 +180,7 @@ uint64_t CommunicatorId(const UniqueId& id, int rank) {
 
 Result JoinAll(const UniqueId& id, int rank, int rank_count, const RankInfo& info, DeadlineNs deadline,
                std::vector<RankInfo>* all, const std::atomic<bool>* cancelled) {
+  CloseStreamsInChildren();
   const Patience patience{deadline, cancelled, {}};
   const bool from_environment = (id.flags & kIdFromEnvironment) != 0;
   if (from_environment && rank == 0) {

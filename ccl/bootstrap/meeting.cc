@@ -220,7 +220,8 @@ class Host {
     guest->bytes.insert(guest->bytes.end(), buffer, buffer + got);
     if (guest->bytes.size() < sizeof(Meet)) return Ok();
     if (const char* fault = CheckMeet(guest->bytes.data(), sizeof(Meet), id_.nonce, communicator_id_)) {
-      C4_WARN("turned %s away from a meeting of ranks: what it sent %s", guest->address.c_str(), fault);
+      WarnTurnedAway(guest->address.c_str(), "a meeting of ranks",
+                     (std::string("what it sent ") + fault).c_str());
       guest->fd.Reset();
       return Ok();
     }

@@ -98,8 +98,8 @@ bool Root::Read(Peer* peer) {
 
 bool Root::Admit(Peer* peer) {
   if (const char* fault = CheckJoin(&peer->join, sizeof(Join), nonce_)) {
-    C4_WARN("turned %s away from a communicator that comes up: what it sent %s", peer->address.c_str(),
-            fault);
+    WarnTurnedAway(peer->address.c_str(), "a communicator that comes up",
+                   (std::string("what it sent ") + fault).c_str());
     return false;
   }
   if (failure_ != ncclSuccess) {

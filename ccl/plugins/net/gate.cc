@@ -1,5 +1,6 @@
 #include "ccl/plugins/net/gate.h"
 
+#include "ccl/base/fork.h"
 #include "ccl/base/knobs.h"
 #include "ccl/base/log.h"
 #include "ccl/plugins/net/receive_comm.h"
@@ -12,6 +13,7 @@ constexpr int kBacklog = 1024;
 }  // namespace
 
 Result Gate::Open(const std::vector<SocketAddress>& addresses, std::unique_ptr<Gate>* gate) {
+  CloseStreamsInChildren();
   SocketAddress at = addresses.front();
   if (addresses.size() > 1) {
     C4_RETURN_IF_ERROR(ParseAddress(at.storage.ss_family == AF_INET6 ? "[::]:0" : "0.0.0.0:0", &at));

@@ -15,7 +15,7 @@ constexpr uint64_t kHelloTimeoutNs = 5000000000u;
 constexpr size_t kMostStrangers = 256;
 
 void TurnAway(const SocketAddress& from, const char* fault) {
-  C4_WARN("turned a connection from %s away: its hello %s", from.ToString().c_str(), fault);
+  WarnTurnedAway(from.ToString().c_str(), "the ranks' data", (std::string("its hello ") + fault).c_str());
 }
 
 // Of one that says what it speaks: both have to be named, or nobody knows which side to update.

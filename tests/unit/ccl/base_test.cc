@@ -1,12 +1,17 @@
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <map>
+#include <poll.h>
+#include <signal.h>
 #include <string>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "ccl/base/clock.h"
+#include "ccl/base/fork.h"
 #include "ccl/base/identity.h"
 #include "ccl/base/knobs.h"
+#include "ccl/base/log.h"
 #include "ccl/base/socket.h"
 #include "ccl/base/thread.h"
 
@@ -159,6 +164,55 @@ TEST(Socket, NothingWaitsPastItsDeadline) {
   char byte = 0;
   EXPECT_FALSE(ReceiveAll(connected.get(), &byte, 1, MonotonicNs() + 20000000).ok());
   EXPECT_GE(MonotonicNs() - before, 40000000u);
+}
+
+TEST(Log, StrangersCauseTenLinesAMinute) {
+  LogLimit limit;
+  uint64_t kept_back = 99;
+  constexpr uint64_t kSecondNs = 1000000000u;
+  uint64_t lines = 0;
+  for (uint64_t i = 0; i < 3931; ++i) lines += limit.Pass(5 * kSecondNs + i, &kept_back) ? 1 : 0;
+  EXPECT_EQ(lines, 10u);
+  EXPECT_EQ(kept_back, 0u);
+  EXPECT_FALSE(limit.Pass(64 * kSecondNs, &kept_back));
+  EXPECT_TRUE(limit.Pass(65 * kSecondNs, &kept_back));
+  EXPECT_EQ(kept_back, 3931u - 10u + 1u);
+}
+
+// A data loader keeps no stream of its parent open, and whatever else it inherited stays as it was.
+TEST(Fork, AChildClosesItsParentsStreamsAndNothingElse) {
+  CloseStreamsInChildren();
+  int ends[2];
+  int pipe_ends[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+  ASSERT_EQ(pipe(pipe_ends), 0);
+  int theirs[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, theirs), 0);
+  Fd ours(ends[0]);
+  const Fd peer(ends[1]);
+  const Fd no_stream(pipe_ends[1]);
+  const pid_t child = fork();
+  if (child == 0) {
+    const bool closed = fcntl(ends[0], F_GETFD) < 0 && fcntl(ends[1], F_GETFD) < 0;
+    const bool kept = fcntl(pipe_ends[1], F_GETFD) >= 0 && fcntl(theirs[0], F_GETFD) >= 0;
+    // The number is another's now: the copy of an Fd must not close it.
+    const int again = open("/dev/null", O_RDONLY);
+    ours.Reset();
+    const bool left_alone = again == ends[0] && fcntl(again, F_GETFD) >= 0;
+    const char verdict = closed && kept && left_alone ? 'y' : 'n';
+    if (write(pipe_ends[1], &verdict, 1) != 1) _exit(1);
+    pause();
+  }
+  ours.Reset();
+  char byte = 0;
+  pollfd entry{peer.get(), POLLIN, 0};
+  EXPECT_EQ(poll(&entry, 1, 2000), 1) << "the child holds the stream";
+  EXPECT_EQ(recv(peer.get(), &byte, 1, MSG_DONTWAIT), 0);
+  EXPECT_EQ(read(pipe_ends[0], &byte, 1), 1);
+  EXPECT_EQ(byte, 'y');
+  kill(child, SIGKILL);
+  EXPECT_EQ(waitpid(child, nullptr, 0), child);
+  for (const int fd : {theirs[0], theirs[1], pipe_ends[0]}) close(fd);
 }
 
 TEST(Thread, RunsWithItsNameAndAllSignalsBlocked) {
