@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+#include "ccl/base/sha256.h"
 #include "ccl/include/nccl.h"
 #include "wire/header.h"
 #include "wire/segment.h"
@@ -11,7 +12,7 @@
 namespace c4::bootstrap {
 
 inline constexpr uint64_t kIdMagic = wire::Magic("C4UNIQID");
-inline constexpr uint16_t kIdMajor = 1;
+inline constexpr uint16_t kIdMajor = 2;
 inline constexpr uint16_t kIdMinor = 0;
 
 enum IdFlags : uint32_t {
@@ -26,8 +27,11 @@ struct UniqueId {
   uint32_t flags;
   wire::Endpoint root;
   uint8_t nonce[16];
-  uint64_t check;  // hash of what stands before: noise is told from an id
-  uint8_t reserved[64];
+  uint64_t check;  // hash of what stands before and of the secret: noise is told from an id
+  // Since 2.0: random, never sent; what ranks prove to each other that they have. Zeros in ids that are made
+  // of NCCL_COMM_ID, which is no secret.
+  uint8_t secret[32];
+  uint8_t reserved[32];
 };
 static_assert(sizeof(UniqueId) == sizeof(ncclUniqueId));
 
@@ -71,7 +75,8 @@ struct Join {
   uint32_t rank_count;
   RankInfo info;
   SharedKnobs knobs;
-  uint8_t reserved[32];
+  uint8_t mac[16];  // since 1.3: over the join with zeros here, by the id's secret
+  uint8_t reserved[16];
 };
 static_assert(sizeof(Join) == 192);
 
@@ -80,7 +85,8 @@ struct Table {
   wire::Header header;
   uint32_t code;  // ncclResult_t
   uint32_t rank_count;
-  uint8_t reserved[24];
+  uint8_t session[16];  // since 1.3: random; with the id's secret it makes the key of the ranks' streams
+  uint8_t reserved[8];
   char text[160];
 };
 static_assert(sizeof(Table) == 256);
@@ -107,6 +113,25 @@ struct Met {
   char text[160];
 };
 static_assert(sizeof(Met) == 256);
+
+// By the secret of the id, over all that the join says.
+inline void SignJoin(Join* join, const uint8_t (&secret)[32]) {
+  memset(join->mac, 0, sizeof join->mac);
+  const Sha256Digest digest = HmacSha256(secret, sizeof secret, join, sizeof *join);
+  memcpy(join->mac, digest.data(), sizeof join->mac);
+}
+inline bool IsSigned(const Join& join, const uint8_t (&secret)[32]) {
+  Join own = join;
+  SignJoin(&own, secret);
+  return EqualInConstantTime(own.mac, join.mac, sizeof own.mac);
+}
+
+// What the ranks' streams are sealed with: new for each rendezvous, also where the id is not.
+inline Sha256Digest StreamKey(const uint8_t (&secret)[32], const uint8_t (&session)[16]) {
+  char text[32] = "C4 stream key";
+  memcpy(text + 16, session, sizeof session);
+  return HmacSha256(secret, sizeof secret, text, sizeof text);
+}
 
 // nullptr when `meet` belongs to a meeting of this communicator, else what is wrong with it.
 inline const char* CheckMeet(const void* data, size_t bytes, const uint8_t (&nonce)[16],

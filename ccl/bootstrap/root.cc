@@ -8,6 +8,7 @@
 
 #include "ccl/base/clock.h"
 #include "ccl/base/identity.h"
+#include "ccl/base/kernel.h"
 #include "ccl/base/knobs.h"
 #include "ccl/base/log.h"
 
@@ -20,6 +21,7 @@ constexpr uint64_t kAnswerNs = 10000000000u;
 // How long ranks that come after a misfit are still told of it.
 constexpr uint64_t kFailureNs = 30000000000u;
 constexpr size_t kMostStrangers = 1024;
+constexpr uint16_t kSignedSince = 3;
 
 Table MakeTable(ncclResult_t code, uint32_t rank_count, const std::string& text) {
   Table table{};
@@ -39,7 +41,9 @@ Table MakeTable(ncclResult_t code, uint32_t rank_count, const std::string& text)
 
 }  // namespace
 
-Root::Root(Fd listener, const uint8_t (&nonce)[16]) : listener_(std::move(listener)) {
+Root::Root(Fd listener, const uint8_t (&nonce)[16], const uint8_t (&secret)[32])
+    : listener_(std::move(listener)) {
+  memcpy(secret_, secret, sizeof secret_);
   memcpy(nonce_, nonce, sizeof nonce_);
 }
 
@@ -107,6 +111,17 @@ bool Root::Admit(Peer* peer) {
     return false;
   }
   const Join& join = peer->join;
+  if (join.header.minor < kSignedSince) {
+    peer->joined = true;  // it has the id: it is one of those that are waited for
+    FailAll(ncclInvalidUsage, "rank " + std::to_string(join.rank) + " at " + peer->address +
+                                  " runs an older release: use one release on all ranks");
+    return true;
+  }
+  if (!IsSigned(join, secret_)) {
+    WarnTurnedAway(peer->address.c_str(), "a communicator that comes up",
+                   "it does not prove that it has the unique id");
+    return false;
+  }
   if (table_.empty()) {
     table_.resize(join.rank_count);
     present_.resize(join.rank_count);
@@ -155,7 +170,11 @@ std::string Root::OtherKnob(const Join& join) {
 }
 
 void Root::Answer() {
-  const Table head = MakeTable(ncclSuccess, static_cast<uint32_t>(table_.size()), "");
+  Table head = MakeTable(ncclSuccess, static_cast<uint32_t>(table_.size()), "");
+  if (!FillRandom(head.session, sizeof head.session)) {
+    FailAll(ncclSystemError, "the kernel gave no random bytes");
+    return;
+  }
   for (const auto& peer : peers_) {
     if (!peer->joined) continue;
     const DeadlineNs deadline = MonotonicNs() + kAnswerNs;

@@ -11,7 +11,8 @@ namespace c4::bootstrap {
 
 class Root {
  public:
-  Root(Fd listener, const uint8_t (&nonce)[16]);
+  // `nonce` and `secret` of the id.
+  Root(Fd listener, const uint8_t (&nonce)[16], const uint8_t (&secret)[32]);
 
   // Runs until all ranks have been answered, or the deadline. After a misfit it stays for a while, so that
   // ranks which come late hear of it as well.
@@ -39,6 +40,7 @@ class Root {
 
   Fd listener_;
   uint8_t nonce_[16];
+  uint8_t secret_[32];
   std::vector<std::unique_ptr<Peer>> peers_;
   std::vector<RankInfo> table_;
   std::vector<bool> present_;

@@ -3,6 +3,7 @@
 #include "ccl/base/fork.h"
 #include "ccl/base/knobs.h"
 #include "ccl/base/log.h"
+#include "ccl/plugins/net/handle.h"
 #include "ccl/plugins/net/receive_comm.h"
 
 namespace c4::net {
@@ -29,7 +30,7 @@ Result Gate::Open(const std::vector<SocketAddress>& addresses, std::unique_ptr<G
 void Gate::Expect(uint64_t number) {
   const std::lock_guard<std::mutex> lock(mutex_);
   ++expected_[number];
-  acceptor_.Expect(number);
+  acceptor_.Expect(number, StreamKeyOf(number));
 }
 
 void Gate::StopExpecting(uint64_t number) {

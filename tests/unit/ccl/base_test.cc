@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <map>
@@ -12,6 +13,7 @@
 #include "ccl/base/identity.h"
 #include "ccl/base/knobs.h"
 #include "ccl/base/log.h"
+#include "ccl/base/sha256.h"
 #include "ccl/base/socket.h"
 #include "ccl/base/thread.h"
 
@@ -164,6 +166,52 @@ TEST(Socket, NothingWaitsPastItsDeadline) {
   char byte = 0;
   EXPECT_FALSE(ReceiveAll(connected.get(), &byte, 1, MonotonicNs() + 20000000).ok());
   EXPECT_GE(MonotonicNs() - before, 40000000u);
+}
+
+std::string Hex(const Sha256Digest& digest) {
+  std::string text;
+  for (const uint8_t byte : digest) {
+    text += "0123456789abcdef"[byte >> 4];
+    text += "0123456789abcdef"[byte & 15];
+  }
+  return text;
+}
+
+std::string HashOf(const std::string& text, size_t piece) {
+  Sha256 hash;
+  for (size_t at = 0; at < text.size(); at += piece) {
+    hash.Add(text.data() + at, std::min(piece, text.size() - at));
+  }
+  return Hex(hash.Finish());
+}
+
+// Known answers of FIPS 180-4, in pieces of every length that matters.
+TEST(Sha256, KnownAnswers) {
+  for (const size_t piece : {1, 3, 55, 56, 63, 64, 65, 1000}) {
+    EXPECT_EQ(HashOf("", piece), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+    EXPECT_EQ(HashOf("abc", piece), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+    EXPECT_EQ(HashOf("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq", piece),
+              "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1");
+    EXPECT_EQ(HashOf(std::string(1000000, 'a'), piece),
+              "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
+  }
+}
+
+// Known answers of RFC 4231: cases 1, 2, 3 and 6, whose key is longer than a block.
+TEST(Sha256, KnownAnswersOfHmac) {
+  const auto mac = [](const std::string& key, const std::string& data) {
+    return Hex(HmacSha256(key.data(), key.size(), data.data(), data.size()));
+  };
+  EXPECT_EQ(mac(std::string(20, '\x0b'), "Hi There"),
+            "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7");
+  EXPECT_EQ(mac("Jefe", "what do ya want for nothing?"),
+            "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
+  EXPECT_EQ(mac(std::string(20, '\xaa'), std::string(50, '\xdd')),
+            "773ea91e36800e46854db8ebd09181a72959098b3ef8c122d9635514ced565fe");
+  EXPECT_EQ(mac(std::string(131, '\xaa'), "Test Using Larger Than Block-Size Key - Hash Key First"),
+            "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54");
+  EXPECT_TRUE(EqualInConstantTime("abcd", "abce", 3));
+  EXPECT_FALSE(EqualInConstantTime("abcd", "abce", 4));
 }
 
 TEST(Log, StrangersCauseTenLinesAMinute) {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "ccl/base/clock.h"
+#include "ccl/base/identity.h"
 #include "ccl/base/knobs.h"
 #include "ccl/bootstrap/planes.h"
 
@@ -127,6 +128,8 @@ TEST_F(Bootstrap, ARankThatLeavesFailsTheOthers) {
     memcpy(join.nonce, id.nonce, sizeof join.nonce);
     join.rank = 1;
     join.rank_count = 3;
+    join.header.minor = kMinor;
+    SignJoin(&join, id.secret);
     ASSERT_TRUE(SendAll(fd.get(), &join, sizeof join, AfterSeconds(10)).ok());
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   });
@@ -134,6 +137,59 @@ TEST_F(Bootstrap, ARankThatLeavesFailsTheOthers) {
   leaver.join();
   EXPECT_EQ(result.code(), ncclRemoteError);
   EXPECT_NE(result.message().find("rank 1"), std::string::npos) << result.message();
+}
+
+// Of all that an id holds the secret alone is never sent: who has overheard the rest is no rank.
+TEST_F(Bootstrap, WhoHasNotTheSecretOfTheIdIsNoRank) {
+  const UniqueId id = MakeId();
+  EXPECT_NE(HashBytes(id.secret, sizeof id.secret), HashBytes(MakeId().secret, sizeof id.secret));
+  UniqueId overheard = id;
+  overheard.secret[31] ^= 1;
+  Result forged;
+  std::thread stranger([&] {
+    std::vector<RankInfo> all;
+    forged = JoinAll(overheard, 1, 2, {}, AfterSeconds(10), &all);
+  });
+  stranger.join();
+  EXPECT_FALSE(forged.ok());
+  for (const Result& result : Join(id, {{0, 2}, {1, 2}})) EXPECT_TRUE(result.ok()) << result.message();
+}
+
+TEST_F(Bootstrap, TheKeyIsTheSameOnAllRanksAndNewForEachRendezvous) {
+  setenv("NCCL_COMM_ID", "127.0.0.1:31998", 1);
+  ForgetKnobs();
+  const UniqueId id = MakeId();
+  Sha256Digest keys[2][2];
+  for (auto& use : keys) {
+    std::thread other([&] {
+      std::vector<RankInfo> all;
+      EXPECT_TRUE(JoinAll(id, 1, 2, {}, AfterSeconds(10), &all, nullptr, &use[1]).ok());
+    });
+    std::vector<RankInfo> all;
+    EXPECT_TRUE(JoinAll(id, 0, 2, {}, AfterSeconds(10), &all, nullptr, &use[0]).ok());
+    other.join();
+    EXPECT_EQ(use[0], use[1]);
+  }
+  EXPECT_NE(keys[0][0], keys[1][0]) << "an address is no secret, what its root draws is";
+}
+
+TEST_F(Bootstrap, AnOlderReleaseIsNamedToAll) {
+  const UniqueId id = MakeId();
+  Fd fd;
+  ASSERT_TRUE(Connect(FromEndpoint(id.root), AfterSeconds(10), true, &fd).ok());
+  struct Join join {};
+  join.header.magic = kJoinMagic;
+  join.header.major = kMajor;
+  join.header.minor = 2;
+  join.header.endian = wire::kEndianMark;
+  join.header.header_bytes = join.header.total_bytes = sizeof join;
+  memcpy(join.nonce, id.nonce, sizeof join.nonce);
+  join.rank = 1;
+  join.rank_count = 2;
+  ASSERT_TRUE(SendAll(fd.get(), &join, sizeof join, AfterSeconds(10)).ok());
+  const Result result = Join(id, {{0, 2}})[0];
+  EXPECT_EQ(result.code(), ncclInvalidUsage);
+  EXPECT_NE(result.message().find("older release"), std::string::npos) << result.message();
 }
 
 TEST_F(Bootstrap, StrangersDelayNobody) {
