@@ -224,6 +224,7 @@ TEST_F(ShmEngine, ADataLoaderDoesNotHideItsParentsDeath) {
   Processes(
       [](HostCommunicator&, Monitor&) {
         if (fork() == 0) {
+          for (const int fd : {0, 1, 2}) close(fd);  // nobody waits for its output
           alarm(20);
           pause();
         }
