@@ -99,7 +99,8 @@ struct Meet {
   uint64_t meeting;  // hash of who meets, and of how often they have
   uint32_t rank;
   uint32_t record_bytes;
-  uint8_t reserved[24];
+  uint8_t mac[16];  // since 1.3: over the meet with zeros here, and its record, by the key of the streams
+  uint8_t reserved[8];
 };
 static_assert(sizeof(Meet) == 128);
 
@@ -124,6 +125,21 @@ inline bool IsSigned(const Join& join, const uint8_t (&secret)[32]) {
   Join own = join;
   SignJoin(&own, secret);
   return EqualInConstantTime(own.mac, join.mac, sizeof own.mac);
+}
+
+// By the key of the streams, over the meet and its record of `record_bytes` bytes.
+inline void SignMeet(Meet* meet, const void* record, const Sha256Digest& key) {
+  memset(meet->mac, 0, sizeof meet->mac);
+  char text[sizeof *meet + kMostRecordBytes];
+  memcpy(text, meet, sizeof *meet);
+  memcpy(text + sizeof *meet, record, meet->record_bytes);
+  const Sha256Digest digest = HmacSha256(key.data(), key.size(), text, sizeof *meet + meet->record_bytes);
+  memcpy(meet->mac, digest.data(), sizeof meet->mac);
+}
+inline bool IsSigned(const Meet& meet, const void* record, const Sha256Digest& key) {
+  Meet own = meet;
+  SignMeet(&own, record, key);
+  return EqualInConstantTime(own.mac, meet.mac, sizeof own.mac);
 }
 
 // What the ranks' streams are sealed with: new for each rendezvous, also where the id is not.

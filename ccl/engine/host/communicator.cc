@@ -151,7 +151,7 @@ Result HostCommunicator::Connect(const bootstrap::UniqueId& id, const InitReques
   Sha256Digest key;
   C4_RETURN_IF_ERROR(
       bootstrap::JoinAll(id, rank_, rank_count_, info, deadline, &ranks, request.cancelled, &key));
-  meeting_->Know(ranks);
+  meeting_->Know(ranks, key);
 
   C4_INFO("rank %d of %d joined communicator %016" PRIx64 " %s", rank_, rank_count_, communicator_id,
           request.name.c_str());

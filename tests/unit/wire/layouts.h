@@ -350,7 +350,7 @@ inline Layout MeetLayout() {
           "bootstrap.md",
           sizeof(T),
           {C4_FIELD(header), C4_FIELD(nonce), C4_FIELD(communicator_id), C4_FIELD(meeting), C4_FIELD(rank),
-           C4_FIELD(record_bytes), C4_FIELD(reserved)}};
+           C4_FIELD(record_bytes), C4_FIELD(mac), C4_FIELD(reserved)}};
 }
 
 inline Layout MetLayout() {
