@@ -1,6 +1,7 @@
 #include "ccl/api/group.h"
 
 #include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <set>
@@ -19,6 +20,31 @@ struct WaitingOperation {
   ncclComm_t comm;
   uint64_t communicator_id;
   Operation operation;
+};
+
+// Operations that have been recorded as called. Those that are never enqueued are taken back: a call that
+// stays above what finishes would look like a hang for ever.
+class Waiting {
+ public:
+  explicit Waiting(std::vector<WaitingOperation> operations) : operations_(std::move(operations)) {}
+  Waiting(const Waiting&) = delete;
+  Waiting& operator=(const Waiting&) = delete;
+  ~Waiting() {
+    for (const WaitingOperation& waiting : operations_) {
+      const Pin pin(waiting.comm);
+      if (!pin) continue;
+      const std::lock_guard<std::mutex> lock(pin->call_mutex);
+      if (pin->communicator != nullptr) pin->communicator->TakeBackCall(waiting.operation);
+    }
+  }
+
+  const std::vector<WaitingOperation>& operations() const { return operations_; }
+  void Enqueued(ncclComm_t comm) {
+    std::erase_if(operations_, [comm](const WaitingOperation& waiting) { return waiting.comm == comm; });
+  }
+
+ private:
+  std::vector<WaitingOperation> operations_;
 };
 
 struct Group {
@@ -67,18 +93,22 @@ Result EnqueueWaiting(ncclComm_t comm, const std::vector<Operation>& operations,
   return pin->communicator->Enqueue(operations.data(), operations.size());
 }
 
-Result EnqueueAll(const std::vector<WaitingOperation>& all, bool held) {
+Result EnqueueAll(Waiting* all, bool held) {
   // What belongs to one communicator goes to it at once; the communicators in an order that is the same on
   // all ranks, whatever that of the calls was: on one stream, two ranks would wait for each other otherwise.
   std::map<std::pair<uint64_t, ncclComm_t>, std::vector<Operation>> by_communicator;
-  for (const WaitingOperation& waiting : all) {
+  const size_t count = all->operations().size();
+  for (const WaitingOperation& waiting : all->operations()) {
     by_communicator[{waiting.communicator_id, waiting.comm}].push_back(waiting.operation);
   }
   for (const auto& [key, operations] : by_communicator) {
     const Result result = EnqueueWaiting(key.second, operations, held);
-    if (result.ok()) continue;
+    if (result.ok()) {
+      all->Enqueued(key.second);
+      continue;
+    }
     return Fail(result.code(), "%zu of the %zu operations in the group could not be enqueued: %s",
-                operations.size(), all.size(), result.message().c_str());
+                operations.size(), count, result.message().c_str());
   }
   return Ok();
 }
@@ -96,6 +126,7 @@ std::vector<SharedPin> PinWaiting(const std::vector<WaitingOperation>& waiting) 
 }
 
 Result RunGroup(Group done) {
+  const auto waiting = std::make_shared<Waiting>(std::move(done.waiting));
   if (done.code != ncclSuccess) {
     const bool made = !done.tasks.empty();
     DropTasks(&done.tasks);
@@ -103,11 +134,9 @@ Result RunGroup(Group done) {
                 made ? "made or enqueued" : "enqueued", done.failure.c_str());
   }
   const bool blocking = done.blocking.value_or(true);
-  if (done.tasks.empty()) return EnqueueAll(done.waiting, false);
-  std::vector<SharedPin> pinned = PinWaiting(done.waiting);
-  std::function<Result()> last = [waiting = std::move(done.waiting), blocking] {
-    return EnqueueAll(waiting, !blocking);
-  };
+  if (done.tasks.empty()) return EnqueueAll(waiting.get(), false);
+  std::vector<SharedPin> pinned = PinWaiting(waiting->operations());
+  std::function<Result()> last = [waiting, blocking] { return EnqueueAll(waiting.get(), !blocking); };
   return RunTasks(std::move(done.tasks), std::move(pinned), std::move(last), blocking);
 }
 
@@ -151,7 +180,11 @@ Result Submit(ncclComm_t comm, const Operation& operation) {
   const std::lock_guard<std::mutex> lock(pin->call_mutex);
   Operation called = operation;
   C4_RETURN_IF_ERROR(Call(*pin, &called));
-  if (GroupDepth() == 0) return pin->communicator->Enqueue(&called, 1);
+  if (GroupDepth() == 0) {
+    Result result = pin->communicator->Enqueue(&called, 1);
+    if (!result.ok()) pin->communicator->TakeBackCall(called);
+    return result;
+  }
   group.waiting.push_back({comm, pin->communicator->id(), called});
   return Ok();
 }

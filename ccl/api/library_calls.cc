@@ -3,6 +3,7 @@
 #include "ccl/api/export.h"
 #include "ccl/api/host_memory.h"
 #include "ccl/api/last_error.h"
+#include "ccl/base/knobs.h"
 #include "ccl/base/log.h"
 #include "ccl/engine/vendor/library.h"
 #include "ccl/include/nccl.h"
@@ -96,12 +97,16 @@ extern "C" __attribute__((visibility("default"))) void ncclResetDebugInitInterna
       reinterpret_cast<void (*)()>(theirs)();
     }
   }
+  c4::ForgetKnobs();
   c4::ResetLog();
+  (void)c4::CurrentLogLevel();  // reads them on this thread, which the program lends for it
 }
 
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 extern "C" void c4_host_ncclResetDebugInit() {
+  c4::ForgetKnobs();
   c4::ResetLog();
+  (void)c4::CurrentLogLevel();  // reads them on this thread, which the program lends for it
 }
 #pragma GCC diagnostic pop

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <strings.h>
 
+#include "ccl/base/fork.h"
 #include "ccl/base/log.h"
 
 namespace c4 {
@@ -26,13 +27,35 @@ constexpr Entry kTable[] = {
 constexpr size_t kCount = sizeof kTable / sizeof kTable[0];
 std::atomic<bool> warned[kCount];
 
+struct Values {
+  uint64_t forks = 0;
+  std::string text[kCount];  // empty: not set
+};
+// Replaced in children of forks and by tests only, and never freed: somebody may be reading it.
+std::atomic<const Values*> values{nullptr};
+
 const Entry& At(Knob knob) {
   return kTable[static_cast<size_t>(knob)];
 }
 
+const Values& Read() {
+  const Values* current = values.load(std::memory_order_acquire);
+  if (current != nullptr && current->forks == Forks()) return *current;
+  auto* const made = new Values;
+  made->forks = Forks();
+  for (size_t i = 0; i < kCount; ++i) {
+    // NOLINTNEXTLINE(concurrency-mt-unsafe): once, on the thread of the program's first call
+    const char* const value = getenv(kTable[i].name);
+    if (value != nullptr) made->text[i] = value;
+  }
+  if (values.compare_exchange_strong(current, made, std::memory_order_acq_rel)) return *made;
+  delete made;
+  return *current;
+}
+
 const char* Environment(Knob knob) {
-  const char* value = getenv(At(knob).name);  // NOLINT(concurrency-mt-unsafe): read-only by contract
-  return value != nullptr && *value != '\0' ? value : nullptr;
+  const std::string& value = Read().text[static_cast<size_t>(knob)];
+  return value.empty() ? nullptr : value.c_str();
 }
 
 void WarnOnce(Knob knob, const char* value) {
@@ -96,6 +119,30 @@ std::string KnobText(Knob knob) {
 
 bool KnobIsSet(Knob knob) {
   return Environment(knob) != nullptr;
+}
+
+uint16_t KnobChoiceNumber(Knob knob) {
+  const std::string chosen = KnobText(knob);
+  uint16_t number = 0;
+  while (KnobChoiceText(knob, number) != chosen && KnobChoiceText(knob, number) != "?") ++number;
+  return number;
+}
+
+std::string KnobChoiceText(Knob knob, uint16_t number) {
+  std::string_view range = At(knob).range;
+  for (; number > 0 && !range.empty(); --number) {
+    const size_t bar = range.find('|');
+    range = bar == std::string_view::npos ? std::string_view() : range.substr(bar + 1);
+  }
+  return range.empty() ? "?" : std::string(range.substr(0, range.find('|')));
+}
+
+const char* KnobName(Knob knob) {
+  return At(knob).name;
+}
+
+void ForgetKnobs() {
+  values.store(nullptr, std::memory_order_release);
 }
 
 }  // namespace c4

@@ -1,6 +1,7 @@
 #include "ccl/base/log.h"
 
 #include <atomic>
+#include <cinttypes>
 #include <cstdarg>
 #include <cstdio>
 #include <fcntl.h>
@@ -8,7 +9,9 @@
 #include <string>
 #include <sys/syscall.h>
 #include <unistd.h>
+#include <utility>
 
+#include "ccl/base/clock.h"
 #include "ccl/base/identity.h"
 #include "ccl/base/knobs.h"
 
@@ -90,6 +93,31 @@ void Log(LogLevel level, const char* format, ...) {
   line[used++] = '\n';
   ssize_t ignored = write(log_fd.load(), line, static_cast<size_t>(used));
   (void)ignored;  // a log that cannot be written is no reason to disturb the job
+}
+
+bool LogLimit::Pass(uint64_t now_ns, uint64_t* kept_back) {
+  constexpr uint64_t kMinuteNs = 60000000000u;
+  constexpr uint32_t kMostLines = 10;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (minute_ns_ == 0 || now_ns - minute_ns_ >= kMinuteNs) {
+    minute_ns_ = now_ns;
+    passed_ = 0;
+  }
+  if (passed_ >= kMostLines) {
+    ++kept_back_;
+    return false;
+  }
+  ++passed_;
+  *kept_back = std::exchange(kept_back_, 0);
+  return true;
+}
+
+void WarnTurnedAway(const char* who, const char* what, const char* why) {
+  static auto* const limit = new LogLimit();
+  uint64_t kept_back = 0;
+  if (!limit->Pass(MonotonicNs(), &kept_back)) return;
+  if (kept_back > 0) C4_WARN("turned %" PRIu64 " others away since the last such line", kept_back);
+  C4_WARN("turned %s away from %s: %s", who, what, why);
 }
 
 }  // namespace c4

@@ -3,6 +3,9 @@
 // warnings are shown when NCCL_DEBUG is not set: a monitor that is silently inactive helps nobody.
 #pragma once
 
+#include <cstdint>
+#include <mutex>
+
 namespace c4 {
 
 enum class LogLevel { kNone = 0, kVersion = 1, kWarn = 2, kInfo = 3, kTrace = 4 };
@@ -11,6 +14,24 @@ LogLevel CurrentLogLevel();
 // Reads NCCL_DEBUG and NCCL_DEBUG_FILE again (ncclResetDebugInit).
 void ResetLog();
 void Log(LogLevel level, const char* format, ...) __attribute__((format(printf, 2, 3)));
+
+// For lines that strangers can cause as often as they like: ten a minute go through, the others are counted.
+// Any thread.
+class LogLimit {
+ public:
+  // Whether a line may be written now; *kept_back: how many were not since the last one that was.
+  bool Pass(uint64_t now_ns, uint64_t* kept_back);
+
+ private:
+  std::mutex mutex_;
+  uint64_t minute_ns_ = 0;  // when the present minute began
+  uint32_t passed_ = 0;     // in it
+  uint64_t kept_back_ = 0;
+};
+
+// Of everybody who is turned away from this process's ports: one budget for all. Warns that `who` is turned
+// away from `what`, and why.
+void WarnTurnedAway(const char* who, const char* what, const char* why);
 
 }  // namespace c4
 

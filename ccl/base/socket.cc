@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "ccl/base/clock.h"
+#include "ccl/base/fork.h"
 
 namespace c4 {
 namespace {
@@ -67,8 +68,14 @@ const sockaddr_in6& V6(const SocketAddress& address) {
 }  // namespace
 
 void Fd::Reset(int fd) {
-  if (fd_ >= 0) close(fd_);
+  const auto forks = static_cast<uint32_t>(Forks());
+  if (fd_ >= 0 && forks_ == forks) {
+    ForgetDescriptor(fd_);
+    close(fd_);
+  }
   fd_ = fd;
+  forks_ = forks;
+  if (fd >= 0) TrackDescriptor(fd);
 }
 
 DeadlineNs AfterSeconds(int64_t seconds) {

@@ -17,13 +17,18 @@
 
 namespace c4 {
 
+// The child of a fork closes what it inherited once at most (ccl/base/fork.h): its copy of an Fd leaves the
+// number alone, which may be another descriptor's by then.
 class Fd {
  public:
   Fd() = default;
-  explicit Fd(int fd) : fd_(fd) {}
-  Fd(Fd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  explicit Fd(int fd) { Reset(fd); }
+  Fd(Fd&& other) noexcept : fd_(std::exchange(other.fd_, -1)), forks_(other.forks_) {}
   Fd& operator=(Fd&& other) noexcept {
-    Reset(std::exchange(other.fd_, -1));
+    if (this == &other) return *this;
+    Reset();
+    fd_ = std::exchange(other.fd_, -1);
+    forks_ = other.forks_;
     return *this;
   }
   ~Fd() { Reset(); }
@@ -34,6 +39,7 @@ class Fd {
 
  private:
   int fd_ = -1;
+  uint32_t forks_ = 0;  // of the process that owns it, as Forks() counts
 };
 
 // A moment of CLOCK_MONOTONIC; kNever waits for ever.

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "ccl/base/clock.h"
+#include "ccl/base/fork.h"
 #include "ccl/base/identity.h"
 #include "ccl/base/kernel.h"
 #include "ccl/base/knobs.h"
@@ -23,7 +24,7 @@ constexpr uint64_t kPortPatienceNs = 10000000000u;
 constexpr uint64_t kForgetNs = 200000000u;
 
 uint64_t Check(const UniqueId& id) {
-  return HashBytes(&id, offsetof(UniqueId, check));
+  return HashBytes(id.secret, sizeof id.secret, HashBytes(&id, offsetof(UniqueId, check)));
 }
 
 DeadlineNs InitDeadline() {
@@ -36,7 +37,7 @@ void Pause() {
 }
 
 // `patience`: how long a port that the root before this one is about to give up is waited for.
-Result StartRoot(SocketAddress* address, const uint8_t (&nonce)[16], const Patience& patience) {
+Result StartRoot(SocketAddress* address, const UniqueId& id, const Patience& patience) {
   Fd listener;
   for (;;) {
     Result listening = Listen(address, kBacklog, &listener);
@@ -45,7 +46,7 @@ Result StartRoot(SocketAddress* address, const uint8_t (&nonce)[16], const Patie
     C4_RETURN_IF_ERROR(patience.Check());
     Pause();
   }
-  auto root = std::make_shared<Root>(std::move(listener), nonce);
+  auto root = std::make_shared<Root>(std::move(listener), id.nonce, id.secret);
   Thread thread;
   C4_RETURN_IF_ERROR(thread.Start("c4-root", [root] { root->Run(InitDeadline()); }));
   thread.Detach();
@@ -53,7 +54,7 @@ Result StartRoot(SocketAddress* address, const uint8_t (&nonce)[16], const Patie
 }
 
 Result JoinOnce(const UniqueId& id, const Join& join, const Patience& patience, std::vector<RankInfo>* all,
-                bool* answered) {
+                bool* answered, Sha256Digest* key) {
   Fd fd;
   C4_RETURN_IF_ERROR(PatientConnect(FromEndpoint(id.root), patience, &fd));
   C4_RETURN_IF_ERROR(PatientSend(fd.get(), &join, sizeof join, patience));
@@ -74,6 +75,7 @@ Result JoinOnce(const UniqueId& id, const Join& join, const Patience& patience, 
     return Fail(ncclRemoteError, "rank %u: the root answered for %u ranks instead of %u", join.rank,
                 table.rank_count, join.rank_count);
   }
+  *key = StreamKey(id.secret, table.session);
   all->resize(join.rank_count);
   return PatientReceive(fd.get(), all->data(), all->size() * sizeof(RankInfo), patience);
 }
@@ -92,11 +94,16 @@ Join MakeJoin(const UniqueId& id, int rank, int rank_count, const RankInfo& info
   join.rank = static_cast<uint32_t>(rank);
   join.rank_count = static_cast<uint32_t>(rank_count);
   join.info = info;
+  join.knobs.slice_bytes = static_cast<uint32_t>(KnobNumber(Knob::C4_SLICE_BYTES));
+  join.knobs.channels = static_cast<uint16_t>(KnobNumber(Knob::C4_CHANNELS));
+  join.knobs.algorithm = KnobChoiceNumber(Knob::C4_ALGORITHM);
+  SignJoin(&join, id.secret);
   return join;
 }
 
 // `fixed`: the root's address when it is given, and not opened here.
 Result MakeId(const std::string& fixed, ncclUniqueId* id) {
+  CloseStreamsInChildren();
   UniqueId made{};
   made.magic = kIdMagic;
   made.major = kIdMajor;
@@ -110,11 +117,11 @@ Result MakeId(const std::string& fixed, ncclUniqueId* id) {
                                HashBytes(fixed.data(), fixed.size(), 1)};
     memcpy(made.nonce, halves, sizeof made.nonce);
   } else {
-    if (!FillRandom(made.nonce, sizeof made.nonce)) {
+    if (!FillRandom(made.nonce, sizeof made.nonce) || !FillRandom(made.secret, sizeof made.secret)) {
       return Fail(ncclSystemError, "the kernel gave no random bytes");
     }
     C4_RETURN_IF_ERROR(InterfaceAddress(KnobText(Knob::NCCL_SOCKET_IFNAME), &address));
-    C4_RETURN_IF_ERROR(StartRoot(&address, made.nonce, {.deadline = 0}));
+    C4_RETURN_IF_ERROR(StartRoot(&address, made, {.deadline = 0}));
   }
   made.root = ToEndpoint(address);
   made.check = Check(made);
@@ -138,7 +145,8 @@ void ForgetId(const UniqueId& id) {
   std::vector<RankInfo> all;
   bool answered = false;
   const Patience patience{.deadline = MonotonicNs() + kForgetNs};
-  const Result ignored = JoinOnce(id, MakeJoin(id, 0, 1, {}), patience, &all, &answered);
+  Sha256Digest key;
+  const Result ignored = JoinOnce(id, MakeJoin(id, 0, 1, {}), patience, &all, &answered, &key);
   (void)ignored;  // it has ended already, or ends with its time
 }
 
@@ -174,17 +182,20 @@ uint64_t CommunicatorId(const UniqueId& id, int rank) {
 }
 
 Result JoinAll(const UniqueId& id, int rank, int rank_count, const RankInfo& info, DeadlineNs deadline,
-               std::vector<RankInfo>* all, const std::atomic<bool>* cancelled) {
+               std::vector<RankInfo>* all, const std::atomic<bool>* cancelled, Sha256Digest* key) {
+  Sha256Digest unused;
+  if (key == nullptr) key = &unused;
+  CloseStreamsInChildren();
   const Patience patience{deadline, cancelled, {}};
   const bool from_environment = (id.flags & kIdFromEnvironment) != 0;
   if (from_environment && rank == 0) {
     SocketAddress address = FromEndpoint(id.root);
-    C4_RETURN_IF_ERROR(StartRoot(&address, id.nonce, {MonotonicNs() + kPortPatienceNs, cancelled, {}}));
+    C4_RETURN_IF_ERROR(StartRoot(&address, id, {MonotonicNs() + kPortPatienceNs, cancelled, {}}));
   }
   const Join join = MakeJoin(id, rank, rank_count, info);
   for (;;) {
     bool answered = false;
-    Result result = JoinOnce(id, join, patience, all, &answered);
+    Result result = JoinOnce(id, join, patience, all, &answered, key);
     if (result.ok()) return result;
     if (answered) return result;
     // With NCCL_COMM_ID one port serves one root after the other: a connection that the last one still took

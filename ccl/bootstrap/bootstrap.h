@@ -29,8 +29,10 @@ Result ReadUniqueId(const ncclUniqueId& id, UniqueId* read);
 uint64_t CommunicatorId(const UniqueId& id, int rank);
 
 // Joins as `rank` of `rank_count`, telling the others `info`; blocks until all have joined, the deadline, or
-// until another thread sets `cancelled`. A rank that is cancelled fails the others.
+// until another thread sets `cancelled`. A rank that is cancelled fails the others. *key: what the ranks'
+// streams are sealed with; only who has the id's secret can make it.
 Result JoinAll(const UniqueId& id, int rank, int rank_count, const RankInfo& info, DeadlineNs deadline,
-               std::vector<RankInfo>* all, const std::atomic<bool>* cancelled = nullptr);
+               std::vector<RankInfo>* all, const std::atomic<bool>* cancelled = nullptr,
+               Sha256Digest* key = nullptr);
 
 }  // namespace c4::bootstrap

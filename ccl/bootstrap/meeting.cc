@@ -67,9 +67,11 @@ Met MakeMet(const Result& result, size_t rank_count, size_t bytes) {
 
 class Host {
  public:
-  Host(const UniqueId& id, uint64_t communicator_id, int listener, const std::vector<int>& ranks,
-       uint64_t meeting, size_t record_bytes, char* all, std::vector<std::unique_ptr<Guest>> early)
+  Host(const UniqueId& id, const Sha256Digest& key, uint64_t communicator_id, int listener,
+       const std::vector<int>& ranks, uint64_t meeting, size_t record_bytes, char* all,
+       std::vector<std::unique_ptr<Guest>> early)
       : id_(id),
+        key_(key),
         communicator_id_(communicator_id),
         listener_(listener),
         ranks_(ranks),
@@ -220,11 +222,18 @@ class Host {
     guest->bytes.insert(guest->bytes.end(), buffer, buffer + got);
     if (guest->bytes.size() < sizeof(Meet)) return Ok();
     if (const char* fault = CheckMeet(guest->bytes.data(), sizeof(Meet), id_.nonce, communicator_id_)) {
-      C4_WARN("turned %s away from a meeting of ranks: what it sent %s", guest->address.c_str(), fault);
+      WarnTurnedAway(guest->address.c_str(), "a meeting of ranks",
+                     (std::string("what it sent ") + fault).c_str());
       guest->fd.Reset();
       return Ok();
     }
     if (guest->bytes.size() < sizeof(Meet) + guest->meet().record_bytes) return Ok();
+    if (!IsSigned(guest->meet(), guest->bytes.data() + sizeof(Meet), key_)) {
+      WarnTurnedAway(guest->address.c_str(), "a meeting of ranks",
+                     "it does not prove that it is one of them");
+      guest->fd.Reset();
+      return Ok();
+    }
     return Admit(guest);
   }
 
@@ -257,6 +266,7 @@ class Host {
   }
 
   const UniqueId& id_;
+  const Sha256Digest& key_;
   const uint64_t communicator_id_;
   const int listener_;
   const std::vector<int>& ranks_;
@@ -285,7 +295,8 @@ Result Meeting::Open(const SocketAddress& address, RankInfo* info) {
   return Ok();
 }
 
-void Meeting::Know(const std::vector<RankInfo>& all) {
+void Meeting::Know(const std::vector<RankInfo>& all, const Sha256Digest& key) {
+  key_ = key;
   places_.clear();
   for (const RankInfo& info : all) {
     places_.push_back(info.listener);
@@ -309,7 +320,7 @@ Result Meeting::Hold(const std::vector<int>& ranks, const void* mine, size_t byt
   Result result = Ok();
   if (ranks.size() > 1) {
     if (rank_ == ranks.front()) {
-      Host host(id_, communicator_id_, listener_.get(), ranks, meeting, bytes, static_cast<char*>(all),
+      Host host(id_, key_, communicator_id_, listener_.get(), ranks, meeting, bytes, static_cast<char*>(all),
                 std::move(early_));
       result = host.Run(patience);
       early_ = host.TakeEarly();
@@ -337,6 +348,7 @@ Result Meeting::Attend(int first, uint64_t meeting, size_t rank_count, const voi
   meet.meeting = meeting;
   meet.rank = static_cast<uint32_t>(rank_);
   meet.record_bytes = static_cast<uint32_t>(bytes);
+  SignMeet(&meet, mine, key_);
 
   Fd fd;
   Met met{};

@@ -29,8 +29,8 @@ class Meeting {
 
   // Opens this rank's place at `address`, and puts it into `info`, for the others.
   Result Open(const SocketAddress& address, RankInfo* info);
-  // What all ranks told when they joined.
-  void Know(const std::vector<RankInfo>& all);
+  // What all ranks told when they joined, and the key that came of it, by which they prove who they are.
+  void Know(const std::vector<RankInfo>& all, const Sha256Digest& key);
 
   // `ranks` ascend, and this one is among them. `all`: `bytes` for each of them, in their order.
   Result Hold(const std::vector<int>& ranks, const void* mine, size_t bytes, void* all,
@@ -43,6 +43,7 @@ class Meeting {
   const UniqueId id_;
   const uint64_t communicator_id_;
   const int rank_;
+  Sha256Digest key_{};
   Fd listener_;
   std::vector<wire::Endpoint> places_;                // by rank
   std::map<uint64_t, uint64_t> held_;                 // meetings so far, by who met

@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+#include "ccl/base/sha256.h"
 #include "ccl/include/nccl.h"
 #include "wire/header.h"
 #include "wire/segment.h"
@@ -11,7 +12,7 @@
 namespace c4::bootstrap {
 
 inline constexpr uint64_t kIdMagic = wire::Magic("C4UNIQID");
-inline constexpr uint16_t kIdMajor = 1;
+inline constexpr uint16_t kIdMajor = 2;
 inline constexpr uint16_t kIdMinor = 0;
 
 enum IdFlags : uint32_t {
@@ -26,8 +27,11 @@ struct UniqueId {
   uint32_t flags;
   wire::Endpoint root;
   uint8_t nonce[16];
-  uint64_t check;  // hash of what stands before: noise is told from an id
-  uint8_t reserved[64];
+  uint64_t check;  // hash of what stands before and of the secret: noise is told from an id
+  // Since 2.0: random, never sent; what ranks prove to each other that they have. Zeros in ids that are made
+  // of NCCL_COMM_ID, which is no secret.
+  uint8_t secret[32];
+  uint8_t reserved[32];
 };
 static_assert(sizeof(UniqueId) == sizeof(ncclUniqueId));
 
@@ -36,7 +40,7 @@ inline constexpr uint64_t kTableMagic = wire::Magic("C4BTTABL");
 inline constexpr uint64_t kMeetMagic = wire::Magic("C4BTMEET");
 inline constexpr uint64_t kMetMagic = wire::Magic("C4BTMET_");
 inline constexpr uint16_t kMajor = 1;
-inline constexpr uint16_t kMinor = 2;
+inline constexpr uint16_t kMinor = 3;
 inline constexpr uint32_t kMostRanks = 1u << 20;
 
 inline constexpr uint32_t kMostRecordBytes = 4096;
@@ -55,6 +59,14 @@ struct RankInfo {
 };
 static_assert(sizeof(RankInfo) == 64);
 
+// Knobs that all ranks have to share, since 1.3; slice_bytes 0: an older writer, which does not say.
+struct SharedKnobs {
+  uint32_t slice_bytes;  // C4_SLICE_BYTES
+  uint16_t channels;     // C4_CHANNELS
+  uint16_t algorithm;    // C4_ALGORITHM: place in the order of its words, from 0
+};
+static_assert(sizeof(SharedKnobs) == 8);
+
 // Rank to root.
 struct Join {
   wire::Header header;
@@ -62,7 +74,9 @@ struct Join {
   uint32_t rank;
   uint32_t rank_count;
   RankInfo info;
-  uint8_t reserved[40];
+  SharedKnobs knobs;
+  uint8_t mac[16];  // since 1.3: over the join with zeros here, by the id's secret
+  uint8_t reserved[16];
 };
 static_assert(sizeof(Join) == 192);
 
@@ -71,7 +85,8 @@ struct Table {
   wire::Header header;
   uint32_t code;  // ncclResult_t
   uint32_t rank_count;
-  uint8_t reserved[24];
+  uint8_t session[16];  // since 1.3: random; with the id's secret it makes the key of the ranks' streams
+  uint8_t reserved[8];
   char text[160];
 };
 static_assert(sizeof(Table) == 256);
@@ -84,7 +99,8 @@ struct Meet {
   uint64_t meeting;  // hash of who meets, and of how often they have
   uint32_t rank;
   uint32_t record_bytes;
-  uint8_t reserved[24];
+  uint8_t mac[16];  // since 1.3: over the meet with zeros here, and its record, by the key of the streams
+  uint8_t reserved[8];
 };
 static_assert(sizeof(Meet) == 128);
 
@@ -98,6 +114,40 @@ struct Met {
   char text[160];
 };
 static_assert(sizeof(Met) == 256);
+
+// By the secret of the id, over all that the join says.
+inline void SignJoin(Join* join, const uint8_t (&secret)[32]) {
+  memset(join->mac, 0, sizeof join->mac);
+  const Sha256Digest digest = HmacSha256(secret, sizeof secret, join, sizeof *join);
+  memcpy(join->mac, digest.data(), sizeof join->mac);
+}
+inline bool IsSigned(const Join& join, const uint8_t (&secret)[32]) {
+  Join own = join;
+  SignJoin(&own, secret);
+  return EqualInConstantTime(own.mac, join.mac, sizeof own.mac);
+}
+
+// By the key of the streams, over the meet and its record of `record_bytes` bytes.
+inline void SignMeet(Meet* meet, const void* record, const Sha256Digest& key) {
+  memset(meet->mac, 0, sizeof meet->mac);
+  char text[sizeof *meet + kMostRecordBytes];
+  memcpy(text, meet, sizeof *meet);
+  memcpy(text + sizeof *meet, record, meet->record_bytes);
+  const Sha256Digest digest = HmacSha256(key.data(), key.size(), text, sizeof *meet + meet->record_bytes);
+  memcpy(meet->mac, digest.data(), sizeof meet->mac);
+}
+inline bool IsSigned(const Meet& meet, const void* record, const Sha256Digest& key) {
+  Meet own = meet;
+  SignMeet(&own, record, key);
+  return EqualInConstantTime(own.mac, meet.mac, sizeof own.mac);
+}
+
+// What the ranks' streams are sealed with: new for each rendezvous, also where the id is not.
+inline Sha256Digest StreamKey(const uint8_t (&secret)[32], const uint8_t (&session)[16]) {
+  char text[32] = "C4 stream key";
+  memcpy(text + 16, session, sizeof session);
+  return HmacSha256(secret, sizeof secret, text, sizeof text);
+}
 
 // nullptr when `meet` belongs to a meeting of this communicator, else what is wrong with it.
 inline const char* CheckMeet(const void* data, size_t bytes, const uint8_t (&nonce)[16],

@@ -8,6 +8,8 @@
 
 #include "ccl/base/clock.h"
 #include "ccl/base/identity.h"
+#include "ccl/base/kernel.h"
+#include "ccl/base/knobs.h"
 #include "ccl/base/log.h"
 
 namespace c4::bootstrap {
@@ -19,6 +21,7 @@ constexpr uint64_t kAnswerNs = 10000000000u;
 // How long ranks that come after a misfit are still told of it.
 constexpr uint64_t kFailureNs = 30000000000u;
 constexpr size_t kMostStrangers = 1024;
+constexpr uint16_t kSignedSince = 3;
 
 Table MakeTable(ncclResult_t code, uint32_t rank_count, const std::string& text) {
   Table table{};
@@ -38,7 +41,9 @@ Table MakeTable(ncclResult_t code, uint32_t rank_count, const std::string& text)
 
 }  // namespace
 
-Root::Root(Fd listener, const uint8_t (&nonce)[16]) : listener_(std::move(listener)) {
+Root::Root(Fd listener, const uint8_t (&nonce)[16], const uint8_t (&secret)[32])
+    : listener_(std::move(listener)) {
+  memcpy(secret_, secret, sizeof secret_);
   memcpy(nonce_, nonce, sizeof nonce_);
 }
 
@@ -97,8 +102,8 @@ bool Root::Read(Peer* peer) {
 
 bool Root::Admit(Peer* peer) {
   if (const char* fault = CheckJoin(&peer->join, sizeof(Join), nonce_)) {
-    C4_WARN("turned %s away from a communicator that comes up: what it sent %s", peer->address.c_str(),
-            fault);
+    WarnTurnedAway(peer->address.c_str(), "a communicator that comes up",
+                   (std::string("what it sent ") + fault).c_str());
     return false;
   }
   if (failure_ != ncclSuccess) {
@@ -106,6 +111,17 @@ bool Root::Admit(Peer* peer) {
     return false;
   }
   const Join& join = peer->join;
+  if (join.header.minor < kSignedSince) {
+    peer->joined = true;  // it has the id: it is one of those that are waited for
+    FailAll(ncclInvalidUsage, "rank " + std::to_string(join.rank) + " at " + peer->address +
+                                  " runs an older release: use one release on all ranks");
+    return true;
+  }
+  if (!IsSigned(join, secret_)) {
+    WarnTurnedAway(peer->address.c_str(), "a communicator that comes up",
+                   "it does not prove that it has the unique id");
+    return false;
+  }
   if (table_.empty()) {
     table_.resize(join.rank_count);
     present_.resize(join.rank_count);
@@ -122,14 +138,43 @@ bool Root::Admit(Peer* peer) {
                                   ", the second from " + peer->address);
     return true;
   }
+  if (const std::string other = OtherKnob(join); !other.empty()) {
+    FailAll(ncclInvalidUsage, other);
+    return true;
+  }
   present_[join.rank] = true;
   table_[join.rank] = join.info;
   if (++joined_ == table_.size()) Answer();
   return true;
 }
 
+std::string Root::OtherKnob(const Join& join) {
+  if (join.knobs.slice_bytes == 0) return "";
+  if (first_.knobs.slice_bytes == 0) first_ = join;
+  const auto differ = [&](Knob knob, const std::string& mine, const std::string& theirs) {
+    if (mine == theirs) return std::string();
+    return "rank " + std::to_string(join.rank) + " has " + KnobName(knob) + "=" + mine + ", rank " +
+           std::to_string(first_.rank) + " has " + theirs + ": all ranks need the same value";
+  };
+  const SharedKnobs& mine = join.knobs;
+  const SharedKnobs& theirs = first_.knobs;
+  std::string text =
+      differ(Knob::C4_SLICE_BYTES, std::to_string(mine.slice_bytes), std::to_string(theirs.slice_bytes));
+  if (text.empty())
+    text = differ(Knob::C4_CHANNELS, std::to_string(mine.channels), std::to_string(theirs.channels));
+  if (text.empty()) {
+    text = differ(Knob::C4_ALGORITHM, KnobChoiceText(Knob::C4_ALGORITHM, mine.algorithm),
+                  KnobChoiceText(Knob::C4_ALGORITHM, theirs.algorithm));
+  }
+  return text;
+}
+
 void Root::Answer() {
-  const Table head = MakeTable(ncclSuccess, static_cast<uint32_t>(table_.size()), "");
+  Table head = MakeTable(ncclSuccess, static_cast<uint32_t>(table_.size()), "");
+  if (!FillRandom(head.session, sizeof head.session)) {
+    FailAll(ncclSystemError, "the kernel gave no random bytes");
+    return;
+  }
   for (const auto& peer : peers_) {
     if (!peer->joined) continue;
     const DeadlineNs deadline = MonotonicNs() + kAnswerNs;

@@ -68,6 +68,8 @@ class Communicator {
   // Counts and records the user's call, once an operation and before it is enqueued; gives the stamp that
   // goes into Operation::called_ticks.
   virtual uint64_t RecordCall(const Operation& operation) = 0;
+  // A call that was recorded and will never be enqueued: it counts no more.
+  virtual void TakeBackCall(const Operation& operation) = 0;
   // Says whether this engine can do the operation, without doing it.
   virtual Result Supports(const Operation& operation) const = 0;
   // The operations of one call, or of one group of calls. Returns at once; they run in stream order: the

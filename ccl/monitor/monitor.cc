@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+#include <utility>
 
 #include "ccl/base/knobs.h"
 #include "ccl/base/log.h"
@@ -91,6 +92,9 @@ Monitor::Monitor(const std::string& directory, const SegmentGeometry& geometry, 
 CommunicatorRecorder Monitor::OpenCommunicator(const CommunicatorIdentity& identity) {
   const std::lock_guard<std::mutex> lock(mutex_);
   wire::SegmentHeader& header = segment_.header();
+  // Communicators tell their peers who this is by the header: not the process that this one was forked from,
+  // or siblings would all be taken for one process.
+  if (std::exchange(forks_, Forks()) != Forks()) header.header.writer = CurrentProcess();
   const uint32_t index =
       TakeSlot(&free_communicators_, header.communicators_used, header.communicators.count);
   if (index == kSpare) Publish(header.communicators_refused, header.communicators_refused + 1);

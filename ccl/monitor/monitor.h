@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "ccl/base/fork.h"
 #include "ccl/base/identity.h"
 #include "ccl/monitor/recorder.h"
 #include "ccl/monitor/segment.h"
@@ -66,6 +67,7 @@ class Monitor {
   std::string directory_;
   Segment segment_;
   JobIdentity job_;
+  uint64_t forks_ = Forks();  // of the process that the segment's header names
   uint32_t live_communicators_ = 0;
   std::vector<uint32_t> free_communicators_;
   std::vector<uint32_t> free_queue_pairs_;

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "ccl/base/kernel.h"
+#include "ccl/monitor/segment_guard.h"
 
 namespace c4 {
 namespace {
@@ -47,6 +48,14 @@ bool HasLivingWriter(int fd) {
   return fcntl(fd, F_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
 }
 
+// A sparse file on a tmpfs that fills up would end the process by SIGBUS at some later count.
+int TakeRoom(int fd, size_t bytes) {
+  for (;;) {
+    const int error = posix_fallocate(fd, 0, static_cast<off_t>(bytes));
+    if (error != EINTR) return error;
+  }
+}
+
 }  // namespace
 
 void SweepSegments(const std::string& directory, int64_t age_s) {
@@ -77,7 +86,10 @@ void CopyText(char* to, size_t size, const std::string& from) {
 }
 
 Segment::~Segment() {
-  if (base_ != nullptr) munmap(base_, bytes_);
+  if (base_ != nullptr) {
+    UnguardSegment(base_);
+    munmap(base_, bytes_);
+  }
   if (fd_ >= 0) close(fd_);
 }
 
@@ -100,14 +112,15 @@ Result Segment::Create(const std::string& directory, const SegmentGeometry& geom
   lock.l_len = 1;
   const size_t bytes = SegmentBytes(geometry);
   void* base = MAP_FAILED;
-  if (fcntl(fd, F_SETLK, &lock) == 0 && ftruncate(fd, static_cast<off_t>(bytes)) == 0) {
+  int error = fcntl(fd, F_SETLK, &lock) == 0 ? TakeRoom(fd, bytes) : errno;
+  if (error == 0) {
     base = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    error = errno;
   }
   if (base == MAP_FAILED) {
-    const int error = errno;
     unlink(hidden.c_str());
     close(fd);
-    return Fail(ncclSystemError, "cannot map %zu bytes of %s: %s", bytes, hidden.c_str(),
+    return Fail(ncclSystemError, "cannot take %zu bytes for %s: %s", bytes, hidden.c_str(),
                 ErrnoText(error).c_str());
   }
   base_ = base;
@@ -115,8 +128,10 @@ Result Segment::Create(const std::string& directory, const SegmentGeometry& geom
   fd_ = fd;
   file_name_ = name;
   Fill(geometry, clock, job);
+  memcpy(&layout_, base_, sizeof layout_);
+  GuardSegment(base_, bytes_, &layout_);
   if (rename(hidden.c_str(), path.c_str()) != 0) {
-    const int error = errno;
+    error = errno;
     unlink(hidden.c_str());
     file_name_.clear();
     return Fail(ncclSystemError, "cannot rename %s: %s", hidden.c_str(), ErrnoText(error).c_str());

@@ -2,9 +2,11 @@
 //
 // One per process. The mapping lives until the process ends, so that recorders need not check; in the
 // child of a fork it is replaced by private memory, so that a child can never write into its parent's
-// records. When no file can be made, the same layout lies in private memory and nobody reads it: recording
-// code is the same in both cases. The agent unlinks files once it has read them; for nodes where none runs,
-// the next process of the same user takes away what dead ones left behind a day ago.
+// records. Its room is taken when the file is made, so that a tmpfs that fills up later ends nobody, and a
+// file that is cut short makes it private too. When no file can be made, the same layout lies in private
+// memory and nobody reads it: recording code is the same in both cases. The agent unlinks files once it has
+// read them; for nodes where none runs, the next process of the same user takes away what dead ones left
+// behind a day ago.
 #pragma once
 
 #include <cstdint>
@@ -54,6 +56,7 @@ class Segment {
   size_t bytes_ = 0;
   int fd_ = -1;  // kept open: closing it would release the lock
   std::string file_name_;
+  wire::SegmentHeader layout_{};  // as it was filled: for when the file is cut short
 };
 
 // Unlinks the segments in `directory` that belong to this user, have no living writer and were not written to

@@ -16,6 +16,7 @@
 #include <poll.h>
 
 #include "ccl/base/result.h"
+#include "ccl/base/sha256.h"
 #include "ccl/monitor/monitor.h"
 #include "ccl/transport/failover.h"
 #include "ccl/transport/path.h"
@@ -37,6 +38,8 @@ struct Recording {
   // What its hellos name instead of the communicator, where the receiver was told to expect that
   // (tcp/acceptor.h); 0: the communicator.
   uint64_t number = 0;
+  // Seals its hellos (tcp/seal.h).
+  Sha256Digest key{};
 };
 
 // A piece of a message. Messages are numbered per connection, chunks per message.

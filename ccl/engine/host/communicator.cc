@@ -148,8 +148,10 @@ Result HostCommunicator::Connect(const bootstrap::UniqueId& id, const InitReques
   meeting_ = std::make_unique<bootstrap::Meeting>(id, communicator_id, rank_);
   C4_RETURN_IF_ERROR(meeting_->Open(listen_address, &info));
   std::vector<bootstrap::RankInfo> ranks;
-  C4_RETURN_IF_ERROR(bootstrap::JoinAll(id, rank_, rank_count_, info, deadline, &ranks, request.cancelled));
-  meeting_->Know(ranks);
+  Sha256Digest key;
+  C4_RETURN_IF_ERROR(
+      bootstrap::JoinAll(id, rank_, rank_count_, info, deadline, &ranks, request.cancelled, &key));
+  meeting_->Know(ranks, key);
 
   C4_INFO("rank %d of %d joined communicator %016" PRIx64 " %s", rank_, rank_count_, communicator_id,
           request.name.c_str());
@@ -164,7 +166,8 @@ Result HostCommunicator::Connect(const bootstrap::UniqueId& id, const InitReques
     hosts.push_back(peer.host_hash);
   }
   layout_ = std::make_unique<Layout>(std::move(hosts));
-  links_ = std::make_unique<Links>(Recording{monitor_, &recorder_, &ring_, rank_, rank_, 0}, wake_.get());
+  links_ =
+      std::make_unique<Links>(Recording{monitor_, &recorder_, &ring_, rank_, rank_, 0, 0, key}, wake_.get());
   links_->Open(std::move(listener), std::move(listeners));
   links_->ShareMemory(std::move(bell), ranks);
   links_->SelectPaths(paths_);
@@ -191,6 +194,10 @@ uint64_t HostCommunicator::RecordCall(const Operation& operation) {
     recorder_.Called(Info(operation, Algorithm::kAuto), StreamId(operation.stream), now);
   }
   return now;
+}
+
+void HostCommunicator::TakeBackCall(const Operation& operation) {
+  recorder_.TakeBackCall(IsTransfer(operation.function));
 }
 
 Result HostCommunicator::Supports(const Operation& operation) const {

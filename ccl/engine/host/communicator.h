@@ -41,6 +41,7 @@ class HostCommunicator final : public Communicator {
   int rank() const override { return rank_; }
   int rank_count() const override { return rank_count_; }
   uint64_t RecordCall(const Operation& operation) override;
+  void TakeBackCall(const Operation& operation) override;
   Result Supports(const Operation& operation) const override;
   Result Enqueue(const Operation* operations, size_t count) override;
   Result Exchange(const void* mine, size_t bytes, void* all) override;

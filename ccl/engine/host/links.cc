@@ -54,6 +54,7 @@ void Links::Open(Fd listener, std::vector<std::vector<SocketAddress>> listeners)
   if (KnobNumber(Knob::C4_FAILOVER) != 0) carrier_.Open();
   acceptor_.emplace(std::move(listener), recording_.communicator->slot().communicator_id, recording_.rank,
                     static_cast<int>(listeners_.size()));
+  acceptor_->SetKey(recording_.key);
 }
 
 void Links::ShareMemory(shm::Bell bell, const std::vector<bootstrap::RankInfo>& ranks) {

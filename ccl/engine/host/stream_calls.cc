@@ -4,6 +4,7 @@
 #include <memory>
 #include <mutex>
 
+#include "ccl/base/fork.h"
 #include "ccl/engine/host/stream.h"
 #include "ccl/include/c4/stream.h"
 
@@ -22,7 +23,7 @@ struct Registry {
   std::map<c4Event_t, std::unique_ptr<Event>> events;
   std::shared_ptr<Stream> null = std::make_shared<Stream>(0);
   uint64_t next_id = 1;
-  std::atomic<bool> is_null_forbidden = false;
+  std::atomic<uint64_t> null_forbidden_in{0};  // a process, as Forks() + 1: not in its children
 };
 
 // Never destroyed: the user's threads may outlive main.
@@ -52,11 +53,11 @@ std::shared_ptr<Stream> FindStream(cudaStream_t handle) {
 }
 
 void ForbidNullStream() {
-  TheRegistry().is_null_forbidden = true;
+  TheRegistry().null_forbidden_in = Forks() + 1;
 }
 
 bool IsNullStreamForbidden() {
-  return TheRegistry().is_null_forbidden;
+  return TheRegistry().null_forbidden_in == Forks() + 1;
 }
 
 }  // namespace c4::host

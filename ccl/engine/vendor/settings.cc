@@ -66,7 +66,10 @@ bool Asked() {
 
 // A process that has no vendor's library has no use for its settings, and neither have its children.
 __attribute__((constructor)) void HandOver() {
-  if (!Asked()) return;
+  const bool asked = Asked();
+  // The program may still set its own before its first call: a Python program imports us first.
+  ForgetKnobs();
+  if (!asked) return;
   const Places places = ProcessPlaces();
   if (places.own_path.empty() || Candidates(places).empty()) return;
   const PluginSettings settings = ChoosePlugins(places.own_path, &ProcessVariable, &ReadFile);

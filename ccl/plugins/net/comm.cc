@@ -4,6 +4,7 @@
 
 #include "ccl/base/clock.h"
 #include "ccl/base/log.h"
+#include "ccl/plugins/net/handle.h"
 
 namespace c4::net {
 namespace {
@@ -32,7 +33,8 @@ SharedRing* TheRing(Monitor* monitor) {
 }  // namespace
 
 Comm::Comm(const Identity& identity, int peer, uint16_t channel, uint64_t number, int most_requests)
-    : recording_{identity.monitor, identity.communicator, &ring_, identity.rank, peer, channel, number},
+    : recording_{identity.monitor, identity.communicator, &ring_, identity.rank, peer, channel,
+                 number,           StreamKeyOf(number)},
       requests_(static_cast<size_t>(most_requests)) {
   for (Request& request : requests_) {
     request.comm = this;

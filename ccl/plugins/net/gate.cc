@@ -1,7 +1,9 @@
 #include "ccl/plugins/net/gate.h"
 
+#include "ccl/base/fork.h"
 #include "ccl/base/knobs.h"
 #include "ccl/base/log.h"
+#include "ccl/plugins/net/handle.h"
 #include "ccl/plugins/net/receive_comm.h"
 
 namespace c4::net {
@@ -12,6 +14,7 @@ constexpr int kBacklog = 1024;
 }  // namespace
 
 Result Gate::Open(const std::vector<SocketAddress>& addresses, std::unique_ptr<Gate>* gate) {
+  CloseStreamsInChildren();
   SocketAddress at = addresses.front();
   if (addresses.size() > 1) {
     C4_RETURN_IF_ERROR(ParseAddress(at.storage.ss_family == AF_INET6 ? "[::]:0" : "0.0.0.0:0", &at));
@@ -27,7 +30,7 @@ Result Gate::Open(const std::vector<SocketAddress>& addresses, std::unique_ptr<G
 void Gate::Expect(uint64_t number) {
   const std::lock_guard<std::mutex> lock(mutex_);
   ++expected_[number];
-  acceptor_.Expect(number);
+  acceptor_.Expect(number, StreamKeyOf(number));
 }
 
 void Gate::StopExpecting(uint64_t number) {

@@ -92,6 +92,11 @@ Result ReadHandle(const void* from, ListenerInfo* info) {
   return Ok();
 }
 
+Sha256Digest StreamKeyOf(uint64_t number) {
+  constexpr char kText[] = "C4 net stream key";
+  return HmacSha256(&number, sizeof number, kText, sizeof kText - 1);
+}
+
 uint64_t PendingOf(const void* handle) {
   uint64_t pending = 0;
   memcpy(&pending, handle, sizeof pending);

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "ccl/base/sha256.h"
 #include "ccl/base/socket.h"
 #include "ccl/plugins/net/abi.h"
 
@@ -21,6 +22,9 @@ struct ListenerInfo {
 // As many addresses as there is room for: 8 of IPv4, 4 of IPv6.
 void WriteHandle(const ListenerInfo& info, void* handle);
 Result ReadHandle(const void* handle, ListenerInfo* info);
+
+// What the streams to that listener are sealed with: its number is random, and only handles tell it.
+Sha256Digest StreamKeyOf(uint64_t number);
 
 // 0 as written. Not covered by what ReadHandle checks.
 uint64_t PendingOf(const void* handle);

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "ccl/base/clock.h"
+#include "ccl/transport/tcp/seal.h"
 #include "ccl/transport/tcp/stream.h"
 
 namespace c4::shm {
@@ -57,6 +58,7 @@ ShmSendQueuePair::ShmSendQueuePair(Fd fd, const SocketAddress& peer, const tcp::
   static_assert(sizeof hello_ == sizeof with_offer + sizeof offer);
   memcpy(hello_, &with_offer, sizeof with_offer);
   memcpy(hello_ + sizeof with_offer, &offer, sizeof offer);
+  tcp::Seal(hello_, sizeof hello_, recording.key);
   recorder_ =
       tcp::OpenRecorder(lifeline_.fd(), peer, recording, hello, wire::kDirectionSend, wire::kTransportShm);
 }

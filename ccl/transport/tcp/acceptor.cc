@@ -7,16 +7,13 @@
 #include "ccl/base/clock.h"
 #include "ccl/base/identity.h"
 #include "ccl/base/log.h"
+#include "ccl/transport/tcp/seal.h"
 
 namespace c4::tcp {
 namespace {
 
 constexpr uint64_t kHelloTimeoutNs = 5000000000u;
 constexpr size_t kMostStrangers = 256;
-
-void TurnAway(const SocketAddress& from, const char* fault) {
-  C4_WARN("turned a connection from %s away: its hello %s", from.ToString().c_str(), fault);
-}
 
 // Of one that says what it speaks: both have to be named, or nobody knows which side to update.
 std::string Versions(const char* hello) {
@@ -35,6 +32,11 @@ Acceptor::Acceptor(Fd listener, uint64_t communicator_id, int rank, int rank_cou
       communicator_id_(communicator_id),
       rank_(rank),
       rank_count_(rank_count) {}
+
+void Acceptor::TurnAway(const SocketAddress& from, const char* fault) {
+  ++turned_away_;
+  WarnTurnedAway(from.ToString().c_str(), "the ranks' data", (std::string("its hello ") + fault).c_str());
+}
 
 Result Acceptor::AcceptAll(bool* moved) {
   while (strangers_.size() < kMostStrangers) {
@@ -79,6 +81,14 @@ const char* Acceptor::Check(Stranger* stranger) const {
              : "asks for shared memory, which this rank does not use (C4_SHM, or a hidden /proc)";
 }
 
+bool Acceptor::IsProven(const Stranger& stranger) const {
+  Hello hello;
+  memcpy(&hello, stranger.hello, sizeof hello);
+  const auto expected = expected_.find(hello.communicator_id);
+  const bool by_number = rank_count_ == 0 && expected != expected_.end();
+  return IsSealed(stranger.hello, stranger.bytes, by_number ? expected->second : key_);
+}
+
 bool Acceptor::Listen(Stranger* stranger, uint64_t now_ns, bool* moved) {
   while (stranger->bytes < stranger->wanted) {
     const ssize_t got =
@@ -95,6 +105,14 @@ bool Acceptor::Listen(Stranger* stranger, uint64_t now_ns, bool* moved) {
       return false;
     }
     stranger->bytes += static_cast<size_t>(got);
+    // Another version's may be shorter.
+    if (stranger->bytes >= sizeof(wire::Header) && stranger->bytes < sizeof(Hello)) {
+      const std::string versions = Versions(stranger->hello);
+      if (versions.empty()) continue;
+      *moved = true;
+      TurnAway(stranger->from, ("is of another version" + versions).c_str());
+      return false;
+    }
     if (stranger->bytes != sizeof(Hello)) continue;
     if (const char* fault = Check(stranger)) {
       *moved = true;
@@ -103,6 +121,10 @@ bool Acceptor::Listen(Stranger* stranger, uint64_t now_ns, bool* moved) {
     }
   }
   *moved = true;
+  if (!IsProven(*stranger)) {
+    TurnAway(stranger->from, "does not prove that it is of this communicator's job");
+    return false;
+  }
   TakeIn(stranger);
   return false;
 }
@@ -113,18 +135,29 @@ ConnectionKey Acceptor::KeyOf(const Hello& hello) const {
   return {hello.communicator_id, sender, hello.from_rank, hello.channel};
 }
 
+// What comes late indexes tables that were made from the first hellos.
+bool Acceptor::Fits(const Hello& late, const Hello& first) {
+  return FailsOver(first) && (IsControl(late) || FailsOver(late)) &&
+         late.queue_pair_count == first.queue_pair_count && late.chunk_bytes == first.chunk_bytes;
+}
+
 void Acceptor::TakeIn(Stranger* stranger) {
   Hello hello;
   memcpy(&hello, stranger->hello, sizeof hello);
   const ConnectionKey key = KeyOf(hello);
-  if (IsControl(hello) || (taken_.contains(key) && FailsOver(hello))) {
+  const auto taken = taken_.find(key);
+  if (taken != taken_.end() && (IsControl(hello) || FailsOver(hello)) && !Fits(hello, taken->second)) {
+    TurnAway(stranger->from, "counts, cuts or carries otherwise than the connection that it belongs to");
+    return;
+  }
+  if (IsControl(hello) || (taken != taken_.end() && FailsOver(hello))) {
     if (late_.size() >= kMostStrangers) late_.pop_front();
     late_.emplace_back();
     late_.back().fd = std::move(stranger->fd);
     late_.back().hello = hello;
     return;
   }
-  if (taken_.contains(key)) {
+  if (taken != taken_.end()) {
     TurnAway(stranger->from, "names a connection that is there already");
     return;
   }
@@ -161,20 +194,24 @@ bool Acceptor::Take(const ConnectionKey& key, std::vector<Accepted>* queue_pairs
   for (const Accepted& accepted : found->second) {
     if (!accepted.fd.valid()) return false;
   }
+  const Hello first = found->second.front().hello;
   *queue_pairs = std::move(found->second);
   connections_.erase(found);
-  taken_.insert(key);
+  taken_[key] = first;
+  // Control streams may have come before.
+  std::erase_if(late_,
+                [&](const Accepted& late) { return KeyOf(late.hello) == key && !Fits(late.hello, first); });
   return true;
 }
 
-void Acceptor::Expect(uint64_t number) {
-  expected_.insert(number);
+void Acceptor::Expect(uint64_t number, const Sha256Digest& key) {
+  expected_[number] = key;
 }
 
 void Acceptor::Forget(uint64_t number) {
   expected_.erase(number);
   DropWaiting(number);
-  std::erase_if(taken_, [&](const ConnectionKey& key) { return key.communicator_id == number; });
+  std::erase_if(taken_, [&](const auto& entry) { return entry.first.communicator_id == number; });
 }
 
 void Acceptor::DropWaiting(uint64_t number) {

@@ -12,11 +12,11 @@
 #include <deque>
 #include <map>
 #include <poll.h>
-#include <set>
 #include <tuple>
 #include <utility>
 #include <vector>
 
+#include "ccl/base/sha256.h"
 #include "ccl/base/socket.h"
 #include "ccl/transport/tcp/frame.h"
 
@@ -47,8 +47,14 @@ class Acceptor {
   // Of what Expect names.
   explicit Acceptor(Fd listener) : Acceptor(std::move(listener), 0, 0, 0) {}
 
-  // Hellos with that number are taken in from now on, whatever ranks they name, until it is forgotten.
-  void Expect(uint64_t number);
+  // What the hellos to this rank are sealed with.
+  void SetKey(const Sha256Digest& key) { key_ = key; }
+  // Streams that were closed since they are not of this communicator, or cannot prove it.
+  uint64_t turned_away() const { return turned_away_; }
+
+  // Hellos with that number, sealed with that key, are taken in from now on, whatever ranks they name, until
+  // it is forgotten.
+  void Expect(uint64_t number, const Sha256Digest& key);
   void Forget(uint64_t number);
   // Closes what has come for it and was not taken.
   void DropWaiting(uint64_t number);
@@ -77,12 +83,16 @@ class Acceptor {
     size_t bytes = 0;
     size_t wanted = sizeof(Hello);
   };
+  void TurnAway(const SocketAddress& from, const char* fault);
+  bool IsProven(const Stranger& stranger) const;
   Result AcceptAll(bool* moved);
   // False when the stranger is done with: taken in or turned away.
   bool Listen(Stranger* stranger, uint64_t now_ns, bool* moved);
   // What is wrong with its hello, or nullptr; says also how long it is.
   const char* Check(Stranger* stranger) const;
   ConnectionKey KeyOf(const Hello& hello) const;
+  // Of a stream that comes late: whether it fits the connection that was taken.
+  static bool Fits(const Hello& late, const Hello& first);
   bool Take(const ConnectionKey& key, std::vector<Accepted>* queue_pairs);
   void TakeIn(Stranger* stranger);
 
@@ -90,12 +100,14 @@ class Acceptor {
   const uint64_t communicator_id_;
   const int rank_;
   const int rank_count_;
+  Sha256Digest key_{};
+  uint64_t turned_away_ = 0;
   bool shared_memory_ = false;
   std::vector<Stranger> strangers_;
-  std::set<uint64_t> expected_;
+  std::map<uint64_t, Sha256Digest> expected_;
   std::map<ConnectionKey, std::vector<Accepted>> connections_;
-  std::set<ConnectionKey> taken_;
-  std::deque<Accepted> late_;  // also control streams that came first
+  std::map<ConnectionKey, Hello> taken_;  // with the hello of its first queue pair
+  std::deque<Accepted> late_;             // also control streams that came first
 };
 
 }  // namespace c4::tcp

@@ -79,7 +79,7 @@ Result ConnectSender(const Recording& recording, const std::vector<QpPath>& path
   *connection = std::make_unique<SendConnection>(recording.peer, std::move(queue_pairs), shape.chunk_bytes,
                                                  shape.window_bytes);
   (*connection)
-      ->FailOver(std::make_unique<TcpSendControl>(paths, hello, recording.peer),
+      ->FailOver(std::make_unique<TcpSendControl>(paths, hello, recording.peer, recording.key),
                  shape.give_up_ns != 0
                      ? shape.give_up_ns
                      : static_cast<uint64_t>(KnobNumber(Knob::C4_FENCE_TIMEOUT)) * 1000000000u);

@@ -7,6 +7,7 @@
 
 #include "ccl/base/clock.h"
 #include "ccl/transport/tcp/info.h"
+#include "ccl/transport/tcp/seal.h"
 #include "ccl/transport/tcp/stream.h"
 
 namespace c4::tcp {
@@ -72,8 +73,9 @@ void ControlStream::Progress(std::vector<Frame>* frames) {
   over_ = !writes;
 }
 
-TcpSendControl::TcpSendControl(std::vector<QpPath> paths, const Hello& hello, int peer)
-    : paths_(std::move(paths)), hello_(hello), peer_(peer), alive_ns_(MonotonicNs()) {
+TcpSendControl::TcpSendControl(std::vector<QpPath> paths, const Hello& hello, int peer,
+                               const Sha256Digest& key)
+    : paths_(std::move(paths)), hello_(hello), peer_(peer), key_(key), alive_ns_(MonotonicNs()) {
   for (QpPath& path : paths_) path.source.set_port(0);
   hello_.transport = kControl;
   hello_.queue_pair_index = 0;
@@ -85,6 +87,7 @@ void TcpSendControl::Dial(uint64_t now_ns) {
   Fd fd;
   bool ignored = false;
   hello_.epoch = dials_ == 0 ? hello_.epoch : hello_.epoch + 1;
+  Seal(&hello_, key_);
   const int error = tcp::Dial(paths_[next_path_], &fd, &ignored);
   next_path_ = (next_path_ + 1) % paths_.size();
   const uint32_t beyond = ++dials_ > kQuickDials ? std::min(dials_ - kQuickDials, 10u) : 0;

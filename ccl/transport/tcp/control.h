@@ -50,8 +50,8 @@ class ControlStream {
 class TcpSendControl final : public SendControl {
  public:
   // `paths`: of the connection's queue pairs; its streams take their addresses in turn, from any port.
-  // `hello` of its connection.
-  TcpSendControl(std::vector<QpPath> paths, const Hello& hello, int peer);
+  // `hello` of its connection, whose streams `key` seals.
+  TcpSendControl(std::vector<QpPath> paths, const Hello& hello, int peer, const Sha256Digest& key);
 
   Result Progress(uint64_t now_ns) override;
   void Say(const FenceCall& call) override;
@@ -94,6 +94,7 @@ class TcpSendControl final : public SendControl {
   size_t next_path_ = 0;
   Hello hello_;
   const int peer_;
+  const Sha256Digest key_;
   std::vector<Line> lines_;
   std::deque<FenceAnswer> answers_;
   std::deque<TagRun> tags_;

@@ -10,8 +10,9 @@
 namespace c4::tcp {
 
 inline constexpr uint64_t kHelloMagic = wire::Magic("C4TCPHLO");
-inline constexpr uint16_t kMajor = 3;
-inline constexpr uint16_t kMinor = 2;
+inline constexpr uint16_t kMajor = 4;
+inline constexpr uint16_t kMinor = 0;
+inline constexpr size_t kMacBytes = 16;
 inline constexpr uint32_t kMaxQueuePairs = 64;
 inline constexpr uint32_t kMinChunkBytes = 1024;
 inline constexpr uint32_t kMaxChunkBytes = 1u << 30;
@@ -28,8 +29,9 @@ struct Hello {
   uint64_t queue_pair_number;  // the connecting side's
   uint32_t chunk_bytes;        // every chunk but a message's last is this long
   uint32_t epoch;              // of the queue pair or control stream: counts its streams, from 0
+  uint8_t mac[kMacBytes];      // proves that the sender knows the communicator's secret (seal.h)
 };
-static_assert(sizeof(Hello) == 104);
+static_assert(sizeof(Hello) == 120);
 // What `transport` says beside wire::TransportKind.
 enum StreamKind : uint16_t {
   kFailOverTcp = 0x101,  // a queue pair over TCP whose connection has a control channel
@@ -70,9 +72,8 @@ enum FrameKind : uint16_t {
   kTags = 8,    // receiver, on any stream: tags of `chunk` messages from number `message` on
 };
 inline constexpr uint32_t kTagsAFrame = 4;
-// A report carries the tags of the last `chunk` messages that it grants, towards senders of that version on.
+// A report carries the tags of the last `chunk` messages that it grants.
 inline constexpr uint32_t kTagsAReport = 2;
-inline constexpr uint16_t kTagsInReports = 2;
 
 struct Frame {
   uint32_t mark;

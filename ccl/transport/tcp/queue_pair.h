@@ -182,7 +182,6 @@ class TcpReceiveQueuePair final : public ReceiveQueuePair {
   uint64_t reported_completed_ = 0;
   uint64_t reported_granted_ = 0;
   uint64_t reported_tags_ = 0;  // of messages before this one
-  const bool tags_in_reports_;  // the sender knows them there
   uint64_t last_report_ns_ = 0;
   std::string out_;  // a report that the kernel has not taken whole
   size_t out_at_ = 0;

@@ -15,11 +15,7 @@ constexpr uint64_t kHeartbeatNs = 1000000000u;
 }  // namespace
 
 TcpReceiveQueuePair::TcpReceiveQueuePair(Fd fd, const Hello& hello, const Recording& recording)
-    : fd_(std::move(fd)),
-      recording_(recording),
-      tags_in_reports_(hello.header.minor >= kTagsInReports),
-      fails_over_(FailsOver(hello)),
-      epoch_(hello.epoch) {
+    : fd_(std::move(fd)), recording_(recording), fails_over_(FailsOver(hello)), epoch_(hello.epoch) {
   SetOptions(fd_.get());
   SocketAddress peer;
   (void)PeerAddress(fd_.get(), &peer);  // one that has gone already has none; its end shows on reading
@@ -233,7 +229,7 @@ Result TcpReceiveQueuePair::Report(const ChunkSink* sink, bool heartbeat) {
 // be lost: in the report, or where they are too many in frames behind it.
 void TcpReceiveQueuePair::NameTags(const ChunkSink* sink, Frame* report) {
   reported_tags_ = std::max(reported_tags_, sink->first_tag());
-  if (tags_in_reports_ && granted_ - reported_tags_ <= kTagsAReport) {
+  if (granted_ - reported_tags_ <= kTagsAReport) {
     for (; reported_tags_ < granted_; ++reported_tags_) {
       SetTagInReport(report, report->chunk++, sink->TagOf(reported_tags_));
     }

@@ -5,6 +5,7 @@
 #include "ccl/base/clock.h"
 #include "ccl/transport/tcp/info.h"
 #include "ccl/transport/tcp/queue_pair.h"
+#include "ccl/transport/tcp/seal.h"
 #include "ccl/transport/tcp/stream.h"
 
 namespace c4::tcp {
@@ -62,6 +63,7 @@ void TcpSendQueuePair::Dial(Dialled* place, uint64_t now_ns) {
   place->since_ns = now_ns;
   place->hello = hello_;
   place->hello.epoch = last_epoch_++;
+  Seal(&place->hello, recording_.key);
   const int error = tcp::Dial(path, &place->fd, &place->other_port);
   if (error != 0) error_ = error;
   place->other_port = place->other_port || (!ask_port_ && path_.source.port() != 0);

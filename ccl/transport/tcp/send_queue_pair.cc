@@ -6,6 +6,7 @@
 #include "ccl/base/clock.h"
 #include "ccl/transport/tcp/info.h"
 #include "ccl/transport/tcp/queue_pair.h"
+#include "ccl/transport/tcp/seal.h"
 #include "ccl/transport/tcp/stream.h"
 
 namespace c4::tcp {
@@ -18,6 +19,7 @@ constexpr size_t kMostFramesAWrite = 16;
 TcpSendQueuePair::TcpSendQueuePair(Fd fd, const SocketAddress& peer, const Hello& hello,
                                    const Recording& recording)
     : fd_(std::move(fd)), recording_(recording), hello_(hello) {
+  Seal(&hello_, recording_.key);
   SetOptions(fd_.get());
   recorder_ = OpenRecorder(fd_.get(), peer, recording, hello, wire::kDirectionSend, wire::kTransportTcp);
   const uint64_t per_second = recording.monitor->segment().header().ticks_per_second;

@@ -7,6 +7,7 @@
 #include <sys/eventfd.h>
 
 #include "c4/v1/c4p.grpc.pb.h"
+#include "ccl/base/knobs.h"
 #include "ccl/pathsel/pathsel.h"
 #include "service/grpc_server.h"
 #include "tests/unit/service/temporary_directory.h"
@@ -97,12 +98,14 @@ class PathRelayTest : public testing::Test {
   PathRelayTest() : monitor_(directory_.path(), {4, 4, 2, 16}, JobIdentity()) {
     wake_.Reset(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
     setenv("C4_PATH_WAIT_MS", "3000", 1);
+    ForgetKnobs();
   }
   ~PathRelayTest() override {
     selector_.reset();
     if (server_ != nullptr) server_->Stop();
     relay_.reset();
     unsetenv("C4_PATH_WAIT_MS");
+    ForgetKnobs();
   }
 
   void SetMaster(const std::string& address) {

@@ -41,6 +41,7 @@ class FakeCommunicator : public Communicator {
     Note("record", rank_, operation);
     return 1;
   }
+  void TakeBackCall(const Operation& operation) override { Note("take back", rank_, operation); }
   Result Supports(const Operation&) const override { return Current().supports; }
   Result Enqueue(const Operation* operations, size_t count) override {
     {

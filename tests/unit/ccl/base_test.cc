@@ -1,10 +1,19 @@
+#include <algorithm>
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <map>
+#include <poll.h>
+#include <signal.h>
 #include <string>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "ccl/base/clock.h"
+#include "ccl/base/fork.h"
 #include "ccl/base/identity.h"
 #include "ccl/base/knobs.h"
+#include "ccl/base/log.h"
+#include "ccl/base/sha256.h"
 #include "ccl/base/socket.h"
 #include "ccl/base/thread.h"
 
@@ -42,6 +51,30 @@ TEST(Knobs, EveryDefaultIsInItsRange) {
   }
 #include "ccl/include/c4/knobs.inc"
 #undef C4_KNOB
+}
+
+TEST(Knobs, AreReadOnceAndAnewInAChild) {
+  setenv("C4_CHANNELS", "3", 1);
+  ForgetKnobs();
+  EXPECT_EQ(KnobNumber(Knob::C4_CHANNELS), 3);
+  setenv("C4_CHANNELS", "4", 1);
+  setenv("C4_JOB_ID", "late", 1);
+  EXPECT_EQ(KnobNumber(Knob::C4_CHANNELS), 3);
+  EXPECT_FALSE(KnobIsSet(Knob::C4_JOB_ID)) << "the first use of any knob reads all";
+  const pid_t child = fork();
+  if (child == 0) _exit(static_cast<int>(KnobNumber(Knob::C4_CHANNELS)));
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(WEXITSTATUS(status), 4) << "a launcher's children have environments of their own";
+  unsetenv("C4_CHANNELS");
+  unsetenv("C4_JOB_ID");
+  ForgetKnobs();
+}
+
+TEST(Knobs, AChoiceIsToldByItsPlace) {
+  EXPECT_EQ(KnobChoiceNumber(Knob::C4_ALGORITHM), 0);
+  EXPECT_EQ(KnobChoiceText(Knob::C4_ALGORITHM, 2), "tree");
+  EXPECT_EQ(KnobChoiceText(Knob::C4_ALGORITHM, 99), "?");
 }
 
 JobIdentity Read(const std::map<std::string, std::string>& values) {
@@ -133,6 +166,101 @@ TEST(Socket, NothingWaitsPastItsDeadline) {
   char byte = 0;
   EXPECT_FALSE(ReceiveAll(connected.get(), &byte, 1, MonotonicNs() + 20000000).ok());
   EXPECT_GE(MonotonicNs() - before, 40000000u);
+}
+
+std::string Hex(const Sha256Digest& digest) {
+  std::string text;
+  for (const uint8_t byte : digest) {
+    text += "0123456789abcdef"[byte >> 4];
+    text += "0123456789abcdef"[byte & 15];
+  }
+  return text;
+}
+
+std::string HashOf(const std::string& text, size_t piece) {
+  Sha256 hash;
+  for (size_t at = 0; at < text.size(); at += piece) {
+    hash.Add(text.data() + at, std::min(piece, text.size() - at));
+  }
+  return Hex(hash.Finish());
+}
+
+// Known answers of FIPS 180-4, in pieces of every length that matters.
+TEST(Sha256, KnownAnswers) {
+  for (const size_t piece : {1, 3, 55, 56, 63, 64, 65, 1000}) {
+    EXPECT_EQ(HashOf("", piece), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+    EXPECT_EQ(HashOf("abc", piece), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+    EXPECT_EQ(HashOf("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq", piece),
+              "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1");
+    EXPECT_EQ(HashOf(std::string(1000000, 'a'), piece),
+              "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
+  }
+}
+
+// Known answers of RFC 4231: cases 1, 2, 3 and 6, whose key is longer than a block.
+TEST(Sha256, KnownAnswersOfHmac) {
+  const auto mac = [](const std::string& key, const std::string& data) {
+    return Hex(HmacSha256(key.data(), key.size(), data.data(), data.size()));
+  };
+  EXPECT_EQ(mac(std::string(20, '\x0b'), "Hi There"),
+            "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7");
+  EXPECT_EQ(mac("Jefe", "what do ya want for nothing?"),
+            "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
+  EXPECT_EQ(mac(std::string(20, '\xaa'), std::string(50, '\xdd')),
+            "773ea91e36800e46854db8ebd09181a72959098b3ef8c122d9635514ced565fe");
+  EXPECT_EQ(mac(std::string(131, '\xaa'), "Test Using Larger Than Block-Size Key - Hash Key First"),
+            "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54");
+  EXPECT_TRUE(EqualInConstantTime("abcd", "abce", 3));
+  EXPECT_FALSE(EqualInConstantTime("abcd", "abce", 4));
+}
+
+TEST(Log, StrangersCauseTenLinesAMinute) {
+  LogLimit limit;
+  uint64_t kept_back = 99;
+  constexpr uint64_t kSecondNs = 1000000000u;
+  uint64_t lines = 0;
+  for (uint64_t i = 0; i < 3931; ++i) lines += limit.Pass(5 * kSecondNs + i, &kept_back) ? 1 : 0;
+  EXPECT_EQ(lines, 10u);
+  EXPECT_EQ(kept_back, 0u);
+  EXPECT_FALSE(limit.Pass(64 * kSecondNs, &kept_back));
+  EXPECT_TRUE(limit.Pass(65 * kSecondNs, &kept_back));
+  EXPECT_EQ(kept_back, 3931u - 10u + 1u);
+}
+
+// A data loader keeps no stream of its parent open, and whatever else it inherited stays as it was.
+TEST(Fork, AChildClosesItsParentsStreamsAndNothingElse) {
+  CloseStreamsInChildren();
+  int ends[2];
+  int pipe_ends[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+  ASSERT_EQ(pipe(pipe_ends), 0);
+  int theirs[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, theirs), 0);
+  Fd ours(ends[0]);
+  const Fd peer(ends[1]);
+  const Fd no_stream(pipe_ends[1]);
+  const pid_t child = fork();
+  if (child == 0) {
+    const bool closed = fcntl(ends[0], F_GETFD) < 0 && fcntl(ends[1], F_GETFD) < 0;
+    const bool kept = fcntl(pipe_ends[1], F_GETFD) >= 0 && fcntl(theirs[0], F_GETFD) >= 0;
+    // The number is another's now: the copy of an Fd must not close it.
+    const int again = open("/dev/null", O_RDONLY);
+    ours.Reset();
+    const bool left_alone = again == ends[0] && fcntl(again, F_GETFD) >= 0;
+    const char verdict = closed && kept && left_alone ? 'y' : 'n';
+    if (write(pipe_ends[1], &verdict, 1) != 1) _exit(1);
+    pause();
+  }
+  ours.Reset();
+  char byte = 0;
+  pollfd entry{peer.get(), POLLIN, 0};
+  EXPECT_EQ(poll(&entry, 1, 2000), 1) << "the child holds the stream";
+  EXPECT_EQ(recv(peer.get(), &byte, 1, MSG_DONTWAIT), 0);
+  EXPECT_EQ(read(pipe_ends[0], &byte, 1), 1);
+  EXPECT_EQ(byte, 'y');
+  kill(child, SIGKILL);
+  EXPECT_EQ(waitpid(child, nullptr, 0), child);
+  for (const int fd : {theirs[0], theirs[1], pipe_ends[0]}) close(fd);
 }
 
 TEST(Thread, RunsWithItsNameAndAllSignalsBlocked) {

@@ -5,10 +5,15 @@
 #include <cstring>
 #include <gtest/gtest.h>
 #include <string>
+#include <sys/wait.h>
 #include <thread>
+#include <unistd.h>
+#include <utility>
 #include <vector>
 
 #include "ccl/base/clock.h"
+#include "ccl/base/identity.h"
+#include "ccl/base/knobs.h"
 #include "ccl/bootstrap/planes.h"
 
 namespace c4::bootstrap {
@@ -19,6 +24,7 @@ class Bootstrap : public testing::Test {
   void SetUp() override {
     setenv("NCCL_SOCKET_IFNAME", "lo", 1);
     unsetenv("NCCL_COMM_ID");
+    ForgetKnobs();
   }
 
   static UniqueId MakeId() {
@@ -67,6 +73,41 @@ TEST_F(Bootstrap, AnotherNumberOfRanksFailsAllWithOneSentence) {
   }
 }
 
+// With other knobs, ranks would cut and send by plans that do not fit each other.
+TEST_F(Bootstrap, KnobsThatAllRanksShareAreCompared) {
+  const std::pair<const char*, const char*> others[] = {
+      {"C4_CHANNELS", "2"}, {"C4_SLICE_BYTES", "4096"}, {"C4_ALGORITHM", "tree"}};
+  for (const auto& [name, value] : others) {
+    ncclUniqueId raw;
+    int ends[2];
+    ASSERT_EQ(pipe(ends), 0);
+    const pid_t child = fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+      setenv(name, value, 1);
+      UniqueId id{};
+      std::vector<RankInfo> all;
+      const bool read_whole = read(ends[0], &raw, sizeof raw) == sizeof raw && ReadUniqueId(raw, &id).ok();
+      _exit(read_whole && JoinAll(id, 1, 2, {}, AfterSeconds(10), &all).code() == ncclInvalidUsage ? 0 : 1);
+    }
+    ASSERT_TRUE(MakeUniqueId(&raw).ok());
+    ASSERT_EQ(write(ends[1], &raw, sizeof raw), static_cast<ssize_t>(sizeof raw));
+    UniqueId id{};
+    ASSERT_TRUE(ReadUniqueId(raw, &id).ok());
+    std::vector<RankInfo> all;
+    const Result result = JoinAll(id, 0, 2, {}, AfterSeconds(10), &all);
+    EXPECT_EQ(result.code(), ncclInvalidUsage);
+    for (const char* part : {name, "rank 0", "rank 1", value}) {
+      EXPECT_NE(result.message().find(part), std::string::npos) << result.message();
+    }
+    int status = 0;
+    EXPECT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0) << name << ": the other rank has to hear of it too";
+    close(ends[0]);
+    close(ends[1]);
+  }
+}
+
 TEST_F(Bootstrap, TheSameRankTwiceFailsAll) {
   for (const Result& result : Join(MakeId(), {{0, 3}, {1, 3}, {1, 3}})) {
     EXPECT_EQ(result.code(), ncclInvalidUsage);
@@ -87,6 +128,8 @@ TEST_F(Bootstrap, ARankThatLeavesFailsTheOthers) {
     memcpy(join.nonce, id.nonce, sizeof join.nonce);
     join.rank = 1;
     join.rank_count = 3;
+    join.header.minor = kMinor;
+    SignJoin(&join, id.secret);
     ASSERT_TRUE(SendAll(fd.get(), &join, sizeof join, AfterSeconds(10)).ok());
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   });
@@ -94,6 +137,59 @@ TEST_F(Bootstrap, ARankThatLeavesFailsTheOthers) {
   leaver.join();
   EXPECT_EQ(result.code(), ncclRemoteError);
   EXPECT_NE(result.message().find("rank 1"), std::string::npos) << result.message();
+}
+
+// Of all that an id holds the secret alone is never sent: who has overheard the rest is no rank.
+TEST_F(Bootstrap, WhoHasNotTheSecretOfTheIdIsNoRank) {
+  const UniqueId id = MakeId();
+  EXPECT_NE(HashBytes(id.secret, sizeof id.secret), HashBytes(MakeId().secret, sizeof id.secret));
+  UniqueId overheard = id;
+  overheard.secret[31] ^= 1;
+  Result forged;
+  std::thread stranger([&] {
+    std::vector<RankInfo> all;
+    forged = JoinAll(overheard, 1, 2, {}, AfterSeconds(10), &all);
+  });
+  stranger.join();
+  EXPECT_FALSE(forged.ok());
+  for (const Result& result : Join(id, {{0, 2}, {1, 2}})) EXPECT_TRUE(result.ok()) << result.message();
+}
+
+TEST_F(Bootstrap, TheKeyIsTheSameOnAllRanksAndNewForEachRendezvous) {
+  setenv("NCCL_COMM_ID", "127.0.0.1:31998", 1);
+  ForgetKnobs();
+  const UniqueId id = MakeId();
+  Sha256Digest keys[2][2];
+  for (auto& use : keys) {
+    std::thread other([&] {
+      std::vector<RankInfo> all;
+      EXPECT_TRUE(JoinAll(id, 1, 2, {}, AfterSeconds(10), &all, nullptr, &use[1]).ok());
+    });
+    std::vector<RankInfo> all;
+    EXPECT_TRUE(JoinAll(id, 0, 2, {}, AfterSeconds(10), &all, nullptr, &use[0]).ok());
+    other.join();
+    EXPECT_EQ(use[0], use[1]);
+  }
+  EXPECT_NE(keys[0][0], keys[1][0]) << "an address is no secret, what its root draws is";
+}
+
+TEST_F(Bootstrap, AnOlderReleaseIsNamedToAll) {
+  const UniqueId id = MakeId();
+  Fd fd;
+  ASSERT_TRUE(Connect(FromEndpoint(id.root), AfterSeconds(10), true, &fd).ok());
+  struct Join join {};
+  join.header.magic = kJoinMagic;
+  join.header.major = kMajor;
+  join.header.minor = 2;
+  join.header.endian = wire::kEndianMark;
+  join.header.header_bytes = join.header.total_bytes = sizeof join;
+  memcpy(join.nonce, id.nonce, sizeof join.nonce);
+  join.rank = 1;
+  join.rank_count = 2;
+  ASSERT_TRUE(SendAll(fd.get(), &join, sizeof join, AfterSeconds(10)).ok());
+  const Result result = Join(id, {{0, 2}})[0];
+  EXPECT_EQ(result.code(), ncclInvalidUsage);
+  EXPECT_NE(result.message().find("older release"), std::string::npos) << result.message();
 }
 
 TEST_F(Bootstrap, StrangersDelayNobody) {
@@ -168,10 +264,12 @@ TEST_F(Bootstrap, AJoinThatFindsNoRootIsCancelled) {
 // What waits at an id ends with it: nobody listens there any more.
 TEST_F(Bootstrap, AForgottenIdIsFreed) {
   setenv("NCCL_COMM_ID", "127.0.0.1:1", 1);
+  ForgetKnobs();
   ncclUniqueId raw;
   UniqueId id{};
   ASSERT_TRUE(MakePrivateId(&raw).ok());
   unsetenv("NCCL_COMM_ID");
+  ForgetKnobs();
   ASSERT_TRUE(ReadUniqueId(raw, &id).ok());
   EXPECT_EQ(id.flags, 0u);
   EXPECT_NE(FromEndpoint(id.root).port(), 1);
@@ -207,6 +305,7 @@ TEST_F(Bootstrap, CommunicatorIdsAreEqualOnAllRanksAndNewForEveryUse) {
   EXPECT_EQ(CommunicatorId(id, 0), CommunicatorId(id, 1));
   EXPECT_NE(CommunicatorId(id, 0), CommunicatorId(MakeId(), 0));
   setenv("NCCL_COMM_ID", "127.0.0.1:31999", 1);
+  ForgetKnobs();
   const UniqueId fixed = MakeId();
   const uint64_t first = CommunicatorId(fixed, 0);
   EXPECT_EQ(first, CommunicatorId(fixed, 1));
@@ -221,6 +320,7 @@ TEST_F(Bootstrap, OneFixedAddressServesManyCommunicatorsInARow) {
     ASSERT_TRUE(Listen(&address, 1, &listener).ok());
   }
   setenv("NCCL_COMM_ID", address.ToString().c_str(), 1);
+  ForgetKnobs();
   const UniqueId id = MakeId();
   std::vector<std::thread> ranks;
   for (int rank = 0; rank < 3; ++rank) {
@@ -237,6 +337,7 @@ TEST_F(Bootstrap, OneFixedAddressServesManyCommunicatorsInARow) {
 
 TEST_F(Bootstrap, ABadFixedAddressIsNamed) {
   setenv("NCCL_COMM_ID", "nowhere", 1);
+  ForgetKnobs();
   ncclUniqueId id;
   const Result result = MakeUniqueId(&id);
   EXPECT_EQ(result.code(), ncclInvalidUsage);

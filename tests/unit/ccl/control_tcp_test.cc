@@ -61,7 +61,7 @@ class ControlTcp : public testing::Test {
     hello.queue_pair_count = 1;
     QpPath path;
     path.destination = peer_.address;
-    control_ = std::make_unique<TcpSendControl>(std::vector<QpPath>{path}, hello, 1);
+    control_ = std::make_unique<TcpSendControl>(std::vector<QpPath>{path}, hello, 1, Sha256Digest{});
     EXPECT_TRUE(Drive([this] { return peer_.lines.size() == 1 && peer_.lines.front().greeted; }));
     Peer::Answer(peer_.lines.front(), kCount);
     EXPECT_TRUE(Drive([this] { return Heard(); })) << "a stream that works";

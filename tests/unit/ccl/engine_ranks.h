@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "ccl/base/knobs.h"
 #include "ccl/bootstrap/bootstrap.h"
 #include "ccl/engine/host/communicator.h"
 #include "ccl/include/c4/stream.h"
@@ -21,10 +22,16 @@ inline constexpr uint64_t kSecondNs = 1000000000u;
 // An environment variable for as long as its scope lasts: knobs are read when a communicator is made.
 class ScopedKnob {
  public:
-  ScopedKnob(const char* name, const std::string& value) : name_(name) { setenv(name, value.c_str(), 1); }
+  ScopedKnob(const char* name, const std::string& value) : name_(name) {
+    setenv(name, value.c_str(), 1);
+    ForgetKnobs();
+  }
   ScopedKnob(const ScopedKnob&) = delete;
   ScopedKnob& operator=(const ScopedKnob&) = delete;
-  ~ScopedKnob() { unsetenv(name_); }
+  ~ScopedKnob() {
+    unsetenv(name_);
+    ForgetKnobs();
+  }
 
  private:
   const char* name_;
@@ -45,6 +52,7 @@ class EngineRanks : public testing::Test {
   void SetUp() override {
     setenv("NCCL_SOCKET_IFNAME", "lo", 1);
     unsetenv("NCCL_COMM_ID");
+    ForgetKnobs();
   }
 
   static bootstrap::UniqueId NewId() {

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "ccl/base/clock.h"
+#include "ccl/base/knobs.h"
 #include "tests/unit/ccl/engine_ranks.h"
 
 namespace c4::host {
@@ -15,6 +16,7 @@ using Engine = EngineRanks;
 
 TEST_F(Engine, AllReduceSumsForEveryRankCountAndSize) {
   setenv("C4_SLICE_BYTES", "4096", 1);  // many slices without many bytes
+  ForgetKnobs();
   for (int n = 1; n <= 9; ++n) {
     Ranks(n, [n](HostCommunicator& communicator) {
       const OwnStream stream;
@@ -39,6 +41,7 @@ TEST_F(Engine, AllReduceSumsForEveryRankCountAndSize) {
     });
   }
   unsetenv("C4_SLICE_BYTES");
+  ForgetKnobs();
 }
 
 TEST_F(Engine, EnqueueReturnsWhileAPeerIsLate) {

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "ccl/base/clock.h"
+#include "ccl/base/identity.h"
 
 namespace c4::bootstrap {
 namespace {
@@ -34,7 +35,7 @@ class Ranks {
       const Result opened = meetings_.back()->Open(address, &info);
       EXPECT_TRUE(opened.ok()) << opened.message();
     }
-    for (const auto& meeting : meetings_) meeting->Know(all);
+    for (const auto& meeting : meetings_) meeting->Know(all, Sha256Digest{});
     all_ = all;
   }
 
@@ -238,6 +239,36 @@ TEST(Meeting, StrangersAndOtherCommunicatorsDelayNobody) {
   ASSERT_TRUE(Connect(ranks.PlaceOf(0), AfterSeconds(5), true, &other).ok());
   ASSERT_TRUE(SendAll(other.get(), &meet, sizeof meet, AfterSeconds(5)).ok());
   ExpectAllOk(HoldAll(ranks, ranks.Everybody(), 2));
+}
+
+// One that knows the nonce, the communicator and the meeting, but not the key: it speaks for no rank.
+TEST(Meeting, WhoCannotProveToBeARankIsTurnedAway) {
+  Ranks ranks(3);
+  const int all[] = {0, 1, 2};
+  const uint64_t who = HashBytes(all, sizeof all);
+  struct {
+    Meet meet{};
+    char record[16] = {};  // of a size that would fail everybody
+  } forged;
+  forged.meet.header.magic = kMeetMagic;
+  forged.meet.header.major = kMajor;
+  forged.meet.header.minor = kMinor;
+  forged.meet.header.endian = wire::kEndianMark;
+  forged.meet.header.header_bytes = sizeof forged.meet;
+  forged.meet.header.total_bytes = sizeof forged;
+  memcpy(forged.meet.nonce, ranks.id().nonce, sizeof forged.meet.nonce);
+  forged.meet.communicator_id = 77;
+  forged.meet.meeting = HashBytes(&who, sizeof who, 0);
+  forged.meet.rank = 2;
+  forged.meet.record_bytes = sizeof forged.record;
+  ASSERT_EQ(CheckMeet(&forged.meet, sizeof forged.meet, ranks.id().nonce, 77), nullptr);
+  Sha256Digest guess{};
+  guess[0] = 1;
+  SignMeet(&forged.meet, forged.record, guess);
+  Fd fd;
+  ASSERT_TRUE(Connect(ranks.PlaceOf(0), AfterSeconds(5), true, &fd).ok());
+  ASSERT_TRUE(SendAll(fd.get(), &forged, sizeof forged, AfterSeconds(5)).ok());
+  ExpectAllOk(HoldAll(ranks, ranks.Everybody(), 1));
 }
 
 TEST(Meeting, WhoComesEarlyWaitsForItsMeeting) {

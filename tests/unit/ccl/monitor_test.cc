@@ -3,9 +3,12 @@
 #include <fcntl.h>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <signal.h>
 #include <string>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <thread>
@@ -311,6 +314,84 @@ TEST(Monitor, WithoutADirectoryTheJobRunsAllTheSame) {
   recorder.Called({}, 0, 1);
   EXPECT_EQ(recorder.slot().called.count, 1u);
   EXPECT_EQ(monitor.segment().file_name(), "");
+}
+
+// Runs `body` in a child and gives its status as waitpid tells it.
+int StatusOf(const std::function<void()>& body) {
+  const pid_t child = fork();
+  if (child == 0) {
+    body();
+    _exit(0);
+  }
+  int status = -1;
+  waitpid(child, &status, 0);
+  return status;
+}
+
+void WriteEverywhere(Monitor& monitor) {
+  for (uint64_t i = 0; i < 64; ++i) {
+    CommunicatorRecorder recorder = monitor.OpenCommunicator({i, 0, 0, 2, wire::kEngineHost, "x"});
+    (void)monitor.OpenQueuePair(recorder, {});
+    recorder.Called({}, 0, 1);
+    RingWriter ring = monitor.LeaseRing();
+    for (int k = 0; k < 1024; ++k) ring.Operation(recorder, {});
+  }
+}
+
+TEST(Monitor, AFullTmpfsCostsTheRecordsAndNotTheProcess) {
+  const test::TempDir directory;
+  constexpr int kNoMount = 77;
+  for (const char* size : {"size=16k", "size=256k"}) {
+    const int status = StatusOf([&] {
+      if (unshare(CLONE_NEWNS) != 0 || mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
+          mount("tmpfs", directory.path().c_str(), "tmpfs", 0, size) != 0) {
+        _exit(kNoMount);
+      }
+      Monitor monitor(directory.path(), {64, 64, 64, 1024}, SomeJob());
+      WriteEverywhere(monitor);
+      _exit(monitor.segment().file_name().empty() ? 0 : 1);
+    });
+    if (WIFEXITED(status) && WEXITSTATUS(status) == kNoMount) GTEST_SKIP() << "may not mount a tmpfs";
+    EXPECT_EQ(status, 0) << size;
+  }
+}
+
+TEST(Monitor, ASegmentThatIsCutShortCostsTheRecordsAndNotTheProcess) {
+  const test::TempDir directory;
+  for (const off_t left : {off_t{0}, off_t{4096}, off_t{1} << 17}) {
+    EXPECT_EQ(StatusOf([&] {
+                Monitor monitor(directory.path(), {64, 64, 64, 1024}, SomeJob());
+                RingWriter early = monitor.LeaseRing();
+                const std::string path = directory.path() + "/" + monitor.segment().file_name();
+                if (truncate(path.c_str(), left) != 0) _exit(2);
+                WriteEverywhere(monitor);
+                for (int i = 0; i < 5000; ++i) early.Mark({});
+              }),
+              0)
+        << left;
+  }
+}
+
+TEST(Monitor, OtherBusErrorsAreWhatTheyWere) {
+  const test::TempDir directory;
+  const int status = StatusOf([&] {
+    const Monitor monitor(directory.path(), kSmall, SomeJob());
+    raise(SIGBUS);
+  });
+  EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGBUS) << status;
+}
+
+TEST(Monitor, AChildsCommunicatorsAreItsOwnProcesss) {
+  Monitor monitor("", kSmall, SomeJob());
+  monitor.OpenCommunicator({1, 0, 0, 2, wire::kEngineHost, ""});
+  EXPECT_EQ(monitor.segment().header().header.writer.pid, static_cast<uint32_t>(getpid()));
+  EXPECT_EQ(StatusOf([&] {
+              monitor.OpenCommunicator({2, 0, 0, 2, wire::kEngineHost, ""});
+              const wire::ProcessIdentity& writer = monitor.segment().header().header.writer;
+              _exit(writer.pid == static_cast<uint32_t>(getpid()) ? 0 : 1);
+            }),
+            0)
+      << "siblings would be taken for one process, which several ranks may not share a stream in";
 }
 
 TEST(Monitor, ManyThreadsOpenAndClose) {

@@ -7,6 +7,7 @@
 #include <sys/eventfd.h>
 #include <thread>
 
+#include "ccl/base/knobs.h"
 #include "tests/unit/ccl/fake_agent.h"
 #include "tests/unit/ccl/temp_dir.h"
 
@@ -107,6 +108,7 @@ TEST_F(Pathsel, WithoutAnAgentNobodyWaits) {
 
 TEST_F(Pathsel, AnAgentWithoutAdviceIsNotWaitedForAnyLonger) {
   setenv("C4_PATH_WAIT_MS", "5000", 1);
+  ForgetKnobs();
   StartWithAgent();
   std::thread agent([&] {
     const auto ask = agent_->Receive<wire::ControlPathAsk>(wire::kControlPathAsk);
@@ -118,6 +120,7 @@ TEST_F(Pathsel, AnAgentWithoutAdviceIsNotWaitedForAnyLonger) {
   EXPECT_LT(MsOf([&] { connection = selector_.Open(Question(), wake_.get(), &advice); }), 2000);
   agent.join();
   unsetenv("C4_PATH_WAIT_MS");
+  ForgetKnobs();
   // The first real answer counts all the same, in time or as a correction.
   if (advice.epoch == 0) {
     EXPECT_TRUE(Woken(5000));
@@ -178,10 +181,12 @@ TEST_F(Pathsel, ALateAnswerIsACorrectionAndTheNextDoesNotWait) {
 
 TEST_F(Pathsel, SaysWhatIsUsedAndSaysItAgainToANewAgent) {
   setenv("C4_PATH_WAIT_MS", "0", 1);
+  ForgetKnobs();
   StartWithAgent();
   PathAdvice advice;
   const uint64_t connection = selector_.Open(Question(), wake_.get(), &advice);
   unsetenv("C4_PATH_WAIT_MS");
+  ForgetKnobs();
   agent_->Receive<wire::ControlPathAsk>(wire::kControlPathAsk);
   std::vector<wire::ControlPathInUse> paths(2);
   paths[0] = {ToEndpoint(Address("10.0.0.2:20000")), ToEndpoint(Address("10.1.0.2:4000")), wire::kPathLive, 0,

@@ -216,5 +216,61 @@ TEST_F(ShmEngine, IdleRanksSleep) {
   });
 }
 
+// A rank that has forked a data loader and dies: over TCP its peers hear it at once, for the loader holds
+// none of its streams.
+TEST_F(ShmEngine, ADataLoaderDoesNotHideItsParentsDeath) {
+  killed_ = true;
+  child_knob_ = "C4_SHM";
+  Processes(
+      [](HostCommunicator&, Monitor&) {
+        if (fork() == 0) {
+          for (const int fd : {0, 1, 2}) close(fd);  // nobody waits for its output
+          alarm(20);
+          pause();
+        }
+        raise(SIGKILL);
+      },
+      [](HostCommunicator& communicator, Monitor&, pid_t) {
+        const OwnStream stream;
+        char in[16];
+        const uint64_t before = MonotonicNs();
+        (void)Run(communicator, {Recv(in, sizeof in, 1, stream.handle)});
+        EXPECT_NE(stream.Synchronize(), ncclSuccess);
+        EXPECT_LT(MonotonicNs() - before, 10 * kSecondNs);
+      });
+}
+
+// A launcher that had a communicator itself and then forks its ranks, which share its monitor's memory.
+TEST_F(ShmEngine, SiblingsOfAParentThatHadACommunicatorAreProcessesOfTheirOwn) {
+  Monitor monitor("", {256, 1024, 64, 64}, JobIdentity());
+  monitor.OpenCommunicator({9, 0, 0, 1, wire::kEngineHost, "the parent's"});
+  ForbidNullStream();
+  int ends[2][2];
+  pid_t children[2];
+  for (int rank = 0; rank < 2; ++rank) {
+    ASSERT_EQ(pipe(ends[rank]), 0);
+    children[rank] = fork();
+    ASSERT_GE(children[rank], 0);
+    if (children[rank] != 0) continue;
+    bootstrap::UniqueId id;
+    if (read(ends[rank][0], &id, sizeof id) != static_cast<ssize_t>(sizeof id)) _exit(1);
+    HostCommunicator communicator(&monitor, rank, 2);
+    if (!communicator.Init(id, "siblings").ok()) _exit(2);
+    Operation operation;
+    operation.function = wire::kAllReduce;
+    operation.data_type = ncclFloat;
+    _exit(communicator.Supports(operation).ok() ? 0 : 3);  // on the null stream
+  }
+  const bootstrap::UniqueId id = NewId();
+  for (int rank = 0; rank < 2; ++rank) {
+    ASSERT_EQ(write(ends[rank][1], &id, sizeof id), static_cast<ssize_t>(sizeof id));
+  }
+  for (const pid_t child : children) {
+    int status = 0;
+    EXPECT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+  }
+}
+
 }  // namespace
 }  // namespace c4::host

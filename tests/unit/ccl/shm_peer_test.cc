@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 
 #include "ccl/transport/tcp/connect.h"
+#include "ccl/transport/tcp/seal.h"
 #include "tests/unit/ccl/shm_ends.h"
 
 namespace c4::shm {
@@ -62,8 +63,11 @@ class LyingSender : public ShmEnds {
     memcpy(offer.cookie, kCookie, sizeof kCookie);
     offer.bytes = memory.geometry.total_bytes;
     offer.descriptor = static_cast<uint32_t>(file.get());
-    C4_RETURN_IF_ERROR(SendAll(stream.get(), &hello, sizeof hello, AfterSeconds(2)));
-    C4_RETURN_IF_ERROR(SendAll(stream.get(), &offer, sizeof offer, AfterSeconds(2)));
+    char said[tcp::kMaxHelloBytes];
+    memcpy(said, &hello, sizeof hello);
+    memcpy(said + sizeof hello, &offer, sizeof offer);
+    tcp::Seal(said, sizeof said, recording(0).key);
+    C4_RETURN_IF_ERROR(SendAll(stream.get(), said, sizeof said, AfterSeconds(2)));
     accepted_ = Accepted([](bool*) { return Ok(); });
     return Ok();
   }

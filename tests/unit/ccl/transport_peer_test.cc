@@ -3,6 +3,7 @@
 #include <functional>
 #include <thread>
 
+#include "ccl/transport/tcp/seal.h"
 #include "tests/unit/ccl/transport_ends.h"
 
 namespace c4::tcp {
@@ -29,6 +30,12 @@ Hello GoodHello(uint16_t index = 0, uint16_t count = 1) {
   hello.queue_pair_number = 5;
   hello.chunk_bytes = kChunkBytes;
   return hello;
+}
+
+// As a rank that knows the secret, which in these tests is zeros.
+void Say(const Fd& fd, Hello hello) {
+  Seal(&hello, Sha256Digest{});
+  EXPECT_TRUE(SendAll(fd.get(), &hello, sizeof hello, AfterSeconds(2)).ok());
 }
 
 template <typename T>
@@ -250,14 +257,11 @@ TEST(LyingPeer, AReceiverIsBelievedOnlyWhatItCanKnow) {
   }
 }
 
-// What a receiver with so many receives posted, of tags 100, 101 and so on, says first to a sender of that
-// version.
-std::vector<Frame> SaidOfTags(uint16_t minor, int receives, size_t frames) {
+// What a receiver with so many receives posted, of tags 100, 101 and so on, says first.
+std::vector<Frame> SaidOfTags(int receives, size_t frames) {
   Ends ends;
   const Fd fd = Dial(ends.address);
-  Hello hello = GoodHello();
-  hello.header.minor = minor;
-  Say(fd, hello);
+  Say(fd, GoodHello());
   std::vector<Accepted> accepted;
   EXPECT_TRUE(Ends::Drive([&](bool* moved) { return ends.acceptor->Progress(moved); },
                           [&] { return ends.acceptor->Take(0, 0, &accepted); })
@@ -279,7 +283,7 @@ std::vector<Frame> SaidOfTags(uint16_t minor, int receives, size_t frames) {
 
 TEST(Tags, StandInTheReportWhereTheyFitAndTheSenderLooksThere) {
   for (const int receives : {1, 2}) {
-    const Frame report = SaidOfTags(kTagsInReports, receives, 1).front();
+    const Frame report = SaidOfTags(receives, 1).front();
     EXPECT_EQ(report.kind, kReport);
     EXPECT_EQ(report.message, static_cast<uint64_t>(receives));
     ASSERT_EQ(report.chunk, static_cast<uint32_t>(receives));
@@ -288,17 +292,16 @@ TEST(Tags, StandInTheReportWhereTheyFitAndTheSenderLooksThere) {
   }
 }
 
-TEST(Tags, FollowTheReportWhereTheyAreManyOrTheSenderIsOlder) {
-  for (const auto& [minor, receives] : {std::pair<uint16_t, int>{1, 1}, {1, 3}, {kTagsInReports, 3}}) {
-    const std::vector<Frame> said = SaidOfTags(minor, receives, 2);
-    EXPECT_EQ(said[0].kind, kReport);
-    EXPECT_EQ(said[0].chunk, 0U);
-    EXPECT_EQ(said[0].message_bytes, 0U);
-    EXPECT_EQ(said[1].kind, kTags);
-    EXPECT_EQ(said[1].message, 0U);
-    ASSERT_EQ(said[1].chunk, static_cast<uint32_t>(receives));
-    for (int i = 0; i < receives; ++i) EXPECT_EQ(TagIn(said[1], static_cast<uint32_t>(i)), 100 + i);
-  }
+TEST(Tags, FollowTheReportWhereTheyAreMany) {
+  constexpr int kReceives = 3;
+  const std::vector<Frame> said = SaidOfTags(kReceives, 2);
+  EXPECT_EQ(said[0].kind, kReport);
+  EXPECT_EQ(said[0].chunk, 0U);
+  EXPECT_EQ(said[0].message_bytes, 0U);
+  EXPECT_EQ(said[1].kind, kTags);
+  EXPECT_EQ(said[1].message, 0U);
+  ASSERT_EQ(said[1].chunk, static_cast<uint32_t>(kReceives));
+  for (int i = 0; i < kReceives; ++i) EXPECT_EQ(TagIn(said[1], static_cast<uint32_t>(i)), 100 + i);
 }
 
 TEST(Tags, OfReportsAndFramesAreOneOrder) {
@@ -438,6 +441,72 @@ TEST(Acceptor, TheSilentAreWaitedForBesideTheOthers) {
   ends.acceptor->AppendPolls(&polls);
   EXPECT_EQ(polls.size(), 21u);
   EXPECT_EQ(poll(polls.data(), polls.size(), 0), 0) << "nothing of this may wake anybody";
+}
+
+// A receiver's end, to which a connection of one queue pair that fails over has come.
+class LateStreams : public Ends, public ::testing::Test {
+ protected:
+  static Hello First() {
+    Hello hello = GoodHello();
+    hello.transport = kFailOverTcp;
+    return hello;
+  }
+  static Hello Late(uint16_t index, uint16_t count, uint16_t transport) {
+    Hello hello = GoodHello(index, count);
+    hello.transport = transport;
+    hello.epoch = 1;
+    return hello;
+  }
+  void TakeFirst() {
+    Say(first_, First());
+    std::vector<Accepted> accepted;
+    ASSERT_TRUE(Drive([&](bool* moved) { return acceptor->Progress(moved); },
+                      [&] { return acceptor->Take(0, 0, &accepted); })
+                    .ok());
+  }
+  // Whether `fd`, which has said its hello, is handed on as a late stream; else it is closed.
+  bool HandedOn(const Fd& fd) {
+    bool taken = false;
+    char byte = 0;
+    const auto settled = [&] {
+      int peer = 0;
+      uint16_t channel = 0;
+      Accepted late;
+      taken = taken || acceptor->TakeLate(&peer, &channel, &late);
+      return taken || recv(fd.get(), &byte, 1, MSG_DONTWAIT) == 0;
+    };
+    EXPECT_TRUE(Drive([&](bool* moved) { return acceptor->Progress(moved); }, settled).ok());
+    return taken;
+  }
+
+ private:
+  Fd first_ = Dial(address);
+};
+
+TEST_F(LateStreams, OneThatCountsOtherwiseThanItsConnectionIsTurnedAway) {
+  TakeFirst();
+  for (const uint16_t transport : {uint16_t{kFailOverTcp}, uint16_t{kControl}}) {
+    const Fd bad = Dial(address);
+    Say(bad, Late(63, 64, transport));
+    EXPECT_FALSE(HandedOn(bad)) << transport;
+    const Fd good = Dial(address);
+    Say(good, Late(0, 1, transport));
+    EXPECT_TRUE(HandedOn(good)) << transport;
+  }
+  Hello cut = Late(0, 1, kFailOverTcp);
+  cut.chunk_bytes *= 2;
+  const Fd bad = Dial(address);
+  Say(bad, cut);
+  EXPECT_FALSE(HandedOn(bad));
+}
+
+TEST_F(LateStreams, AControlStreamThatCameFirstIsHeldToTheConnectionToo) {
+  const Fd bad = Dial(address);
+  Say(bad, Late(0, 64, kControl));
+  bool moved = false;
+  while (!moved) ASSERT_TRUE(acceptor->Progress(&moved).ok());
+  TakeFirst();
+  EXPECT_FALSE(HandedOn(bad));
 }
 
 }  // namespace

@@ -16,7 +16,8 @@ using tcp::Hello;
 
 constexpr char kBootstrapName[] = "bootstrap-1.0.bin";
 constexpr char kBootstrapName11[] = "bootstrap-1.1.bin";
-constexpr char kTcpName[] = "tcp-3.0.bin";
+constexpr char kBootstrapName13[] = "bootstrap-1.3.bin";
+constexpr char kTcpName[] = "tcp-4.0.bin";
 constexpr char kShmName[] = "shm-2.0.bin";
 constexpr ProcessIdentity kProcess{.boot_id = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16},
                                    .start_time_ticks = 8675309,
@@ -158,6 +159,45 @@ TEST(BootstrapGolden, FramesOf11) {
   ExpectFields(bytes, 600, ExpectedMet(6, 0, "rank 0 left: the communicator was aborted"), MetLayout());
 }
 
+// Since 1.3: the knobs that all ranks share, and what proves that a rank has the id.
+Join ExpectedJoin13() {
+  Join join = ExpectedJoin11();
+  join.header.minor = 3;
+  join.knobs = {262144, 2, 5};
+  memcpy(join.mac, kNonce, sizeof kNonce);
+  return join;
+}
+
+Table ExpectedTable13() {
+  Table table = ExpectedTable(0, 0, "");
+  table.header.minor = 3;
+  memcpy(table.session, kNonce, sizeof kNonce);
+  return table;
+}
+
+UniqueId ExpectedId20() {
+  UniqueId id = ExpectedId();
+  id.major = 2;
+  id.flags = 0;
+  memcpy(id.secret, kNonce, sizeof kNonce);
+  memcpy(id.secret + sizeof kNonce, kNonce, sizeof kNonce);
+  return id;
+}
+
+TEST(BootstrapGolden, FramesOf13) {
+  std::string written;
+  Append(&written, ExpectedJoin13());
+  Append(&written, ExpectedTable13());
+  Append(&written, ExpectedId20());
+  const std::string bytes = Golden(kBootstrapName13, written);
+  ASSERT_EQ(bytes.size(), 192u + 256u + 128u);
+  ExpectFields(bytes, 192, ExpectedTable13(), TableLayout());
+  ExpectFields(bytes, 448, ExpectedId20(), UniqueIdLayout());
+  EXPECT_EQ(bootstrap::CheckJoin(bytes.data(), 192, kNonce), nullptr);
+  ExpectFields(bytes, 0, ExpectedJoin13(), JoinLayout());
+  ExpectFields(bytes, 152, ExpectedJoin13().knobs, SharedKnobsLayout());
+}
+
 TEST(BootstrapGolden, MeetingsOfOthersAreRefused) {
   constexpr uint64_t kId = 0xc4c4'0000'0000'0001;
   const Meet good = ExpectedMeet();
@@ -188,8 +228,8 @@ TEST(BootstrapGolden, AnotherMajorIsRefused) {
 
 Hello ExpectedHello() {
   Hello hello{};
-  hello.header = HeaderOf(tcp::kHelloMagic, 104, 0, 104);
-  hello.header.major = 3;
+  hello.header = HeaderOf(tcp::kHelloMagic, 120, 0, 120);
+  hello.header.major = 4;
   hello.communicator_id = 0xc4c4'0000'0000'0001;
   hello.from_rank = 1;
   hello.to_rank = 2;
@@ -198,6 +238,7 @@ Hello ExpectedHello() {
   hello.queue_pair_count = 6;
   hello.queue_pair_number = 905;
   hello.chunk_bytes = 4096;
+  memcpy(hello.mac, kNonce, sizeof kNonce);
   return hello;
 }
 
@@ -217,7 +258,7 @@ Hello ExpectedHelloOf(uint16_t transport) {
   Hello hello = ExpectedHello();
   hello.transport = transport;
   hello.epoch = transport > 0xff ? 3 : 0;
-  if (transport == kTransportShm) hello.header.total_bytes = 136;
+  if (transport == kTransportShm) hello.header.total_bytes = 152;
   return hello;
 }
 
@@ -261,36 +302,36 @@ std::string WrittenTcp() {
   return written;
 }
 
-TEST(TcpGolden, StreamsOf30) {
+TEST(TcpGolden, StreamsOf40) {
   constexpr uint64_t kId = 0xc4c4'0000'0000'0001;
   const std::string bytes = Golden(kTcpName, WrittenTcp());
-  ASSERT_EQ(bytes.size(), 104u + 40u + 8u + 40u + 40u + 104u + 32u + 40u + 104u + 104u + 4u * 40u);
-  EXPECT_EQ(tcp::CheckHello(bytes.data(), 104, kId, 2, 3), nullptr);
+  ASSERT_EQ(bytes.size(), 120u + 40u + 8u + 40u + 40u + 120u + 32u + 40u + 120u + 120u + 4u * 40u);
+  EXPECT_EQ(tcp::CheckHello(bytes.data(), 120, kId, 2, 3), nullptr);
   ExpectFields(bytes, 0, ExpectedHelloOf(kTransportTcp), TcpHelloLayout());
-  ExpectFields(bytes, 104, FrameOf(tcp::kChunk, 8, 0, 5), TcpFrameLayout());
-  EXPECT_EQ(bytes.substr(144, 8), "payload.");
-  ExpectFields(bytes, 152, FrameOf(tcp::kGoodbye, 0, 0, 0), TcpFrameLayout());
-  ExpectFields(bytes, 192, FrameOf(tcp::kReport, 0, 1, 7), TcpFrameLayout());
-  EXPECT_EQ(tcp::CheckChunk(At<Frame>(bytes, 104), 0), nullptr);
-  EXPECT_EQ(tcp::CheckChunk(At<Frame>(bytes, 152), 1), nullptr);
-  EXPECT_EQ(tcp::CheckReport(At<Frame>(bytes, 192), 0, 0, 1), nullptr);
-  EXPECT_NE(tcp::CheckReport(At<Frame>(bytes, 192), 0, 0, 0), nullptr);
-  EXPECT_EQ(tcp::CheckHello(bytes.data() + 232, 104, kId, 2, 3), nullptr);
-  ExpectFields(bytes, 232, ExpectedHelloOf(kTransportShm), TcpHelloLayout());
-  EXPECT_EQ(tcp::HelloBytes(At<Hello>(bytes, 232)), 136u);
-  ExpectFields(bytes, 336, ExpectedOffer(), ShmOfferLayout());
-  ExpectFields(bytes, 368, FrameOf(tcp::kGoodbye, 0, 0, 0), TcpFrameLayout());
-  for (const size_t at : {408u, 512u}) EXPECT_EQ(tcp::CheckHello(bytes.data() + at, 104, kId, 2, 3), nullptr);
-  EXPECT_TRUE(tcp::FailsOver(At<Hello>(bytes, 408)) && tcp::IsTcp(At<Hello>(bytes, 408)));
-  EXPECT_TRUE(tcp::IsControl(At<Hello>(bytes, 512)) && !tcp::IsTcp(At<Hello>(bytes, 512)));
-  EXPECT_EQ(At<Hello>(bytes, 512).epoch, 3u);
+  ExpectFields(bytes, 120, FrameOf(tcp::kChunk, 8, 0, 5), TcpFrameLayout());
+  EXPECT_EQ(bytes.substr(160, 8), "payload.");
+  ExpectFields(bytes, 168, FrameOf(tcp::kGoodbye, 0, 0, 0), TcpFrameLayout());
+  ExpectFields(bytes, 208, FrameOf(tcp::kReport, 0, 1, 7), TcpFrameLayout());
+  EXPECT_EQ(tcp::CheckChunk(At<Frame>(bytes, 120), 0), nullptr);
+  EXPECT_EQ(tcp::CheckChunk(At<Frame>(bytes, 168), 1), nullptr);
+  EXPECT_EQ(tcp::CheckReport(At<Frame>(bytes, 208), 0, 0, 1), nullptr);
+  EXPECT_NE(tcp::CheckReport(At<Frame>(bytes, 208), 0, 0, 0), nullptr);
+  EXPECT_EQ(tcp::CheckHello(bytes.data() + 248, 120, kId, 2, 3), nullptr);
+  ExpectFields(bytes, 248, ExpectedHelloOf(kTransportShm), TcpHelloLayout());
+  EXPECT_EQ(tcp::HelloBytes(At<Hello>(bytes, 248)), 152u);
+  ExpectFields(bytes, 368, ExpectedOffer(), ShmOfferLayout());
+  ExpectFields(bytes, 400, FrameOf(tcp::kGoodbye, 0, 0, 0), TcpFrameLayout());
+  for (const size_t at : {440u, 560u}) EXPECT_EQ(tcp::CheckHello(bytes.data() + at, 120, kId, 2, 3), nullptr);
+  EXPECT_TRUE(tcp::FailsOver(At<Hello>(bytes, 440)) && tcp::IsTcp(At<Hello>(bytes, 440)));
+  EXPECT_TRUE(tcp::IsControl(At<Hello>(bytes, 560)) && !tcp::IsTcp(At<Hello>(bytes, 560)));
+  EXPECT_EQ(At<Hello>(bytes, 560).epoch, 3u);
 }
 
 TEST(TcpGolden, FramesOfAControlStream) {
   const std::string bytes = Golden(kTcpName, WrittenTcp());
   const uint16_t kinds[] = {tcp::kFence, tcp::kPing, tcp::kFenced, tcp::kCount};
   for (size_t i = 0; i < 4; ++i) {
-    const auto frame = At<Frame>(bytes, 616 + 40 * i);
+    const auto frame = At<Frame>(bytes, 680 + 40 * i);
     EXPECT_EQ(frame.kind, kinds[i]);
     const bool from_sender = i < 2;
     EXPECT_EQ(tcp::CheckControl(frame, from_sender, 5), nullptr) << i;
@@ -316,15 +357,15 @@ TEST(TcpGolden, ATransportIsTakenOnlyWithWhatItNeeds) {
     hello.header.total_bytes = bytes;
     return tcp::CheckHello(&hello, sizeof hello, hello.communicator_id, 2, 3);
   };
-  EXPECT_NE(check(0, 104), nullptr);
-  EXPECT_EQ(check(kTransportTcp, 104), nullptr);
-  EXPECT_EQ(check(tcp::kFailOverTcp, 104), nullptr);
-  EXPECT_EQ(check(tcp::kControl, 104), nullptr);
-  EXPECT_NE(check(tcp::kControl, 136), nullptr);
-  EXPECT_EQ(check(kTransportShm, 136), nullptr);
-  EXPECT_NE(check(kTransportTcp, 136), nullptr);
-  EXPECT_NE(check(kTransportShm, 104), nullptr);
-  EXPECT_STREQ(check(kTransportVerbs, 104), "asks for a transport that this version does not have");
+  EXPECT_NE(check(0, 120), nullptr);
+  EXPECT_EQ(check(kTransportTcp, 120), nullptr);
+  EXPECT_EQ(check(tcp::kFailOverTcp, 120), nullptr);
+  EXPECT_EQ(check(tcp::kControl, 120), nullptr);
+  EXPECT_NE(check(tcp::kControl, 152), nullptr);
+  EXPECT_EQ(check(kTransportShm, 152), nullptr);
+  EXPECT_NE(check(kTransportTcp, 152), nullptr);
+  EXPECT_NE(check(kTransportShm, 120), nullptr);
+  EXPECT_STREQ(check(kTransportVerbs, 120), "asks for a transport that this version does not have");
 }
 
 // A memory of 4 slots with room for 72 bytes each, and 2 pieces of 64; four slots; the page of a bell.
@@ -423,19 +464,20 @@ TEST(ShmGolden, MemoryOf10IsRefusedByItsVersion) {
 
 TEST(TcpGolden, AnotherMajorIsRefused) {
   Hello hello = ExpectedHelloOf(kTransportTcp);
-  for (const uint16_t major : {uint16_t{2}, uint16_t{4}}) {
+  for (const uint16_t major : {uint16_t{3}, uint16_t{5}}) {
     hello.header.major = major;
     EXPECT_STREQ(tcp::CheckHello(&hello, sizeof hello, hello.communicator_id, 2, 3),
                  HeaderFaultText(HeaderFault::kMajor));
   }
-  hello.header.major = 3;
+  hello.header.major = 4;
   hello.header.minor = 9;
   EXPECT_EQ(tcp::CheckHello(&hello, sizeof hello, hello.communicator_id, 2, 3), nullptr);
 }
 
-// Ranks with an older library have to be updated: 1.0 sends whole messages, 2.x knows no fences.
+// Ranks with an older library have to be updated: 1.0 sends whole messages, 2.x knows no fences, 3.x proves
+// nothing.
 TEST(TcpGolden, OlderStreamsAreRefusedByTheirVersion) {
-  for (const char* name : {"tcp-1.0.bin", "tcp-2.0.bin", "tcp-2.1.bin"}) {
+  for (const char* name : {"tcp-1.0.bin", "tcp-2.0.bin", "tcp-2.1.bin", "tcp-3.0.bin"}) {
     const std::string bytes = Golden(name, "");
     EXPECT_STREQ(tcp::CheckHello(bytes.data(), bytes.size(), 0xc4c4'0000'0000'0001, 2, 3),
                  HeaderFaultText(HeaderFault::kMajor))

@@ -309,7 +309,7 @@ inline Layout UniqueIdLayout() {
           "bootstrap.md",
           sizeof(T),
           {C4_FIELD(magic), C4_FIELD(major), C4_FIELD(minor), C4_FIELD(flags), C4_FIELD(root),
-           C4_FIELD(nonce), C4_FIELD(check), C4_FIELD(reserved)}};
+           C4_FIELD(nonce), C4_FIELD(check), C4_FIELD(secret), C4_FIELD(reserved)}};
 }
 
 inline Layout RankInfoLayout() {
@@ -318,13 +318,21 @@ inline Layout RankInfoLayout() {
       "RankInfo", "bootstrap.md", sizeof(T), {C4_FIELD(listener), C4_FIELD(process), C4_FIELD(host_hash)}};
 }
 
+inline Layout SharedKnobsLayout() {
+  using T = bootstrap::SharedKnobs;
+  return {"SharedKnobs",
+          "bootstrap.md",
+          sizeof(T),
+          {C4_FIELD(slice_bytes), C4_FIELD(channels), C4_FIELD(algorithm)}};
+}
+
 inline Layout JoinLayout() {
   using T = bootstrap::Join;
   return {"Join",
           "bootstrap.md",
           sizeof(T),
           {C4_FIELD(header), C4_FIELD(nonce), C4_FIELD(rank), C4_FIELD(rank_count), C4_FIELD(info),
-           C4_FIELD(reserved)}};
+           C4_FIELD(knobs), C4_FIELD(mac), C4_FIELD(reserved)}};
 }
 
 inline Layout TableLayout() {
@@ -332,7 +340,8 @@ inline Layout TableLayout() {
   return {"Table",
           "bootstrap.md",
           sizeof(T),
-          {C4_FIELD(header), C4_FIELD(code), C4_FIELD(rank_count), C4_FIELD(reserved), C4_FIELD(text)}};
+          {C4_FIELD(header), C4_FIELD(code), C4_FIELD(rank_count), C4_FIELD(session), C4_FIELD(reserved),
+           C4_FIELD(text)}};
 }
 
 inline Layout MeetLayout() {
@@ -341,7 +350,7 @@ inline Layout MeetLayout() {
           "bootstrap.md",
           sizeof(T),
           {C4_FIELD(header), C4_FIELD(nonce), C4_FIELD(communicator_id), C4_FIELD(meeting), C4_FIELD(rank),
-           C4_FIELD(record_bytes), C4_FIELD(reserved)}};
+           C4_FIELD(record_bytes), C4_FIELD(mac), C4_FIELD(reserved)}};
 }
 
 inline Layout MetLayout() {
@@ -360,7 +369,7 @@ inline Layout TcpHelloLayout() {
           sizeof(T),
           {C4_FIELD(header), C4_FIELD(communicator_id), C4_FIELD(from_rank), C4_FIELD(to_rank),
            C4_FIELD(channel), C4_FIELD(queue_pair_index), C4_FIELD(queue_pair_count), C4_FIELD(transport),
-           C4_FIELD(queue_pair_number), C4_FIELD(chunk_bytes), C4_FIELD(epoch)}};
+           C4_FIELD(queue_pair_number), C4_FIELD(chunk_bytes), C4_FIELD(epoch), C4_FIELD(mac)}};
 }
 
 inline Layout TcpFrameLayout() {
@@ -436,6 +445,7 @@ inline std::vector<Layout> AllLayouts() {
           ControlPathUseLayout(),
           UniqueIdLayout(),
           RankInfoLayout(),
+          SharedKnobsLayout(),
           JoinLayout(),
           TableLayout(),
           MeetLayout(),
