@@ -15,17 +15,20 @@ unsigned Histories() {
 TEST(FailOver, EveryByteArrivesOnceInOrderWhateverDies) {
   uint64_t fences = 0;
   uint64_t resent = 0;
+  uint64_t moves = 0;
   for (unsigned seed = 1; seed <= Histories(); ++seed) {
     World world(seed);
     const std::string fault = world.Run();
     ASSERT_EQ(fault, "") << "seed " << seed;
     fences += world.fences();
     resent += world.resent();
+    moves += world.moves();
   }
   EXPECT_GT(fences, Histories() / 2) << "histories in which nothing happens";
   EXPECT_GT(resent, Histories() / 2);
-  printf("%llu fences, %llu chunks sent again\n", static_cast<unsigned long long>(fences),
-         static_cast<unsigned long long>(resent));
+  EXPECT_GT(moves, Histories() / 2);
+  printf("%llu fences, %llu moves, %llu chunks sent again\n", static_cast<unsigned long long>(fences),
+         static_cast<unsigned long long>(moves), static_cast<unsigned long long>(resent));
 }
 
 // The checks see a receiver that answers and goes on reading.
