@@ -95,7 +95,8 @@ class Acceptor {
   std::set<uint64_t> expected_;
   std::map<ConnectionKey, std::vector<Accepted>> connections_;
   std::set<ConnectionKey> taken_;
-  std::deque<Accepted> late_;  // also control streams that came first
+  uint64_t shortage_until_ns_ = 0;  // the listener is left alone until then; 0: no shortage
+  std::deque<Accepted> late_;       // also control streams that came first
 };
 
 }  // namespace c4::tcp
