@@ -19,6 +19,8 @@
 namespace c4 {
 namespace {
 
+constexpr unsigned kShortagePauseUs = 50000;
+
 // Milliseconds for poll, rounded up; -1 for ever, 0 when the deadline has passed.
 int PollMs(DeadlineNs deadline) {
   if (deadline == kNever) return -1;
@@ -298,8 +300,14 @@ Result StartConnect(const SocketAddress& address, Fd* connecting) {
   return Ok();
 }
 
-Result TryAccept(int listener, Fd* accepted, SocketAddress* peer, bool* any) {
+// Of descriptors or memory, of this process or the machine's: it may pass.
+static bool IsShortage(int error) {
+  return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
+}
+
+Result TryAccept(int listener, Fd* accepted, SocketAddress* peer, bool* any, bool* shortage) {
   *any = false;
+  if (shortage != nullptr) *shortage = false;
   for (;;) {
     peer->length = sizeof peer->storage;
     accepted->Reset(accept4(listener, reinterpret_cast<sockaddr*>(&peer->storage), &peer->length,
@@ -310,6 +318,10 @@ Result TryAccept(int listener, Fd* accepted, SocketAddress* peer, bool* any) {
       return Ok();
     }
     if (errno == EAGAIN || errno == EWOULDBLOCK) return Ok();
+    if (IsShortage(errno)) {
+      if (shortage != nullptr) *shortage = true;
+      return Ok();
+    }
     if (errno != EINTR && errno != ECONNABORTED) {
       return Fail(ncclSystemError, "cannot accept a connection: %s", ErrnoText(errno).c_str());
     }
@@ -319,8 +331,11 @@ Result TryAccept(int listener, Fd* accepted, SocketAddress* peer, bool* any) {
 Result Accept(int listener, DeadlineNs deadline, Fd* accepted, SocketAddress* peer) {
   for (;;) {
     bool any = false;
-    C4_RETURN_IF_ERROR(TryAccept(listener, accepted, peer, &any));
+    bool shortage = false;
+    C4_RETURN_IF_ERROR(TryAccept(listener, accepted, peer, &any, &shortage));
     if (any) return Ok();
+    // Who calls stays at the listener, which poll would report at once.
+    if (shortage) usleep(kShortagePauseUs);
     if (!WaitFor(listener, POLLIN, deadline)) return Fail(ncclRemoteError, "nobody connected in time");
   }
 }

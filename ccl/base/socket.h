@@ -85,8 +85,9 @@ Result ListenWithin(const std::string& ports, SocketAddress* address, int backlo
 Result Connect(const SocketAddress& address, DeadlineNs deadline, bool retry_refused, Fd* connected);
 // Begins to connect and returns; what becomes of it shows when the socket is used.
 Result StartConnect(const SocketAddress& address, Fd* connecting);
-// A connection from `listener`, if one is there.
-Result TryAccept(int listener, Fd* accepted, SocketAddress* peer, bool* any);
+// A connection from `listener`, if one is there. *shortage: there may be one, and no descriptor or memory for
+// it; it stays at the listener, so whoever polls that had better pause.
+Result TryAccept(int listener, Fd* accepted, SocketAddress* peer, bool* any, bool* shortage = nullptr);
 // One connection from `listener`, before the deadline.
 Result Accept(int listener, DeadlineNs deadline, Fd* accepted, SocketAddress* peer);
 

@@ -137,6 +137,8 @@ class QueuePairRecorder {
     Add(slot_->completed_bytes, bytes);
     Add(slot_->completed_messages, 1);
   }
+  // Grows with every byte that moves and every chunk that completes, and with nothing else.
+  uint64_t progress_count() const { return slot_->moved_bytes + slot_->completed_messages; }
   // Sender: into the histogram of what bytes cost on this path.
   void Latency(uint64_t bytes, uint64_t latency_ns) {
     uint32_t& bucket = slot_->latency_histogram[wire::LatencyBucket(latency_ns, bytes)];

@@ -39,6 +39,9 @@ class SendConnection {
   // A queue pair that is not heard for so much longer than another of its connection is dead: receivers speak
   // on each of them once a second, also when they have nothing to say.
   static constexpr uint64_t kUnheardNs = 2500000000;
+  // Longer than that between two looks means that this process was stopped: looks come once a second at
+  // least.
+  static constexpr uint64_t kOwnPauseNs = 1500000000;
 
   // `queue_pairs`: at least one; `chunk_bytes`: not 0.
   SendConnection(int peer, std::vector<std::unique_ptr<SendQueuePair>> queue_pairs, uint32_t chunk_bytes,
@@ -65,6 +68,8 @@ class SendConnection {
   // included: their buffers are the caller's again.
   uint64_t completed() const { return completed_; }
   Result Progress(bool* moved);
+  // Grows while anything of messages is on the move, on any queue pair; not by signs of life.
+  uint64_t ProgressCount() const;
   // Of Progress, what sends what was posted since.
   Result Dispatch(bool* moved);
   bool connected() const;
@@ -149,6 +154,8 @@ class SendConnection {
   std::vector<QpState> states_;    // as they were last seen
   uint64_t give_up_ns_ = 0;
   uint64_t work_since_ns_ = 0;  // something is to be done since then
+  uint64_t watched_ns_ = 0;
+  uint64_t present_since_ns_ = 0;  // without a pause of our own
   uint64_t path_changes_ = 0;
   uint64_t moving_until_ns_ = 0;
 };
@@ -186,6 +193,7 @@ class ReceiveConnection final : private ChunkSink {
   uint64_t posted() const { return posted_; }
   uint64_t completed() const { return completed_; }
   Result Progress(bool* moved);
+  uint64_t ProgressCount() const;  // as the sender's
   void AppendPolls(std::vector<pollfd>* polls) const;
   void AppendDataPolls(std::vector<pollfd>* polls) const;
   void AppendControlPolls(std::vector<pollfd>* polls) const;

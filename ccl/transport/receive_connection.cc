@@ -251,4 +251,10 @@ void ReceiveConnection::SayGoodbye() {
   control_->SayGoodbye();
 }
 
+uint64_t ReceiveConnection::ProgressCount() const {
+  uint64_t bytes = 0;
+  for (const auto& queue_pair : queue_pairs_) bytes += queue_pair->recorder().progress_count();
+  return bytes;
+}
+
 }  // namespace c4

@@ -205,4 +205,10 @@ void SendConnection::SayGoodbye() {
   if (control_ != nullptr) control_->SayGoodbye();
 }
 
+uint64_t SendConnection::ProgressCount() const {
+  uint64_t bytes = 0;
+  for (const auto& queue_pair : queue_pairs_) bytes += queue_pair->recorder().progress_count();
+  return bytes;
+}
+
 }  // namespace c4

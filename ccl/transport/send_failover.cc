@@ -42,6 +42,9 @@ Result SendConnection::ProgressControl(bool* moved) {
       heard_ns = std::max(heard_ns, queue_pair->heard_ns());
     }
   }
+  // What was said to us while we did not look is read bit by bit: nobody is unheard before that is over.
+  if (now_ns - watched_ns_ > kOwnPauseNs) present_since_ns_ = now_ns;
+  watched_ns_ = now_ns;
   for (size_t i = 0; i < queue_pairs_.size(); ++i) {
     queue_pairs_[i]->PeerHeard(heard_ns);
     Watch(i, heard_ns, now_ns);
@@ -61,7 +64,8 @@ void SendConnection::Watch(size_t i, uint64_t peer_heard_ns, uint64_t now_ns) {
   QpState state = queue_pair.state();
   if (state != QpState::kLost) {
     // One that is being connected cannot be heard yet, and looks after itself.
-    if (queue_pair.heard_ns() != 0 && peer_heard_ns > queue_pair.heard_ns() + kUnheardNs) {
+    const bool present = now_ns - present_since_ns_ >= kUnheardNs;
+    if (present && queue_pair.heard_ns() != 0 && peer_heard_ns > queue_pair.heard_ns() + kUnheardNs) {
       queue_pair.Lose();
       state = queue_pair.state();
     }

@@ -58,16 +58,23 @@ class HostCommunicator::Wheel final : public Driver {
   explicit Wheel(HostCommunicator* owner) : owner_(owner) {}
 
   bool TryDrive(const std::function<bool()>& enough) override {
-    const std::unique_lock<std::mutex> lock(mutex_, std::try_to_lock);
-    if (!lock.owns_lock() || owner_ == nullptr || owner_->Ended()) return false;
     // Over a network two switches between threads are little, and the time that a rank spends on its own is
     // told apart from that of its operations more sharply where another thread runs them.
-    if (owner_->layout_->hosts.size() > 1) return false;
-    SetTimer(owner_->timer_.get(), 0);
+    if (!lends_.load()) return false;
+    std::unique_lock<std::mutex> lock(mutex_, std::try_to_lock);
+    if (!lock.owns_lock() || owner_ == nullptr || owner_->Ended()) return false;
+    SetTimer(timer_.get(), 0);
     owner_->RunQueue(&enough);
-    if (!owner_->Idle()) owner_->Wake();
+    const bool left = !owner_->Idle();
+    lock.unlock();
+    // The timer is the wheel's own: the communicator may be gone by now.
+    if (missed_.exchange(false) || left) SetTimer(timer_.get(), 1);
     return true;
   }
+
+  // From here on threads that wait may drive.
+  void Lend() { lends_.store(true); }
+  Fd& timer() { return timer_; }
 
   void Forget() {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -75,10 +82,20 @@ class HostCommunicator::Wheel final : public Driver {
   }
 
   std::mutex& mutex() { return mutex_; }
+  // For the thread; not locked where somebody drives, who wakes it then.
+  std::unique_lock<std::mutex> TryLock() {
+    std::unique_lock<std::mutex> lock(mutex_, std::try_to_lock);
+    if (lock.owns_lock()) return lock;
+    missed_.store(true);
+    return std::unique_lock<std::mutex>(mutex_, std::try_to_lock);  // it may have gone before it was told
+  }
 
  private:
   std::mutex mutex_;
   HostCommunicator* owner_;
+  Fd timer_;  // of the communicator's thread
+  std::atomic<bool> lends_{false};
+  std::atomic<bool> missed_{false};  // the thread found somebody driving
 };
 
 HostCommunicator::HostCommunicator(Monitor* monitor, int rank, int rank_count, PathSelector* paths)
@@ -125,8 +142,8 @@ Result HostCommunicator::Connect(const bootstrap::UniqueId& id, const InitReques
   const DeadlineNs deadline = AfterSeconds(KnobNumber(Knob::C4_INIT_TIMEOUT));
   C4_RETURN_IF_ERROR(ReadKnobs());
   wake_.Reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  timer_.Reset(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
-  if (!wake_.valid() || !timer_.valid()) {
+  wheel_->timer().Reset(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
+  if (!wake_.valid() || !wheel_->timer().valid()) {
     return Fail(ncclSystemError, "cannot make an eventfd and a timer: %s", ErrnoText(errno).c_str());
   }
   std::vector<SocketAddress> planes;
@@ -166,6 +183,7 @@ Result HostCommunicator::Connect(const bootstrap::UniqueId& id, const InitReques
     hosts.push_back(peer.host_hash);
   }
   layout_ = std::make_unique<Layout>(std::move(hosts));
+  if (layout_->hosts.size() == 1) wheel_->Lend();
   links_ =
       std::make_unique<Links>(Recording{monitor_, &recorder_, &ring_, rank_, rank_, 0, 0, key}, wake_.get());
   links_->Open(std::move(listener), std::move(listeners));
@@ -266,7 +284,7 @@ Result HostCommunicator::Enqueue(const Operation* operations, size_t count) {
 }
 
 void HostCommunicator::Wake() {
-  SetTimer(timer_.get(), 1);
+  SetTimer(wheel_->timer().get(), 1);
 }
 
 // Whoever drives waits at the connections, the thread for its timer.
@@ -278,7 +296,7 @@ void HostCommunicator::Interrupt() {
 }
 
 void HostCommunicator::WakeSoon() {
-  SetTimer(timer_.get(), layout_->hosts.size() > 1 ? 1 : kSoonNs);
+  SetTimer(wheel_->timer().get(), layout_->hosts.size() > 1 ? 1 : kSoonNs);
 }
 
 bool HostCommunicator::Ended() const {
@@ -295,12 +313,9 @@ void HostCommunicator::Run() {
   for (;;) {
     Sleep();
     // Whoever drives is left alone, and wakes this thread if something is left to do; but not at the end.
-    std::unique_lock<std::mutex> lock(wheel_->mutex(), std::defer_lock);
-    if (state_.load() == State::kReady) {
-      if (!lock.try_lock()) continue;
-    } else {
-      lock.lock();
-    }
+    const std::unique_lock<std::mutex> lock =
+        state_.load() == State::kReady ? wheel_->TryLock() : std::unique_lock<std::mutex>(wheel_->mutex());
+    if (!lock.owns_lock()) continue;
     RunQueue(nullptr);
     if (state_.load() != State::kReady) break;
     if (const Result result = links_->Idle(); !result.ok()) FailWith(result);
@@ -313,7 +328,7 @@ void HostCommunicator::Run() {
 
 // Until somebody wakes this thread, a peer goes without a goodbye, or a second is over.
 void HostCommunicator::Sleep() {
-  polls_.assign(1, {timer_.get(), POLLIN, 0});
+  polls_.assign(1, {wheel_->timer().get(), POLLIN, 0});
   int ms = kSleepMs;
   {
     const std::unique_lock<std::mutex> lock(wheel_->mutex(), std::try_to_lock);
@@ -325,7 +340,7 @@ void HostCommunicator::Sleep() {
   if (state_.load() != State::kReady) return;
   (void)poll(polls_.data(), polls_.size(), ms);  // a signal is as good a reason as any
   uint64_t times = 0;
-  const ssize_t ignored = read(timer_.get(), &times, sizeof times);
+  const ssize_t ignored = read(wheel_->timer().get(), &times, sizeof times);
   (void)ignored;
 }
 

@@ -106,7 +106,6 @@ class HostCommunicator final : public Communicator {
   CommunicatorRecorder recorder_;
   RingWriter ring_;
   Fd wake_;
-  Fd timer_;
   std::unique_ptr<bootstrap::Meeting> meeting_;
   std::unique_ptr<Links> links_;
   std::unique_ptr<Executor> executor_;

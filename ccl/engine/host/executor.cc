@@ -49,6 +49,7 @@ Executor::~Executor() = default;
 
 Result Executor::Drive(const std::function<Result(bool* moved, bool* done)>& step) {
   uint64_t last_move_ns = MonotonicNs();
+  uint64_t progress = silence_ns_ == 0 ? 0 : links_->ProgressCount();
   for (;;) {
     if (cancelled_()) return Fail(ncclInvalidUsage, "the communicator was aborted");
     bool moved = false;
@@ -59,12 +60,15 @@ Result Executor::Drive(const std::function<Result(bool* moved, bool* done)>& ste
       return Ok();
     }
     C4_RETURN_IF_ERROR(links_->Progress(&moved));
-    if (moved) {
-      last_move_ns = MonotonicNs();
-      continue;
-    }
+    if (moved) continue;
     C4_RETURN_IF_ERROR(links_->Wait(kPollMs));
-    if (silence_ns_ != 0 && MonotonicNs() - last_move_ns > silence_ns_) {
+    if (silence_ns_ == 0) continue;
+    // Peers tell each other that they live, and try new paths: only what was moved counts.
+    const uint64_t now_ns = MonotonicNs();
+    if (links_->ProgressCount() != progress) {
+      progress = links_->ProgressCount();
+      last_move_ns = now_ns;
+    } else if (now_ns - last_move_ns > silence_ns_) {
       return Fail(ncclRemoteError, "no byte came or went for %llu s (C4_TIMEOUT)",
                   static_cast<unsigned long long>(silence_ns_ / 1000000000u));
     }

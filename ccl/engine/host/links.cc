@@ -358,6 +358,13 @@ Result Links::Idle() {
   return result;
 }
 
+uint64_t Links::ProgressCount() const {
+  uint64_t bytes = 0;
+  for (const auto& [key, connection] : sends_) bytes += connection->ProgressCount();
+  for (const auto& [key, connection] : receives_) bytes += connection->ProgressCount();
+  return bytes;
+}
+
 void Links::SayGoodbye() {
   for (auto& [key, connection] : sends_) connection->SayGoodbye();
   for (auto& [key, connection] : receives_) connection->SayGoodbye();

@@ -72,6 +72,9 @@ class Links {
   Result Idle();
   void SayGoodbye();
   void Close();
+  // Grows while anything of messages is on the move, on any connection; stands still while peers only show
+  // that they live.
+  uint64_t ProgressCount() const;
 
  private:
   using Key = std::pair<int, uint16_t>;  // peer, channel

@@ -14,6 +14,7 @@ namespace {
 
 constexpr uint64_t kHelloTimeoutNs = 5000000000u;
 constexpr size_t kMostStrangers = 256;
+constexpr uint64_t kShortagePauseNs = 100000000u;
 
 // Of one that says what it speaks: both have to be named, or nobody knows which side to update.
 std::string Versions(const char* hello) {
@@ -39,10 +40,18 @@ void Acceptor::TurnAway(const SocketAddress& from, const char* fault) {
 }
 
 Result Acceptor::AcceptAll(bool* moved) {
+  if (shortage_until_ns_ != 0 && MonotonicNs() < shortage_until_ns_) return Ok();
   while (strangers_.size() < kMostStrangers) {
     Stranger stranger;
     bool any = false;
-    C4_RETURN_IF_ERROR(TryAccept(listener_.get(), &stranger.fd, &stranger.from, &any));
+    bool shortage = false;
+    C4_RETURN_IF_ERROR(TryAccept(listener_.get(), &stranger.fd, &stranger.from, &any, &shortage));
+    if (shortage && shortage_until_ns_ == 0) {
+      C4_WARN(
+          "no descriptor or memory is left to accept connections with: they wait until some is free "
+          "(ulimit -n)");
+    }
+    shortage_until_ns_ = shortage ? MonotonicNs() + kShortagePauseNs : 0;
     if (!any) return Ok();
     *moved = true;
     stranger.deadline_ns = MonotonicNs() + kHelloTimeoutNs;
@@ -256,7 +265,9 @@ bool Acceptor::TakeLate(ConnectionKey* key, Accepted* accepted) {
 
 void Acceptor::AppendPolls(std::vector<pollfd>* polls) const {
   // Who is not taken in must not wake anybody either.
-  if (strangers_.size() < kMostStrangers) polls->push_back({listener_.get(), POLLIN, 0});
+  if (strangers_.size() < kMostStrangers && shortage_until_ns_ == 0) {
+    polls->push_back({listener_.get(), POLLIN, 0});
+  }
   for (const Stranger& stranger : strangers_) polls->push_back({stranger.fd.get(), POLLIN, 0});
 }
 

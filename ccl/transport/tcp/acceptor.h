@@ -107,6 +107,7 @@ class Acceptor {
   std::map<uint64_t, Sha256Digest> expected_;
   std::map<ConnectionKey, std::vector<Accepted>> connections_;
   std::map<ConnectionKey, Hello> taken_;  // with the hello of its first queue pair
+  uint64_t shortage_until_ns_ = 0;        // the listener is left alone until then; 0: no shortage
   std::deque<Accepted> late_;             // also control streams that came first
 };
 

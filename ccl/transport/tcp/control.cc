@@ -286,17 +286,8 @@ void TcpReceiveControl::Take(Accepted accepted) {
 Result TcpReceiveControl::Progress(uint64_t now_ns) {
   if (now_ns < next_look_ns_) return Ok();
   next_look_ns_ = now_ns + kLookNs;
-  for (const auto& line : lines_) {
-    frames_.clear();
-    line->Progress(&frames_);
-    for (const Frame& frame : frames_) {
-      if (const char* fault = CheckControl(frame, true, static_cast<uint32_t>(queue_pairs_.size()))) {
-        return LostText(false, peer_, fault, 0);
-      }
-      if (frame.kind == kGoodbye) peer_left_ = true;
-      if (frame.kind == kFence) calls_.push_back({frame.chunk, frame.bytes});
-    }
-  }
+  for (const auto& line : lines_) ProgressLine(line.get());
+  if (fault_ != nullptr) return LostText(false, peer_, fault_, 0);
   std::erase_if(lines_, [](const auto& line) { return line->over(); });
   if (lines_.empty() && ended_ns_ == 0) ended_ns_ = now_ns;
   return Ok();
@@ -324,12 +315,22 @@ void TcpReceiveControl::SayTags(const TagRun& run) {
 void TcpReceiveControl::SayOnAll(const Frame& frame) {
   for (const auto& line : lines_) {
     line->Say(&frame, sizeof frame);
-    frames_.clear();
-    line->Progress(&frames_);
-    for (const Frame& other : frames_) {
-      if (other.kind == kFence && other.chunk < queue_pairs_.size())
-        calls_.push_back({other.chunk, other.bytes});
+    ProgressLine(line.get());
+  }
+}
+
+// Writes what it can and takes in all that has come; a fault in it is said by the next Progress.
+void TcpReceiveControl::ProgressLine(ControlStream* line) {
+  frames_.clear();
+  line->Progress(&frames_);
+  for (const Frame& frame : frames_) {
+    const char* fault = CheckControl(frame, true, static_cast<uint32_t>(queue_pairs_.size()));
+    if (fault != nullptr) {
+      fault_ = fault;
+      return;
     }
+    if (frame.kind == kGoodbye) peer_left_ = true;
+    if (frame.kind == kFence) calls_.push_back({frame.chunk, frame.bytes});
   }
 }
 
@@ -344,12 +345,7 @@ void TcpReceiveControl::AppendPolls(std::vector<pollfd>* polls) const {
 }
 
 void TcpReceiveControl::SayGoodbye() {
-  const Frame frame = MakeFrame(kGoodbye);
-  for (const auto& line : lines_) {
-    line->Say(&frame, sizeof frame);
-    frames_.clear();
-    line->Progress(&frames_);
-  }
+  SayOnAll(MakeFrame(kGoodbye));
 }
 
 }  // namespace c4::tcp

@@ -136,6 +136,7 @@ class TcpReceiveControl final : public ReceiveControl {
   static constexpr size_t kMostLines = 8;
 
   void SayOnAll(const Frame& frame);
+  void ProgressLine(ControlStream* line);
 
   std::vector<TcpReceiveQueuePair*> queue_pairs_;
   const int peer_;
@@ -144,6 +145,7 @@ class TcpReceiveControl final : public ReceiveControl {
   std::vector<Frame> frames_;
   bool fresh_ = false;
   bool peer_left_ = false;
+  const char* fault_ = nullptr;  // in what was said
   uint64_t ended_ns_;
   uint64_t next_look_ns_ = 0;
 };

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "ccl/base/socket.h"
+#include "ccl/transport/epochs.h"
 #include "ccl/transport/queue_pair.h"
 #include "ccl/transport/readiness.h"
 #include "ccl/transport/stall.h"
@@ -16,7 +17,7 @@
 
 namespace c4::tcp {
 
-class TcpSendQueuePair final : public SendQueuePair {
+class TcpSendQueuePair final : public SendQueuePair, private SendStreams {
  public:
   // `fd` may still be connecting to `peer`, and cannot tell it then; the hello is the first that goes out.
   TcpSendQueuePair(Fd fd, const SocketAddress& peer, const Hello& hello, const Recording& recording);
@@ -30,12 +31,15 @@ class TcpSendQueuePair final : public SendQueuePair {
   uint64_t granted() const override { return granted_; }
   bool HearTags(TagRun* run) override;
   Result Progress(bool* moved) override;
-  QpState state() const override;
+  QpState state() const override { return fails_over_ ? epochs_.state() : QpState::kLive; }
   uint32_t epoch() const override { return hello_.epoch; }
-  uint64_t heard_ns() const override { return fd_.valid() && stage_ != kDead ? heard_ns_ : 0; }
+  uint64_t heard_ns() const override { return fd_.valid() ? heard_ns_ : 0; }
   void PeerHeard(uint64_t heard_ns) override { peer_heard_ns_ = heard_ns; }
   void Lose() override { Break(0); }
-  bool ended() const override { return fails_over_ && stage_ != kLive && stage_ != kDraining && !silent_; }
+  bool ended() const override {
+    return fails_over_ && epochs_.stage() != SendEpochs::kLive && epochs_.stage() != SendEpochs::kDraining &&
+           !silent_;
+  }
   bool Fenced(uint64_t received) override;
   bool Acknowledged(uint64_t received) override;
   void Move(const QpPath& path) override;
@@ -54,36 +58,28 @@ class TcpSendQueuePair final : public SendQueuePair {
     const char* data;
     uint64_t ticks;
   };
-  enum Stage {
-    kPausing,   // until it dials again
-    kDialing,   // until the hello is written
-    kGreeting,  // until the receiver is heard; nothing was posted in this epoch
-    kLive,
-    kDraining,  // takes no more: the next stream is ready
-    kDead,      // until the receiver has closed the epoch
-  };
-
   // The stream of an epoch that is being made.
   struct Dialled {
     Fd fd;
     Hello hello{};
     size_t written = 0;  // of the hello
-    uint64_t since_ns = 0;
     bool other_port = false;
-    bool ready() const { return written == sizeof(Hello); }
   };
 
-  void Dial(Dialled* place, uint64_t now_ns);
-  // Of a stream that is not connected yet: time is up, or an error came.
-  bool IsLate(const Dialled& dialled, uint64_t now_ns) const;
-  void Adopt(Dialled dialled, uint64_t now_ns);
-  void DialAgain(uint64_t now_ns);
-  void ProgressDial(uint64_t now_ns);
-  void ProgressMove(uint64_t now_ns);
-  void ProgressStage(uint64_t now_ns);
+  // What the machine asks for (transport/epochs.h).
+  void DialNext(uint32_t epoch, bool ask_port) override;
+  void DiscardNext() override;
+  void AdoptNext() override;
+  void DiscardCurrent() override;
+  bool busy() const override { return !chunks_.empty(); }
+
+  void ProgressEpochs(uint64_t now_ns);
+  // Writes the next stream's hello, as far as it can.
+  void ProgressNext(uint64_t now_ns);
   // The epoch's stream is of no use any more.
   void Break(int error);
-  void SetStage(Stage stage);
+  // Writes the state down when it has changed.
+  void ShowState();
 
   Result WriteHello(bool* moved);
   Result Write(bool* moved);
@@ -116,15 +112,11 @@ class TcpSendQueuePair final : public SendQueuePair {
   bool failed_ = false;
 
   const bool fails_over_ = false;
-  Stage stage_ = kLive;
-  QpPath path_;           // as asked for
-  bool ask_port_ = true;  // for the source port of path_ too
+  SendEpochs epochs_{this};
+  QpState shown_state_ = QpState::kConnecting;
+  QpPath path_;  // as asked for
   bool other_port_ = false;
-  Dialled next_;  // while dialling, and while moving
-  bool moving_ = false;
-  uint32_t last_epoch_ = 0;  // that was dialled
-  uint32_t dials_ = 0;       // in vain, since a stream worked
-  uint64_t dial_at_ns_ = 0;
+  Dialled next_;  // while the machine has a next stream
   uint64_t heard_ns_ = 0;
   uint64_t peer_heard_ns_ = 0;
   uint32_t fences_ = 0;
@@ -143,10 +135,10 @@ class TcpReceiveQueuePair final : public ReceiveQueuePair {
   bool idle() const override { return frame_bytes_ == 0; }
   bool open() const override { return fd_.valid(); }
   bool ended() const override { return ended_; }
-  uint32_t epoch() const override { return epoch_; }
+  uint32_t epoch() const override { return epochs_.epoch(); }
   uint64_t received() const override { return completed_; }
   Result Fence(uint32_t epoch, ChunkSink* sink, uint64_t* received, bool* known) override;
-  // The stream of a later epoch: taken at once, or when the one before it is fenced.
+  // The stream of a later epoch has come.
   void Renew(Fd fd, const Hello& hello);
   pollfd Poll() const override;
   void Polled(short events) override { readiness_.Polled((events & ~POLLOUT) != 0); }
@@ -165,7 +157,7 @@ class TcpReceiveQueuePair final : public ReceiveQueuePair {
   Result Lost(const char* what, int error);
   Result Ended(const char* what, int error);
   void Close();
-  void Adopt(Fd fd, const Hello& hello);
+  void Adopt(Fd fd);
   Chunk chunk() const { return {frame_.message, frame_.message_bytes, frame_.chunk, frame_.bytes}; }
 
   Fd fd_;
@@ -190,13 +182,10 @@ class TcpReceiveQueuePair final : public ReceiveQueuePair {
   bool failed_ = false;
 
   const bool fails_over_;
-  uint32_t epoch_;
+  ReceiveEpochs epochs_;
   bool touched_ = false;  // data came in this epoch
   bool ended_ = false;
-  uint32_t closed_epoch_ = UINT32_MAX;  // the last that was closed, and
-  uint64_t closed_at_ = 0;              // the chunks that had come by then
-  Fd next_;                             // of the epoch after, until this one is closed
-  Hello next_hello_{};
+  Fd kept_;  // until the stream in use is fenced
 };
 
 }  // namespace c4::tcp

@@ -15,7 +15,7 @@ constexpr uint64_t kHeartbeatNs = 1000000000u;
 }  // namespace
 
 TcpReceiveQueuePair::TcpReceiveQueuePair(Fd fd, const Hello& hello, const Recording& recording)
-    : fd_(std::move(fd)), recording_(recording), fails_over_(FailsOver(hello)), epoch_(hello.epoch) {
+    : fd_(std::move(fd)), recording_(recording), fails_over_(FailsOver(hello)), epochs_(hello.epoch) {
   SetOptions(fd_.get());
   SocketAddress peer;
   (void)PeerAddress(fd_.get(), &peer);  // one that has gone already has none; its end shows on reading
@@ -44,55 +44,53 @@ Result TcpReceiveQueuePair::Ended(const char* what, int error) {
 
 // Its half of a chunk stays as it is until the fence: nobody else may write there before.
 Result TcpReceiveQueuePair::Fence(uint32_t epoch, ChunkSink* sink, uint64_t* received, bool* known) {
-  *known = true;
-  if (epoch < epoch_ || epoch == closed_epoch_) {
-    *known = epoch == closed_epoch_;
-    *received = closed_at_;
-    return Ok();
+  const ReceiveEpochs::Answer answer = epochs_.Ask(epoch);
+  *known = answer != ReceiveEpochs::Answer::kUnknown;
+  if (answer == ReceiveEpochs::Answer::kClose) {
+    bool moved = false;
+    readiness_.Forget();
+    if (open()) C4_RETURN_IF_ERROR(Progress(sink, &moved));
+    if (frame_bytes_ == sizeof(Frame)) {
+      recorder_.TakenBack(1, frame_.bytes);
+      sink->Abandoned(chunk());
+    }
+    Close();
+    recorder_.Fenced();
+    if (epochs_.Close(epoch, completed_)) Adopt(std::move(kept_));
+    kept_.Reset();
   }
-  bool moved = false;
-  readiness_.Forget();
-  if (open()) C4_RETURN_IF_ERROR(Progress(sink, &moved));
-  if (frame_bytes_ == sizeof(Frame)) {
-    recorder_.TakenBack(1, frame_.bytes);
-    sink->Abandoned(chunk());
-  }
-  epoch_ = epoch;
-  Close();
-  recorder_.Fenced();
-  *received = closed_at_;
-  if (next_.valid() && next_hello_.epoch > epoch) Adopt(std::move(next_), next_hello_);
-  next_.Reset();
+  *received = epochs_.closed_at();
   return Ok();
 }
 
 void TcpReceiveQueuePair::Close() {
   Discard(&fd_);
   ended_ = false;
-  closed_epoch_ = epoch_;
-  closed_at_ = completed_;
   frame_bytes_ = payload_bytes_ = 0;
 }
 
 void TcpReceiveQueuePair::Renew(Fd fd, const Hello& hello) {
-  if (hello.epoch <= epoch_ || (next_.valid() && hello.epoch <= next_hello_.epoch)) return;
   // What has come and was not read yet is the sender's work as well: it drains before it leaves.
   char unread = 0;
   const bool in_use = touched_ || (open() && recv(fd_.get(), &unread, 1, MSG_PEEK) > 0);
-  if (closed_epoch_ == epoch_ || !in_use) {
-    Adopt(std::move(fd), hello);
-    return;
+  switch (epochs_.Arrive(hello.epoch, in_use, completed_)) {
+    case ReceiveEpochs::kAdopt:
+      kept_.Reset();
+      Close();
+      Adopt(std::move(fd));
+      break;
+    case ReceiveEpochs::kKeep:
+      kept_ = std::move(fd);
+      break;
+    case ReceiveEpochs::kRefuse:
+      break;
   }
-  next_ = std::move(fd);
-  next_hello_ = hello;
 }
 
-void TcpReceiveQueuePair::Adopt(Fd fd, const Hello& hello) {
-  if (closed_epoch_ != epoch_) Close();
+void TcpReceiveQueuePair::Adopt(Fd fd) {
   fd_ = std::move(fd);
   readiness_.Forget();
   SetOptions(fd_.get());
-  epoch_ = hello.epoch;
   touched_ = false;
   out_.clear();
   out_at_ = 0;

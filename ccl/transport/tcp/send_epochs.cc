@@ -11,16 +11,6 @@
 namespace c4::tcp {
 namespace {
 
-// A stream that is not connected by then is tried from another port, hence over another path. After many in
-// vain there may be no path as fast as that.
-constexpr uint64_t kConnectNs = 100000000;
-constexpr uint64_t kPatientConnectNs = 1000000000;
-constexpr uint32_t kQuickDials = 16;
-// Pauses between dials: none at first, then longer and longer.
-constexpr uint32_t kDialsWithoutPause = 4;
-constexpr uint64_t kFirstPauseNs = 20000000;
-constexpr uint64_t kLongestPauseNs = 1000000000;
-
 // Writes what it can of the hello; false when the stream is lost.
 bool Greet(int fd, const Hello& hello, size_t* written, int* error) {
   while (*written < sizeof hello) {
@@ -37,108 +27,79 @@ bool Greet(int fd, const Hello& hello, size_t* written, int* error) {
 
 }  // namespace
 
-QpState TcpSendQueuePair::state() const {
-  switch (stage_) {
-    case kLive:
-      return QpState::kLive;
-    case kDraining:
-      // The fence asks the receiver to go on with the next stream.
-      return chunks_.empty() ? QpState::kLost : QpState::kMoving;
-    case kDead:
-      return QpState::kLost;
-    default:
-      return QpState::kConnecting;
-  }
-}
-
-void TcpSendQueuePair::SetStage(Stage stage) {
-  stage_ = stage;
-  recorder_.Path(state());
-}
-
-void TcpSendQueuePair::Dial(Dialled* place, uint64_t now_ns) {
+void TcpSendQueuePair::DialNext(uint32_t epoch, bool ask_port) {
   QpPath path = path_;
-  if (!ask_port_) path.source.set_port(0);
-  *place = Dialled();
-  place->since_ns = now_ns;
-  place->hello = hello_;
-  place->hello.epoch = last_epoch_++;
-  Seal(&place->hello, recording_.key);
-  const int error = tcp::Dial(path, &place->fd, &place->other_port);
+  if (!ask_port) path.source.set_port(0);
+  next_ = Dialled();
+  next_.hello = hello_;
+  next_.hello.epoch = epoch;
+  Seal(&next_.hello, recording_.key);
+  const int error = tcp::Dial(path, &next_.fd, &next_.other_port);
   if (error != 0) error_ = error;
-  place->other_port = place->other_port || (!ask_port_ && path_.source.port() != 0);
-  ask_port_ = false;  // should it have to be dialled again
-}
-
-bool TcpSendQueuePair::IsLate(const Dialled& dialled, uint64_t now_ns) const {
-  return !dialled.fd.valid() ||
-         now_ns - dialled.since_ns >= (dials_ < kQuickDials ? kConnectNs : kPatientConnectNs);
-}
-
-void TcpSendQueuePair::DialAgain(uint64_t now_ns) {
-  Dial(&next_, now_ns);
+  next_.other_port = next_.other_port || (!ask_port && path_.source.port() != 0);
   SetOptions(next_.fd.get());
-  stage_ = kDialing;
 }
 
-void TcpSendQueuePair::ProgressDial(uint64_t now_ns) {
-  if (stage_ == kPausing) {
-    if (now_ns < dial_at_ns_) return;
-    DialAgain(now_ns);
-  }
-  int error = 0;
-  const bool lost = !next_.fd.valid() || !Greet(next_.fd.get(), next_.hello, &next_.written, &error);
-  if (!lost && next_.ready()) {
-    Adopt(std::move(next_), now_ns);
-  } else if (lost || IsLate(next_, now_ns)) {
-    Discard(&next_.fd);
-    const uint32_t beyond = ++dials_ > kDialsWithoutPause ? dials_ - kDialsWithoutPause : 0;
-    // One that was refused at once says that no path is faster.
-    const uint64_t pause = beyond == 0 && !lost ? 0 : kFirstPauseNs << std::min(beyond, 10u);
-    dial_at_ns_ = now_ns + std::min(pause, kLongestPauseNs);
-    stage_ = kPausing;
-  }
+void TcpSendQueuePair::DiscardNext() {
+  Discard(&next_.fd);
+  next_ = Dialled();
 }
 
-void TcpSendQueuePair::Adopt(Dialled dialled, uint64_t now_ns) {
-  fd_ = std::move(dialled.fd);
+void TcpSendQueuePair::AdoptNext() {
+  fd_ = std::move(next_.fd);
   readiness_.Forget();
-  hello_ = dialled.hello;
-  hello_written_ = dialled.written;
-  other_port_ = dialled.other_port;
+  hello_ = next_.hello;
+  hello_written_ = next_.written;
+  other_port_ = next_.other_port;
+  next_ = Dialled();
   in_bytes_ = 0;
   reported_ = 0;
-  heard_ns_ = now_ns;
+  heard_ns_ = MonotonicNs();
   silent_ = true;
-  moving_ = false;
   stall_.Restart();
-  SetStage(kGreeting);
   SocketAddress local;
   if (LocalAddress(fd_.get(), &local).ok()) {
     recorder_.Rerouted(ToEndpoint(local), ToEndpoint(path_.destination));
   }
 }
 
-void TcpSendQueuePair::Break(int error) {
-  if (!fails_over_ || stage_ == kPausing || stage_ == kDialing || stage_ == kDead) return;
-  if (error != 0) error_ = error;
+void TcpSendQueuePair::DiscardCurrent() {
   Discard(&fd_);
-  if (stage_ != kGreeting) {
-    // A receiver for which the old stream has no use any more may close it by itself.
-    SetStage(moving_ && next_.ready() && chunks_.empty() ? kDraining : kDead);
-    return;
-  }
   hello_written_ = 0;
-  ++dials_;
-  dial_at_ns_ = MonotonicNs() + (dials_ > kDialsWithoutPause ? kLongestPauseNs : 0);
-  SetStage(kPausing);
 }
 
-void TcpSendQueuePair::ProgressStage(uint64_t now_ns) {
-  if (stage_ == kPausing || stage_ == kDialing) ProgressDial(now_ns);
-  if (moving_) ProgressMove(now_ns);
-  const bool waits = stage_ == kGreeting || ((stage_ == kLive || stage_ == kDraining) && !chunks_.empty());
-  if (!waits || !stall_.Due(now_ns)) return;
+void TcpSendQueuePair::ShowState() {
+  if (shown_state_ == state()) return;
+  shown_state_ = state();
+  recorder_.Path(shown_state_);
+}
+
+void TcpSendQueuePair::ProgressNext(uint64_t now_ns) {
+  if (!epochs_.has_next() || epochs_.next_greeted()) return;
+  int error = 0;
+  if (!next_.fd.valid() || !Greet(next_.fd.get(), next_.hello, &next_.written, &error)) {
+    if (error != 0) error_ = error;
+    epochs_.NextLost(now_ns);
+  } else if (next_.written == sizeof(Hello)) {
+    epochs_.NextGreeted();
+  }
+}
+
+void TcpSendQueuePair::Break(int error) {
+  if (!fails_over_) return;
+  if (error != 0) error_ = error;
+  epochs_.Break(MonotonicNs());
+  ShowState();
+}
+
+void TcpSendQueuePair::ProgressEpochs(uint64_t now_ns) {
+  ProgressNext(now_ns);
+  epochs_.Tick(now_ns);
+  ShowState();
+  const SendEpochs::Stage stage = epochs_.stage();
+  const bool waits = stage == SendEpochs::kGreeting ||
+                     ((stage == SendEpochs::kLive || stage == SendEpochs::kDraining) && !chunks_.empty());
+  if (!waits || !fd_.valid() || !stall_.Due(now_ns)) return;
   StreamReading reading = ReadStream(fd_.get());
   reading.heard_ns = peer_heard_ns_;
   if (stall_.Read(reading, now_ns)) Break(0);
@@ -158,52 +119,20 @@ bool TcpSendQueuePair::Fenced(uint64_t received) {
   chunks_.clear();
   writing_ = written_ = 0;
   posted_ = completed_;
-  const uint64_t now_ns = MonotonicNs();
-  if (stage_ == kDead) {
+  if (epochs_.stage() == SendEpochs::kDead) {
     ++fences_;
     recorder_.Fenced();
   }
-  Discard(&fd_);
-  dials_ = 0;
-  if (moving_ && next_.ready()) {
-    Adopt(std::move(next_), now_ns);
-    return true;
-  }
-  hello_written_ = 0;
-  moving_ = false;
-  Discard(&next_.fd);
-  dial_at_ns_ = now_ns;
-  SetStage(kPausing);
-  ProgressDial(now_ns);
+  epochs_.Fenced(MonotonicNs());
+  ShowState();
   return true;
 }
 
 void TcpSendQueuePair::Move(const QpPath& path) {
   path_ = path;
-  ask_port_ = true;
-  if (!fails_over_ || (stage_ != kLive && stage_ != kGreeting)) return;  // or else it is dialled next
-  const uint64_t now_ns = MonotonicNs();
-  Dial(&next_, now_ns);
-  SetOptions(next_.fd.get());
-  moving_ = true;
-}
-
-// The old stream stays in use until the new one is connected.
-void TcpSendQueuePair::ProgressMove(uint64_t now_ns) {
-  if (stage_ == kDialing || stage_ == kPausing || (next_.ready() && stage_ != kLive)) return;
-  if (!next_.ready()) {
-    int error = 0;
-    const bool lost = next_.fd.valid() && !Greet(next_.fd.get(), next_.hello, &next_.written, &error);
-    if (lost || IsLate(next_, now_ns)) {
-      Discard(&next_.fd);
-      if (now_ns < dial_at_ns_) return;
-      dial_at_ns_ = now_ns + kLongestPauseNs;
-      Dial(&next_, now_ns);
-      SetOptions(next_.fd.get());
-      return;
-    }
-  }
-  if (next_.ready() && stage_ == kLive) SetStage(kDraining);
+  if (!fails_over_) return;
+  epochs_.Move(MonotonicNs());
+  ShowState();
 }
 
 QpUse TcpSendQueuePair::use() const {

@@ -27,9 +27,8 @@ TcpSendQueuePair::TcpSendQueuePair(Fd fd, const SocketAddress& peer, const Hello
 }
 
 TcpSendQueuePair::TcpSendQueuePair(const QpPath& path, const Hello& hello, const Recording& recording)
-    : recording_(recording), hello_(hello), fails_over_(true), stage_(kPausing), path_(path) {
-  const uint64_t now_ns = MonotonicNs();
-  DialAgain(now_ns);
+    : recording_(recording), hello_(hello), fails_over_(true), path_(path) {
+  epochs_.Tick(MonotonicNs());
   recorder_ = OpenRecorder(next_.fd.get(), path.destination, recording, hello, wire::kDirectionSend,
                            wire::kTransportTcp);
   recorder_.Path(QpState::kConnecting);
@@ -72,7 +71,7 @@ Result TcpSendQueuePair::Ended(const char* what, int error) {
 
 Result TcpSendQueuePair::Progress(bool* moved) {
   if (fails_over_) {
-    ProgressStage(MonotonicNs());
+    ProgressEpochs(MonotonicNs());
     if (!fd_.valid()) return Ok();
   }
   if (!connected()) C4_RETURN_IF_ERROR(WriteHello(moved));
@@ -164,7 +163,10 @@ Result TcpSendQueuePair::TakeReport(const Frame& frame) {
   if (frame.chunk > 0) tags_.push_back(TagsOf(frame));
   recorder_.Heard(NowTicks());
   heard_ns_ = fails_over_ ? MonotonicNs() : 0;
-  if (stage_ == kGreeting) SetStage(kLive);
+  if (fails_over_) {
+    epochs_.Heard();
+    ShowState();
+  }
   granted_ = frame.message;
   reported_ = frame.sequence;
   Acknowledge(frame.sequence);
@@ -202,7 +204,7 @@ void TcpSendQueuePair::Acknowledge(uint64_t received) {
 
 pollfd TcpSendQueuePair::Poll() const {
   if (peer_left_ && chunks_.empty()) return {-1, 0, 0};
-  if (stage_ == kDialing) return {next_.fd.get(), POLLOUT, 0};
+  if (fails_over_ && epochs_.stage() == SendEpochs::kDialing) return {next_.fd.get(), POLLOUT, 0};
   if (!fd_.valid()) return {-1, 0, 0};
   const bool to_write = writing_ < chunks_.size() || !connected();
   return {fd_.get(), static_cast<short>(to_write ? POLLIN | POLLOUT : POLLIN), 0};

@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <string>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -263,9 +264,10 @@ TEST(Fork, AChildClosesItsParentsStreamsAndNothingElse) {
   for (const int fd : {theirs[0], theirs[1], pipe_ends[0]}) close(fd);
 }
 
-TEST(Thread, RunsWithItsNameAndAllSignalsBlocked) {
+TEST(Thread, RunsWithItsNameAndNoSignalsButThoseOfItsFaults) {
   char name[16] = "";
   bool blocked = false;
+  bool faults_reach_it = false;
   Thread thread;
   ASSERT_TRUE(thread
                   .Start("c4-test",
@@ -274,11 +276,14 @@ TEST(Thread, RunsWithItsNameAndAllSignalsBlocked) {
                            sigset_t mask;
                            pthread_sigmask(SIG_BLOCK, nullptr, &mask);
                            blocked = sigismember(&mask, SIGTERM) == 1 && sigismember(&mask, SIGUSR1) == 1;
+                           faults_reach_it =
+                               sigismember(&mask, SIGSEGV) == 0 && sigismember(&mask, SIGBUS) == 0;
                          })
                   .ok());
   thread.Join();
   EXPECT_STREQ(name, "c4-test");
   EXPECT_TRUE(blocked);
+  EXPECT_TRUE(faults_reach_it);
 }
 
 TEST(Clock, TicksAreMonotonicAndRelatedToNanoseconds) {
@@ -321,6 +326,32 @@ TEST(Socket, ListensOnTheFirstFreePortOfARange) {
   }
   ASSERT_TRUE(ListenWithin("", &any, 1, &none).ok());
   EXPECT_NE(any.port(), 0u);
+}
+
+// Of descriptors: who wants to connect waits until one is free.
+TEST(Socket, AShortageIsNoFaultOfTheListener) {
+  SocketAddress address;
+  ASSERT_TRUE(ParseAddress("127.0.0.1:0", &address).ok());
+  Fd listener;
+  ASSERT_TRUE(Listen(&address, 4, &listener).ok());
+  Fd caller;
+  ASSERT_TRUE(Connect(address, AfterSeconds(5), false, &caller).ok());
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit none = {3, before.rlim_max};  // fewer than are open: not one more
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  Fd accepted;
+  SocketAddress from;
+  bool any = true;
+  bool shortage = false;
+  const Result result = TryAccept(listener.get(), &accepted, &from, &any, &shortage);
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_TRUE(result.ok()) << result.message();
+  EXPECT_FALSE(any);
+  EXPECT_TRUE(shortage);
+  ASSERT_TRUE(TryAccept(listener.get(), &accepted, &from, &any, &shortage).ok());
+  EXPECT_TRUE(any);
+  EXPECT_FALSE(shortage);
 }
 
 }  // namespace

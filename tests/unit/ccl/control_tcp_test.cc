@@ -125,5 +125,28 @@ TEST_F(ControlTcp, ASilentPeerIsNotFlooded) {
   EXPECT_GE(peer_.lines.size(), 2U);
 }
 
+// The receiver's end, with the test as the sender: nothing that was said is lost because an answer went out
+// first.
+TEST(ReceiveControlTcp, AGoodbyeThatIsReadWhileAnsweringIsHeard) {
+  int ends[2] = {-1, -1};
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends), 0);
+  const Fd sender(ends[0]);
+  Accepted accepted;
+  accepted.fd = Fd(ends[1]);
+  accepted.hello.transport = kControl;
+  TcpReceiveControl control({nullptr}, 1);
+  control.Take(std::move(accepted));
+  ASSERT_TRUE(control.Progress(MonotonicNs()).ok());
+  const Frame goodbye = MakeFrame(kGoodbye);
+  ASSERT_EQ(send(sender.get(), &goodbye, sizeof goodbye, 0), static_cast<ssize_t>(sizeof goodbye));
+  control.Say({0, 0, false, 0, 0});
+  EXPECT_TRUE(control.peer_left());
+  Frame bad = MakeFrame(kFence);
+  bad.chunk = 7;  // there is one queue pair
+  ASSERT_EQ(send(sender.get(), &bad, sizeof bad, 0), static_cast<ssize_t>(sizeof bad));
+  control.Say({0, 0, false, 0, 0});
+  EXPECT_FALSE(control.Progress(MonotonicNs() + 1000 * kMs).ok()) << "a fault is said by the next Progress";
+}
+
 }  // namespace
 }  // namespace c4::tcp

@@ -250,5 +250,54 @@ TEST_F(Engine, ManyLivesLeaveNoThreadAndNoDescriptor) {
   EXPECT_LE(descriptors(), before);
 }
 
+// Peers tell each other once a second that they live; that is no progress of an operation.
+TEST_F(Engine, SilenceEndsAnOperationAlthoughThePeerLives) {
+  const ScopedKnob tcp("C4_SHM", "0");
+  const ScopedKnob limit("C4_TIMEOUT", "2");
+  std::barrier over(2);
+  Ranks(2, [&](HostCommunicator& communicator) {
+    const OwnStream stream;
+    std::vector<float> data(100, 1.0f);
+    if (communicator.rank() == 0) {
+      const uint64_t before_ns = MonotonicNs();
+      ASSERT_TRUE(Run(communicator, AllReduce(data.data(), data.data(), data.size(), stream.handle)).ok());
+      EXPECT_EQ(stream.Synchronize(), ncclRemoteError);
+      const uint64_t took_ns = MonotonicNs() - before_ns;
+      EXPECT_GE(took_ns, 2 * kSecondNs);
+      EXPECT_LT(took_ns, 6 * kSecondNs);
+    }
+    over.arrive_and_wait();
+    communicator.Abort();
+  });
+}
+
+// Another thread that waits on a stream runs the queue itself now and then, and is in the way of the
+// communicator's own thread just when that is woken.
+TEST_F(Engine, NoWakeUpIsLostToAThreadThatLooksWhetherItMayDrive) {
+  Ranks(2, [](HostCommunicator& communicator) {
+    const OwnStream looked_at;
+    const OwnStream used;
+    std::atomic<bool> done{false};
+    std::thread looker([&] {
+      while (!done.load()) (void)looked_at.Synchronize();
+    });
+    std::vector<float> data(16, 1.0f);
+    std::vector<float> other(16, 1.0f);
+    uint64_t longest_ns = 0;
+    for (int i = 0; i < 300; ++i) {
+      const uint64_t before_ns = MonotonicNs();
+      ASSERT_TRUE(Run(communicator, AllReduce(other.data(), other.data(), 1, looked_at.handle)).ok());
+      ASSERT_TRUE(Run(communicator, AllReduce(data.data(), data.data(), 1, used.handle)).ok());
+      // Without driving: only the communicator's thread can finish it.
+      while (c4StreamQuery(used.handle) != ncclSuccess) std::this_thread::yield();
+      longest_ns = std::max(longest_ns, MonotonicNs() - before_ns);
+    }
+    EXPECT_LT(longest_ns, kSecondNs - kSecondNs / 10) << "one waited for the look once a second";
+    done.store(true);
+    looker.join();
+    EXPECT_TRUE(communicator.Finalize().ok());
+  });
+}
+
 }  // namespace
 }  // namespace c4::host

@@ -7,19 +7,42 @@ namespace c4::sim {
 namespace {
 
 constexpr uint64_t kStallNs = 20 * kMs;
+constexpr uint64_t kGreetNs = 200 * kMs;  // the rule of stalls waits longer and longer where paths are slow
 constexpr uint64_t kHeartbeatNs = 1000 * kMs;
 
 }  // namespace
 
-void FakeSend::NextEpoch() {
-  ++epoch_;
-  state_ = QpState::kConnecting;
-  world_->MakeStream(index_, epoch_);
+void FakeSend::DialNext(uint32_t epoch, bool ask_port) {
+  if (epochs_.stage() == SendEpochs::kLive && ask_port) ++moves_;
+  next_epoch_ = epoch;
+  next_path_ = asked_paths_;
+  world_->MakeStream(index_, epoch);
+}
+
+// What was sent before may arrive all the same, and the end behind it.
+void FakeSend::DiscardNext() {
+  Stream& stream = world_->stream(index_, next_epoch_);
+  stream.end_ns = std::max(stream.arrives_ns, world_->After(&stream.last_forward_ns));
+  if (now_ns < stream.greeted_ns) stream.arrives_ns = UINT64_MAX;
+}
+
+void FakeSend::AdoptNext() {
+  epoch_ = next_epoch_;
+  has_stream_ = true;
+  on_asked_path_ = next_path_ == asked_paths_;
+  progress_ns_ = heard_ns_ = now_ns;
+}
+
+void FakeSend::DiscardCurrent() {
+  if (!has_stream_) return;
+  Stream& stream = world_->stream(index_, epoch_);
+  stream.end_ns = world_->After(&stream.last_forward_ns);
+  has_stream_ = false;
 }
 
 void FakeSend::Post(const Chunk& chunk, const char* data, const std::shared_ptr<shm::SharedMessage>&,
                     uint64_t) {
-  if (state_ != QpState::kLive) world_->Fault("posted to a queue pair that is not live");
+  if (state() != QpState::kLive) world_->Fault("posted to a queue pair that is not live");
   world_->WasPosted(index_, epoch_, chunk);
   Stream& stream = world_->stream(index_, epoch_);
   const uint64_t half = world_->After(&stream.last_forward_ns);
@@ -30,24 +53,26 @@ void FakeSend::Post(const Chunk& chunk, const char* data, const std::shared_ptr<
 }
 
 Result FakeSend::Progress(bool*) {
+  if (epochs_.has_next() && !epochs_.next_greeted()) {
+    const Stream& next = world_->stream(index_, next_epoch_);
+    if (now_ns >= next.greeted_ns) epochs_.NextGreeted();
+  }
+  epochs_.Tick(now_ns);
+  if (!has_stream_) return Ok();
   Stream& stream = world_->stream(index_, epoch_);
-  if (state_ == QpState::kLost) return Ok();
   while (!stream.back.empty() && stream.back.front().at_ns <= now_ns &&
          stream.back.front().at_ns < std::min(stream.cut_back_ns, stream.reset_ns)) {
     const Stream::Report report = stream.back.front();
     stream.back.pop_front();
-    state_ = QpState::kLive;
     heard_ns_ = progress_ns_ = now_ns;
+    epochs_.Heard();
     granted_ = std::max(granted_, report.granted);
     if (report.received > completed_ && !Acknowledged(report.received)) world_->Fault("a report of too much");
   }
-  if (state_ == QpState::kConnecting) {
-    // Nothing was posted yet: another attempt needs no fence.
-    if (now_ns > stream.usable_ns + 200 * kMs && world_->Chance(0.1)) NextEpoch();
-    return Ok();
-  }
-  const bool reset = now_ns >= stream.reset_ns;
-  if (reset || (!posted_.empty() && now_ns - progress_ns_ > kStallNs)) state_ = QpState::kLost;
+  const bool stalled = epochs_.stage() == SendEpochs::kGreeting
+                           ? now_ns - progress_ns_ > kGreetNs && world_->Chance(0.1)
+                           : !posted_.empty() && now_ns - progress_ns_ > kStallNs;
+  if (now_ns >= stream.reset_ns || stalled) epochs_.Break(now_ns);
   return Ok();
 }
 
@@ -62,28 +87,44 @@ bool FakeSend::Fenced(uint64_t received) {
   if (!world_->stream(index_, epoch_).closed) world_->Fault("fenced before the receiver has closed");
   posted_.clear();
   ++fences_;
-  NextEpoch();
+  epochs_.Fenced(now_ns);
   return true;
 }
 
-Result FakeReceive::Progress(ChunkSink* sink, bool* moved) {
-  // A later stream takes the place of one that is closed, or that brought nothing yet.
-  for (uint32_t next = epoch_ + 1; world_->HasStream(index_, next); ++next) {
-    const bool unused = closed_.contains(epoch_) || (world_->stream(index_, epoch_).forward.empty() &&
-                                                     !half_ && !closed_.contains(epoch_));
-    if (!unused || now_ns < world_->stream(index_, next).usable_ns) break;
-    if (!closed_.contains(epoch_)) {
-      closed_[epoch_] = completed_;
-      world_->stream(index_, epoch_).closed = true;
-    }
-    epoch_ = next;
-    open_ = true;
-    ended_ = false;
-    said_ns_ = 0;
+void FakeSend::Move() {
+  ++asked_paths_;
+  on_asked_path_ = false;
+  epochs_.Move(now_ns);
+}
+
+void FakeReceive::Close() {
+  half_ = ended_ = open_ = false;
+}
+
+void FakeReceive::Adopt() {
+  open_ = true;
+  ended_ = touched_ = false;
+  said_ns_ = 0;
+}
+
+// In whatever order they come.
+void FakeReceive::TakeStreams() {
+  for (Stream* stream : world_->Arrived(index_)) {
+    Stream& present = world_->stream(index_, epochs_.epoch());
+    const bool unread = open_ && !present.forward.empty() && present.forward.front().half_ns <= now_ns &&
+                        present.forward.front().half_ns < std::min(present.cut_forward_ns, present.reset_ns);
+    if (epochs_.Arrive(stream->epoch, touched_ || unread, completed_) != ReceiveEpochs::kAdopt) continue;
+    for (uint32_t epoch = 0; epoch < stream->epoch; ++epoch) world_->stream(index_, epoch).closed = true;
+    Close();
+    Adopt();
   }
+}
+
+Result FakeReceive::Progress(ChunkSink* sink, bool* moved) {
+  TakeStreams();
   if (!open_) return Ok();
-  Stream& stream = world_->stream(index_, epoch_);
-  if (now_ns < stream.usable_ns) return Ok();
+  Stream& stream = world_->stream(index_, epochs_.epoch());
+  if (now_ns < stream.arrives_ns) return Ok();
   const uint64_t end = std::min(stream.cut_forward_ns, stream.reset_ns);
   while (!stream.forward.empty()) {
     const Stream::Sent& sent = stream.forward.front();
@@ -91,7 +132,7 @@ Result FakeReceive::Progress(ChunkSink* sink, bool* moved) {
       if (sent.half_ns > now_ns || sent.half_ns >= end) break;
       C4_RETURN_IF_ERROR(sink->Begin(sent.chunk, now_ns, &place_));
       memcpy(place_.to, sent.bytes.data(), sent.bytes.size() / 2);
-      half_ = true;
+      half_ = touched_ = true;
     }
     if (sent.full_ns > now_ns || sent.full_ns >= end) break;
     memcpy(place_.to, sent.bytes.data(), sent.bytes.size());
@@ -103,7 +144,7 @@ Result FakeReceive::Progress(ChunkSink* sink, bool* moved) {
     sink->Arrived(chunk, now_ns);
     *moved = true;
   }
-  if (now_ns >= stream.reset_ns) {
+  if (now_ns >= stream.reset_ns || (now_ns >= stream.end_ns && stream.end_ns < end)) {
     open_ = false;
     ended_ = true;
     return Ok();
@@ -119,26 +160,22 @@ Result FakeReceive::Progress(ChunkSink* sink, bool* moved) {
 }
 
 Result FakeReceive::Fence(uint32_t epoch, ChunkSink* sink, uint64_t* received, bool* known) {
-  const auto found = closed_.find(epoch);
-  *known = true;
-  if (found != closed_.end()) {
-    *received = found->second;
-    return Ok();
+  const ReceiveEpochs::Answer answer = epochs_.Ask(epoch);
+  *known = answer != ReceiveEpochs::Answer::kUnknown;
+  if (answer == ReceiveEpochs::Answer::kClose) {
+    bool moved = false;
+    if (open_) C4_RETURN_IF_ERROR(Progress(sink, &moved));
+    if (world_->sabotage.answers_without_closing) {
+      world_->stream(index_, epoch).closed = true;  // so it says
+      *received = completed_;
+      return Ok();
+    }
+    if (half_) sink->Abandoned(world_->stream(index_, epochs_.epoch()).forward.front().chunk);
+    for (uint32_t past = 0; past <= epoch; ++past) world_->stream(index_, past).closed = true;
+    Close();
+    if (epochs_.Close(epoch, completed_)) Adopt();
   }
-  if (epoch != epoch_) world_->Fault("a fence of an epoch that never was");
-  bool moved = false;
-  C4_RETURN_IF_ERROR(Progress(sink, &moved));
-  if (epoch != epoch_) world_->Fault("an epoch was replaced that had been used");
-  *received = completed_;
-  if (world_->sabotage.answers_without_closing) {
-    world_->stream(index_, epoch).closed = true;  // so it says
-    return Ok();
-  }
-  if (half_) sink->Abandoned(world_->stream(index_, epoch_).forward.front().chunk);
-  half_ = false;
-  open_ = ended_ = false;
-  closed_[epoch] = completed_;
-  world_->stream(index_, epoch).closed = true;
+  *received = epochs_.closed_at();
   return Ok();
 }
 
@@ -166,6 +203,7 @@ World::World(unsigned seed, Sabotage wanted)
   delay_ns_ = kMs / 10 + Random(Chance(0.2) ? 60 * kMs : 4 * kMs);
   loss_ = static_cast<double>(Random(60)) / 100;
   deaths_ = static_cast<double>(Random(30)) / 1000;
+  moves_ = Chance(0.5) ? 0 : static_cast<double>(Random(50)) / 1000;
   calm_ns_ = now_ns + (50 + Random(600)) * kMs;
   std::vector<std::unique_ptr<SendQueuePair>> sends;
   std::vector<std::unique_ptr<ReceiveQueuePair>> receives;
@@ -190,9 +228,30 @@ World::World(unsigned seed, Sabotage wanted)
 
 void World::MakeStream(size_t queue_pair, uint32_t epoch) {
   Stream& stream = streams_[{queue_pair, epoch}];
-  stream.usable_ns = now_ns + Random(2 * delay_ns_) + 1;
-  // Onto a path that is dead already.
-  if (!Calm() && Chance(0.1)) stream.cut_forward_ns = stream.cut_back_ns = now_ns;
+  stream.epoch = epoch;
+  // Some connect so late that they are given up in the very moment in which they greet.
+  stream.greeted_ns =
+      now_ns + (Chance(0.1) ? SendEpochs::kConnectNs - kMs + Random(2 * kMs) : Random(2 * delay_ns_) + 1);
+  stream.arrives_ns = stream.greeted_ns + Random(delay_ns_) + 1;
+  // Onto a path that is dead already: the network takes the hello, and nobody gets it.
+  if (!Calm() && Chance(0.1)) {
+    stream.cut_forward_ns = stream.cut_back_ns = now_ns;
+    stream.arrives_ns = UINT64_MAX;
+  }
+}
+
+std::vector<Stream*> World::Arrived(size_t queue_pair) {
+  std::vector<Stream*> arrived;
+  for (auto it = streams_.lower_bound({queue_pair, 0}); it != streams_.end() && it->first.first == queue_pair;
+       ++it) {
+    Stream& stream = it->second;
+    if (stream.arrived || stream.arrives_ns > now_ns || stream.arrives_ns >= stream.cut_forward_ns) continue;
+    stream.arrived = true;
+    arrived.push_back(&stream);
+  }
+  std::sort(arrived.begin(), arrived.end(),
+            [](const Stream* a, const Stream* b) { return a->arrives_ns < b->arrives_ns; });
+  return arrived;
 }
 
 uint64_t World::After(uint64_t* last_ns) {
@@ -215,6 +274,7 @@ void World::WasWritten(const Chunk& chunk) {
 void World::Disturb() {
   if (Calm()) return;
   for (size_t i = 0; i < queue_pairs_; ++i) {
+    if (Chance(moves_)) fakes_[i]->Move();
     if (!Chance(deaths_)) continue;
     Stream& stream = streams_[{i, fakes_[i]->epoch()}];
     const uint64_t kind = Random(4);
@@ -267,6 +327,12 @@ std::string World::Run() {
     if (fault_.empty() && buffer != std::string(buffer.size(), '~')) Fault("a late byte changed a buffer");
   }
   return fault_;
+}
+
+uint32_t World::moves() const {
+  uint32_t moves = 0;
+  for (const FakeSend* fake : fakes_) moves += fake->moves();
+  return moves;
 }
 
 uint32_t World::fences() const {

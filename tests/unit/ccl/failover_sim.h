@@ -1,6 +1,7 @@
-// A connection in simulated time: both of its ends as they are, over queue pairs and a control channel that
-// are made up. Streams deliver in order, late, in part, or no more, in either direction or both; control
-// messages get lost, come twice, late and out of order. One history follows from its seed. One thread.
+// A connection in simulated time: both of its ends as they are, and the machines of its queue pairs' epochs
+// as they are (transport/epochs.h), over streams and a control channel that are made up. Streams deliver in
+// order, late, in part, or no more, in either direction or both; control messages get lost, come twice, late
+// and out of order. One history follows from its seed. One thread.
 #pragma once
 
 #include <deque>
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include "ccl/transport/connection.h"
+#include "ccl/transport/epochs.h"
 
 namespace c4::sim {
 
@@ -40,10 +42,14 @@ struct Stream {
     uint64_t granted;
     uint64_t at_ns;
   };
-  uint64_t usable_ns = 0;                // connected from then on
+  uint32_t epoch = 0;
+  uint64_t greeted_ns = 0;  // its hello has gone out whole
+  uint64_t arrives_ns = 0;  // the receiver reads the hello; UINT64_MAX: never
+  bool arrived = false;
   uint64_t cut_forward_ns = UINT64_MAX;  // nothing arrives from then on
   uint64_t cut_back_ns = UINT64_MAX;
   uint64_t reset_ns = UINT64_MAX;  // both ends hear of its end
+  uint64_t end_ns = UINT64_MAX;    // the sender gave it up; that arrives then
   bool closed = false;             // by the receiver
   uint64_t last_forward_ns = 0;
   uint64_t last_back_ns = 0;
@@ -51,44 +57,56 @@ struct Stream {
   std::deque<Report> back;
 };
 
-class FakeSend final : public SendQueuePair {
+class FakeSend final : public SendQueuePair, private SendStreams {
  public:
-  FakeSend(World* world, size_t index) : world_(world), index_(index) { NextEpoch(); }
+  FakeSend(World* world, size_t index) : world_(world), index_(index) {}
   void Post(const Chunk& chunk, const char* data, const std::shared_ptr<shm::SharedMessage>& shared,
             uint64_t now_ticks) override;
   uint64_t completed() const override { return completed_; }
   uint64_t granted() const override { return granted_; }
   Result Progress(bool* moved) override;
-  QpState state() const override { return state_; }
+  QpState state() const override { return epochs_.state(); }
   uint32_t epoch() const override { return epoch_; }
   uint64_t heard_ns() const override {
-    return state_ == QpState::kLive || state_ == QpState::kMoving ? heard_ns_ : 0;
+    return state() == QpState::kLive || state() == QpState::kMoving ? heard_ns_ : 0;
   }
-  void Lose() override {
-    if (state_ == QpState::kLive) state_ = QpState::kLost;
-  }
+  void Lose() override { epochs_.Break(now_ns); }
   bool Fenced(uint64_t received) override;
   bool Acknowledged(uint64_t received) override;
+  void Move();
   bool connected() const override { return true; }
   pollfd Poll() const override { return {-1, 0, 0}; }
   void SayGoodbye() override {}
   bool peer_left() const override { return false; }
   QueuePairRecorder& recorder() override { return recorder_; }
   uint32_t fences() const { return fences_; }
+  uint32_t moves() const { return moves_; }
+  // The stream in use is on the path that was asked for last.
+  bool settled() const { return epochs_.stage() == SendEpochs::kLive && on_asked_path_; }
 
  private:
-  void NextEpoch();
+  void DialNext(uint32_t epoch, bool ask_port) override;
+  void DiscardNext() override;
+  void AdoptNext() override;
+  void DiscardCurrent() override;
+  bool busy() const override { return !posted_.empty(); }
 
   World* world_;
   const size_t index_;
-  QpState state_ = QpState::kConnecting;
-  uint32_t epoch_ = UINT32_MAX;
+  SendEpochs epochs_{this};
+  uint32_t epoch_ = 0;
+  uint32_t next_epoch_ = 0;
+  bool has_stream_ = false;
   std::deque<Chunk> posted_;
   uint64_t completed_ = 0;
   uint64_t granted_ = 0;
   uint64_t heard_ns_ = 0;
   uint64_t progress_ns_ = 0;
   uint32_t fences_ = 0;
+  uint32_t moves_ = 0;
+  uint32_t asked_paths_ = 0;  // Moves so far
+  uint32_t next_path_ = 0;    // of these, the one that the next stream was dialled after
+  bool on_asked_path_ = false;
   wire::QueuePairSlot slot_{};
   QueuePairRecorder recorder_{&slot_, 0};
 };
@@ -101,7 +119,7 @@ class FakeReceive final : public ReceiveQueuePair {
   bool idle() const override { return !half_; }
   bool open() const override { return open_; }
   bool ended() const override { return ended_; }
-  uint32_t epoch() const override { return epoch_; }
+  uint32_t epoch() const override { return epochs_.epoch(); }
   uint64_t received() const override { return completed_; }
   Result Fence(uint32_t epoch, ChunkSink* sink, uint64_t* received, bool* known) override;
   pollfd Poll() const override { return {-1, 0, 0}; }
@@ -110,19 +128,25 @@ class FakeReceive final : public ReceiveQueuePair {
   QueuePairRecorder& recorder() override { return recorder_; }
 
  private:
+  // Takes the streams whose hellos have come.
+  void TakeStreams();
+  void Close();
+  void Adopt();
+
   World* world_;
   const size_t index_;
-  uint32_t epoch_ = 0;
+  // Epoch 0 has the connection made: its hello is the first that comes.
+  ReceiveEpochs epochs_{0};
   bool open_ = true;
   bool ended_ = false;
   bool half_ = false;
+  bool touched_ = false;
   ChunkSink::Place place_;
   uint64_t completed_ = 0;
   uint64_t granted_ = 0;
   uint64_t said_received_ = 0;
   uint64_t said_granted_ = UINT64_MAX;
   uint64_t said_ns_ = 0;
-  std::map<uint32_t, uint64_t> closed_;
   wire::QueuePairSlot slot_{};
   QueuePairRecorder recorder_{&slot_, 0};
 };
@@ -178,14 +202,16 @@ class World {
   // Runs to the end; what was wrong, or "".
   std::string Run();
   uint32_t fences() const;
+  uint32_t moves() const;
   uint64_t resent() const { return resent_; }
 
   // For the parts.
   uint64_t Random(uint64_t below) { return below == 0 ? 0 : random_() % below; }
   bool Chance(double p) { return static_cast<double>(random_() % 1000000) < p * 1e6; }
   Stream& stream(size_t queue_pair, uint32_t epoch) { return streams_[{queue_pair, epoch}]; }
-  bool HasStream(size_t queue_pair, uint32_t epoch) const { return streams_.contains({queue_pair, epoch}); }
   void MakeStream(size_t queue_pair, uint32_t epoch);
+  // Whose hellos have come since the last call, in the order in which they came.
+  std::vector<Stream*> Arrived(size_t queue_pair);
   // Arrivals of one stream are in order; those of a bad network can be late.
   uint64_t After(uint64_t* last_ns);
   void WasPosted(size_t queue_pair, uint32_t epoch, const Chunk& chunk);
@@ -222,6 +248,7 @@ class World {
   uint64_t delay_ns_;
   double loss_;
   double deaths_;  // a millisecond
+  double moves_;   // a millisecond
   uint64_t calm_ns_;
   std::map<std::pair<size_t, uint32_t>, Stream> streams_;
   std::vector<FakeSend*> fakes_;

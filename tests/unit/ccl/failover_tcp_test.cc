@@ -2,6 +2,7 @@
 // What needs a network that drops packets is in tests/net/failover_test.cc.
 #include <cstring>
 #include <random>
+#include <sys/socket.h>
 #include <thread>
 
 #include "tests/unit/ccl/transport_ends.h"
@@ -206,6 +207,74 @@ TEST(FailOverTcp, AMoveInTheMiddleOfTrafficIsNoFence) {
   }
   EXPECT_GT(busy, 0) << "else nothing was tried";
   for (const QpUse& use : pair.sender->Paths()) EXPECT_EQ(use.fences, 0u);
+}
+
+// The sender gives up a stream that the receiver has taken, and asks for the epoch before it.
+TEST(FailOverTcp, TheFenceOfAnEpochIsAnsweredBehindOthersThatBroughtNothing) {
+  Ends ends;
+  std::vector<Fd> peers;
+  const auto stream = [&peers] {
+    int pair[2] = {-1, -1};
+    EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair), 0);
+    peers.emplace_back(pair[1]);
+    return Fd(pair[0]);
+  };
+  Hello hello{};
+  TcpReceiveQueuePair queue_pair(stream(), hello, ends.recording(1));
+  for (uint32_t epoch = 1; epoch <= 3; ++epoch) {
+    hello.epoch = epoch;
+    queue_pair.Renew(stream(), hello);
+    EXPECT_EQ(queue_pair.epoch(), epoch);
+  }
+  for (uint32_t epoch = 0; epoch < 3; ++epoch) {
+    uint64_t received = 7;
+    bool known = false;
+    ASSERT_TRUE(queue_pair.Fence(epoch, nullptr, &received, &known).ok());
+    EXPECT_TRUE(known) << epoch;
+    EXPECT_EQ(received, 0U);
+  }
+  EXPECT_TRUE(queue_pair.open()) << "the one in use is not fenced";
+}
+
+// While the old stream drains, and before the next one is heard.
+TEST(FailOverTcp, TheLastOfTwoMovesCounts) {
+  const auto free_port = [] {
+    SocketAddress free;
+    EXPECT_TRUE(ParseAddress("127.0.0.1:0", &free).ok());
+    Fd probe;
+    EXPECT_TRUE(Listen(&free, 1, &probe).ok());
+    return free.port();
+  };
+  Pair pair(2);
+  std::vector<char> data(4000000, 'm');
+  std::vector<char> got(data.size());
+  pair.sender->Post(data.data(), data.size());
+  pair.receiver->Post(got.data(), got.size());
+  bool granted = false;
+  ASSERT_TRUE(pair.receiver->Progress(&granted).ok());
+  QpPath path = pair.sender->Paths()[1].path;
+  const auto run_sender = [&](uint64_t ms) {
+    const uint64_t until_ns = MonotonicNs() + ms * 1000000;
+    while (MonotonicNs() < until_ns) {
+      bool moved = false;
+      ASSERT_TRUE(pair.sender->Progress(&moved).ok());
+    }
+  };
+  run_sender(2);
+  path.source.set_port(free_port());
+  pair.sender->Move(1, path);
+  run_sender(8);
+  ASSERT_EQ(pair.sender->Paths()[1].state, QpState::kMoving) << "else nothing is tried";
+  path.source.set_port(free_port());
+  pair.sender->Move(1, path);
+  ASSERT_TRUE(pair.DriveAll([&] { return pair.sender->completed() == 1; }).ok());
+  const Result result = pair.DriveAll([&] {
+    const QpUse use = pair.sender->Paths()[1];
+    return use.state == QpState::kLive && use.path.source.port() == path.source.port();
+  });
+  ASSERT_TRUE(result.ok()) << result.message();
+  EXPECT_EQ(pair.sender->Paths()[1].fences, 0u) << "nothing has died";
+  ASSERT_NO_FATAL_FAILURE(pair.Exchange(200000, [] { return true; }));
 }
 
 TEST(FailOverTcp, AVanishedReceiverIsARemoteErrorAtOnce) {

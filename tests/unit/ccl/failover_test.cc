@@ -15,17 +15,20 @@ unsigned Histories() {
 TEST(FailOver, EveryByteArrivesOnceInOrderWhateverDies) {
   uint64_t fences = 0;
   uint64_t resent = 0;
+  uint64_t moves = 0;
   for (unsigned seed = 1; seed <= Histories(); ++seed) {
     World world(seed);
     const std::string fault = world.Run();
     ASSERT_EQ(fault, "") << "seed " << seed;
     fences += world.fences();
     resent += world.resent();
+    moves += world.moves();
   }
   EXPECT_GT(fences, Histories() / 2) << "histories in which nothing happens";
   EXPECT_GT(resent, Histories() / 2);
-  printf("%llu fences, %llu chunks sent again\n", static_cast<unsigned long long>(fences),
-         static_cast<unsigned long long>(resent));
+  EXPECT_GT(moves, Histories() / 2);
+  printf("%llu fences, %llu moves, %llu chunks sent again\n", static_cast<unsigned long long>(fences),
+         static_cast<unsigned long long>(moves), static_cast<unsigned long long>(resent));
 }
 
 // The checks see a receiver that answers and goes on reading.
@@ -33,6 +36,66 @@ TEST(FailOver, AnAnswerWithoutClosingIsNoticed) {
   unsigned noticed = 0;
   for (unsigned seed = 1; seed <= 300; ++seed) noticed += World(seed, {true}).Run().empty() ? 0 : 1;
   EXPECT_GT(noticed, 30u);
+}
+
+// A queue pair that says when it was last heard, and whether it was given up.
+class HeardSend final : public SendQueuePair {
+ public:
+  void Post(const Chunk&, const char*, const std::shared_ptr<shm::SharedMessage>&, uint64_t) override {}
+  uint64_t completed() const override { return 0; }
+  uint64_t granted() const override { return 0; }
+  Result Progress(bool*) override { return Ok(); }
+  uint64_t heard_ns() const override { return heard; }
+  void Lose() override { lost = true; }
+  bool connected() const override { return true; }
+  pollfd Poll() const override { return {-1, 0, 0}; }
+  void SayGoodbye() override {}
+  bool peer_left() const override { return false; }
+  QueuePairRecorder& recorder() override { return recorder_; }
+
+  uint64_t heard = 0;
+  bool lost = false;
+
+ private:
+  wire::QueuePairSlot slot_{};
+  QueuePairRecorder recorder_{&slot_, 0};
+};
+
+// After SIGCONT one stream is read before the other: that says nothing about the other's path.
+TEST(FailOver, NobodyIsUnheardForAPauseOfOurOwn) {
+  World world(1);
+  for (const bool stopped : {true, false}) {
+    now_ns = 1000000 * kMs;
+    auto early = std::make_unique<HeardSend>();
+    auto late = std::make_unique<HeardSend>();
+    HeardSend* const first = early.get();
+    HeardSend* const second = late.get();
+    std::vector<std::unique_ptr<SendQueuePair>> queue_pairs;
+    queue_pairs.push_back(std::move(early));
+    queue_pairs.push_back(std::move(late));
+    SendConnection connection(1, std::move(queue_pairs), kChunkBytes, kChunkBytes, Now);
+    connection.FailOver(std::make_unique<FakeSendControl>(&world), 3600000 * kMs);
+    first->heard = second->heard = now_ns;
+    bool moved = false;
+    for (int look = 0; look < 10; ++look) {
+      ASSERT_TRUE(connection.Progress(&moved).ok());
+      now_ns += 300 * kMs;
+      first->heard = second->heard = now_ns;
+    }
+    if (stopped) {
+      now_ns += 10000 * kMs;
+      first->heard = now_ns;  // the other's words are still in its socket
+      ASSERT_TRUE(connection.Progress(&moved).ok());
+    } else {
+      for (int look = 0; look < 20; ++look) {
+        now_ns += 300 * kMs;
+        first->heard = now_ns;
+        ASSERT_TRUE(connection.Progress(&moved).ok());
+      }
+    }
+    EXPECT_FALSE(first->lost);
+    EXPECT_EQ(second->lost, !stopped) << (stopped ? "our own pause" : "a path that is dead");
+  }
 }
 
 TEST(FenceBook, AFenceIsAskedForUntilItIsAnswered) {
