@@ -203,8 +203,7 @@ Agent::Job& Agent::JobOf(const std::string& name) {
         UplinkOptions{.job = name,
                       .find_master = [this, name] { return FindMaster(name); },
                       .credentials = credentials_,
-                      .on_level = [this, name](v1::RecordLevel level) { WantLevel(name, level); },
-                      .backlog_batches = static_cast<size_t>(options_.backlog_batches)});
+                      .on_level = [this, name](v1::RecordLevel level) { WantLevel(name, level); }});
   }
   return job;
 }
@@ -322,7 +321,7 @@ void Agent::UpdateMetrics() {
         .Set(job.uplink->connected());
     metrics_.Counter(kSent, "Batches that the master has answered", labels)
         .Add(static_cast<double>(sent - job.sent));
-    metrics_.Counter(kDropped, "Batches dropped while the master was away", labels)
+    metrics_.Counter(kDropped, "Batches that a newer one replaced before they were sent", labels)
         .Add(static_cast<double>(dropped - job.dropped));
     job.sent = sent;
     job.dropped = dropped;
