@@ -210,6 +210,7 @@ Agent::Job& Agent::JobOf(const std::string& name) {
 
 // The libraries of a node share one level: the finest that any job's master wants, else the configured one.
 void Agent::WantLevel(const std::string& job, v1::RecordLevel level) {
+  if (level == v1::RECORD_LEVEL_UNSPECIFIED) return ForgetLevel(job);
   const absl::MutexLock lock(&level_mutex_);
   const auto [at, added] = wanted_levels_.try_emplace(job, level);
   if (!added && at->second == level) return;

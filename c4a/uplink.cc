@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <utility>
 
+#include "absl/time/clock.h"
 #include "c4/v1/c4d.grpc.pb.h"
 #include "c4a/reporter.h"
 #include "service/channel.h"
@@ -79,6 +80,8 @@ void Uplink::Run() {
     const uint64_t sent_before = sent();
     const absl::StatusOr<std::string> address = options_.find_master();
     Disconnected(address.ok() ? Serve(*address) : address.status());
+    // Fine recording costs, on all jobs of the node: a master that is gone cannot end it any more.
+    if (absl::Now() - answered_at_ >= options_.level_patience) Want(v1::RECORD_LEVEL_UNSPECIFIED);
     pause = sent() > sent_before ? options_.first_pause : std::min(pause * 2, options_.longest_pause);
     if (end_.WaitFor(pause)) return;
   }
@@ -158,9 +161,14 @@ void Uplink::PutBack(v1::TelemetryBatch batch) {
 
 void Uplink::Heed(const v1::TelemetryReply& reply, int64_t sent_ns, int64_t answered_ns) {
   clock_.Sample(reply.master_epoch(), sent_ns, reply.received_ns(), reply.sent_ns(), answered_ns);
-  if (options_.on_level != nullptr && reply.level() != v1::RECORD_LEVEL_UNSPECIFIED) {
-    options_.on_level(reply.level());
-  }
+  answered_at_ = absl::Now();
+  Want(reply.level());
+}
+
+void Uplink::Want(v1::RecordLevel level) {
+  if (wanted_ == level) return;
+  wanted_ = level;
+  if (options_.on_level != nullptr) options_.on_level(level);
 }
 
 void Uplink::Answered(const std::string& address) {

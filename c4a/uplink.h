@@ -34,8 +34,11 @@ struct UplinkOptions {
   // Where the job's master listens now: asked before each attempt to connect, on the uplink's thread.
   std::function<absl::StatusOr<std::string>()> find_master;
   service::Credentials credentials;
-  // The master wants the job's processes to record at this level; on the uplink's thread.
+  // The master wants the job's processes to record at this level, or (unspecified) no longer says; on the
+  // uplink's thread. A wish ends with its master: with the first answer of another one that says nothing, or
+  // `level_patience` after the last answer of any.
   std::function<void(v1::RecordLevel)> on_level;
+  absl::Duration level_patience = absl::Seconds(10);
   absl::Duration first_pause = absl::Milliseconds(100);
   absl::Duration longest_pause = absl::Seconds(2);
 };
@@ -62,6 +65,7 @@ class Uplink {
   void PutBack(v1::TelemetryBatch batch) ABSL_LOCKS_EXCLUDED(mutex_);
   // `sent_ns`, `answered_ns`: on the node's clock.
   void Heed(const v1::TelemetryReply& reply, int64_t sent_ns, int64_t answered_ns);
+  void Want(v1::RecordLevel level);
   void Answered(const std::string& address) ABSL_LOCKS_EXCLUDED(mutex_);
   // True when there is something to send, or the uplink ends.
   bool IsAwake() const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
@@ -80,6 +84,8 @@ class Uplink {
   grpc::ClientContext* context_ ABSL_GUARDED_BY(mutex_) = nullptr;  // of the stream under way
   MasterClock clock_;                                               // the thread's own, as what follows
   std::string told_;  // what the log says of the connection; the thread's own
+  v1::RecordLevel wanted_ = v1::RECORD_LEVEL_UNSPECIFIED;
+  absl::Time answered_at_;  // when a master last did
   std::thread thread_;
 };
 

@@ -1,6 +1,7 @@
 // The uplink against masters in this process that die, come back elsewhere, stand still, and lie.
 #include "c4a/uplink.h"
 
+#include <atomic>
 #include <gmock/gmock.h>
 #include <grpcpp/grpcpp.h>
 #include <map>
@@ -227,7 +228,47 @@ TEST_F(UplinkTest, TheLevelThatTheMasterWantsIsHandedOn) {
   }
   const absl::MutexLock lock(&mutex);
   EXPECT_EQ(wanted, (std::vector<v1::RecordLevel>{v1::RECORD_LEVEL_FINE, v1::RECORD_LEVEL_COARSE}))
-      << "a master that says nothing changes nothing";
+      << "a master that says nothing from the start changes nothing";
+}
+
+class LevelOfADeadMasterTest : public UplinkTest {
+ protected:
+  LevelOfADeadMasterTest() : first_(std::make_unique<FakeMaster>()) {
+    first_->WantLevel(v1::RECORD_LEVEL_FINE);
+    Publish(*first_);
+  }
+  UplinkOptions Options(absl::Duration patience) {
+    UplinkOptions options = UplinkTest::Options();
+    options.level_patience = patience;
+    options.on_level = [this](v1::RecordLevel level) { wanted_ = level; };
+    return options;
+  }
+  void LetItDie(Uplink* uplink) {
+    uplink->Offer(Batch(1));
+    ASSERT_TRUE(Eventually([&] { return wanted_ == v1::RECORD_LEVEL_FINE && uplink->idle(); }));
+    first_.reset();
+    uplink->Offer(Batch(2));
+    ASSERT_TRUE(Eventually([&] { return !uplink->connected(); }));
+  }
+
+  std::unique_ptr<FakeMaster> first_;
+  std::atomic<v1::RecordLevel> wanted_ = v1::RECORD_LEVEL_UNSPECIFIED;
+};
+
+TEST_F(LevelOfADeadMasterTest, EndsAfterAWhile) {
+  Uplink uplink(Options(absl::Seconds(1)));
+  LetItDie(&uplink);
+  EXPECT_EQ(wanted_, v1::RECORD_LEVEL_FINE) << "it may be back in a moment";
+  EXPECT_TRUE(Eventually([&] { return wanted_ == v1::RECORD_LEVEL_UNSPECIFIED; }));
+}
+
+TEST_F(LevelOfADeadMasterTest, EndsWithASuccessorThatWantsNone) {
+  Uplink uplink(Options(absl::Hours(1)));
+  LetItDie(&uplink);
+  FakeMaster second;
+  Publish(second);
+  ASSERT_TRUE(second.WaitFor(2));
+  EXPECT_TRUE(Eventually([&] { return wanted_ == v1::RECORD_LEVEL_UNSPECIFIED; }));
 }
 
 TEST_F(UplinkTest, WaitsForAMasterThatIsNotThereYet) {
