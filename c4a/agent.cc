@@ -203,14 +203,14 @@ Agent::Job& Agent::JobOf(const std::string& name) {
         UplinkOptions{.job = name,
                       .find_master = [this, name] { return FindMaster(name); },
                       .credentials = credentials_,
-                      .on_level = [this, name](v1::RecordLevel level) { WantLevel(name, level); },
-                      .backlog_batches = static_cast<size_t>(options_.backlog_batches)});
+                      .on_level = [this, name](v1::RecordLevel level) { WantLevel(name, level); }});
   }
   return job;
 }
 
 // The libraries of a node share one level: the finest that any job's master wants, else the configured one.
 void Agent::WantLevel(const std::string& job, v1::RecordLevel level) {
+  if (level == v1::RECORD_LEVEL_UNSPECIFIED) return ForgetLevel(job);
   const absl::MutexLock lock(&level_mutex_);
   const auto [at, added] = wanted_levels_.try_emplace(job, level);
   if (!added && at->second == level) return;
@@ -322,7 +322,7 @@ void Agent::UpdateMetrics() {
         .Set(job.uplink->connected());
     metrics_.Counter(kSent, "Batches that the master has answered", labels)
         .Add(static_cast<double>(sent - job.sent));
-    metrics_.Counter(kDropped, "Batches dropped while the master was away", labels)
+    metrics_.Counter(kDropped, "Batches that a newer one replaced before they were sent", labels)
         .Add(static_cast<double>(dropped - job.dropped));
     job.sent = sent;
     job.dropped = dropped;

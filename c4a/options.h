@@ -14,7 +14,6 @@ struct AgentOptions {
   std::string directory;  // empty: run_dir/masters
   int64_t scan_interval_ms = 100;
   int64_t report_interval_ms = 250;
-  int64_t backlog_batches = 64;
   std::string record_level = "coarse";
   double keep_dead_s = 600;
   std::string path_master;  // empty: looked up in the directory

@@ -219,10 +219,43 @@ ProcessKey KeyOf(const v1::ProcessId& id) {
   return {id.boot_id(), id.pid(), id.start_time_ticks()};
 }
 
-// Were it dropped.
-uint64_t Missing(const v1::Profile& profile) {
-  return profile.left_out() + static_cast<uint64_t>(profile.operations_size()) +
-         static_cast<uint64_t>(profile.marks_size());
+// Takes the oldest entries out, for `most` to be left.
+template <typename Entries>
+uint64_t Shorten(int most, Entries* entries) {
+  const int too_many = std::max(0, entries->size() - std::max(0, most));
+  entries->DeleteSubrange(0, too_many);
+  return static_cast<uint64_t>(too_many);
+}
+
+void MergeProfile(v1::ProcessReport* old, v1::ProcessReport* next) {
+  if (!old->has_profile()) return;
+  v1::Profile* profile = old->mutable_profile();
+  const uint64_t left_out = profile->left_out() + next->profile().left_out();
+  profile->MergeFrom(next->profile());
+  // Marks are few, and without them operations belong to no step.
+  uint64_t shortened = Shorten(kMostWaitingEntries, profile->mutable_marks());
+  shortened += Shorten(kMostWaitingEntries - profile->marks_size(), profile->mutable_operations());
+  profile->set_left_out(left_out + shortened);
+  next->mutable_profile()->Swap(profile);
+}
+
+void MergeOperations(const v1::ProcessReport& old, v1::ProcessReport* next) {
+  auto* summaries = next->mutable_operations();
+  for (const v1::OperationSummary& more : old.operations()) {
+    const auto same =
+        std::find_if(summaries->begin(), summaries->end(), [&](const v1::OperationSummary& summary) {
+          return summary.communicator_id() == more.communicator_id() && summary.function() == more.function();
+        });
+    if (same == summaries->end()) {
+      *summaries->Add() = more;
+      continue;
+    }
+    same->set_operations(same->operations() + more.operations());
+    same->set_elements(same->elements() + more.elements());
+    same->set_duration_sum_ns(same->duration_sum_ns() + more.duration_sum_ns());
+    same->set_duration_max_ns(std::max(same->duration_max_ns(), more.duration_max_ns()));
+    same->set_gap_max_ns(std::max(same->gap_max_ns(), more.gap_max_ns()));
+  }
 }
 
 }  // namespace
@@ -315,42 +348,20 @@ std::map<std::string, v1::TelemetryBatch> Reporter::Report(std::span<SegmentFile
   return batches;
 }
 
-void LeaveOutProfiles(v1::TelemetryBatch* batch) {
-  for (v1::ProcessReport& report : *batch->mutable_processes()) {
-    if (!report.has_profile()) continue;
-    const uint64_t missing = Missing(report.profile());
-    report.clear_profile();
-    report.mutable_profile()->set_left_out(missing);
-  }
-}
-
-void MergeOperations(const v1::TelemetryBatch& dropped, v1::TelemetryBatch* next) {
+void Supersede(v1::TelemetryBatch old, v1::TelemetryBatch* next) {
   std::map<ProcessKey, v1::ProcessReport*> processes;
   for (v1::ProcessReport& report : *next->mutable_processes()) processes[KeyOf(report.process())] = &report;
-  for (const v1::ProcessReport& report : dropped.processes()) {
+  std::vector<v1::ProcessReport*> ended;
+  for (v1::ProcessReport& report : *old.mutable_processes()) {
     const auto found = processes.find(KeyOf(report.process()));
-    if (found == processes.end()) continue;
-    auto* summaries = found->second->mutable_operations();
-    if (const uint64_t missing = Missing(report.profile()); missing > 0) {
-      v1::Profile* profile = found->second->mutable_profile();
-      profile->set_left_out(profile->left_out() + missing);
-    }
-    for (const v1::OperationSummary& old : report.operations()) {
-      const auto same =
-          std::find_if(summaries->begin(), summaries->end(), [&](const v1::OperationSummary& summary) {
-            return summary.communicator_id() == old.communicator_id() && summary.function() == old.function();
-          });
-      if (same == summaries->end()) {
-        *summaries->Add() = old;
-        continue;
-      }
-      same->set_operations(same->operations() + old.operations());
-      same->set_elements(same->elements() + old.elements());
-      same->set_duration_sum_ns(same->duration_sum_ns() + old.duration_sum_ns());
-      same->set_duration_max_ns(std::max(same->duration_max_ns(), old.duration_max_ns()));
-      same->set_gap_max_ns(std::max(same->gap_max_ns(), old.gap_max_ns()));
+    if (found != processes.end()) {
+      MergeProfile(&report, found->second);
+      MergeOperations(report, found->second);
+    } else if (report.ended()) {
+      ended.push_back(&report);  // a process leaves in order once
     }
   }
+  for (v1::ProcessReport* report : ended) *next->add_processes() = std::move(*report);
 }
 
 }  // namespace c4::agent

@@ -37,12 +37,13 @@ class Reporter {
 // Of a process, relative to `now_ns`.
 v1::ProcessReport MakeProcessReport(const std::string& host, SegmentFile* segment, int64_t now_ns);
 
-// Adds the operations of `dropped`, which no master will see, to those of the same processes in `next`; of
-// their profiles only how much is missing now.
-void MergeOperations(const v1::TelemetryBatch& dropped, v1::TelemetryBatch* next);
+// Profiled operations and marks of a process that wait for its master: some seconds at the fine level.
+inline constexpr int kMostWaitingEntries = 32768;
 
-// Takes the profiles out of a batch that has to wait for long; they count as left out.
-void LeaveOutProfiles(v1::TelemetryBatch* batch);
+// What no master will see of `old` in a batch of its own goes into `next`, the one that comes in its place:
+// the operations, the profiles (at most kMostWaitingEntries of a process, the newest; the rest counts as left
+// out), and processes that have left in order since.
+void Supersede(v1::TelemetryBatch old, v1::TelemetryBatch* next);
 
 // "10.0.0.1:4711", "[fe80::1]:4711"; empty when nothing is set.
 std::string EndpointText(const wire::Endpoint& endpoint);

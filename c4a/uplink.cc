@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <utility>
 
+#include "absl/time/clock.h"
 #include "c4/v1/c4d.grpc.pb.h"
 #include "c4a/reporter.h"
 #include "service/channel.h"
@@ -15,6 +16,12 @@
 #include "service/text.h"
 
 namespace c4::agent {
+namespace {
+
+// After a longer break what was not answered is not worth a word of its own.
+constexpr int64_t kOutdatedNs = 5'000'000'000;
+
+}  // namespace
 
 Uplink::Uplink(UplinkOptions options) : options_(std::move(options)), thread_([this] { Run(); }) {}
 
@@ -30,20 +37,15 @@ Uplink::~Uplink() {
 
 void Uplink::Offer(v1::TelemetryBatch batch) {
   const absl::MutexLock lock(&mutex_);
-  backlog_.push_back(std::move(batch));
-  Trim();
-}
-
-void Uplink::Trim() {
-  if (backlog_.size() > options_.profiled_batches) {
-    LeaveOutProfiles(&backlog_[backlog_.size() - options_.profiled_batches - 1]);
-  }
-  while (backlog_.size() > std::max<size_t>(1, options_.backlog_batches)) {
-    const v1::TelemetryBatch oldest = std::move(backlog_.front());
-    backlog_.pop_front();
-    MergeOperations(oldest, &backlog_.front());
+  if (waiting_.has_value()) {
+    Supersede(std::move(*waiting_), &batch);
     ++dropped_;
   }
+  waiting_ = std::move(batch);
+}
+
+bool Uplink::IsAwake() const {
+  return stop_ || waiting_.has_value() || again_.has_value();
 }
 
 bool Uplink::connected() const {
@@ -53,7 +55,7 @@ bool Uplink::connected() const {
 
 bool Uplink::idle() const {
   const absl::MutexLock lock(&mutex_);
-  return backlog_.empty() && !in_flight_;
+  return !waiting_.has_value() && !again_.has_value() && !in_flight_;
 }
 
 uint64_t Uplink::sent() const {
@@ -72,13 +74,14 @@ void Uplink::Run() {
   for (;;) {
     {
       const absl::MutexLock lock(&mutex_);
-      const auto awake = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return stop_ || !backlog_.empty(); };
-      mutex_.Await(absl::Condition(&awake));
+      mutex_.Await(absl::Condition(this, &Uplink::IsAwake));
       if (stop_) return;
     }
     const uint64_t sent_before = sent();
     const absl::StatusOr<std::string> address = options_.find_master();
     Disconnected(address.ok() ? Serve(*address) : address.status());
+    // Fine recording costs, on all jobs of the node: a master that is gone cannot end it any more.
+    if (absl::Now() - answered_at_ >= options_.level_patience) Want(v1::RECORD_LEVEL_UNSPECIFIED);
     pause = sent() > sent_before ? options_.first_pause : std::min(pause * 2, options_.longest_pause);
     if (end_.WaitFor(pause)) return;
   }
@@ -130,32 +133,42 @@ absl::Status Uplink::Serve(const std::string& address) {
                            address);
 }
 
-// Takes the oldest batch out of the backlog, once there is one; false when the uplink ends.
+// Once there is one; false when the uplink ends.
 bool Uplink::TakeBatch(v1::TelemetryBatch* batch) {
   const absl::MutexLock lock(&mutex_);
-  const auto awake = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return stop_ || !backlog_.empty(); };
-  mutex_.Await(absl::Condition(&awake));
+  mutex_.Await(absl::Condition(this, &Uplink::IsAwake));
   if (stop_) return false;
-  *batch = std::move(backlog_.front());
-  backlog_.pop_front();
+  // The master may have taken in what it could not answer any more: it knows that one by its number.
+  if (again_.has_value() && waiting_.has_value() &&
+      waiting_->monotonic_ns() - again_->monotonic_ns() > kOutdatedNs) {
+    Supersede(std::move(*again_), &*waiting_);
+    again_.reset();
+    ++dropped_;
+  }
+  std::optional<v1::TelemetryBatch>& next = again_.has_value() ? again_ : waiting_;
+  *batch = std::move(*next);
+  next.reset();
   batch->set_batches_dropped(dropped_);
   in_flight_ = true;
   return true;
 }
 
-// Not answered: it is the oldest again, and the first to go should the backlog overflow.
 void Uplink::PutBack(v1::TelemetryBatch batch) {
   const absl::MutexLock lock(&mutex_);
-  backlog_.push_front(std::move(batch));
+  again_ = std::move(batch);
   in_flight_ = false;
-  Trim();
 }
 
 void Uplink::Heed(const v1::TelemetryReply& reply, int64_t sent_ns, int64_t answered_ns) {
   clock_.Sample(reply.master_epoch(), sent_ns, reply.received_ns(), reply.sent_ns(), answered_ns);
-  if (options_.on_level != nullptr && reply.level() != v1::RECORD_LEVEL_UNSPECIFIED) {
-    options_.on_level(reply.level());
-  }
+  answered_at_ = absl::Now();
+  Want(reply.level());
+}
+
+void Uplink::Want(v1::RecordLevel level) {
+  if (wanted_ == level) return;
+  wanted_ = level;
+  if (options_.on_level != nullptr) options_.on_level(level);
 }
 
 void Uplink::Answered(const std::string& address) {

@@ -1,16 +1,16 @@
 // The way from this agent to the master of one job: a thread of its own with one bidirectional stream. It
-// writes a batch, reads its answer, then the next. Offer never waits: when the master is away, slow or
-// stopped, a bounded backlog fills and the oldest batches are dropped (their operations move on into the
-// next one, and they are counted). The thread reconnects for ever, with back-off, and looks the master up
-// again each time, so that a restarted master may sit on another port. A batch leaves the backlog when it
-// was answered: after a break it may come twice, with the same sequence number.
+// writes a batch, reads its answer, then writes the newest that there is by then. A batch is whole: one that
+// had to wait is superseded by the next, which takes over what it counts and profiles; so a master that is
+// slow hears seldom, and never of the past. Offer never waits. The thread reconnects for ever, with back-off,
+// and looks the master up again each time, so that a restarted master may sit on another port. A batch that
+// was not answered comes again after a break, with the same sequence number.
 // Changes of state are logged once, not each attempt. Offer, and the questions, from any thread.
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -34,10 +34,11 @@ struct UplinkOptions {
   // Where the job's master listens now: asked before each attempt to connect, on the uplink's thread.
   std::function<absl::StatusOr<std::string>()> find_master;
   service::Credentials credentials;
-  // The master wants the job's processes to record at this level; on the uplink's thread.
+  // The master wants the job's processes to record at this level, or (unspecified) no longer says; on the
+  // uplink's thread. A wish ends with its master: with the first answer of another one that says nothing, or
+  // `level_patience` after the last answer of any.
   std::function<void(v1::RecordLevel)> on_level;
-  size_t backlog_batches = 64;
-  size_t profiled_batches = 16;  // of these, the newest, which keep the profiles of their processes
+  absl::Duration level_patience = absl::Seconds(10);
   absl::Duration first_pause = absl::Milliseconds(100);
   absl::Duration longest_pause = absl::Seconds(2);
 };
@@ -54,7 +55,7 @@ class Uplink {
   bool connected() const ABSL_LOCKS_EXCLUDED(mutex_);  // the last batch sent was answered
   bool idle() const ABSL_LOCKS_EXCLUDED(mutex_);       // all batches were answered
   uint64_t sent() const ABSL_LOCKS_EXCLUDED(mutex_);
-  uint64_t dropped() const ABSL_LOCKS_EXCLUDED(mutex_);
+  uint64_t dropped() const ABSL_LOCKS_EXCLUDED(mutex_);  // superseded before they were sent
 
  private:
   void Run() ABSL_LOCKS_EXCLUDED(mutex_);
@@ -64,14 +65,17 @@ class Uplink {
   void PutBack(v1::TelemetryBatch batch) ABSL_LOCKS_EXCLUDED(mutex_);
   // `sent_ns`, `answered_ns`: on the node's clock.
   void Heed(const v1::TelemetryReply& reply, int64_t sent_ns, int64_t answered_ns);
+  void Want(v1::RecordLevel level);
   void Answered(const std::string& address) ABSL_LOCKS_EXCLUDED(mutex_);
-  void Trim() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // True when there is something to send, or the uplink ends.
+  bool IsAwake() const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
   void Disconnected(const absl::Status& why) ABSL_LOCKS_EXCLUDED(mutex_);
 
   const UplinkOptions options_;
   mutable absl::Mutex mutex_;
-  std::deque<v1::TelemetryBatch> backlog_ ABSL_GUARDED_BY(mutex_);
-  bool in_flight_ ABSL_GUARDED_BY(mutex_) = false;  // one batch is out of the backlog, not answered yet
+  std::optional<v1::TelemetryBatch> waiting_ ABSL_GUARDED_BY(mutex_);  // the newest
+  std::optional<v1::TelemetryBatch> again_ ABSL_GUARDED_BY(mutex_);    // was sent and not answered
+  bool in_flight_ ABSL_GUARDED_BY(mutex_) = false;                     // one is out, not answered yet
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;
   service::Wakeup end_;  // stop_ was set
   bool connected_ ABSL_GUARDED_BY(mutex_) = false;
@@ -80,6 +84,8 @@ class Uplink {
   grpc::ClientContext* context_ ABSL_GUARDED_BY(mutex_) = nullptr;  // of the stream under way
   MasterClock clock_;                                               // the thread's own, as what follows
   std::string told_;  // what the log says of the connection; the thread's own
+  v1::RecordLevel wanted_ = v1::RECORD_LEVEL_UNSPECIFIED;
+  absl::Time answered_at_;  // when a master last did
   std::thread thread_;
 };
 

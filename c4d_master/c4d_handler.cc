@@ -303,6 +303,7 @@ void C4dHandler::Tick(Now now) {
     Publish(changes, now);
     Save(changes, now);
   }
+  TendStore(now.monotonic_ns);
   UpdateGauges(snapshot);
   metrics_.tick_seconds.Observe(static_cast<double>(service::SystemClock().MonotonicNs() - begin_ns) / 1e9);
 }
@@ -356,6 +357,12 @@ void C4dHandler::UpdateGauges(const JobSnapshot& snapshot) {
   metrics_.processes.Set(static_cast<double>(snapshot.processes.size()));
   metrics_.communicators.Set(static_cast<double>(snapshot.communicators.size()));
   metrics_.store_in_memory.Set(store_->in_memory() ? 1 : 0);
+}
+
+void C4dHandler::TendStore(int64_t now_ns) {
+  if (now_ns - store_tended_at_ns_ < kSecondNs) return;
+  store_tended_at_ns_ = now_ns;
+  if (store_->in_memory()) store_->CatchUp();
 }
 
 uint64_t C4dHandler::Subscribe(OnVerdict on_verdict) {

@@ -71,6 +71,8 @@ class C4dHandler {
   void Save(const std::vector<VerdictChange>& changes, Now now);
   void Publish(const std::vector<VerdictChange>& changes, Now now);
   void UpdateGauges(const JobSnapshot& snapshot);
+  // What could not be stored is, once the file works again.
+  void TendStore(int64_t now_ns);
 
   const HandlerOptions options_;
   VerdictStore* const store_;
@@ -82,6 +84,7 @@ class C4dHandler {
   std::vector<Finding> slow_;  // of the newest slices
   uint64_t slow_slices_ = 0;   // that they were made of
   int64_t slow_at_ns_ = kNever;
+  int64_t store_tended_at_ns_ = 0;
   int64_t stood_still_at_ns_ = kNever;                    // when last something was worse than slow
   v1::RecordLevel level_ = v1::RECORD_LEVEL_UNSPECIFIED;  // wanted from the processes
   Verdicts verdicts_;

@@ -14,7 +14,7 @@ using service::StoreStatement;
 using service::StoreValue;
 
 constexpr int64_t kMaxStoredCleared = 10'000;
-constexpr int64_t kMaxAuditRows = 100'000;
+constexpr int64_t kMaxAuditRows = 20'000;
 
 const std::vector<std::string>& Migrations() {
   static const std::vector<std::string> migrations = {
@@ -46,6 +46,7 @@ const std::vector<std::string>& Migrations() {
            rule TEXT NOT NULL,
            alert TEXT NOT NULL,
            PRIMARY KEY (job, rule));)",
+      "CREATE INDEX audit_by_verdict ON audit (verdict_id, change, number);",
   };
   return migrations;
 }
@@ -109,14 +110,22 @@ absl::Status VerdictStore::Save(const std::vector<VerdictChange>& changes, int64
          .parameters = {verdict.job(), unix_ns, verdict.id(), std::string(VerdictChangeWord(change.kind)),
                         *json}});
     cleared = cleared || change.kind == VerdictChange::Kind::kCleared;
+    // A verdict that lives for days is updated all the time, each time with a copy of all its connections.
+    if (change.kind == VerdictChange::Kind::kUpdated) {
+      const std::string word(VerdictChangeWord(change.kind));
+      statements.push_back({.sql = "DELETE FROM audit WHERE verdict_id = ?1 AND change = ?2 AND number <= "
+                                   "(SELECT number FROM audit WHERE verdict_id = ?1 AND change = ?2 "
+                                   "ORDER BY number DESC LIMIT 1 OFFSET ?3)",
+                            .parameters = {verdict.id(), word, kMaxUpdates}});
+    }
   }
+  statements.push_back({.sql = "DELETE FROM audit WHERE number <= (SELECT MAX(number) FROM audit) - ?",
+                        .parameters = {kMaxAuditRows}});
   if (cleared) {
     statements.push_back(
         {.sql = "DELETE FROM verdict WHERE id IN (SELECT id FROM verdict WHERE state = ? "
                 "ORDER BY since_unix_ns DESC LIMIT -1 OFFSET ?)",
          .parameters = {static_cast<int64_t>(v1::VERDICT_STATE_CLEARED), kMaxStoredCleared}});
-    statements.push_back({.sql = "DELETE FROM audit WHERE number <= (SELECT MAX(number) FROM audit) - ?",
-                          .parameters = {kMaxAuditRows}});
   }
   return store_->Write(statements);
 }

@@ -2,8 +2,8 @@
 // every verdict can be read later (docs/verdicts.md shows how). Verdicts are kept as JSON of the protobuf
 // message, so that the sqlite3 shell is enough to read them.
 //
-// A file that fails does not stop the master: service/store.h moves on in memory with one warning.
-// Any thread; calls may wait for the disk.
+// A file that fails does not stop the master: service/store.h keeps what is to be written until it works
+// again. Any thread; calls may wait for the disk.
 #pragma once
 
 #include <memory>
@@ -21,7 +21,11 @@ class VerdictStore {
   explicit VerdictStore(const std::string& path);
 
   // What is known of this job, oldest first: all open ones and the newest kMaxCleared cleared ones.
+  // Unavailable while the file cannot be used.
   absl::StatusOr<std::vector<v1::Verdict>> Load(const std::string& job);
+
+  // Of each verdict the audit keeps so many changes that are mere updates, the newest.
+  static constexpr int64_t kMaxUpdates = 50;
 
   // All of the changes, with their moment, or none.
   absl::Status Save(const std::vector<VerdictChange>& changes, int64_t unix_ns);
@@ -36,6 +40,8 @@ class VerdictStore {
   absl::StatusOr<std::vector<AuditRow>> Audit(const std::string& job);
 
   bool in_memory() const { return store_->in_memory(); }
+  // To be called about once a second while in_memory.
+  void CatchUp() { store_->CatchUp(); }
 
   // The file itself, for what else the master keeps in it.
   service::Store* file() { return store_.get(); }

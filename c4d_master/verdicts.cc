@@ -82,6 +82,14 @@ bool IsPartOf(const Finding& finding, const v1::Culprit& culprit) {
   return known > 0 && 2 * static_cast<size_t>(known) >= finding.connections.size();
 }
 
+// Of several that died, one may have been told of before the others were found.
+bool IsOneOf(const Finding& finding, const v1::Culprit& culprit) {
+  return finding.syndrome == Syndrome::kCrash && finding.kind == CulpritKind::kAmbiguous &&
+         culprit.kind() == v1::CULPRIT_KIND_RANK &&
+         std::find(finding.candidates.begin(), finding.candidates.end(), culprit.rank()) !=
+             finding.candidates.end();
+}
+
 bool SameCulprit(const Finding& finding, const v1::Verdict& verdict) {
   const v1::Culprit& culprit = verdict.culprit();
   const v1::ProcessId& process = culprit.process();
@@ -101,6 +109,7 @@ bool SameCulprit(const Finding& finding, const v1::Verdict& verdict) {
                        : verdict.state() == v1::VERDICT_STATE_SUSPECTED && Overlap(finding, culprit);
     case CulpritKind::kConnection:
     case CulpritKind::kAmbiguous:
+      if (IsOneOf(finding, culprit)) return true;
       // At one moment there is one finding about connections; its set comes and goes with the traffic.
       return culprit.kind() == v1::CULPRIT_KIND_CONNECTION || culprit.kind() == v1::CULPRIT_KIND_AMBIGUOUS ||
              (culprit.kind() == v1::CULPRIT_KIND_LINK && finding.taken.count(culprit.cable()) != 0) ||
@@ -129,6 +138,12 @@ bool IsReplaced(const v1::Verdict& verdict, const JobSnapshot& snapshot) {
         culprit.pid() != 0 && suspected_ns != 0) {
       return true;
     }
+    // Of those of whom one crashed, all were dead.
+    const auto& candidates = verdict.culprit().candidates();
+    if (verdict.syndrome() == v1::SYNDROME_CRASH &&
+        std::find(candidates.begin(), candidates.end(), ref.process->rank) != candidates.end()) {
+      return true;
+    }
   }
   return false;
 }
@@ -144,9 +159,10 @@ bool IsSlow(const v1::Verdict& verdict) {
 }
 
 // Trouble that goes away leaves one queue pair after the other: what is left of it makes a confirmed verdict
-// about many no smaller, nor one about a NIC one about connections.
+// about many no smaller, nor one about a NIC one about connections. Nor does one death make way for many.
 bool IsFading(const Finding& finding, const v1::Verdict& verdict) {
   const v1::Culprit& culprit = verdict.culprit();
+  if (IsOneOf(finding, culprit)) return true;
   if (finding.connections.empty()) return false;
   const bool sets = finding.kind == CulpritKind::kConnection || finding.kind == CulpritKind::kLink;
   if (sets && culprit.kind() == v1::CULPRIT_KIND_NIC) return true;

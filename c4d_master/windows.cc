@@ -4,6 +4,8 @@
 #include <cmath>
 #include <numeric>
 
+#include "analysis/median.h"
+
 namespace c4::c4d {
 namespace {
 
@@ -34,13 +36,6 @@ uint64_t FirstWaits(const Process& process) {
     }
   }
   return sum_ns;
-}
-
-double Median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  const size_t middle = (values.size() - 1) / 2;
-  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(middle), values.end());
-  return values[middle];
 }
 
 }  // namespace
@@ -312,11 +307,11 @@ OwnTime Windows::Own(const ProcessKey& process, size_t back) const {
   }
   result.slices = own.size();
   result.seen = history.seen;
-  result.recent_ns = Median(own);
-  result.cycle_ns = Median(cycle);
-  result.first_wait_ns = Median(waits);
+  result.recent_ns = analysis::LowerMedian(own);
+  result.cycle_ns = analysis::LowerMedian(cycle);
+  result.first_wait_ns = analysis::LowerMedian(waits);
   if (history.usual_own_ns.size() >= kLeastUsualSlices) {
-    result.usual_ns = Median({history.usual_own_ns.begin(), history.usual_own_ns.end()});
+    result.usual_ns = analysis::LowerMedian({history.usual_own_ns.begin(), history.usual_own_ns.end()});
   }
   return result;
 }

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "analysis/median.h"
 #include "cli/matrix_text.h"
 #include "cli/status_text.h"
 #include "service/verdict_json.h"
@@ -24,13 +25,6 @@ PathKey KeyOf(const v1::ConnectionRef& ref) {
 }
 PathKey KeyOf(const v1::MatrixCell& cell) {
   return {cell.communicator_id(), cell.from_rank(), cell.to_rank(), cell.channel(), cell.index()};
-}
-
-double Median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
 }
 
 std::string Milliseconds(double ns) {
@@ -181,7 +175,8 @@ struct Share {
   std::string Text() const {
     std::string text = absl::StrCat(evidence, " of ", all);
     if (!other_ratios.empty()) {
-      absl::StrAppendFormat(&text, " (the others: %.1f times what is usual)", Median(other_ratios));
+      absl::StrAppendFormat(&text, " (the others: %.1f times what is usual)",
+                            analysis::LowerMedian(other_ratios));
     }
     return text;
   }

@@ -1,11 +1,13 @@
 #include "cli/launch_plan.h"
 
 #include <algorithm>
+#include <map>
 #include <sys/wait.h>
 
 #include "absl/strings/str_cat.h"
 #include "cli/process.h"
 #include "service/directory.h"
+#include "service/verdict_json.h"
 
 namespace c4::cli {
 
@@ -144,6 +146,20 @@ std::optional<RankEnd> FirstFailure(const std::vector<RankEnd>& ended) {
     if (!first.has_value() || (by_signal && !WIFSIGNALED(first->wait_status))) first = end;
   }
   return first;
+}
+
+std::string DescribeEnds(const RankEnd& failed, const std::vector<RankEnd>& ends) {
+  std::map<int, std::vector<uint32_t>> others;  // by wait status
+  for (const RankEnd& end : ends) {
+    if (end.rank != failed.rank) others[end.wait_status].push_back(static_cast<uint32_t>(end.rank));
+  }
+  std::string text = absl::StrCat("rank ", failed.rank, " ", DescribeExit(failed.wait_status));
+  for (const auto& [wait_status, ranks] : others) {
+    std::string ended = DescribeExit(wait_status);
+    if (ranks.size() > 1 && ended.starts_with("was ")) ended.replace(0, 3, "were");
+    absl::StrAppend(&text, "; ", service::RankListText(ranks), " ", ended);
+  }
+  return text;
 }
 
 }  // namespace c4::cli

@@ -107,4 +107,8 @@ struct RankEnd {
 // exit with an error a moment later. nullopt when none of them failed.
 std::optional<RankEnd> FirstFailure(const std::vector<RankEnd>& ended);
 
+// How all ranks ended, the one that failed first before the others: "rank 2 was ended by signal 9 (SIGKILL);
+// ranks 0, 1, 3 exited with code 1". `ends` ascends by rank.
+std::string DescribeEnds(const RankEnd& failed, const std::vector<RankEnd>& ends);
+
 }  // namespace c4::cli

@@ -7,6 +7,10 @@
 // directory and its entry in the masters' directory are removed. The monitor never fails the job: what goes
 // wrong with it is reported once, as a warning.
 //
+// When a rank failed, the job's own master is asked for its verdicts before it is ended. A rank that was
+// killed is waited for as long as kVerdictPatience in launcher_events.cc: only the master knows that nobody
+// died first.
+//
 // One launcher at a time a process, used from the main thread; make it before any other thread, so that all
 // threads inherit the blocked signals. It reaps every child of the process.
 #pragma once
@@ -106,6 +110,8 @@ class Launcher {
   Clock::time_point NextDeadline(Clock::time_point latest) const;
   bool RanksRunning() const;
   void SignalRanks(int signal);
+  // What the job's master says of a job that failed. Waits for its verdict on a rank that was killed.
+  void TellVerdicts();
   void EndDaemon(const Daemon& daemon);
   // Helpers that ranks left behind; the daemons too where they are still children.
   void EndStragglers() const;
@@ -128,6 +134,7 @@ class Launcher {
   std::optional<Clock::time_point> timeout_at_;    // the job's time limit
   std::optional<Clock::time_point> terminate_at_;  // SIGTERM to all ranks
   std::optional<Clock::time_point> kill_at_;       // SIGKILL to all ranks
+  Clock::time_point failed_at_;                    // of outcome_.failed
 };
 
 }  // namespace c4::cli

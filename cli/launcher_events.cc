@@ -10,10 +10,14 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "c4/v1/c4d.pb.h"
 #include "cli/exit_codes.h"
 #include "cli/launcher.h"
+#include "cli/master_client.h"
 #include "cli/process.h"
 #include "service/directory.h"
+#include "service/verdict_json.h"
 
 namespace c4::cli {
 namespace {
@@ -23,12 +27,24 @@ using std::chrono::milliseconds;
 // From SIGTERM to SIGKILL: of a rank, and of a daemon.
 constexpr std::chrono::seconds kRankPatience{5};
 constexpr std::chrono::seconds kDaemonPatience{3};
+// From a rank's death to the master's verdict on it: the agent's look, its report, the detectors.
+constexpr std::chrono::seconds kVerdictPatience{5};
+constexpr absl::Duration kVerdictCallLimit = absl::Milliseconds(500);
 constexpr int kLogLines = 10;
 constexpr int kFirstFailureMs = 100;
 
 void WriteOutput(const std::string& lines, FILE* to) {
   fwrite(lines.data(), 1, lines.size(), to);
   fflush(to);
+}
+
+// As a shell in between gives it, too.
+bool WasKilled(int wait_status) {
+  return WIFSIGNALED(wait_status) || WEXITSTATUS(wait_status) > kExitSignalBase;
+}
+
+bool TellsOfAnEnd(const v1::Verdict& verdict) {
+  return verdict.syndrome() == v1::SYNDROME_CRASH || verdict.syndrome() == v1::SYNDROME_MISMATCH;
 }
 
 }  // namespace
@@ -39,6 +55,7 @@ bool Launcher::Poll(milliseconds wait) {
   TickDaemons();
   ApplyDeadlines();
   if (RanksRunning() || Restarts()) return true;
+  if (outcome_.failed.has_value() && !interrupted_) TellVerdicts();
   CleanUp();
   over_ = true;
   return false;
@@ -167,6 +184,7 @@ void Launcher::ReapInto(std::vector<RankEnd>* ended) {
 
 void Launcher::RankFailed(const RankEnd& end) {
   outcome_.failed = end;
+  failed_at_ = Clock::now();
   outcome_.exit_code = ExitCode(end.wait_status);
   terminate_at_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(
                                      std::chrono::duration<double>(options_.grace_s));
@@ -176,6 +194,49 @@ void Launcher::RankFailed(const RankEnd& end) {
                                   : "; ending the others";
   }
   report_(absl::StrCat("rank ", end.rank, " ", DescribeExit(end.wait_status), others));
+}
+
+void Launcher::TellVerdicts() {
+  if (!monitored() || !options_.master.empty() || monitor_failed_) return;
+  const bool killed = WasKilled(outcome_.failed->wait_status);
+  const Clock::time_point until = failed_at_ + kVerdictPatience;
+  MasterOptions master;
+  master.job = plan_.job;
+  master.base_dir = options_.base_dir;
+  std::vector<v1::Verdict> verdicts;
+  for (bool told = false; !told && !interrupted_;) {
+    const absl::StatusOr<std::unique_ptr<MasterClient>> client = ConnectToMaster(master);
+    if (client.ok()) {
+      const absl::StatusOr<v1::GetStatusReply> status = (*client)->GetStatus(kVerdictCallLimit);
+      if (status.ok() && status->ranks().empty()) return;  // the program makes no communicators
+      const absl::StatusOr<v1::ListVerdictsReply> reply = (*client)->ListVerdicts(false, kVerdictCallLimit);
+      if (reply.ok()) {
+        verdicts.assign(reply->verdicts().begin(), reply->verdicts().end());
+        told = std::any_of(verdicts.begin(), verdicts.end(), TellsOfAnEnd);
+      }
+    }
+    if (!killed || Clock::now() >= until) break;
+    if (!told) WaitForEvents(milliseconds(100));
+    TickDaemons();
+  }
+  std::erase_if(verdicts, [](const v1::Verdict& verdict) {
+    return verdict.state() != v1::VERDICT_STATE_CONFIRMED && !TellsOfAnEnd(verdict);
+  });
+  if (verdicts.empty()) {
+    if (killed && !interrupted_)
+      report_(absl::StrCat("the master gave no verdict on rank ", outcome_.failed->rank, " within ",
+                           kVerdictPatience.count(), " s"));
+    return;
+  }
+  const int64_t now_unix_ns = absl::GetCurrentTimeNanos();
+  for (const v1::Verdict& verdict : verdicts) {
+    std::string text = service::VerdictText(verdict, now_unix_ns);
+    while (text.ends_with('\n')) text.pop_back();
+    report_(text);
+  }
+  std::vector<RankEnd> ends;
+  for (size_t i = 0; i < ranks_.size(); ++i) ends.push_back({static_cast<int>(i), ranks_[i].wait_status});
+  report_(DescribeEnds(*outcome_.failed, ends));
 }
 
 void Launcher::TickDaemons() {

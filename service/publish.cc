@@ -1,40 +1,49 @@
 #include "service/publish.h"
 
+#include <cerrno>
 #include <optional>
+#include <signal.h>
 
 #include "absl/time/time.h"
+#include "service/address.h"
 #include "service/log.h"
 #include "service/signals.h"
 
 namespace c4::service {
 namespace {
 
-constexpr absl::Duration kInterval = absl::Seconds(5);
+constexpr absl::Duration kInterval = absl::Seconds(2);
 
-void Keep(const MasterDirectory& directory, const MasterEntry& entry, bool* replaced) {
-  const absl::StatusOr<MasterEntry> found = directory.LookUp(entry.job);
-  if (found.ok()) {
-    if (found->epoch != entry.epoch && !*replaced) {
-      LogWarning("another master of ", entry.job, " (pid ", found->pid, " on ", found->host,
-                 ") has taken this one's place in ", directory.path(), "; agents will go there");
-    }
-    *replaced = found->epoch != entry.epoch;
-    return;
-  }
-  const absl::Status status = directory.Publish(entry);
-  if (status.ok()) LogWarning("the entry in ", directory.path(), " was gone; it is back");
+// Of another host nobody here can tell.
+bool HasDied(const MasterEntry& entry) {
+  return entry.host == HostName() && entry.pid > 0 && kill(static_cast<pid_t>(entry.pid), 0) != 0 &&
+         errno == ESRCH;
 }
 
 }  // namespace
 
+Standing KeepPublished(const MasterDirectory& directory, const MasterEntry& entry) {
+  const absl::StatusOr<MasterEntry> found = directory.LookUp(entry.job);
+  if (found.ok() && found->epoch == entry.epoch) return Standing::kServes;
+  if (found.ok() && found->epoch > entry.epoch && !HasDied(*found)) {
+    LogWarning("a later master of ", entry.job, " (pid ", found->pid, " on ", found->host,
+               ") has taken this one's place in ", directory.path(), "; stepping down");
+    return Standing::kReplaced;
+  }
+  if (directory.Publish(entry).ok()) {
+    LogWarning("the entry in ", directory.path(),
+               found.ok() ? " was that of an earlier or dead master" : " was gone", "; it is back");
+  }
+  return Standing::kServes;
+}
+
 void ServePublished(const MasterDirectory& directory, const MasterEntry& entry) {
-  bool replaced = false;
   for (;;) {
     if (const std::optional<int> signal = WaitForSignal(kInterval)) {
       LogInfo("signal ", *signal, ": ending");
       return;
     }
-    Keep(directory, entry, &replaced);
+    if (KeepPublished(directory, entry) == Standing::kReplaced) return;
   }
 }
 

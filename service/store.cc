@@ -1,5 +1,6 @@
 #include "service/store.h"
 
+#include <deque>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -11,8 +12,10 @@
 namespace c4::service {
 namespace {
 
-constexpr int kBusyTimeoutMs = 2000;  // another process (the sqlite3 shell) may hold the file for a moment
-constexpr char kMemoryPath[] = ":memory:";
+// Another process (the sqlite3 shell) may hold the file for a moment: at the start and at the end there is
+// time, in between whoever writes has better things to do.
+constexpr int kPatientBusyTimeoutMs = 2000;
+constexpr int kBusyTimeoutMs = 20;
 
 struct CloseDatabase {
   void operator()(sqlite3* database) const { sqlite3_close_v2(database); }
@@ -33,7 +36,7 @@ bool IsFileTrouble(int code) {
     case SQLITE_READONLY:
     case SQLITE_CANTOPEN:
     case SQLITE_PERM:
-    case SQLITE_BUSY:  // for longer than the time-out: somebody else keeps it
+    case SQLITE_BUSY:
     case SQLITE_PROTOCOL:
     case SQLITE_NOLFS:
       return true;
@@ -55,7 +58,7 @@ const char* Advice(int code) {
     case SQLITE_CANTOPEN:
       return "check that the directory exists and is writable";
     case SQLITE_BUSY:
-      return "another program holds it: end that or choose another --store";
+      return "another program holds it: end that";
     default:
       return "check that disk";
   }
@@ -86,16 +89,6 @@ absl::StatusOr<int64_t> ReadNumber(const std::string& path, sqlite3* database, c
   return code == SQLITE_DONE ? absl::StatusOr<int64_t>(0) : Failure(path, database, code);
 }
 
-// Copies are made by pages: damage is copied too.
-bool IsWhole(sqlite3* database) {
-  sqlite3_stmt* raw = nullptr;
-  if (sqlite3_prepare_v2(database, "PRAGMA quick_check(1)", -1, &raw, nullptr) != SQLITE_OK) return false;
-  const Prepared statement(raw);
-  if (sqlite3_step(raw) != SQLITE_ROW) return false;
-  const auto* text = reinterpret_cast<const char*>(sqlite3_column_text(raw, 0));
-  return text != nullptr && std::string_view(text) == "ok";
-}
-
 // One transaction for all of it: a crash in the middle leaves the old version.
 absl::Status Migrate(const std::string& path, sqlite3* database, const std::vector<std::string>& migrations) {
   C4_RETURN_IF_NOT_OK(RunScript(path, database, "BEGIN IMMEDIATE"));
@@ -124,14 +117,15 @@ absl::Status Migrate(const std::string& path, sqlite3* database, const std::vect
   return RunScript(path, database, "COMMIT");
 }
 
-absl::StatusOr<Database> OpenDatabase(const std::string& path, const std::vector<std::string>& migrations) {
+absl::StatusOr<Database> OpenDatabase(const std::string& path, const std::vector<std::string>& migrations,
+                                      int busy_timeout_ms) {
   sqlite3* raw = nullptr;
   const int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_FULLMUTEX | SQLITE_OPEN_NOFOLLOW;
   const int code = sqlite3_open_v2(path.c_str(), &raw, flags, nullptr);
   Database database(raw);
   if (code != SQLITE_OK) return Failure(path, raw, code);
   sqlite3_extended_result_codes(raw, 1);
-  sqlite3_busy_timeout(raw, kBusyTimeoutMs);
+  sqlite3_busy_timeout(raw, busy_timeout_ms);
   // NORMAL: a power cut may lose the last commits, never the file.
   C4_RETURN_IF_NOT_OK(RunScript(path, raw, "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;"));
   C4_RETURN_IF_NOT_OK(Migrate(path, raw, migrations));
@@ -163,16 +157,33 @@ StoreValue Column(sqlite3_stmt* statement, int index) {
   return text == nullptr ? std::string() : std::string(text, static_cast<size_t>(bytes));
 }
 
+// With all that is around them, roughly.
+size_t BytesOf(std::span<const StoreStatement> statements) {
+  size_t bytes = 0;
+  for (const StoreStatement& statement : statements) {
+    bytes += sizeof statement + statement.sql.size();
+    for (const StoreValue& value : statement.parameters) {
+      const auto* text = std::get_if<std::string>(&value);
+      bytes += sizeof value + (text == nullptr ? 0 : text->size());
+    }
+  }
+  return bytes;
+}
+
 }  // namespace
 
 struct Store::State {
+  using Transaction = std::vector<StoreStatement>;
+
   std::string path;
   std::vector<std::string> migrations;
   mutable std::mutex mutex;
-  Database database;
+  Database database;                         // nullptr: to be opened again
   std::map<std::string, Prepared> prepared;  // of `database`: destroyed before it
-  bool in_memory = false;
-  absl::Status file_status;
+  absl::Status file_status;                  // not OK: writes wait
+  std::deque<Transaction> waiting;
+  size_t waiting_bytes = 0;
+  uint64_t given_up = 0;  // of those that waited
 
   ~State() { prepared.clear(); }
 
@@ -216,49 +227,81 @@ struct Store::State {
     if (sqlite3_get_autocommit(database.get()) == 0) (void)Run({.sql = "ROLLBACK"}, nullptr);
   }
 
-  // Goes on in memory, with the file's content where that is still whole. False when even that fails.
-  bool MoveToMemory(const absl::Status& why) {
-    if (in_memory) return false;
-    LogWarning(why.message(),
-               ". From here on the store is kept in memory only and is lost at the next restart");
-    sqlite3* raw = nullptr;
-    if (sqlite3_open_v2(kMemoryPath, &raw, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_FULLMUTEX,
-                        nullptr) != SQLITE_OK) {
-      sqlite3_close_v2(raw);
-      return false;
+  // One transaction. Unavailable: the file is at fault, and was given up.
+  absl::Status WriteNow(std::span<const StoreStatement> statements) {
+    const int code = WriteAll(statements);
+    if (code == SQLITE_OK) return absl::OkStatus();
+    absl::Status status = Failure(path, database.get(), code);
+    EndTransaction();
+    if (IsFileTrouble(code)) GiveUpFile(status, code);
+    return status;
+  }
+
+  // From here on writes wait. A file that is merely held, or full, stays open.
+  void GiveUpFile(const absl::Status& why, int code) {
+    if (file_status.ok()) {
+      LogWarning(why.message(), ". Until it works again, what is to be stored is kept in memory");
     }
-    Database memory(raw);
-    prepared.clear();
-    if (database != nullptr) {
-      sqlite3_backup* copy = sqlite3_backup_init(raw, "main", database.get(), "main");
-      const int code = copy != nullptr ? sqlite3_backup_step(copy, -1) : SQLITE_ERROR;
-      sqlite3_backup_finish(copy);
-      const bool whole = code == SQLITE_DONE && IsWhole(raw);
-      if (!whole) {
-        memory.reset();
-        sqlite3_open(kMemoryPath, &raw);
-        memory.reset(raw);
-      }
-    }
-    if (!Migrate(kMemoryPath, memory.get(), migrations).ok()) return false;
-    database = std::move(memory);
-    in_memory = true;
     file_status = why;
+    if ((code & 0xff) == SQLITE_BUSY || (code & 0xff) == SQLITE_FULL) return;
+    prepared.clear();
+    database.reset();
+  }
+
+  void Wait(Transaction transaction) {
+    waiting_bytes += BytesOf(transaction);
+    waiting.push_back(std::move(transaction));
+    while (waiting_bytes > kMaxWaitingBytes && waiting.size() > 1) {
+      waiting_bytes -= BytesOf(waiting.front());
+      waiting.pop_front();
+      ++given_up;
+    }
+  }
+
+  bool CatchUp(int busy_timeout_ms) {
+    if (file_status.ok()) return true;
+    if (database == nullptr) {
+      absl::StatusOr<Database> opened = OpenDatabase(path, migrations, busy_timeout_ms);
+      if (!opened.ok()) {
+        file_status = opened.status();
+        return false;
+      }
+      database = *std::move(opened);
+    }
+    sqlite3_busy_timeout(database.get(), busy_timeout_ms);
+    const size_t count = waiting.size();
+    while (!waiting.empty()) {
+      const absl::Status status = WriteNow(waiting.front());
+      if (absl::IsUnavailable(status)) return false;
+      if (!status.ok()) LogError("what waited to be stored cannot be: ", status.message());
+      waiting_bytes -= BytesOf(waiting.front());
+      waiting.pop_front();
+    }
+    sqlite3_busy_timeout(database.get(), kBusyTimeoutMs);
+    file_status = absl::OkStatus();
+    LogInfo("store ", path, " works again; ", count, " writes had waited for it",
+            given_up == 0 ? "" : Concat(", ", given_up, " more did not fit into memory and are lost"));
+    given_up = 0;
     return true;
   }
 };
 
 Store::Store(std::unique_ptr<State> state) : state_(std::move(state)) {}
-Store::~Store() = default;
+
+Store::~Store() {
+  const std::lock_guard lock(state_->mutex);
+  if (!state_->waiting.empty()) state_->CatchUp(kPatientBusyTimeoutMs);
+}
 
 absl::StatusOr<std::unique_ptr<Store>> Store::Open(const std::string& path,
                                                    std::vector<std::string> migrations) {
-  absl::StatusOr<Database> database = OpenDatabase(path, migrations);
+  absl::StatusOr<Database> database = OpenDatabase(path, migrations, kPatientBusyTimeoutMs);
   if (!database.ok()) return database.status();
   auto state = std::make_unique<State>();
   state->path = path;
   state->migrations = std::move(migrations);
   state->database = *std::move(database);
+  sqlite3_busy_timeout(state->database.get(), kBusyTimeoutMs);
   return std::unique_ptr<Store>(new Store(std::move(state)));
 }
 
@@ -268,28 +311,19 @@ std::unique_ptr<Store> Store::OpenOrMemory(const std::string& path, std::vector<
   auto state = std::make_unique<State>();
   state->path = path;
   state->migrations = std::move(migrations);
-  if (!state->MoveToMemory(store.status())) {
-    LogError("not even a store in memory can be made; nothing is kept");
-    state->in_memory = true;
-    state->file_status = store.status();
-  }
+  state->GiveUpFile(store.status(), SQLITE_CANTOPEN);
   return std::unique_ptr<Store>(new Store(std::move(state)));
 }
 
 absl::Status Store::Write(std::span<const StoreStatement> statements) {
   State& state = *state_;
   const std::lock_guard lock(state.mutex);
-  if (state.database == nullptr) return state.file_status;
-  int code = state.WriteAll(statements);
-  if (code == SQLITE_OK) return absl::OkStatus();
-  absl::Status status = Failure(state.path, state.database.get(), code);
-  state.EndTransaction();
-  if (!IsFileTrouble(code) || !state.MoveToMemory(status)) return status;
-  code = state.WriteAll(statements);
-  if (code == SQLITE_OK) return absl::OkStatus();
-  status = Failure(state.path, state.database.get(), code);
-  state.EndTransaction();
-  return status;
+  if (state.file_status.ok()) {
+    const absl::Status status = state.WriteNow(statements);
+    if (!absl::IsUnavailable(status)) return status;
+  }
+  state.Wait({statements.begin(), statements.end()});
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::vector<StoreRow>> Store::Query(const StoreStatement& statement) {
@@ -297,19 +331,21 @@ absl::StatusOr<std::vector<StoreRow>> Store::Query(const StoreStatement& stateme
   const std::lock_guard lock(state.mutex);
   if (state.database == nullptr) return state.file_status;
   std::vector<StoreRow> rows;
-  int code = state.Run(statement, &rows);
+  const int code = state.Run(statement, &rows);
   if (code == SQLITE_OK) return rows;
-  const absl::Status status = Failure(state.path, state.database.get(), code);
-  if (!IsFileTrouble(code) || !state.MoveToMemory(status)) return status;
-  rows.clear();
-  code = state.Run(statement, &rows);
-  if (code == SQLITE_OK) return rows;
-  return Failure(state.path, state.database.get(), code);
+  absl::Status status = Failure(state.path, state.database.get(), code);
+  if (IsFileTrouble(code)) state.GiveUpFile(status, code);
+  return status;
+}
+
+bool Store::CatchUp() {
+  const std::lock_guard lock(state_->mutex);
+  return state_->CatchUp(kBusyTimeoutMs);
 }
 
 bool Store::in_memory() const {
   const std::lock_guard lock(state_->mutex);
-  return state_->in_memory;
+  return !state_->file_status.ok();
 }
 
 absl::Status Store::file_status() const {

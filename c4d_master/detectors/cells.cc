@@ -6,6 +6,7 @@
 #include <string>
 
 #include "absl/strings/str_format.h"
+#include "analysis/median.h"
 #include "service/text.h"
 #include "service/verdict_json.h"
 
@@ -15,13 +16,6 @@ namespace {
 using service::Concat;
 
 constexpr size_t kMaxTold = 6;
-
-double Median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  const size_t middle = (values.size() - 1) / 2;
-  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(middle), values.end());
-  return values[middle];
-}
 
 QueuePairKey KeyOf(const Link& link) {
   return {link.communicator->id, link.from->rank, link.queue_pair->peer, link.queue_pair->channel,
@@ -61,10 +55,10 @@ std::vector<Cell> Cells(const std::vector<Link>& links, const Windows& windows, 
     }
   }
   // The whole job may have become slower (or faster) for a reason of its own.
-  const double usual_ratio = std::max(ratios.empty() ? 1.0 : Median(ratios), 0.5);
+  const double usual_ratio = std::max(ratios.empty() ? 1.0 : analysis::LowerMedian(ratios), 0.5);
   std::map<uint64_t, double> medians;
   for (const auto& [communicator, values] : lows) {
-    if (values.size() >= 4) medians[communicator] = Median(values);
+    if (values.size() >= 4) medians[communicator] = analysis::LowerMedian(values);
   }
   // What the bad chunks of the job usually cost, whichever way they take: less than that holds nobody up.
   const double job_bad = windows.UsualOfAll(thresholds.usual_share).ns_per_kib;

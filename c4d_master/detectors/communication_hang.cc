@@ -16,11 +16,6 @@ using service::SecondsText;
 
 constexpr size_t kMaxTold = 6;  // connections that get a sentence each
 
-bool CanJudge(const ProcessRef* end) {
-  return end != nullptr && !end->stale && !end->superseded && !end->process->ended &&
-         !CannotRun(end->process->health.state);
-}
-
 // Since when it has been stuck; kNever when it is not.
 int64_t StuckSince(const Link& link) {
   const QueuePair& queue_pair = *link.queue_pair;

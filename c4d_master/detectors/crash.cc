@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "absl/strings/str_join.h"
 #include "c4d_master/detectors/links.h"
 #include "service/text.h"
 #include "service/verdict_json.h"
@@ -52,13 +53,20 @@ std::vector<uint32_t> Bereaved(const JobSnapshot& snapshot, uint32_t dead, const
   return {others.begin(), others.end()};
 }
 
+// The communicator whose operations its end concerns; nullptr: it had left all of them.
+const Membership* LeftBehind(const Process& process) {
+  const Membership* where = nullptr;
+  for (const Membership& membership : process.communicators) {
+    const bool over = membership.phase == Phase::kDestroyed || membership.phase == Phase::kFinalized;
+    if (!over && (where == nullptr || IsInside(membership))) where = &membership;
+  }
+  return where;
+}
+
 // The same of a process whose job has been started again: those that ran with it.
 std::vector<uint32_t> FormerPeers(const JobSnapshot& snapshot, uint32_t dead, const Membership** where) {
   const Process& process = *snapshot.processes[dead].process;
-  for (const Membership& membership : process.communicators) {
-    const bool over = membership.phase == Phase::kDestroyed || membership.phase == Phase::kFinalized;
-    if (!over && (*where == nullptr || IsInside(membership))) *where = &membership;
-  }
+  *where = LeftBehind(process);
   std::vector<uint32_t> others;
   for (uint32_t i = 0; i < snapshot.processes.size(); ++i) {
     const ProcessRef& ref = snapshot.processes[i];
@@ -79,6 +87,90 @@ bool Counts(const ProcessRef& ref) {
   return !ref.superseded || EndedJustNow(ref);
 }
 
+Finding CrashAt(const ProcessRef& ref, const Membership& where) {
+  Finding finding;
+  finding.syndrome = Syndrome::kCrash;
+  finding.communicator_id = where.communicator_id;
+  finding.operation = IsInside(where) && where.started.count == where.finished.count
+                          ? where.p2p_finished.count
+                          : where.finished.count;
+  finding.communicators.push_back(where.communicator_id);
+  finding.since_at_ns = DiedAt(ref);
+  return finding;
+}
+
+// One process that is known to have died before the others of its job, or without them.
+Finding CrashOf(const JobSnapshot& snapshot, const ProcessRef& ref, const Membership& where,
+                const std::vector<uint32_t>& bereaved) {
+  Finding finding = CrashAt(ref, where);
+  FillProcess(ref, &finding);
+  finding.waiting = RanksOf(snapshot, bereaved);
+  finding.confidence = 0.99;
+  finding.confirmed_by = "gone";
+  finding.evidence.push_back(
+      {"process-state",
+       Concat("rank ", finding.rank, " was process ", finding.culprit.pid, " on ", finding.host,
+              ": gone without having left in order for ", SecondsText(ref.host->as_of_ns - DiedAt(ref)))});
+  finding.evidence.push_back(
+      {"inside", Concat("it had called ", where.called.count + where.p2p_called.count, " and finished ",
+                        where.finished.count + where.p2p_finished.count, " operations of communicator ",
+                        service::CommunicatorText(where.communicator_id),
+                        IsInside(where) ? ": it died inside an operation" : "")});
+  finding.evidence.push_back({"waiting", Concat(service::RankListText(finding.waiting),
+                                                finding.waiting.size() == 1 ? " depends" : " depend",
+                                                " on it; nobody died before it")});
+  finding.suggested_action =
+      Concat("look for the end of process ", finding.culprit.pid, " in the job's output and in `dmesg` on ",
+             finding.host, " (out of memory, GPU error), then restart the job from its last checkpoint");
+  return finding;
+}
+
+// The first of many deaths, or all that is left of a job. Whoever ends a whole job from outside does the same
+// to it as one that crashes and takes the rest along: a suspicion, of all that may have been the first.
+std::vector<Finding> CrashAmong(const JobSnapshot& snapshot, const std::vector<uint32_t>& first,
+                                size_t died) {
+  std::vector<uint32_t> dead;
+  std::set<std::string> hosts;
+  const Membership* where = nullptr;
+  for (const uint32_t i : first) {
+    const ProcessRef& ref = snapshot.processes[i];
+    const Membership* left = LeftBehind(*ref.process);
+    if (left == nullptr || ref.process->rank < 0) continue;
+    if (where == nullptr) where = left;
+    dead.push_back(i);
+    hosts.insert(ref.host->name);
+  }
+  if (dead.empty()) return {};
+  const ProcessRef& ref = snapshot.processes[dead.front()];
+  Finding finding = CrashAt(ref, *where);
+  const std::vector<uint32_t> ranks = RanksOf(snapshot, dead);
+  if (ranks.size() == 1) {
+    FillProcess(ref, &finding);
+  } else {
+    finding.kind = CulpritKind::kAmbiguous;
+    finding.candidates.assign(ranks.begin(), ranks.end());
+    if (hosts.size() == 1) finding.host = *hosts.begin();
+  }
+  const std::string where_died =
+      hosts.size() <= 4 ? absl::StrJoin(hosts, ", ") : Concat(hosts.size(), " hosts");
+  std::set<uint32_t> bereaved;
+  for (const uint32_t i : dead) {
+    const Membership* unused = nullptr;
+    for (const uint32_t other : Bereaved(snapshot, i, &unused)) bereaved.insert(other);
+  }
+  finding.waiting = RanksOf(snapshot, {bereaved.begin(), bereaved.end()});
+  finding.confidence = 0.5;
+  finding.evidence.push_back(
+      {"process-state",
+       Concat(service::RankListText(ranks), " on ", where_died, ranks.size() == 1 ? " was" : " were",
+              " gone first, without having left in order, ", SecondsText(ref.host->as_of_ns - DiedAt(ref)),
+              " ago; ", died, died == 1 ? " process" : " processes", " died within a second")});
+  finding.suggested_action =
+      Concat("if nobody ended the job on purpose, look for what ended ", service::RankListText(ranks),
+             " in the job's output and in `dmesg` on ", where_died, " (out of memory, GPU error)");
+  return {std::move(finding)};
+}
+
 }  // namespace
 
 std::vector<Finding> DetectCrashes(const JobSnapshot& snapshot, const EndThresholds& thresholds) {
@@ -86,56 +178,34 @@ std::vector<Finding> DetectCrashes(const JobSnapshot& snapshot, const EndThresho
   for (const ProcessRef& ref : snapshot.processes) {
     if (Counts(ref)) first_ns = std::min(first_ns, DiedAt(ref));
   }
-  // A job whose ranks die together was ended from outside: nobody crashed.
   std::map<uint32_t, std::pair<size_t, size_t>>
       died;  // by incarnation: together with the first, and of how many
-  for (const ProcessRef& ref : snapshot.processes) {
-    auto& [together, all] = died[ref.process->incarnation];
-    ++all;
-    if (Counts(ref) && DiedAt(ref) - first_ns <= thresholds.ended_ns) ++together;
-  }
-  std::vector<Finding> findings;
+  // Who dies later dies of the first death: the launcher ends what is left of a broken job.
+  std::vector<uint32_t> first;
   for (uint32_t i = 0; i < snapshot.processes.size(); ++i) {
     const ProcessRef& ref = snapshot.processes[i];
+    auto& [together, all] = died[ref.process->incarnation];
+    ++all;
     if (!Counts(ref)) continue;
-    const auto& [together, all] = died[ref.process->incarnation];
-    if (together >= 3 && 2 * together > all) continue;
-    // Who dies later dies of the first death: the launcher ends what is left of a broken job.
-    if (DiedAt(ref) - first_ns > thresholds.together_ns) continue;
+    if (DiedAt(ref) - first_ns <= thresholds.ended_ns) ++together;
+    if (DiedAt(ref) - first_ns <= thresholds.together_ns) first.push_back(i);
+  }
+  size_t together = 0;
+  bool most = false;
+  for (const auto& [incarnation, count] : died) {
+    together += count.first;
+    most = most || (count.first >= 3 && 2 * count.first > count.second);
+  }
+  if (most) return CrashAmong(snapshot, first, together);
+  std::vector<Finding> findings;
+  for (const uint32_t i : first) {
+    const ProcessRef& ref = snapshot.processes[i];
     const Membership* where = nullptr;
     const std::vector<uint32_t> bereaved =
         ref.superseded ? FormerPeers(snapshot, i, &where) : Bereaved(snapshot, i, &where);
-    if (bereaved.empty() || where == nullptr) continue;
-    Finding finding;
-    finding.syndrome = Syndrome::kCrash;
-    FillProcess(ref, &finding);
-    finding.communicator_id = where->communicator_id;
-    finding.operation = IsInside(*where) && where->started.count == where->finished.count
-                            ? where->p2p_finished.count
-                            : where->finished.count;
-    finding.communicators.push_back(where->communicator_id);
-    finding.waiting = RanksOf(snapshot, bereaved);
-    finding.since_at_ns = DiedAt(ref);
-    finding.confidence = 0.99;
-    finding.confirmed_by = "gone";
-    finding.evidence.push_back(
-        {"process-state",
-         Concat("rank ", finding.rank, " was process ", finding.culprit.pid, " on ", finding.host,
-                ": gone without having left in order for ", SecondsText(ref.host->as_of_ns - DiedAt(ref)))});
-    finding.evidence.push_back(
-        {"inside", Concat("it had called ", where->called.count + where->p2p_called.count, " and finished ",
-                          where->finished.count + where->p2p_finished.count, " operations of communicator ",
-                          service::CommunicatorText(where->communicator_id),
-                          IsInside(*where) ? ": it died inside an operation" : "")});
-    finding.evidence.push_back({"waiting", Concat(service::RankListText(finding.waiting),
-                                                  finding.waiting.size() == 1 ? " depends" : " depend",
-                                                  " on it; nobody died before it")});
-    finding.suggested_action =
-        Concat("look for the end of process ", finding.culprit.pid, " in the job's output and in `dmesg` on ",
-               finding.host, " (out of memory, GPU error), then restart the job from its last checkpoint");
-    findings.push_back(std::move(finding));
+    if (!bereaved.empty() && where != nullptr) findings.push_back(CrashOf(snapshot, ref, *where, bereaved));
   }
-  return findings;
+  return findings.empty() ? CrashAmong(snapshot, first, together) : findings;
 }
 
 std::vector<Finding> DetectLostNodes(const JobSnapshot& snapshot, int64_t now_ns,

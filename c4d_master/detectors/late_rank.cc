@@ -4,6 +4,7 @@
 #include <string>
 
 #include "absl/strings/str_format.h"
+#include "analysis/median.h"
 #include "c4d_master/detectors/links.h"
 #include "service/text.h"
 
@@ -11,13 +12,6 @@ namespace c4::c4d {
 namespace {
 
 using service::Concat;
-
-double Median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  const size_t middle = (values.size() - 1) / 2;
-  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(middle), values.end());
-  return values[middle];
-}
 
 std::string MillisecondsText(double ns) {
   return absl::StrFormat("%.1f ms", ns / 1e6);
@@ -59,7 +53,7 @@ const Late* FindLate(std::vector<Late>* ranks, const SlowThresholds& thresholds)
   if (slowest.own.seen < thresholds.blind_late_slices) return nullptr;
   std::vector<double> all;
   for (const Late& rank : *ranks) all.push_back(rank.own.recent_ns);
-  const bool late = slowest.own.recent_ns >= thresholds.blind_late_median * Median(all) &&
+  const bool late = slowest.own.recent_ns >= thresholds.blind_late_median * analysis::LowerMedian(all) &&
                     slowest.own.recent_ns >= thresholds.late_alone * (*ranks)[1].own.recent_ns &&
                     slowest.own.recent_ns >= thresholds.late_cycle_share * slowest.own.cycle_ns;
   return late ? &slowest : nullptr;
@@ -76,7 +70,7 @@ const Late* FindExplaining(const std::vector<Late>& ranks, const SlowThresholds&
   all.reserve(ranks.size());
   for (const Late& rank : ranks) all.push_back(rank.own.recent_ns);
   const auto longest = std::max_element(all.begin(), all.end());
-  return *longest >= thresholds.blind_late_median * Median(all)
+  return *longest >= thresholds.blind_late_median * analysis::LowerMedian(all)
              ? &ranks[static_cast<size_t>(longest - all.begin())]
              : nullptr;
 }
@@ -104,15 +98,15 @@ Finding DescribeLate(const JobSnapshot& snapshot, const Late& late, const std::v
                  "rank %d spends %s of its own on each operation, %.1f times what is usual for it "
                  "(%s); the median of the others is %.1f times",
                  finding.rank, MillisecondsText(late.own.recent_ns), late.ratio,
-                 MillisecondsText(late.own.usual_ns), Median(ratios))
+                 MillisecondsText(late.own.usual_ns), analysis::LowerMedian(ratios))
            : absl::StrFormat(
                  "rank %d has spent %s of its own on each operation since it began, far more than "
                  "any other",
                  finding.rank, MillisecondsText(late.own.recent_ns))});
   finding.evidence.push_back(
-      {"waiting",
-       absl::StrFormat("it waits %s for the first data of an operation, the others %s (median)",
-                       MillisecondsText(late.own.first_wait_ns), MillisecondsText(Median(waits)))});
+      {"waiting", absl::StrFormat("it waits %s for the first data of an operation, the others %s (median)",
+                                  MillisecondsText(late.own.first_wait_ns),
+                                  MillisecondsText(analysis::LowerMedian(waits)))});
   finding.suggested_action =
       Concat("see what slows process ", finding.culprit.pid, " on ", finding.host,
              " down: CPU quota and neighbours, GPU clocks and temperature, data loading (`py-spy dump --pid ",

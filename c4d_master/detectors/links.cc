@@ -53,6 +53,11 @@ std::vector<Link> CollectLinks(const JobSnapshot& snapshot) {
   return links;
 }
 
+bool CanJudge(const ProcessRef* end) {
+  return end != nullptr && !end->stale && !end->superseded && !end->process->ended &&
+         !CannotRun(end->process->health.state);
+}
+
 ConnectionRef RefOf(const Link& link) {
   const QueuePair& queue_pair = *link.queue_pair;
   ConnectionRef ref;

@@ -31,6 +31,9 @@ std::vector<Link> CollectLinks(const JobSnapshot& snapshot);
 // "10.0.0.1" of "10.0.0.1:1234", "fd00::1" of "[fd00::1]:1234".
 std::string AddressOf(const std::string& endpoint);
 
+// An end that is seen, is there, and could go on.
+bool CanJudge(const ProcessRef* end);
+
 ConnectionRef RefOf(const Link& link);
 
 // By ranks, then index: the order of Culprit.connections.

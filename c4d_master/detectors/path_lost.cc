@@ -24,11 +24,6 @@ struct Fenced {
   const Link* link = nullptr;
 };
 
-bool CanJudge(const ProcessRef* end) {
-  return end != nullptr && !end->stale && !end->superseded && !end->process->ended &&
-         !CannotRun(end->process->health.state);
-}
-
 using Key = std::tuple<ProcessKey, uint64_t, uint32_t, uint32_t, uint32_t, uint32_t>;
 
 Key KeyOf(const Link& link) {

@@ -153,5 +153,32 @@ TEST_F(KilledDaemonsTest, AnOpenVerdictOutlivesTheMaster) {
   EXPECT_EQ(cleared[0]["id"], before["id"]);
 }
 
+// Each would judge from those agents alone that came to it.
+TEST(TwoMastersTest, TheEarlierOneOfAJobStepsDown) {
+  const ScratchDir scratch;
+  const auto start = [&](const std::string& name) {
+    return std::make_unique<Process>(
+        std::vector<std::string>{Binary("c4d_master"), "--job", "twice", "--directory",
+                                 scratch.path() + "/masters", "--listen", "127.0.0.1:0", "--http-address",
+                                 "127.0.0.1:0"},
+        std::vector<std::string>(), scratch.path() + "/" + name);
+  };
+  const auto published = [&] {
+    const CommandResult status = RunC4({"status", "--json", "--job", "twice", "--run-dir", scratch.path()});
+    const Json json = Json::parse(status.output, nullptr, false);
+    return json.is_object() ? json["master_epoch"].get<std::string>() : std::string();
+  };
+  const auto earlier = start("earlier");
+  ASSERT_TRUE(Eventually(Seconds(10), [&] { return !published().empty(); })) << earlier->Errors();
+  const std::string epoch = published();
+  const auto later = start("later");
+  ASSERT_TRUE(earlier->Wait(Seconds(10))) << "it goes on beside the later one";
+  EXPECT_EQ(earlier->exit_code(), 0);
+  EXPECT_NE(earlier->Errors().find("stepping down"), std::string::npos) << earlier->Errors();
+  EXPECT_NE(published(), epoch);
+  EXPECT_FALSE(published().empty());
+  EXPECT_FALSE(later->Wait(Seconds(3)));
+}
+
 }  // namespace
 }  // namespace c4::service_test

@@ -46,6 +46,35 @@ TEST(KilledRankTest, TheOthersFailWithinFiveSecondsAndTheLauncherNamesIt) {
   EXPECT_TRUE(job.RunDirIsClean());
 }
 
+// All ranks are gone half a second later, and with them what the job would be watched for: the launcher asks
+// first.
+TEST(KilledRankTest, TheVerdictComesBeforeTheExitStatuses) {
+  constexpr int kVictim = 2;
+  RunningJob job(4, {}, {Binary("all_reduce_perf"), "-b", "1M", "-e", "1M", "-N", "0", "--pause-ms", "5"});
+  ASSERT_TRUE(job.AwaitAtWork(20, Seconds(20)));
+  const pid_t victim = job.Counters(kVictim).pid;
+  ASSERT_EQ(kill(victim, SIGKILL), 0);
+  ASSERT_TRUE(job.launcher().Wait(Seconds(15)));
+  EXPECT_EQ(job.launcher().exit_code(), 128 + SIGKILL);
+  const std::string errors = job.launcher().Errors();
+  const size_t verdict = errors.find("CONFIRMED crash: rank 2 (pid " + std::to_string(victim));
+  const size_t statuses =
+      errors.find("rank 2 was ended by signal 9 (SIGKILL); ranks 0, 1, 3 exited with code");
+  ASSERT_NE(verdict, std::string::npos) << errors;
+  ASSERT_NE(statuses, std::string::npos) << errors;
+  EXPECT_LT(verdict, statuses);
+  EXPECT_TRUE(job.RunDirIsClean());
+}
+
+TEST(KilledRankTest, AProgramThatTheMasterNeverSawIsNotWaitedFor) {
+  const ScratchDir scratch;
+  const auto start = Clock::now();
+  const CommandResult result =
+      RunC4({"run", "-n", "2", "--run-dir", scratch.path(), "--", "sh", "-c", "sleep 1; kill -9 $$"});
+  EXPECT_EQ(result.exit_code, 128 + SIGKILL);
+  EXPECT_LT(Clock::now() - start, Seconds(5)) << result.errors;
+}
+
 TEST(KilledRankTest, AStoppedPeerDoesNotKeepTheJobAlive) {
   RunningJob job(3, {}, {Binary("all_reduce_perf"), "-b", "1M", "-e", "1M", "-N", "0", "--pause-ms", "5"});
   ASSERT_TRUE(job.AwaitAtWork(5, Seconds(20)));

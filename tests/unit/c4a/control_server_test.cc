@@ -252,7 +252,6 @@ TEST(AgentSettings, TheTableHoldsWhatTheManualSays) {
   EXPECT_EQ(options.run_dir, "/run/c4");
   EXPECT_EQ(options.scan_interval_ms, 100);
   EXPECT_EQ(options.report_interval_ms, 500);
-  EXPECT_EQ(options.backlog_batches, 64);
   EXPECT_EQ(options.record_level, "coarse");
   EXPECT_EQ(options.keep_dead_s, 600);
   EXPECT_EQ(options.common.http_address, "127.0.0.1:15140");

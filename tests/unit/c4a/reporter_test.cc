@@ -300,7 +300,7 @@ TEST_F(ReporterTest, ValuesOfALaterVersionOrOfABrokenWriter) {
   EXPECT_GE(report.communicators(0).called().age_ns(), 0);
 }
 
-TEST(MergeOperations, IntoTheSameProcessOnly) {
+TEST(Supersede, OperationsGoIntoTheSameProcessOnly) {
   v1::TelemetryBatch dropped;
   v1::ProcessReport* old = dropped.add_processes();
   old->mutable_process()->set_pid(1);
@@ -320,7 +320,7 @@ TEST(MergeOperations, IntoTheSameProcessOnly) {
   *next.add_processes() = *old;
   next.mutable_processes(0)->mutable_operations()->RemoveLast();
   next.mutable_processes(0)->mutable_operations(0)->set_duration_max_ns(70);
-  MergeOperations(dropped, &next);
+  Supersede(dropped, &next);
   ASSERT_EQ(next.processes_size(), 1);
   ASSERT_EQ(next.processes(0).operations_size(), 2);
   EXPECT_EQ(next.processes(0).operations(0).operations(), 6u);
@@ -331,24 +331,48 @@ TEST(MergeOperations, IntoTheSameProcessOnly) {
   EXPECT_EQ(next.processes(0).operations(1).operations(), 3u);
 }
 
+v1::TelemetryBatch Profiled(int operations, int marks, uint64_t left_out) {
+  v1::TelemetryBatch batch;
+  v1::Profile* profile = batch.add_processes()->mutable_profile();
+  for (int i = 0; i < operations; ++i) profile->add_operations()->set_sequence(static_cast<uint64_t>(i));
+  for (int i = 0; i < marks; ++i) profile->add_marks();
+  profile->set_left_out(left_out);
+  return batch;
+}
+
+TEST(Supersede, ProfilesComeOneAfterTheOther) {
+  v1::TelemetryBatch next = Profiled(2, 1, 1);
+  Supersede(Profiled(1, 2, 5), &next);
+  const v1::Profile& profile = next.processes(0).profile();
+  EXPECT_EQ(profile.left_out(), 6u);
+  EXPECT_EQ(profile.marks_size(), 3);
+  ASSERT_EQ(profile.operations_size(), 3);
+  EXPECT_EQ(profile.operations(0).sequence(), 0u);
+  EXPECT_EQ(profile.operations(2).sequence(), 1u);
+}
+
 // What no master will see is counted, so that nobody takes half a step for a whole one.
-TEST(MergeOperations, ProfilesAreCountedAsLeftOut) {
-  v1::TelemetryBatch dropped;
-  v1::Profile* profile = dropped.add_processes()->mutable_profile();
-  profile->add_operations();
-  profile->add_marks();
-  profile->add_marks();
-  profile->set_left_out(5);
+TEST(Supersede, TheOldestOfALongProfileIsLeftOutAndCounted) {
+  v1::TelemetryBatch next = Profiled(10, 1, 0);
+  Supersede(Profiled(kMostWaitingEntries, 2, 5), &next);
+  const v1::Profile& profile = next.processes(0).profile();
+  EXPECT_EQ(profile.marks_size(), 3);
+  ASSERT_EQ(profile.operations_size(), kMostWaitingEntries - 3);
+  EXPECT_EQ(profile.operations(0).sequence(), 13u);
+  EXPECT_EQ(profile.operations(kMostWaitingEntries - 4).sequence(), 9u);
+  EXPECT_EQ(profile.left_out(), 18u);
+}
+
+TEST(Supersede, WhoLeftInOrderIsStillTold) {
+  v1::TelemetryBatch old;
+  for (uint32_t pid = 1; pid <= 3; ++pid) old.add_processes()->mutable_process()->set_pid(pid);
+  old.mutable_processes(1)->set_ended(true);
   v1::TelemetryBatch next;
-  next.add_processes()->mutable_profile()->add_marks();
-  v1::TelemetryBatch waiting = dropped;
-  MergeOperations(dropped, &next);
-  EXPECT_EQ(next.processes(0).profile().left_out(), 8u);
-  EXPECT_EQ(next.processes(0).profile().marks_size(), 1);
-  LeaveOutProfiles(&waiting);
-  EXPECT_EQ(waiting.processes(0).profile().left_out(), 8u);
-  EXPECT_EQ(waiting.processes(0).profile().marks_size(), 0);
-  EXPECT_EQ(waiting.processes(0).profile().operations_size(), 0);
+  next.add_processes()->mutable_process()->set_pid(1);
+  Supersede(old, &next);
+  ASSERT_EQ(next.processes_size(), 2);
+  EXPECT_EQ(next.processes(1).process().pid(), 2u);
+  EXPECT_TRUE(next.processes(1).ended());
 }
 
 TEST_F(ReporterTest, AtTheFineLevelEachOperationAndMarkIsTold) {

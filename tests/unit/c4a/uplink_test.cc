@@ -1,8 +1,10 @@
 // The uplink against masters in this process that die, come back elsewhere, stand still, and lie.
 #include "c4a/uplink.h"
 
+#include <atomic>
 #include <gmock/gmock.h>
 #include <grpcpp/grpcpp.h>
+#include <map>
 
 #include "c4/v1/c4d.grpc.pb.h"
 #include "service/clock.h"
@@ -37,8 +39,10 @@ class FakeMaster final : public v1::C4d::Service {
     v1::TelemetryBatch batch;
     while (stream->Read(&batch)) {
       v1::TelemetryReply reply;
+      absl::Duration pause;
       {
         const absl::MutexLock lock(&mutex_);
+        pause = pause_;
         mutex_.Await(absl::Condition(
             +[](FakeMaster* m) { return !m->stands_still_; }, this));
         batches_.push_back(batch);
@@ -48,6 +52,7 @@ class FakeMaster final : public v1::C4d::Service {
         reply.set_level(level_);
         reply.set_sent_ns(clock_.MonotonicNs() + offset_ns_);
       }
+      absl::SleepFor(pause);
       if (!stream->Write(reply)) break;
     }
     return grpc::Status::OK;
@@ -70,6 +75,15 @@ class FakeMaster final : public v1::C4d::Service {
   void WantLevel(v1::RecordLevel level) {
     const absl::MutexLock lock(&mutex_);
     level_ = level;
+  }
+  // For each batch.
+  void SetPause(absl::Duration pause) {
+    const absl::MutexLock lock(&mutex_);
+    pause_ = pause;
+  }
+  uint64_t last_sequence() {
+    const absl::MutexLock lock(&mutex_);
+    return batches_.empty() ? 0 : batches_.back().sequence();
   }
   void Lie(bool lies) {
     const absl::MutexLock lock(&mutex_);
@@ -95,6 +109,7 @@ class FakeMaster final : public v1::C4d::Service {
   bool stands_still_ ABSL_GUARDED_BY(mutex_) = false;
   bool lies_ ABSL_GUARDED_BY(mutex_) = false;
   int64_t offset_ns_ ABSL_GUARDED_BY(mutex_) = 0;
+  absl::Duration pause_ ABSL_GUARDED_BY(mutex_) = absl::ZeroDuration();
   v1::RecordLevel level_ ABSL_GUARDED_BY(mutex_) = v1::RECORD_LEVEL_UNSPECIFIED;
   const service::Clock& clock_ = service::SystemClock();
   std::vector<v1::TelemetryBatch> batches_ ABSL_GUARDED_BY(mutex_);
@@ -127,7 +142,7 @@ bool Eventually(const Condition& condition) {
 
 class UplinkTest : public testing::Test {
  protected:
-  UplinkOptions Options(size_t backlog = 64, Credentials credentials = Credentials()) {
+  UplinkOptions Options(Credentials credentials = Credentials()) {
     return {.job = "job",
             .find_master = [this]() -> absl::StatusOr<std::string> {
               const auto entry = masters_.LookUp("job");
@@ -135,7 +150,6 @@ class UplinkTest : public testing::Test {
               return entry->address;
             },
             .credentials = std::move(credentials),
-            .backlog_batches = backlog,
             .first_pause = absl::Milliseconds(10),
             .longest_pause = absl::Milliseconds(50)};
   }
@@ -152,7 +166,10 @@ TEST_F(UplinkTest, BatchesArriveInOrderAndAreCounted) {
   FakeMaster master;
   Publish(master);
   Uplink uplink(Options());
-  for (uint64_t i = 1; i <= 20; ++i) uplink.Offer(Batch(i));
+  for (uint64_t i = 1; i <= 20; ++i) {
+    uplink.Offer(Batch(i));
+    ASSERT_TRUE(Eventually([&] { return uplink.sent() == i; }));
+  }
   ASSERT_TRUE(master.WaitFor(20));
   ASSERT_TRUE(Eventually([&] { return uplink.idle(); }));
   EXPECT_TRUE(uplink.connected());
@@ -211,7 +228,47 @@ TEST_F(UplinkTest, TheLevelThatTheMasterWantsIsHandedOn) {
   }
   const absl::MutexLock lock(&mutex);
   EXPECT_EQ(wanted, (std::vector<v1::RecordLevel>{v1::RECORD_LEVEL_FINE, v1::RECORD_LEVEL_COARSE}))
-      << "a master that says nothing changes nothing";
+      << "a master that says nothing from the start changes nothing";
+}
+
+class LevelOfADeadMasterTest : public UplinkTest {
+ protected:
+  LevelOfADeadMasterTest() : first_(std::make_unique<FakeMaster>()) {
+    first_->WantLevel(v1::RECORD_LEVEL_FINE);
+    Publish(*first_);
+  }
+  UplinkOptions Options(absl::Duration patience) {
+    UplinkOptions options = UplinkTest::Options();
+    options.level_patience = patience;
+    options.on_level = [this](v1::RecordLevel level) { wanted_ = level; };
+    return options;
+  }
+  void LetItDie(Uplink* uplink) {
+    uplink->Offer(Batch(1));
+    ASSERT_TRUE(Eventually([&] { return wanted_ == v1::RECORD_LEVEL_FINE && uplink->idle(); }));
+    first_.reset();
+    uplink->Offer(Batch(2));
+    ASSERT_TRUE(Eventually([&] { return !uplink->connected(); }));
+  }
+
+  std::unique_ptr<FakeMaster> first_;
+  std::atomic<v1::RecordLevel> wanted_ = v1::RECORD_LEVEL_UNSPECIFIED;
+};
+
+TEST_F(LevelOfADeadMasterTest, EndsAfterAWhile) {
+  Uplink uplink(Options(absl::Seconds(1)));
+  LetItDie(&uplink);
+  EXPECT_EQ(wanted_, v1::RECORD_LEVEL_FINE) << "it may be back in a moment";
+  EXPECT_TRUE(Eventually([&] { return wanted_ == v1::RECORD_LEVEL_UNSPECIFIED; }));
+}
+
+TEST_F(LevelOfADeadMasterTest, EndsWithASuccessorThatWantsNone) {
+  Uplink uplink(Options(absl::Hours(1)));
+  LetItDie(&uplink);
+  FakeMaster second;
+  Publish(second);
+  ASSERT_TRUE(second.WaitFor(2));
+  EXPECT_TRUE(Eventually([&] { return wanted_ == v1::RECORD_LEVEL_UNSPECIFIED; }));
 }
 
 TEST_F(UplinkTest, WaitsForAMasterThatIsNotThereYet) {
@@ -248,28 +305,37 @@ TEST_F(UplinkTest, FollowsARestartedMasterToItsNewPort) {
 
 // Several times in a row, with batches offered all the while: each is answered once or counted as dropped.
 TEST_F(UplinkTest, ManyRestartsLoseNothingUnseen) {
-  Uplink uplink(Options(1000));
+  Uplink uplink(Options());
   uint64_t sequence = 0;
-  std::vector<v1::TelemetryBatch> all;
+  std::map<uint64_t, v1::TelemetryBatch> all;  // by sequence: one that was not answered may come twice
+  const auto collect = [&](FakeMaster* master) {
+    for (const auto& batch : master->batches()) all[batch.sequence()] = batch;
+  };
   for (int restart = 0; restart < 5; ++restart) {
     FakeMaster master;
     Publish(master);
-    for (int i = 0; i < 20; ++i) uplink.Offer(Batch(++sequence));
-    ASSERT_TRUE(master.WaitFor(sequence - 10));
-    for (const auto& batch : master.batches()) all.push_back(batch);
+    for (int i = 0; i < 20; ++i) {
+      uplink.Offer(Batch(++sequence));
+      absl::SleepFor(absl::Milliseconds(1));
+    }
+    ASSERT_TRUE(Eventually([&] { return uplink.connected(); }));
+    collect(&master);
   }
   FakeMaster last;
   Publish(last);
   ASSERT_TRUE(Eventually([&] { return uplink.idle(); }));
-  EXPECT_EQ(uplink.dropped(), 0u);
-  EXPECT_EQ(uplink.sent(), sequence);
+  collect(&last);
+  EXPECT_EQ(uplink.sent() + uplink.dropped(), sequence);
+  uint64_t operations = 0;
+  for (const auto& [number, batch] : all) operations += batch.processes(0).operations(0).operations();
+  EXPECT_EQ(operations, sequence);
 }
 
-// A stopped master: Offer never waits, the backlog stays bounded, operations move on, all is counted.
-TEST_F(UplinkTest, AMasterThatStandsStillFillsABoundedBacklog) {
+// A stopped master: Offer never waits, one batch is kept, operations move on, all is counted.
+TEST_F(UplinkTest, AMasterThatStoodStillHearsTheNewestFirst) {
   FakeMaster master;
   Publish(master);
-  Uplink uplink(Options(4));
+  Uplink uplink(Options());
   uplink.Offer(Batch(1));
   ASSERT_TRUE(master.WaitFor(1));
   ASSERT_TRUE(Eventually([&] { return uplink.idle(); }));
@@ -280,43 +346,53 @@ TEST_F(UplinkTest, AMasterThatStandsStillFillsABoundedBacklog) {
   const absl::Time start = absl::Now();
   for (uint64_t i = 3; i <= 100; ++i) uplink.Offer(Batch(i));
   EXPECT_LT(absl::Now() - start, absl::Milliseconds(500));
-  EXPECT_EQ(uplink.dropped(), 94u);
+  EXPECT_EQ(uplink.dropped(), 97u);
   master.Resume();
   ASSERT_TRUE(master.WaitFor(100));
   const auto batches = master.batches();
-  ASSERT_EQ(batches.size(), 6u);
-  EXPECT_EQ(batches[2].sequence(), 97u);
-  EXPECT_EQ(batches[2].batches_dropped(), 94u);
+  ASSERT_EQ(batches.size(), 3u);
+  EXPECT_EQ(batches[2].sequence(), 100u);
+  EXPECT_EQ(batches[2].batches_dropped(), 97u);
   EXPECT_EQ(Operations(batches), 100u);
 }
 
-// Profiles are large: only the newest batches that wait keep theirs.
-TEST_F(UplinkTest, ProfilesThatWaitForLongAreLeftOutAndCounted) {
+// Some ten batches come in the time that the master takes for one, for ever: what it hears stays new.
+TEST_F(UplinkTest, OverloadDoesNotMakeWhatIsHeardOld) {
   FakeMaster master;
   Publish(master);
-  UplinkOptions options = Options();
-  options.profiled_batches = 2;
-  Uplink uplink(std::move(options));
-  uplink.Offer(Batch(1));
-  ASSERT_TRUE(master.WaitFor(1));
-  ASSERT_TRUE(Eventually([&] { return uplink.idle(); }));
-  master.StandStill();
-  uplink.Offer(Batch(2));  // goes out and is not answered
-  ASSERT_TRUE(Eventually([&] { return !uplink.idle(); }));
-  absl::SleepFor(absl::Milliseconds(20));
-  for (uint64_t i = 3; i <= 6; ++i) {
-    v1::TelemetryBatch batch = Batch(i);
-    batch.mutable_processes(0)->mutable_profile()->add_marks();
-    uplink.Offer(std::move(batch));
+  master.SetPause(absl::Milliseconds(10));
+  Uplink uplink(Options());
+  uint64_t least_behind = UINT64_MAX;
+  for (uint64_t i = 1; i <= 400; ++i) {
+    uplink.Offer(Batch(i));
+    absl::SleepFor(absl::Milliseconds(1));
+    if (i > 300) least_behind = std::min(least_behind, i - master.last_sequence());
   }
-  master.Resume();
-  ASSERT_TRUE(master.WaitFor(6));
-  const auto batches = master.batches();
-  ASSERT_EQ(batches.size(), 6u);
-  for (size_t i = 2; i < 6; ++i) {
-    const v1::Profile& profile = batches[i].processes(0).profile();
-    EXPECT_EQ(profile.marks_size(), i < 4 ? 0 : 1) << i;
-    EXPECT_EQ(profile.left_out(), i < 4 ? 1u : 0u) << i;
+  EXPECT_LT(least_behind, 40u);
+}
+
+// What was sent and not answered comes again with its own number, so that it does not count twice; unless it
+// has become too old to be worth it.
+TEST_F(UplinkTest, WhatWasNotAnsweredComesAgainWhileItIsNew) {
+  for (const int64_t break_ns : {int64_t{1'000'000'000}, int64_t{60'000'000'000}}) {
+    auto first = std::make_unique<FakeMaster>();
+    Publish(*first);
+    Uplink uplink(Options());
+    first->Lie(true);
+    v1::TelemetryBatch batch = Batch(1);
+    batch.set_monotonic_ns(1'000'000'000);
+    uplink.Offer(batch);
+    ASSERT_TRUE(first->WaitFor(1));
+    first.reset();
+    batch = Batch(2);
+    batch.set_monotonic_ns(1'000'000'000 + break_ns);
+    uplink.Offer(batch);
+    ASSERT_TRUE(Eventually([&] { return !uplink.connected(); }));
+    FakeMaster second;
+    Publish(second);
+    ASSERT_TRUE(second.WaitFor(2));
+    EXPECT_EQ(second.batches().front().sequence(), break_ns == 1'000'000'000 ? 1u : 2u);
+    EXPECT_EQ(Operations(second.batches()), 2u);
   }
 }
 
@@ -352,9 +428,9 @@ TEST_F(UplinkTest, TheTokenGoesAlong) {
   const auto wrong = Credentials::Load({}, directory_.Write("wrong", "abd"));
   FakeMaster master("127.0.0.1:0", *right);
   Publish(master);
-  Uplink refused(Options(64, *wrong));
+  Uplink refused(Options(*wrong));
   refused.Offer(Batch(1));
-  Uplink accepted(Options(64, *right));
+  Uplink accepted(Options(*right));
   accepted.Offer(Batch(2));
   ASSERT_TRUE(master.WaitFor(2));
   EXPECT_FALSE(refused.connected());

@@ -4,6 +4,7 @@
 
 #include "c4d_master/detectors/crash.h"
 #include "c4d_master/rhythm.h"
+#include "c4d_master/verdicts.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/unit/c4d_master/fake_job.h"
@@ -11,6 +12,7 @@
 namespace c4::c4d {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
@@ -132,6 +134,120 @@ TEST_F(RestartedJobTest, WhatWentWellBeforeTellsWhoIsRight) {
   EXPECT_EQ(findings[0].rank, 2);
   EXPECT_EQ(findings[1].rank, 3);
 }
+
+class CrashTest : public ::testing::Test {
+ protected:
+  explicit CrashTest(uint32_t ranks = 8) : job_(ranks) { job_.Complete(20); }
+
+  void Kill(std::initializer_list<uint32_t> ranks) {
+    for (const uint32_t rank : ranks) job_.SetState(rank, ProcessState::kGone);
+  }
+  std::vector<Finding> Detect() const { return DetectCrashes(job_.Snapshot(), {}); }
+
+  FakeJob job_;
+};
+
+TEST_F(CrashTest, OneOfManyIsNamed) {
+  for (uint32_t rank = 0; rank < 8; ++rank) job_.Enter(rank);
+  Kill({3});
+  job_.Advance(kSecondNs);
+  const std::vector<Finding> findings = Detect();
+  ASSERT_THAT(findings, SizeIs(1));
+  EXPECT_EQ(findings[0].rank, 3);
+  EXPECT_EQ(findings[0].confirmed_by, "gone");
+  EXPECT_THAT(findings[0].waiting, ElementsAre(0, 1, 2, 4, 5, 6, 7));
+}
+
+// The launcher ends the rest at once: who died first is the one to look at.
+TEST_F(CrashTest, WhoDiedBeforeTheRestOfTheJobIsSuspected) {
+  for (uint32_t rank = 0; rank < 8; ++rank) job_.Enter(rank);
+  Kill({3});
+  job_.Advance(kSecondNs / 2);
+  Kill({0, 1, 2, 4, 5, 6, 7});
+  job_.Advance(kSecondNs);
+  const std::vector<Finding> findings = Detect();
+  ASSERT_THAT(findings, SizeIs(1));
+  EXPECT_EQ(findings[0].kind, CulpritKind::kRank);
+  EXPECT_EQ(findings[0].rank, 3);
+  EXPECT_EQ(findings[0].culprit.pid, 1003U);
+  EXPECT_THAT(findings[0].confirmed_by, IsEmpty());
+}
+
+TEST_F(CrashTest, MostAtOnceAreAmbiguousAndTheLivingWait) {
+  for (uint32_t rank = 0; rank < 8; ++rank) job_.Enter(rank);
+  Kill({1, 2, 3, 4, 5});
+  job_.Advance(kSecondNs);
+  const std::vector<Finding> findings = Detect();
+  ASSERT_THAT(findings, SizeIs(1));
+  EXPECT_EQ(findings[0].syndrome, Syndrome::kCrash);
+  EXPECT_EQ(findings[0].kind, CulpritKind::kAmbiguous);
+  EXPECT_THAT(findings[0].candidates, ElementsAre(1, 2, 3, 4, 5));
+  EXPECT_THAT(findings[0].waiting, ElementsAre(0, 6, 7));
+  EXPECT_EQ(findings[0].communicator_id, kWorld);
+  EXPECT_THAT(findings[0].confirmed_by, IsEmpty()) << "whoever ends a job from outside does the same";
+}
+
+TEST_F(CrashTest, AllAtOnceAreAmbiguous) {
+  Kill({0, 1, 2, 3, 4, 5, 6, 7});
+  job_.Advance(kSecondNs);
+  const std::vector<Finding> findings = Detect();
+  ASSERT_THAT(findings, SizeIs(1));
+  EXPECT_THAT(findings[0].candidates, SizeIs(8));
+  EXPECT_THAT(findings[0].waiting, IsEmpty());
+}
+
+TEST_F(CrashTest, AnEndAfterTheLastCommunicatorIsNone) {
+  for (uint32_t rank = 0; rank < 8; ++rank) job_.membership(rank).phase = Phase::kDestroyed;
+  Kill({0, 1, 2, 3, 4, 5, 6, 7});
+  job_.Advance(kSecondNs);
+  EXPECT_THAT(Detect(), IsEmpty());
+}
+
+// The first look may find one of the dead, the next one all.
+TEST_F(CrashTest, OneDeathThatWasToldOfStaysTheVerdict) {
+  Verdicts verdicts("job", 1);
+  Kill({3});
+  job_.Advance(20 * kMillisecondNs);
+  verdicts.Update(Detect(), job_.Snapshot(), job_.now());
+  Kill({0, 1, 2, 4, 5, 6, 7});
+  job_.Advance(kSecondNs);
+  EXPECT_THAT(verdicts.Update(Detect(), job_.Snapshot(), job_.now()), IsEmpty());
+  ASSERT_THAT(verdicts.List(true), SizeIs(1));
+  EXPECT_EQ(verdicts.List(true)[0].culprit().rank(), 3);
+}
+
+TEST_F(CrashTest, AmbiguousOnesAreOverOnceTheirRanksRunAgain) {
+  Verdicts verdicts("job", 1);
+  Kill({0, 1, 2, 3, 4, 5, 6, 7});
+  job_.Advance(kSecondNs);
+  EXPECT_THAT(verdicts.Update(Detect(), job_.Snapshot(), job_.now()), SizeIs(1));
+  EXPECT_EQ(verdicts.CountOpen(v1::VERDICT_STATE_SUSPECTED), 1U);
+  for (uint32_t rank = 0; rank < 8; ++rank) {
+    Process& process = job_.process(rank);
+    process.key.start_time_ticks += 1000;
+    process.incarnation = 1;
+    job_.SetState(rank, ProcessState::kRunning);
+  }
+  job_.Advance(kSecondNs);
+  EXPECT_THAT(verdicts.Update(Detect(), job_.Snapshot(), job_.now()), SizeIs(1));
+  EXPECT_EQ(verdicts.CountOpen(v1::VERDICT_STATE_SUSPECTED), 0U);
+}
+
+// Half of a job of two, and a job of one: nobody is left to miss them.
+class SmallCrashTest : public CrashTest, public ::testing::WithParamInterface<uint32_t> {
+ protected:
+  SmallCrashTest() : CrashTest(GetParam()) {}
+};
+
+TEST_P(SmallCrashTest, AreToldOf) {
+  for (uint32_t rank = 0; rank < GetParam(); ++rank) Kill({rank});
+  job_.Advance(kSecondNs);
+  const std::vector<Finding> findings = Detect();
+  ASSERT_THAT(findings, SizeIs(1));
+  EXPECT_THAT(findings[0].confirmed_by, IsEmpty());
+}
+
+INSTANTIATE_TEST_SUITE_P(Jobs, SmallCrashTest, ::testing::Values(1, 2));
 
 }  // namespace
 }  // namespace c4::c4d

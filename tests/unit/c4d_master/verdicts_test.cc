@@ -320,7 +320,27 @@ TEST_F(VerdictStoreTest, AFileThatCannotBeUsedStopsNothing) {
   VerdictStore store("/proc/no-such-directory/store.db");
   EXPECT_TRUE(store.in_memory());
   EXPECT_THAT(LookAndSave(&store, 3 * kSecondNs), SizeIs(2));
-  EXPECT_THAT(*store.Load("job"), SizeIs(1));
+  store.CatchUp();
+  EXPECT_TRUE(store.in_memory());
+}
+
+// A verdict that goes on for days does not fill the file.
+TEST_F(VerdictStoreTest, UpdatesOfAVerdictAreBounded) {
+  VerdictStore store(path_);
+  LookAndSave(&store, 3 * kSecondNs);
+  ASSERT_THAT(*store.Audit("job"), SizeIs(2));
+  VerdictChange update;
+  update.kind = VerdictChange::Kind::kUpdated;
+  update.verdict = verdicts_->List(false)[0];
+  for (int64_t i = 0; i < 3 * VerdictStore::kMaxUpdates; ++i) {
+    update.verdict.set_operation(static_cast<uint64_t>(i));
+    ASSERT_TRUE(store.Save({update}, i).ok());
+  }
+  const auto audit = store.Audit("job");
+  ASSERT_TRUE(audit.ok());
+  ASSERT_THAT(*audit, SizeIs(2 + VerdictStore::kMaxUpdates));
+  EXPECT_EQ((*audit)[0].change, "suspected");
+  EXPECT_EQ(audit->back().verdict.operation(), 3U * VerdictStore::kMaxUpdates - 1);
 }
 
 }  // namespace

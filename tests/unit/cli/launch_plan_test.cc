@@ -160,6 +160,17 @@ TEST(FirstFailureTest, RanksThatEndedInOrderAreNone) {
   EXPECT_EQ(FirstFailure({{0, Exited(0)}, {1, Exited(1)}})->rank, 1);
 }
 
+TEST(DescribeEndsTest, TheFailedRankComesFirst) {
+  EXPECT_EQ(DescribeEnds({2, Signalled(SIGKILL)}, {{0, Exited(1)},
+                                                   {1, Signalled(SIGTERM)},
+                                                   {2, Signalled(SIGKILL)},
+                                                   {3, Exited(1)},
+                                                   {4, Signalled(SIGTERM)}}),
+            "rank 2 was ended by signal 9 (SIGKILL); ranks 1, 4 were ended by signal 15 (SIGTERM); "
+            "ranks 0, 3 exited with code 1");
+  EXPECT_EQ(DescribeEnds({0, Exited(3)}, {{0, Exited(3)}}), "rank 0 exited with code 3");
+}
+
 TEST(SetVariableTest, ReplacesAllEarlierSettings) {
   std::vector<std::string> environment = {"A=1", "AB=2", "A=3"};
   SetVariable(&environment, "A", "4");

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "absl/time/clock.h"
 #include "service/config.h"
 #include "service/log.h"
 #include "tests/unit/service/temporary_directory.h"
@@ -99,7 +100,7 @@ TEST_F(StoreTest, AllStatementsOrNone) {
   EXPECT_TRUE(Put(store->get(), 1, "c").ok());
 }
 
-TEST_F(StoreTest, ACorruptFileMeansMemoryAndOneWarning) {
+TEST_F(StoreTest, ACorruptFileMeansMemoryAndOneWarningUntilItIsReplaced) {
   directory_.Write("store.db", std::string(8192, 'x'));
   EXPECT_THAT(std::string(Store::Open(path_, kFirst).status().message()),
               AllOf(HasSubstr(path_), HasSubstr("move")));
@@ -107,9 +108,15 @@ TEST_F(StoreTest, ACorruptFileMeansMemoryAndOneWarning) {
   EXPECT_TRUE(store->in_memory());
   EXPECT_FALSE(store->file_status().ok());
   EXPECT_TRUE(Put(store.get(), 1, "a").ok());
-  EXPECT_EQ(Count(store.get()), 1);
-  EXPECT_EQ(Warnings(), 1);
+  EXPECT_FALSE(store->CatchUp());
+  EXPECT_EQ(Count(store.get()), -1);
   EXPECT_EQ(test::ReadWhole(path_), std::string(8192, 'x'));  // left for whoever examines it
+  ASSERT_EQ(rename(path_.c_str(), directory_.File("examined.db").c_str()), 0);
+  EXPECT_TRUE(Put(store.get(), 2, "b").ok());
+  EXPECT_TRUE(store->CatchUp());
+  EXPECT_FALSE(store->in_memory());
+  EXPECT_EQ(Count(store.get()), 2);
+  EXPECT_EQ(Warnings(), 1);
 }
 
 TEST_F(StoreTest, AFileThatTurnsCorruptMeansMemory) {
@@ -124,13 +131,13 @@ TEST_F(StoreTest, AFileThatTurnsCorruptMeansMemory) {
     file.seekp(8192);
     file << std::string(100000, '\xee');
   }
-  EXPECT_TRUE(store->Query({.sql = "SELECT * FROM notes"}).ok());
+  EXPECT_FALSE(store->Query({.sql = "SELECT * FROM notes"}).ok());
   EXPECT_TRUE(store->in_memory());
   EXPECT_TRUE(Put(store.get(), 99999, "after").ok());
   EXPECT_EQ(Warnings(), 1);
 }
 
-TEST_F(StoreTest, AFullDiskMeansMemoryWithWhatWasThere) {
+TEST_F(StoreTest, AFullDiskMeansMemoryUntilThereIsRoom) {
   auto opened = Store::Open(path_, kFirst);
   ASSERT_TRUE(opened.ok());
   Store* store = opened->get();
@@ -140,14 +147,67 @@ TEST_F(StoreTest, AFullDiskMeansMemoryWithWhatWasThere) {
   for (int64_t id = 2; id < 40; ++id) ASSERT_TRUE(Put(store, id, std::string(1000, 'x')).ok());
   EXPECT_TRUE(store->in_memory());
   EXPECT_THAT(std::string(store->file_status().message()), HasSubstr("make room"));
+  EXPECT_LT(Count(store), 39);
+  EXPECT_FALSE(store->CatchUp());
+  ASSERT_TRUE(store->Query({.sql = "PRAGMA max_page_count = 1000"}).ok());
+  EXPECT_TRUE(store->CatchUp());
+  EXPECT_FALSE(store->in_memory());
+  EXPECT_TRUE(store->file_status().ok());
   EXPECT_EQ(Count(store), 39);
   EXPECT_EQ(Warnings(), 1);
 }
 
-TEST_F(StoreTest, ADirectoryThatIsNotThereMeansMemory) {
-  const auto store = Store::OpenOrMemory("/proc/nowhere/all.db", kFirst);
+// Nobody waits for the one who holds the file, and nothing is lost by it.
+TEST_F(StoreTest, AFileThatIsHeldIsGoneBackTo) {
+  auto store = Store::Open(path_, kFirst);
+  ASSERT_TRUE(store.ok());
+  ASSERT_TRUE(Put(store->get(), 1, "before").ok());
+  sqlite3* other = nullptr;
+  ASSERT_EQ(sqlite3_open(path_.c_str(), &other), SQLITE_OK);
+  ASSERT_EQ(sqlite3_exec(other, "BEGIN IMMEDIATE", nullptr, nullptr, nullptr), SQLITE_OK);
+  const absl::Time start = absl::Now();
+  for (int64_t id = 2; id <= 20; ++id) ASSERT_TRUE(Put(store->get(), id, "meanwhile").ok());
+  EXPECT_FALSE((*store)->CatchUp());
+  EXPECT_LT(absl::Now() - start, absl::Milliseconds(500));
+  EXPECT_TRUE((*store)->in_memory());
+  EXPECT_THAT(std::string((*store)->file_status().message()), HasSubstr("another program holds it"));
+  EXPECT_EQ(Count(store->get()), 1) << "readers are not held up";
+  ASSERT_EQ(sqlite3_exec(other, "COMMIT", nullptr, nullptr, nullptr), SQLITE_OK);
+  sqlite3_close(other);
+  EXPECT_TRUE((*store)->CatchUp());
+  EXPECT_FALSE((*store)->in_memory());
+  EXPECT_EQ(Count(store->get()), 20);
+  ASSERT_TRUE(Put(store->get(), 21, "after").ok());
+  EXPECT_EQ(Warnings(), 1);
+  store->reset();
+  EXPECT_EQ(Count(Store::Open(path_, kFirst)->get()), 21);
+}
+
+TEST_F(StoreTest, WhatWaitsIsWrittenAtTheEnd) {
+  auto store = Store::Open(path_, kFirst);
+  sqlite3* other = nullptr;
+  ASSERT_EQ(sqlite3_open(path_.c_str(), &other), SQLITE_OK);
+  ASSERT_EQ(sqlite3_exec(other, "BEGIN IMMEDIATE", nullptr, nullptr, nullptr), SQLITE_OK);
+  ASSERT_TRUE(Put(store->get(), 1, "late").ok());
+  ASSERT_TRUE(Put(store->get(), 1, "the same again").ok());  // refused once it is written, and told of
+  sqlite3_close(other);
+  store->reset();
+  EXPECT_EQ(Count(Store::Open(path_, kFirst)->get()), 1);
+}
+
+TEST_F(StoreTest, WhatWaitsIsBounded) {
+  const auto store = Store::OpenOrMemory(directory_.File("later/store.db"), kFirst);
   EXPECT_TRUE(store->in_memory());
-  EXPECT_TRUE(Put(store.get(), 1, "a").ok());
+  const int64_t writes = 3 * (Store::kMaxWaitingBytes >> 20);
+  for (int64_t id = 1; id <= writes; ++id)
+    ASSERT_TRUE(Put(store.get(), id, std::string(size_t{1} << 20, 'x')).ok());
+  ASSERT_EQ(mkdir(directory_.File("later").c_str(), 0755), 0);
+  EXPECT_TRUE(store->CatchUp());
+  EXPECT_GT(Count(store.get()), writes / 4);
+  EXPECT_LE(Count(store.get()), writes / 3);
+  const auto newest = store->Query({.sql = "SELECT max(id) FROM notes"});
+  ASSERT_TRUE(newest.ok());
+  EXPECT_EQ(StoreInt((*newest)[0][0]), writes) << "the oldest are given up";
 }
 
 }  // namespace
