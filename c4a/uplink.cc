@@ -77,17 +77,19 @@ void Uplink::Run() {
       if (stop_) return;
     }
     const uint64_t sent_before = sent();
-    const absl::StatusOr<std::string> address = options_.find_master();
-    Disconnected(address.ok() ? Serve(*address) : address.status());
+    const absl::StatusOr<service::MasterAddress> master = options_.find_master();
+    Disconnected(master.ok() ? Serve(*master) : master.status());
     pause = sent() > sent_before ? options_.first_pause : std::min(pause * 2, options_.longest_pause);
     if (end_.WaitFor(pause)) return;
   }
 }
 
-absl::Status Uplink::Serve(const std::string& address) {
-  const auto stub = v1::C4d::NewStub(service::MakeChannel(address, options_.credentials));
+absl::Status Uplink::Serve(const service::MasterAddress& master) {
+  const std::string& address = master.address;
+  const auto stub = v1::C4d::NewStub(
+      service::MakeChannel(address, options_.credentials, service::Role::kJobMaster, options_.job));
   grpc::ClientContext context;
-  options_.credentials.AddToken(&context);
+  options_.credentials.AddToken(&context, master);
   {
     const absl::MutexLock lock(&mutex_);
     if (stop_) return absl::CancelledError("the agent ends");
@@ -122,7 +124,7 @@ absl::Status Uplink::Serve(const std::string& address) {
     break;
   }
   stream->WritesDone();
-  const absl::Status status = service::FromGrpcStatus(stream->Finish());
+  const absl::Status status = options_.credentials.Explain(service::FromGrpcStatus(stream->Finish()));
   const absl::MutexLock lock(&mutex_);
   context_ = nullptr;
   if (!fault.ok()) return service::Annotate(fault, address);

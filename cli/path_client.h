@@ -16,8 +16,7 @@ namespace c4::cli {
 struct PathMasterOptions {
   std::string address;   // host:port; empty: by the directory
   std::string base_dir;  // empty: C4_RUN_DIR, else /dev/shm/c4
-  service::TlsOptions tls;
-  std::string token_file;
+  service::SecurityOptions security;
 
   // --path-master, --run-dir, --tls-ca, --tls-cert, --tls-key, --token-file
   void Declare(Options* options);

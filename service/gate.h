@@ -31,8 +31,8 @@ struct CallFacts {
   std::string detail;         // what of, for the audit: "rule=hang seconds=3600"
   std::string authorization;  // the header's value; empty: none
   std::string certificate_uri;
-  std::string peer;           // "ADDRESS:PORT" of the other end of the connection
-  std::string local;          // "ADDRESS:PORT" of ours; empty: the kernel is asked by the peer's alone
+  std::string peer;   // "ADDRESS:PORT" of the other end of the connection
+  std::string local;  // "ADDRESS:PORT" of ours; empty: the kernel is asked by the peer's alone
 };
 
 class Gate {

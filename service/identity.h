@@ -32,10 +32,10 @@ enum class KnownBy : uint8_t {
 
 struct Identity {
   Role role = Role::kReader;
-  std::string host;           // agents: whose telemetry it may bring; empty: any
-  std::string job;            // empty: any job that the server serves
+  std::string host;            // agents: whose telemetry it may bring; empty: any
+  std::string job;             // empty: any job that the server serves
   std::optional<int64_t> uid;  // the user that it acts for; nullopt: not said
-  std::string name;           // of an operator or reader, for the audit
+  std::string name;            // of an operator or reader, for the audit
   KnownBy known_by = KnownBy::kToken;
   // The server's own user, or root, on this machine, at a server that has no key: may take every role.
   bool owner = false;
