@@ -50,6 +50,31 @@ absl::Status AnotherJob(const std::string& path, std::string_view wanted, const 
                                          "\"; rename one of the two jobs"));
 }
 
+// "<job>", or "<job>@<uid>", with the characters replaced.
+std::string NameStart(std::string_view job, int64_t uid) {
+  std::string name = DirectoryFileName(job, uid);
+  name.resize(name.size() - sizeof kEntrySuffix + 1);
+  return name;
+}
+
+// Where entries of the job may be: the plain name, and those that begin with one of these users. A name says
+// nothing of who wrote the file.
+std::vector<std::string> FilesOf(const std::string& path, std::string_view job,
+                                 const std::vector<int64_t>& uids) {
+  namespace fs = std::filesystem;
+  std::vector<std::string> files = {Concat(path, "/", DirectoryFileName(job))};
+  std::error_code error;
+  fs::directory_iterator at(path, error);
+  for (const fs::directory_iterator end; !error && at != end; at.increment(error)) {
+    const std::string name = at->path().filename().string();
+    if (!name.ends_with(kEntrySuffix)) continue;
+    for (const int64_t uid : uids) {
+      if (name.starts_with(NameStart(job, uid) + ".")) files.push_back(at->path().string());
+    }
+  }
+  return files;
+}
+
 int64_t OwnUid() {
   return static_cast<int64_t>(geteuid());
 }
@@ -113,13 +138,19 @@ absl::Status MasterDirectory::Publish(const MasterEntry& entry) const {
     if (written.ok()) unlink(own_file.c_str());
     return written;
   }
-  LogWarning(file, " belongs to another user and is left alone; the entry is ", own_file);
-  return WriteFileAtomically(own_file, text, 0644);
+  absl::Status own = WriteFileAtomically(own_file, text, 0644);
+  std::string used = own_file;
+  if (absl::IsPermissionDenied(own)) {
+    // That one too: no name can be foreseen that has the epoch in it.
+    used = Concat(path_, "/", NameStart(entry.job, OwnUid()), ".", entry.epoch, kEntrySuffix);
+    own = WriteFileAtomically(used, text, 0644);
+  }
+  if (own.ok()) LogWarning(file, " belongs to another user and is left alone; the entry is ", used);
+  return own;
 }
 
 absl::Status MasterDirectory::Remove(std::string_view job, uint64_t epoch) const {
-  for (const int64_t uid : {int64_t{-1}, OwnUid()}) {
-    const std::string file = Concat(path_, "/", DirectoryFileName(job, uid));
+  for (const std::string& file : FilesOf(path_, job, {OwnUid()})) {
     const absl::StatusOr<MasterEntry> entry = ReadEntry(file);
     if (absl::IsNotFound(entry.status())) continue;
     if (entry.ok() && !Believed().Holds(entry->published_by)) continue;  // no business of ours
@@ -133,18 +164,15 @@ absl::Status MasterDirectory::Remove(std::string_view job, uint64_t epoch) const
 
 absl::StatusOr<MasterEntry> MasterDirectory::LookUp(std::string_view job, const Believed& believed) const {
   absl::Status none = absl::NotFoundError(Concat("no master of job \"", job, "\" in ", path_));
-  std::vector<int64_t> names = {-1};
-  for (const int64_t uid : believed.uids()) names.push_back(uid);
   absl::StatusOr<MasterEntry> best = none;
-  for (const int64_t name : names) {
-    const std::string file = Concat(path_, "/", DirectoryFileName(job, name));
+  for (const std::string& file : FilesOf(path_, job, believed.uids())) {
     absl::StatusOr<MasterEntry> entry = ReadEntry(file);
     if (absl::IsNotFound(entry.status())) continue;
     if (!entry.ok()) {
       none = entry.status();
       continue;
     }
-    if (!believed.Holds(entry->published_by) || (name >= 0 && entry->published_by != name)) {
+    if (!believed.Holds(entry->published_by)) {
       none = absl::PermissionDeniedError(
           Concat(file, " was published by uid ", entry->published_by,
                  ", who is neither root nor the user whose job or agent this is; it is not believed"));

@@ -192,6 +192,8 @@ TEST_F(ServersTest, TheTokenIsAskedForEverywhere) {
     const auto stream = stub_->StreamTelemetry(&context);
     stream->Write(job_.Batch(host));
     stream->WritesDone();
+    v1::TelemetryReply reply;
+    while (stream->Read(&reply)) continue;
     return stream->Finish().error_code();
   };
 

@@ -67,9 +67,9 @@ TEST(FindMasterTest, LooksBelowTheRunDirectory) {
   ASSERT_TRUE(directory.Publish(kTwo[0]).ok());
   MasterOptions options;
   options.base_dir = base;
-  EXPECT_EQ(FindMaster(options)->address, "127.0.0.1:1");
+  EXPECT_EQ(FindMaster(options)->master.address, "127.0.0.1:1");
   options.address = "10.0.0.9:15141";  // goes before the directory
-  EXPECT_EQ(FindMaster(options)->address, "10.0.0.9:15141");
+  EXPECT_EQ(FindMaster(options)->master.address, "10.0.0.9:15141");
   std::filesystem::remove_all(base);
 }
 

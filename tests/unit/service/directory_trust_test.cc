@@ -108,10 +108,11 @@ TEST_F(DirectoryTrustTest, AFileNamedAfterAnotherUserIsNotHis) {
     return true;
   }));
   EXPECT_FALSE(directory_.LookUp("job", Believed(kAnn)).ok());
-  // Nor may one user's second file speak for another.
-  ASSERT_EQ(rename((directory_.path() + "/job@12345.json").c_str(),
-                   (directory_.path() + "/job@23456.json").c_str()),
-            0);
+  // With both names taken there is a third one.
+  ASSERT_TRUE(PublishAs(kMallory, "job", "127.0.0.1:666"));
+  ASSERT_TRUE(PublishAs(kAnn, "job", "127.0.0.1:1"));
+  EXPECT_EQ(directory_.LookUp("job", Believed(kAnn))->address, "127.0.0.1:1");
+  EXPECT_TRUE(As(kAnn, [&] { return directory_.Remove("job", 1).ok(); }));
   EXPECT_FALSE(directory_.LookUp("job", Believed(kAnn)).ok());
 }
 
