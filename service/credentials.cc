@@ -38,10 +38,10 @@ absl::StatusOr<std::string> ReadToken(const std::string& path) {
   if (!text.ok()) return Annotate(text.status(), "--token-file");
   const std::string token(absl::StripAsciiWhitespace(*text));
   if (const auto claims = ReadTokenClaims(token); !claims.ok()) {
-    return absl::InvalidArgumentError(
-        Concat("--token-file: ", path,
-               " holds no token that c4 pki token has made; a shared secret of versions before 0.9 goes into "
-               "no file any more, see \"TLS and tokens\" in docs/configuration.md"));
+    return absl::InvalidArgumentError(Concat("--token-file: ", path,
+                                             " holds no token that c4 pki token has made; a shared secret of "
+                                             "earlier versions is no token any more: "
+                                             "see \"Going over\" in docs/configuration.md"));
   }
   return token;
 }
