@@ -23,6 +23,7 @@
 #include "service/run_dir.h"
 #include "service/signals.h"
 #include "service/state_thread.h"
+#include "service/text.h"
 #include "service/version.h"
 
 namespace c4::c4d {
@@ -55,6 +56,15 @@ std::unique_ptr<PathSource> MakePathSource(const MasterOptions& options,
   return std::make_unique<GrpcPathSource>(std::move(result));
 }
 
+// In a directory that everybody may write to somebody else may have the default's name: another one then.
+absl::StatusOr<std::shared_ptr<service::AuditLog>> OpenAudit(const MasterOptions& options, uint64_t epoch) {
+  absl::StatusOr<std::shared_ptr<service::AuditLog>> audit = service::AuditLog::Open(options.audit);
+  if (audit.ok() || !options.audit_by_default) return audit;
+  const std::string other = service::Concat(options.audit, ".", epoch);
+  service::LogWarning(audit.status().message(), "; the audit is ", other);
+  return service::AuditLog::Open(other);
+}
+
 int Run(const MasterOptions& options, const std::vector<service::Setting>& settings) {
   if (const absl::Status status = service::InitLog(options.common.log, "c4d_master"); !status.ok()) {
     return Fail(status);
@@ -72,7 +82,7 @@ int Run(const MasterOptions& options, const std::vector<service::Setting>& setti
     if (const absl::Status status = service::EnsureSharedDirectory(base); !status.ok()) return Fail(status);
   }
   service::Metrics metrics;
-  absl::StatusOr<std::shared_ptr<service::AuditLog>> audit = service::AuditLog::Open(options.audit);
+  absl::StatusOr<std::shared_ptr<service::AuditLog>> audit = OpenAudit(options, epoch);
   if (!audit.ok()) return Fail(audit.status());
   const service::Gate gate({.credentials = *credentials, .job = options.job, .audit = *std::move(audit)});
   VerdictStore store(options.store);

@@ -169,6 +169,7 @@ absl::Status CompleteOptions(MasterOptions* options) {
     name.resize(name.size() - std::string(".json").size());
     const std::string base = (directory.parent_path() / ("c4d-" + name)).string();
     if (options->store.empty()) options->store = base + ".db";
+    options->audit_by_default = options->audit.empty();
     if (options->audit.empty()) options->audit = base + ".audit.jsonl";
   }
   return absl::OkStatus();
