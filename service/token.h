@@ -47,7 +47,7 @@ absl::StatusOr<std::string> ReadSecretFile(const std::string& path, size_t max_b
 absl::StatusOr<std::string> ReadSecretFileOf(const std::string& path, size_t max_bytes, int64_t owner);
 
 absl::StatusOr<std::string> IssueToken(const TokenKey& key, const TokenClaims& claims);
-// Unauthenticated with the reason: no token of ours, unknown key, wrong MAC, not yet valid, expired.
+// Unauthenticated with the reason: no token of ours, signed by none of the keys, not yet valid, expired.
 absl::StatusOr<TokenClaims> VerifyToken(const TokenKeys& keys, std::string_view token, int64_t now_s);
 // What it says, without any check: for `c4 pki show` and for a client that looks when its own one ends.
 absl::StatusOr<TokenClaims> ReadTokenClaims(std::string_view token);
