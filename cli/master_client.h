@@ -52,7 +52,7 @@ absl::StatusOr<FoundMaster> FindMaster(const MasterOptions& options);
 
 class MasterClient {
  public:
-  // Loads the TLS files and the token; connects on the first call.
+  // Loads certificates, token and key; connects on the first call.
   static absl::StatusOr<std::unique_ptr<MasterClient>> Open(const service::MasterAddress& master,
                                                             const MasterOptions& options);
   ~MasterClient();

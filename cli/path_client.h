@@ -18,7 +18,7 @@ struct PathMasterOptions {
   std::string base_dir;  // empty: C4_RUN_DIR, else /dev/shm/c4
   service::SecurityOptions security;
 
-  // --path-master, --run-dir, --tls-ca, --tls-cert, --tls-key, --token-file
+  // --path-master, --run-dir, and those of DeclareSecurity (master_client.h)
   void Declare(Options* options);
 };
 

@@ -5,9 +5,11 @@
 #include <grpcpp/security/server_credentials.h>
 #include <grpcpp/server.h>
 #include <grpcpp/server_builder.h>
+#include <unistd.h>
 
 #include "service/address.h"
 #include "service/grpc_log.h"
+#include "service/log.h"
 #include "service/peer_uid.h"
 #include "service/text.h"
 
@@ -52,6 +54,9 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const std::string&
   }
   const auto bound = static_cast<uint16_t>(port);
   gate.ListensOn(JoinHostPort(parts->host, bound));
+  if (!gate.has_identity()) {
+    LogInfo("without --key-file and TLS only uid ", geteuid(), " and root of this machine are let in");
+  }
   return std::unique_ptr<GrpcServer>(
       new GrpcServer(std::move(server), JoinHostPort(parts->host, bound), bound));
 }
