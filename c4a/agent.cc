@@ -35,6 +35,16 @@ wire::RecordLevel LevelOf(const std::string& word) {
   return word == "fine" ? wire::kLevelFine : wire::kLevelCoarse;
 }
 
+// The user of each job's processes; -1 where they are of several, so that none of these is believed.
+std::map<std::string, int64_t> OwnersOf(const std::vector<SegmentFile*>& processes) {
+  std::map<std::string, int64_t> owners;
+  for (const SegmentFile* process : processes) {
+    const auto [at, added] = owners.try_emplace(service::ToUtf8(process->header().job), process->owner_uid());
+    if (!added && at->second != process->owner_uid()) at->second = -1;
+  }
+  return owners;
+}
+
 uint64_t NewEpoch() {
   std::random_device random;
   return static_cast<uint64_t>(random()) << 32 | random() | 1;  // never 0
@@ -107,7 +117,8 @@ absl::Status Agent::Start() {
       .Gauge("c4a_build_info", "1; the version is a label", {{"version", std::string(service::Version())}})
       .Set(1);
   UpdateMetrics();
-  C4_RETURN_IF_NOT_OK(http_.Start(options_.common.http_address, credentials_));
+  C4_RETURN_IF_NOT_OK(
+      http_.Start(options_.common.http_address, service::Gate(credentials_), options_.common.http_names));
   thread_ = std::thread([this] { Run(); });
   service::LogInfo("watching ", options_.run_dir, ", health and metrics at http://", http_.address());
   return absl::OkStatus();
@@ -117,8 +128,9 @@ absl::Status Agent::StartPaths(uint64_t epoch) {
   PathRelayOptions options;
   options.host = service::HostName();
   options.agent_epoch = epoch;
-  options.find_master = [this]() -> absl::StatusOr<std::string> {
-    return options_.path_master.empty() ? LookUp(service::kPathMasterName) : options_.path_master;
+  options.find_master = [this]() -> absl::StatusOr<service::MasterAddress> {
+    if (!options_.path_master.empty()) return service::MasterAddress(options_.path_master);
+    return LookUp(service::kPathMasterName, service::Believed());
   };
   options.credentials = credentials_;
   options.nics = [this] { return ListNics(options_.nics); };
@@ -201,7 +213,7 @@ Agent::Job& Agent::JobOf(const std::string& name) {
   if (job.uplink == nullptr) {
     job.uplink = std::make_unique<Uplink>(
         UplinkOptions{.job = name,
-                      .find_master = [this, name] { return FindMaster(name); },
+                      .find_master = [this, name, owner = job.owner_uid] { return FindMaster(name, *owner); },
                       .credentials = credentials_,
                       .on_level = [this, name](v1::RecordLevel level) { WantLevel(name, level); }});
   }
@@ -235,16 +247,20 @@ void Agent::ApplyLevel() {
   control_->SetLevel(level);
 }
 
-absl::StatusOr<std::string> Agent::FindMaster(const std::string& job) const {
-  return options_.master.empty() ? LookUp(job) : options_.master;
+absl::StatusOr<service::MasterAddress> Agent::FindMaster(const std::string& job, int64_t owner_uid) const {
+  if (options_.master.empty()) return LookUp(job, service::Believed(owner_uid));
+  service::MasterAddress master(options_.master);
+  master.job = job;
+  return master;
 }
 
-absl::StatusOr<std::string> Agent::LookUp(const std::string& name) const {
+absl::StatusOr<service::MasterAddress> Agent::LookUp(const std::string& name,
+                                                     const service::Believed& believed) const {
   const service::MasterDirectory directory(options_.directory.empty() ? options_.run_dir + "/masters"
                                                                       : options_.directory);
-  const absl::StatusOr<service::MasterEntry> entry = directory.LookUp(name);
+  const absl::StatusOr<service::MasterEntry> entry = directory.LookUp(name, believed);
   if (!entry.ok()) return entry.status();
-  return entry->address;
+  return service::AddressOf(*entry);
 }
 
 void Agent::ReportOnce() {
@@ -258,8 +274,11 @@ void Agent::ReportOnce() {
     job.left_ns = now_ns;
     job.uplink->Offer(reporter_->Empty(now_ns, unix_ns));  // says that none is left here
   }
+  const std::map<std::string, int64_t> owners = OwnersOf(processes);
   for (auto& [name, batch] : batches) {
     Job& job = JobOf(name);
+    const auto owner = owners.find(name);
+    *job.owner_uid = owner == owners.end() ? -1 : owner->second;
     job.left_ns = 0;
     job.processes = static_cast<size_t>(batch.processes_size());
     job.uplink->Offer(std::move(batch));

@@ -18,6 +18,7 @@
 #include "c4a/uplink.h"
 #include "service/clock.h"
 #include "service/credentials.h"
+#include "service/directory.h"
 #include "service/http_server.h"
 #include "service/metrics.h"
 #include "service/status.h"
@@ -47,6 +48,8 @@ class Agent {
     uint64_t sent = 0;
     uint64_t dropped = 0;
     size_t processes = 0;
+    // Of the node's processes of the job: whose master is believed. Read by the uplink's thread.
+    std::shared_ptr<std::atomic<int64_t>> owner_uid = std::make_shared<std::atomic<int64_t>>(-1);
     int64_t left_ns = 0;  // when its last process left this node; 0 while there are some
   };
 
@@ -58,8 +61,10 @@ class Agent {
   Job& JobOf(const std::string& name);
   void RemoveJobMetrics(const std::string& name);
   absl::Status StartPaths(uint64_t epoch);
-  absl::StatusOr<std::string> FindMaster(const std::string& job) const;
-  absl::StatusOr<std::string> LookUp(const std::string& name) const;  // in the directory
+  absl::StatusOr<service::MasterAddress> FindMaster(const std::string& job, int64_t owner_uid) const;
+  // In the directory, of those who are believed.
+  absl::StatusOr<service::MasterAddress> LookUp(const std::string& name,
+                                                const service::Believed& believed) const;
   absl::Status Health() const;
   std::string MetricsText();
 

@@ -4,6 +4,7 @@
 
 #include "c4a/agent.h"
 #include "c4a/options.h"
+#include "service/address.h"
 #include "service/log.h"
 #include "service/signals.h"
 #include "service/version.h"
@@ -15,8 +16,8 @@ using namespace c4;  // NOLINT(google-build-using-namespace): main only
 absl::Status Serve(const agent::AgentOptions& options, const std::string& settings) {
   C4_RETURN_IF_NOT_OK(service::InitLog(options.common.log, "c4a"));
   service::LogInfo("c4a ", service::Version(), " starts: ", settings);
-  const absl::StatusOr<service::Credentials> credentials =
-      service::Credentials::Load(options.common.tls, options.common.token_file);
+  const absl::StatusOr<service::Credentials> credentials = service::Credentials::Load(
+      options.common.security, {.role = service::Role::kAgent, .host = service::HostName()});
   if (!credentials.ok()) return credentials.status();
   agent::Agent agent(options, *credentials);
   C4_RETURN_IF_NOT_OK(agent.Start());

@@ -148,8 +148,8 @@ void PathRelay::Run() {
   absl::Duration pause = options_.first_pause;
   for (;;) {
     bool was_welcome = false;
-    const absl::StatusOr<std::string> address = options_.find_master();
-    const absl::Status ended = address.ok() ? Serve(*address) : address.status();
+    const absl::StatusOr<service::MasterAddress> master = options_.find_master();
+    const absl::Status ended = master.ok() ? Serve(*master) : master.status();
     {
       const absl::MutexLock lock(&mutex_);
       was_welcome = std::exchange(welcome_, false);
@@ -167,10 +167,12 @@ void PathRelay::Run() {
   }
 }
 
-absl::Status PathRelay::Serve(const std::string& address) {
-  const auto stub = v1::C4p::NewStub(service::MakeChannel(address, options_.credentials));
+absl::Status PathRelay::Serve(const service::MasterAddress& master) {
+  const std::string& address = master.address;
+  const auto stub =
+      v1::C4p::NewStub(service::MakeChannel(address, options_.credentials, service::Role::kPathMaster));
   grpc::ClientContext context;
-  options_.credentials.AddToken(&context);
+  options_.credentials.AddToken(&context, master);
   {
     const absl::MutexLock lock(&mutex_);
     if (stop_) return absl::CancelledError("the agent ends");
@@ -213,7 +215,7 @@ absl::Status PathRelay::Serve(const std::string& address) {
   context.TryCancel();
   reading.join();
   prober_.Cancel();  // nobody waits for its results any more
-  const absl::Status status = service::FromGrpcStatus(stream->Finish());
+  const absl::Status status = options_.credentials.Explain(service::FromGrpcStatus(stream->Finish()));
   const absl::MutexLock lock(&mutex_);
   context_ = nullptr;
   return service::Annotate(status.ok() ? absl::UnavailableError("the master ended the session") : status,

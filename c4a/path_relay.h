@@ -37,7 +37,7 @@ struct PathRelayOptions {
   std::string host;
   uint64_t agent_epoch = 0;
   // Where the path master listens now; NotFound: there is none, which is no reason to warn.
-  std::function<absl::StatusOr<std::string>()> find_master;
+  std::function<absl::StatusOr<service::MasterAddress>()> find_master;
   service::Credentials credentials;
   // The node's data NICs as they are now.
   std::function<std::vector<v1::NicInfo>()> nics;
@@ -75,7 +75,7 @@ class PathRelay {
   };
 
   void Run() ABSL_LOCKS_EXCLUDED(mutex_);
-  absl::Status Serve(const std::string& address) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status Serve(const service::MasterAddress& master) ABSL_LOCKS_EXCLUDED(mutex_);
   void Read(const std::function<bool(v1::C4pToAgent*)>& next) ABSL_LOCKS_EXCLUDED(mutex_);
   void Heed(const v1::C4pToAgent& message) ABSL_LOCKS_EXCLUDED(mutex_);
   void Probe(const v1::ProbeOrder& order) ABSL_LOCKS_EXCLUDED(mutex_);

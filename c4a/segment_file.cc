@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "service/text.h"
@@ -34,10 +35,15 @@ bool IsWriter(const ProcReader& proc, const ProcessInfo& info, const wire::Proce
   return info.pid_in_namespace == writer.pid && proc.InOtherTimeNamespace(info.stat.pid);
 }
 
+int64_t OwnerOf(int fd) {
+  struct stat status {};
+  return fstat(fd, &status) == 0 ? static_cast<int64_t>(status.st_uid) : -1;
+}
+
 }  // namespace
 
 SegmentFile::SegmentFile(std::string name, int fd, dev_t device, ino_t inode)
-    : name_(std::move(name)), fd_(fd), device_(device), inode_(inode), source_(fd) {}
+    : name_(std::move(name)), fd_(fd), device_(device), inode_(inode), owner_uid_(OwnerOf(fd)), source_(fd) {}
 
 SegmentFile::~SegmentFile() {
   close(fd_);

@@ -44,7 +44,8 @@ class SegmentFile {
   const wire::SegmentHeader& header() const { return snapshot_.header; }
   const ProcessHealth& health() const { return health_.health(); }
   const ClockRelation& clock() const { return clock_; }
-  uint32_t pid() const { return pid_; }  // as the agent sees it, else as the process itself does
+  uint32_t pid() const { return pid_; }             // as the agent sees it, else as the process itself does
+  int64_t owner_uid() const { return owner_uid_; }  // of the file; -1: not known
   bool alive() const { return alive_; }
   bool ended() const { return snapshot_.header.ended != 0; }
   // Why the content is no longer believed; empty while it is. The snapshot is then the last good one.
@@ -70,6 +71,7 @@ class SegmentFile {
   const int fd_;
   const dev_t device_;
   const ino_t inode_;
+  const int64_t owner_uid_;
   FileSource source_;
   SegmentSnapshot snapshot_;
   std::vector<RingCursor> cursors_;

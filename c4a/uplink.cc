@@ -78,8 +78,8 @@ void Uplink::Run() {
       if (stop_) return;
     }
     const uint64_t sent_before = sent();
-    const absl::StatusOr<std::string> address = options_.find_master();
-    Disconnected(address.ok() ? Serve(*address) : address.status());
+    const absl::StatusOr<service::MasterAddress> master = options_.find_master();
+    Disconnected(master.ok() ? Serve(*master) : master.status());
     // Fine recording costs, on all jobs of the node: a master that is gone cannot end it any more.
     if (absl::Now() - answered_at_ >= options_.level_patience) Want(v1::RECORD_LEVEL_UNSPECIFIED);
     pause = sent() > sent_before ? options_.first_pause : std::min(pause * 2, options_.longest_pause);
@@ -87,10 +87,12 @@ void Uplink::Run() {
   }
 }
 
-absl::Status Uplink::Serve(const std::string& address) {
-  const auto stub = v1::C4d::NewStub(service::MakeChannel(address, options_.credentials));
+absl::Status Uplink::Serve(const service::MasterAddress& master) {
+  const std::string& address = master.address;
+  const auto stub = v1::C4d::NewStub(
+      service::MakeChannel(address, options_.credentials, service::Role::kJobMaster, options_.job));
   grpc::ClientContext context;
-  options_.credentials.AddToken(&context);
+  options_.credentials.AddToken(&context, master);
   {
     const absl::MutexLock lock(&mutex_);
     if (stop_) return absl::CancelledError("the agent ends");
@@ -125,7 +127,7 @@ absl::Status Uplink::Serve(const std::string& address) {
     break;
   }
   stream->WritesDone();
-  const absl::Status status = service::FromGrpcStatus(stream->Finish());
+  const absl::Status status = options_.credentials.Explain(service::FromGrpcStatus(stream->Finish()));
   const absl::MutexLock lock(&mutex_);
   context_ = nullptr;
   if (!fault.ok()) return service::Annotate(fault, address);

@@ -32,7 +32,7 @@ namespace c4::agent {
 struct UplinkOptions {
   std::string job;
   // Where the job's master listens now: asked before each attempt to connect, on the uplink's thread.
-  std::function<absl::StatusOr<std::string>()> find_master;
+  std::function<absl::StatusOr<service::MasterAddress>()> find_master;
   service::Credentials credentials;
   // The master wants the job's processes to record at this level, or (unspecified) no longer says; on the
   // uplink's thread. A wish ends with its master: with the first answer of another one that says nothing, or
@@ -60,7 +60,7 @@ class Uplink {
  private:
   void Run() ABSL_LOCKS_EXCLUDED(mutex_);
   // Until the stream breaks or the uplink ends.
-  absl::Status Serve(const std::string& address) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status Serve(const service::MasterAddress& master) ABSL_LOCKS_EXCLUDED(mutex_);
   bool TakeBatch(v1::TelemetryBatch* batch) ABSL_LOCKS_EXCLUDED(mutex_);
   void PutBack(v1::TelemetryBatch batch) ABSL_LOCKS_EXCLUDED(mutex_);
   // `sent_ns`, `answered_ns`: on the node's clock.

@@ -8,6 +8,7 @@
 #include "service/grpc_server.h"
 #include "service/log.h"
 #include "service/queued_stream.h"
+#include "service/text.h"
 
 namespace c4::c4d {
 namespace {
@@ -18,7 +19,7 @@ using service::ToGrpcStatus;
 struct Backend {
   C4dHandler* handler;
   service::StateThread* state_thread;
-  service::Credentials credentials;
+  service::Gate gate;
   const service::Clock* clock;
   size_t max_watch_backlog;
 };
@@ -31,17 +32,24 @@ grpc::Status Ending() {
 // one of these is under way, so Finish is called once, from where the stream ends.
 class TelemetryReactor final : public grpc::ServerBidiReactor<v1::TelemetryBatch, v1::TelemetryReply> {
  public:
-  TelemetryReactor(Backend* backend, const grpc::Status& allowed) : backend_(backend) {
-    if (allowed.ok()) {
+  TelemetryReactor(Backend* backend, const absl::StatusOr<service::Identity>& caller) : backend_(backend) {
+    if (caller.ok()) {
+      agent_ = *caller;
       StartRead(&batch_);
     } else {
-      Finish(allowed);
+      Finish(ToGrpcStatus(caller.status()));
     }
   }
 
   void OnReadDone(bool ok) override {
     if (!ok) {
       Finish(grpc::Status::OK);  // the agent has left, or the connection is gone
+      return;
+    }
+    if (!service::SpeaksForHost(agent_, batch_.host())) {
+      service::LogWarning("telemetry of host ", service::ToUtf8(batch_.host()),
+                          " is refused: it was brought by ", service::Describe(agent_));
+      Finish({grpc::StatusCode::PERMISSION_DENIED, "an agent brings the telemetry of its own host only"});
       return;
     }
     const Now arrival = ReadClock(*backend_->clock);
@@ -71,6 +79,7 @@ class TelemetryReactor final : public grpc::ServerBidiReactor<v1::TelemetryBatch
   }
 
   Backend* const backend_;
+  service::Identity agent_;  // who brings it
   v1::TelemetryBatch batch_;
   v1::TelemetryReply reply_;
 };
@@ -125,28 +134,29 @@ class C4dService final : public v1::C4d::CallbackService {
 
   grpc::ServerBidiReactor<v1::TelemetryBatch, v1::TelemetryReply>* StreamTelemetry(
       grpc::CallbackServerContext* context) override {
-    return new TelemetryReactor(&backend_, Allowed(*context));
+    return new TelemetryReactor(&backend_, backend_.gate.Admit(*context, "c4.v1.C4d/StreamTelemetry"));
   }
 
   grpc::ServerWriteReactor<v1::Verdict>* WatchVerdicts(grpc::CallbackServerContext* context,
                                                        const v1::WatchVerdictsRequest*) override {
-    return new WatchReactor(&backend_, Allowed(*context));
+    return new WatchReactor(&backend_, Allowed(*context, "c4.v1.C4d/WatchVerdicts"));
   }
 
   grpc::ServerWriteReactor<v1::RecordedBatch>* Record(grpc::CallbackServerContext* context,
                                                       const v1::RecordRequest*) override {
-    return new RecordReactor(&backend_, Allowed(*context));
+    return new RecordReactor(&backend_, Allowed(*context, "c4.v1.C4d/Record"));
   }
 
   grpc::ServerUnaryReactor* GetMatrix(grpc::CallbackServerContext* context, const v1::GetMatrixRequest*,
                                       v1::GetMatrixReply* reply) override {
-    return Answer(context,
+    return Answer(context, "c4.v1.C4d/GetMatrix", "",
                   [this, reply] { *reply = backend_.handler->GetMatrix(ReadClock(*backend_.clock)); });
   }
 
   grpc::ServerUnaryReactor* SetLevel(grpc::CallbackServerContext* context, const v1::SetLevelRequest* request,
                                      v1::SetLevelReply* reply) override {
-    return Answer(context, [this, request, reply] {
+    const std::string level = service::Concat("level=", v1::RecordLevel_Name(request->level()));
+    return Answer(context, "c4.v1.C4d/SetLevel", level, [this, request, reply] {
       *reply = backend_.handler->SetLevel(request->level());
       service::LogInfo("the level of recording asked for is ", v1::RecordLevel_Name(request->level()));
     });
@@ -155,26 +165,28 @@ class C4dService final : public v1::C4d::CallbackService {
   grpc::ServerUnaryReactor* ListVerdicts(grpc::CallbackServerContext* context,
                                          const v1::ListVerdictsRequest* request,
                                          v1::ListVerdictsReply* reply) override {
-    return Answer(context, [this, request, reply] {
+    return Answer(context, "c4.v1.C4d/ListVerdicts", "", [this, request, reply] {
       *reply = backend_.handler->ListVerdicts(request->include_cleared());
     });
   }
 
   grpc::ServerUnaryReactor* GetStatus(grpc::CallbackServerContext* context, const v1::GetStatusRequest*,
                                       v1::GetStatusReply* reply) override {
-    return Answer(context,
+    return Answer(context, "c4.v1.C4d/GetStatus", "",
                   [this, reply] { *reply = backend_.handler->GetStatus(ReadClock(*backend_.clock)); });
   }
 
  private:
-  grpc::Status Allowed(const grpc::CallbackServerContext& context) const {
-    return ToGrpcStatus(backend_.credentials.CheckToken(context));
+  grpc::Status Allowed(const grpc::CallbackServerContext& context, std::string_view call,
+                       std::string_view detail = {}) const {
+    return ToGrpcStatus(backend_.gate.Admit(context, call, detail).status());
   }
 
   // Request and reply live until the reactor is finished.
-  grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context, std::function<void()> fill) {
+  grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context, std::string_view call,
+                                   std::string_view detail, std::function<void()> fill) {
     grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
-    const grpc::Status allowed = Allowed(*context);
+    const grpc::Status allowed = Allowed(*context, call, detail);
     if (!allowed.ok()) {
       reactor->Finish(allowed);
     } else if (!backend_.state_thread->Post([reactor, fill = std::move(fill)] {
@@ -196,9 +208,9 @@ Now ReadClock(const service::Clock& clock) {
 }
 
 std::unique_ptr<grpc::Service> MakeGrpcService(C4dHandler* handler, service::StateThread* state_thread,
-                                               const service::Credentials& credentials,
-                                               const service::Clock& clock, size_t max_watch_backlog) {
-  return std::make_unique<C4dService>(Backend{handler, state_thread, credentials, &clock, max_watch_backlog});
+                                               const service::Gate& gate, const service::Clock& clock,
+                                               size_t max_watch_backlog) {
+  return std::make_unique<C4dService>(Backend{handler, state_thread, gate, &clock, max_watch_backlog});
 }
 
 }  // namespace c4::c4d

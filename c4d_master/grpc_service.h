@@ -1,4 +1,4 @@
-// The gRPC skin of the master: checks the token, hands each message to the state thread, answers from
+// The gRPC skin of the master: asks the gate, hands each message to the state thread, answers from
 // there. It judges nothing. gRPC's own threads run it and never wait; the handler and the state thread
 // belong to the caller and outlive the server that this is registered with.
 #pragma once
@@ -8,7 +8,7 @@
 
 #include "c4d_master/c4d_handler.h"
 #include "service/clock.h"
-#include "service/credentials.h"
+#include "service/gate.h"
 #include "service/state_thread.h"
 
 namespace grpc {
@@ -22,8 +22,7 @@ namespace c4::c4d {
 inline constexpr size_t kMaxWatchBacklog = 1024;
 
 std::unique_ptr<grpc::Service> MakeGrpcService(C4dHandler* handler, service::StateThread* state_thread,
-                                               const service::Credentials& credentials,
-                                               const service::Clock& clock,
+                                               const service::Gate& gate, const service::Clock& clock,
                                                size_t max_watch_backlog = kMaxWatchBacklog);
 
 // The moment that the handler is told.

@@ -23,6 +23,7 @@
 #include "service/run_dir.h"
 #include "service/signals.h"
 #include "service/state_thread.h"
+#include "service/text.h"
 #include "service/version.h"
 
 namespace c4::c4d {
@@ -44,22 +45,32 @@ std::unique_ptr<PathSource> MakePathSource(const MasterOptions& options,
   if (options.c4p == kNoC4p) return nullptr;
   GrpcPathSource::Options result;
   result.credentials = credentials;
-  result.address = [address = options.c4p, directory = service::MasterDirectory(
-                                               options.directory)]() -> absl::StatusOr<std::string> {
-    if (!address.empty()) return address;
+  result.address =
+      [address = options.c4p,
+       directory = service::MasterDirectory(options.directory)]() -> absl::StatusOr<service::MasterAddress> {
+    if (!address.empty()) return service::MasterAddress(address);
     const absl::StatusOr<service::MasterEntry> entry = directory.LookUp(service::kPathMasterName);
     if (!entry.ok()) return entry.status();
-    return entry->address;
+    return service::AddressOf(*entry);
   };
   return std::make_unique<GrpcPathSource>(std::move(result));
+}
+
+// In a directory that everybody may write to somebody else may have the default's name: another one then.
+absl::StatusOr<std::shared_ptr<service::AuditLog>> OpenAudit(const MasterOptions& options, uint64_t epoch) {
+  absl::StatusOr<std::shared_ptr<service::AuditLog>> audit = service::AuditLog::Open(options.audit);
+  if (audit.ok() || !options.audit_by_default) return audit;
+  const std::string other = service::Concat(options.audit, ".", epoch);
+  service::LogWarning(audit.status().message(), "; the audit is ", other);
+  return service::AuditLog::Open(other);
 }
 
 int Run(const MasterOptions& options, const std::vector<service::Setting>& settings) {
   if (const absl::Status status = service::InitLog(options.common.log, "c4d_master"); !status.ok()) {
     return Fail(status);
   }
-  const absl::StatusOr<service::Credentials> credentials =
-      service::Credentials::Load(options.common.tls, options.common.token_file);
+  const absl::StatusOr<service::Credentials> credentials = service::Credentials::Load(
+      options.common.security, {.role = service::Role::kJobMaster, .job = options.job});
   if (!credentials.ok()) return Fail(credentials.status());
   const service::Clock& clock = service::SystemClock();
   const auto epoch = static_cast<uint64_t>(clock.UnixNs());
@@ -71,6 +82,9 @@ int Run(const MasterOptions& options, const std::vector<service::Setting>& setti
     if (const absl::Status status = service::EnsureSharedDirectory(base); !status.ok()) return Fail(status);
   }
   service::Metrics metrics;
+  absl::StatusOr<std::shared_ptr<service::AuditLog>> audit = OpenAudit(options, epoch);
+  if (!audit.ok()) return Fail(audit.status());
+  const service::Gate gate({.credentials = *credentials, .job = options.job, .audit = *std::move(audit)});
   VerdictStore store(options.store);
   const std::unique_ptr<PathSource> paths = MakePathSource(options, *credentials);
   C4dHandler handler(options.ForHandler(epoch), &store, &metrics, paths.get());
@@ -84,19 +98,18 @@ int Run(const MasterOptions& options, const std::vector<service::Setting>& setti
     smon.Tick(ReadClock(clock));
   });
 
-  const std::unique_ptr<grpc::Service> grpc_service =
-      MakeGrpcService(&handler, &state_thread, *credentials, clock);
-  const std::unique_ptr<grpc::Service> smon_service =
-      MakeSmonService(&smon, &state_thread, *credentials, clock);
+  const std::unique_ptr<grpc::Service> grpc_service = MakeGrpcService(&handler, &state_thread, gate, clock);
+  const std::unique_ptr<grpc::Service> smon_service = MakeSmonService(&smon, &state_thread, gate, clock);
   const std::array<grpc::Service*, 2> services = {grpc_service.get(), smon_service.get()};
   const absl::StatusOr<std::unique_ptr<service::GrpcServer>> grpc_server =
-      service::GrpcServer::Start(options.listen, *credentials, services);
+      service::GrpcServer::Start(options.listen, gate, services);
   if (!grpc_server.ok()) return Fail(grpc_server.status());
 
   service::HttpServer http_server([&] { return state_thread.Health(); }, [&] { return metrics.Serialise(); });
   AddHttpRoutes(&http_server, &handler, &state_thread, clock);
   AddSmonRoutes(&http_server, &smon, &state_thread, clock);
-  if (const absl::Status status = http_server.Start(options.common.http_address, *credentials);
+  if (const absl::Status status =
+          http_server.Start(options.common.http_address, gate, options.common.http_names);
       !status.ok()) {
     return Fail(status);
   }
@@ -107,7 +120,9 @@ int Run(const MasterOptions& options, const std::vector<service::Setting>& setti
                                    .http_address = service::ReachableAddress(http_server.address()),
                                    .epoch = epoch,
                                    .pid = getpid(),
-                                   .host = service::HostName()};
+                                   .host = service::HostName(),
+                                   .key_file = credentials->key_file(),
+                                   .key_id = credentials->key_id()};
   if (const absl::Status status = directory.Publish(entry); !status.ok()) return Fail(status);
   service::LogInfo("serving job ", options.job, ": gRPC on ", entry.address, ", HTTP on ", entry.http_address,
                    ", published in ", options.directory);

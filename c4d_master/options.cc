@@ -89,7 +89,11 @@ std::vector<service::Setting> MasterSettings(MasterOptions* options) {
        .help = "directory of masters, in which agents find this one (default: masters/ in C4_RUN_DIR)"},
       {.name = "store",
        .field = &options->store,
-       .help = "SQLite file of verdicts and audit (default: c4d-JOB.db beside the directory)"},
+       .help = "SQLite file of verdicts (default: c4d-JOB.db beside the directory)"},
+      {.name = "audit",
+       .field = &options->audit,
+       .help = "file to which every action on the master is appended, who, what and when, whether allowed or "
+               "refused (default: c4d-JOB.audit.jsonl beside the directory)"},
       {.name = "c4p",
        .field = &options->c4p,
        .help =
@@ -158,12 +162,15 @@ absl::Status CompleteOptions(MasterOptions* options) {
   }
   const std::filesystem::path run_dir = service::DefaultRunDir();
   if (options->directory.empty()) options->directory = (run_dir / "masters").string();
-  if (options->store.empty()) {
+  if (options->store.empty() || options->audit.empty()) {
     std::filesystem::path directory(options->directory);
     if (!directory.has_filename()) directory = directory.parent_path();  // it ended in '/'
     std::string name = service::DirectoryFileName(options->job);         // JOB.json
     name.resize(name.size() - std::string(".json").size());
-    options->store = (directory.parent_path() / ("c4d-" + name + ".db")).string();
+    const std::string base = (directory.parent_path() / ("c4d-" + name)).string();
+    if (options->store.empty()) options->store = base + ".db";
+    options->audit_by_default = options->audit.empty();
+    if (options->audit.empty()) options->audit = base + ".audit.jsonl";
   }
   return absl::OkStatus();
 }

@@ -19,7 +19,9 @@ struct MasterOptions {
   std::string listen = "127.0.0.1:15141";
   std::string directory;  // default: the run directory's masters/
   std::string store;      // default: beside the directory, by the job's name
-  std::string c4p;        // address, "off", or empty: the directory's entry
+  std::string audit;      // default: the same place, c4d-JOB.audit.jsonl
+  bool audit_by_default = false;
+  std::string c4p;  // address, "off", or empty: the directory's entry
   double hang_suspect_s = 2;
   double hang_suspect_max_s = 5;
   double no_progress_s = 10;

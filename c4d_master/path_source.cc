@@ -54,7 +54,7 @@ std::shared_ptr<const LinkPath> PathOf(const v1::ResolvedPath& resolved) {
 }  // namespace
 
 struct GrpcPathSource::Connection {
-  std::string address;
+  service::MasterAddress master;
   std::unique_ptr<v1::C4p::Stub> stub;
   bool reported = false;  // that it does not answer
 };
@@ -140,7 +140,7 @@ absl::Status GrpcPathSource::Ask(const std::vector<Tuple>& tuples, Connection* c
   v1::ResolvePathsReply reply;
   grpc::ClientContext context;
   context.set_deadline(std::chrono::system_clock::now() + milliseconds(options_.call_limit_ms));
-  options_.credentials.AddToken(&context);
+  options_.credentials.AddToken(&context, connection->master);
   {
     const std::lock_guard lock(mutex_);
     if (stopping_) return absl::CancelledError("ending");
@@ -197,21 +197,25 @@ void GrpcPathSource::Run() {
     }
     lock.unlock();
     absl::Status status;
-    const absl::StatusOr<std::string> address = options_.address();
-    if (!address.ok()) {
-      status = address.status();  // there is none: nothing to complain of
+    const absl::StatusOr<service::MasterAddress> master = options_.address();
+    if (!master.ok()) {
+      status = master.status();  // there is none: nothing to complain of
       connection = {};
     } else {
-      if (*address != connection.address) {
-        connection = {*address, v1::C4p::NewStub(service::MakeChannel(*address, options_.credentials)),
-                      false};
+      const std::string& address = master->address;
+      if (address != connection.master.address) {
+        connection = {
+            *master,
+            v1::C4p::NewStub(service::MakeChannel(address, options_.credentials, service::Role::kPathMaster)),
+            false};
       }
+      connection.master = *master;
       status = Ask(due, &connection);
       if (status.ok() && !std::exchange(was_there, true)) {
-        service::LogInfo("C4P at ", *address, " tells the paths of connections: links can be named");
+        service::LogInfo("C4P at ", address, " tells the paths of connections: links can be named");
       }
       if (!status.ok() && !absl::IsCancelled(status) && !std::exchange(connection.reported, true)) {
-        service::LogWarning("C4P at ", *address, " does not answer (", status.message(),
+        service::LogWarning("C4P at ", address, " does not answer (", status.message(),
                             "): connections are named where a link could be, until it does");
       }
     }

@@ -48,7 +48,7 @@ class GrpcPathSource final : public PathSource {
  public:
   struct Options {
     // Where C4P listens, asked before every attempt to connect; NotFound while there is none.
-    std::function<absl::StatusOr<std::string>()> address;
+    std::function<absl::StatusOr<service::MasterAddress>()> address;
     service::Credentials credentials;
     int64_t known_for_ms = 30'000;
     int64_t ask_again_ms = 2'000;

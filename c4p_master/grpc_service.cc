@@ -7,7 +7,9 @@
 
 #include "c4/v1/c4p.grpc.pb.h"
 #include "service/grpc_server.h"
+#include "service/log.h"
 #include "service/queued_stream.h"
+#include "service/text.h"
 
 namespace c4::c4p {
 namespace {
@@ -17,7 +19,7 @@ using service::ToGrpcStatus;
 struct Backend {
   C4pHandler* handler;
   service::StateThread* state_thread;
-  service::Credentials credentials;
+  service::Gate gate;
   const service::Clock* clock;
   size_t max_session_backlog;
 };
@@ -33,13 +35,14 @@ using SessionStream =
 // the handler sends goes through the queue.
 class SessionReactor final : public SessionStream {
  public:
-  SessionReactor(Backend* backend, const grpc::Status& allowed)
+  SessionReactor(Backend* backend, const absl::StatusOr<service::Identity>& caller)
       : SessionStream(backend->state_thread,
                       [backend](uint64_t session) {
                         backend->handler->Disconnect(session, backend->clock->MonotonicNs());
                       }),
-        backend_(backend) {
-    Begin(allowed, Ending(), [backend](const std::shared_ptr<Queue>& queue) {
+        backend_(backend),
+        agent_(caller.value_or(service::Identity())) {
+    Begin(ToGrpcStatus(caller.status()), Ending(), [backend](const std::shared_ptr<Queue>& queue) {
       return backend->handler->Connect(
           [queue, most = backend->max_session_backlog](const v1::C4pToAgent& message) {
             if (queue->Push(message, most) != Pushed::kFull) return;
@@ -55,6 +58,11 @@ class SessionReactor final : public SessionStream {
     // The stream may be gone by the time that the message is taken in.
     auto message = std::make_shared<v1::AgentToC4p>();
     message->Swap(&message_);
+    if (message->has_hello() && !service::SpeaksForHost(agent_, message->hello().host())) {
+      service::LogWarning("a session for host ", service::ToUtf8(message->hello().host()),
+                          " is refused: it was opened by ", service::Describe(agent_));
+      return queue->End({grpc::StatusCode::PERMISSION_DENIED, "an agent speaks for its own host only"});
+    }
     if (!backend_->state_thread->Post([backend = backend_, session = session_, queue, message] {
           backend->handler->Take(session, *message, backend->clock->MonotonicNs());
           WithStream<SessionReactor>(queue,
@@ -71,6 +79,7 @@ class SessionReactor final : public SessionStream {
   }
 
   Backend* const backend_;
+  const service::Identity agent_;  // whose session it is
   SessionId session_ = 0;
   v1::AgentToC4p message_;
 };
@@ -81,13 +90,13 @@ class C4pService final : public v1::C4p::CallbackService {
 
   grpc::ServerBidiReactor<v1::AgentToC4p, v1::C4pToAgent>* Session(
       grpc::CallbackServerContext* context) override {
-    return new SessionReactor(&backend_, Allowed(*context));
+    return new SessionReactor(&backend_, backend_.gate.Admit(*context, "c4.v1.C4p/Session"));
   }
 
   grpc::ServerUnaryReactor* ResolvePaths(grpc::CallbackServerContext* context,
                                          const v1::ResolvePathsRequest* request,
                                          v1::ResolvePathsReply* reply) override {
-    return Answer(context, [this, request, reply] {
+    return Answer(context, "c4.v1.C4p/ResolvePaths", [this, request, reply] {
       *reply = backend_.handler->ResolvePaths(*request, backend_.clock->MonotonicNs());
       return absl::OkStatus();
     });
@@ -96,7 +105,7 @@ class C4pService final : public v1::C4p::CallbackService {
   grpc::ServerUnaryReactor* ListPaths(grpc::CallbackServerContext* context,
                                       const v1::ListPathsRequest* request,
                                       v1::ListPathsReply* reply) override {
-    return Answer(context, [this, request, reply] {
+    return Answer(context, "c4.v1.C4p/ListPaths", [this, request, reply] {
       *reply = backend_.handler->ListPaths(*request, backend_.clock->MonotonicNs());
       return absl::OkStatus();
     });
@@ -104,7 +113,7 @@ class C4pService final : public v1::C4p::CallbackService {
 
   grpc::ServerUnaryReactor* GetTopology(grpc::CallbackServerContext* context, const v1::GetTopologyRequest*,
                                         v1::GetTopologyReply* reply) override {
-    return Answer(context, [this, reply] {
+    return Answer(context, "c4.v1.C4p/GetTopology", [this, reply] {
       *reply = backend_.handler->GetTopology(backend_.clock->MonotonicNs());
       return absl::OkStatus();
     });
@@ -112,7 +121,7 @@ class C4pService final : public v1::C4p::CallbackService {
 
   grpc::ServerUnaryReactor* Explain(grpc::CallbackServerContext* context, const v1::ExplainRequest* request,
                                     v1::ExplainReply* reply) override {
-    return Answer(context, [this, request, reply] {
+    return Answer(context, "c4.v1.C4p/Explain", [this, request, reply] {
       absl::StatusOr<v1::ExplainReply> found =
           backend_.handler->Explain(request->connection(), backend_.clock->MonotonicNs());
       if (!found.ok()) return found.status();
@@ -122,14 +131,11 @@ class C4pService final : public v1::C4p::CallbackService {
   }
 
  private:
-  grpc::Status Allowed(const grpc::CallbackServerContext& context) const {
-    return ToGrpcStatus(backend_.credentials.CheckToken(context));
-  }
-
   // Request and reply live until the reactor is finished.
-  grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context, std::function<absl::Status()> fill) {
+  grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context, std::string_view call,
+                                   std::function<absl::Status()> fill) {
     grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
-    const grpc::Status allowed = Allowed(*context);
+    const grpc::Status allowed = ToGrpcStatus(backend_.gate.Admit(*context, call).status());
     if (!allowed.ok()) {
       reactor->Finish(allowed);
     } else if (!backend_.state_thread->Post(
@@ -145,10 +151,9 @@ class C4pService final : public v1::C4p::CallbackService {
 }  // namespace
 
 std::unique_ptr<grpc::Service> MakeGrpcService(C4pHandler* handler, service::StateThread* state_thread,
-                                               const service::Credentials& credentials,
-                                               const service::Clock& clock, size_t max_session_backlog) {
-  return std::make_unique<C4pService>(
-      Backend{handler, state_thread, credentials, &clock, max_session_backlog});
+                                               const service::Gate& gate, const service::Clock& clock,
+                                               size_t max_session_backlog) {
+  return std::make_unique<C4pService>(Backend{handler, state_thread, gate, &clock, max_session_backlog});
 }
 
 }  // namespace c4::c4p

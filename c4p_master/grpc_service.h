@@ -8,7 +8,7 @@
 
 #include "c4p_master/c4p_handler.h"
 #include "service/clock.h"
-#include "service/credentials.h"
+#include "service/gate.h"
 #include "service/state_thread.h"
 
 namespace grpc {
@@ -22,8 +22,7 @@ namespace c4::c4p {
 inline constexpr size_t kMaxSessionBacklog = 65536;
 
 std::unique_ptr<grpc::Service> MakeGrpcService(C4pHandler* handler, service::StateThread* state_thread,
-                                               const service::Credentials& credentials,
-                                               const service::Clock& clock,
+                                               const service::Gate& gate, const service::Clock& clock,
                                                size_t max_session_backlog = kMaxSessionBacklog);
 
 }  // namespace c4::c4p

@@ -36,7 +36,7 @@ int Run(const MasterOptions& options, const std::vector<service::Setting>& setti
     return Fail(status);
   }
   const absl::StatusOr<service::Credentials> credentials =
-      service::Credentials::Load(options.common.tls, options.common.token_file);
+      service::Credentials::Load(options.common.security, {.role = service::Role::kPathMaster});
   if (!credentials.ok()) return Fail(credentials.status());
   const service::Clock& clock = service::SystemClock();
   const auto epoch = static_cast<uint64_t>(clock.UnixNs());
@@ -56,14 +56,15 @@ int Run(const MasterOptions& options, const std::vector<service::Setting>& setti
   C4pHandler handler(options.ForHandler(epoch), std::move(file), &metrics);
   service::StateThread state_thread("c4p-state", kTickInterval, [&] { handler.Tick(clock.MonotonicNs()); });
 
-  const std::unique_ptr<grpc::Service> grpc_service =
-      MakeGrpcService(&handler, &state_thread, *credentials, clock);
+  const service::Gate gate(*credentials);
+  const std::unique_ptr<grpc::Service> grpc_service = MakeGrpcService(&handler, &state_thread, gate, clock);
   const std::array<grpc::Service*, 1> services = {grpc_service.get()};
   const absl::StatusOr<std::unique_ptr<service::GrpcServer>> grpc_server =
-      service::GrpcServer::Start(options.listen, *credentials, services);
+      service::GrpcServer::Start(options.listen, gate, services);
   if (!grpc_server.ok()) return Fail(grpc_server.status());
   service::HttpServer http_server([&] { return state_thread.Health(); }, [&] { return metrics.Serialise(); });
-  if (const absl::Status status = http_server.Start(options.common.http_address, *credentials);
+  if (const absl::Status status =
+          http_server.Start(options.common.http_address, gate, options.common.http_names);
       !status.ok()) {
     return Fail(status);
   }
@@ -74,7 +75,9 @@ int Run(const MasterOptions& options, const std::vector<service::Setting>& setti
                                    .http_address = service::ReachableAddress(http_server.address()),
                                    .epoch = epoch,
                                    .pid = getpid(),
-                                   .host = service::HostName()};
+                                   .host = service::HostName(),
+                                   .key_file = credentials->key_file(),
+                                   .key_id = credentials->key_id()};
   if (const absl::Status status = directory.Publish(entry); !status.ok()) return Fail(status);
   service::LogInfo("serving paths: gRPC on ", entry.address, ", HTTP on ", entry.http_address,
                    ", published in ", options.directory);

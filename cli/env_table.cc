@@ -27,7 +27,8 @@ constexpr Knob kCommandKnobs[] = {
     {"C4_TLS_CA", "text", "", "", "Mutual TLS with the master: file with the certificates to trust (PEM)."},
     {"C4_TLS_CERT", "text", "", "", "Mutual TLS with the master: file with the own certificate (PEM)."},
     {"C4_TLS_KEY", "text", "", "", "Mutual TLS with the master: file with the own key (PEM)."},
-    {"C4_TOKEN_FILE", "text", "", "", "File that holds the master's token."},
+    {"C4_TOKEN_FILE", "text", "", "", "File with the token to show to masters (`c4 pki token`)."},
+    {"C4_KEY_FILE", "text", "", "", "File with the key to make tokens for masters with (`c4 pki key`)."},
 };
 
 // absl's own string_view type is not the standard's in the distribution that we build on.

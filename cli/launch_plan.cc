@@ -102,22 +102,28 @@ std::vector<std::string> RankEnvironment(const std::vector<std::string>& inherit
 }
 
 std::vector<std::string> MasterArguments(const LaunchPlan& plan) {
-  return {"--job",       plan.job,       "--listen", plan.master_host + ":0", "--http-address", "127.0.0.1:0",
-          "--directory", plan.directory, "--store",  plan.run_dir + "/c4d.db"};
+  return {"--job",          plan.job,
+          "--listen",       plan.master_host + ":0",
+          "--http-address", "127.0.0.1:0",
+          "--directory",    plan.directory,
+          "--store",        plan.run_dir + "/c4d.db",
+          "--audit",        plan.run_dir + "/c4d.audit.jsonl",
+          "--key-file",     plan.key_file};
 }
 
 std::vector<std::string> PathMasterArguments(const LaunchPlan& plan) {
-  std::vector<std::string> result = {"--listen",    plan.master_host + ":0", "--http-address",
-                                     "127.0.0.1:0", "--directory",           plan.directory};
+  std::vector<std::string> result = {"--listen",    plan.master_host + ":0", "--http-address", "127.0.0.1:0",
+                                     "--directory", plan.directory,          "--key-file",     plan.key_file};
   if (!plan.topology.empty()) result.insert(result.end(), {"--topology", plan.topology});
   return result;
 }
 
 std::vector<std::string> AgentArguments(const LaunchOptions& options, const LaunchPlan& plan, int host) {
-  std::vector<std::string> result = {"--run-dir",   RunDirOf(plan, host), "--http-address",
-                                     "127.0.0.1:0", "--directory",        plan.directory};
+  std::vector<std::string> result = {"--run-dir",   RunDirOf(plan, host), "--http-address", "127.0.0.1:0",
+                                     "--directory", plan.directory,       "--key-file",     plan.key_file};
   if (!options.master.empty()) result.insert(result.end(), {"--master", options.master});
-  if (!plan.fabric.empty()) result.insert(result.end(), {"--nics", plan.interfaces});
+  // The fabric's management network is within this machine: the bridge is the only one on the way.
+  if (!plan.fabric.empty()) result.insert(result.end(), {"--nics", plan.interfaces, "--token-in-clear"});
   return result;
 }
 

@@ -18,6 +18,7 @@ struct LaunchOptions {
   std::string job;         // empty: C4_JOB_ID, else a name made from the launcher's pid
   std::string base_dir;    // empty: C4_RUN_DIR, else /dev/shm/c4
   std::string master;      // host:port of a master that runs already; empty: start one
+  std::string key_file;    // of the job's tokens; empty: a new key in the run directory
   bool monitor = true;     // start an agent (and a master)
   bool paths = false;      // start a path master as well, unless one is published
   std::string topology;    // its topology file; empty: of an emulated fabric its own, else it learns
@@ -39,6 +40,7 @@ absl::Status CheckLaunchOptions(const LaunchOptions& options);
 struct LaunchPlan {
   std::string job;
   std::string run_dir;        // of this job alone
+  std::string key_file;       // signs and checks the tokens of its daemons
   std::string directory;      // of masters
   std::string library_dir;    // holds libnccl.so.2
   std::string binary_dir;     // holds c4a and c4d_master

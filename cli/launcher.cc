@@ -20,6 +20,7 @@
 #include "fabric/emulator/topology.h"
 #include "service/directory.h"
 #include "service/run_dir.h"
+#include "service/token.h"
 
 namespace c4::cli {
 namespace {
@@ -121,10 +122,21 @@ absl::Status Launcher::Prepare() {
   }
   const std::string incarnation = EnvironmentValue(environment, "C4_INCARNATION").value_or("");
   if (!absl::SimpleAtoi(incarnation, &plan_.incarnation) || plan_.incarnation < 0) plan_.incarnation = 0;
+  if (options_.monitor) C4_RETURN_IF_NOT_OK(MakeKey());
   if (options_.monitor && options_.master.empty()) C4_RETURN_IF_NOT_OK(CheckJobIsFree());
   plan_.topology = options_.topology;
   if (!options_.fabric.empty()) C4_RETURN_IF_NOT_OK(EnterFabric());
   return ChoosePorts();
+}
+
+// Of this job alone, for as long as it runs: its daemons and its owner's commands make their tokens with it.
+absl::Status Launcher::MakeKey() {
+  plan_.key_file = options_.key_file;
+  if (!plan_.key_file.empty()) return absl::OkStatus();
+  const absl::StatusOr<std::string> key = service::NewKeyLine();
+  if (!key.ok()) return key.status();
+  plan_.key_file = plan_.run_dir + "/job.key";
+  return service::WriteFileAtomically(plan_.key_file, *key + "\n", 0600);
 }
 
 absl::Status Launcher::ChoosePorts() {

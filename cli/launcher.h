@@ -85,6 +85,7 @@ class Launcher {
   absl::Status EnterFabric();
   // Places on free ports where rank 0 gathers the others.
   absl::Status ChoosePorts();
+  absl::Status MakeKey();
   // For whoever injects faults (docs/inject.md): who runs where.
   void WriteJobFile() const;
   // True when a failed job is started again.

@@ -1,5 +1,6 @@
 #include "cli/master_client.h"
 
+#include <algorithm>
 #include <chrono>
 #include <grpcpp/grpcpp.h>
 
@@ -11,17 +12,23 @@
 #include "service/address.h"
 #include "service/channel.h"
 #include "service/credentials.h"
+#include "service/grpc_server.h"
 #include "service/run_dir.h"
 
 namespace c4::cli {
 namespace {
 
-absl::Status FromGrpc(const grpc::Status& status, const std::string& address) {
-  if (status.ok()) return absl::OkStatus();
+absl::Status FromGrpc(const grpc::Status& given, const std::string& address,
+                      const service::Credentials& credentials) {
+  if (given.ok()) return absl::OkStatus();
+  const grpc::Status status = service::ToGrpcStatus(credentials.Explain(service::FromGrpcStatus(given)));
   std::string text = absl::StrCat("the master at ", address, " did not answer: ", status.error_message());
   if (status.error_code() == grpc::StatusCode::UNAUTHENTICATED) {
     text = absl::StrCat("the master at ", address, " refused the call: ", status.error_message(),
-                        "; give its token with --token-file");
+                        "; see \"TLS and tokens\" in docs/configuration.md");
+  }
+  if (status.error_code() == grpc::StatusCode::PERMISSION_DENIED) {
+    text = absl::StrCat("the master at ", address, " refused the call: ", status.error_message());
   }
   return absl::Status(static_cast<absl::StatusCode>(status.error_code()), text);
 }
@@ -34,11 +41,36 @@ void MasterOptions::Declare(Options* options) {
   options->Text("--master", &address, "HOST:PORT", "ask this master, without a look-up", "C4_MASTER");
   options->Text("--run-dir", &base_dir, "DIR",
                 "where masters are looked up, in DIR/masters; default: C4_RUN_DIR, else /dev/shm/c4");
+  DeclareSecurity(&security, options);
+  options->Group("");
+}
+
+void DeclareSecurity(service::SecurityOptions* security, Options* options) {
+  service::TlsOptions& tls = security->tls;
   options->Text("--tls-ca", &tls.ca, "FILE", "mutual TLS: certificates to trust (PEM)", "C4_TLS_CA");
   options->Text("--tls-cert", &tls.cert, "FILE", "mutual TLS: own certificate (PEM)", "C4_TLS_CERT");
   options->Text("--tls-key", &tls.key, "FILE", "mutual TLS: own key (PEM)", "C4_TLS_KEY");
-  options->Text("--token-file", &token_file, "FILE", "file that holds the master's token", "C4_TOKEN_FILE");
-  options->Group("");
+  options->Text("--token-file", &security->token_file, "FILE", "token to show (c4 pki token)",
+                "C4_TOKEN_FILE");
+  options->Text("--key-file", &security->key_file, "FILE",
+                "key to make an operator's token with; default: the job's own, where its master's entry says "
+                "where it is and it can be read",
+                "C4_KEY_FILE");
+  options->Flag("--token-in-clear", &security->token_in_clear,
+                "send tokens to other machines without TLS too");
+}
+
+std::vector<service::MasterEntry> PreferBelieved(std::vector<service::MasterEntry> published,
+                                                 const service::Believed& believed) {
+  const auto weight = [&](const service::MasterEntry& entry) {
+    return entry.published_by == 0 ? 0 : believed.Holds(entry.published_by) ? 1 : 2;
+  };
+  std::stable_sort(published.begin(), published.end(), [&](const auto& a, const auto& b) {
+    return std::pair(a.job, weight(a)) < std::pair(b.job, weight(b));
+  });
+  const auto same = [](const auto& a, const auto& b) { return a.job == b.job; };
+  published.erase(std::unique(published.begin(), published.end(), same), published.end());
+  return published;
 }
 
 absl::StatusOr<FoundMaster> ChooseMaster(const std::vector<service::MasterEntry>& published,
@@ -48,7 +80,7 @@ absl::StatusOr<FoundMaster> ChooseMaster(const std::vector<service::MasterEntry>
   std::string names;
   for (const service::MasterEntry& entry : entries) {
     absl::StrAppend(&names, names.empty() ? "" : ", ", entry.job);
-    if (entry.job == job) return FoundMaster{entry.job, entry.address, entry.epoch};
+    if (entry.job == job) return FoundMaster{entry.job, service::AddressOf(entry), entry.epoch};
   }
   const std::string hint =
       " (start one with `c4 run`, name its directory with --run-dir, or give --master HOST:PORT)";
@@ -66,34 +98,35 @@ absl::StatusOr<FoundMaster> ChooseMaster(const std::vector<service::MasterEntry>
         absl::StrCat("several jobs have a master: ", names, "; choose with --job ID"));
   }
   const service::MasterEntry& only = entries.front();
-  return FoundMaster{only.job, only.address, only.epoch};
+  return FoundMaster{only.job, service::AddressOf(only), only.epoch};
 }
 
 absl::StatusOr<FoundMaster> FindMaster(const MasterOptions& options) {
-  if (!options.address.empty()) return FoundMaster{options.job, options.address, 0};
+  if (!options.address.empty()) return FoundMaster{options.job, service::MasterAddress(options.address), 0};
   const std::string base = options.base_dir.empty() ? service::DefaultRunDir() : options.base_dir;
   const service::MasterDirectory directory(base + "/masters");
   const absl::StatusOr<std::vector<service::MasterEntry>> entries = directory.List();
   if (!entries.ok()) return entries.status();
-  std::vector<service::MasterEntry> candidates = *entries;
+  std::vector<service::MasterEntry> candidates = PreferBelieved(*entries, service::Believed());
   if (options.job.empty() && candidates.size() > 1) {
     // Entries that killed masters left behind need not be chosen from.
     std::erase_if(candidates, [](const service::MasterEntry& entry) {
       return entry.host == service::HostName() && !ReadProcessStat(static_cast<pid_t>(entry.pid)).has_value();
     });
-    if (candidates.empty()) candidates = *entries;
+    if (candidates.empty()) candidates = PreferBelieved(*entries, service::Believed());
   }
   return ChooseMaster(candidates, options.job, directory.path());
 }
 
 struct MasterClient::Parts {
   std::string address;
+  service::MasterAddress master;
   service::Credentials credentials;
   std::unique_ptr<v1::C4d::Stub> stub;
   std::unique_ptr<v1::Smon::Stub> smon;
 
   void Prepare(grpc::ClientContext* context, absl::Duration timeout) const {
-    credentials.AddToken(context);
+    credentials.AddToken(context, master);
     context->set_deadline(std::chrono::system_clock::now() + absl::ToChronoMilliseconds(timeout));
   }
 
@@ -117,7 +150,7 @@ struct MasterClient::Parts {
         // It did answer.
         return absl::Status(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
       default:
-        return FromGrpc(status, address);
+        return FromGrpc(status, address, credentials);
     }
   }
 };
@@ -126,15 +159,17 @@ MasterClient::MasterClient(std::unique_ptr<Parts> parts) : parts_(std::move(part
 
 MasterClient::~MasterClient() = default;
 
-absl::StatusOr<std::unique_ptr<MasterClient>> MasterClient::Open(const std::string& address,
+absl::StatusOr<std::unique_ptr<MasterClient>> MasterClient::Open(const service::MasterAddress& master,
                                                                  const MasterOptions& options) {
   absl::StatusOr<service::Credentials> credentials =
-      service::Credentials::Load(options.tls, options.token_file);
+      service::Credentials::Load(options.security, service::OwnOperator());
   if (!credentials.ok()) return credentials.status();
   auto parts = std::make_unique<Parts>();
-  parts->address = address;
+  parts->address = master.address;
+  parts->master = master;
   parts->credentials = *credentials;
-  const std::shared_ptr<grpc::Channel> channel = service::MakeChannel(address, *credentials);
+  const std::shared_ptr<grpc::Channel> channel = service::MakeChannel(
+      master.address, *credentials, service::Role::kJobMaster, master.job.empty() ? options.job : master.job);
   parts->stub = v1::C4d::NewStub(channel);
   parts->smon = v1::Smon::NewStub(channel);
   return std::unique_ptr<MasterClient>(new MasterClient(std::move(parts)));
@@ -148,7 +183,7 @@ absl::StatusOr<v1::ListVerdictsReply> MasterClient::ListVerdicts(bool include_cl
   request.set_include_cleared(include_cleared);
   v1::ListVerdictsReply reply;
   const grpc::Status status = parts_->stub->ListVerdicts(&context, request, &reply);
-  if (!status.ok()) return FromGrpc(status, parts_->address);
+  if (!status.ok()) return FromGrpc(status, parts_->address, parts_->credentials);
   return reply;
 }
 
@@ -157,7 +192,7 @@ absl::StatusOr<v1::GetStatusReply> MasterClient::GetStatus(absl::Duration timeou
   parts_->Prepare(&context, timeout);
   v1::GetStatusReply reply;
   const grpc::Status status = parts_->stub->GetStatus(&context, v1::GetStatusRequest(), &reply);
-  if (!status.ok()) return FromGrpc(status, parts_->address);
+  if (!status.ok()) return FromGrpc(status, parts_->address, parts_->credentials);
   return reply;
 }
 
@@ -166,7 +201,7 @@ absl::StatusOr<v1::GetMatrixReply> MasterClient::GetMatrix(absl::Duration timeou
   parts_->Prepare(&context, timeout);
   v1::GetMatrixReply reply;
   const grpc::Status status = parts_->stub->GetMatrix(&context, v1::GetMatrixRequest(), &reply);
-  if (!status.ok()) return FromGrpc(status, parts_->address);
+  if (!status.ok()) return FromGrpc(status, parts_->address, parts_->credentials);
   return reply;
 }
 
@@ -178,7 +213,7 @@ absl::StatusOr<v1::SetLevelReply> MasterClient::SetLevel(v1::RecordLevel level,
   request.set_level(level);
   v1::SetLevelReply reply;
   const grpc::Status status = parts_->stub->SetLevel(&context, request, &reply);
-  if (!status.ok()) return FromGrpc(status, parts_->address);
+  if (!status.ok()) return FromGrpc(status, parts_->address, parts_->credentials);
   return reply;
 }
 
@@ -235,12 +270,12 @@ absl::Status MasterClient::Record(absl::Duration limit,
   }
   const grpc::Status status = reader->Finish();
   if (status.ok()) return absl::UnavailableError(absl::StrCat("the master at ", parts_->address, " ended"));
-  return FromGrpc(status, parts_->address);
+  return FromGrpc(status, parts_->address, parts_->credentials);
 }
 
 absl::Status MasterClient::WatchVerdicts(const std::function<bool(const v1::Verdict&)>& on_verdict) const {
   grpc::ClientContext context;
-  parts_->credentials.AddToken(&context);
+  parts_->credentials.AddToken(&context, parts_->master);
   const std::unique_ptr<grpc::ClientReader<v1::Verdict>> reader =
       parts_->stub->WatchVerdicts(&context, v1::WatchVerdictsRequest());
   v1::Verdict verdict;
@@ -254,13 +289,13 @@ absl::Status MasterClient::WatchVerdicts(const std::function<bool(const v1::Verd
   }
   const grpc::Status status = reader->Finish();
   if (status.ok()) return absl::UnavailableError(absl::StrCat("the master at ", parts_->address, " ended"));
-  return FromGrpc(status, parts_->address);
+  return FromGrpc(status, parts_->address, parts_->credentials);
 }
 
 absl::StatusOr<std::unique_ptr<MasterClient>> ConnectToMaster(const MasterOptions& options) {
   const absl::StatusOr<FoundMaster> found = FindMaster(options);
   if (!found.ok()) return found.status();
-  return MasterClient::Open(found->address, options);
+  return MasterClient::Open(found->master, options);
 }
 
 absl::Status AskMaster(const MasterOptions& options, absl::Duration patience,

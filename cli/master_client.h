@@ -25,18 +25,24 @@ struct MasterOptions {
   std::string job;       // empty: the only one that there is
   std::string address;   // host:port; empty: by the directory
   std::string base_dir;  // empty: C4_RUN_DIR, else /dev/shm/c4
-  service::TlsOptions tls;
-  std::string token_file;
+  service::SecurityOptions security;
 
-  // --job, --master, --run-dir, --tls-ca, --tls-cert, --tls-key, --token-file
+  // --job, --master, --run-dir, and those of DeclareSecurity
   void Declare(Options* options);
 };
 
+// --tls-ca, --tls-cert, --tls-key, --token-file, --key-file, --token-in-clear
+void DeclareSecurity(service::SecurityOptions* security, Options* options);
+
 struct FoundMaster {
   std::string job;  // empty when only the address is known
-  std::string address;
+  service::MasterAddress master;
   uint64_t epoch = 0;  // 0 when only the address is known
 };
+
+// Pure: of several entries of one job those that are believed; root's come first.
+std::vector<service::MasterEntry> PreferBelieved(std::vector<service::MasterEntry> published,
+                                                 const service::Believed& believed);
 
 // Pure: the entry meant by `job` (empty: the only one). NotFound when there is none, InvalidArgument when
 // there are several and the user has to choose.
@@ -46,8 +52,8 @@ absl::StatusOr<FoundMaster> FindMaster(const MasterOptions& options);
 
 class MasterClient {
  public:
-  // Loads the TLS files and the token; connects on the first call.
-  static absl::StatusOr<std::unique_ptr<MasterClient>> Open(const std::string& address,
+  // Loads certificates, token and key; connects on the first call.
+  static absl::StatusOr<std::unique_ptr<MasterClient>> Open(const service::MasterAddress& master,
                                                             const MasterOptions& options);
   ~MasterClient();
   MasterClient(const MasterClient&) = delete;

@@ -76,10 +76,10 @@ bool IsOff(const char* variable) {
   return value != nullptr && strcmp(value, "0") == 0;
 }
 
-MasterFacts::Master Ask(const std::string& job, const std::string& address, const MasterOptions& options,
-                        absl::Duration patience) {
-  MasterFacts::Master master = {.job = job, .address = address};
-  const absl::StatusOr<std::unique_ptr<MasterClient>> client = MasterClient::Open(address, options);
+MasterFacts::Master Ask(const std::string& job, const service::MasterAddress& at,
+                        const MasterOptions& options, absl::Duration patience) {
+  MasterFacts::Master master = {.job = job, .address = at.address};
+  const absl::StatusOr<std::unique_ptr<MasterClient>> client = MasterClient::Open(at, options);
   absl::StatusOr<v1::GetStatusReply> reply =
       client.ok() ? (*client)->GetStatus(patience) : absl::StatusOr<v1::GetStatusReply>(client.status());
   if (!reply.ok()) {
@@ -116,7 +116,7 @@ MasterFacts ReadMasters(const MasterOptions& options, absl::Duration patience) {
   const service::MasterDirectory directory(base + "/masters");
   facts.directory = directory.path();
   if (!options.address.empty()) {
-    facts.masters.push_back(Ask(options.job, options.address, options, patience));
+    facts.masters.push_back(Ask(options.job, service::MasterAddress(options.address), options, patience));
     return facts;
   }
   const absl::StatusOr<std::vector<service::MasterEntry>> entries = directory.List(&facts.faults);
@@ -133,7 +133,7 @@ MasterFacts ReadMasters(const MasterOptions& options, absl::Duration patience) {
                !ReadProcessStat(static_cast<pid_t>(entry.pid)).has_value()) {
       facts.masters.push_back({.job = entry.job, .address = entry.address, .is_dead = true});
     } else {
-      facts.masters.push_back(Ask(entry.job, entry.address, options, patience));
+      facts.masters.push_back(Ask(entry.job, service::AddressOf(entry), options, patience));
     }
   }
   if (!options.job.empty() && facts.masters.empty()) {

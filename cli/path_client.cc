@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "c4/v1/c4p.grpc.pb.h"
+#include "cli/master_client.h"
 #include "service/channel.h"
 #include "service/credentials.h"
 #include "service/directory.h"
@@ -23,21 +24,19 @@ void PathMasterOptions::Declare(Options* options) {
                 "C4_PATH_MASTER");
   options->Text("--run-dir", &base_dir, "DIR",
                 "where masters are looked up, in DIR/masters; default: C4_RUN_DIR, else /dev/shm/c4");
-  options->Text("--tls-ca", &tls.ca, "FILE", "mutual TLS: certificates to trust (PEM)", "C4_TLS_CA");
-  options->Text("--tls-cert", &tls.cert, "FILE", "mutual TLS: own certificate (PEM)", "C4_TLS_CERT");
-  options->Text("--tls-key", &tls.key, "FILE", "mutual TLS: own key (PEM)", "C4_TLS_KEY");
-  options->Text("--token-file", &token_file, "FILE", "file that holds the master's token", "C4_TOKEN_FILE");
+  DeclareSecurity(&security, options);
 }
 
 struct PathClient::Parts {
   std::string address;
+  service::MasterAddress master;
   service::Credentials credentials;
   std::unique_ptr<v1::C4p::Stub> stub;
 
   template <typename Reply, typename Request, typename Call>
   absl::StatusOr<Reply> Ask(Call call, const Request& request) const {
     grpc::ClientContext context;
-    credentials.AddToken(&context);
+    credentials.AddToken(&context, master);
     context.set_deadline(std::chrono::system_clock::now() + kCallLimit);
     Reply reply;
     const grpc::Status status = (stub.get()->*call)(&context, request, &reply);
@@ -56,6 +55,7 @@ PathClient::~PathClient() = default;
 absl::StatusOr<std::unique_ptr<PathClient>> PathClient::Open(const PathMasterOptions& options) {
   auto parts = std::make_unique<Parts>();
   parts->address = options.address;
+  parts->master = service::MasterAddress(options.address);
   if (parts->address.empty()) {
     const std::string base = options.base_dir.empty() ? service::DefaultRunDir() : options.base_dir;
     const service::MasterDirectory directory(base + "/masters");
@@ -68,12 +68,14 @@ absl::StatusOr<std::unique_ptr<PathClient>> PathClient::Open(const PathMasterOpt
     }
     if (!entry.ok()) return entry.status();
     parts->address = entry->address;
+    parts->master = service::AddressOf(*entry);
   }
   absl::StatusOr<service::Credentials> credentials =
-      service::Credentials::Load(options.tls, options.token_file);
+      service::Credentials::Load(options.security, service::OwnOperator());
   if (!credentials.ok()) return credentials.status();
   parts->credentials = *credentials;
-  parts->stub = v1::C4p::NewStub(service::MakeChannel(parts->address, *credentials));
+  parts->stub =
+      v1::C4p::NewStub(service::MakeChannel(parts->address, *credentials, service::Role::kPathMaster));
   return std::unique_ptr<PathClient>(new PathClient(std::move(parts)));
 }
 

@@ -16,10 +16,9 @@ namespace c4::cli {
 struct PathMasterOptions {
   std::string address;   // host:port; empty: by the directory
   std::string base_dir;  // empty: C4_RUN_DIR, else /dev/shm/c4
-  service::TlsOptions tls;
-  std::string token_file;
+  service::SecurityOptions security;
 
-  // --path-master, --run-dir, --tls-ca, --tls-cert, --tls-key, --token-file
+  // --path-master, --run-dir, and those of DeclareSecurity (master_client.h)
   void Declare(Options* options);
 };
 

@@ -39,5 +39,6 @@ extern const Verb kInjectVerb;
 extern const Verb kSmonVerb;
 extern const Verb kWhatIfVerb;
 extern const Verb kHangVerb;
+extern const Verb kPkiVerb;
 
 }  // namespace c4::cli

@@ -11,6 +11,7 @@
 #include "cli/options.h"
 #include "cli/process.h"
 #include "cli/verb.h"
+#include "service/authorize.h"
 #include "service/run_dir.h"
 
 namespace c4::cli {
@@ -49,15 +50,23 @@ int RunDoctor(const Arguments& arguments) {
   MasterOptions master;
   LibraryQuestion question;
   bool json = false;
+  bool roles = false;
+  bool roles_markdown = false;
   Options options("doctor", kSummary);
   options.Flag("--json", &json, "one JSON document: {\"problems\",\"notes\",\"findings\":[...]}");
   options.Text("--library", &question.library, "PATH",
                "look at this libnccl.so.2; default: the one that programs here get");
   options.Text("--python", &question.python, "PATH",
                "the Python whose packages to look at; default: python3 of PATH");
+  options.Flag("--roles", &roles, "print only which roles may make which calls of the daemons");
+  options.Flag("--roles-markdown", &roles_markdown, "the same as SECURITY.md has it");
   master.Declare(&options);
   if (const std::optional<int> exit_code = options.Parse(arguments)) return *exit_code;
 
+  if (roles || roles_markdown) {
+    fputs((roles_markdown ? service::CallTableMarkdown() : service::CallTableText()).c_str(), stdout);
+    return kExitOk;
+  }
   const MachineFacts machine = ReadMachine("");
   question.has_gpu = machine.gpus > 0;
   // Before anything starts a thread: it forks.

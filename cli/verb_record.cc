@@ -34,7 +34,7 @@ int RunRecord(const Arguments& arguments) {
   if (file.empty()) return UsageError("record", "say where to with -o FILE");
   const absl::StatusOr<FoundMaster> found = FindMaster(master);
   if (!found.ok()) return Fail(found.status(), kExitUnreachable);
-  const absl::StatusOr<std::unique_ptr<MasterClient>> client = MasterClient::Open(found->address, master);
+  const absl::StatusOr<std::unique_ptr<MasterClient>> client = MasterClient::Open(found->master, master);
   if (!client.ok()) return Fail(client.status(), kExitUnreachable);
   absl::StatusOr<std::unique_ptr<c4d::RecordingWriter>> writer = c4d::RecordingWriter::Create(file);
   if (!writer.ok()) return Fail(writer.status(), kExitUsage);

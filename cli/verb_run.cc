@@ -44,6 +44,11 @@ int RunJob(const Arguments& arguments) {
   options.Text("--run-dir", &job.base_dir, "DIR",
                "the job's own directory is made in here; default: C4_RUN_DIR, else /dev/shm/c4");
   options.Text("--master", &job.master, "HOST:PORT", "report to this master instead of starting one");
+  options.Text(
+      "--key-file", &job.key_file, "FILE",
+      "key of the tokens between agent, masters and commands (c4 pki key); default: a new one of the "
+      "job's own",
+      "C4_KEY_FILE");
   options.Flag("--no-monitor", &no_monitor, "start neither agent nor master");
   options.Flag("--c4p", &job.paths,
                "start a path master as well, unless one is published in the run directory");

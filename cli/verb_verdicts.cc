@@ -110,13 +110,13 @@ int Watch(MasterOptions master, const Form& form) {
       return connected_before ? watch.exit_code() : Unreachable(found.status());
     }
     master.job = found->job;  // of several that start later, stay with this one
-    const absl::StatusOr<std::unique_ptr<MasterClient>> client = MasterClient::Open(found->address, master);
+    const absl::StatusOr<std::unique_ptr<MasterClient>> client = MasterClient::Open(found->master, master);
     if (!client.ok()) return Unreachable(client.status());
     absl::Status asked = (*client)->GetStatus(kCallLimit).status();
     if (asked.ok()) {
       if (connected_before) {
         fprintf(stderr, "c4 verdicts: the master went away; following the one at %s\n",
-                found->address.c_str());
+                found->master.address.c_str());
       }
       connected_before = true;
       asked = (*client)->WatchVerdicts(show);

@@ -14,7 +14,8 @@ constexpr int kMaxMessageBytes = 64 * 1024 * 1024;
 
 }  // namespace
 
-std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address, const Credentials& credentials) {
+std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address, const Credentials& credentials,
+                                           Role role, const std::string& job) {
   RouteGrpcLog();
   grpc::ChannelArguments arguments;
   arguments.SetCompressionAlgorithm(GRPC_COMPRESS_GZIP);
@@ -31,7 +32,7 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address, const Cre
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
   arguments.SetMaxSendMessageSize(kMaxMessageBytes);
-  return grpc::CreateCustomChannel(address, credentials.Channel(), arguments);
+  return grpc::CreateCustomChannel(address, credentials.Channel(role, job), arguments);
 }
 
 }  // namespace c4::service

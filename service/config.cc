@@ -193,24 +193,35 @@ absl::StatusOr<Values> ParseFile(const Program& program, std::span<const Setting
 
 }  // namespace
 
-void AppendSecuritySettings(TlsOptions* tls, std::string* token_file, std::vector<Setting>* settings) {
+void AppendSecuritySettings(SecurityOptions* options, std::vector<Setting>* settings) {
   settings->push_back(
       {.name = "tls-ca",
-       .field = &tls->ca,
+       .field = &options->tls.ca,
        .help = "PEM file of the authority that signed the peers' certificates; turns mutual TLS on"});
   settings->push_back(
-      {.name = "tls-cert", .field = &tls->cert, .help = "PEM file of this program's certificate"});
-  settings->push_back({.name = "tls-key", .field = &tls->key, .help = "PEM file of its private key"});
-  settings->push_back(
-      {.name = "token-file",
-       .field = token_file,
-       .help = "file with the token that every call has to carry; none: no token is asked for"});
+      {.name = "tls-cert", .field = &options->tls.cert, .help = "PEM file of this program's certificate"});
+  settings->push_back({.name = "tls-key", .field = &options->tls.key, .help = "PEM file of its private key"});
+  settings->push_back({.name = "token-file",
+                       .field = &options->token_file,
+                       .help = "file with the token that this program shows to servers (c4 pki token)"});
+  settings->push_back({.name = "key-file",
+                       .field = &options->key_file,
+                       .help = "file with the keys that tokens are checked with, and this program's own "
+                               "signed (c4 pki key); mode 0600"});
+  settings->push_back({.name = "token-in-clear",
+                       .field = &options->token_in_clear,
+                       .help = "send tokens to other machines without TLS, where everybody on the way can "
+                               "use them"});
 }
 
 void AppendCommonSettings(CommonOptions* options, std::vector<Setting>* settings) {
   settings->push_back({.name = "http-address",
                        .field = &options->http_address,
                        .help = "host:port of /healthz and /metrics; port 0: any"});
+  settings->push_back({.name = "http-names",
+                       .field = &options->http_names,
+                       .help = "names, by commas, besides this host's own and addresses, under which the "
+                               "HTTP pages are asked for; others are refused"});
   settings->push_back({.name = "log-level",
                        .field = &options->log.level,
                        .help = "least level that is logged",
@@ -222,7 +233,7 @@ void AppendCommonSettings(CommonOptions* options, std::vector<Setting>* settings
   settings->push_back({.name = "log-file",
                        .field = &options->log.file,
                        .help = "file to append the log to; none: standard error"});
-  AppendSecuritySettings(&options->tls, &options->token_file, settings);
+  AppendSecuritySettings(&options->security, settings);
 }
 
 absl::StatusOr<std::optional<std::string>> ParseConfig(const Program& program,

@@ -40,12 +40,20 @@ struct TlsOptions {
   std::string key;
 };
 
+// How a program shows who it is, and how a server finds out who calls (credentials.h, gate.h).
+struct SecurityOptions {
+  TlsOptions tls;
+  std::string token_file;       // a token that was issued to this program; empty: none
+  std::string key_file;         // keys that sign and check tokens; empty: none
+  bool token_in_clear = false;  // tokens leave this machine without TLS
+};
+
 // What every daemon has.
 struct CommonOptions {
   LogOptions log;
-  TlsOptions tls;
-  std::string token_file;    // empty: no token
+  SecurityOptions security;
   std::string http_address;  // host:port of /healthz and /metrics; port 0: any
+  std::string http_names;    // further names, by commas, under which clients may ask for its pages
 };
 
 struct Program {
@@ -71,11 +79,11 @@ struct Setting {
   bool required = false;
 };
 
-// --log-level, --log-format, --log-file, --tls-ca, --tls-cert, --tls-key, --token-file, --http-address.
+// --log-level, --log-format, --log-file, --http-address, --http-names and those of AppendSecuritySettings.
 void AppendCommonSettings(CommonOptions* options, std::vector<Setting>* settings);
 
-// --tls-ca, --tls-cert, --tls-key, --token-file alone: for programs that are clients only.
-void AppendSecuritySettings(TlsOptions* tls, std::string* token_file, std::vector<Setting>* settings);
+// --tls-ca, --tls-cert, --tls-key, --token-file, --key-file, --token-in-clear alone: for clients.
+void AppendSecuritySettings(SecurityOptions* options, std::vector<Setting>* settings);
 
 // Gives a variable's value, or nullptr.
 using ReadEnvironment = std::function<const char*(const char*)>;

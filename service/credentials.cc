@@ -3,149 +3,226 @@
 #include <grpcpp/client_context.h>
 #include <grpcpp/security/credentials.h>
 #include <grpcpp/security/server_credentials.h>
-#include <grpcpp/server_context.h>
+#include <grpcpp/security/tls_certificate_provider.h>
+#include <grpcpp/security/tls_credentials_options.h>
+#include <mutex>
+#include <pwd.h>
+#include <set>
+#include <unistd.h>
 
 #include "absl/strings/ascii.h"
+#include "service/address.h"
+#include "service/certificate.h"
+#include "service/clock.h"
 #include "service/log.h"
-#include "service/run_dir.h"
+#include "service/peer_uid.h"
+#include "service/reloaded_file.h"
+#include "service/server_verifier.h"
 #include "service/text.h"
 
 namespace c4::service {
 namespace {
 
-constexpr size_t kMaxPemBytes = 1024 * 1024;
-constexpr size_t kMaxTokenBytes = 4096;
-constexpr char kScheme[] = "Bearer ";
+constexpr size_t kMaxSecretBytes = 16 * 1024;
+constexpr unsigned kWatchIntervalS = 1;
+constexpr int64_t kOwnTokenS = 300;
+constexpr std::string_view kScheme = "Bearer ";
 constexpr char kHeader[] = "authorization";
 
-absl::StatusOr<std::string> ReadPem(const std::string& path, const char* flag) {
-  absl::StatusOr<std::string> text = ReadSmallFile(path, kMaxPemBytes, Links::kFollow);
-  if (!text.ok()) return Annotate(text.status(), flag);
-  if (text->find("-----BEGIN ") == std::string::npos) {
-    return absl::InvalidArgumentError(Concat(flag, ": ", path, " is no PEM file"));
-  }
-  return text;
+int64_t NowS() {
+  return SystemClock().UnixNs() / 1'000'000'000;
 }
 
 absl::StatusOr<std::string> ReadToken(const std::string& path) {
-  absl::StatusOr<std::string> text = ReadSmallFile(path, kMaxTokenBytes, Links::kFollow);
+  absl::StatusOr<std::string> text = ReadSecretFile(path, kMaxSecretBytes);
   if (!text.ok()) return Annotate(text.status(), "--token-file");
   const std::string token(absl::StripAsciiWhitespace(*text));
-  if (token.empty()) return absl::InvalidArgumentError(Concat("--token-file: ", path, " holds no token"));
-  for (const char c : token) {
-    // What a header may carry; a second line would be a second token.
-    if (c < 0x21 || c > 0x7e) {
-      return absl::InvalidArgumentError(
-          Concat("--token-file: ", path, " must hold one line of printable characters without spaces"));
-    }
+  if (const auto claims = ReadTokenClaims(token); !claims.ok()) {
+    return absl::InvalidArgumentError(Concat("--token-file: ", path,
+                                             " holds no token that c4 pki token has made; a shared secret of "
+                                             "earlier versions is no token any more: "
+                                             "see \"Going over\" in docs/configuration.md"));
   }
   return token;
 }
 
-// Takes the same time whatever differs, so that a token cannot be guessed byte by byte.
-bool EqualInConstantTime(std::string_view given, std::string_view expected) {
-  unsigned char difference = given.size() == expected.size() ? 0 : 1;
-  for (size_t i = 0; i < expected.size(); ++i) {
-    const char c = i < given.size() ? given[i] : '\0';
-    difference = static_cast<unsigned char>(difference | (c ^ expected[i]));
+absl::StatusOr<TokenKeys> ReadKeys(const std::string& path) {
+  const absl::StatusOr<std::string> text = ReadSecretFile(path, kMaxSecretBytes);
+  if (!text.ok()) return Annotate(text.status(), "--key-file");
+  return ParseKeys(*text, path);
+}
+
+// The key of that id, or the first where none is asked for; nullptr: not there.
+const TokenKey* KeyOf(const TokenKeys& keys, const std::string& id) {
+  for (const TokenKey& key : keys) {
+    if (id.empty() || key.id == id) return &key;
   }
-  volatile unsigned char result = difference;  // keeps the compiler from leaving the loop early
-  return result == 0;
+  return nullptr;
 }
 
 }  // namespace
 
 struct Credentials::Material {
-  std::string ca;
-  std::string cert;
-  std::string key;
-  std::string token;
+  SecurityOptions options;
+  Identity self;
+  std::shared_ptr<ReloadedFile<std::string>> token;
+  std::shared_ptr<ReloadedFile<TokenKeys>> keys;
+  std::shared_ptr<grpc::experimental::FileWatcherCertificateProvider> certificates;
+  std::mutex mutex;
+  std::set<std::string> warned;  // of addresses
+
+  std::string Sign(const TokenKey& key, const std::string& job) const {
+    TokenClaims claims{.identity = self, .not_before_s = NowS(), .expires_s = NowS() + kOwnTokenS};
+    if (claims.identity.job.empty()) claims.identity.job = job;
+    absl::StatusOr<std::string> signed_token = IssueToken(key, claims);
+    if (!signed_token.ok()) LogWarning(signed_token.status().message());
+    return signed_token.ok() ? *std::move(signed_token) : std::string();
+  }
+
+  // Of the key that the entry's owner shares with his master.
+  std::string FromEntry(const MasterAddress& master) const {
+    if (master.key_file.empty() || !master.published_by.has_value()) return {};
+    const absl::StatusOr<std::string> text =
+        ReadSecretFileOf(master.key_file, kMaxSecretBytes, *master.published_by);
+    if (!text.ok()) return {};
+    const absl::StatusOr<TokenKeys> read = ParseKeys(*text, master.key_file);
+    const TokenKey* const key = read.ok() ? KeyOf(*read, master.key_id) : nullptr;
+    return key == nullptr ? std::string() : Sign(*key, master.job);
+  }
+
+  std::string Choose(const MasterAddress& master) const {
+    std::string found = FromEntry(master);
+    if (!found.empty()) return found;
+    const std::optional<int64_t> by = master.published_by;
+    if (by.has_value() && *by != 0 && *by != static_cast<int64_t>(geteuid())) return {};
+    if (token != nullptr) return *token->Get();
+    if (keys == nullptr) return {};
+    return Sign(keys->Get()->front(), master.job);
+  }
+
+  bool MayTravelTo(const std::string& address) {
+    if (certificates != nullptr || options.token_in_clear) return true;
+    const absl::StatusOr<HostPort> parts = ParseHostPort(address);
+    if (parts.ok() && IsThisMachine(parts->host)) return true;
+    const std::scoped_lock lock(mutex);
+    if (warned.insert(address).second) {
+      LogWarning("no token is sent to ", address,
+                 ": without TLS everybody on the way could use it; give --tls-ca, --tls-cert and --tls-key "
+                 "(c4 pki), or --token-in-clear for a network that is to be trusted");
+    }
+    return false;
+  }
 };
 
-Credentials::Credentials() : material_(std::make_shared<const Material>()) {}
-Credentials::Credentials(std::shared_ptr<const Material> material) : material_(std::move(material)) {}
+Credentials::Credentials() : material_(std::make_shared<Material>()) {}
+Credentials::Credentials(std::shared_ptr<Material> material) : material_(std::move(material)) {}
 
-absl::StatusOr<Credentials> Credentials::Load(const TlsOptions& tls, const std::string& token_file) {
+absl::StatusOr<Credentials> Credentials::Load(const SecurityOptions& options, const Identity& self) {
   auto material = std::make_shared<Material>();
-  const bool any = !tls.ca.empty() || !tls.cert.empty() || !tls.key.empty();
-  if (any) {
+  material->options = options;
+  material->self = self;
+  const TlsOptions& tls = options.tls;
+  if (!tls.ca.empty() || !tls.cert.empty() || !tls.key.empty()) {
     if (tls.ca.empty() || tls.cert.empty() || tls.key.empty()) {
       return absl::InvalidArgumentError(
           "TLS is mutual here: give all three of --tls-ca, --tls-cert and --tls-key, or none of them");
     }
-    absl::StatusOr<std::string> ca = ReadPem(tls.ca, "--tls-ca");
-    if (!ca.ok()) return ca.status();
-    absl::StatusOr<std::string> cert = ReadPem(tls.cert, "--tls-cert");
-    if (!cert.ok()) return cert.status();
-    absl::StatusOr<std::string> key = ReadPem(tls.key, "--tls-key");
-    if (!key.ok()) return key.status();
-    material->ca = *std::move(ca);
-    material->cert = *std::move(cert);
-    material->key = *std::move(key);
+    C4_RETURN_IF_NOT_OK(CheckCertificateFiles(tls));
+    material->certificates = std::make_shared<grpc::experimental::FileWatcherCertificateProvider>(
+        tls.key, tls.cert, tls.ca, kWatchIntervalS);
   }
-  if (!token_file.empty()) {
-    absl::StatusOr<std::string> token = ReadToken(token_file);
+  if (!options.token_file.empty()) {
+    auto token = ReloadedFile<std::string>::Open(options.token_file, ReadToken);
     if (!token.ok()) return token.status();
     material->token = *std::move(token);
-    if (!any) {
-      LogWarning("the token of ", token_file,
-                 " travels in the clear: whoever sees the traffic can use it; add --tls-ca, --tls-cert and "
-                 "--tls-key");
-    }
+  }
+  if (!options.key_file.empty()) {
+    auto keys = ReloadedFile<TokenKeys>::Open(options.key_file, ReadKeys);
+    if (!keys.ok()) return keys.status();
+    material->keys = *std::move(keys);
   }
   return Credentials(std::move(material));
 }
 
 bool Credentials::has_tls() const {
-  return !material_->ca.empty();
+  return material_->certificates != nullptr;
+}
+bool Credentials::has_key() const {
+  return material_->keys != nullptr;
 }
 bool Credentials::has_token() const {
-  return !material_->token.empty();
+  return material_->token != nullptr;
 }
 
 std::shared_ptr<grpc::ServerCredentials> Credentials::Server() const {
   if (!has_tls()) return grpc::InsecureServerCredentials();
-  grpc::SslServerCredentialsOptions options(GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
-  options.pem_root_certs = material_->ca;
-  options.pem_key_cert_pairs.push_back({material_->key, material_->cert});
-  return grpc::SslServerCredentials(options);
+  grpc::experimental::TlsServerCredentialsOptions options(material_->certificates);
+  options.watch_root_certs();
+  options.watch_identity_key_cert_pairs();
+  options.set_cert_request_type(GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
+  return grpc::experimental::TlsServerCredentials(options);
 }
 
-std::shared_ptr<grpc::ChannelCredentials> Credentials::Channel() const {
+std::shared_ptr<grpc::ChannelCredentials> Credentials::Channel(Role role, const std::string& job) const {
   if (!has_tls()) return grpc::InsecureChannelCredentials();
-  grpc::SslCredentialsOptions options;
-  options.pem_root_certs = material_->ca;
-  options.pem_private_key = material_->key;
-  options.pem_cert_chain = material_->cert;
-  return grpc::SslCredentials(options);
+  grpc::experimental::TlsChannelCredentialsOptions options;
+  options.set_certificate_provider(material_->certificates);
+  options.watch_root_certs();
+  options.watch_identity_key_cert_pairs();
+  options.set_certificate_verifier(MakeServerVerifier(role, job));
+  options.set_check_call_host(false);  // the verifier has looked at the name
+  return grpc::experimental::TlsCredentials(options);
 }
 
-void Credentials::AddToken(grpc::ClientContext* context) const {
-  if (has_token()) context->AddMetadata(kHeader, Authorization());
+void Credentials::AddToken(grpc::ClientContext* context, const MasterAddress& master) const {
+  const std::string authorization = AuthorizationFor(master);
+  if (!authorization.empty()) context->AddMetadata(kHeader, authorization);
 }
 
-absl::Status Credentials::CheckToken(const grpc::ServerContextBase& context) const {
-  if (!has_token()) return absl::OkStatus();
-  const auto& metadata = context.client_metadata();
-  const auto found = metadata.find(kHeader);
-  if (found == metadata.end()) return CheckAuthorization({});
-  return CheckAuthorization(std::string_view(found->second.data(), found->second.size()));
+std::string Credentials::AuthorizationFor(const MasterAddress& master) const {
+  const std::string token = material_->Choose(master);
+  if (token.empty() || !material_->MayTravelTo(master.address)) return {};
+  return Concat(kScheme, token);
 }
 
-absl::Status Credentials::CheckAuthorization(std::string_view authorization) const {
-  if (!has_token()) return absl::OkStatus();
-  if (authorization.empty()) {
-    return absl::UnauthenticatedError("a token is required here: give the same --token-file as the server's");
+std::shared_ptr<const TokenKeys> Credentials::Keys() const {
+  return has_key() ? material_->keys->Get() : std::make_shared<const TokenKeys>();
+}
+
+std::string Credentials::key_file() const {
+  return material_->options.key_file;
+}
+
+std::string Credentials::key_id() const {
+  return has_key() ? Keys()->front().id : std::string();
+}
+
+absl::Status Credentials::Explain(const absl::Status& status) const {
+  if (!has_tls() || !absl::IsUnavailable(status)) return status;
+  const std::string text(status.message());
+  for (const char* end : {"Socket closed", "Connection reset", "Broken pipe"}) {
+    if (text.find(end) == std::string::npos) continue;
+    return absl::UnavailableError(Concat(
+        "the server ended the connection at the TLS handshake, so it has most likely refused this "
+        "side's certificate, ",
+        DescribeCertificateFile(material_->options.tls.cert), "; the server's log says why (", text, ")"));
   }
-  if (!EqualInConstantTime(authorization, Authorization())) {
-    return absl::UnauthenticatedError(
-        "the token is not the one expected here: compare the --token-file of both sides");
-  }
-  return absl::OkStatus();
+  return status;
 }
 
-std::string Credentials::Authorization() const {
-  return has_token() ? Concat(kScheme, material_->token) : std::string();
+std::string_view BearerToken(std::string_view authorization) {
+  if (!authorization.starts_with(kScheme)) return {};
+  return authorization.substr(kScheme.size());
+}
+
+Identity OwnOperator() {
+  Identity self{.role = Role::kOperator, .uid = static_cast<int64_t>(geteuid())};
+  passwd entry{};
+  passwd* found = nullptr;
+  char buffer[4096];
+  if (getpwuid_r(geteuid(), &entry, buffer, sizeof buffer, &found) == 0 && found != nullptr)
+    self.name = ToUtf8(entry.pw_name);
+  return self;
 }
 
 }  // namespace c4::service

@@ -8,6 +8,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "service/log.h"
 #include "service/run_dir.h"
 #include "service/text.h"
 
@@ -18,8 +19,13 @@ constexpr size_t kMaxEntryBytes = 64 * 1024;
 constexpr char kEntrySuffix[] = ".json";
 
 absl::StatusOr<MasterEntry> ReadEntry(const std::string& path) {
-  const absl::StatusOr<std::string> text = ReadSmallFile(path, kMaxEntryBytes, Links::kRefuse);
+  FileFacts facts;
+  const absl::StatusOr<std::string> text = ReadSmallFile(path, kMaxEntryBytes, Links::kRefuse, &facts);
   if (!text.ok()) return text.status();
+  if ((facts.mode & 022) != 0) {
+    return absl::PermissionDeniedError(
+        Concat(path, " may be written by others than its owner, so nobody can say who wrote it; remove it"));
+  }
   try {
     const nlohmann::json json = nlohmann::json::parse(*text);
     MasterEntry entry;
@@ -29,6 +35,9 @@ absl::StatusOr<MasterEntry> ReadEntry(const std::string& path) {
     entry.epoch = json.at("epoch").get<uint64_t>();
     entry.pid = json.value("pid", int64_t{0});
     entry.host = json.value("host", "");
+    entry.key_file = json.value("key_file", "");
+    entry.key_id = json.value("key_id", "");
+    entry.published_by = facts.uid;
     return entry;
   } catch (const nlohmann::json::exception& error) {
     return absl::DataLossError(Concat(path, " is no entry of a master (", error.what(), "); remove it"));
@@ -41,15 +50,64 @@ absl::Status AnotherJob(const std::string& path, std::string_view wanted, const 
                                          "\"; rename one of the two jobs"));
 }
 
+// "<job>", or "<job>@<uid>", with the characters replaced.
+std::string NameStart(std::string_view job, int64_t uid) {
+  std::string name = DirectoryFileName(job, uid);
+  name.resize(name.size() - sizeof kEntrySuffix + 1);
+  return name;
+}
+
+// Where entries of the job may be: the plain name, and those that begin with one of these users. A name says
+// nothing of who wrote the file.
+std::vector<std::string> FilesOf(const std::string& path, std::string_view job,
+                                 const std::vector<int64_t>& uids) {
+  namespace fs = std::filesystem;
+  std::vector<std::string> files = {Concat(path, "/", DirectoryFileName(job))};
+  std::error_code error;
+  fs::directory_iterator at(path, error);
+  for (const fs::directory_iterator end; !error && at != end; at.increment(error)) {
+    const std::string name = at->path().filename().string();
+    if (!name.ends_with(kEntrySuffix)) continue;
+    for (const int64_t uid : uids) {
+      if (name.starts_with(NameStart(job, uid) + ".")) files.push_back(at->path().string());
+    }
+  }
+  return files;
+}
+
+int64_t OwnUid() {
+  return static_cast<int64_t>(geteuid());
+}
+
 }  // namespace
 
-std::string DirectoryFileName(std::string_view job) {
+MasterAddress AddressOf(const MasterEntry& entry) {
+  MasterAddress address(entry.address);
+  address.job = entry.job == kPathMasterName ? std::string() : entry.job;
+  if (entry.published_by >= 0) address.published_by = entry.published_by;
+  address.key_file = entry.key_file;
+  address.key_id = entry.key_id;
+  return address;
+}
+
+Believed::Believed() : Believed(OwnUid()) {}
+
+Believed::Believed(int64_t owner) : uids_{0, OwnUid()} {
+  if (owner >= 0 && !Holds(owner)) uids_.push_back(owner);
+}
+
+bool Believed::Holds(int64_t uid) const {
+  return std::find(uids_.begin(), uids_.end(), uid) != uids_.end();
+}
+
+std::string DirectoryFileName(std::string_view job, int64_t uid) {
   std::string name(job);
   for (char& c : name) {
     const bool kept = (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') ||
                       c == '.' || c == '_' || c == '-';
     if (!kept) c = '_';
   }
+  if (uid >= 0) name += Concat("@", uid);
   return name + kEntrySuffix;
 }
 
@@ -59,38 +117,75 @@ absl::Status MasterDirectory::Publish(const MasterEntry& entry) const {
   if (entry.job.empty()) return absl::InvalidArgumentError("a master without a job cannot be published");
   C4_RETURN_IF_NOT_OK(EnsureSharedDirectory(path_));
   const std::string file = Concat(path_, "/", DirectoryFileName(entry.job));
+  const std::string own_file = Concat(path_, "/", DirectoryFileName(entry.job, OwnUid()));
   const absl::StatusOr<MasterEntry> old = ReadEntry(file);
-  if (old.ok() && old->job != entry.job) return AnotherJob(file, entry.job, old->job);
+  if (old.ok() && Believed().Holds(old->published_by) && old->job != entry.job) {
+    return AnotherJob(file, entry.job, old->job);
+  }
   const nlohmann::json json = {
-      {"job", entry.job},     {"address", entry.address}, {"http_address", entry.http_address},
-      {"epoch", entry.epoch}, {"pid", entry.pid},         {"host", entry.host}};
+      {"job", entry.job},           {"address", entry.address}, {"http_address", entry.http_address},
+      {"epoch", entry.epoch},       {"pid", entry.pid},         {"host", entry.host},
+      {"key_file", entry.key_file}, {"key_id", entry.key_id}};
   std::string text;
   try {
     text = json.dump(2) + "\n";
   } catch (const nlohmann::json::exception& error) {
     return absl::InvalidArgumentError(Concat("the job's name or an address is not UTF-8: ", error.what()));
   }
-  return WriteFileAtomically(file, text, 0644);
+  const absl::Status written = WriteFileAtomically(file, text, 0644);
+  // Somebody else's file in a sticky directory stays where it is, whatever is in it.
+  if (!absl::IsPermissionDenied(written)) {
+    if (written.ok()) unlink(own_file.c_str());
+    return written;
+  }
+  absl::Status own = WriteFileAtomically(own_file, text, 0644);
+  std::string used = own_file;
+  if (absl::IsPermissionDenied(own)) {
+    // That one too: no name can be foreseen that has the epoch in it.
+    used = Concat(path_, "/", NameStart(entry.job, OwnUid()), ".", entry.epoch, kEntrySuffix);
+    own = WriteFileAtomically(used, text, 0644);
+  }
+  if (own.ok()) LogWarning(file, " belongs to another user and is left alone; the entry is ", used);
+  return own;
 }
 
 absl::Status MasterDirectory::Remove(std::string_view job, uint64_t epoch) const {
-  const std::string file = Concat(path_, "/", DirectoryFileName(job));
-  const absl::StatusOr<MasterEntry> entry = ReadEntry(file);
-  if (absl::IsNotFound(entry.status())) return absl::OkStatus();
-  if (!entry.ok()) return entry.status();
-  if (entry->epoch != epoch || entry->job != job) return absl::OkStatus();
-  if (unlink(file.c_str()) != 0 && errno != ENOENT) return ErrnoStatus(errno, Concat("cannot remove ", file));
+  for (const std::string& file : FilesOf(path_, job, {OwnUid()})) {
+    const absl::StatusOr<MasterEntry> entry = ReadEntry(file);
+    if (absl::IsNotFound(entry.status())) continue;
+    if (entry.ok() && !Believed().Holds(entry->published_by)) continue;  // no business of ours
+    if (!entry.ok()) return entry.status();
+    if (entry->epoch != epoch || entry->job != job) continue;
+    if (unlink(file.c_str()) != 0 && errno != ENOENT)
+      return ErrnoStatus(errno, Concat("cannot remove ", file));
+  }
   return absl::OkStatus();
 }
 
-absl::StatusOr<MasterEntry> MasterDirectory::LookUp(std::string_view job) const {
-  const std::string file = Concat(path_, "/", DirectoryFileName(job));
-  absl::StatusOr<MasterEntry> entry = ReadEntry(file);
-  if (absl::IsNotFound(entry.status())) {
-    return absl::NotFoundError(Concat("no master of job \"", job, "\" in ", path_));
+absl::StatusOr<MasterEntry> MasterDirectory::LookUp(std::string_view job, const Believed& believed) const {
+  absl::Status none = absl::NotFoundError(Concat("no master of job \"", job, "\" in ", path_));
+  absl::StatusOr<MasterEntry> best = none;
+  for (const std::string& file : FilesOf(path_, job, believed.uids())) {
+    absl::StatusOr<MasterEntry> entry = ReadEntry(file);
+    if (absl::IsNotFound(entry.status())) continue;
+    if (!entry.ok()) {
+      none = entry.status();
+      continue;
+    }
+    if (!believed.Holds(entry->published_by)) {
+      none = absl::PermissionDeniedError(
+          Concat(file, " was published by uid ", entry->published_by,
+                 ", who is neither root nor the user whose job or agent this is; it is not believed"));
+      continue;
+    }
+    if (entry->job != job) {
+      none = AnotherJob(file, job, entry->job);
+      continue;
+    }
+    if (!best.ok() || (entry->published_by == 0 && best->published_by != 0)) best = *std::move(entry);
   }
-  if (entry.ok() && entry->job != job) return AnotherJob(file, job, entry->job);
-  return entry;
+  if (!best.ok()) return none;
+  return best;
 }
 
 absl::StatusOr<std::vector<MasterEntry>> MasterDirectory::List(std::vector<std::string>* faults) const {

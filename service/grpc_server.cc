@@ -5,9 +5,12 @@
 #include <grpcpp/security/server_credentials.h>
 #include <grpcpp/server.h>
 #include <grpcpp/server_builder.h>
+#include <unistd.h>
 
 #include "service/address.h"
 #include "service/grpc_log.h"
+#include "service/log.h"
+#include "service/peer_uid.h"
 #include "service/text.h"
 
 namespace c4::service {
@@ -17,14 +20,19 @@ constexpr int kMaxMessageBytes = 64 * 1024 * 1024;  // a batch of a large node i
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const std::string& address,
-                                                              const Credentials& credentials,
+absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const std::string& address, const Gate& gate,
                                                               std::span<grpc::Service* const> services) {
   const absl::StatusOr<HostPort> parts = ParseHostPort(address);
   if (!parts.ok()) return parts.status();
+  if (!gate.has_identity() && !IsLoopback(parts->host)) {
+    return absl::FailedPreconditionError(Concat(
+        "refusing to listen on ", address,
+        ": without --key-file (c4 pki key) or TLS nobody from elsewhere could show who he is; give one "
+        "of the two, or listen on 127.0.0.1"));
+  }
   grpc::ServerBuilder builder;
   int port = 0;
-  builder.AddListeningPort(address, credentials.Server(), &port);
+  builder.AddListeningPort(address, gate.credentials().Server(), &port);
   // gRPC shares ports by default: two masters on one port would each get some of the agents.
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   // Clients ping every 5 s also while idle; without these the server would call that abuse.
@@ -41,10 +49,14 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const std::string&
   if (server == nullptr || port == 0) {
     const std::string reason = capture.Reason();
     return absl::UnavailableError(Concat("cannot listen on ", address,
-                                         credentials.has_tls() ? " with TLS: " : ": ",
+                                         gate.credentials().has_tls() ? " with TLS: " : ": ",
                                          reason.empty() ? "gRPC gives no reason" : reason));
   }
   const auto bound = static_cast<uint16_t>(port);
+  gate.ListensOn(JoinHostPort(parts->host, bound));
+  if (!gate.has_identity()) {
+    LogInfo("without --key-file and TLS only uid ", geteuid(), " and root of this machine are let in");
+  }
   return std::unique_ptr<GrpcServer>(
       new GrpcServer(std::move(server), JoinHostPort(parts->host, bound), bound));
 }

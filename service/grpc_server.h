@@ -1,5 +1,6 @@
 // A gRPC server from a daemon's options. The services belong to the caller and must outlive the server;
-// they run on gRPC's own threads. A port that somebody else has is an error (no port sharing). Pings of
+// they run on gRPC's own threads, and ask the gate before anything else (gate.h). Without key and TLS it
+// listens on loopback only. A port that somebody else has is an error (no port sharing). Pings of
 // clients every 5 s are allowed, and dead clients are found by the same keepalive.
 // Start and Shutdown by one thread.
 #pragma once
@@ -9,7 +10,7 @@
 #include <string>
 
 #include "absl/time/time.h"
-#include "service/credentials.h"
+#include "service/gate.h"
 #include "service/status.h"
 
 namespace grpc {
@@ -23,8 +24,7 @@ namespace c4::service {
 class GrpcServer {
  public:
   // `address` is host:port; port 0: any.
-  static absl::StatusOr<std::unique_ptr<GrpcServer>> Start(const std::string& address,
-                                                           const Credentials& credentials,
+  static absl::StatusOr<std::unique_ptr<GrpcServer>> Start(const std::string& address, const Gate& gate,
                                                            std::span<grpc::Service* const> services);
   ~GrpcServer();  // as Shutdown with no time to spare
   GrpcServer(const GrpcServer&) = delete;

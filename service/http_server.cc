@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "service/address.h"
+#include "service/http_names.h"
 #include "service/text.h"
 
 namespace c4::service {
@@ -32,6 +33,10 @@ bool FromElsewhere(const httplib::Request& request) {
   return !origin.empty() && origin != "http://" + request.get_header_value("Host");
 }
 
+constexpr char kNotOurName[] =
+    "this host is not known here by the name that was asked for; ask by its address, or name it with "
+    "--http-names";
+
 }  // namespace
 
 struct HttpServer::State {
@@ -44,7 +49,8 @@ struct HttpServer::State {
   std::function<absl::Status()> health;
   std::function<std::string()> metrics;
   std::vector<Route> routes;
-  Credentials credentials;
+  Gate gate;
+  std::string names;
   httplib::Server server;
   std::thread thread;
   std::string address;
@@ -55,16 +61,27 @@ struct HttpServer::State {
       response->status = status;
       response->set_content(Concat(why, "\n"), kText);
     };
-    const absl::Status allowed = credentials.CheckAuthorization(request.get_header_value("Authorization"));
-    if (!allowed.ok()) {
-      response->set_header("WWW-Authenticate", "Bearer");
-      return refuse(401, std::string(allowed.message()));
-    }
+    if (!IsOurName(request.get_header_value("Host"), names)) return refuse(403, kNotOurName);
     if (route.changes && FromElsewhere(request)) {
       return refuse(403, "a page of another origin may change nothing here");
     }
     HttpRequest plain{.path = request.path, .query = {}};
     for (const auto& [name, value] : request.params) plain.query[name] = value;
+    CallFacts facts{.call = Concat(route.changes ? "POST " : "GET ", route.path),
+                    .detail = request.path,
+                    .authorization = request.get_header_value("Authorization"),
+                    .peer = JoinHostPort(request.remote_addr, static_cast<uint16_t>(request.remote_port)),
+                    .local = JoinHostPort(request.local_addr, static_cast<uint16_t>(request.local_port))};
+    for (const auto& [name, value] : plain.query) facts.detail += Concat(" ", name, "=", value);
+    const absl::StatusOr<Identity> caller = gate.Admit(facts);
+    if (absl::IsUnauthenticated(caller.status())) {
+      response->set_header("WWW-Authenticate", "Bearer");
+      return refuse(401, std::string(caller.status().message()));
+    }
+    if (!caller.ok()) {
+      return refuse(absl::IsPermissionDenied(caller.status()) ? 403 : 503,
+                    std::string(caller.status().message()));
+    }
     for (size_t i = 1; i < request.matches.size(); ++i) plain.parts.push_back(request.matches[i].str());
     const HttpReply reply = route.handler(plain);
     response->status = reply.status;
@@ -90,11 +107,12 @@ void HttpServer::Post(const std::string& path, Handler handler) {
   state_->routes.push_back({path, std::move(handler), true});
 }
 
-absl::Status HttpServer::Start(const std::string& address, const Credentials& credentials) {
+absl::Status HttpServer::Start(const std::string& address, const Gate& gate, const std::string& names) {
   const absl::StatusOr<HostPort> parts = ParseHostPort(address);
   if (!parts.ok()) return parts.status();
   State& state = *state_;
-  state.credentials = credentials;
+  state.gate = gate;
+  state.names = names;
   httplib::Server& server = state.server;
   server.new_task_queue = [] { return new httplib::ThreadPool(kThreads); };
   server.set_socket_options(OwnPortOnly);
@@ -108,7 +126,11 @@ absl::Status HttpServer::Start(const std::string& address, const Credentials& cr
     response.status = health.ok() ? 200 : 503;
     response.set_content(health.ok() ? "ok\n" : Concat(health.message(), "\n"), kText);
   });
-  server.Get("/metrics", [&state](const httplib::Request&, httplib::Response& response) {
+  server.Get("/metrics", [&state](const httplib::Request& request, httplib::Response& response) {
+    if (!IsOurName(request.get_header_value("Host"), state.names)) {
+      response.status = 403;
+      return response.set_content(Concat(kNotOurName, "\n"), kText);
+    }
     response.set_content(state.metrics(), kMetricsText);
   });
   for (const State::Route& route : state.routes) {

@@ -1,9 +1,10 @@
 // The HTTP side of a daemon: /healthz (200 "ok", or 503 and a sentence), /metrics (Prometheus' text) and
-// further routes. A POST that a page of another origin sent is refused: whoever looks at that page may
-// reach our port. Handlers run on the server's own threads, several at a time: they must be safe for
-// that, and must not throw. With a token in `credentials` the further routes ask for it ("Authorization:
-// Bearer …"); health and metrics stay open. Plain HTTP: bind it to loopback or put a proxy in front.
-// Set up and stopped by one thread; the destructor stops.
+// further routes. A POST that a page of another origin sent is refused, and so is every request that asks for
+// another host than ours (DNS rebinding): whoever looks at that page may reach our port. Handlers run on the
+// server's own threads, several at a time: they must be safe for that, and must not throw. Each of the
+// further routes goes through the gate by its name in the table of calls (authorize.h; "Authorization: Bearer
+// …"); health and metrics are open to everybody. Plain HTTP: bind it to loopback or put a proxy in front. Set
+// up and stopped by one thread; the destructor stops.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "service/credentials.h"
+#include "service/gate.h"
 #include "service/status.h"
 
 namespace c4::service {
@@ -46,7 +47,8 @@ class HttpServer {
   void Post(const std::string& path, Handler handler);
 
   // `address` is host:port; port 0: any. Fails with the address and the reason in the message.
-  absl::Status Start(const std::string& address, const Credentials& credentials);
+  // `names`: by commas, under which it may be asked for besides numeric addresses and this host's own name.
+  absl::Status Start(const std::string& address, const Gate& gate, const std::string& names = {});
   void Stop();
 
   uint16_t port() const;

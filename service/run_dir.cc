@@ -50,7 +50,8 @@ absl::Status EnsureSharedDirectory(const std::string& path) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::string> ReadSmallFile(const std::string& path, size_t max_bytes, Links links) {
+absl::StatusOr<std::string> ReadSmallFile(const std::string& path, size_t max_bytes, Links links,
+                                          FileFacts* facts) {
   // Not blocking: a fifo in the place of the file would hold the open.
   const int flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | (links == Links::kRefuse ? O_NOFOLLOW : 0);
   const FileHandle file(open(path.c_str(), flags));
@@ -58,6 +59,7 @@ absl::StatusOr<std::string> ReadSmallFile(const std::string& path, size_t max_by
   struct stat status {};
   if (fstat(file.get(), &status) != 0) return ErrnoStatus(errno, Concat("cannot stat ", path));
   if (!S_ISREG(status.st_mode)) return absl::InvalidArgumentError(Concat(path, " is not a regular file"));
+  if (facts != nullptr) *facts = {static_cast<int64_t>(status.st_uid), status.st_mode & 07777};
   std::string content;
   char buffer[4096];
   for (;;) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -21,8 +22,15 @@ absl::Status EnsureSharedDirectory(const std::string& path);
 // What others can write to is opened without following a link at the end of the path.
 enum class Links { kRefuse, kFollow };
 
-// The whole of a regular file of at most `max_bytes`.
-absl::StatusOr<std::string> ReadSmallFile(const std::string& path, size_t max_bytes, Links links);
+// Of the file that was read, not of what may lie under its name a moment later.
+struct FileFacts {
+  int64_t uid = -1;
+  unsigned mode = 0;  // permission bits
+};
+
+// The whole of a regular file of at most `max_bytes`; fills `facts` where given.
+absl::StatusOr<std::string> ReadSmallFile(const std::string& path, size_t max_bytes, Links links,
+                                          FileFacts* facts = nullptr);
 
 // Temporary file in the same directory, flushed, then renamed over `path`.
 absl::Status WriteFileAtomically(const std::string& path, std::string_view content, unsigned mode);

@@ -6,7 +6,7 @@
 
 #include "c4d_master/smon/smon.h"
 #include "service/clock.h"
-#include "service/credentials.h"
+#include "service/gate.h"
 #include "service/state_thread.h"
 
 namespace grpc {
@@ -16,7 +16,6 @@ class Service;
 namespace c4::c4d {
 
 std::unique_ptr<grpc::Service> MakeSmonService(Smon* smon, service::StateThread* state_thread,
-                                               const service::Credentials& credentials,
-                                               const service::Clock& clock);
+                                               const service::Gate& gate, const service::Clock& clock);
 
 }  // namespace c4::c4d

@@ -10,6 +10,7 @@
 #include "service/clock.h"
 #include "service/directory.h"
 #include "service/grpc_server.h"
+#include "tests/unit/service/key_files.h"
 #include "tests/unit/service/temporary_directory.h"
 
 namespace c4::agent {
@@ -19,10 +20,10 @@ using service::Credentials;
 
 class FakeMaster final : public v1::C4d::Service {
  public:
-  explicit FakeMaster(const std::string& address = "127.0.0.1:0", Credentials credentials = Credentials())
-      : credentials_(std::move(credentials)) {
+  explicit FakeMaster(const std::string& address = "127.0.0.1:0", const service::Gate& gate = {})
+      : gate_(gate) {
     grpc::Service* const services[] = {this};
-    auto server = service::GrpcServer::Start(address, Credentials(), services);
+    auto server = service::GrpcServer::Start(address, gate_, services);
     EXPECT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);
   }
@@ -34,7 +35,8 @@ class FakeMaster final : public v1::C4d::Service {
   grpc::Status StreamTelemetry(
       grpc::ServerContext* context,
       grpc::ServerReaderWriter<v1::TelemetryReply, v1::TelemetryBatch>* stream) override {
-    if (const auto allowed = credentials_.CheckToken(*context); !allowed.ok())
+    if (const absl::Status allowed = gate_.Admit(*context, "c4.v1.C4d/StreamTelemetry").status();
+        !allowed.ok())
       return service::ToGrpcStatus(allowed);
     v1::TelemetryBatch batch;
     while (stream->Read(&batch)) {
@@ -104,7 +106,7 @@ class FakeMaster final : public v1::C4d::Service {
   }
 
  private:
-  const Credentials credentials_;
+  const service::Gate gate_;
   absl::Mutex mutex_;
   bool stands_still_ ABSL_GUARDED_BY(mutex_) = false;
   bool lies_ ABSL_GUARDED_BY(mutex_) = false;
@@ -144,10 +146,10 @@ class UplinkTest : public testing::Test {
  protected:
   UplinkOptions Options(Credentials credentials = Credentials()) {
     return {.job = "job",
-            .find_master = [this]() -> absl::StatusOr<std::string> {
+            .find_master = [this]() -> absl::StatusOr<service::MasterAddress> {
               const auto entry = masters_.LookUp("job");
               if (!entry.ok()) return entry.status();
-              return entry->address;
+              return service::AddressOf(*entry);
             },
             .credentials = std::move(credentials),
             .first_pause = absl::Milliseconds(10),
@@ -424,13 +426,14 @@ TEST_F(UplinkTest, AnAnswerToAnotherBatchIsNoAnswer) {
 }
 
 TEST_F(UplinkTest, TheTokenGoesAlong) {
-  const auto right = Credentials::Load({}, directory_.Write("right", "abc"));
-  const auto wrong = Credentials::Load({}, directory_.Write("wrong", "abd"));
-  FakeMaster master("127.0.0.1:0", *right);
+  const service::Identity agent = {.role = service::Role::kAgent, .host = "node"};
+  const Credentials right = test::WithKey(test::WriteKey(directory_, "right"), agent);
+  const Credentials wrong = test::WithKey(test::WriteKey(directory_, "wrong"), agent);
+  FakeMaster master("127.0.0.1:0", right);
   Publish(master);
-  Uplink refused(Options(*wrong));
+  Uplink refused(Options(wrong));
   refused.Offer(Batch(1));
-  Uplink accepted(Options(*right));
+  Uplink accepted(Options(right));
   accepted.Offer(Batch(2));
   ASSERT_TRUE(master.WaitFor(2));
   EXPECT_FALSE(refused.connected());

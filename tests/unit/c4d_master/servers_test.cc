@@ -3,7 +3,6 @@
 #include <arpa/inet.h>
 #include <array>
 #include <atomic>
-#include <fstream>
 #include <grpcpp/grpcpp.h>
 #include <memory>
 #include <netinet/in.h>
@@ -21,6 +20,7 @@
 #include "service/log.h"
 #include "service/state_thread.h"
 #include "tests/unit/c4d_master/fake_job.h"
+#include "tests/unit/service/key_files.h"
 
 namespace c4::c4d {
 namespace {
@@ -55,22 +55,22 @@ std::string Get(uint16_t port, const std::string& path, const std::string& heade
 // A master whose time stands still unless the test moves it.
 class ServersTest : public ::testing::Test {
  protected:
-  void Start(const service::Credentials& credentials = {}, size_t max_watch_backlog = kMaxWatchBacklog) {
+  void Start(const service::Gate& gate = {}, size_t max_watch_backlog = kMaxWatchBacklog) {
     HandlerOptions options;
     options.job = "job";
     options.master_epoch = 5;
     handler_ = std::make_unique<C4dHandler>(options, &store_, &metrics_);
     state_thread_ = std::make_unique<service::StateThread>("c4d-state", absl::Milliseconds(5),
                                                            [this] { handler_->Tick(ReadClock(clock_)); });
-    service_ = MakeGrpcService(handler_.get(), state_thread_.get(), credentials, clock_, max_watch_backlog);
+    service_ = MakeGrpcService(handler_.get(), state_thread_.get(), gate, clock_, max_watch_backlog);
     const std::array<grpc::Service*, 1> services = {service_.get()};
-    auto server = service::GrpcServer::Start("127.0.0.1:0", credentials, services);
+    auto server = service::GrpcServer::Start("127.0.0.1:0", gate, services);
     ASSERT_TRUE(server.ok()) << server.status();
     grpc_server_ = *std::move(server);
     http_server_ = std::make_unique<service::HttpServer>([this] { return state_thread_->Health(); },
                                                          [this] { return metrics_.Serialise(); });
     AddHttpRoutes(http_server_.get(), handler_.get(), state_thread_.get(), clock_);
-    ASSERT_TRUE(http_server_->Start("127.0.0.1:0", credentials).ok());
+    ASSERT_TRUE(http_server_->Start("127.0.0.1:0", gate).ok());
     stub_ = v1::C4d::NewStub(service::MakeChannel(grpc_server_->address(), {}));
   }
 
@@ -177,33 +177,47 @@ TEST_F(ServersTest, ABatchOfAnotherJobEndsTheStreamWithASentence) {
 }
 
 TEST_F(ServersTest, TheTokenIsAskedForEverywhere) {
-  const std::string path = ::testing::TempDir() + "/c4d_token_" + std::to_string(getpid());
-  std::ofstream(path) << "secret-of-the-test\n";
-  const auto credentials = service::Credentials::Load({}, path);
-  ASSERT_TRUE(credentials.ok()) << credentials.status();
-  unlink(path.c_str());
-  Start(*credentials);
+  const test::TemporaryDirectory directory;
+  const std::string key = test::WriteKey(directory);
+  const auto token = [&](const service::Identity& identity) {
+    return test::WithKey(key, identity).AuthorizationFor(service::MasterAddress("127.0.0.1:1"));
+  };
+  const std::string agent = token({.role = service::Role::kAgent, .host = "host0", .job = "job"});
+  const std::string any_agent = token({.role = service::Role::kAgent});
+  const std::string stranger = token({.role = service::Role::kAgent, .job = "another"});
+  Start(service::Gate({.credentials = test::WithKey(key, {}), .job = "job"}));
+  const auto code_of = [&](const std::string& authorization, const std::string& host) {
+    grpc::ClientContext context;
+    if (!authorization.empty()) context.AddMetadata("authorization", authorization);
+    const auto stream = stub_->StreamTelemetry(&context);
+    stream->Write(job_.Batch(host));
+    stream->WritesDone();
+    v1::TelemetryReply reply;
+    while (stream->Read(&reply)) continue;
+    return stream->Finish().error_code();
+  };
 
-  grpc::ClientContext list_context;
-  v1::ListVerdictsReply list;
-  EXPECT_EQ(stub_->ListVerdicts(&list_context, {}, &list).error_code(), grpc::StatusCode::UNAUTHENTICATED);
-  grpc::ClientContext status_context;
-  v1::GetStatusReply status;
-  EXPECT_EQ(stub_->GetStatus(&status_context, {}, &status).error_code(), grpc::StatusCode::UNAUTHENTICATED);
-  grpc::ClientContext watch_context;
-  const auto watch = stub_->WatchVerdicts(&watch_context, {});
-  EXPECT_EQ(watch->Finish().error_code(), grpc::StatusCode::UNAUTHENTICATED);
-  grpc::ClientContext stream_context;
-  const auto stream = stub_->StreamTelemetry(&stream_context);
-  stream->Write(job_.Batch("host0"));
-  EXPECT_EQ(stream->Finish().error_code(), grpc::StatusCode::UNAUTHENTICATED);
-  EXPECT_THAT(Get(http_server_->port(), "/v1/verdicts"), StartsWith("HTTP/1.1 401"));
-  EXPECT_THAT(
-      Get(http_server_->port(), "/v1/verdicts", "Authorization: " + credentials->Authorization() + "\r\n"),
-      StartsWith("HTTP/1.1 200"));
+  // Nobody, an agent of another job, and one that brings another host's telemetry. The test's own user may
+  // read without a token, and no more.
+  EXPECT_EQ(code_of("", "host0"), grpc::StatusCode::PERMISSION_DENIED);
+  EXPECT_EQ(code_of("Bearer t0ken", "host0"), grpc::StatusCode::UNAUTHENTICATED);
+  EXPECT_EQ(code_of(stranger, "host0"), grpc::StatusCode::PERMISSION_DENIED);
+  EXPECT_EQ(code_of(agent, "host1"), grpc::StatusCode::PERMISSION_DENIED);
+  EXPECT_EQ(code_of(agent, "host0"), grpc::StatusCode::OK);
+  v1::SetLevelReply level;
+  for (const std::string& wrong : {std::string(), agent, stranger}) {
+    grpc::ClientContext context;
+    if (!wrong.empty()) context.AddMetadata("authorization", wrong);
+    EXPECT_EQ(stub_->SetLevel(&context, {}, &level).error_code(), grpc::StatusCode::PERMISSION_DENIED);
+  }
+  EXPECT_THAT(Get(http_server_->port(), "/v1/verdicts"), StartsWith("HTTP/1.1 200"));
+  EXPECT_THAT(Get(http_server_->port(), "/v1/verdicts", "Authorization: Bearer t0ken\r\n"),
+              StartsWith("HTTP/1.1 401"));
+  EXPECT_THAT(Get(http_server_->port(), "/v1/verdicts", "Authorization: " + agent + "\r\n"),
+              StartsWith("HTTP/1.1 403"));
 
   grpc::ClientContext allowed_context;
-  credentials->AddToken(&allowed_context);
+  allowed_context.AddMetadata("authorization", any_agent);
   const auto allowed = stub_->StreamTelemetry(&allowed_context);
   Report(allowed.get());
   allowed->WritesDone();

@@ -26,6 +26,7 @@ LaunchOptions Options(int ranks) {
 LaunchPlan Plan() {
   return {.job = "job-1",
           .run_dir = "/dev/shm/c4/run-1",
+          .key_file = "/dev/shm/c4/run-1/job.key",
           .directory = "/dev/shm/c4/masters",
           .library_dir = "/opt/c4/lib",
           .binary_dir = "/opt/c4/bin",
@@ -107,9 +108,11 @@ TEST(DaemonArgumentsTest, AgentGoesToTheGivenMasterOnly) {
 }
 
 TEST(DaemonArgumentsTest, MasterSitsOnAnyPortAndStoresInTheRunDirectory) {
-  EXPECT_THAT(MasterArguments(Plan()),
-              ElementsAre("--job", "job-1", "--listen", "127.0.0.1:0", "--http-address", "127.0.0.1:0",
-                          "--directory", "/dev/shm/c4/masters", "--store", "/dev/shm/c4/run-1/c4d.db"));
+  EXPECT_THAT(
+      MasterArguments(Plan()),
+      ElementsAre("--job", "job-1", "--listen", "127.0.0.1:0", "--http-address", "127.0.0.1:0", "--directory",
+                  "/dev/shm/c4/masters", "--store", "/dev/shm/c4/run-1/c4d.db", "--audit",
+                  "/dev/shm/c4/run-1/c4d.audit.jsonl", "--key-file", "/dev/shm/c4/run-1/job.key"));
 }
 
 TEST(BackOffTest, DoublesUpToTheLongest) {

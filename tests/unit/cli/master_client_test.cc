@@ -20,7 +20,7 @@ TEST(ChooseMasterTest, TheOnlyOneNeedsNoName) {
   const absl::StatusOr<FoundMaster> found = ChooseMaster({kTwo[1]}, "", "/dir");
   ASSERT_TRUE(found.ok()) << found.status();
   EXPECT_EQ(found->job, "b");
-  EXPECT_EQ(found->address, "127.0.0.1:2");
+  EXPECT_EQ(found->master.address, "127.0.0.1:2");
   EXPECT_EQ(found->epoch, 8U);
 }
 
@@ -28,7 +28,7 @@ TEST(ChooseMasterTest, SeveralAreListed) {
   const absl::Status status = ChooseMaster(kTwo, "", "/dir").status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("a, b"), HasSubstr("--job")));
-  EXPECT_EQ(ChooseMaster(kTwo, "b", "/dir")->address, "127.0.0.1:2");
+  EXPECT_EQ(ChooseMaster(kTwo, "b", "/dir")->master.address, "127.0.0.1:2");
 }
 
 TEST(ChooseMasterTest, SaysWhichThereAreWhenTheNameIsWrong) {
@@ -67,9 +67,9 @@ TEST(FindMasterTest, LooksBelowTheRunDirectory) {
   ASSERT_TRUE(directory.Publish(kTwo[0]).ok());
   MasterOptions options;
   options.base_dir = base;
-  EXPECT_EQ(FindMaster(options)->address, "127.0.0.1:1");
+  EXPECT_EQ(FindMaster(options)->master.address, "127.0.0.1:1");
   options.address = "10.0.0.9:15141";  // goes before the directory
-  EXPECT_EQ(FindMaster(options)->address, "10.0.0.9:15141");
+  EXPECT_EQ(FindMaster(options)->master.address, "10.0.0.9:15141");
   std::filesystem::remove_all(base);
 }
 

@@ -157,13 +157,16 @@ TEST_F(ConfigTest, CommonSettingsReachTheirFields) {
   AppendCommonSettings(&common, &settings);
   const Program program{.name = "tool", .description = "", .environment_prefix = "TOOL_"};
   const auto none = [](const char*) -> const char* { return nullptr; };
-  ASSERT_TRUE(ParseConfig(program, settings,
-                          {"--log-level=debug", "--log-format=json", "--log-file=l", "--tls-ca=a",
-                           "--tls-cert=c", "--tls-key=k", "--token-file=t", "--http-address=127.0.0.1:0"},
-                          none)
-                  .ok());
+  ASSERT_TRUE(
+      ParseConfig(program, settings,
+                  {"--log-level=debug", "--log-format=json", "--log-file=l", "--tls-ca=a", "--tls-cert=c",
+                   "--tls-key=k", "--token-file=t", "--key-file=f", "--http-address=127.0.0.1:0"},
+                  none)
+          .ok());
   EXPECT_EQ(common.log.level + common.log.format + common.log.file, "debugjsonl");
-  EXPECT_EQ(common.tls.ca + common.tls.cert + common.tls.key + common.token_file, "ackt");
+  EXPECT_EQ(common.security.tls.ca + common.security.tls.cert + common.security.tls.key +
+                common.security.token_file + common.security.key_file,
+            "acktf");
   EXPECT_EQ(common.http_address, "127.0.0.1:0");
   EXPECT_THAT(DescribeConfig(settings), AllOf(HasSubstr("log-level=debug"), HasSubstr("token-file=t")));
 }

@@ -9,7 +9,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "service/address.h"
+#include "service/http_names.h"
 #include "service/metrics.h"
+#include "tests/unit/service/key_files.h"
 #include "tests/unit/service/temporary_directory.h"
 
 namespace c4::service {
@@ -26,7 +29,7 @@ TEST(HttpServer, HealthMetricsAndRoutes) {
   HttpServer server(
       [&] { return healthy ? absl::OkStatus() : absl::UnavailableError("the scan stands still"); },
       [&] { return metrics.Serialise(); });
-  server.Get("/v1/items", [](const HttpRequest& request) {
+  server.Get("/v1/verdicts", [](const HttpRequest& request) {
     const auto limit = request.query.find("limit");
     return HttpReply{.body = "[" + (limit == request.query.end() ? "" : limit->second) + "]"};
   });
@@ -47,7 +50,7 @@ TEST(HttpServer, HealthMetricsAndRoutes) {
   EXPECT_EQ(reply->status, 200);
   EXPECT_THAT(reply->body, HasSubstr("c4a_things_total{job=\"a\\\"b\"} 3"));
   EXPECT_THAT(reply->get_header_value("Content-Type"), HasSubstr("version=0.0.4"));
-  reply = client.Get("/v1/items?limit=7");
+  reply = client.Get("/v1/verdicts?limit=7");
   EXPECT_EQ(reply->body, "[7]");
   EXPECT_EQ(reply->get_header_value("Content-Type"), "application/json");
   EXPECT_EQ(client.Get("/nothing")->status, 404);
@@ -57,29 +60,29 @@ TEST(HttpServer, HealthMetricsAndRoutes) {
 
 TEST(HttpServer, PostsHavePartsOfThePathAndAreNotForOtherOrigins) {
   HttpServer server([] { return absl::OkStatus(); }, [] { return std::string(); });
-  server.Get("/v1/items/([0-9]+)",
+  server.Get("/v1/smon/sessions/([0-9]+|latest)",
              [](const HttpRequest& request) { return HttpReply{.body = request.parts.at(0)}; });
-  server.Post("/v1/items/([0-9]+)/([a-z]+)", [](const HttpRequest& request) {
-    return HttpReply{.status = 202,
-                     .body = request.parts.at(0) + request.parts.at(1) + request.query.at("n")};
+  server.Post("/v1/smon/alerts/([A-Za-z0-9._-]+)/silence", [](const HttpRequest& request) {
+    return HttpReply{.status = 202, .body = request.parts.at(0) + request.query.at("n")};
   });
   ASSERT_TRUE(server.Start("127.0.0.1:0", Credentials()).ok());
   httplib::Client client("127.0.0.1", server.port());
-  EXPECT_EQ(client.Get("/v1/items/12")->body, "12");
-  auto reply = client.Post("/v1/items/12/run?n=5", "", "text/plain");
+  EXPECT_EQ(client.Get("/v1/smon/sessions/12")->body, "12");
+  auto reply = client.Post("/v1/smon/alerts/12/silence?n=5", "", "text/plain");
   EXPECT_EQ(reply->status, 202);
-  EXPECT_EQ(reply->body, "12run5");
-  EXPECT_EQ(client.Get("/v1/items/12/run?n=5")->status, 404);
+  EXPECT_EQ(reply->body, "125");
+  EXPECT_EQ(client.Get("/v1/smon/alerts/12/silence?n=5")->status, 404);
   const std::string own = "http://" + server.address();
-  EXPECT_EQ(client.Post("/v1/items/12/run?n=5", {{"Origin", own}}, "", "text/plain")->status, 202);
-  EXPECT_EQ(client.Post("/v1/items/12/run?n=5", {{"Origin", "http://elsewhere"}}, "", "text/plain")->status,
+  EXPECT_EQ(client.Post("/v1/smon/alerts/12/silence?n=5", {{"Origin", own}}, "", "text/plain")->status, 202);
+  EXPECT_EQ(client.Post("/v1/smon/alerts/12/silence?n=5", {{"Origin", "http://elsewhere"}}, "", "text/plain")
+                ->status,
             403);
 }
 
 // As `curl -X POST` sends it.
 TEST(HttpServer, APostThatSaysNothingOfItsLengthIsServedAtOnce) {
   HttpServer server([] { return absl::OkStatus(); }, [] { return std::string(); });
-  server.Post("/v1/run", [](const HttpRequest&) { return HttpReply{.body = "begun"}; });
+  server.Post("/v1/smon/sessions", [](const HttpRequest&) { return HttpReply{.body = "begun"}; });
   ASSERT_TRUE(server.Start("127.0.0.1:0", Credentials()).ok());
   const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address{};
@@ -89,7 +92,7 @@ TEST(HttpServer, APostThatSaysNothingOfItsLengthIsServedAtOnce) {
   ASSERT_EQ(connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
   const timeval limit = {.tv_sec = 2, .tv_usec = 0};
   setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
-  const std::string request = "POST /v1/run HTTP/1.1\r\nHost: localhost\r\n\r\n";
+  const std::string request = "POST /v1/smon/sessions HTTP/1.1\r\nHost: localhost\r\n\r\n";
   ASSERT_EQ(write(fd, request.data(), request.size()), static_cast<ssize_t>(request.size()));
   std::string answer;
   std::array<char, 1000> part{};
@@ -114,17 +117,46 @@ TEST(HttpServer, ATakenPortIsAnErrorWithTheAddress) {
 
 TEST(HttpServer, ATokenGuardsTheFurtherRoutesOnly) {
   const test::TemporaryDirectory directory;
-  const auto credentials = Credentials::Load({}, directory.Write("token", "s3cret\n"));
-  ASSERT_TRUE(credentials.ok());
+  const Credentials credentials =
+      test::WithKey(test::WriteKey(directory), {.role = Role::kOperator, .job = "j", .name = "ann"});
   HttpServer server([] { return absl::OkStatus(); }, [] { return std::string("m 1\n"); });
-  server.Get("/v1/items", [](const HttpRequest&) { return HttpReply{.body = "[]"}; });
-  ASSERT_TRUE(server.Start("127.0.0.1:0", *credentials).ok());
+  server.Get("/v1/status", [](const HttpRequest&) { return HttpReply{.body = "[]"}; });
+  server.Post("/v1/smon/sessions", [](const HttpRequest&) { return HttpReply{.body = "[]"}; });
+  server.Get("/v1/unheard-of", [](const HttpRequest&) { return HttpReply{.body = "[]"}; });
+  ASSERT_TRUE(server.Start("127.0.0.1:0", credentials, "c4.example, other").ok());
   httplib::Client client("127.0.0.1", server.port());
   EXPECT_EQ(client.Get("/healthz")->status, 200);
   EXPECT_EQ(client.Get("/metrics")->status, 200);
-  EXPECT_EQ(client.Get("/v1/items")->status, 401);
-  EXPECT_EQ(client.Get("/v1/items", {{"Authorization", "Bearer s3cre"}})->status, 401);
-  EXPECT_EQ(client.Get("/v1/items", {{"Authorization", "Bearer s3cret"}})->status, 200);
+  const httplib::Headers token = {
+      {"Authorization", credentials.AuthorizationFor(MasterAddress("127.0.0.1:1"))}};
+  EXPECT_EQ(client.Get("/v1/status")->status, 200);  // its own user may read
+  EXPECT_EQ(client.Get("/v1/status", {{"Authorization", "Bearer s3cret"}})->status, 401);
+  EXPECT_EQ(client.Get("/v1/status", token)->status, 200);
+  EXPECT_EQ(client.Post("/v1/smon/sessions")->status, 403);
+  EXPECT_EQ(client.Post("/v1/smon/sessions", token, "", "text/plain")->status, 200);
+  EXPECT_EQ(client.Get("/v1/unheard-of", token)->status, 403);  // no row in the table of calls
+}
+
+// A page elsewhere that makes its own name point here asks under that name (DNS rebinding).
+TEST(HttpServer, AnswersUnderItsOwnNamesOnly) {
+  HttpServer server([] { return absl::OkStatus(); }, [] { return std::string("m 1\n"); });
+  server.Get("/v1/status", [](const HttpRequest&) { return HttpReply{.body = "[]"}; });
+  server.Post("/v1/smon/sessions", [](const HttpRequest&) { return HttpReply{.body = "[]"}; });
+  ASSERT_TRUE(server.Start("127.0.0.1:0", Gate(), "c4.example, other").ok());
+  httplib::Client client("127.0.0.1", server.port());
+  for (const std::string name :
+       {"evil.example", "127.0.0.1.evil.example", "[evil", "localhost.evil.example"}) {
+    const std::string host = name + ":" + std::to_string(server.port());
+    EXPECT_EQ(client.Get("/v1/status", {{"Host", host}})->status, 403) << host;
+    EXPECT_EQ(client.Get("/metrics", {{"Host", host}})->status, 403) << host;
+    const httplib::Headers page = {{"Host", host}, {"Origin", "http://" + host}};
+    EXPECT_EQ(client.Post("/v1/smon/sessions", page, "", "text/plain")->status, 403) << host;
+  }
+  for (const std::string name : {"127.0.0.1", "[::1]", "localhost", "c4.example", "OTHER"}) {
+    EXPECT_EQ(client.Get("/v1/status", {{"Host", name + ":80"}})->status, 200) << name;
+  }
+  EXPECT_TRUE(IsOurName(HostName(), ""));
+  EXPECT_TRUE(IsOurName("", ""));
 }
 
 TEST(Metrics, GaugesGoAndHistogramsCount) {

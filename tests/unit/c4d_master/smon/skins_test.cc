@@ -41,16 +41,17 @@ class SkinsTest : public ::testing::Test {
     smon_ = std::make_unique<Smon>(options, source, &workers_, &store_, &metrics_, ReadClock(clock_));
     state_thread_ = std::make_unique<service::StateThread>("c4d-state", absl::Milliseconds(5),
                                                            [this] { smon_->Tick(ReadClock(clock_)); });
-    service_ = MakeSmonService(smon_.get(), state_thread_.get(), {}, clock_);
+    const service::Gate gate;
+    service_ = MakeSmonService(smon_.get(), state_thread_.get(), gate, clock_);
     const std::array<grpc::Service*, 1> services = {service_.get()};
-    auto server = service::GrpcServer::Start("127.0.0.1:0", {}, services);
+    auto server = service::GrpcServer::Start("127.0.0.1:0", gate, services);
     ASSERT_TRUE(server.ok()) << server.status();
     grpc_server_ = *std::move(server);
     stub_ = v1::Smon::NewStub(service::MakeChannel(grpc_server_->address(), {}));
     http_server_ = std::make_unique<service::HttpServer>([] { return absl::OkStatus(); },
                                                          [this] { return metrics_.Serialise(); });
     AddSmonRoutes(http_server_.get(), smon_.get(), state_thread_.get(), clock_);
-    ASSERT_TRUE(http_server_->Start("127.0.0.1:0", {}).ok());
+    ASSERT_TRUE(http_server_->Start("127.0.0.1:0", gate).ok());
     client_ = std::make_unique<httplib::Client>("127.0.0.1", http_server_->port());
   }
 

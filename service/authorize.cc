@@ -1,0 +1,106 @@
+#include "service/authorize.h"
+
+#include <algorithm>
+
+#include "service/text.h"
+
+namespace c4::service {
+namespace {
+
+constexpr Roles kAgents = Only(Role::kAgent);
+constexpr Roles kOperators = Only(Role::kOperator);
+constexpr Roles kViewers = Only(Role::kReader) | Only(Role::kOperator);
+// A job may be looked at by those who run it.
+constexpr Roles kJobViewers = kViewers | Only(Role::kJob) | Only(Role::kJobMaster);
+constexpr Roles kPathUsers = kViewers | Only(Role::kJobMaster);
+
+constexpr CallRow kTable[] = {
+    {"c4.v1.C4d/StreamTelemetry", kAgents, false, "bring a node's telemetry, be told the level"},
+    {"c4.v1.C4d/ListVerdicts", kJobViewers, false, "verdicts"},
+    {"c4.v1.C4d/WatchVerdicts", kJobViewers, false, "verdicts as they come"},
+    {"c4.v1.C4d/GetStatus", kJobViewers, false, "ranks and communicators"},
+    {"c4.v1.C4d/GetMatrix", kJobViewers, false, "the matrix of links"},
+    {"c4.v1.C4d/SetLevel", kOperators, true, "change the level of recording"},
+    {"c4.v1.C4d/Record", kOperators, true, "receive all telemetry"},
+    {"c4.v1.Smon/RunSession", kOperators, true, "begin a profiling session"},
+    {"c4.v1.Smon/ListSessions", kJobViewers, false, "profiling sessions"},
+    {"c4.v1.Smon/GetSession", kJobViewers, false, "a profiling session's report"},
+    {"c4.v1.Smon/ListAlerts", kJobViewers, false, "alerts"},
+    {"c4.v1.Smon/SilenceAlert", kOperators, true, "silence an alert"},
+    {"c4.v1.Smon/TestAlert", kOperators, true, "send an alert for a test"},
+    {"c4.v1.C4p/Session", kAgents, false, "ask for paths, report them, carry out probes"},
+    {"c4.v1.C4p/ResolvePaths", kPathUsers, false, "the links of connections"},
+    {"c4.v1.C4p/ListPaths", kViewers, false, "paths in use"},
+    {"c4.v1.C4p/GetTopology", kPathUsers, false, "the topology"},
+    {"c4.v1.C4p/Explain", kViewers, false, "why a connection has its paths"},
+    {"GET /healthz", 0, false, "whether the daemon works"},
+    {"GET /metrics", 0, false, "metrics, with names of jobs and hosts"},
+    {"GET /v1/verdicts", kJobViewers, false, "verdicts"},
+    {"GET /v1/status", kJobViewers, false, "ranks and communicators"},
+    {"GET /v1/smon/sessions", kJobViewers, false, "profiling sessions"},
+    {"POST /v1/smon/sessions", kOperators, true, "begin a profiling session"},
+    {"GET /v1/smon/sessions/([0-9]+|latest)", kJobViewers, false, "a profiling session's report"},
+    {"GET /v1/smon/sessions/([0-9]+|latest)/heatmap.svg", kJobViewers, false, "its heat map"},
+    {"GET /v1/smon/sessions/([0-9]+|latest)/steps.svg", kJobViewers, false, "its steps"},
+    {"GET /v1/smon/history", kJobViewers, false, "the job's life"},
+    {"GET /v1/smon/history.svg", kJobViewers, false, "the same as a drawing"},
+    {"GET /v1/smon/alerts", kJobViewers, false, "alerts"},
+    {"POST /v1/smon/alerts/([A-Za-z0-9._-]+)/silence", kOperators, true, "silence an alert"},
+    {"POST /v1/smon/alerts/([A-Za-z0-9._-]+)/test", kOperators, true, "send an alert for a test"},
+};
+
+// What a table's cell may hold: a bar in a route's expression would end it.
+std::string Cell(std::string_view text) {
+  std::string result;
+  for (const char c : text) result += c == '|' ? std::string("\\|") : std::string(1, c);
+  return result;
+}
+
+}  // namespace
+
+std::span<const CallRow> CallTable() {
+  return kTable;
+}
+
+const CallRow* FindCall(std::string_view call) {
+  const CallRow* const found = std::find_if(std::begin(kTable), std::end(kTable),
+                                            [&](const CallRow& row) { return row.call == call; });
+  return found == std::end(kTable) ? nullptr : found;
+}
+
+absl::Status Authorize(const CallRow& row, const Identity& identity) {
+  if (row.roles == 0 || identity.owner || (row.roles & Only(identity.role)) != 0) return absl::OkStatus();
+  return absl::PermissionDeniedError(Concat(row.call, " (", row.what, ") is for ", RolesText(row.roles),
+                                            ", and this call comes from ", Describe(identity)));
+}
+
+std::string RolesText(Roles roles) {
+  if (roles == 0) return "everybody";
+  std::string text;
+  for (const Role role : kAllRoles) {
+    if ((roles & Only(role)) != 0) text += Concat(text.empty() ? "" : ", ", RoleWord(role));
+  }
+  return text;
+}
+
+std::string CallTableMarkdown() {
+  std::string text = "| call | for | does |\n|---|---|---|\n";
+  for (const CallRow& row : kTable) {
+    text += Concat("| `", Cell(row.call), "` | ", RolesText(row.roles), " | ", row.what,
+                   row.action ? " (audited)" : "", " |\n");
+  }
+  return text;
+}
+
+std::string CallTableText() {
+  size_t width = 0;
+  for (const CallRow& row : kTable) width = std::max(width, row.call.size());
+  std::string text;
+  for (const CallRow& row : kTable) {
+    text += Concat(row.call, std::string(width + 2 - row.call.size(), ' '), RolesText(row.roles),
+                   row.action ? "; audited\n" : "\n");
+  }
+  return text;
+}
+
+}  // namespace c4::service

@@ -1,0 +1,52 @@
+// What the tests of attacks share: a job that works, an attacker who goes on while a rank of it is stopped,
+// and tokens as an attacker may have come by them.
+//
+// One thread but for the attacker's. Everything is ended with the objects.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "service/token.h"
+#include "tests/service/harness.h"
+
+namespace c4::service_test {
+
+// The four ranks of a job under `c4 run`, with an agent and a master that log below base_dir().
+class AttackedJob {
+ public:
+  explicit AttackedJob(const std::vector<std::string>& more_options = {});
+
+  RunningJob& job() { return job_; }
+  std::string address() const { return master_["address"]; }
+  std::string http_address() const { return master_["http_address"]; }
+  std::string name() const { return master_["job"]; }
+  std::string run_dir() const;
+  // Of the job's own key: what only its owner and the daemons have.
+  service::TokenKey Key() const;
+  std::string Log(const std::string& daemon) const;
+  std::string Audit() const;
+
+  // Stops a rank while `attack` is made again and again by another thread; the rank is suspected within 5 s,
+  // nobody else is, and it is cleared when it goes on.
+  void StoppedRankIsNamedDuring(const std::function<void()>& attack);
+
+ private:
+  const std::string logs_;
+  ScratchDir scratch_;
+  RunningJob job_;
+  Json master_;
+};
+
+// "Bearer …" with that validity from now on.
+std::string BearerOf(const service::TokenKey& key, const service::Identity& identity, int64_t from_s = -10,
+                     int64_t to_s = 600);
+service::TokenKey NewKey();
+
+// A whole HTTP answer with its head; "" where none came.
+std::string HttpAsk(const std::string& address, const std::string& request);
+
+}  // namespace c4::service_test
