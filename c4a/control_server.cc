@@ -8,6 +8,7 @@
 #include <pthread.h>
 #include <sys/eventfd.h>
 #include <sys/file.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -23,9 +24,34 @@ using service::Concat;
 using service::ErrnoStatus;
 
 constexpr char kLockName[] = "agent.lock";
-constexpr size_t kMaxClients = 4096;
+constexpr size_t kMaxClients = 4096;  // fewer where descriptors are scarce
+constexpr int kAcceptsARound = 64;
+constexpr int64_t kGreetMs = 5'000;  // for a new client to say hello
+constexpr int64_t kPauseMs = 100;    // when descriptors have run out
+constexpr rlim_t kOtherDescriptors = 256;
 constexpr int kBacklog = 128;
 constexpr size_t kMaxTold = 1000;
+
+int64_t NowMs() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<int64_t>(now.tv_sec) * 1000 + now.tv_nsec / 1'000'000;
+}
+
+// The soft limit is raised as far as the hard one allows: segments and /proc are read with descriptors too.
+size_t MostClients() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return 256;
+  const rlim_t wanted = std::min<rlim_t>(kMaxClients + 2 * kOtherDescriptors, limit.rlim_max);
+  if (limit.rlim_cur < wanted) {
+    rlimit raised = limit;
+    raised.rlim_cur = wanted;
+    if (setrlimit(RLIMIT_NOFILE, &raised) == 0) limit = raised;
+  }
+  const rlim_t spare =
+      limit.rlim_cur > 2 * kOtherDescriptors ? limit.rlim_cur - kOtherDescriptors : limit.rlim_cur / 2;
+  return std::min<size_t>(kMaxClients, spare);
+}
 
 template <typename Body>
 bool Send(int fd, const wire::ProcessIdentity& identity, wire::ControlType type, const Body& body) {
@@ -66,6 +92,7 @@ ControlServer::~ControlServer() {
 absl::Status ControlServer::Start() {
   C4_RETURN_IF_NOT_OK(TakeLock());
   C4_RETURN_IF_NOT_OK(Listen());
+  most_clients_ = MostClients();
   wake_fd_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (wake_fd_ < 0) return ErrnoStatus(errno, "cannot make an eventfd");
   thread_ = std::thread([this] { Run(); });
@@ -81,6 +108,7 @@ void ControlServer::Stop() {
   }
   for (const auto& [fd, client] : by_fd_) close(fd);
   by_fd_.clear();
+  of_uid_.clear();
   clients_ = 0;
   CloseAndForget(&listen_fd_);
   CloseAndForget(&wake_fd_);
@@ -159,9 +187,13 @@ void ControlServer::Run() {
   while (!stop_) {
     entries.clear();
     entries.push_back({wake_fd_, POLLIN, 0});
-    entries.push_back({listen_fd_, POLLIN, 0});  // poll leaves out a negative one
+    // poll leaves out a negative one
+    const bool pauses = NowMs() < accept_again_ms_;
+    entries.push_back({pauses ? -1 : listen_fd_, POLLIN, 0});
     for (const auto& [fd, client] : by_fd_) entries.push_back({fd, POLLIN, 0});
-    if (poll(entries.data(), entries.size(), options_.check_files_ms) < 0 && errno != EINTR) {
+    if (poll(entries.data(), entries.size(),
+             pauses ? std::min<int>(options_.check_files_ms, kPauseMs) : options_.check_files_ms) < 0 &&
+        errno != EINTR) {
       service::LogError("poll: ", ErrnoStatus(errno, "control socket").message());
       return;
     }
@@ -177,32 +209,63 @@ void ControlServer::Run() {
     if (level_changed_.exchange(false)) Broadcast();
     SendAnswers();
     clients_ = static_cast<int>(by_fd_.size());
-    timespec now{};
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    const int64_t now_ms = static_cast<int64_t>(now.tv_sec) * 1000 + now.tv_nsec / 1'000'000;
+    const int64_t now_ms = NowMs();
     if (now_ms - checked_ms < options_.check_files_ms) continue;
     checked_ms = now_ms;
     CheckFiles();
+    DropSilent(now_ms);
+  }
+}
+
+void ControlServer::DropSilent(int64_t now_ms) {
+  for (auto at = by_fd_.begin(); at != by_fd_.end();) {
+    const bool silent = !at->second.greeted && now_ms - at->second.since_ms > kGreetMs;
+    at = silent ? Drop(at) : std::next(at);
   }
 }
 
 void ControlServer::Accept() {
-  const int fd = accept4(listen_fd_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
-  if (fd < 0) return;
+  for (int i = 0; i < kAcceptsARound; ++i) {
+    const int fd = accept4(listen_fd_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (fd >= 0) {
+      Admit(fd);
+      continue;
+    }
+    // What waits to be accepted stays readable: without a pause this would be a loop that leaves no time.
+    if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
+      accept_again_ms_ = NowMs() + kPauseMs;
+      TellCrowded("descriptors have run out");
+    }
+    return;
+  }
+}
+
+void ControlServer::Admit(int fd) {
   ucred credentials{};
   socklen_t bytes = sizeof credentials;
-  const bool known = getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &bytes) == 0;
-  if (!known || by_fd_.size() >= kMaxClients) {
-    if (known && !told_crowded_)
-      service::LogWarning("more than ", kMaxClients, " control connections: no further ones");
-    told_crowded_ = told_crowded_ || known;
+  if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &bytes) != 0) {
     close(fd);
     return;
   }
-  Client client;
+  const auto of_uid = of_uid_.find(credentials.uid);
+  const bool his_are_many =
+      credentials.uid != 0 && of_uid != of_uid_.end() && of_uid->second >= options_.most_of_uid;
+  if (his_are_many || by_fd_.size() >= most_clients_) {
+    close(fd);
+    return TellCrowded(his_are_many ? Concat("user ", credentials.uid, " has ", options_.most_of_uid)
+                                    : Concat("there are ", most_clients_));
+  }
+  Client& client = by_fd_[fd];
   client.id = next_id_++;
   client.peer = {.pid = static_cast<uint32_t>(credentials.pid), .uid = credentials.uid};
-  by_fd_[fd] = client;
+  client.since_ms = NowMs();
+  ++of_uid_[credentials.uid];
+}
+
+void ControlServer::TellCrowded(std::string_view why) {
+  if (told_crowded_) return;
+  told_crowded_ = true;
+  service::LogWarning("control connections are refused: ", why, "; this is said once");
 }
 
 bool ControlServer::Receive(int fd, Client* client) {
@@ -262,6 +325,8 @@ bool ControlServer::HandlePath(const Client& client, const char* packet, size_t 
 
 ControlServer::Clients::iterator ControlServer::Drop(Clients::iterator at) {
   close(at->first);
+  const auto of_uid = of_uid_.find(at->second.peer.uid);
+  if (--of_uid->second == 0) of_uid_.erase(of_uid);
   if (at->second.greeted && options_.on_gone) options_.on_gone(at->second.id);
   return by_fd_.erase(at);
 }

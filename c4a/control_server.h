@@ -2,7 +2,8 @@
 // at which level to record, and passes on what they ask about paths. One agent per run directory: a lock file
 // keeps a second one out and names the first; the socket file of an agent that died is replaced, and socket
 // or lock files that somebody removed are made anew. A client that sends something malformed, or does not
-// read, loses its connection, nobody else's. Own thread; Start and Stop by one thread, the rest by any.
+// read, loses its connection, nobody else's; so does one that says no hello, and a user has only so many. Own
+// thread; Start and Stop by one thread, the rest by any.
 #pragma once
 
 #include <atomic>
@@ -12,6 +13,7 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -36,6 +38,7 @@ struct ControlOptions {
   uint32_t agent_version = 0;
   wire::RecordLevel level = wire::kLevelCoarse;
   int check_files_ms = 1000;
+  size_t most_of_uid = 512;  // connections of a user other than root: he leaves room for the others
   // A library has said hello; on the server's thread.
   std::function<void(const ControlPeer&, const std::string& segment_name)> on_hello;
   // As well; what a frame says was checked for its form only. nullptr: path frames are left out.
@@ -65,6 +68,7 @@ class ControlServer {
   struct Client {
     ControlClientId id = 0;
     ControlPeer peer;
+    int64_t since_ms = 0;
     bool greeted = false;
   };
   using Clients = std::map<int, Client>;  // by descriptor
@@ -74,6 +78,9 @@ class ControlServer {
   void CheckFiles();
   void Run();
   void Accept();
+  void Admit(int fd);
+  void DropSilent(int64_t now_ms);  // those that have not said hello in time
+  void TellCrowded(std::string_view why);
   // False: the client is to be closed.
   bool Receive(int fd, Client* client);
   bool Greet(int fd, Client* client, const wire::ControlHello& hello);
@@ -96,7 +103,10 @@ class ControlServer {
   std::atomic<int> clients_ = 0;
   std::mutex answers_mutex_;
   std::vector<std::pair<ControlClientId, wire::ControlPathAnswer>> answers_;  // to be sent
-  Clients by_fd_;  // the thread's own, as what follows
+  Clients by_fd_;                      // the thread's own, as what follows
+  std::map<uint32_t, size_t> of_uid_;  // how many of by_fd_
+  size_t most_clients_ = 0;
+  int64_t accept_again_ms_ = 0;
   ControlClientId next_id_ = 1;
   std::set<uint32_t> told_;  // processes whose faults have been logged
   bool told_crowded_ = false;

@@ -6,6 +6,7 @@
 
 #include "c4/v1/c4d.grpc.pb.h"
 #include "service/grpc_server.h"
+#include "service/limits.h"
 #include "service/log.h"
 #include "service/queued_stream.h"
 #include "service/text.h"
@@ -22,7 +23,15 @@ struct Backend {
   service::Gate gate;
   const service::Clock* clock;
   size_t max_watch_backlog;
+  size_t watchers = 0;  // these two: on the state thread
+  size_t recorders = 0;
 };
+
+// Each one holds what it has not read yet.
+grpc::Status Crowded(size_t most) {
+  return {grpc::StatusCode::RESOURCE_EXHAUSTED,
+          service::Concat("there are ", most, " of these streams already; end one of them")};
+}
 
 grpc::Status Ending() {
   return {grpc::StatusCode::UNAVAILABLE, "the master is about to end"};
@@ -90,9 +99,17 @@ using WatchStream = service::QueuedStream<grpc::ServerWriteReactor<v1::Verdict>,
 class WatchReactor final : public WatchStream {
  public:
   WatchReactor(Backend* backend, const grpc::Status& allowed)
-      : WatchStream(backend->state_thread,
-                    [handler = backend->handler](uint64_t id) { handler->Unsubscribe(id); }) {
-    Begin(allowed, Ending(), [backend](const std::shared_ptr<Queue>& queue) {
+      : WatchStream(backend->state_thread, [backend](uint64_t id) {
+          if (id == 0) return;  // refused
+          backend->handler->Unsubscribe(id);
+          --backend->watchers;
+        }) {
+    Begin(allowed, Ending(), [backend](const std::shared_ptr<Queue>& queue) -> uint64_t {
+      if (backend->watchers >= service::limits::kWatchers) {
+        queue->End(Crowded(service::limits::kWatchers));
+        return 0;
+      }
+      ++backend->watchers;
       return backend->handler->Subscribe(
           [queue, most = backend->max_watch_backlog](const v1::Verdict& verdict) {
             if (queue->Push(verdict, most) != Pushed::kFull) return;
@@ -109,9 +126,17 @@ using RecordStream = service::QueuedStream<grpc::ServerWriteReactor<v1::Recorded
 class RecordReactor final : public RecordStream {
  public:
   RecordReactor(Backend* backend, const grpc::Status& allowed)
-      : RecordStream(backend->state_thread,
-                     [handler = backend->handler](uint64_t id) { handler->StopRecord(id); }) {
-    Begin(allowed, Ending(), [backend](const std::shared_ptr<Queue>& queue) {
+      : RecordStream(backend->state_thread, [backend](uint64_t id) {
+          if (id == 0) return;  // refused
+          backend->handler->StopRecord(id);
+          --backend->recorders;
+        }) {
+    Begin(allowed, Ending(), [backend](const std::shared_ptr<Queue>& queue) -> uint64_t {
+      if (backend->recorders >= service::limits::kRecorders) {
+        queue->End(Crowded(service::limits::kRecorders));
+        return 0;
+      }
+      ++backend->recorders;
       return backend->handler->Record(
           [queue, dropped = uint64_t{0}](const v1::TelemetryBatch& batch, Now arrival) mutable {
             v1::RecordedBatch item;
@@ -119,7 +144,8 @@ class RecordReactor final : public RecordStream {
             item.set_arrival_unix_ns(arrival.unix_ns);
             item.set_dropped(dropped);
             *item.mutable_batch() = batch;
-            if (queue->Push(std::move(item), kMaxPending) == Pushed::kFull) ++dropped;
+            if (queue->Push(std::move(item), kMaxPending, service::limits::kRecorderBytes) == Pushed::kFull)
+              ++dropped;
           });
     });
   }

@@ -13,6 +13,7 @@
 #include "service/address.h"
 #include "service/authorize.h"
 #include "service/clock.h"
+#include "service/ingress.h"
 #include "service/log.h"
 #include "service/peer_uid.h"
 #include "service/text.h"
@@ -194,7 +195,8 @@ absl::StatusOr<Identity> Gate::Admit(const grpc::ServerContextBase& context, std
   if (const auto found = metadata.find(kHeader); found != metadata.end()) {
     facts.authorization.assign(found->second.data(), found->second.size());
   }
-  facts.peer = AddressOfGrpcPeer(context.peer());
+  facts.peer = AddressBehindIngress(context.peer());
+  if (facts.peer.empty()) facts.peer = AddressOfGrpcPeer(context.peer());
   if (const auto peer = context.auth_context(); peer != nullptr) {
     for (const grpc::string_ref& uri : peer->FindPropertyValues(kUriProperty)) {
       if (!uri.starts_with("c4://")) continue;

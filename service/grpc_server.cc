@@ -1,6 +1,7 @@
 #include "service/grpc_server.h"
 
 #include <chrono>
+#include <grpcpp/generic/async_generic_service.h>
 #include <grpcpp/resource_quota.h>
 #include <grpcpp/security/server_credentials.h>
 #include <grpcpp/server.h>
@@ -9,6 +10,8 @@
 
 #include "service/address.h"
 #include "service/grpc_log.h"
+#include "service/ingress.h"
+#include "service/limits.h"
 #include "service/log.h"
 #include "service/peer_uid.h"
 #include "service/text.h"
@@ -16,7 +19,24 @@
 namespace c4::service {
 namespace {
 
-constexpr int kMaxMessageBytes = 64 * 1024 * 1024;  // a batch of a large node is some MiB
+using ExternalType = grpc::ServerBuilder::experimental_type::ExternalConnectionType;
+
+// gRPC looks at a certificate only when it opens a port itself, which the server does not. Empty: it is good.
+std::string FaultOf(const Credentials& credentials) {
+  grpc::ServerBuilder builder;
+  grpc::CallbackGenericService nothing;  // answers each call with "unimplemented"
+  int port = 0;
+  builder.AddListeningPort("127.0.0.1:0", credentials.Server(), &port);
+  builder.RegisterCallbackGenericService(&nothing);
+  const GrpcLogCapture capture;
+  const std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
+  if (server != nullptr && port != 0) {
+    server->Shutdown();
+    return "";
+  }
+  const std::string reason = capture.Reason();
+  return reason.empty() ? "gRPC gives no reason" : reason;
+}
 
 }  // namespace
 
@@ -30,39 +50,64 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const std::string&
         ": without --key-file (c4 pki key) or TLS nobody from elsewhere could show who he is; give one "
         "of the two, or listen on 127.0.0.1"));
   }
+  absl::StatusOr<std::unique_ptr<Ingress>> ingress = Ingress::Open(parts->host, parts->port);
+  if (!ingress.ok()) {
+    return absl::UnavailableError(Concat("cannot listen on ", address, ": ", ingress.status().message()));
+  }
+  if (const std::string fault = gate.credentials().has_tls() ? FaultOf(gate.credentials()) : "";
+      !fault.empty()) {
+    return absl::UnavailableError(Concat("cannot listen on ", address, " with TLS: ", fault));
+  }
   grpc::ServerBuilder builder;
-  int port = 0;
-  builder.AddListeningPort(address, gate.credentials().Server(), &port);
-  // gRPC shares ports by default: two masters on one port would each get some of the agents.
-  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  auto acceptor = builder.experimental().AddExternalConnectionAcceptor(ExternalType::FROM_FD,
+                                                                       gate.credentials().Server());
+  // Calls and buffers are charged to it: under pressure the library lets idle connections and streams go.
+  grpc::ResourceQuota quota("c4");
+  quota.Resize(limits::kGrpcMemoryBytes).SetMaxThreads(limits::kGrpcThreads);
+  builder.SetResourceQuota(quota);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, limits::kGrpcStreams);
+  builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, limits::kGrpcHeaderBytes);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, limits::kGrpcIdleMs);
+  builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS,
+                             static_cast<int>(limits::kGrpcHandshakeMs));
   // Clients ping every 5 s also while idle; without these the server would call that abuse.
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 1000);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 5000);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 3000);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
-  builder.SetMaxReceiveMessageSize(kMaxMessageBytes);
-  builder.SetMaxSendMessageSize(kMaxMessageBytes);
+  builder.SetMaxReceiveMessageSize(limits::kGrpcMessageBytes);
+  builder.SetMaxSendMessageSize(limits::kGrpcMessageBytes);
   for (grpc::Service* service : services) builder.RegisterService(service);
   const GrpcLogCapture capture;
   std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
-  if (server == nullptr || port == 0) {
+  if (server == nullptr) {
     const std::string reason = capture.Reason();
     return absl::UnavailableError(Concat("cannot listen on ", address,
                                          gate.credentials().has_tls() ? " with TLS: " : ": ",
                                          reason.empty() ? "gRPC gives no reason" : reason));
   }
-  const auto bound = static_cast<uint16_t>(port);
-  gate.ListensOn(JoinHostPort(parts->host, bound));
+  const std::shared_ptr<grpc::experimental::ExternalConnectionAcceptor> shared = std::move(acceptor);
+  const absl::Status started = (*ingress)->Start(!gate.credentials().has_tls(), [shared](int fd) {
+    grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
+    connection.fd = fd;
+    shared->HandleNewConnection(&connection);
+  });
+  if (!started.ok()) return started;
+  const std::string bound = JoinHostPort(parts->host, (*ingress)->port());
+  gate.ListensOn(bound);
   if (!gate.has_identity()) {
     LogInfo("without --key-file and TLS only uid ", geteuid(), " and root of this machine are let in");
   }
-  return std::unique_ptr<GrpcServer>(
-      new GrpcServer(std::move(server), JoinHostPort(parts->host, bound), bound));
+  return std::unique_ptr<GrpcServer>(new GrpcServer(std::move(server), *std::move(ingress), bound));
 }
 
-GrpcServer::GrpcServer(std::unique_ptr<grpc::Server> server, std::string address, uint16_t port)
-    : server_(std::move(server)), address_(std::move(address)), port_(port) {}
+GrpcServer::GrpcServer(std::unique_ptr<grpc::Server> server, std::unique_ptr<Ingress> ingress,
+                       std::string address)
+    : server_(std::move(server)),
+      address_(std::move(address)),
+      port_(ingress->port()),
+      ingress_(std::move(ingress)) {}
 
 GrpcServer::~GrpcServer() {
   Shutdown(absl::ZeroDuration());
@@ -70,8 +115,10 @@ GrpcServer::~GrpcServer() {
 
 void GrpcServer::Shutdown(absl::Duration deadline) {
   if (server_ == nullptr) return;
+  ingress_->Close();
   server_->Shutdown(std::chrono::system_clock::now() + absl::ToChronoMilliseconds(deadline));
   server_->Wait();
+  ingress_->Stop();
   server_.reset();
 }
 

@@ -1,8 +1,8 @@
 // A gRPC server from a daemon's options. The services belong to the caller and must outlive the server;
 // they run on gRPC's own threads, and ask the gate before anything else (gate.h). Without key and TLS it
-// listens on loopback only. A port that somebody else has is an error (no port sharing). Pings of
-// clients every 5 s are allowed, and dead clients are found by the same keepalive.
-// Start and Shutdown by one thread.
+// listens on loopback only. Connections come through an Ingress, within the limits of service/limits.h. A port
+// that somebody else has is an error (no port sharing). Pings of clients every 5 s are allowed, and dead clients
+// are found by the same keepalive. Start and Shutdown by one thread.
 #pragma once
 
 #include <memory>
@@ -21,6 +21,8 @@ class Status;
 
 namespace c4::service {
 
+class Ingress;
+
 class GrpcServer {
  public:
   // `address` is host:port; port 0: any.
@@ -37,10 +39,12 @@ class GrpcServer {
   void Shutdown(absl::Duration deadline);
 
  private:
-  GrpcServer(std::unique_ptr<grpc::Server> server, std::string address, uint16_t port);
+  GrpcServer(std::unique_ptr<grpc::Server> server, std::unique_ptr<Ingress> ingress, std::string address);
   std::unique_ptr<grpc::Server> server_;
   const std::string address_;
   const uint16_t port_;
+  // After the server in life: it hands connections to it until it is stopped.
+  std::unique_ptr<Ingress> ingress_;
 };
 
 // Between the two libraries' status types; codes are the same.

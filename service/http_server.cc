@@ -1,31 +1,19 @@
 #include "service/http_server.h"
 
-#include <cerrno>
 #include <httplib.h>
-#include <pthread.h>
-#include <sys/socket.h>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "service/address.h"
+#include "service/http_listener.h"
 #include "service/http_names.h"
 #include "service/text.h"
 
 namespace c4::service {
 namespace {
 
-constexpr size_t kThreads = 4;
-constexpr size_t kMaxRequestBytes = 64 * 1024;
-constexpr time_t kTimeoutSeconds = 5;  // of a client that is silent in the middle
 constexpr char kText[] = "text/plain; charset=utf-8";
 constexpr char kMetricsText[] = "text/plain; version=0.0.4; charset=utf-8";
-
-// httplib's own default shares ports (SO_REUSEPORT): two daemons on one would go unnoticed.
-void OwnPortOnly(socket_t fd) {
-  const int yes = 1;
-  setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-}
 
 // Browsers name the page that a request comes from.
 bool FromElsewhere(const httplib::Request& request) {
@@ -51,8 +39,7 @@ struct HttpServer::State {
   std::vector<Route> routes;
   Gate gate;
   std::string names;
-  httplib::Server server;
-  std::thread thread;
+  HttpListener server;
   std::string address;
   uint16_t port = 0;
 
@@ -113,14 +100,7 @@ absl::Status HttpServer::Start(const std::string& address, const Gate& gate, con
   State& state = *state_;
   state.gate = gate;
   state.names = names;
-  httplib::Server& server = state.server;
-  server.new_task_queue = [] { return new httplib::ThreadPool(kThreads); };
-  server.set_socket_options(OwnPortOnly);
-  server.set_payload_max_length(kMaxRequestBytes);
-  server.set_read_timeout(kTimeoutSeconds);
-  server.set_write_timeout(kTimeoutSeconds);
-  server.set_keep_alive_timeout(1);  // an idle connection holds one of the few threads
-
+  HttpListener& server = state.server;
   server.Get("/healthz", [&state](const httplib::Request&, httplib::Response& response) {
     const absl::Status health = state.health();
     response.status = health.ok() ? 200 : 503;
@@ -138,46 +118,25 @@ absl::Status HttpServer::Start(const std::string& address, const Gate& gate, con
       state.Serve(route, request, &response);
     };
     if (route.changes) {
-      // Taken without its body: a request that says nothing of its length would be waited for.
-      server.Post(route.path, [serve](const httplib::Request& request, httplib::Response& response,
-                                      const httplib::ContentReader&) {
-        response.set_header("Connection", "close");
-        serve(request, response);
-      });
+      server.Post(route.path, serve);
     } else {
       server.Get(route.path, serve);
     }
   }
 
-  errno = 0;
-  int port = parts->port;
-  bool bound = false;
-  if (port == 0) {
-    port = server.bind_to_any_port(parts->host);
-    bound = port > 0;
-  } else {
-    bound = server.bind_to_port(parts->host, port);
+  const absl::StatusOr<uint16_t> port = server.Start(parts->host, parts->port);
+  if (!port.ok()) {
+    return absl::Status(port.status().code(),
+                        Concat("cannot listen on ", address,
+                               " for HTTP (choose another --http-address): ", port.status().message()));
   }
-  if (!bound) {
-    const int error = errno != 0 ? errno : EADDRNOTAVAIL;
-    return ErrnoStatus(error,
-                       Concat("cannot listen on ", address, " for HTTP (choose another --http-address)"));
-  }
-  state.port = static_cast<uint16_t>(port);
+  state.port = *port;
   state.address = JoinHostPort(parts->host, state.port);
-  state.thread = std::thread([&server] {
-    pthread_setname_np(pthread_self(), "c4-http");
-    server.listen_after_bind();
-  });
-  // stop() before the loop has begun would be lost.
-  while (!server.is_running()) std::this_thread::yield();
   return absl::OkStatus();
 }
 
 void HttpServer::Stop() {
-  if (!state_->thread.joinable()) return;
-  state_->server.stop();
-  state_->thread.join();
+  state_->server.Stop();
 }
 
 uint16_t HttpServer::port() const {

@@ -15,6 +15,7 @@
 #include <optional>
 #include <utility>
 
+#include "service/limits.h"
 #include "service/state_thread.h"
 
 namespace c4::service {
@@ -26,10 +27,13 @@ class QueuedStream : public Reactor {
 
   class Queue {
    public:
-    Pushed Push(Message message, size_t most) {
+    // At most `most` messages of `most_bytes` together wait to be read.
+    Pushed Push(Message message, size_t most, size_t most_bytes = limits::kRecorderBytes) {
       const std::lock_guard lock(mutex_);
       if (stream_ == nullptr || stream_->ending_.has_value()) return Pushed::kGone;
-      if (pending_.size() >= most) return Pushed::kFull;
+      const size_t bytes = message.ByteSizeLong();
+      if (pending_.size() >= most || (bytes_ > 0 && bytes_ + bytes > most_bytes)) return Pushed::kFull;
+      bytes_ += bytes;
       pending_.push_back(std::move(message));
       stream_->NextLocked();
       return Pushed::kTaken;
@@ -47,12 +51,14 @@ class QueuedStream : public Reactor {
     std::mutex mutex_;
     QueuedStream* stream_ = nullptr;  // nullptr: it is gone
     uint64_t id_ = 0;                 // 0: not begun yet
+    size_t bytes_ = 0;                // of pending_
     std::deque<Message> pending_;     // the first is being written while writing_
   };
 
   void OnWriteDone(bool ok) override {
     const std::shared_ptr<Queue> queue = queue_;  // Finish may let the stream go before the lock
     const std::lock_guard lock(queue->mutex_);
+    queue->bytes_ -= queue->pending_.front().ByteSizeLong();
     queue->pending_.pop_front();
     writing_ = false;
     if (!ok && !ending_.has_value()) ending_ = grpc::Status::OK;

@@ -2,8 +2,10 @@
 
 #include <gmock/gmock.h>
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -52,6 +54,7 @@ class Client {
   Client& operator=(const Client&) = delete;
 
   bool connected() const { return connected_; }
+  int fd() const { return fd_; }
   void Send(const void* data, size_t bytes) {
     EXPECT_EQ(send(fd_, data, bytes, MSG_NOSIGNAL), static_cast<ssize_t>(bytes));
   }
@@ -131,6 +134,78 @@ TEST_F(ControlTest, WelcomesAndTellsLevels) {
   Client late(directory_.path());
   late.SendHello();
   EXPECT_EQ(late.ReceiveLevel().second, wire::kLevelFine);
+}
+
+// As another user than root, on this thread alone.
+class AsUser {
+ public:
+  AsUser() { EXPECT_EQ(syscall(SYS_setresuid, -1, getuid() == 0 ? 65534 : -1, -1), 0); }
+  ~AsUser() { EXPECT_EQ(syscall(SYS_setresuid, -1, getuid(), -1), 0); }
+  AsUser(const AsUser&) = delete;
+  AsUser& operator=(const AsUser&) = delete;
+};
+
+TEST_F(ControlTest, AUserHasOnlySoManyConnections) {
+  ASSERT_EQ(chmod(directory_.path().c_str(), 0755), 0);
+  ControlOptions options = Options();
+  options.most_of_uid = 3;
+  ControlServer server(std::move(options));
+  ASSERT_TRUE(server.Start().ok());
+  {
+    const AsUser user;
+    std::vector<std::unique_ptr<Client>> clients;
+    for (int i = 0; i < 3; ++i) {
+      clients.push_back(std::make_unique<Client>(directory_.path()));
+      clients.back()->SendHello();
+      EXPECT_EQ(clients.back()->ReceiveLevel().first, wire::kControlWelcome);
+    }
+    Client fourth(directory_.path());
+    EXPECT_EQ(fourth.Receive(), "");
+    clients.pop_back();
+    // Its place is free again once the server has seen it go.
+    const Hello hello = MakeHello("x.c4seg");
+    bool served = false;
+    for (int i = 0; i < 100 && !served; ++i) {
+      Client again(directory_.path());
+      pollfd entry{again.fd(), POLLIN, 0};
+      char packet[wire::kControlMaxBytes];
+      served = send(again.fd(), &hello, sizeof hello, MSG_NOSIGNAL) > 0 && poll(&entry, 1, 1000) == 1 &&
+               recv(again.fd(), packet, sizeof packet, 0) > 0;
+      if (!served) usleep(10'000);
+    }
+    EXPECT_TRUE(served);
+  }
+  if (getuid() == 0) {
+    EXPECT_TRUE(Serves());
+  }
+}
+
+// A connection that cannot be accepted stays readable.
+TEST_F(ControlTest, WithoutDescriptorsItWaitsAndDoesNotSpin) {
+  ControlServer server(Options());
+  ASSERT_TRUE(server.Start().ok());
+  rlimit old{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &old), 0);
+  const rlimit few = {.rlim_cur = 100, .rlim_max = old.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+  const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+  std::vector<int> fill;
+  for (int copy = 0; (copy = dup(fd)) >= 0;) fill.push_back(copy);
+  const sockaddr_un address = SocketAddress(directory_.path());
+  EXPECT_EQ(connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+  const auto busy = [] {
+    rusage usage{};
+    getrusage(RUSAGE_SELF, &usage);
+    return static_cast<double>(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+           1e-6 * static_cast<double>(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
+  };
+  const double before = busy();
+  usleep(500'000);
+  EXPECT_LT(busy() - before, 0.1);
+  for (const int copy : fill) close(copy);
+  EXPECT_TRUE(Serves());
+  close(fd);
+  setrlimit(RLIMIT_NOFILE, &old);
 }
 
 TEST_F(ControlTest, MalformedFramesCloseThatClientOnly) {

@@ -17,6 +17,7 @@
 #include "gtest/gtest.h"
 #include "service/channel.h"
 #include "service/grpc_server.h"
+#include "service/limits.h"
 #include "service/log.h"
 #include "service/state_thread.h"
 #include "tests/unit/c4d_master/fake_job.h"
@@ -258,6 +259,31 @@ TEST_F(ServersTest, AWatcherThatFallsBehindIsLetGo) {
   ASSERT_TRUE(stub_->ListVerdicts(&list_context, {}, &list).ok());
   EXPECT_THAT(list.verdicts(), SizeIs(kRanks - 1));
   ASSERT_TRUE(service::InitLog({}, "test").ok());
+}
+
+TEST_F(ServersTest, WatchersAndRecordersAreOnlySoMany) {
+  Start();
+  struct Stream {
+    grpc::ClientContext context;
+    std::unique_ptr<grpc::ClientReader<v1::RecordedBatch>> reader;
+  };
+  std::vector<std::unique_ptr<Stream>> streams;
+  const auto open = [&] {
+    streams.push_back(std::make_unique<Stream>());
+    streams.back()->reader = stub_->Record(&streams.back()->context, {});
+  };
+  for (size_t i = 0; i <= service::limits::kRecorders; ++i) open();
+  // Whichever of them came last is refused: it ends by itself, and says why.
+  size_t refused = 0;
+  for (const auto& stream : streams) {
+    grpc::Status status;
+    std::thread end([&] { status = stream->reader->Finish(); });
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    stream->context.TryCancel();
+    end.join();
+    if (status.error_code() == grpc::StatusCode::RESOURCE_EXHAUSTED) ++refused;
+  }
+  EXPECT_EQ(refused, 1U);
 }
 
 TEST_F(ServersTest, ManyStreamsThatComeAndGo) {

@@ -11,6 +11,7 @@
 
 #include "service/address.h"
 #include "service/http_names.h"
+#include "service/limits.h"
 #include "service/metrics.h"
 #include "tests/unit/service/key_files.h"
 #include "tests/unit/service/temporary_directory.h"
@@ -103,6 +104,86 @@ TEST(HttpServer, APostThatSaysNothingOfItsLengthIsServedAtOnce) {
   }
   close(fd);
   EXPECT_THAT(answer, testing::AllOf(HasSubstr("200"), HasSubstr("begun")));
+}
+
+int ConnectTo(uint16_t port) {
+  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(port);
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  const timeval limit = {.tv_sec = 5, .tv_usec = 0};
+  setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+  setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
+  EXPECT_EQ(connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  return fd;
+}
+
+void SendText(int fd, const std::string& text) {
+  EXPECT_EQ(send(fd, text.data(), text.size(), MSG_NOSIGNAL), static_cast<ssize_t>(text.size()));
+}
+
+std::string ReadToEnd(int fd) {
+  std::string answer;
+  std::array<char, 4000> part{};
+  for (ssize_t n = 0; (n = read(fd, part.data(), part.size())) > 0;)
+    answer.append(part.data(), static_cast<size_t>(n));
+  return answer;
+}
+
+// More of them than there may be connections, half of them with a part of a request.
+TEST(HttpServer, ClientsThatDawdleHoldNobodyUp) {
+  HttpServer server([] { return absl::OkStatus(); }, [] { return std::string(); });
+  ASSERT_TRUE(server.Start("127.0.0.1:0", Credentials()).ok());
+  std::vector<int> slow;
+  for (size_t i = 0; i < limits::kHttpConnections + 50; ++i) {
+    slow.push_back(ConnectTo(server.port()));
+    if (i % 2 == 0) SendText(slow.back(), "GET /healthz HTTP/1.1\r\nHost: ");
+  }
+  httplib::Client client("127.0.0.1", server.port());
+  client.set_read_timeout(2);
+  for (int i = 0; i < 20; ++i) {
+    const auto reply = client.Get("/healthz");
+    ASSERT_TRUE(reply);
+    EXPECT_EQ(reply->status, 200);
+  }
+  for (const int fd : slow) close(fd);
+}
+
+TEST(HttpServer, ABodyIsRefusedBeforeItIsRead) {
+  HttpServer server([] { return absl::OkStatus(); }, [] { return std::string(); });
+  std::atomic<int> begun = 0;
+  server.Post("/v1/run", [&](const HttpRequest&) { return HttpReply{.body = std::to_string(++begun)}; });
+  ASSERT_TRUE(server.Start("127.0.0.1:0", Credentials()).ok());
+  for (const std::string head : {"GET /healthz HTTP/1.1\r\nContent-Length: 2000000000\r\n\r\n",
+                                 "GET /healthz HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n",
+                                 "POST /v1/run HTTP/1.1\r\nContent-Length: 2000000000\r\n\r\n"}) {
+    const int fd = ConnectTo(server.port());
+    SendText(fd, head);
+    EXPECT_THAT(ReadToEnd(fd), testing::StartsWith("HTTP/1.1 413 ")) << head;
+    close(fd);
+  }
+  EXPECT_EQ(begun, 0);
+}
+
+TEST(HttpServer, WhatIsNoRequestIsRefused) {
+  HttpServer server([] { return absl::OkStatus(); }, [] { return std::string(); });
+  server.Get("/v1/items",
+             [](const HttpRequest& request) { return HttpReply{.body = request.query.at("a b")}; });
+  ASSERT_TRUE(server.Start("127.0.0.1:0", Credentials()).ok());
+  const auto ask = [&](const std::string& text) {
+    const int fd = ConnectTo(server.port());
+    SendText(fd, text);
+    const std::string answer = ReadToEnd(fd);
+    close(fd);
+    return answer;
+  };
+  EXPECT_THAT(ask("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), testing::StartsWith("HTTP/1.1 400 "));
+  EXPECT_THAT(ask("GET /%zz HTTP/1.1\r\n\r\n"), testing::StartsWith("HTTP/1.1 400 "));
+  EXPECT_THAT(ask("GET / HTTP/1.1\r\nX: " + std::string(limits::kHttpHeadBytes, 'x')),
+              testing::StartsWith("HTTP/1.1 431 "));
+  EXPECT_THAT(ask("BREW / HTTP/1.1\r\n\r\n"), testing::StartsWith("HTTP/1.1 405 "));
+  EXPECT_THAT(ask("GET /v1/items?x=1&a+b=%41%2b HTTP/1.1\r\n\r\n"), testing::EndsWith("\r\n\r\nA+"));
 }
 
 TEST(HttpServer, ATakenPortIsAnErrorWithTheAddress) {

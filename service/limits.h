@@ -1,0 +1,50 @@
+// What one client, and all together, may take of a daemon: the one table (docs/limits.md says it in words).
+// A limit that only slows down is one that an honest client may meet; what is beyond any honest client's need
+// costs the connection.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace c4::service::limits {
+
+// gRPC, per daemon.
+inline constexpr size_t kGrpcConnections = 2048;        // fewer where descriptors are scarce: three each
+inline constexpr int64_t kGrpcHandshakeMs = 5'000;      // to say that it speaks HTTP/2, and TLS before
+inline constexpr int64_t kGrpcStuckMs = 15'000;         // of one that does not read what it asked for
+inline constexpr int kGrpcIdleMs = 600'000;             // without a call
+inline constexpr int kGrpcStreams = 128;                // at a time, a connection
+inline constexpr int kGrpcMessageBytes = 64 << 20;      // a batch of a large node is some MiB
+inline constexpr int kGrpcHeaderBytes = 16 << 10;       // metadata of a call
+inline constexpr size_t kGrpcMemoryBytes = 512U << 20;  // buffers and calls of gRPC
+inline constexpr int kGrpcThreads = 64;
+// HTTP/2 frames that open a stream, slowed down beyond; a connection, and all.
+inline constexpr double kOpensPerSecond = 1'000;
+inline constexpr double kOpensBurst = 1'000;
+inline constexpr double kAllOpensPerSecond = 12'000;
+inline constexpr double kAllOpensBurst = 2'000;
+// Streams given up by the client; beyond, the connection is cut.
+inline constexpr double kResetsPerSecond = 50;
+inline constexpr double kResetsBurst = 200;
+inline constexpr double kAllResetsPerSecond = 500;
+inline constexpr double kAllResetsBurst = 1'000;
+// Frames that carry no data of a call (pings, settings, windows, empty ones), slowed down beyond.
+inline constexpr double kControlsPerSecond = 5'000;
+inline constexpr double kControlsBurst = 5'000;
+inline constexpr int kContinuations = 8;  // of one header block; beyond, the connection is cut
+
+// HTTP, per daemon.
+inline constexpr size_t kHttpConnections = 256;  // beyond, the one that dawdles longest is cut
+inline constexpr size_t kHttpHeadBytes = 16 << 10;
+inline constexpr size_t kHttpBodyBytes = 64 << 10;  // that a POST may send; it is not read
+inline constexpr int64_t kHttpHeadMs = 5'000;       // for the whole of it
+inline constexpr int64_t kHttpReplyMs = 10'000;     // for the client to take it
+inline constexpr int64_t kHttpDrainMs = 1'000;
+inline constexpr int kHttpWorkers = 8;
+
+// Streams to those who watch, per master: each holds what its reader has not taken yet.
+inline constexpr size_t kWatchers = 64;
+inline constexpr size_t kRecorders = 4;
+inline constexpr size_t kRecorderBytes = 64U << 20;
+
+}  // namespace c4::service::limits

@@ -1,0 +1,82 @@
+// Floods from one client at each door: the rank that stops meanwhile is named in time, and the daemons'
+// memory stays within its bound.
+#include <fstream>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <thread>
+
+#include "tests/service/harness.h"
+
+namespace c4::service_test {
+namespace {
+
+constexpr Seconds kSuspectLimit(5);
+constexpr size_t kMemoryKib = 200 << 10;
+
+size_t PeakKib(pid_t pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/status");
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with("VmHWM:")) return std::stoul(line.substr(6));
+  }
+  return 0;
+}
+
+std::string Script(const std::string& name) {
+  return std::string(getenv("C4_SOURCE_DIR")) + "/tests/security/" + name;
+}
+
+// `command` gets the job, at work, for the target of its attack.
+void NamedUnder(const std::function<std::vector<std::string>(const RunningJob&)>& command) {
+  RunningJob job(4, {}, {Binary("all_reduce_perf"), "-b", "64K", "-e", "64K", "-N", "0", "--pause-ms", "5"});
+  ASSERT_TRUE(job.AwaitAtWork(20, Seconds(20)));
+  Process attacker(command(job), {}, job.base_dir() + "/attacker");
+  std::this_thread::sleep_for(Seconds(2));
+  const pid_t pid = job.Counters(2).pid;
+  ASSERT_GT(pid, 0);
+  ASSERT_EQ(kill(pid, SIGSTOP), 0);
+  const auto onset = Clock::now();
+  std::vector<Json> open;
+  EXPECT_TRUE(Eventually(kSuspectLimit, [&] { return !(open = RunningJob::Open(job.Verdicts())).empty(); }));
+  EXPECT_LE(Seconds(Clock::now() - onset), kSuspectLimit);
+  for (const Json& verdict : open) EXPECT_EQ(verdict["culprit"]["rank"], 2) << verdict.dump(2);
+  kill(pid, SIGCONT);
+  EXPECT_TRUE(attacker.Wait(Seconds(15)));
+  EXPECT_EQ(attacker.exit_code(), 0) << attacker.Errors();
+  for (const std::string daemon : {"c4d_master", "c4a"}) {
+    const size_t peak = PeakKib(job.DaemonPid(daemon));
+    EXPECT_GT(peak, 0U) << daemon;
+    EXPECT_LT(peak, kMemoryKib) << daemon;
+  }
+}
+
+TEST(Flood, RapidReset) {
+  NamedUnder([](const RunningJob& job) -> std::vector<std::string> {
+    return {"/usr/bin/python3", Script("rapid_reset.py"), job.MasterEntry()["address"], "7", "2"};
+  });
+}
+
+class HttpFlood : public testing::TestWithParam<const char*> {};
+
+TEST_P(HttpFlood, OfTheMaster) {
+  NamedUnder([](const RunningJob& job) -> std::vector<std::string> {
+    return {"/usr/bin/python3", Script("flood.py"), GetParam(), job.MasterEntry()["http_address"], "7"};
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, HttpFlood, testing::Values("loris", "body", "garbage"),
+                         [](const auto& flood) { return std::string(flood.param); });
+
+TEST(Flood, GarbageAtTheMastersGrpc) {
+  NamedUnder([](const RunningJob& job) -> std::vector<std::string> {
+    return {"/usr/bin/python3", Script("flood.py"), "garbage", job.MasterEntry()["address"], "7"};
+  });
+}
+
+TEST(Flood, ControlSocket) {
+  NamedUnder([](const RunningJob& job) -> std::vector<std::string> {
+    return {"/usr/bin/python3", Script("flood.py"), "control", job.base_dir() + "/agent.sock", "7"};
+  });
+}
+
+}  // namespace
+}  // namespace c4::service_test
