@@ -210,10 +210,11 @@ absl::StatusOr<std::unique_ptr<ByteSource>> OpenBytes(const std::string& path) {
     const std::string reason = std::error_code(errno, std::generic_category()).message();
     return absl::NotFoundError(absl::StrCat("cannot open ", path, ": ", reason));
   }
-  struct stat facts{};
+  struct stat facts {};
   if (fstat(fileno(file), &facts) == 0 && S_ISDIR(facts.st_mode)) {
     fclose(file);
-    return absl::NotFoundError(absl::StrCat("cannot read ", path, ": it is a directory, and a file is wanted"));
+    return absl::NotFoundError(
+        absl::StrCat("cannot read ", path, ": it is a directory, and a file is wanted"));
   }
   return Unpacked(std::make_unique<FileSource>(file));
 }

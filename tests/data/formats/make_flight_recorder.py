@@ -1,6 +1,6 @@
 """Writes flight_recorder-N.pickle, N the protocol: what PyTorch's Flight Recorder keeps, made up, by Python's own pickle.
 
-flight_recorder-torch.pickle is written opcode by opcode as PyTorch's C++ writer does (protocol 2, every text in the memo,
+flight_recorder-2-torch.pickle is written opcode by opcode as PyTorch's C++ writer does (protocol 2, every text in the memo,
 tuples as lists of its own makers)."""
 import os
 import pickle
@@ -62,7 +62,7 @@ class TorchWriter:
 for protocol in range(2, 6):
     with open(os.path.join(HERE, f"flight_recorder-{protocol}.pickle"), "wb") as out:
         pickle.dump(DUMP, out, protocol=protocol)
-with open(os.path.join(HERE, "flight_recorder-torch.pickle"), "wb") as out:
+with open(os.path.join(HERE, "flight_recorder-2-torch.pickle"), "wb") as out:
     torch = b"\x80\x02" + TorchWriter().value(DUMP) + b"."
     assert b"build_intlist" in torch
     out.write(torch)
