@@ -1,6 +1,6 @@
 // c4 hang: which ranks a hung job waits for, from its Flight Recorder dumps.
 #include <cstdio>
-#include <filesystem>
+#include <set>
 
 #include <nlohmann/json.hpp>
 
@@ -10,9 +10,7 @@
 #include "cli/exit_codes.h"
 #include "cli/options.h"
 #include "cli/verb.h"
-#include "traces/byte_source.h"
-#include "traces/flight_recorder.h"
-#include "traces/input_files.h"
+#include "traces/dump_files.h"
 
 namespace c4::cli {
 namespace {
@@ -21,55 +19,128 @@ using analysis::StalledRank;
 using analysis::StalledRanks;
 
 constexpr char kSummary[] = "tell which ranks a hung job waits for, from Flight Recorder dumps";
-constexpr size_t kMaxDumpBytes = size_t{1} << 30;
 
-absl::StatusOr<analysis::RankDump> ReadDump(const std::string& path) {
-  absl::StatusOr<std::unique_ptr<traces::ByteSource>> source = traces::OpenBytes(path);
-  if (!source.ok()) return source.status();
-  const absl::StatusOr<std::string> text = traces::ReadAll(source->get(), kMaxDumpBytes);
-  if (!text.ok()) return text.status();
-  return traces::ParseFlightDump(*text, std::filesystem::path(path).filename().string());
+std::string Place(const std::string& description, const std::string& group, int64_t operation) {
+  return absl::StrCat(
+      description.empty() ? "a group" : description, " (group ", group, "), ",
+      operation < 0 ? std::string("a send or receive") : absl::StrCat("operation ", operation));
+}
+
+std::string CulpritText(const StalledRank& rank) {
+  std::string text = absl::StrCat("rank ", rank.rank, ": ", rank.waiters.size(), " ranks wait for it, in ",
+                                  Place(rank.description, rank.group, rank.operation));
+  if (rank.operation < 0) return text + "; it has not begun its side\n";
+  if (rank.last_entered >= rank.operation)
+    return absl::StrCat(text, "; it has not finished operation ", rank.last_completed + 1, "\n");
+  if (rank.last_entered < 0) return text + "; it has entered none\n";
+  return absl::StrCat(text, "; it has entered ", rank.last_entered, "\n");
+}
+
+void AddWithoutDump(const StalledRanks& found, std::string* text) {
+  if (found.without_dump.empty()) return;
+  if (found.without_dump_certain) {
+    const StalledRank& rank = found.without_dump.front();
+    absl::StrAppend(text, "rank ", rank.rank, ": it left no dump, and ", rank.waiters.size(),
+                    " ranks wait for it, in ", Place(rank.description, rank.group, rank.operation),
+                    ": it is dead, or its dump is lost\n");
+    return;
+  }
+  std::vector<int> ranks;
+  for (const StalledRank& rank : found.without_dump) ranks.push_back(rank.rank);
+  absl::StrAppend(text, "undecided: the waits end at ranks without a dump, ", absl::StrJoin(ranks, ", "),
+                  ": each is dead, or waits for another one without a dump, or its dump is lost\n");
+}
+
+void AddMismatch(const analysis::MismatchedOperation& mismatch, std::string* text) {
+  if (mismatch.culprits.empty()) {
+    absl::StrAppend(text, "undecided: ranks disagree");
+  } else {
+    absl::StrAppend(text, mismatch.culprits.size() == 1 ? "rank " : "ranks ",
+                    absl::StrJoin(mismatch.culprits, ", "),
+                    mismatch.culprits.size() == 1 ? " disagrees" : " disagree", " with the others");
+  }
+  absl::StrAppend(text, " in ", Place(mismatch.description, mismatch.group, mismatch.operation), "\n");
+  for (const auto& side : mismatch.sides)
+    absl::StrAppend(text, "  ranks ", absl::StrJoin(side.ranks, ", "), ": ", side.shape, "\n");
 }
 
 std::string HangText(const StalledRanks& found, size_t dumps) {
   std::string text;
-  for (const StalledRank& rank : found.stalled) {
-    absl::StrAppend(&text, "rank ", rank.rank, rank.dumped ? "" : " (no dump of it)", ": ",
-                    rank.waiters.size(), " ranks wait for it, in ", rank.description, " (group ", rank.group,
-                    "), operation ", rank.operation);
-    if (rank.dumped) absl::StrAppend(&text, "; it has entered ", rank.last_entered);
-    text += "\n";
-  }
+  for (const auto& mismatch : found.mismatched) AddMismatch(mismatch, &text);
+  for (const StalledRank& rank : found.stalled) text += CulpritText(rank);
+  AddWithoutDump(found, &text);
   for (const std::vector<int>& cycle : found.cycles) {
     absl::StrAppend(&text, "ranks ", absl::StrJoin(cycle, ", "),
                     " wait for each other, in different groups: a deadlock\n");
   }
-  if (!text.empty()) return text;
-  if (!found.stuck_groups.empty()) {
-    return absl::StrCat(
-        "no rank is absent: every member of group ", absl::StrJoin(found.stuck_groups, ", "),
-        " is in the same operation, which does not end; look at the network and the devices\n");
+  for (const analysis::StuckOperation& stuck : found.stuck) {
+    absl::StrAppend(&text, "every member of ", Place(stuck.description, stuck.group, stuck.operation),
+                    " has entered it, and ranks ", absl::StrJoin(stuck.unfinished, ", "),
+                    " have not finished it");
+    if (!stuck.finished.empty())
+      absl::StrAppend(&text, " (ranks ", absl::StrJoin(stuck.finished, ", "), " have)");
+    text += "; look at the network and the devices of these ranks\n";
   }
-  return absl::StrCat("no rank waits for another in these ", dumps, " dumps\n");
+  if (text.empty()) text = absl::StrCat("no rank waits for another in these ", dumps, " dumps\n");
+  if (!found.missing.empty()) {
+    absl::StrAppend(&text, found.missing.size(), " of ", found.missing.size() + dumps,
+                    " dumps missing: what those ranks did is not known, and more may be to blame\n");
+  }
+  return text;
 }
 
-std::string HangJson(const StalledRanks& found) {
-  nlohmann::ordered_json json = {{"ranks", nlohmann::ordered_json::array()}};
-  nlohmann::ordered_json stalled = nlohmann::ordered_json::array();
+nlohmann::ordered_json RankJson(const StalledRank& rank) {
+  return {{"rank", rank.rank},
+          {"waiters", rank.waiters},
+          {"group", rank.group},
+          {"description", rank.description},
+          {"operation", rank.operation},
+          {"last_entered", rank.last_entered},
+          {"last_completed", rank.last_completed}};
+}
+
+std::string HangJson(const StalledRanks& found, const traces::DumpFiles& files) {
+  using nlohmann::ordered_json;
+  std::set<int> ranks;
+  ordered_json json = {{"ranks", ordered_json::array()},
+                       {"stalled", ordered_json::array()},
+                       {"without_dump", ordered_json::array()},
+                       {"without_dump_certain", found.without_dump_certain},
+                       {"mismatched", ordered_json::array()},
+                       {"deadlocks", found.cycles},
+                       {"stuck_groups", ordered_json::array()},
+                       {"stuck", ordered_json::array()},
+                       {"dumps", files.dumps.size()},
+                       {"missing", found.missing},
+                       {"problems", files.problems}};
   for (const StalledRank& rank : found.stalled) {
-    json["ranks"].push_back(rank.rank);
-    stalled.push_back({{"rank", rank.rank},
-                       {"dumped", rank.dumped},
-                       {"waiters", rank.waiters},
-                       {"group", rank.group},
-                       {"description", rank.description},
-                       {"operation", rank.operation},
-                       {"last_entered", rank.last_entered}});
+    ranks.insert(rank.rank);
+    json["stalled"].push_back(RankJson(rank));
   }
-  json["stalled"] = std::move(stalled);
-  json["deadlocks"] = found.cycles;
-  json["stuck_groups"] = found.stuck_groups;
-  return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+  for (const StalledRank& rank : found.without_dump) {
+    if (found.without_dump_certain) ranks.insert(rank.rank);
+    json["without_dump"].push_back(RankJson(rank));
+  }
+  for (const auto& mismatch : found.mismatched) {
+    ranks.insert(mismatch.culprits.begin(), mismatch.culprits.end());
+    ordered_json sides = ordered_json::array();
+    for (const auto& side : mismatch.sides) sides.push_back({{"shape", side.shape}, {"ranks", side.ranks}});
+    json["mismatched"].push_back({{"group", mismatch.group},
+                                  {"description", mismatch.description},
+                                  {"operation", mismatch.operation},
+                                  {"sides", std::move(sides)},
+                                  {"culprits", mismatch.culprits}});
+  }
+  for (const analysis::StuckOperation& stuck : found.stuck) {
+    json["stuck_groups"].push_back(stuck.group);
+    json["stuck"].push_back({{"group", stuck.group},
+                             {"description", stuck.description},
+                             {"operation", stuck.operation},
+                             {"unfinished", stuck.unfinished},
+                             {"finished", stuck.finished}});
+  }
+  json["ranks"] = ranks;
+  return json.dump(2, ' ', false, ordered_json::error_handler_t::replace);
 }
 
 int RunHang(const Arguments& arguments) {
@@ -77,35 +148,17 @@ int RunHang(const Arguments& arguments) {
   bool json = false;
   Options options("hang", kSummary);
   options.Words("DUMPS", &words,
-                "the ranks' dumps as JSON, rank_N.json, also packed; or a directory of them");
+                "the ranks' dumps as PyTorch writes them, or as JSON, also packed; directories, globs and "
+                "tar archives of them");
   options.Flag("--json", &json, "one JSON document: {\"ranks\":[...],\"stalled\":[...],...}");
   if (const std::optional<int> exit_code = options.Parse(arguments)) return *exit_code;
-  const absl::StatusOr<std::vector<std::string>> files = traces::JsonFiles(words, "dump");
-  if (!files.ok()) {
-    fprintf(stderr, "c4 hang: %s\n", std::string(files.status().message()).c_str());
-    return kExitNoInput;
-  }
-  std::vector<analysis::RankDump> dumps;
-  for (const std::string& file : *files) {
-    absl::StatusOr<analysis::RankDump> dump = ReadDump(file);
-    if (!dump.ok()) {
-      fprintf(stderr, "c4 hang: %s: %s\n", file.c_str(), std::string(dump.status().message()).c_str());
-      return absl::IsNotFound(dump.status()) || absl::IsPermissionDenied(dump.status()) ? kExitNoInput
-                                                                                        : kExitBadData;
-    }
-    const auto same = std::find_if(dumps.begin(), dumps.end(), [&dump](const analysis::RankDump& other) {
-      return other.rank == dump->rank;
-    });
-    if (same != dumps.end()) {
-      fprintf(stderr, "c4 hang: %s: there is a second dump of rank %d: give those of one time only\n",
-              file.c_str(), dump->rank);
-      return kExitBadData;
-    }
-    dumps.push_back(*std::move(dump));
-  }
-  const StalledRanks found = analysis::FindStalledRanks(dumps);
-  fputs((json ? HangJson(found) + "\n" : HangText(found, dumps.size())).c_str(), stdout);
-  return found.stalled.empty() && found.cycles.empty() && found.stuck_groups.empty() ? kExitOk : kExitHung;
+  const traces::DumpFiles files = traces::ReadDumpFiles(words);
+  for (const std::string& problem : files.problems) fprintf(stderr, "c4 hang: %s\n", problem.c_str());
+  if (files.dumps.empty()) return files.no_file ? kExitNoInput : kExitBadData;
+  if (files.two_of_one_rank) return kExitBadData;
+  const StalledRanks found = analysis::FindStalledRanks(files.dumps);
+  fputs((json ? HangJson(found, files) + "\n" : HangText(found, files.dumps.size())).c_str(), stdout);
+  return found.empty() ? kExitOk : kExitHung;
 }
 
 }  // namespace

@@ -63,6 +63,29 @@ std::vector<std::string> HandedOn(const BatchOptions& set) {
   return words;
 }
 
+// What cannot be read of one trace is a row that says so: the others' figures do not depend on it.
+BatchRow ReadRow(const std::string& out, const std::string& trace, const std::string& record_text) {
+  BatchRow row;
+  absl::StatusOr<BatchRecord> record = ParseBatchRecord(record_text);
+  absl::Status bad = record.status();
+  if (record.ok()) row.record = *std::move(record);
+  if (bad.ok() && row.record.state == TraceState::kAnalysed) {
+    const absl::StatusOr<std::string> report =
+        service::ReadSmallFile(ReportPath(out, row.record.trace), kMaxReportBytes, service::Links::kFollow);
+    bad = report.status();
+    if (report.ok()) {
+      absl::StatusOr<BatchFigures> figures = ParseFigures(*report);
+      bad = figures.status();
+      if (figures.ok()) row.figures = *std::move(figures);
+    }
+  }
+  if (bad.ok()) return row;
+  if (row.record.trace.empty()) row.record.trace = trace;
+  row.record.state = TraceState::kUnreadable;
+  row.record.reason = std::string(bad.message());
+  return row;
+}
+
 absl::StatusOr<std::vector<BatchRow>> ReadRows(const std::string& out) {
   std::error_code error;
   fs::directory_iterator entry(StatesFolder(out), error);
@@ -77,19 +100,7 @@ absl::StatusOr<std::vector<BatchRow>> ReadRows(const std::string& out) {
     const absl::StatusOr<std::string> text =
         service::ReadSmallFile(path, kMaxRecordBytes, service::Links::kFollow);
     if (!text.ok()) return text.status();
-    absl::StatusOr<BatchRecord> record = ParseBatchRecord(*text);
-    if (!record.ok()) return service::Annotate(record.status(), path);
-    BatchRow row = {*std::move(record), std::nullopt};
-    if (row.record.state == TraceState::kAnalysed) {
-      const std::string report_path = ReportPath(out, row.record.trace);
-      const absl::StatusOr<std::string> report =
-          service::ReadSmallFile(report_path, kMaxReportBytes, service::Links::kFollow);
-      if (!report.ok()) return report.status();
-      absl::StatusOr<BatchFigures> figures = ParseFigures(*report);
-      if (!figures.ok()) return service::Annotate(figures.status(), report_path);
-      row.figures = *std::move(figures);
-    }
-    rows.push_back(std::move(row));
+    rows.push_back(ReadRow(out, entry->path().stem().string(), *text));
   }
   if (error) return service::ErrnoStatus(error.value(), absl::StrCat("cannot read ", StatesFolder(out)));
   std::sort(rows.begin(), rows.end(),

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdint>
+#include <filesystem>
 #include <map>
 #include <optional>
 
@@ -187,6 +188,12 @@ absl::StatusOr<traces::TableContents> ReadOperations(const WhatIfInput& input,
       input.max_operations > 0 ? input.max_operations : std::min(options.max_operations, MostInFreeMemory());
   if (!input.mapping.empty()) return ReadKinetoJob(input.kineto, input.mapping, shape, options);
   absl::StatusOr<std::unique_ptr<traces::ByteSource>> source = traces::OpenBytes(input.trace);
+  std::error_code unused;
+  if (std::filesystem::is_directory(input.trace, unused)) {
+    return absl::NotFoundError(absl::StrCat(
+        input.trace,
+        " is a directory: for profiles of PyTorch's give --mapping, for a folder of traces --batch"));
+  }
   if (!source.ok()) return source.status();
   absl::StatusOr<traces::TableContents> table = traces::ReadTable(source->get(), options);
   if (!table.ok() && input.trace.find(".json") != std::string::npos) {

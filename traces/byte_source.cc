@@ -4,6 +4,8 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <sys/stat.h>
+#include <system_error>
 #include <vector>
 #include <zlib.h>
 #include <zstd.h>
@@ -166,20 +168,30 @@ std::unique_ptr<ByteSource> MemoryBytes(std::string_view text) {
   return std::make_unique<MemorySource>(text);
 }
 
-absl::StatusOr<std::unique_ptr<ByteSource>> Unpacked(std::unique_ptr<ByteSource> packed) {
-  std::string head(4, '\0');
+std::unique_ptr<ByteSource> WithHead(std::string head, std::unique_ptr<ByteSource> rest) {
+  return std::make_unique<Refilled>(std::move(head), std::move(rest));
+}
+
+absl::StatusOr<std::string> TakeHead(ByteSource* source, size_t size) {
+  std::string head(size, '\0');
   size_t have = 0;
   while (have < head.size()) {
-    const absl::StatusOr<size_t> count = packed->Read(head.data() + have, head.size() - have);
+    const absl::StatusOr<size_t> count = source->Read(head.data() + have, head.size() - have);
     if (!count.ok()) return count.status();
     if (*count == 0) break;
     have += *count;
   }
   head.resize(have);
-  const bool gzip = head.starts_with("\x1f\x8b");
-  const bool zstd = head == "\x28\xb5\x2f\xfd";
-  const bool parquet = head == "PAR1";
-  std::unique_ptr<ByteSource> whole = std::make_unique<Refilled>(std::move(head), std::move(packed));
+  return head;
+}
+
+absl::StatusOr<std::unique_ptr<ByteSource>> Unpacked(std::unique_ptr<ByteSource> packed) {
+  absl::StatusOr<std::string> head = TakeHead(packed.get(), 4);
+  if (!head.ok()) return head.status();
+  const bool gzip = head->starts_with("\x1f\x8b");
+  const bool zstd = *head == "\x28\xb5\x2f\xfd";
+  const bool parquet = *head == "PAR1";
+  std::unique_ptr<ByteSource> whole = WithHead(*std::move(head), std::move(packed));
   if (parquet) {
     return absl::InvalidArgumentError(
         "this is a Parquet file: write it as CSV, for instance with pandas: "
@@ -194,8 +206,15 @@ absl::StatusOr<std::unique_ptr<ByteSource>> Unpacked(std::unique_ptr<ByteSource>
 absl::StatusOr<std::unique_ptr<ByteSource>> OpenBytes(const std::string& path) {
   FILE* file = path == "-" ? stdin : fopen(path.c_str(), "rbe");
   if (file == nullptr) {
-    const int error = errno;
-    return absl::ErrnoToStatus(error, absl::StrCat("cannot open ", path));
+    // Whatever the reason (a link to itself, too many open files): there is no such file for this command.
+    const std::string reason = std::error_code(errno, std::generic_category()).message();
+    return absl::NotFoundError(absl::StrCat("cannot open ", path, ": ", reason));
+  }
+  struct stat facts {};
+  if (fstat(fileno(file), &facts) == 0 && S_ISDIR(facts.st_mode)) {
+    fclose(file);
+    return absl::NotFoundError(
+        absl::StrCat("cannot read ", path, ": it is a directory, and a file is wanted"));
   }
   return Unpacked(std::make_unique<FileSource>(file));
 }

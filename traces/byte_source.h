@@ -23,6 +23,12 @@ class ByteSource {
 // `text` must outlive it.
 std::unique_ptr<ByteSource> MemoryBytes(std::string_view text);
 
+// `head`, and then what `rest` gives: for who has looked at the first bytes.
+std::unique_ptr<ByteSource> WithHead(std::string head, std::unique_ptr<ByteSource> rest);
+
+// The first bytes of `source`, up to `size`, fewer at its end; they are gone from it.
+absl::StatusOr<std::string> TakeHead(ByteSource* source, size_t size);
+
 // Unpacks what `packed` holds, told by its first bytes; hands on what is not packed.
 absl::StatusOr<std::unique_ptr<ByteSource>> Unpacked(std::unique_ptr<ByteSource> packed);
 

@@ -56,6 +56,8 @@ const char* NameOf(Column column) {
 
 // Rounding may make a duration of nothing a little less than nothing.
 constexpr double kRounding_s = 1e-6;
+// The sum of as many as a trace may have is a number of single precision yet.
+constexpr double kLongest_s = 1e33;
 
 std::string Quoted(std::string_view text) {
   constexpr size_t kShown = 40;
@@ -258,6 +260,11 @@ class TableReader {
     if (damage.empty() && duration_s < -kRounding_s) {
       damage = absl::StrCat("the duration of ", whatif::OperationName(type), " is negative (", duration_s,
                             " s): did the clock jump?");
+    }
+    if (damage.empty() && (duration_s > kLongest_s || std::abs(real[kStart]) > kLongest_s)) {
+      return Refuse(absl::StrCat(whatif::OperationName(type), " of step ", whole[kStep], " starts at ",
+                                 real[kStart], " s and takes ", duration_s,
+                                 " s, more than can be added up: is --time-unit right?"));
     }
     if (!damage.empty()) {
       contents_.records.AddDamaged(whole[kStep], lines_.line(), damage);

@@ -60,6 +60,10 @@ class Analyser {
       return absl::InvalidArgumentError(
           "every operation of the trace takes no time: look at its column duration (in seconds)");
     }
+    if (!std::isfinite(ideal_.MeanOptimizer_s()) || !std::isfinite(recorded_.MeanLast_s())) {
+      return absl::InvalidArgumentError(
+          "the durations add up to no finite number: look at its column duration (in seconds)");
+    }
     Overall();
     size_t next = 2;
     for (size_t i = 0; i < result_.type_groups.size(); ++i) result_.by_type.push_back(Slow(answers[next++]));

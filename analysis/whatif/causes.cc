@@ -128,17 +128,30 @@ class Finder {
               return recorded_s / factor[trace_.Worker(DpOf(lane), stage)];
             }));
     std::vector<std::string> named;
+    std::vector<std::string> gains;
+    std::vector<Selection> together;
     for (const auto& worker : slow) {
       cause.ranks.push_back(trace_.Rank(worker.dp, worker.stage));
-      if (named.size() < kNamed) {
-        named.push_back(
-            absl::StrFormat("rank %d (dp %d, stage %d) takes %.2f times as long as the others of its stage",
-                            cause.ranks.back(), worker.dp, worker.stage, worker.factor));
-      }
+      together.push_back(Selection::Worker(worker.dp, worker.stage));
+      if (named.size() == kNamed) continue;
+      named.push_back(
+          absl::StrFormat("rank %d (dp %d, stage %d) takes %.2f times as long as the others of its stage",
+                          cause.ranks.back(), worker.dp, worker.stage, worker.factor));
+      gains.push_back(
+          absl::StrFormat("rank %d: %.1f %% faster", cause.ranks.back(), GainOfFixing({together.back()})));
     }
-    cause.evidence = absl::StrCat(absl::StrJoin(named, ", "), slow.size() > named.size() ? ", ..." : "");
-    cause.advice = absl::StrFormat("check or replace the node of rank %d: the job would be %.1f %% faster",
-                                   cause.ranks.front(), Faster(cause.step_time_s));
+    const char* more = slow.size() > named.size() ? ", ..." : "";
+    cause.evidence = absl::StrCat(absl::StrJoin(named, ", "), more);
+    cause.advice = absl::StrCat("check or replace the node of ", absl::StrJoin(gains, ", of "), more);
+    if (slow.size() > 1) {
+      absl::StrAppend(&cause.advice, absl::StrFormat("; of all %d together: %.1f %% faster", slow.size(),
+                                                     GainOfFixing(together)));
+    }
+  }
+
+  // What `--fix` of just these says, in percent.
+  double GainOfFixing(const std::vector<Selection>& chosen) const {
+    return 100 * (Ask(job_, analysis_, Scenario::Chosen::kFix, chosen, threads_).speedup - 1);
   }
 
   void StageImbalance() {

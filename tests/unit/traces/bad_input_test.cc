@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <string>
+#include <unistd.h>
 #include <vector>
 #include <zlib.h>
 #include <zstd.h>
@@ -164,6 +165,27 @@ TEST(BadInput, WarmUpOfTheBatchSizeIsLeftOut) {
   const absl::StatusOr<Trace> trace = Build(kHeader + text);
   ASSERT_TRUE(trace.ok()) << trace.status();
   EXPECT_THAT(trace->left_out.at(10), HasSubstr("warm-up of the batch size"));
+}
+
+TEST(BadInput, DurationsThatDoNotAddUpAreRefusedWithTheRecord) {
+  for (const char* huge : {"3.5e38", "1e300", "9e33"}) {
+    const std::string line = std::string("0,0,0,10,gc,0,") + huge + ",0,0,0,0\n";
+    EXPECT_THAT(Refused(kHeader + Lines(2) + line), HasSubstr("line 30: gc of step 10")) << huge;
+  }
+}
+
+TEST(BadInput, FoldersAndLinksToThemselvesAreNoFiles) {
+  char name[] = "/tmp/c4-bad-input-XXXXXX";
+  const std::string folder = mkdtemp(name);
+  const std::string link = folder + "/link";
+  ASSERT_EQ(symlink(link.c_str(), link.c_str()), 0);
+  for (const std::string& path : {folder, link}) {
+    const auto source = OpenBytes(path);
+    EXPECT_TRUE(absl::IsNotFound(source.status())) << source.status();
+    EXPECT_THAT(source.status().message(), HasSubstr(path));
+  }
+  unlink(link.c_str());
+  rmdir(folder.c_str());
 }
 
 TEST(BadInput, UnknownTypesAreCountedAndLeftOut) {

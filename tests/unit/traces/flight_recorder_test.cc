@@ -40,8 +40,8 @@ TEST(FlightRecorder, NamesExactlyTheInjectedRanks) {
   EXPECT_EQ(Ranks(found), (std::vector<int>{9, 14}));
   EXPECT_TRUE(found.cycles.empty());
   for (const analysis::StalledRank& stalled : found.stalled) {
-    EXPECT_TRUE(stalled.dumped);
-    EXPECT_EQ(stalled.waiters, (std::vector<int>{8, 10, 11, 12, 13, 15}));
+    EXPECT_EQ(stalled.waiters, (std::vector<int>{0, 1, 2, 3, 4, 5, 6, 7, 8, 10, 11, 12, 13, 15}))
+        << "the other stage waits by its transfers";
     EXPECT_LT(stalled.last_entered, stalled.operation);
   }
 }
@@ -51,19 +51,24 @@ TEST(FlightRecorder, StalledRanksWithoutEntriesOrDumpAreFoundToo) {
   for (RankDump& dump : dumps) {
     if (dump.rank != 9) continue;
     for (auto& [name, group] : dump.groups) group.last_entered = group.last_completed = -1;
+    dump.open_transfers.clear();
   }
   EXPECT_EQ(Ranks(FindStalledRanks(dumps)), (std::vector<int>{9, 14}));
   std::erase_if(dumps, [](const RankDump& dump) { return dump.rank == 9 || dump.rank == 14; });
   const StalledRanks found = FindStalledRanks(dumps);
-  EXPECT_EQ(Ranks(found), (std::vector<int>{9, 14}));
-  for (const analysis::StalledRank& stalled : found.stalled) EXPECT_FALSE(stalled.dumped);
+  EXPECT_TRUE(found.stalled.empty());
+  EXPECT_EQ(found.missing, (std::vector<int>{9, 14}));
+  ASSERT_EQ(found.without_dump.size(), 2U);
+  EXPECT_EQ(found.without_dump[0].rank, 9);
+  EXPECT_EQ(found.without_dump[1].rank, 14);
+  EXPECT_FALSE(found.without_dump_certain);
 }
 
 RankDump Dump(int rank, std::initializer_list<std::tuple<const char*, std::vector<int>, int, int>> groups) {
   RankDump dump;
   dump.rank = rank;
   for (const auto& [name, members, entered, completed] : groups) {
-    dump.groups[name] = {name, members, entered, completed, false};
+    dump.groups[name] = {name, members, entered, completed, false, {}};
   }
   return dump;
 }
@@ -88,7 +93,33 @@ TEST(FlightRecorder, OperationThatAllHaveEnteredBlamesNobody) {
   const StalledRanks found =
       FindStalledRanks({Dump(0, {{"A", {0, 1}, 5, 4}}), Dump(1, {{"A", {0, 1}, 5, 4}})});
   EXPECT_TRUE(found.stalled.empty());
-  EXPECT_EQ(found.stuck_groups, (std::vector<std::string>{"A"}));
+  ASSERT_EQ(found.stuck.size(), 1U);
+  EXPECT_EQ(found.stuck[0].group, "A");
+  EXPECT_EQ(found.stuck[0].unfinished, (std::vector<int>{0, 1}));
+}
+
+TEST(FlightRecorder, DefaultGroupCountsWhereNoOtherTells) {
+  std::vector<RankDump> dumps;
+  for (int rank = 0; rank < 4; ++rank) {
+    dumps.push_back(Dump(rank, {{"default_pg", {0, 1, 2, 3}, rank == 2 ? 6 : 7, 6}}));
+  }
+  EXPECT_EQ(Ranks(FindStalledRanks(dumps)), (std::vector<int>{2}));
+}
+
+TEST(FlightRecorder, RankThatDisagreesIsNamed) {
+  std::vector<RankDump> dumps;
+  for (int rank = 0; rank < 4; ++rank) {
+    dumps.push_back(Dump(rank, {{"A", {0, 1, 2, 3}, 7, 6}}));
+    dumps.back().groups.at("A").operations[7] = {rank == 3 ? "all_gather Float" : "all_reduce Float", 0};
+  }
+  StalledRanks found = FindStalledRanks(dumps);
+  ASSERT_EQ(found.mismatched.size(), 1U);
+  EXPECT_EQ(found.mismatched[0].culprits, (std::vector<int>{3}));
+  EXPECT_TRUE(found.stuck.empty());
+  dumps[2].groups.at("A").operations[7].shape = "all_gather Float";
+  found = FindStalledRanks(dumps);
+  ASSERT_EQ(found.mismatched.size(), 1U);
+  EXPECT_TRUE(found.mismatched[0].culprits.empty()) << "two against two";
 }
 
 TEST(FlightRecorder, RefusesWhatIsNoDump) {

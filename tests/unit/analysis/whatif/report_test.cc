@@ -1,11 +1,13 @@
 // What is told of an analysis, and drawings of what was kept of it.
 #include "analysis/whatif/report.h"
 
+#include <algorithm>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 
+#include "absl/strings/str_format.h"
 #include "analysis/whatif/drawings.h"
 #include "analysis/whatif/report_reader.h"
 #include "benchmarks/synthetic_job.h"
@@ -93,6 +95,44 @@ TEST_F(ReportTest, WhatIsNoReportIsRefused) {
     EXPECT_TRUE(absl::IsDataLoss(ReadWorkerMap(text, std::nullopt).status())) << text.substr(0, 60);
   }
   EXPECT_TRUE(absl::IsDataLoss(ReadSteps("{\"slowdown_by_step\":{\"x\":1}}").status()));
+}
+
+TEST(AdviceTest, EachSlowWorkerIsQuotedWithTheGainOfFixingItAlone) {
+  benchmarks::SyntheticJob made_up;
+  made_up.slow_dp = 2;
+  made_up.slow_stage = 0;
+  made_up.shape.dp_size = 8;
+  made_up.shape.pp_size = 1;
+  made_up.slow_factor = 1.6;
+  const benchmarks::ExecutedJob executed = benchmarks::Execute(made_up);
+  TraceRecords records;
+  for (size_t i = 0; i < executed.records.size(); ++i) {
+    OperationRecord record = executed.records[i];
+    if (record.dp_rank == 5 && IsCompute(static_cast<OperationType>(record.type))) record.duration_s *= 1.3F;
+    records.Add(record);
+  }
+  absl::StatusOr<Trace> trace = BuildTrace(records, {});
+  ASSERT_TRUE(trace.ok()) << trace.status();
+  const absl::StatusOr<Job> job = MakeJob(*std::move(trace));
+  ASSERT_TRUE(job.ok()) << job.status();
+  const absl::StatusOr<Analysis> analysis = Analyse(*job, 1);
+  ASSERT_TRUE(analysis.ok()) << analysis.status();
+  const auto faster = [&](const std::vector<Selection>& chosen) {
+    const double speedup = Ask(*job, *analysis, Scenario::Chosen::kFix, chosen, 1).speedup;
+    return absl::StrFormat("%.1f %% faster", 100 * (speedup - 1));
+  };
+  const Selection one = Selection::Worker(2, 0);
+  const Selection other = Selection::Worker(5, 0);
+  ASSERT_NE(faster({one}), faster({one, other}));
+  const Causes causes = FindCauses(*job, *analysis, 1);
+  const auto worker = std::find_if(causes.causes.begin(), causes.causes.end(),
+                                   [](const Cause& cause) { return cause.kind == CauseKind::kWorker; });
+  ASSERT_NE(worker, causes.causes.end());
+  for (const auto& [rank, gain] :
+       {std::pair(job->trace.Rank(2, 0), faster({one})), std::pair(job->trace.Rank(5, 0), faster({other}))}) {
+    EXPECT_THAT(worker->advice, HasSubstr(absl::StrFormat("rank %d: %s", rank, gain)));
+  }
+  EXPECT_THAT(worker->advice, HasSubstr("of all 2 together: " + faster({one, other})));
 }
 
 TEST(DrawingsTest, ALifeOfAnyLength) {
