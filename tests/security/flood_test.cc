@@ -29,7 +29,7 @@ std::string Script(const std::string& name) {
 void NamedUnder(const std::function<std::vector<std::string>(const RunningJob&)>& command) {
   RunningJob job(4, {}, {Binary("all_reduce_perf"), "-b", "64K", "-e", "64K", "-N", "0", "--pause-ms", "5"});
   ASSERT_TRUE(job.AwaitAtWork(20, Seconds(20)));
-  Process attacker(command(job), {}, job.base_dir() + "/attacker");
+  Process attacker(command(job), {}, job.base_dir() + "/launcher.attacker");
   std::this_thread::sleep_for(Seconds(2));
   const pid_t pid = job.Counters(2).pid;
   ASSERT_GT(pid, 0);

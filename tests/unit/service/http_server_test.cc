@@ -168,7 +168,7 @@ TEST(HttpServer, ABodyIsRefusedBeforeItIsRead) {
 
 TEST(HttpServer, WhatIsNoRequestIsRefused) {
   HttpServer server([] { return absl::OkStatus(); }, [] { return std::string(); });
-  server.Get("/v1/items",
+  server.Get("/v1/status",
              [](const HttpRequest& request) { return HttpReply{.body = request.query.at("a b")}; });
   ASSERT_TRUE(server.Start("127.0.0.1:0", Credentials()).ok());
   const auto ask = [&](const std::string& text) {
@@ -183,7 +183,7 @@ TEST(HttpServer, WhatIsNoRequestIsRefused) {
   EXPECT_THAT(ask("GET / HTTP/1.1\r\nX: " + std::string(limits::kHttpHeadBytes, 'x')),
               testing::StartsWith("HTTP/1.1 431 "));
   EXPECT_THAT(ask("BREW / HTTP/1.1\r\n\r\n"), testing::StartsWith("HTTP/1.1 405 "));
-  EXPECT_THAT(ask("GET /v1/items?x=1&a+b=%41%2b HTTP/1.1\r\n\r\n"), testing::EndsWith("\r\n\r\nA+"));
+  EXPECT_THAT(ask("GET /v1/status?x=1&a+b=%41%2b HTTP/1.1\r\n\r\n"), testing::EndsWith("\r\n\r\nA+"));
 }
 
 TEST(HttpServer, ATakenPortIsAnErrorWithTheAddress) {
