@@ -289,6 +289,7 @@ v1::ProcessReport MakeProcessReport(const std::string& host, SegmentFile* segmen
   report.set_program(ToUtf8(header.program));
   FillHealth(segment->health(), now_ns, report.mutable_health());
   report.set_ended(segment->ended());
+  if (segment->owner_uid() >= 0) report.set_owner_uid(static_cast<uint32_t>(segment->owner_uid()));
   report.set_records_lost(segment->records_lost());
   report.set_level(LevelToProto(header.level));
   if (header.worker.declared != 0) FillWorker(header.worker, report.mutable_worker());

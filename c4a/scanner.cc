@@ -3,9 +3,11 @@
 #include <cerrno>
 #include <dirent.h>
 #include <fcntl.h>
+#include <map>
 #include <string_view>
 #include <sys/stat.h>
 #include <thread>
+#include <tuple>
 #include <unistd.h>
 
 #include "service/log.h"
@@ -82,6 +84,7 @@ absl::Status Scanner::Scan() {
   std::erase_if(segments_, [&](const auto& entry) { return !seen_.contains(entry.first); });
   std::erase_if(refused_, [](const auto& entry) { return !entry.second.seen; });
   UpdateAll(fd);
+  FindStrays();
   std::erase_if(told_, [&](const auto& name) { return !segments_.contains(name); });
   figures_.processes = segments_.size();
   figures_.segments_refused = refused_.size();
@@ -189,6 +192,29 @@ void Scanner::UpdateAll(int directory) {
   }
 }
 
+// Whoever may write to the directory can put a copy of somebody's segment there. The process itself holds the
+// lock of its own: while one is locked, others that name that process are copies, and say nothing of its end.
+void Scanner::FindStrays() {
+  strays_.clear();
+  const auto key = [](const SegmentFile& segment) {
+    const wire::ProcessIdentity& writer = segment.header().header.writer;
+    return std::tuple(BootIdText(writer.boot_id), segment.pid(), writer.start_time_ticks);
+  };
+  std::map<std::tuple<std::string, uint32_t, uint64_t>, const SegmentFile*> held;
+  for (const auto& [name, segment] : segments_) {
+    if (segment->alive()) held.try_emplace(key(*segment), segment.get());
+  }
+  for (const auto& [name, segment] : segments_) {
+    const auto other = held.find(key(*segment));
+    if (other == held.end() || other->second == segment.get()) continue;
+    strays_.insert(name);
+    if (told_.insert(name).second) {
+      service::LogWarning("segment ", Shown(name), " of uid ", segment->owner_uid(), " is left out: process ",
+                          segment->pid(), ", which it names, lives and holds ", Shown(other->second->name()));
+    }
+  }
+}
+
 bool Scanner::MayGo(const SegmentFile& segment) const {
   if (segment.alive()) return false;
   if (segment.ended()) return segment.reported_after_end;
@@ -199,7 +225,9 @@ bool Scanner::MayGo(const SegmentFile& segment) const {
 std::vector<SegmentFile*> Scanner::Processes() const {
   std::vector<SegmentFile*> processes;
   processes.reserve(segments_.size());
-  for (const auto& [name, segment] : segments_) processes.push_back(segment.get());
+  for (const auto& [name, segment] : segments_) {
+    if (!strays_.contains(name)) processes.push_back(segment.get());
+  }
   return processes;
 }
 

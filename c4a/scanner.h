@@ -63,6 +63,7 @@ class Scanner {
   void Refuse(const std::string& name, dev_t device, ino_t inode, const absl::Status& why);
   void UpdateAll(int directory);
   bool MayGo(const SegmentFile& segment) const;
+  void FindStrays();
 
   const ScannerOptions options_;
   const ProcReader proc_;
@@ -70,8 +71,9 @@ class Scanner {
   TscRelation tsc_;
   std::map<std::string, std::unique_ptr<SegmentFile>> segments_;  // by file name
   std::map<std::string, Refusal> refused_;
-  std::set<std::string> seen_;  // names of this scan
-  std::set<std::string> told_;  // segments whose fault has been logged
+  std::set<std::string> seen_;    // names of this scan
+  std::set<std::string> strays_;  // copies of segments that are held, by name
+  std::set<std::string> told_;    // segments whose fault has been logged
   ScanFigures figures_;
   bool first_scan_ = true;
   bool told_crowded_ = false;

@@ -138,7 +138,10 @@ absl::Status C4dHandler::CheckJob(const v1::TelemetryBatch& batch) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<v1::TelemetryReply> C4dHandler::Ingest(const v1::TelemetryBatch& batch, Now arrival) {
+absl::StatusOr<v1::TelemetryReply> C4dHandler::Ingest(const v1::TelemetryBatch& given, Now arrival) {
+  std::vector<std::string> faults;
+  const std::optional<v1::TelemetryBatch> reduced = WithoutBadProcesses(given, options_.owner_uid, &faults);
+  const v1::TelemetryBatch& batch = reduced.has_value() ? *reduced : given;
   absl::Status status = CheckBatch(batch);
   if (status.ok()) status = CheckJob(batch);
   if (!status.ok()) {
@@ -146,7 +149,6 @@ absl::StatusOr<v1::TelemetryReply> C4dHandler::Ingest(const v1::TelemetryBatch& 
     LogOnce(Concat("a batch was refused: ", status.message()));
     return status;
   }
-  std::vector<std::string> faults;
   switch (view_.Ingest(batch, arrival.monotonic_ns, &faults)) {
     case JobView::Taken::kNew:
       metrics_.batches.Add();

@@ -28,6 +28,7 @@ struct HandlerOptions {
   std::string job;
   uint64_t master_epoch = 0;
   int64_t agent_stale_ns = 3 * kSecondNs;
+  int64_t owner_uid = -1;  // whose processes are the job's; -1: anybody's
   Thresholds thresholds;
 };
 
@@ -38,7 +39,8 @@ class C4dHandler {
   C4dHandler(const HandlerOptions& options, VerdictStore* store, service::Metrics* metrics,
              PathSource* paths = nullptr);
 
-  // InvalidArgument: the batch is malformed. FailedPrecondition: it is of another job. Either changes
+  // Processes of other users than the job's owner, and those that report absurd counts, are left out one by
+  // one. InvalidArgument: the batch is malformed. FailedPrecondition: it is of another job. Either changes
   // nothing. A duplicate is answered like the batch itself.
   absl::StatusOr<v1::TelemetryReply> Ingest(const v1::TelemetryBatch& batch, Now arrival);
 

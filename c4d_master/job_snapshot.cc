@@ -38,9 +38,25 @@ bool IsBelieved(const ProcessRef& a, const ProcessRef& b) {
   return y.key < x.key;
 }
 
+// When it was over with that process, as far as is known; INT64_MAX: it lives.
+int64_t EndOf(const ProcessRef& ref) {
+  if (!IsAlive(*ref.process)) return ref.process->health.state_since_at_ns;
+  return ref.stale ? ref.host->as_of_ns : INT64_MAX;
+}
+
+// Of two processes of one rank, the first is what the rank became after the second. What came after the
+// other's end is later, whatever number it has: launchers count incarnations from 0 again after a requeue.
+// The number tells where their lives overlap.
+bool IsLaterLife(const ProcessRef& a, const ProcessRef& b) {
+  const bool after_b = a.process->first_seen_at_ns >= EndOf(b);
+  const bool after_a = b.process->first_seen_at_ns >= EndOf(a);
+  if (after_b != after_a) return after_b;
+  return a.process->incarnation > b.process->incarnation;
+}
+
 void CollectProcesses(const std::map<std::string, Host>& hosts, int64_t now_ns, int64_t agent_stale_ns,
                       JobSnapshot* snapshot) {
-  std::map<int32_t, uint32_t> newest_incarnation;  // of each rank
+  std::map<int32_t, std::vector<size_t>> lives;  // of each rank
   for (const auto& [name, host] : hosts) {
     const bool stale = !host.Drained() && now_ns - host.as_of_ns > agent_stale_ns;
     snapshot->stale_hosts[name] = stale;
@@ -51,13 +67,14 @@ void CollectProcesses(const std::map<std::string, Host>& hosts, int64_t now_ns, 
     for (const Process& process : host.processes) {
       snapshot->processes.push_back({&host, &process, stale, false});
       if (process.rank < 0 || process.communicators.empty()) continue;
-      uint32_t& newest = newest_incarnation[process.rank];
-      newest = std::max(newest, process.incarnation);
+      lives[process.rank].push_back(snapshot->processes.size() - 1);
     }
   }
   for (ProcessRef& ref : snapshot->processes) {
-    const auto it = newest_incarnation.find(ref.process->rank);
-    ref.superseded = it != newest_incarnation.end() && ref.process->incarnation < it->second;
+    const auto of_rank = lives.find(ref.process->rank);
+    if (of_rank == lives.end()) continue;
+    ref.superseded = std::any_of(of_rank->second.begin(), of_rank->second.end(),
+                                 [&](size_t other) { return IsLaterLife(snapshot->processes[other], ref); });
   }
 }
 

@@ -1,10 +1,12 @@
 #include "c4d_master/job_view.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "c4/v1/telemetry.pb.h"
 #include "c4d_master/telemetry_decode.h"
+#include "service/log.h"
 
 namespace c4::c4d {
 namespace {
@@ -15,6 +17,8 @@ constexpr size_t kFormerEpochs = 16;
 constexpr int64_t kTakeBackNs = 5 * kSecondNs;
 // A host without processes of this job is forgotten after so long a silence.
 constexpr int64_t kForgetDrainedNs = 600 * kSecondNs;
+// And one whose ranks live on elsewhere.
+constexpr int64_t kForgetSilentNs = 600 * kSecondNs;
 
 }  // namespace
 
@@ -109,9 +113,34 @@ JobSnapshot JobView::Snapshot(int64_t now_ns) {
       ++it;
     }
   }
+  ForgetLeftHosts(now_ns);
   JobSnapshot snapshot = Assemble(hosts_, now_ns, agent_stale_ns_);
   rhythm_.Observe(&snapshot);
   return snapshot;
+}
+
+// A node that was replaced is not heard of again. One that is lost while its ranks are missed is no such
+// node.
+void JobView::ForgetLeftHosts(int64_t now_ns) {
+  const auto is_silent = [&](const Host& host) { return now_ns - host.as_of_ns > kForgetSilentNs; };
+  if (std::none_of(hosts_.begin(), hosts_.end(),
+                   [&](const auto& entry) { return is_silent(entry.second); })) {
+    return;
+  }
+  std::set<std::string> left;
+  for (const auto& [name, host] : hosts_) {
+    if (is_silent(host)) left.insert(name);
+  }
+  const JobSnapshot snapshot = Assemble(hosts_, now_ns, agent_stale_ns_);
+  for (const ProcessRef& ref : snapshot.processes) {
+    if (!ref.superseded && !ref.process->ended) left.erase(ref.host->name);
+  }
+  for (const std::string& name : left) {
+    service::LogInfo("host ", name, " is forgotten: it has been silent for ", kForgetSilentNs / kSecondNs,
+                     " s, and its ranks run elsewhere");
+    links_.erase(name);
+    hosts_.erase(name);
+  }
 }
 
 void JobView::Forget() {

@@ -87,6 +87,8 @@ class JobView {
     std::deque<std::pair<uint64_t, uint64_t>> former_epochs;
   };
 
+  void ForgetLeftHosts(int64_t now_ns);
+
   const int64_t agent_stale_ns_;
   std::map<std::string, Host> hosts_;
   std::map<std::string, Link> links_;

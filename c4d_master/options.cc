@@ -2,6 +2,7 @@
 
 #include <cstdio>
 #include <filesystem>
+#include <unistd.h>
 
 #include "service/address.h"
 #include "service/directory.h"
@@ -25,6 +26,7 @@ HandlerOptions MasterOptions::ForHandler(uint64_t master_epoch) const {
   result.job = job;
   result.master_epoch = master_epoch;
   result.agent_stale_ns = ToNs(agent_stale_s);
+  result.owner_uid = owner_uid >= 0 || geteuid() == 0 ? owner_uid : static_cast<int64_t>(geteuid());
   result.thresholds.hang.suspect_ns = ToNs(hang_suspect_s);
   result.thresholds.hang.suspect_max_ns = ToNs(hang_suspect_max_s);
   result.thresholds.hang.no_progress_ns = ToNs(no_progress_s);
@@ -94,6 +96,12 @@ std::vector<service::Setting> MasterSettings(MasterOptions* options) {
        .field = &options->audit,
        .help = "file to which every action on the master is appended, who, what and when, whether allowed or "
                "refused (default: c4d-JOB.audit.jsonl beside the directory)"},
+      {.name = "owner-uid",
+       .field = &options->owner_uid,
+       .help = "user whose processes the job's are; those of others are left out (default, -1: this master's "
+               "own user; as root anybody)",
+       .min = -1,
+       .max = 4294967294},
       {.name = "c4p",
        .field = &options->c4p,
        .help =

@@ -21,7 +21,8 @@ struct MasterOptions {
   std::string store;      // default: beside the directory, by the job's name
   std::string audit;      // default: the same place, c4d-JOB.audit.jsonl
   bool audit_by_default = false;
-  std::string c4p;  // address, "off", or empty: the directory's entry
+  int64_t owner_uid = -1;  // of the job; -1: this process's own, of root anybody's
+  std::string c4p;         // address, "off", or empty: the directory's entry
   double hang_suspect_s = 2;
   double hang_suspect_max_s = 5;
   double no_progress_s = 10;

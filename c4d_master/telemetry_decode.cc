@@ -207,19 +207,39 @@ absl::Status CheckBatch(const v1::TelemetryBatch& batch) {
                                                       batch.processes_size(), " processes; at most ",
                                                       kMaxProcessesPerBatch, " are taken"));
   }
-  for (const v1::ProcessReport& report : batch.processes()) {
+  return absl::OkStatus();
+}
+
+std::optional<v1::TelemetryBatch> WithoutBadProcesses(const v1::TelemetryBatch& batch, int64_t owner_uid,
+                                                      std::vector<std::string>* faults) {
+  const auto fault_of = [&](const v1::ProcessReport& report) -> std::string {
+    if (owner_uid >= 0 && report.has_owner_uid() && report.owner_uid() != owner_uid) {
+      return service::Concat(ProcessName(report), " belongs to uid ", report.owner_uid(), ", the job to uid ",
+                             owner_uid, " (--owner-uid)");
+    }
     if (report.communicators_size() > kMaxCommunicatorsPerProcess) {
-      return absl::InvalidArgumentError(
-          service::Concat(ProcessName(report), " reports ", report.communicators_size(),
-                          " communicators; at most ", kMaxCommunicatorsPerProcess, " are taken"));
+      return service::Concat(ProcessName(report), " reports ", report.communicators_size(),
+                             " communicators; at most ", kMaxCommunicatorsPerProcess, " are taken");
     }
     if (report.queue_pairs_size() > kMaxQueuePairsPerProcess) {
-      return absl::InvalidArgumentError(service::Concat(ProcessName(report), " reports ",
-                                                        report.queue_pairs_size(), " queue pairs; at most ",
-                                                        kMaxQueuePairsPerProcess, " are taken"));
+      return service::Concat(ProcessName(report), " reports ", report.queue_pairs_size(),
+                             " queue pairs; at most ", kMaxQueuePairsPerProcess, " are taken");
     }
+    return "";
+  };
+  std::vector<bool> bad;
+  for (const v1::ProcessReport& report : batch.processes()) {
+    std::string fault = fault_of(report);
+    bad.push_back(!fault.empty());
+    if (bad.back()) faults->push_back(fault + "; it is left out");
   }
-  return absl::OkStatus();
+  if (std::find(bad.begin(), bad.end(), true) == bad.end()) return std::nullopt;
+  v1::TelemetryBatch kept = batch;
+  kept.clear_processes();
+  for (int i = 0; i < batch.processes_size(); ++i) {
+    if (!bad[static_cast<size_t>(i)]) *kept.add_processes() = batch.processes(i);
+  }
+  return kept;
 }
 
 std::vector<Process> DecodeProcesses(const v1::TelemetryBatch& batch, int64_t clock_offset_ns,

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include "absl/strings/str_cat.h"
 #include "cli/process.h"
@@ -108,7 +109,8 @@ std::vector<std::string> MasterArguments(const LaunchPlan& plan) {
           "--directory",    plan.directory,
           "--store",        plan.run_dir + "/c4d.db",
           "--audit",        plan.run_dir + "/c4d.audit.jsonl",
-          "--key-file",     plan.key_file};
+          "--key-file",     plan.key_file,
+          "--owner-uid",    std::to_string(geteuid())};
 }
 
 std::vector<std::string> PathMasterArguments(const LaunchPlan& plan) {

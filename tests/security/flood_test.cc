@@ -1,5 +1,7 @@
 // Floods from one client at each door: the rank that stops meanwhile is named in time, and the daemons'
 // memory stays within its bound.
+#include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -25,11 +27,21 @@ std::string Script(const std::string& name) {
   return std::string(getenv("C4_SOURCE_DIR")) + "/tests/security/" + name;
 }
 
+// The job's agent has a run directory of its own somewhere below.
+std::string SocketBelow(const std::string& directory) {
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(directory)) {
+    if (entry.path().filename() == "agent.sock") return entry.path();
+  }
+  ADD_FAILURE() << "no agent.sock below " << directory;
+  return directory;
+}
+
 // `command` gets the job, at work, for the target of its attack.
 void NamedUnder(const std::function<std::vector<std::string>(const RunningJob&)>& command) {
   RunningJob job(4, {}, {Binary("all_reduce_perf"), "-b", "64K", "-e", "64K", "-N", "0", "--pause-ms", "5"});
   ASSERT_TRUE(job.AwaitAtWork(20, Seconds(20)));
-  Process attacker(command(job), {}, job.base_dir() + "/launcher.attacker");
+  const ScratchDir output;
+  Process attacker(command(job), {}, output.path() + "/attacker");
   std::this_thread::sleep_for(Seconds(2));
   const pid_t pid = job.Counters(2).pid;
   ASSERT_GT(pid, 0);
@@ -42,6 +54,8 @@ void NamedUnder(const std::function<std::vector<std::string>(const RunningJob&)>
   kill(pid, SIGCONT);
   EXPECT_TRUE(attacker.Wait(Seconds(15)));
   EXPECT_EQ(attacker.exit_code(), 0) << attacker.Errors();
+  // It got as far as to attack.
+  EXPECT_GT(std::strtol(attacker.Output().c_str(), nullptr, 10), 100) << attacker.Output();
   for (const std::string daemon : {"c4d_master", "c4a"}) {
     const size_t peak = PeakKib(job.DaemonPid(daemon));
     EXPECT_GT(peak, 0U) << daemon;
@@ -64,7 +78,7 @@ TEST_P(HttpFlood, OfTheMaster) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, HttpFlood, testing::Values("loris", "body", "garbage"),
-                         [](const auto& flood) { return std::string(flood.param); });
+                         [](const auto& kind) { return std::string(kind.param); });
 
 TEST(Flood, GarbageAtTheMastersGrpc) {
   NamedUnder([](const RunningJob& job) -> std::vector<std::string> {
@@ -74,7 +88,7 @@ TEST(Flood, GarbageAtTheMastersGrpc) {
 
 TEST(Flood, ControlSocket) {
   NamedUnder([](const RunningJob& job) -> std::vector<std::string> {
-    return {"/usr/bin/python3", Script("flood.py"), "control", job.base_dir() + "/agent.sock", "7"};
+    return {"/usr/bin/python3", Script("flood.py"), "control", SocketBelow(job.base_dir()), "7"};
   });
 }
 

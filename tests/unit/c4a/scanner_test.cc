@@ -131,6 +131,21 @@ TEST_F(ScannerTest, APidThatWasReusedIsNotTheProcess) {
   for (SegmentFile* process : scanner_.Processes()) EXPECT_FALSE(process->alive()) << process->name();
 }
 
+// Whoever may write to the directory puts a copy of a living rank's segment there: no crash of that rank.
+TEST_F(ScannerTest, ACopyOfAHeldSegmentIsNoProcessThatIsGone) {
+  SegmentChild child(run_dir_.path(), "m.c4seg", &builder_);
+  Scan();
+  for (const char* name : {"a.c4seg", "z.c4seg"}) builder_.ToFile(run_dir_.File(name));
+  for (int i = 0; i < 3; ++i) {
+    clock_.Advance(kSecond);
+    Scan();
+    ASSERT_NE(Only(), nullptr);
+    EXPECT_TRUE(Only()->alive());
+    EXPECT_EQ(Only()->name(), "m.c4seg");
+  }
+  EXPECT_EQ(Warnings().size(), 2u) << "one each";
+}
+
 TEST_F(ScannerTest, NoiseIsLeftOutWithOneWarningEach) {
   run_dir_.Write("noise.c4seg", std::string(5000, 'x'));
   run_dir_.Write("empty.c4seg", "");

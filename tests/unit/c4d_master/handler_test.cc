@@ -25,6 +25,7 @@ class HandlerTest : public ::testing::Test {
     HandlerOptions options;
     options.job = "job";
     options.master_epoch = ++epoch_;
+    options.owner_uid = owner_uid_;
     metrics_ = std::make_unique<service::Metrics>();
     handler_ = std::make_unique<C4dHandler>(options, &store_, metrics_.get());
     handler_->Subscribe([this](const v1::Verdict& verdict) { seen_.push_back(verdict); });
@@ -76,6 +77,7 @@ class HandlerTest : public ::testing::Test {
   std::vector<v1::Verdict> seen_;
   std::string down_;  // the host whose agent is down
   uint64_t epoch_ = 100;
+  int64_t owner_uid_ = -1;
   int ticks_ = 0;
 };
 
@@ -271,6 +273,43 @@ TEST_F(HandlerTest, ASubscriberBeginsWithWhatIsOpen) {
   for (uint32_t rank = 0; rank < 4; ++rank) job_.Finish(rank);
   Pass(kSecondNs);
   EXPECT_THAT(late, SizeIs(1));
+}
+
+// Processes of another user that claim the job's ranks, as a later incarnation; and one that reports absurd
+// counts.
+TEST_F(HandlerTest, ProcessesOfOthersAreLeftOutOneByOne) {
+  owner_uid_ = 1000;
+  Restart();
+  Train(15);
+  job_.EnterAllBut(2);
+  job_.SetState(2, ProcessState::kStopped);
+  const auto forge = [&] {
+    v1::TelemetryBatch batch = job_.Batch("host1");
+    for (v1::ProcessReport& report : *batch.mutable_processes()) report.set_owner_uid(1000);
+    v1::ProcessReport* later = batch.add_processes();
+    *later = batch.processes(0);
+    later->mutable_process()->set_pid(60001);
+    later->set_incarnation(99);
+    later->set_owner_uid(65534);
+    v1::ProcessReport* absurd = batch.add_processes();
+    *absurd = batch.processes(0);
+    absurd->mutable_process()->set_pid(60002);
+    for (int i = 0; i < 5000; ++i)
+      absurd->add_communicators()->set_communicator_id(static_cast<uint64_t>(i) + 10);
+    EXPECT_TRUE(handler_->Ingest(batch, job_.now()).ok());
+  };
+  for (int i = 0; i < 8; ++i) {
+    forge();
+    Pass(500 * kMillisecondNs);
+  }
+  const v1::GetStatusReply status = handler_->GetStatus(job_.now());
+  for (const v1::RankStatus& rank : status.ranks()) {
+    EXPECT_LT(rank.process().pid(), 60000U);
+  }
+  ASSERT_THAT(seen_, Not(IsEmpty()));
+  EXPECT_EQ(seen_.back().culprit().rank(), 2);
+  EXPECT_EQ(seen_.back().state(), v1::VERDICT_STATE_CONFIRMED);
+  EXPECT_THAT(metrics_->Serialise(), HasSubstr("c4d_entries_left_out_total 16"));
 }
 
 // An agent that nobody knows claims ranks that a living agent reports; its word is frozen.

@@ -246,6 +246,70 @@ TEST_F(JobViewTest, TheLaterIncarnationOfARankIsBelieved) {
   EXPECT_THAT(snapshot.conflicts, IsEmpty());
 }
 
+// torchrun and a requeue count their incarnations from 0 again: what began after the other's end is later.
+TEST_F(JobViewTest, ARequeueThatCountsFromZeroIsNotHiddenByTheDead) {
+  for (uint32_t rank = 0; rank < 4; ++rank) job_.process(rank).incarnation = 5;
+  Pass(kSecondNs);
+  for (uint32_t rank = 0; rank < 4; ++rank) job_.SetState(rank, ProcessState::kGone);
+  Pass(kSecondNs);
+  for (auto& [name, host] : job_.hosts()) {
+    std::vector<Process> again = host.processes;
+    for (Process& process : again) {
+      process.key.pid += 5000;
+      process.key.start_time_ticks += 100;
+      process.incarnation = 0;
+      process.health.state = ProcessState::kRunning;
+      for (Membership& membership : process.communicators) membership.communicator_id += 1;
+    }
+    host.processes.insert(host.processes.end(), again.begin(), again.end());
+  }
+  IngestAll();
+  const JobSnapshot snapshot = Snapshot();
+  ASSERT_THAT(snapshot.processes, SizeIs(8));
+  for (const ProcessRef& ref : snapshot.processes) {
+    EXPECT_EQ(ref.superseded, ref.process->incarnation == 5) << ref.process->key.pid;
+  }
+}
+
+// Of two that live the number tells, and a rank that died and did not come back is missed.
+TEST_F(JobViewTest, ARankThatDiedIsMissedWhileNobodyTookItsPlace) {
+  Process helper = job_.process(2);  // of the same rank, beside it all the time
+  helper.key.pid = 7002;
+  job_.hosts()["host1"].processes.push_back(helper);
+  Pass(kSecondNs);
+  job_.SetState(2, ProcessState::kGone);
+  Pass(kSecondNs);
+  for (const ProcessRef& ref : Snapshot().processes) EXPECT_FALSE(ref.superseded) << ref.process->key.pid;
+}
+
+// A node that was replaced does not come back, and does not count against the rank's new process.
+TEST_F(JobViewTest, ANodeWhoseRanksLiveElsewhereIsForgotten) {
+  Pass(kSecondNs);
+  const Host lost = job_.hosts()["host1"];
+  job_.Silence("host1");
+  Pass(10 * kSecondNs);
+  Host spare = lost;
+  spare.name = "spare";
+  for (Process& process : spare.processes) process.key = {"spare", process.key.pid + 100, 1};
+  job_.hosts()["spare"] = spare;
+  job_.hosts().erase("host1");
+  Pass(10 * kSecondNs);
+  for (const ProcessRef& ref : Snapshot().processes) {
+    EXPECT_EQ(ref.superseded, ref.host->name == "host1") << ref.host->name;
+  }
+  EXPECT_TRUE(view_.hosts().contains("host1"));
+  Pass(600 * kSecondNs, kSecondNs);
+  EXPECT_FALSE(view_.hosts().contains("host1"));
+  EXPECT_TRUE(view_.hosts().contains("host0"));
+}
+
+TEST_F(JobViewTest, ANodeWhoseRanksAreMissedIsNotForgotten) {
+  Pass(kSecondNs);
+  job_.Silence("host1");
+  Pass(1200 * kSecondNs, kSecondNs);
+  EXPECT_TRUE(view_.hosts().contains("host1"));
+}
+
 TEST_F(JobViewTest, AJobRankIsTheLabelElseTheRankInTheWidestCommunicator) {
   v1::TelemetryBatch batch = job_.Batch("host1");
   v1::ProcessReport* report = batch.mutable_processes(0);
@@ -308,8 +372,14 @@ TEST_F(JobViewTest, AbsurdBatchesAreRefused) {
   for (int i = 0; i < kMaxProcessesPerBatch; ++i) batch.add_processes();
   EXPECT_THAT(std::string(CheckBatch(batch).message()), HasSubstr("at most 4096 are taken"));
   batch = job_.Batch("host0");
+  EXPECT_FALSE(WithoutBadProcesses(batch, -1, &faults_).has_value());
   for (int i = 0; i < kMaxCommunicatorsPerProcess; ++i) batch.mutable_processes(0)->add_communicators();
-  EXPECT_FALSE(CheckBatch(batch).ok());
+  // One process's absurd count is no reason to be deaf to its node.
+  const std::optional<v1::TelemetryBatch> kept = WithoutBadProcesses(batch, -1, &faults_);
+  ASSERT_TRUE(kept.has_value());
+  EXPECT_EQ(kept->processes_size(), batch.processes_size() - 1);
+  EXPECT_EQ(kept->processes(0).process().pid(), batch.processes(1).process().pid());
+  EXPECT_THAT(faults_, ElementsAre(HasSubstr("communicators; at most 4096 are taken; it is left out")));
 }
 
 TEST(CutTextTest, CutsBetweenCharacters) {

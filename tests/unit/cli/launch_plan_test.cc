@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include "cli/process.h"
 
@@ -108,11 +109,11 @@ TEST(DaemonArgumentsTest, AgentGoesToTheGivenMasterOnly) {
 }
 
 TEST(DaemonArgumentsTest, MasterSitsOnAnyPortAndStoresInTheRunDirectory) {
-  EXPECT_THAT(
-      MasterArguments(Plan()),
-      ElementsAre("--job", "job-1", "--listen", "127.0.0.1:0", "--http-address", "127.0.0.1:0", "--directory",
-                  "/dev/shm/c4/masters", "--store", "/dev/shm/c4/run-1/c4d.db", "--audit",
-                  "/dev/shm/c4/run-1/c4d.audit.jsonl", "--key-file", "/dev/shm/c4/run-1/job.key"));
+  EXPECT_THAT(MasterArguments(Plan()),
+              ElementsAre("--job", "job-1", "--listen", "127.0.0.1:0", "--http-address", "127.0.0.1:0",
+                          "--directory", "/dev/shm/c4/masters", "--store", "/dev/shm/c4/run-1/c4d.db",
+                          "--audit", "/dev/shm/c4/run-1/c4d.audit.jsonl", "--key-file",
+                          "/dev/shm/c4/run-1/job.key", "--owner-uid", std::to_string(geteuid())));
 }
 
 TEST(BackOffTest, DoublesUpToTheLongest) {
