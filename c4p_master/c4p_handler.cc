@@ -157,20 +157,8 @@ absl::Status C4pHandler::TakeIn(SessionId id, Session* session, const v1::AgentT
       return TakeHello(id, session, message.hello());
     case v1::AgentToC4p::kRequest:
       return TakeRequest(id, *session, message.request(), now_ns);
-    case v1::AgentToC4p::kUse: {
-      std::vector<Trouble> troubles;
-      std::set<FlowGroup> strays;
-      C4_RETURN_IF_NOT_OK(book_.Use(id, message.use(), now_ns, &troubles, &strays));
-      TakeTroubles(troubles, now_ns);
-      for (const FlowGroup& group : strays) strays_[group] = now_ns;
-      // Where the kernel chose the port, nobody has probed it.
-      for (const v1::QueuePairInUse& pair : message.use().queue_pairs()) {
-        v1::FiveTuple said = pair.tuple();
-        said.set_protocol(v1::IP_PROTOCOL_TCP);
-        if (const auto tuple = TupleOf(said); tuple && IsUnknown(*tuple, now_ns)) Wonder(*tuple, now_ns);
-      }
-      return absl::OkStatus();
-    }
+    case v1::AgentToC4p::kUse:
+      return TakeUse(id, *session, message.use(), now_ns);
     case v1::AgentToC4p::kProbes:
       return TakeProbes(id, message.probes(), now_ns);
     case v1::AgentToC4p::kLease:
@@ -187,6 +175,10 @@ absl::Status C4pHandler::TakeIn(SessionId id, Session* session, const v1::AgentT
 }
 
 absl::Status C4pHandler::TakeHello(SessionId id, Session* session, const v1::AgentHello& hello) {
+  if (session->hello) {
+    return absl::InvalidArgumentError(
+        Concat("this agent has said hello already, as ", session->hello->host(), ": make a new session"));
+  }
   if (const absl::Status name = CheckName(hello.host()); !name.ok()) {
     return absl::InvalidArgumentError(Concat("host '", hello.host(), "': ", name.message()));
   }
@@ -235,16 +227,52 @@ absl::Status C4pHandler::TakeHello(SessionId id, Session* session, const v1::Age
   return absl::OkStatus();
 }
 
-absl::Status C4pHandler::TakeRequest(SessionId id, const Session& session, const v1::PathRequest& request,
-                                     int64_t now_ns) {
+absl::Status C4pHandler::CheckSources(const Session& session, const std::string& connection,
+                                      const v1::PathRequest& request) const {
+  const auto refuse = [&](const std::string& source) {
+    return absl::InvalidArgumentError(Concat("connection ", connection, " is to leave from ", source,
+                                             ", which is no NIC that this agent has told of"));
+  };
   for (const v1::PathEnds& ends : request.ends()) {
     const std::optional<Ipv4> source = service::ParseIpv4(ends.source());
-    if (source && !session.addresses.contains(*source)) {
-      return absl::InvalidArgumentError(Concat("connection ", request.connection(), " is to leave from ",
-                                               ends.source(),
-                                               ", which is no NIC that this agent has told of"));
-    }
+    if (source && !session.addresses.contains(*source)) return refuse(ends.source());
   }
+  // One whose agent is away is not for the next who knows its name. Of the others the book knows the agent.
+  const auto found = book_.connections().find(connection);
+  if (found == book_.connections().end() || found->second.session != 0) return absl::OkStatus();
+  for (const Ipv4 source : found->second.sources) {
+    if (!session.addresses.contains(source)) return refuse(service::Ipv4Text(source));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status C4pHandler::TakeUse(SessionId id, const Session& session, const v1::PathUse& use,
+                                 int64_t now_ns) {
+  C4_RETURN_IF_NOT_OK(CheckSources(session, use.connection(), use.request()));
+  for (const v1::QueuePairInUse& pair : use.queue_pairs()) {
+    const std::optional<Ipv4> source = service::ParseIpv4(pair.tuple().source());
+    if (pair.tuple().source_port() == 0 || !source || session.addresses.contains(*source)) continue;
+    return absl::InvalidArgumentError(Concat("connection ", use.connection(), ": queue pair ", pair.index(),
+                                             " leaves from ", pair.tuple().source(),
+                                             ", which is no NIC that this agent has told of"));
+  }
+  std::vector<Trouble> troubles;
+  std::set<FlowGroup> strays;
+  C4_RETURN_IF_NOT_OK(book_.Use(id, use, now_ns, &troubles, &strays));
+  TakeTroubles(troubles, now_ns);
+  for (const FlowGroup& group : strays) strays_[group] = now_ns;
+  // Where the kernel chose the port, nobody has probed it.
+  for (const v1::QueuePairInUse& pair : use.queue_pairs()) {
+    v1::FiveTuple said = pair.tuple();
+    said.set_protocol(v1::IP_PROTOCOL_TCP);
+    if (const auto tuple = TupleOf(said); tuple && IsUnknown(*tuple, now_ns)) Wonder(*tuple, now_ns);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status C4pHandler::TakeRequest(SessionId id, const Session& session, const v1::PathRequest& request,
+                                     int64_t now_ns) {
+  C4_RETURN_IF_NOT_OK(CheckSources(session, request.connection(), request));
   absl::StatusOr<v1::PathAnswer> answer = book_.Request(id, request, now_ns);
   if (!answer.ok()) return answer.status();
   metrics_.requests.Add();

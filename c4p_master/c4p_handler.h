@@ -95,6 +95,10 @@ class C4pHandler {
   // InvalidArgument: a message that this agent may not send.
   absl::Status TakeIn(SessionId id, Session* session, const v1::AgentToC4p& message, int64_t now_ns);
   absl::Status TakeHello(SessionId id, Session* session, const v1::AgentHello& hello);
+  // Nobody asks, takes over or releases for NICs that are another agent's.
+  absl::Status CheckSources(const Session& session, const std::string& connection,
+                            const v1::PathRequest& request) const;
+  absl::Status TakeUse(SessionId id, const Session& session, const v1::PathUse& use, int64_t now_ns);
   absl::Status TakeRequest(SessionId id, const Session& session, const v1::PathRequest& request,
                            int64_t now_ns);
   absl::Status TakeProbes(SessionId id, const v1::ProbeReport& report, int64_t now_ns);
