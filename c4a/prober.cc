@@ -61,7 +61,7 @@ class Prober::Loop {
   void Stop();
   absl::Status Submit(ProbeOrder order);
   void Cancel();
-  ProberCounts counts() const { return {packets_.load(), answers_.load(), aliens_.load()}; }
+  ProberCounts counts() const { return {packets_.load(), answers_.load(), aliens_.load(), refused_.load()}; }
 
  private:
   // One tuple under way.
@@ -84,6 +84,7 @@ class Prober::Loop {
     return slot.what.tuple.protocol == service::IpProtocol::kTcp && !slot.socket.segments();
   }
 
+  absl::Status CheckBounds(const ProbeOrder& order);  // with mutex_ held
   void Run();
   void TakeSubmitted();
   void CancelAll();
@@ -116,6 +117,8 @@ class Prober::Loop {
   std::vector<ProbeOrder> submitted_;
   size_t queued_ = 0;  // tuples that are submitted and not yet under way
   bool cancel_ = false;
+  int64_t second_ns_ = 0;  // when the present second of orders began
+  uint32_t orders_in_second_ = 0;
 
   // The thread's own.
   std::vector<Slot> slots_;
@@ -130,6 +133,7 @@ class Prober::Loop {
   std::atomic<uint64_t> packets_ = 0;
   std::atomic<uint64_t> answers_ = 0;
   std::atomic<uint64_t> aliens_ = 0;
+  std::atomic<uint64_t> refused_ = 0;
 };
 
 Prober::Loop::Loop(const ProberOptions& options, OnResult on_result)
@@ -186,14 +190,42 @@ absl::Status Prober::Loop::Submit(ProbeOrder order) {
   }
   {
     const std::lock_guard lock(mutex_);
-    if (queued_ + order.tuples.size() > options_.max_queued) {
-      return absl::ResourceExhaustedError("the prober has " + std::to_string(queued_) +
-                                          " tuples waiting: ask again later, or for fewer");
+    if (absl::Status bounded = CheckBounds(order); !bounded.ok()) {
+      ++refused_;
+      return bounded;
     }
     queued_ += order.tuples.size();
     submitted_.push_back(std::move(order));
   }
   eventfd_write(wake_fd_, 1);
+  return absl::OkStatus();
+}
+
+absl::Status Prober::Loop::CheckBounds(const ProbeOrder& order) {
+  const int64_t now_ns = NowNs();
+  if (now_ns - second_ns_ >= kSecondNs) {
+    second_ns_ = now_ns;
+    orders_in_second_ = 0;
+  }
+  if (++orders_in_second_ > options_.max_orders_per_second) {
+    return absl::ResourceExhaustedError("there are more than " +
+                                        std::to_string(options_.max_orders_per_second) + " orders a second");
+  }
+  const size_t tuples = order.tuples.size();
+  if (tuples > options_.max_order_tuples) {
+    return absl::ResourceExhaustedError("it has " + std::to_string(tuples) + " ports to probe, of at most " +
+                                        std::to_string(options_.max_order_tuples));
+  }
+  std::set<service::Ipv4> targets;
+  for (const IpTuple& tuple : order.tuples) targets.insert(tuple.destination);
+  if (targets.size() > options_.max_order_targets) {
+    return absl::ResourceExhaustedError("it has " + std::to_string(targets.size()) + " targets, of at most " +
+                                        std::to_string(options_.max_order_targets));
+  }
+  if (queued_ + tuples > options_.max_queued) {
+    return absl::ResourceExhaustedError("the prober has " + std::to_string(queued_) +
+                                        " tuples waiting: ask again later, or for fewer");
+  }
   return absl::OkStatus();
 }
 
