@@ -17,6 +17,7 @@
 #include <unistd.h>
 #include <unordered_map>
 
+#include "c4a/order_bounds.h"
 #include "c4a/pacing.h"
 #include "c4a/probe_answer.h"
 #include "c4a/probe_socket.h"
@@ -84,7 +85,6 @@ class Prober::Loop {
     return slot.what.tuple.protocol == service::IpProtocol::kTcp && !slot.socket.segments();
   }
 
-  absl::Status CheckBounds(const ProbeOrder& order);  // with mutex_ held
   void Run();
   void TakeSubmitted();
   void CancelAll();
@@ -117,8 +117,7 @@ class Prober::Loop {
   std::vector<ProbeOrder> submitted_;
   size_t queued_ = 0;  // tuples that are submitted and not yet under way
   bool cancel_ = false;
-  int64_t second_ns_ = 0;  // when the present second of orders began
-  uint32_t orders_in_second_ = 0;
+  OrderBounds bounds_;
 
   // The thread's own.
   std::vector<Slot> slots_;
@@ -130,10 +129,7 @@ class Prober::Loop {
   uint64_t mark_seed_ = 0;
   std::mt19937_64 random_;
 
-  std::atomic<uint64_t> packets_ = 0;
-  std::atomic<uint64_t> answers_ = 0;
-  std::atomic<uint64_t> aliens_ = 0;
-  std::atomic<uint64_t> refused_ = 0;
+  std::atomic<uint64_t> packets_ = 0, answers_ = 0, aliens_ = 0, refused_ = 0;
 };
 
 Prober::Loop::Loop(const ProberOptions& options, OnResult on_result)
@@ -190,7 +186,7 @@ absl::Status Prober::Loop::Submit(ProbeOrder order) {
   }
   {
     const std::lock_guard lock(mutex_);
-    if (absl::Status bounded = CheckBounds(order); !bounded.ok()) {
+    if (absl::Status bounded = bounds_.Check(order, options_, queued_, NowNs()); !bounded.ok()) {
       ++refused_;
       return bounded;
     }
@@ -198,34 +194,6 @@ absl::Status Prober::Loop::Submit(ProbeOrder order) {
     submitted_.push_back(std::move(order));
   }
   eventfd_write(wake_fd_, 1);
-  return absl::OkStatus();
-}
-
-absl::Status Prober::Loop::CheckBounds(const ProbeOrder& order) {
-  const int64_t now_ns = NowNs();
-  if (now_ns - second_ns_ >= kSecondNs) {
-    second_ns_ = now_ns;
-    orders_in_second_ = 0;
-  }
-  if (++orders_in_second_ > options_.max_orders_per_second) {
-    return absl::ResourceExhaustedError("there are more than " +
-                                        std::to_string(options_.max_orders_per_second) + " orders a second");
-  }
-  const size_t tuples = order.tuples.size();
-  if (tuples > options_.max_order_tuples) {
-    return absl::ResourceExhaustedError("it has " + std::to_string(tuples) + " ports to probe, of at most " +
-                                        std::to_string(options_.max_order_tuples));
-  }
-  std::set<service::Ipv4> targets;
-  for (const IpTuple& tuple : order.tuples) targets.insert(tuple.destination);
-  if (targets.size() > options_.max_order_targets) {
-    return absl::ResourceExhaustedError("it has " + std::to_string(targets.size()) + " targets, of at most " +
-                                        std::to_string(options_.max_order_targets));
-  }
-  if (queued_ + tuples > options_.max_queued) {
-    return absl::ResourceExhaustedError("the prober has " + std::to_string(queued_) +
-                                        " tuples waiting: ask again later, or for fewer");
-  }
   return absl::OkStatus();
 }
 
