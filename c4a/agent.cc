@@ -328,6 +328,8 @@ void Agent::UpdateMetrics() {
       .Add(static_cast<double>(probes.packets - told_probes_.packets));
   metrics_.Counter("c4a_probe_answers_total", "Answers of routers and hosts to them")
       .Add(static_cast<double>(probes.answers - told_probes_.answers));
+  metrics_.Counter("c4a_probe_orders_refused_total", "Orders of probes that were more than an agent does")
+      .Add(static_cast<double>(probes.refused - told_probes_.refused));
   told_probes_ = probes;
   metrics_.Gauge("c4a_control_connections", "Libraries connected to the control socket")
       .Set(control_->clients());

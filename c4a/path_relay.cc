@@ -123,6 +123,8 @@ void PathRelay::SayAll() {
   outbox_.clear();
   orders_.clear();
   report_.Clear();
+  refused_.clear();
+  told_order_ = false;
   v1::AgentToC4p message;
   v1::AgentHello* const hello = message.mutable_hello();
   hello->set_host(options_.host);
@@ -218,6 +220,9 @@ absl::Status PathRelay::Serve(const service::MasterAddress& master) {
   const absl::Status status = options_.credentials.Explain(service::FromGrpcStatus(stream->Finish()));
   const absl::MutexLock lock(&mutex_);
   context_ = nullptr;
+  if (!refused_.empty()) {
+    return service::Annotate(absl::FailedPreconditionError(Concat("it refuses: ", refused_)), address);
+  }
   return service::Annotate(status.ok() ? absl::UnavailableError("the master ended the session") : status,
                            address);
 }
@@ -254,9 +259,20 @@ void PathRelay::Heed(const v1::C4pToAgent& message) {
     case v1::C4pToAgent::kProbe:
       Probe(message.probe());
       return;
-    case v1::C4pToAgent::kRefused:
-      service::LogWarning("the path master refuses: ", message.refused());
+    case v1::C4pToAgent::kRefused: {
+      const absl::MutexLock lock(&mutex_);
+      if (!welcome_ && InSession()) {
+        // Nothing else of a session counts without its hello. Where the host's former session is not known to
+        // be dead yet, the next one is let in.
+        refused_ = message.refused();
+        broken_ = true;
+        context_->TryCancel();
+        wake_.Notify();
+        return;
+      }
+      if (refused_.empty()) service::LogWarning("the path master refuses: ", message.refused());
       return;
+    }
     case v1::C4pToAgent::MESSAGE_NOT_SET:
       return;  // of a later version
   }
@@ -265,17 +281,22 @@ void PathRelay::Heed(const v1::C4pToAgent& message) {
 void PathRelay::Probe(const v1::ProbeOrder& order) {
   absl::StatusOr<ProbeOrder> read = OrderOf(order);
   absl::Status status = read.status();
+  uint64_t number = 0;
   if (read.ok()) {
     {
       const absl::MutexLock lock(&mutex_);
-      read->order = next_order_++;
-      orders_[read->order] = order.order();
+      read->order = number = next_order_++;
+      orders_[number] = order.order();
     }
     status = prober_.Submit(*std::move(read));
   }
   if (status.ok()) return;
-  service::LogWarning("an order of the path master cannot be carried out: ", status.message());
   const absl::MutexLock lock(&mutex_);
+  orders_.erase(number);
+  if (!std::exchange(told_order_, true)) {
+    service::LogWarning("an order of the path master cannot be carried out: ", status.message(),
+                        "; more of this session are only counted");
+  }
   v1::AgentToC4p message;
   message.mutable_probes()->set_order(order.order());
   message.mutable_probes()->set_last(true);

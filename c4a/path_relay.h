@@ -97,6 +97,8 @@ class PathRelay {
   grpc::ClientContext* context_ ABSL_GUARDED_BY(mutex_) = nullptr;  // of the session under way
   bool broken_ ABSL_GUARDED_BY(mutex_) = false;
   bool welcome_ ABSL_GUARDED_BY(mutex_) = false;
+  std::string refused_ ABSL_GUARDED_BY(mutex_);      // the hello of the session under way, and why
+  bool told_order_ ABSL_GUARDED_BY(mutex_) = false;  // that orders of this session are refused
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;
   service::Wakeup wake_;  // stop_, broken_ or outbox_ has changed
   std::string told_;      // what the log says of the session; the writing thread's

@@ -17,6 +17,7 @@
 #include <unistd.h>
 #include <unordered_map>
 
+#include "c4a/order_bounds.h"
 #include "c4a/pacing.h"
 #include "c4a/probe_answer.h"
 #include "c4a/probe_socket.h"
@@ -61,7 +62,7 @@ class Prober::Loop {
   void Stop();
   absl::Status Submit(ProbeOrder order);
   void Cancel();
-  ProberCounts counts() const { return {packets_.load(), answers_.load(), aliens_.load()}; }
+  ProberCounts counts() const { return {packets_.load(), answers_.load(), aliens_.load(), refused_.load()}; }
 
  private:
   // One tuple under way.
@@ -116,6 +117,7 @@ class Prober::Loop {
   std::vector<ProbeOrder> submitted_;
   size_t queued_ = 0;  // tuples that are submitted and not yet under way
   bool cancel_ = false;
+  OrderBounds bounds_;
 
   // The thread's own.
   std::vector<Slot> slots_;
@@ -127,9 +129,7 @@ class Prober::Loop {
   uint64_t mark_seed_ = 0;
   std::mt19937_64 random_;
 
-  std::atomic<uint64_t> packets_ = 0;
-  std::atomic<uint64_t> answers_ = 0;
-  std::atomic<uint64_t> aliens_ = 0;
+  std::atomic<uint64_t> packets_ = 0, answers_ = 0, aliens_ = 0, refused_ = 0;
 };
 
 Prober::Loop::Loop(const ProberOptions& options, OnResult on_result)
@@ -186,9 +186,9 @@ absl::Status Prober::Loop::Submit(ProbeOrder order) {
   }
   {
     const std::lock_guard lock(mutex_);
-    if (queued_ + order.tuples.size() > options_.max_queued) {
-      return absl::ResourceExhaustedError("the prober has " + std::to_string(queued_) +
-                                          " tuples waiting: ask again later, or for fewer");
+    if (absl::Status bounded = bounds_.Check(order, options_, queued_, NowNs()); !bounded.ok()) {
+      ++refused_;
+      return bounded;
     }
     queued_ += order.tuples.size();
     submitted_.push_back(std::move(order));

@@ -75,6 +75,11 @@ struct ProberOptions {
   uint32_t burst = 64;
   int max_open = 256;         // tuples at a time
   size_t max_queued = 65536;  // tuples that wait
+  // What a master may order; it stays far below by itself. Whoever has taken its place gets no flood out of
+  // us.
+  uint32_t max_orders_per_second = 500;
+  size_t max_order_tuples = 4096;   // ports, over all targets
+  size_t max_order_targets = 2048;  // addresses
   int tries = 5;
   // The first wait for an answer; each further one is twice as long, up to max_wait_ms, times 0.5 to 1.5. The
   // longest stays below the second after which the kernel would repeat a connect by itself, unpaced.
@@ -86,7 +91,8 @@ struct ProberOptions {
 struct ProberCounts {
   uint64_t packets = 0;
   uint64_t answers = 0;
-  uint64_t aliens = 0;  // messages that were not believed
+  uint64_t aliens = 0;   // messages that were not believed
+  uint64_t refused = 0;  // orders that were more than we do
 };
 
 class Prober {
@@ -103,7 +109,7 @@ class Prober {
   void Stop();
 
   // InvalidArgument: no tuples, or TTLs that are not 1 <= first <= last <= 255; ResourceExhausted: too many
-  // wait.
+  // wait, or the order is larger, or sooner after others, than ProberOptions allows. Such are counted.
   absl::Status Submit(ProbeOrder order);
   // Everything that waits or is under way is reported as cancelled.
   void Cancel();

@@ -13,6 +13,7 @@ using service::Concat;
 using service::Ipv4;
 
 constexpr int64_t kMs = 1'000'000;
+constexpr int64_t kSecondNs = 1000 * kMs;
 constexpr int64_t kHousekeepingNs = 1000 * kMs;
 constexpr int64_t kRefreshEveryNs = 50 * kMs;
 // Of ports of one group, in vain.
@@ -23,9 +24,9 @@ constexpr double kMissChance = 2e-5;
 // The transport goes around what is lost at once; when it has settled, its queue pairs get paths again.
 constexpr int64_t kStrayNs = 1000 * kMs;
 constexpr size_t kDoubtfulAtATime = 256;
-// Until a tuple whose path could not be learnt is probed again, and how many are remembered for that.
-constexpr int64_t kWonderAgainNs = 5000 * kMs;
-constexpr size_t kMostWondered = 1U << 16;
+// An agent says something every ten seconds (its lease). One that has said nothing for so long may be dead
+// without its connection having ended, and its host is free for the agent that was started in its place.
+constexpr int64_t kSilentNs = 15'000 * kMs;
 
 PathObservation ObservationOf(const v1::ProbeResult& result, const service::IpTuple& tuple) {
   std::vector<SeenHop> hops;
@@ -116,20 +117,24 @@ void C4pHandler::Disconnect(SessionId id, int64_t) {
   const auto found = sessions_.find(id);
   if (found == sessions_.end()) return;
   if (found->second.hello) {
-    const std::string& host = found->second.hello->host();
-    if (by_host_[host] == id) {
-      by_host_.erase(host);
-      plan_.Lost(host);
-      service::LogInfo("the agent of ", host, " has left");
-    }
-    std::erase_if(asked_, [&](const auto& entry) {
-      return found->second.addresses.contains(entry.first.tuple.source);
-    });
+    service::LogInfo("the agent of ", found->second.hello->host(), " has left");
+    GiveUpHost(id, &found->second);
   }
-  for (const uint64_t order : found->second.orders) orders_.erase(order);
   sessions_.erase(found);
-  book_.Leave(id);
   SetPlanNetwork();
+}
+
+void C4pHandler::GiveUpHost(SessionId id, Session* session) {
+  const std::string& host = session->hello->host();
+  by_host_.erase(host);
+  plan_.Lost(host);
+  std::erase_if(asked_,
+                [&](const auto& entry) { return session->addresses.contains(entry.first.tuple.source); });
+  for (const uint64_t order : session->orders) orders_.erase(order);
+  session->orders.clear();
+  session->addresses.clear();
+  session->hello.reset();
+  book_.Leave(id);
 }
 
 void C4pHandler::Take(SessionId id, const v1::AgentToC4p& message, int64_t now_ns) {
@@ -151,26 +156,15 @@ absl::Status C4pHandler::TakeIn(SessionId id, Session* session, const v1::AgentT
                                              session->last_sequence, ": repeated, or one was lost"));
   }
   session->last_sequence = message.sequence();
+  session->heard_ns = now_ns;
   if (!session->hello && !message.has_hello()) return absl::InvalidArgumentError("say hello first");
   switch (message.message_case()) {
     case v1::AgentToC4p::kHello:
-      return TakeHello(id, session, message.hello());
+      return TakeHello(id, session, message.hello(), now_ns);
     case v1::AgentToC4p::kRequest:
       return TakeRequest(id, *session, message.request(), now_ns);
-    case v1::AgentToC4p::kUse: {
-      std::vector<Trouble> troubles;
-      std::set<FlowGroup> strays;
-      C4_RETURN_IF_NOT_OK(book_.Use(id, message.use(), now_ns, &troubles, &strays));
-      TakeTroubles(troubles, now_ns);
-      for (const FlowGroup& group : strays) strays_[group] = now_ns;
-      // Where the kernel chose the port, nobody has probed it.
-      for (const v1::QueuePairInUse& pair : message.use().queue_pairs()) {
-        v1::FiveTuple said = pair.tuple();
-        said.set_protocol(v1::IP_PROTOCOL_TCP);
-        if (const auto tuple = TupleOf(said); tuple && IsUnknown(*tuple, now_ns)) Wonder(*tuple, now_ns);
-      }
-      return absl::OkStatus();
-    }
+    case v1::AgentToC4p::kUse:
+      return TakeUse(id, *session, message.use(), now_ns);
     case v1::AgentToC4p::kProbes:
       return TakeProbes(id, message.probes(), now_ns);
     case v1::AgentToC4p::kLease:
@@ -186,9 +180,25 @@ absl::Status C4pHandler::TakeIn(SessionId id, Session* session, const v1::AgentT
   return absl::OkStatus();
 }
 
-absl::Status C4pHandler::TakeHello(SessionId id, Session* session, const v1::AgentHello& hello) {
+absl::Status C4pHandler::TakeHello(SessionId id, Session* session, const v1::AgentHello& hello,
+                                   int64_t now_ns) {
+  if (session->hello) {
+    return absl::InvalidArgumentError(
+        Concat("this agent has said hello already, as ", session->hello->host(), ": make a new session"));
+  }
   if (const absl::Status name = CheckName(hello.host()); !name.ok()) {
     return absl::InvalidArgumentError(Concat("host '", hello.host(), "': ", name.message()));
+  }
+  // An agent that was started anew may come before its former session is known to be dead: it tries again.
+  // One that speaks is not put out by whoever says its name.
+  const auto former = by_host_.find(hello.host());
+  if (former != by_host_.end()) {
+    const auto there = sessions_.find(former->second);
+    if (there != sessions_.end() && now_ns - there->second.heard_ns < kSilentNs) {
+      return absl::InvalidArgumentError(Concat("host ", hello.host(),
+                                               " has an agent in session; if that one is gone, try again in ",
+                                               kSilentNs / kSecondNs, " s"));
+    }
   }
   std::set<Ipv4> addresses;
   std::set<std::string> names;
@@ -219,10 +229,10 @@ absl::Status C4pHandler::TakeHello(SessionId id, Session* session, const v1::Age
     }
     addresses.insert(*address);
   }
-  // An agent that was started anew may come before its former session is known to be dead.
-  if (const auto former = by_host_.find(hello.host()); former != by_host_.end() && former->second != id) {
-    plan_.Lost(hello.host());
-    book_.Leave(former->second);
+  if (former != by_host_.end()) {
+    service::LogWarning("the agent of ", hello.host(), " has come again, and its former session is silent");
+    if (const auto there = sessions_.find(former->second); there != sessions_.end())
+      GiveUpHost(there->first, &there->second);
   }
   by_host_[hello.host()] = id;
   session->hello = hello;
@@ -235,16 +245,52 @@ absl::Status C4pHandler::TakeHello(SessionId id, Session* session, const v1::Age
   return absl::OkStatus();
 }
 
-absl::Status C4pHandler::TakeRequest(SessionId id, const Session& session, const v1::PathRequest& request,
-                                     int64_t now_ns) {
+absl::Status C4pHandler::CheckSources(const Session& session, const std::string& connection,
+                                      const v1::PathRequest& request) const {
+  const auto refuse = [&](const std::string& source) {
+    return absl::InvalidArgumentError(Concat("connection ", connection, " is to leave from ", source,
+                                             ", which is no NIC that this agent has told of"));
+  };
   for (const v1::PathEnds& ends : request.ends()) {
     const std::optional<Ipv4> source = service::ParseIpv4(ends.source());
-    if (source && !session.addresses.contains(*source)) {
-      return absl::InvalidArgumentError(Concat("connection ", request.connection(), " is to leave from ",
-                                               ends.source(),
-                                               ", which is no NIC that this agent has told of"));
-    }
+    if (source && !session.addresses.contains(*source)) return refuse(ends.source());
   }
+  // One whose agent is away is not for the next who knows its name. Of the others the book knows the agent.
+  const auto found = book_.connections().find(connection);
+  if (found == book_.connections().end() || found->second.session != 0) return absl::OkStatus();
+  for (const Ipv4 source : found->second.sources) {
+    if (!session.addresses.contains(source)) return refuse(service::Ipv4Text(source));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status C4pHandler::TakeUse(SessionId id, const Session& session, const v1::PathUse& use,
+                                 int64_t now_ns) {
+  C4_RETURN_IF_NOT_OK(CheckSources(session, use.connection(), use.request()));
+  for (const v1::QueuePairInUse& pair : use.queue_pairs()) {
+    const std::optional<Ipv4> source = service::ParseIpv4(pair.tuple().source());
+    if (pair.tuple().source_port() == 0 || !source || session.addresses.contains(*source)) continue;
+    return absl::InvalidArgumentError(Concat("connection ", use.connection(), ": queue pair ", pair.index(),
+                                             " leaves from ", pair.tuple().source(),
+                                             ", which is no NIC that this agent has told of"));
+  }
+  std::vector<Trouble> troubles;
+  std::set<FlowGroup> strays;
+  C4_RETURN_IF_NOT_OK(book_.Use(id, use, now_ns, &troubles, &strays));
+  TakeTroubles(troubles, now_ns);
+  for (const FlowGroup& group : strays) strays_[group] = now_ns;
+  // Where the kernel chose the port, nobody has probed it.
+  for (const v1::QueuePairInUse& pair : use.queue_pairs()) {
+    v1::FiveTuple said = pair.tuple();
+    said.set_protocol(v1::IP_PROTOCOL_TCP);
+    if (const auto tuple = TupleOf(said); tuple && IsUnknown(*tuple, now_ns)) Wonder(*tuple, now_ns);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status C4pHandler::TakeRequest(SessionId id, const Session& session, const v1::PathRequest& request,
+                                     int64_t now_ns) {
+  C4_RETURN_IF_NOT_OK(CheckSources(session, request.connection(), request));
   absl::StatusOr<v1::PathAnswer> answer = book_.Request(id, request, now_ns);
   if (!answer.ok()) return answer.status();
   metrics_.requests.Add();
@@ -272,7 +318,8 @@ absl::Status C4pHandler::TakeProbes(SessionId id, const v1::ProbeReport& report,
   if (!report.last()) return absl::OkStatus();
   // What an agent leaves out it could not probe.
   const std::multiset<service::IpTuple> rest = std::move(order.tuples);
-  sessions_.at(id).orders.erase(report.order());
+  if (const auto session = sessions_.find(id); session != sessions_.end())
+    session->second.orders.erase(report.order());
   orders_.erase(found);
   for (const service::IpTuple& tuple : rest) {
     v1::ProbeResult result;
@@ -310,27 +357,12 @@ void C4pHandler::TakeResult(const v1::ProbeResult& result, const service::IpTupl
   (void)catalogue_.LearnHash(group);
 }
 
-bool C4pHandler::IsUnknown(const service::IpTuple& tuple, int64_t now_ns) const {
-  if (tuple.source_port == 0 || !book_.DirectLinks(tuple.source, tuple.destination).empty()) return false;
-  const auto found = catalogue_.Links(view_.topology(), tuple, now_ns);
-  return !found.ok() || !found->has_value() || !(*found)->complete;
-}
-
-void C4pHandler::Wonder(const service::IpTuple& tuple, int64_t now_ns) {
-  if (wondered_.size() >= kMostWondered) return;
-  const auto [at, is_new] = wondered_.try_emplace(tuple, now_ns);
-  if (!is_new && now_ns - at->second < kWonderAgainNs) return;
-  if (plan_.AskAgain(tuple)) {
-    at->second = now_ns;
-  } else {
-    wondered_.erase(at);  // nobody can probe it yet
-  }
-}
-
 void C4pHandler::SetPlanNetwork() {
   std::vector<PlanAgent> agents;
   for (const auto& [host, id] : by_host_) {
-    const Session& session = sessions_.at(id);
+    const auto found = sessions_.find(id);
+    if (found == sessions_.end() || !found->second.hello) continue;
+    const Session& session = found->second;
     agents.push_back(
         {host, {session.addresses.begin(), session.addresses.end()}, session.hello->probes_per_second()});
   }
@@ -369,7 +401,9 @@ void C4pHandler::SendOrders(int64_t now_ns) {
   for (PlannedOrder& planned : plan_.Next(now_ns)) {
     const auto host = by_host_.find(planned.server);
     if (host == by_host_.end()) continue;
-    Session& session = sessions_.at(host->second);
+    const auto found = sessions_.find(host->second);
+    if (found == sessions_.end()) continue;
+    Session& session = found->second;
     const uint64_t number = next_order_++;
     Order& order = orders_[number];
     order.session = host->second;
@@ -432,7 +466,7 @@ void C4pHandler::Tick(int64_t now_ns) {
       if (IsUnknown(tuple, now_ns)) Wonder(tuple, now_ns);
       learnt_.insert(GroupOf(tuple));
     }
-    std::erase_if(wondered_, [&](const auto& entry) { return now_ns - entry.second > 2 * kWonderAgainNs; });
+    ForgetWondered(now_ns);
   }
   if (mesh_ns_ == 0) mesh_ns_ = now_ns;
   if (now_ns - mesh_ns_ >= options_.refresh_ns) {

@@ -62,6 +62,7 @@ class C4pHandler {
     Send send;
     std::optional<v1::AgentHello> hello;
     uint64_t last_sequence = 0;
+    int64_t heard_ns = 0;
     std::set<service::Ipv4> addresses;
     std::set<uint64_t> orders;  // outstanding
   };
@@ -94,7 +95,13 @@ class C4pHandler {
 
   // InvalidArgument: a message that this agent may not send.
   absl::Status TakeIn(SessionId id, Session* session, const v1::AgentToC4p& message, int64_t now_ns);
-  absl::Status TakeHello(SessionId id, Session* session, const v1::AgentHello& hello);
+  absl::Status TakeHello(SessionId id, Session* session, const v1::AgentHello& hello, int64_t now_ns);
+  // The session is no host's any more; nothing is expected of it.
+  void GiveUpHost(SessionId id, Session* session);
+  // Nobody asks, takes over or releases for NICs that are another agent's.
+  absl::Status CheckSources(const Session& session, const std::string& connection,
+                            const v1::PathRequest& request) const;
+  absl::Status TakeUse(SessionId id, const Session& session, const v1::PathUse& use, int64_t now_ns);
   absl::Status TakeRequest(SessionId id, const Session& session, const v1::PathRequest& request,
                            int64_t now_ns);
   absl::Status TakeProbes(SessionId id, const v1::ProbeReport& report, int64_t now_ns);
@@ -109,6 +116,7 @@ class C4pHandler {
   bool IsUnknown(const service::IpTuple& tuple, int64_t now_ns) const;
   // Somebody uses a tuple, or asks for it, whose path is not known: it is probed.
   void Wonder(const service::IpTuple& tuple, int64_t now_ns);
+  void ForgetWondered(int64_t now_ns);
   void SetPlanNetwork();
   void RefreshView(int64_t now_ns);
   void LinksChanged(const std::vector<LinkChange>& changes, int64_t now_ns);

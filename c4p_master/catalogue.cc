@@ -69,14 +69,16 @@ std::vector<PortPath> Catalogue::KnownPorts(const FlowGroup& group, const std::v
   return known;
 }
 
-void Catalogue::RecordEndToEnd(const IpTuple& tuple, bool works, int64_t) {
-  groups_[GroupOf(tuple)].health[tuple.source_port] = works ? Health::kWorks : Health::kDead;
+void Catalogue::RecordEndToEnd(const IpTuple& tuple, bool works, int64_t now_ns) {
+  groups_[GroupOf(tuple)].health[tuple.source_port] = {works ? Health::kWorks : Health::kDead, now_ns};
   if (!works) probed_.Doubt(tuple);
 }
 
 void Catalogue::Expire(int64_t now_ns) {
   probed_.Expire(now_ns);
   for (auto& [key, group] : groups_) {
+    std::erase_if(group.health,
+                  [&](const auto& health) { return now_ns - health.second.seen_ns > keep_ns_; });
     std::erase_if(group.ways, [this, &key = key](const auto& way) {
       return probed_.SeenNs(WithPort(key, way.first)) == 0;
     });
@@ -89,7 +91,7 @@ Health Catalogue::HealthOf(const IpTuple& tuple) const {
   const auto group = groups_.find(GroupOf(tuple));
   if (group == groups_.end()) return Health::kNotKnown;
   const auto at = group->second.health.find(tuple.source_port);
-  return at == group->second.health.end() ? Health::kNotKnown : at->second;
+  return at == group->second.health.end() ? Health::kNotKnown : at->second.health;
 }
 
 std::vector<uint16_t> Catalogue::HealthyPorts(const FlowGroup& key) const {
@@ -97,7 +99,7 @@ std::vector<uint16_t> Catalogue::HealthyPorts(const FlowGroup& key) const {
   const auto group = groups_.find(key);
   if (group == groups_.end()) return ports;
   for (const auto& [port, health] : group->second.health) {
-    if (health == Health::kWorks) ports.push_back(port);
+    if (health.health == Health::kWorks) ports.push_back(port);
   }
   return ports;
 }

@@ -37,7 +37,7 @@ struct PortPath {
 
 class Catalogue {
  public:
-  explicit Catalogue(const ProbedOptions& options = {}) : probed_(options) {}
+  explicit Catalogue(const ProbedOptions& options = {}) : keep_ns_(options.keep_ns), probed_(options) {}
 
   void Configure(ConfiguredPaths configured) { configured_ = std::move(configured); }
   // What configured names are looked up in; must outlive its use.
@@ -70,15 +70,20 @@ class Catalogue {
   void Expire(int64_t now_ns);
 
  private:
+  struct SeenHealth {
+    Health health = Health::kNotKnown;
+    int64_t seen_ns = 0;
+  };
   struct GroupState {
     std::map<uint16_t, HopPath> ways;  // as last named, by port
     int silent = 0;                    // observations that named none
     // Of the last 32 repetitions within ten seconds: bit 0 is the last; 1: it took another way.
     uint32_t changed = 0;
     int repeated = 0;
-    std::map<uint16_t, Health> health;
+    std::map<uint16_t, SeenHealth> health;
   };
 
+  int64_t keep_ns_;
   ConfiguredPaths configured_;
   ProbedPaths probed_;
   LinearPaths linear_;

@@ -13,6 +13,10 @@ constexpr int64_t kMs = 1'000'000;
 constexpr int64_t kRecheckAfterNs[] = {0, 500 * kMs, 3000 * kMs};
 constexpr size_t kRecheckPorts = 8;
 
+// Until a tuple whose path could not be learnt is probed again, and how many are remembered for that.
+constexpr int64_t kWonderAgainNs = 5000 * kMs;
+constexpr size_t kMostWondered = 1U << 16;
+
 }  // namespace
 
 // Routers whose routes changed may hash all flows anew, also those that were not concerned.
@@ -63,6 +67,27 @@ void C4pHandler::FinishRechecks(int64_t now_ns) {
   service::LogInfo("switches send the ports of ", remapped.size(),
                    " pairs of addresses other ways than before");
   SendAdvice(book_.Remap(remapped, now_ns));
+}
+
+bool C4pHandler::IsUnknown(const service::IpTuple& tuple, int64_t now_ns) const {
+  if (tuple.source_port == 0 || !book_.DirectLinks(tuple.source, tuple.destination).empty()) return false;
+  const auto found = catalogue_.Links(view_.topology(), tuple, now_ns);
+  return !found.ok() || !found->has_value() || !(*found)->complete;
+}
+
+void C4pHandler::Wonder(const service::IpTuple& tuple, int64_t now_ns) {
+  if (wondered_.size() >= kMostWondered) return;
+  const auto [at, is_new] = wondered_.try_emplace(tuple, now_ns);
+  if (!is_new && now_ns - at->second < kWonderAgainNs) return;
+  if (plan_.AskAgain(tuple)) {
+    at->second = now_ns;
+  } else {
+    wondered_.erase(at);  // nobody can probe it yet
+  }
+}
+
+void C4pHandler::ForgetWondered(int64_t now_ns) {
+  std::erase_if(wondered_, [&](const auto& entry) { return now_ns - entry.second > 2 * kWonderAgainNs; });
 }
 
 }  // namespace c4::c4p

@@ -29,7 +29,8 @@ const char* OriginText(PathOrigin origin) {
 
 std::string C4pHandler::HostOf(Ipv4 address) const {
   for (const auto& [host, id] : by_host_) {
-    if (sessions_.at(id).addresses.contains(address)) return host;
+    const auto session = sessions_.find(id);
+    if (session != sessions_.end() && session->second.addresses.contains(address)) return host;
   }
   const int nic = view_.topology().NicAt(address);
   if (nic < 0) return "";

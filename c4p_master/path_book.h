@@ -101,7 +101,11 @@ class PathBook {
 
   // A port of the group was probed: it may be given out.
   void Learnt(const FlowGroup& group, uint16_t port) { known_[group].insert(port); }
-  const std::set<uint16_t>& KnownPorts(const FlowGroup& group) { return known_[group]; }
+  const std::set<uint16_t>& KnownPorts(const FlowGroup& group) const {
+    static const std::set<uint16_t> kNone;
+    const auto found = known_.find(group);
+    return found == known_.end() ? kNone : found->second;
+  }
   // What connections that were taken over use, as long as it is not known where that leads.
   std::vector<service::IpTuple> ToAdopt() const;
   // Groups of connections for which more ports should be known.

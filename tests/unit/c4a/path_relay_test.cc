@@ -38,6 +38,13 @@ class FakeC4p final : public v1::C4p::Service {
         messages_.push_back(message);
         stream_ = stream;
       }
+      if (message.has_hello() && refusals_ > 0) {
+        --refusals_;
+        reply.Clear();
+        reply.set_refused("host host7 has an agent in session");
+        stream->Write(reply);
+        continue;
+      }
       if (message.has_hello()) {
         reply.Clear();
         reply.mutable_welcome()->set_master_epoch(1);
@@ -61,6 +68,7 @@ class FakeC4p final : public v1::C4p::Service {
 
   const std::string& address() const { return server_->address(); }
   void Answer(bool answers) { answers_ = answers; }
+  void Refuse(int hellos) { refusals_ = hellos; }
   bool Send(const v1::C4pToAgent& message) {
     const absl::MutexLock lock(&mutex_);
     return stream_ != nullptr && stream_->Write(message);
@@ -82,6 +90,7 @@ class FakeC4p final : public v1::C4p::Service {
  private:
   absl::Mutex mutex_;
   std::atomic<bool> answers_ = true;
+  std::atomic<int> refusals_ = 0;
   std::vector<v1::AgentToC4p> messages_ ABSL_GUARDED_BY(mutex_);
   grpc::ServerReaderWriter<v1::C4pToAgent, v1::AgentToC4p>* stream_ ABSL_GUARDED_BY(mutex_) = nullptr;
   std::unique_ptr<service::GrpcServer> server_;
@@ -240,6 +249,18 @@ TEST_F(PathRelayTest, AsksUsesProbesAndLeasesGoThrough) {
   selector_->Close(connection);
   master.WaitFor([](const auto& m) { return m.has_use() && m.use().queue_pairs_size() == 0; });
   EXPECT_EQ(relay_->connections(), 0u);
+}
+
+// Its host's former session is not known to be dead yet.
+TEST_F(PathRelayTest, AnAgentThatIsRefusedComesAgain) {
+  FakeC4p master;
+  master.Refuse(3);
+  SetMaster(master.address());
+  Start();
+  AwaitSession();
+  PathAdvice advice;
+  Open(&advice);
+  EXPECT_EQ(advice.epoch, 1u);
 }
 
 TEST_F(PathRelayTest, WithoutAMasterTheAnswerIsThatNobodyCanAdvise) {

@@ -224,5 +224,30 @@ TEST(ProberTest, StopInTheMiddleOfWork) {
   }
 }
 
+TEST(ProberTest, AbsurdOrdersAreRefusedAndCounted) {
+  ProberOptions options;
+  options.max_orders_per_second = 3;
+  options.max_order_tuples = 8;
+  options.max_order_targets = 2;
+  Answers answers(options);
+  const auto submit = [&](int ports, uint32_t targets) {
+    std::vector<IpTuple> tuples;
+    for (int i = 0; i < ports; ++i) {
+      tuples.push_back(Tuple(IpProtocol::kUdp, 28200 + i));
+      tuples.back().destination = Ipv4{kSelf.bits + static_cast<uint32_t>(i) % targets};
+    }
+    return answers.prober().Submit({1, std::move(tuples), 1, 1});
+  };
+  EXPECT_THAT(std::string(submit(9, 1).message()), HasSubstr("9 ports to probe, of at most 8"));
+  EXPECT_THAT(std::string(submit(8, 3).message()), HasSubstr("3 targets, of at most 2"));
+  EXPECT_TRUE(submit(8, 2).ok());
+  EXPECT_THAT(std::string(submit(1, 1).message()), HasSubstr("more than 3 orders a second"));
+  EXPECT_EQ(answers.prober().counts().refused, 3u);
+  answers.Await(8);
+  usleep(1'100'000);
+  EXPECT_TRUE(submit(1, 1).ok());
+  answers.Await(1);
+}
+
 }  // namespace
 }  // namespace c4::agent

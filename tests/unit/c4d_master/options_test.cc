@@ -1,7 +1,12 @@
 #include "c4d_master/options.h"
 
 #include <cstdlib>
+#include <fstream>
+#include <map>
 
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/unit/service/temporary_directory.h"
@@ -34,6 +39,40 @@ TEST(OptionsTest, Defaults) {
   EXPECT_EQ(handler.thresholds.hang.no_progress_ns, 10 * kSecondNs);
   EXPECT_EQ(handler.thresholds.hang.limit_ns, 120 * kSecondNs);
   EXPECT_EQ(handler.agent_stale_ns, 3 * kSecondNs);
+}
+
+// Defaults of numbers as docs/configuration.md gives them for this program, by setting.
+std::map<std::string, double> DefaultsOnThePage() {
+  const char* source = std::getenv("C4_SOURCE_DIR");  // NOLINT(concurrency-mt-unsafe)
+  std::ifstream page(std::string(source == nullptr ? "." : source) + "/docs/configuration.md");
+  std::map<std::string, double> defaults;
+  bool ours = false;
+  for (std::string line; std::getline(page, line);) {
+    if (line.starts_with("## ")) ours = line == "## c4d_master";
+    if (!ours || !line.starts_with("| `")) continue;
+    const std::vector<std::string> cells = absl::StrSplit(line, '|');
+    const std::vector<std::string> names =
+        absl::StrSplit(absl::StrReplaceAll(cells[1], {{"`", ""}, {" ", ""}}), ',');
+    const std::vector<std::string> values = absl::StrSplit(cells[2], ',');
+    for (size_t i = 0; i < names.size() && names.size() == values.size(); ++i) {
+      double value = 0;
+      if (absl::SimpleAtod(values[i], &value)) defaults[names[i]] = value;
+    }
+  }
+  return defaults;
+}
+
+TEST(OptionsTest, ThePageGivesTheDefaults) {
+  const std::map<std::string, double> page = DefaultsOnThePage();
+  MasterOptions options;
+  for (const service::Setting& setting : MasterSettings(&options)) {
+    const auto* const real = std::get_if<double*>(&setting.field);
+    const auto* const whole = std::get_if<int64_t*>(&setting.field);
+    if (real == nullptr && whole == nullptr) continue;
+    const double value = real != nullptr ? **real : static_cast<double>(**whole);
+    ASSERT_TRUE(page.contains(setting.name)) << "docs/configuration.md does not give " << setting.name;
+    EXPECT_EQ(page.at(setting.name), value) << setting.name;
+  }
 }
 
 TEST(OptionsTest, TheStoreStandsBesideTheDirectory) {

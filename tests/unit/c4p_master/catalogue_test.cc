@@ -254,6 +254,17 @@ TEST(CatalogueTest, WhereAllIsSilentPathsAreKnownByBehaviour) {
   EXPECT_FALSE(catalogue.Find(fabric.Tuple(0, 1, 40000), kSecondNs).has_value());
 }
 
+// Whose flows are over is forgotten.
+TEST(CatalogueTest, WhatWorkedIsForgottenWithThePaths) {
+  Catalogue catalogue(ProbedOptions{.fresh_ns = 10, .keep_ns = 100});
+  const service::IpTuple tuple = {service::IpProtocol::kTcp, service::Ipv4{1}, 50001, service::Ipv4{2}, 5000};
+  catalogue.RecordEndToEnd(tuple, true, 1000);
+  catalogue.Expire(1100);
+  EXPECT_EQ(catalogue.HealthOf(tuple), Health::kWorks);
+  catalogue.Expire(1101);
+  EXPECT_EQ(catalogue.HealthOf(tuple), Health::kNotKnown);
+}
+
 TEST(CatalogueTest, TheProvidersComeInTheirOrder) {
   FakeSpec spec = {2, 4, 1, FakePorts::kOne, FakeHash::kLinear};
   FakeFabric fabric(spec);

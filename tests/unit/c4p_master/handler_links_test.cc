@@ -161,5 +161,51 @@ TEST(C4pLinksTest, OneThatIsAloneOnALinkIsReasonEnough) {
   EXPECT_THAT(cluster.Spines("c0"), testing::Each(testing::Ne(1)));
 }
 
+// A host whose agent speaks is not the next one's who says its name; a silent one's is.
+TEST(C4pHandlerHostTest, ALivingAgentsHostIsNotTakenOver) {
+  Cluster cluster({.leaves = 2, .spines = 2, .hosts_per_leaf = 2});
+  cluster.Ask(0, 2, "a");
+  std::vector<std::string> refused;
+  bool welcome = false;
+  const SessionId second = cluster.handler.Connect([&](const v1::C4pToAgent& message) {
+    if (message.has_refused()) refused.push_back(message.refused());
+    welcome = welcome || message.has_welcome();
+  });
+  v1::AgentToC4p hello;
+  hello.mutable_hello()->set_host("host0");
+  const SessionId first = cluster.agents[0].session;
+  const auto session_of_a = [&] { return cluster.handler.book().connections().at("a").session; };
+  const auto say = [&](uint64_t sequence) {
+    hello.set_sequence(sequence);
+    cluster.handler.Take(second, hello, cluster.now_ns);
+  };
+  say(1);
+  EXPECT_THAT(refused, testing::ElementsAre(testing::HasSubstr("host host0 has an agent in session")));
+  EXPECT_FALSE(welcome);
+  EXPECT_EQ(session_of_a(), first);
+  // The first goes on saying so.
+  v1::AgentToC4p lease;
+  lease.mutable_lease()->add_connections("a");
+  cluster.now_ns += 10'000 * kMs;
+  cluster.Say(0, lease);
+  cluster.now_ns += 10'000 * kMs;
+  say(2);
+  EXPECT_FALSE(welcome);
+  cluster.now_ns += 10'000 * kMs;
+  say(3);
+  EXPECT_TRUE(welcome);
+  EXPECT_EQ(session_of_a(), 0u);
+  // The first is nobody now, and its end is not the second's.
+  cluster.Say(0, lease);
+  EXPECT_THAT(cluster.agents[0].refused, testing::ElementsAre(testing::HasSubstr("say hello first")));
+  cluster.handler.Disconnect(first, cluster.now_ns);
+  cluster.Run(1000);
+  EXPECT_EQ(refused.size(), 2u);
+  // And one whose stream has ended is let in at once.
+  cluster.handler.Disconnect(second, cluster.now_ns);
+  cluster.Join(0);
+  EXPECT_THAT(cluster.agents[0].refused, testing::IsEmpty());
+}
+
 }  // namespace
 }  // namespace c4::c4p

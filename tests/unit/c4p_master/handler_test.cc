@@ -359,6 +359,54 @@ TEST(C4pHandlerTest, BadMessagesAreRefusedAndChangeNothing) {
   EXPECT_THAT(refused(99, message), HasSubstr("host 'a host'"));
 }
 
+// Nobody becomes another host in the middle of a session, and what he leaves behind is whole.
+TEST(C4pHandlerTest, ASecondHelloOfASessionIsRefused) {
+  Cluster cluster({.leaves = 2, .spines = 2, .hosts_per_leaf = 2});
+  v1::AgentToC4p message;
+  message.mutable_hello()->set_host("somebody");
+  cluster.Say(0, message);
+  EXPECT_THAT(cluster.agents[0].refused, ElementsAre(HasSubstr("has said hello already, as host0")));
+  cluster.handler.Disconnect(cluster.agents[0].session, cluster.now_ns);
+  cluster.Run(1000);
+  cluster.Join(0);
+  EXPECT_THAT(cluster.agents[0].refused, IsEmpty());
+}
+
+TEST(C4pHandlerTest, WhatIsTakenOverLeavesFromTheAgentsOwnNics) {
+  Cluster cluster({.leaves = 2, .spines = 2, .hosts_per_leaf = 2});
+  v1::AgentToC4p message;
+  v1::PathUse* const use = message.mutable_use();
+  use->set_connection("stolen");
+  *use->mutable_request() = cluster.RequestOf(1, 2, "stolen", 1);
+  use->add_queue_pairs()->mutable_tuple()->set_source(service::Ipv4Text(cluster.fabric.Address(1, 0)));
+  use->mutable_queue_pairs(0)->mutable_tuple()->set_destination(
+      service::Ipv4Text(cluster.fabric.Address(2, 0)));
+  use->mutable_queue_pairs(0)->mutable_tuple()->set_source_port(50000);
+  use->mutable_queue_pairs(0)->mutable_tuple()->set_destination_port(5000);
+  cluster.Say(0, message);
+  EXPECT_THAT(cluster.agents[0].refused, ElementsAre(HasSubstr("no NIC that this agent has told of")));
+  // Its own request with a tuple of somebody else's is no better.
+  *use->mutable_request() = cluster.RequestOf(0, 2, "stolen", 1);
+  cluster.Say(0, message);
+  EXPECT_EQ(cluster.agents[0].refused.size(), 2u);
+  EXPECT_THAT(cluster.handler.book().connections(), IsEmpty());
+}
+
+TEST(C4pHandlerTest, AConnectionWhoseAgentIsAwayIsNobodyElses) {
+  Cluster cluster({.leaves = 2, .spines = 2, .hosts_per_leaf = 2});
+  cluster.Ask(1, 2, "a");
+  cluster.handler.Disconnect(cluster.agents[1].session, cluster.now_ns);
+  // Released, and asked for, by its name.
+  v1::AgentToC4p message;
+  message.mutable_use()->set_connection("a");
+  cluster.Say(0, message);
+  *message.mutable_request() = cluster.RequestOf(0, 2, "a");
+  cluster.Say(0, message);
+  EXPECT_EQ(cluster.agents[0].refused.size(), 2u);
+  ASSERT_TRUE(cluster.handler.book().connections().contains("a"));
+  EXPECT_EQ(cluster.handler.book().connections().at("a").session, 0u);
+}
+
 TEST(C4pHandlerTest, AnAgentThatLeavesAndComesBackFindsItsConnections) {
   HandlerOptions options;
   options.expiry_ns = 5000 * kMs;
