@@ -1,8 +1,8 @@
 // A gRPC server from a daemon's options. The services belong to the caller and must outlive the server;
 // they run on gRPC's own threads, and ask the gate before anything else (gate.h). Without key and TLS it
-// listens on loopback only. Connections come through an Ingress, within the limits of service/limits.h. A port
-// that somebody else has is an error (no port sharing). Pings of clients every 5 s are allowed, and dead clients
-// are found by the same keepalive. Start and Shutdown by one thread.
+// listens on loopback only. Connections come through an Ingress, within the limits of service/limits.h. A
+// port that somebody else has is an error (no port sharing). Pings of clients every 5 s are allowed, and dead
+// clients are found by the same keepalive. Start and Shutdown by one thread.
 #pragma once
 
 #include <memory>
