@@ -52,6 +52,14 @@ class ShmEngine : public EngineRanks {
     }
   }
 
+  // Both ranks have joined when it returns.
+  static void Meet(HostCommunicator& communicator) {
+    const OwnStream stream;
+    float one = 1.0f;
+    EXPECT_TRUE(Run(communicator, AllReduce(&one, &one, 1, stream.handle)).ok());
+    EXPECT_EQ(stream.Synchronize(), ncclSuccess);
+  }
+
   // The transport of the monitor's queue pairs.
   static bool All(Monitor& monitor, wire::TransportKind transport) {
     bool any = false;
@@ -222,7 +230,8 @@ TEST_F(ShmEngine, ADataLoaderDoesNotHideItsParentsDeath) {
   killed_ = true;
   child_knob_ = "C4_SHM";
   Processes(
-      [](HostCommunicator&, Monitor&) {
+      [](HostCommunicator& communicator, Monitor&) {
+        Meet(communicator);  // it dies only once the other has joined, too
         if (fork() == 0) {
           for (const int fd : {0, 1, 2}) close(fd);  // nobody waits for its output
           alarm(20);
@@ -231,6 +240,7 @@ TEST_F(ShmEngine, ADataLoaderDoesNotHideItsParentsDeath) {
         raise(SIGKILL);
       },
       [](HostCommunicator& communicator, Monitor&, pid_t) {
+        Meet(communicator);
         const OwnStream stream;
         char in[16];
         const uint64_t before = MonotonicNs();
@@ -259,7 +269,9 @@ TEST_F(ShmEngine, SiblingsOfAParentThatHadACommunicatorAreProcessesOfTheirOwn) {
     Operation operation;
     operation.function = wire::kAllReduce;
     operation.data_type = ncclFloat;
-    _exit(communicator.Supports(operation).ok() ? 0 : 3);  // on the null stream
+    const bool supported = communicator.Supports(operation).ok();  // on the null stream
+    Meet(communicator);  // whoever leaves at once fails the other's start
+    _exit(supported ? 0 : 3);
   }
   const bootstrap::UniqueId id = NewId();
   for (int rank = 0; rank < 2; ++rank) {
