@@ -15,6 +15,7 @@
 #include "ccl/base/log.h"
 #include "ccl/base/socket.h"
 #include "ccl/bootstrap/planes.h"
+#include "ccl/engine/host/communicator_wheel.h"
 #include "ccl/engine/host/operations.h"
 
 namespace c4::host {
@@ -45,58 +46,7 @@ Result ListenOn(const std::vector<SocketAddress>& planes, SocketAddress* address
   return Ok();
 }
 
-void SetTimer(int timer, long ns) {
-  itimerspec when{};
-  when.it_value.tv_nsec = ns;
-  (void)timerfd_settime(timer, 0, &when, nullptr);  // cannot fail for a timer of ours
-}
-
 }  // namespace
-
-class HostCommunicator::Wheel final : public Driver {
- public:
-  explicit Wheel(HostCommunicator* owner) : owner_(owner) {}
-
-  bool TryDrive(const std::function<bool()>& enough) override {
-    // Over a network two switches between threads are little, and the time that a rank spends on its own is
-    // told apart from that of its operations more sharply where another thread runs them.
-    if (!lends_.load()) return false;
-    std::unique_lock<std::mutex> lock(mutex_, std::try_to_lock);
-    if (!lock.owns_lock() || owner_ == nullptr || owner_->Ended()) return false;
-    SetTimer(timer_.get(), 0);
-    owner_->RunQueue(&enough);
-    const bool left = !owner_->Idle();
-    lock.unlock();
-    // The timer is the wheel's own: the communicator may be gone by now.
-    if (missed_.exchange(false) || left) SetTimer(timer_.get(), 1);
-    return true;
-  }
-
-  // From here on threads that wait may drive.
-  void Lend() { lends_.store(true); }
-  Fd& timer() { return timer_; }
-
-  void Forget() {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    owner_ = nullptr;
-  }
-
-  std::mutex& mutex() { return mutex_; }
-  // For the thread; not locked where somebody drives, who wakes it then.
-  std::unique_lock<std::mutex> TryLock() {
-    std::unique_lock<std::mutex> lock(mutex_, std::try_to_lock);
-    if (lock.owns_lock()) return lock;
-    missed_.store(true);
-    return std::unique_lock<std::mutex>(mutex_, std::try_to_lock);  // it may have gone before it was told
-  }
-
- private:
-  std::mutex mutex_;
-  HostCommunicator* owner_;
-  Fd timer_;  // of the communicator's thread
-  std::atomic<bool> lends_{false};
-  std::atomic<bool> missed_{false};  // the thread found somebody driving
-};
 
 HostCommunicator::HostCommunicator(Monitor* monitor, int rank, int rank_count, PathSelector* paths)
     : monitor_(monitor),
