@@ -140,7 +140,7 @@ std::vector<Finding> CrashAmong(const JobSnapshot& snapshot, const std::vector<u
     dead.push_back(i);
     hosts.insert(ref.host->name);
   }
-  if (dead.empty()) return {};
+  if (dead.empty() || where == nullptr) return {};
   const ProcessRef& ref = snapshot.processes[dead.front()];
   Finding finding = CrashAt(ref, *where);
   const std::vector<uint32_t> ranks = RanksOf(snapshot, dead);

@@ -13,7 +13,6 @@ namespace c4::c4d {
 namespace {
 
 using service::Concat;
-using service::SecondsText;
 
 // What has to be equal on all ranks.
 using Call = std::tuple<uint32_t, uint32_t, uint32_t, int32_t, uint64_t>;
