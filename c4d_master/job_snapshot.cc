@@ -25,8 +25,9 @@ bool IsAlive(const Process& process) {
 bool IsBelieved(const ProcessRef& a, const ProcessRef& b) {
   const Process& x = *a.process;
   const Process& y = *b.process;
-  if (x.incarnation != y.incarnation) return x.incarnation > y.incarnation;
-  if (x.key.boot_id == y.key.boot_id && x.key.start_time_ticks != y.key.start_time_ticks) {
+  const bool one_owner = x.owner_uid == y.owner_uid;  // another user's word about a rank's life is nothing
+  if (one_owner && x.incarnation != y.incarnation) return x.incarnation > y.incarnation;
+  if (one_owner && x.key.boot_id == y.key.boot_id && x.key.start_time_ticks != y.key.start_time_ticks) {
     return x.key.start_time_ticks > y.key.start_time_ticks;
   }
   // On different nodes. A communicator does not move to another one: whoever comes to a rank that lives and
@@ -48,6 +49,7 @@ int64_t EndOf(const ProcessRef& ref) {
 // other's end is later, whatever number it has: launchers count incarnations from 0 again after a requeue.
 // The number tells where their lives overlap.
 bool IsLaterLife(const ProcessRef& a, const ProcessRef& b) {
+  if (a.process->owner_uid != b.process->owner_uid) return false;  // nobody lives on as another user
   const bool after_b = a.process->first_seen_at_ns >= EndOf(b);
   const bool after_a = b.process->first_seen_at_ns >= EndOf(a);
   if (after_b != after_a) return after_b;

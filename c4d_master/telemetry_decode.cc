@@ -259,6 +259,7 @@ std::vector<Process> DecodeProcesses(const v1::TelemetryBatch& batch, int64_t cl
     }
     process.program = CutText(report.program());
     process.incarnation = report.incarnation();
+    if (report.has_owner_uid()) process.owner_uid = report.owner_uid();
     process.ended = report.ended();
     process.world = report.world_label();
     process.in_operation_ns = report.in_operation_ns();

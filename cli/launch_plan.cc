@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <map>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include "absl/strings/str_cat.h"
 #include "cli/process.h"
@@ -103,14 +102,15 @@ std::vector<std::string> RankEnvironment(const std::vector<std::string>& inherit
 }
 
 std::vector<std::string> MasterArguments(const LaunchPlan& plan) {
-  return {"--job",          plan.job,
-          "--listen",       plan.master_host + ":0",
-          "--http-address", "127.0.0.1:0",
-          "--directory",    plan.directory,
-          "--store",        plan.run_dir + "/c4d.db",
-          "--audit",        plan.run_dir + "/c4d.audit.jsonl",
-          "--key-file",     plan.key_file,
-          "--owner-uid",    std::to_string(geteuid())};
+  std::vector<std::string> result = {"--job",          plan.job,
+                                     "--listen",       plan.master_host + ":0",
+                                     "--http-address", "127.0.0.1:0",
+                                     "--directory",    plan.directory,
+                                     "--store",        plan.run_dir + "/c4d.db",
+                                     "--audit",        plan.run_dir + "/c4d.audit.jsonl",
+                                     "--key-file",     plan.key_file};
+  if (plan.owner_uid >= 0) result.insert(result.end(), {"--owner-uid", std::to_string(plan.owner_uid)});
+  return result;
 }
 
 std::vector<std::string> PathMasterArguments(const LaunchPlan& plan) {

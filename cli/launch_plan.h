@@ -41,6 +41,7 @@ struct LaunchPlan {
   std::string job;
   std::string run_dir;        // of this job alone
   std::string key_file;       // signs and checks the tokens of its daemons
+  int64_t owner_uid = -1;     // of the job's processes; -1: what root starts may go on as another user
   std::string directory;      // of masters
   std::string library_dir;    // holds libnccl.so.2
   std::string binary_dir;     // holds c4a and c4d_master

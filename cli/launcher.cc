@@ -131,6 +131,7 @@ absl::Status Launcher::Prepare() {
 
 // Of this job alone, for as long as it runs: its daemons and its owner's commands make their tokens with it.
 absl::Status Launcher::MakeKey() {
+  if (geteuid() != 0) plan_.owner_uid = geteuid();
   plan_.key_file = options_.key_file;
   if (!plan_.key_file.empty()) return absl::OkStatus();
   const absl::StatusOr<std::string> key = service::NewKeyLine();

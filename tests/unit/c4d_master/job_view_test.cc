@@ -282,6 +282,23 @@ TEST_F(JobViewTest, ARankThatDiedIsMissedWhileNobodyTookItsPlace) {
   for (const ProcessRef& ref : Snapshot().processes) EXPECT_FALSE(ref.superseded) << ref.process->key.pid;
 }
 
+// A master that takes anybody's processes: another user's are no later life of a rank, whatever they claim.
+TEST_F(JobViewTest, AnotherUsersIncarnationHidesNobody) {
+  Pass(kSecondNs);
+  v1::TelemetryBatch batch = job_.Batch("host1");
+  for (v1::ProcessReport& report : *batch.mutable_processes()) report.set_owner_uid(1000);
+  v1::ProcessReport* forged = batch.add_processes();
+  *forged = batch.processes(0);
+  forged->mutable_process()->set_pid(60000);
+  forged->set_incarnation(99);
+  forged->set_owner_uid(65534);
+  EXPECT_EQ(Ingest(batch), Taken::kNew);
+  const JobSnapshot snapshot = Snapshot();
+  for (const ProcessRef& ref : snapshot.processes) EXPECT_FALSE(ref.superseded) << ref.process->key.pid;
+  const Member& member = snapshot.communicators[0].members[2];
+  EXPECT_EQ(snapshot.processes[member.process].process->key.pid, 1002U);
+}
+
 // A node that was replaced does not come back, and does not count against the rank's new process.
 TEST_F(JobViewTest, ANodeWhoseRanksLiveElsewhereIsForgotten) {
   Pass(kSecondNs);

@@ -4,7 +4,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
-#include <unistd.h>
 
 #include "cli/process.h"
 
@@ -109,11 +108,16 @@ TEST(DaemonArgumentsTest, AgentGoesToTheGivenMasterOnly) {
 }
 
 TEST(DaemonArgumentsTest, MasterSitsOnAnyPortAndStoresInTheRunDirectory) {
-  EXPECT_THAT(MasterArguments(Plan()),
-              ElementsAre("--job", "job-1", "--listen", "127.0.0.1:0", "--http-address", "127.0.0.1:0",
-                          "--directory", "/dev/shm/c4/masters", "--store", "/dev/shm/c4/run-1/c4d.db",
-                          "--audit", "/dev/shm/c4/run-1/c4d.audit.jsonl", "--key-file",
-                          "/dev/shm/c4/run-1/job.key", "--owner-uid", std::to_string(geteuid())));
+  EXPECT_THAT(
+      MasterArguments(Plan()),
+      ElementsAre("--job", "job-1", "--listen", "127.0.0.1:0", "--http-address", "127.0.0.1:0", "--directory",
+                  "/dev/shm/c4/masters", "--store", "/dev/shm/c4/run-1/c4d.db", "--audit",
+                  "/dev/shm/c4/run-1/c4d.audit.jsonl", "--key-file", "/dev/shm/c4/run-1/job.key"));
+  LaunchPlan of_a_user = Plan();
+  of_a_user.owner_uid = 1000;
+  const std::vector<std::string> arguments = MasterArguments(of_a_user);
+  EXPECT_EQ((std::vector<std::string>(arguments.end() - 2, arguments.end())),
+            (std::vector<std::string>{"--owner-uid", "1000"}));
 }
 
 TEST(BackOffTest, DoublesUpToTheLongest) {
