@@ -114,6 +114,7 @@ std::string HeatMap(const v1::GetMatrixReply& matrix, MatrixBy by, const Screen&
     }
   }
   std::vector<std::pair<int32_t, std::string>> names;
+  names.reserve(first_rank.size());
   for (const auto& [name, rank] : first_rank) names.emplace_back(rank, name);
   std::sort(names.begin(), names.end());
   if (by == MatrixBy::kNic && names.size() == 1) {

@@ -54,8 +54,8 @@ Screen ScreenOf(FILE* stream) {
     facts.columns = size.ws_col;
     facts.rows = size.ws_row;
   }
-  facts.no_color = getenv("NO_COLOR");
-  facts.term = getenv("TERM");
+  facts.no_color = getenv("NO_COLOR");  // NOLINT(concurrency-mt-unsafe): nobody changes it
+  facts.term = getenv("TERM");          // NOLINT(concurrency-mt-unsafe): the same
   return MakeScreen(facts);
 }
 

@@ -135,6 +135,7 @@ std::string NodeTable(const v1::GetStatusReply& status, const Screen& screen) {
     alike[{node.ranks.size(), StatesText(node)}].push_back(&node);
   }
   std::vector<std::vector<NodeLine*>> groups;
+  groups.reserve(alike.size());
   for (auto& [look, members] : alike) groups.push_back(std::move(members));
   // The odd ones first: they are few.
   std::stable_sort(groups.begin(), groups.end(),

@@ -132,7 +132,7 @@ absl::Status MasterDirectory::Publish(const MasterEntry& entry) const {
   } catch (const nlohmann::json::exception& error) {
     return absl::InvalidArgumentError(Concat("the job's name or an address is not UTF-8: ", error.what()));
   }
-  const absl::Status written = WriteFileAtomically(file, text, 0644);
+  absl::Status written = WriteFileAtomically(file, text, 0644);
   // Somebody else's file in a sticky directory stays where it is, whatever is in it.
   if (!absl::IsPermissionDenied(written)) {
     if (written.ok()) unlink(own_file.c_str());
