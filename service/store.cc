@@ -319,7 +319,7 @@ absl::Status Store::Write(std::span<const StoreStatement> statements) {
   State& state = *state_;
   const std::lock_guard lock(state.mutex);
   if (state.file_status.ok()) {
-    const absl::Status status = state.WriteNow(statements);
+    absl::Status status = state.WriteNow(statements);
     if (!absl::IsUnavailable(status)) return status;
   }
   state.Wait({statements.begin(), statements.end()});
