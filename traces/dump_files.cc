@@ -36,8 +36,8 @@ class Collector {
     const bool pattern = word.find_first_of("*?[") != std::string::npos && !fs::exists(word, error);
     if (!pattern) return File(word);
     glob_t matches{};
-    if (glob(word.c_str(), 0, nullptr, &matches) !=
-        0) {  // NOLINT(concurrency-mt-unsafe): nobody changes the environment
+    // NOLINTNEXTLINE(concurrency-mt-unsafe): one thread
+    if (glob(word.c_str(), 0, nullptr, &matches) != 0) {
       found_.no_file = true;
       Problem(word, "no file is called so");
     }

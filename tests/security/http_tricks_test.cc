@@ -29,7 +29,10 @@ constexpr const char* kActions[] = {"/v1/smon/sessions", "/v1/smon/alerts/slow/s
 TEST_F(HttpTricksTest, AReboundNameOpensNothing) {
   const std::string port = attacked_.http_address().substr(attacked_.http_address().rfind(':'));
   for (const std::string host : {"evil.example", "localhost.evil.example", "127.0.0.1.nip.io"}) {
-    const std::string origin = "Origin: http://" + host + port + "\r\n";
+    std::string origin = "Origin: http://";
+    origin += host;
+    origin += port;
+    origin += "\r\n";
     for (const char* path : {"/v1/status", "/v1/verdicts", "/metrics", "/v1/smon/alerts"}) {
       EXPECT_THAT(Ask("GET", path, "", host + port), StartsWith("HTTP/1.1 403")) << host << path;
     }

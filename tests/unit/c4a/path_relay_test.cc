@@ -16,7 +16,6 @@ namespace c4::agent {
 namespace {
 
 using service::Credentials;
-using testing::ElementsAre;
 
 class FakeC4p final : public v1::C4p::Service {
  public:
