@@ -165,7 +165,7 @@ struct Process {
   std::string program;
   uint32_t incarnation = 0;
   int64_t owner_uid = -1;  // -1: the agent does not say
-  int32_t rank = -1;  // the job's: RANK's label, else its rank in the widest communicator
+  int32_t rank = -1;       // the job's: RANK's label, else its rank in the widest communicator
   bool ended = false;
   Health health;
   std::vector<Membership> communicators;
