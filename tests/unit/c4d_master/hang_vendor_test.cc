@@ -10,7 +10,6 @@ namespace c4::c4d {
 namespace {
 
 using ::testing::Contains;
-using ::testing::Field;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
