@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "c4d_master/detectors/links.h"
+#include "c4d_master/detectors/queue_pair_ends.h"
 #include "c4d_master/telemetry_decode.h"
 #include "service/clock.h"
 #include "service/log.h"

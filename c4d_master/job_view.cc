@@ -60,33 +60,33 @@ JobView::Taken JobView::Ingest(const v1::TelemetryBatch& batch, int64_t arrival_
                                std::vector<std::string>* faults) {
   const auto [it, is_new] = hosts_.try_emplace(batch.host());
   Host& host = it->second;
-  Link& link = links_[batch.host()];
+  AgentSession& session = agent_sessions_[batch.host()];
   if (!is_new && batch.agent_epoch() == host.agent_epoch) {
     if (batch.sequence() <= host.sequence) return Taken::kDuplicate;
   } else if (!is_new) {
-    auto& former = link.former_epochs;
+    auto& former = session.former_epochs;
     const auto known = std::find_if(former.begin(), former.end(),
                                     [&](const auto& entry) { return entry.first == batch.agent_epoch(); });
     if (known != former.end()) {
       const bool goes_on = batch.sequence() > known->second;
       known->second = std::max(known->second, batch.sequence());
-      if (!goes_on || arrival_ns - link.last_arrival_ns < kTakeBackNs) return Taken::kOtherAgent;
+      if (!goes_on || arrival_ns - session.last_arrival_ns < kTakeBackNs) return Taken::kOtherAgent;
       former.erase(known);
     }
     former.emplace_back(host.agent_epoch, host.sequence);
     if (former.size() > kFormerEpochs) former.pop_front();
     // The clock relation stays: a node's clock does not care which agent reads it.
   }
-  link.last_arrival_ns = arrival_ns;
-  link.clock.Sample(batch.monotonic_ns(), arrival_ns);
-  link.clock.RoundTrip(batch.clock().offset_ns(), batch.has_clock() ? batch.clock().error_ns() : -1);
-  std::vector<Process> processes = DecodeProcesses(batch, link.clock.offset_ns(), faults);
+  session.last_arrival_ns = arrival_ns;
+  session.clock.Sample(batch.monotonic_ns(), arrival_ns);
+  session.clock.RoundTrip(batch.clock().offset_ns(), batch.has_clock() ? batch.clock().error_ns() : -1);
+  std::vector<Process> processes = DecodeProcesses(batch, session.clock.offset_ns(), faults);
   std::map<ProcessKey, int64_t> first_seen;
   for (const Process& old : host.processes) first_seen[old.key] = old.first_seen_at_ns;
   for (Process& process : processes) {
     process.first_seen_at_ns = first_seen.try_emplace(process.key, arrival_ns).first->second;
   }
-  const int64_t as_of_ns = batch.monotonic_ns() + link.clock.offset_ns();
+  const int64_t as_of_ns = batch.monotonic_ns() + session.clock.offset_ns();
   if (!is_new) fences_.Observe(host.processes, host.as_of_ns, processes, as_of_ns);
   host.name = batch.host();
   host.agent_epoch = batch.agent_epoch();
@@ -94,7 +94,7 @@ JobView::Taken JobView::Ingest(const v1::TelemetryBatch& batch, int64_t arrival_
   host.agent_version = CutText(batch.agent_version());
   ++host.batches;
   host.batches_dropped = batch.batches_dropped();
-  host.clock_error_ns = link.clock.error_ns();
+  host.clock_error_ns = session.clock.error_ns();
   if (!is_new && as_of_ns - host.as_of_ns > agent_stale_ns_) {
     host.silent_from_ns = host.as_of_ns;
     host.back_at_ns = arrival_ns;
@@ -107,7 +107,7 @@ JobView::Taken JobView::Ingest(const v1::TelemetryBatch& batch, int64_t arrival_
 JobSnapshot JobView::Snapshot(int64_t now_ns) {
   for (auto it = hosts_.begin(); it != hosts_.end();) {
     if (it->second.Drained() && now_ns - it->second.as_of_ns > kForgetDrainedNs) {
-      links_.erase(it->first);
+      agent_sessions_.erase(it->first);
       it = hosts_.erase(it);
     } else {
       ++it;
@@ -138,14 +138,14 @@ void JobView::ForgetLeftHosts(int64_t now_ns) {
   for (const std::string& name : left) {
     service::LogInfo("host ", name, " is forgotten: it has been silent for ", kForgetSilentNs / kSecondNs,
                      " s, and its ranks run elsewhere");
-    links_.erase(name);
+    agent_sessions_.erase(name);
     hosts_.erase(name);
   }
 }
 
 void JobView::Forget() {
   hosts_.clear();
-  links_.clear();
+  agent_sessions_.clear();
   fences_.Clear();
 }
 

@@ -80,7 +80,7 @@ class JobView {
   const FenceLog& fences() const { return fences_; }
 
  private:
-  struct Link {
+  struct AgentSession {
     ClockOffset clock;
     int64_t last_arrival_ns = 0;
     // Of agents that ran on that host before: epoch and last sequence.
@@ -91,7 +91,7 @@ class JobView {
 
   const int64_t agent_stale_ns_;
   std::map<std::string, Host> hosts_;
-  std::map<std::string, Link> links_;
+  std::map<std::string, AgentSession> agent_sessions_;
   Rhythm rhythm_;
   FenceLog fences_;
 };

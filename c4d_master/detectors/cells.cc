@@ -17,30 +17,30 @@ using service::Concat;
 
 constexpr size_t kMaxTold = 6;
 
-QueuePairKey KeyOf(const Link& link) {
-  return {link.communicator->id, link.from->rank, link.queue_pair->peer, link.queue_pair->channel,
-          link.queue_pair->index};
+QueuePairKey KeyOf(const QueuePairEnds& ends) {
+  return {ends.communicator->id, ends.from->rank, ends.queue_pair->peer, ends.queue_pair->channel,
+          ends.queue_pair->index};
 }
 
 }  // namespace
 
-std::vector<Cell> Cells(const std::vector<Link>& links, const Windows& windows, size_t back,
+std::vector<Cell> Cells(const std::vector<QueuePairEnds>& queue_pairs, const Windows& windows, size_t back,
                         const SlowThresholds& thresholds) {
   std::vector<Cell> cells;
   std::vector<double> ratios;
   std::map<uint64_t, std::vector<double>> lows;
-  for (const Link& link : links) {
-    if (link.sender->superseded) continue;
-    const ProcessKey& process = link.sender->process->key;
-    const std::vector<PathLatency> recent = windows.Recent(process, KeyOf(link), back, thresholds.share);
+  for (const QueuePairEnds& ends : queue_pairs) {
+    if (ends.sender->superseded) continue;
+    const ProcessKey& process = ends.sender->process->key;
+    const std::vector<PathLatency> recent = windows.Recent(process, KeyOf(ends), back, thresholds.share);
     if (recent.empty()) continue;
-    const Latency usual = windows.Usual(process, KeyOf(link), thresholds.share);
+    const Latency usual = windows.Usual(process, KeyOf(ends), thresholds.share);
     const bool known = usual.chunks >= thresholds.min_usual_chunks;
     const double usual_bad =
-        known ? windows.Usual(process, KeyOf(link), thresholds.usual_share).ns_per_kib : 0;
+        known ? windows.Usual(process, KeyOf(ends), thresholds.usual_share).ns_per_kib : 0;
     for (const PathLatency& path : recent) {
       Cell cell;
-      cell.link = &link;
+      cell.ends = &ends;
       cell.local = path.local;
       cell.remote = path.remote;
       cell.low = path.latency;
@@ -50,7 +50,7 @@ std::vector<Cell> Cells(const std::vector<Link>& links, const Windows& windows, 
         cell.ratio = cell.low.ns_per_kib / cell.usual;
         ratios.push_back(cell.ratio);
       }
-      lows[link.communicator->id].push_back(cell.low.ns_per_kib);
+      lows[ends.communicator->id].push_back(cell.low.ns_per_kib);
       cells.push_back(cell);
     }
   }
@@ -71,11 +71,11 @@ std::vector<Cell> Cells(const std::vector<Link>& links, const Windows& windows, 
       cell.unclear = grown && !cell.slow;
       continue;
     }
-    const auto median = medians.find(cell.link->communicator->id);
+    const auto median = medians.find(cell.ends->communicator->id);
     if (median == medians.end() || median->second <= 0) continue;
     cell.ratio = cell.low.ns_per_kib / median->second;
     cell.judged = cell.low.chunks >= thresholds.blind_chunks &&
-                  windows.Own(cell.link->sender->process->key, back).seen >= thresholds.blind_slices;
+                  windows.Own(cell.ends->sender->process->key, back).seen >= thresholds.blind_slices;
     cell.slow = cell.judged && cell.ratio >= thresholds.blind_factor;
   }
   return cells;
@@ -84,10 +84,10 @@ std::vector<Cell> Cells(const std::vector<Link>& links, const Windows& windows, 
 namespace {
 
 std::string CellText(const Cell& cell) {
-  const Link& link = *cell.link;
+  const QueuePairEnds& ends = *cell.ends;
   return absl::StrFormat(
       "rank %d to rank %d (%s to %s): %.1f us per KiB, %.1f times %s, %.0f chunks",
-      link.sender->process->rank, link.receiver == nullptr ? -1 : link.receiver->process->rank, cell.local,
+      ends.sender->process->rank, ends.receiver == nullptr ? -1 : ends.receiver->process->rank, cell.local,
       cell.remote, cell.low.ns_per_kib / 1e3, cell.ratio,
       cell.usual > 0 ? "what is usual for it" : "the median of its communicator", cell.low.chunks);
 }
@@ -101,13 +101,13 @@ Finding DescribeCells(const std::vector<const Cell*>& cells) {
   std::set<uint64_t> communicators;
   size_t told = 0;
   for (const Cell* cell : cells) {
-    ConnectionRef ref = RefOf(*cell->link);
+    ConnectionRef ref = RefOf(*cell->ends);
     ref.local = cell->local;
     ref.remote = cell->remote;
     ref.ratio = cell->ratio;
     finding.connections.push_back(std::move(ref));
-    communicators.insert(cell->link->communicator->id);
-    finding.since_at_ns = std::max(finding.since_at_ns, cell->link->sender->host->as_of_ns - 4 * kSecondNs);
+    communicators.insert(cell->ends->communicator->id);
+    finding.since_at_ns = std::max(finding.since_at_ns, cell->ends->sender->host->as_of_ns - 4 * kSecondNs);
     if (++told <= kMaxTold) finding.evidence.push_back({"latency", CellText(*cell)});
   }
   if (told > kMaxTold) {
@@ -122,16 +122,16 @@ Finding DescribeCells(const std::vector<const Cell*>& cells) {
 std::vector<MatrixCell> LatencyMatrix(const JobSnapshot& snapshot, const Windows& windows,
                                       const SlowThresholds& thresholds) {
   std::vector<MatrixCell> matrix;
-  const std::vector<Link> links = CollectLinks(snapshot);
-  for (const Cell& cell : Cells(links, windows, 0, thresholds)) {
-    if (cell.local != cell.link->queue_pair->local || cell.remote != cell.link->queue_pair->remote) continue;
+  const std::vector<QueuePairEnds> queue_pairs = CollectQueuePairs(snapshot);
+  for (const Cell& cell : Cells(queue_pairs, windows, 0, thresholds)) {
+    if (cell.local != cell.ends->queue_pair->local || cell.remote != cell.ends->queue_pair->remote) continue;
     MatrixCell item;
-    item.connection = RefOf(*cell.link);
+    item.connection = RefOf(*cell.ends);
     item.connection.ratio = cell.ratio;
-    item.from_nic = cell.link->from_nic;
-    item.to_nic = cell.link->to_nic;
+    item.from_nic = cell.ends->from_nic;
+    item.to_nic = cell.ends->to_nic;
     for (const PathLatency& path :
-         windows.Recent(cell.link->sender->process->key, KeyOf(*cell.link), 0, 0.5)) {
+         windows.Recent(cell.ends->sender->process->key, KeyOf(*cell.ends), 0, 0.5)) {
       if (path.local == cell.local && path.remote == cell.remote) item.ns_per_kib = path.latency.ns_per_kib;
     }
     item.low_ns_per_kib = cell.low.ns_per_kib;

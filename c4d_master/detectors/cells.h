@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "c4d_master/detectors/links.h"
+#include "c4d_master/detectors/queue_pair_ends.h"
 #include "c4d_master/detectors/slow.h"
 #include "c4d_master/finding.h"
 #include "c4d_master/windows.h"
@@ -17,7 +17,7 @@
 namespace c4::c4d {
 
 struct Cell {
-  const Link* link = nullptr;
+  const QueuePairEnds* ends = nullptr;
   std::string_view local;  // of the path; not the queue pair's of now where it has moved since
   std::string_view remote;
   Latency low;
@@ -30,12 +30,12 @@ struct Cell {
   bool unclear = false;
 
   // What is the same in looks at different times.
-  using Id = std::pair<const Link*, std::string_view>;
-  Id id() const { return {link, local}; }
+  using Id = std::pair<const QueuePairEnds*, std::string_view>;
+  Id id() const { return {ends, local}; }
 };
 
 // `back`: as it was so many slices ago.
-std::vector<Cell> Cells(const std::vector<Link>& links, const Windows& windows, size_t back,
+std::vector<Cell> Cells(const std::vector<QueuePairEnds>& queue_pairs, const Windows& windows, size_t back,
                         const SlowThresholds& thresholds);
 
 // That these are slow: their queue pairs, each once, and the evidence.

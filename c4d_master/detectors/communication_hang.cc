@@ -4,7 +4,7 @@
 #include <map>
 #include <set>
 
-#include "c4d_master/detectors/links.h"
+#include "c4d_master/detectors/queue_pair_ends.h"
 #include "service/text.h"
 #include "service/verdict_json.h"
 
@@ -17,22 +17,22 @@ using service::SecondsText;
 constexpr size_t kMaxTold = 6;  // connections that get a sentence each
 
 // Since when it has been stuck; kNever when it is not.
-int64_t StuckSince(const Link& link) {
-  const QueuePair& queue_pair = *link.queue_pair;
+int64_t StuckSince(const QueuePairEnds& ends) {
+  const QueuePair& queue_pair = *ends.queue_pair;
   if (queue_pair.posted_bytes <= queue_pair.completed_bytes) return kNever;
-  if (!CanJudge(link.sender) || !CanJudge(link.receiver) || link.from->phase != Phase::kReady) return kNever;
+  if (!CanJudge(ends.sender) || !CanJudge(ends.receiver) || ends.from->phase != Phase::kReady) return kNever;
   int64_t since = std::max(queue_pair.last_progress_at_ns, queue_pair.last_post_at_ns);
   // What the receiver still gets, the network still carries.
-  if (link.received != nullptr) since = std::max(since, link.received->last_progress_at_ns);
+  if (ends.received != nullptr) since = std::max(since, ends.received->last_progress_at_ns);
   return since;
 }
 
-int64_t StuckFor(const Link& link, int64_t since_ns) {
-  return std::min(link.sender->host->as_of_ns, link.receiver->host->as_of_ns) - since_ns;
+int64_t StuckFor(const QueuePairEnds& ends, int64_t since_ns) {
+  return std::min(ends.sender->host->as_of_ns, ends.receiver->host->as_of_ns) - since_ns;
 }
 
 struct Stuck {
-  const Link* link;
+  const QueuePairEnds* ends;
   int64_t since_ns;
 };
 
@@ -53,24 +53,25 @@ struct Nic {
 
 // The sender has heard nothing of the other end for too long. Kernel and library answer without the user's
 // help, but not in a process that cannot run.
-bool Unheard(const Link& link, int64_t unheard_ns) {
-  return link.sender->host->as_of_ns - link.queue_pair->last_heard_at_ns >= unheard_ns;
+bool Unheard(const QueuePairEnds& ends, int64_t unheard_ns) {
+  return ends.sender->host->as_of_ns - ends.queue_pair->last_heard_at_ns >= unheard_ns;
 }
 
-std::map<std::string, Nic> ByNic(const std::vector<Link>& links, const std::vector<Stuck>& stuck,
+std::map<std::string, Nic> ByNic(const std::vector<QueuePairEnds>& queue_pairs,
+                                 const std::vector<Stuck>& stuck,
                                  const CommunicationHangThresholds& thresholds) {
   std::map<std::string, Nic> nics;
-  for (const Link& link : links) {
-    if (link.from_nic.empty() || link.to_nic.empty() || link.from_nic == link.to_nic) continue;
-    Nic& from = nics[link.from_nic];
-    Nic& to = nics[link.to_nic];
-    from.process = link.sender;
-    if (link.receiver != nullptr) to.process = link.receiver;
-    from.peers.insert(link.to_nic);
-    to.peers.insert(link.from_nic);
-    if (link.queue_pair->last_heard_at_ns == kNever || !CanJudge(link.sender) || !CanJudge(link.receiver))
+  for (const QueuePairEnds& ends : queue_pairs) {
+    if (ends.from_nic.empty() || ends.to_nic.empty() || ends.from_nic == ends.to_nic) continue;
+    Nic& from = nics[ends.from_nic];
+    Nic& to = nics[ends.to_nic];
+    from.process = ends.sender;
+    if (ends.receiver != nullptr) to.process = ends.receiver;
+    from.peers.insert(ends.to_nic);
+    to.peers.insert(ends.from_nic);
+    if (ends.queue_pair->last_heard_at_ns == kNever || !CanJudge(ends.sender) || !CanJudge(ends.receiver))
       continue;
-    const size_t unheard = Unheard(link, thresholds.unheard_ns) ? 1 : 0;
+    const size_t unheard = Unheard(ends, thresholds.unheard_ns) ? 1 : 0;
     for (Nic* nic : {&from, &to}) {
       ++nic->known;
       nic->unheard += unheard;
@@ -78,10 +79,10 @@ std::map<std::string, Nic> ByNic(const std::vector<Link>& links, const std::vect
   }
   for (const Stuck& item : stuck) {
     for (const bool sender : {true, false}) {
-      const auto it = nics.find(sender ? item.link->from_nic : item.link->to_nic);
+      const auto it = nics.find(sender ? item.ends->from_nic : item.ends->to_nic);
       if (it == nics.end()) continue;
       it->second.stuck.push_back(&item);
-      it->second.stuck_peers.insert(sender ? item.link->to_nic : item.link->from_nic);
+      it->second.stuck_peers.insert(sender ? item.ends->to_nic : item.ends->from_nic);
     }
   }
   return nics;
@@ -126,24 +127,24 @@ Finding Describe(const JobSnapshot& snapshot, const std::vector<const Stuck*>& s
   std::set<uint64_t> communicators;
   size_t told = 0;
   for (const Stuck* item : stuck) {
-    const Link& link = *item->link;
-    finding.connections.push_back(RefOf(link));
-    communicators.insert(link.communicator->id);
-    const int64_t stuck_ns = StuckFor(link, item->since_ns);
+    const QueuePairEnds& ends = *item->ends;
+    finding.connections.push_back(RefOf(ends));
+    communicators.insert(ends.communicator->id);
+    const int64_t stuck_ns = StuckFor(ends, item->since_ns);
     if (stuck_ns > longest_ns) {
       longest_ns = stuck_ns;
       finding.since_at_ns = item->since_ns;
-      finding.communicator_id = link.communicator->id;
-      finding.operation = IsWaitingForPeer(*link.sender->process, *link.from) ? link.from->p2p_finished.count
-                                                                              : link.from->finished.count;
+      finding.communicator_id = ends.communicator->id;
+      finding.operation = IsWaitingForPeer(*ends.sender->process, *ends.from) ? ends.from->p2p_finished.count
+                                                                              : ends.from->finished.count;
     }
     if (++told > kMaxTold) continue;
     finding.evidence.push_back(
         {"connection",
-         Concat("rank ", link.sender->process->rank, " has ",
-                link.queue_pair->posted_bytes - link.queue_pair->completed_bytes, " bytes towards rank ",
-                link.receiver->process->rank, " that are not acknowledged (", link.queue_pair->local, " to ",
-                link.queue_pair->remote, "), no byte moved for ", SecondsText(stuck_ns))});
+         Concat("rank ", ends.sender->process->rank, " has ",
+                ends.queue_pair->posted_bytes - ends.queue_pair->completed_bytes, " bytes towards rank ",
+                ends.receiver->process->rank, " that are not acknowledged (", ends.queue_pair->local, " to ",
+                ends.queue_pair->remote, "), no byte moved for ", SecondsText(stuck_ns))});
   }
   if (told > kMaxTold) {
     finding.evidence.push_back({"connection", Concat("the same on ", told - kMaxTold, " more queue pairs")});
@@ -160,25 +161,25 @@ Finding Describe(const JobSnapshot& snapshot, const std::vector<const Stuck*>& s
 }
 
 // What each queue pair that no silent NIC explains says of its path: the stuck ones first, in their order.
-std::vector<Witness> Witnesses(const std::vector<Link>& links, const std::vector<const Stuck*>& stuck,
-                               const std::set<std::string>& silent,
+std::vector<Witness> Witnesses(const std::vector<QueuePairEnds>& queue_pairs,
+                               const std::vector<const Stuck*>& stuck, const std::set<std::string>& silent,
                                const CommunicationHangThresholds& thresholds) {
   std::vector<Witness> witnesses;
-  std::set<const Link*> known;
+  std::set<const QueuePairEnds*> known;
   for (const Stuck* item : stuck) {
-    const QueuePair& queue_pair = *item->link->queue_pair;
+    const QueuePair& queue_pair = *item->ends->queue_pair;
     witnesses.push_back({queue_pair.local, queue_pair.remote, analysis::FlowState::kBad});
-    known.insert(item->link);
+    known.insert(item->ends);
   }
-  for (const Link& link : links) {
-    if (known.count(&link) != 0 || silent.count(link.from_nic) != 0 || silent.count(link.to_nic) != 0)
+  for (const QueuePairEnds& ends : queue_pairs) {
+    if (known.count(&ends) != 0 || silent.count(ends.from_nic) != 0 || silent.count(ends.to_nic) != 0)
       continue;
-    const QueuePair& queue_pair = *link.queue_pair;
+    const QueuePair& queue_pair = *ends.queue_pair;
     auto state = analysis::FlowState::kUnknown;
-    if (queue_pair.last_heard_at_ns != kNever && CanJudge(link.sender) && CanJudge(link.receiver)) {
-      const bool heard = !Unheard(link, thresholds.heard_ns) && StuckSince(link) == kNever;
+    if (queue_pair.last_heard_at_ns != kNever && CanJudge(ends.sender) && CanJudge(ends.receiver)) {
+      const bool heard = !Unheard(ends, thresholds.heard_ns) && StuckSince(ends) == kNever;
       if (heard) state = analysis::FlowState::kGood;
-      if (Unheard(link, thresholds.unheard_ns)) state = analysis::FlowState::kBad;
+      if (Unheard(ends, thresholds.unheard_ns)) state = analysis::FlowState::kBad;
     }
     witnesses.push_back({queue_pair.local, queue_pair.remote, state});
   }
@@ -225,17 +226,17 @@ std::vector<Finding> NameLinks(const JobSnapshot& snapshot, const std::vector<co
 std::vector<Finding> DetectCommunicationHangs(const JobSnapshot& snapshot, PathSource* paths,
                                               const CommunicationHangThresholds& thresholds) {
   if (!MayBeStuck(snapshot, thresholds.suspect_ns)) return {};
-  const std::vector<Link> links = CollectLinks(snapshot);
+  const std::vector<QueuePairEnds> queue_pairs = CollectQueuePairs(snapshot);
   std::vector<Stuck> stuck;
   bool suspicious = false;
-  for (const Link& link : links) {
-    const int64_t since_ns = StuckSince(link);
-    if (since_ns == kNever || StuckFor(link, since_ns) < thresholds.suspect_ns / 2) continue;
-    suspicious = suspicious || StuckFor(link, since_ns) >= thresholds.suspect_ns;
-    stuck.push_back({&link, since_ns});
+  for (const QueuePairEnds& ends : queue_pairs) {
+    const int64_t since_ns = StuckSince(ends);
+    if (since_ns == kNever || StuckFor(ends, since_ns) < thresholds.suspect_ns / 2) continue;
+    suspicious = suspicious || StuckFor(ends, since_ns) >= thresholds.suspect_ns;
+    stuck.push_back({&ends, since_ns});
   }
   if (!suspicious) return {};
-  const std::map<std::string, Nic> nics = ByNic(links, stuck, thresholds);
+  const std::map<std::string, Nic> nics = ByNic(queue_pairs, stuck, thresholds);
   std::vector<std::pair<std::string, const Nic*>> candidates;
   for (const auto& [address, nic] : nics) {
     if (nic.Silent(thresholds) && nic.peers.size() >= 2) candidates.emplace_back(address, &nic);
@@ -246,7 +247,7 @@ std::vector<Finding> DetectCommunicationHangs(const JobSnapshot& snapshot, PathS
     all.reserve(stuck.size());
     for (const Stuck& item : stuck) all.push_back(&item);
     const LinkBlame blame =
-        BlameLinks(Witnesses(links, all, {}, thresholds), /*acks_count=*/true, paths, thresholds.link);
+        BlameLinks(Witnesses(queue_pairs, all, {}, thresholds), /*acks_count=*/true, paths, thresholds.link);
     if (blame.sort == LinkBlame::Sort::kLinks) candidates.clear();
   }
   std::stable_sort(candidates.begin(), candidates.end(),
@@ -286,8 +287,8 @@ std::vector<Finding> DetectCommunicationHangs(const JobSnapshot& snapshot, PathS
   // Two NICs that see nobody but each other, both silent: it is either of them, or what lies between.
   std::set<std::string> ends;
   for (const Stuck* item : rest) {
-    ends.insert(item->link->from_nic);
-    ends.insert(item->link->to_nic);
+    ends.insert(item->ends->from_nic);
+    ends.insert(item->ends->to_nic);
   }
   if (ends.size() == 2 && findings.empty()) {
     bool either = true;
@@ -298,8 +299,8 @@ std::vector<Finding> DetectCommunicationHangs(const JobSnapshot& snapshot, PathS
     if (either) {
       finding.kind = CulpritKind::kAmbiguous;
       finding.candidates = {
-          std::min(rest.front()->link->sender->process->rank, rest.front()->link->receiver->process->rank),
-          std::max(rest.front()->link->sender->process->rank, rest.front()->link->receiver->process->rank)};
+          std::min(rest.front()->ends->sender->process->rank, rest.front()->ends->receiver->process->rank),
+          std::max(rest.front()->ends->sender->process->rank, rest.front()->ends->receiver->process->rank)};
     }
   }
   finding.suggested_action =
@@ -308,8 +309,8 @@ std::vector<Finding> DetectCommunicationHangs(const JobSnapshot& snapshot, PathS
   if (paths != nullptr) {
     std::set<std::string> silent;
     for (const auto& [address, nic] : candidates) silent.insert(address);
-    std::vector<Finding> named =
-        NameLinks(snapshot, rest, Witnesses(links, rest, silent, thresholds), paths, &finding, thresholds);
+    std::vector<Finding> named = NameLinks(snapshot, rest, Witnesses(queue_pairs, rest, silent, thresholds),
+                                           paths, &finding, thresholds);
     if (!named.empty()) {
       for (Finding& link : named) findings.push_back(std::move(link));
       return findings;

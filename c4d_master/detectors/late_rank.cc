@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_format.h"
 #include "analysis/median.h"
-#include "c4d_master/detectors/links.h"
+#include "c4d_master/detectors/queue_pair_ends.h"
 #include "service/text.h"
 
 namespace c4::c4d {

@@ -5,7 +5,7 @@
 
 #include "c4d_master/detectors/crash.h"
 #include "c4d_master/detectors/hang_evidence.h"
-#include "c4d_master/detectors/links.h"
+#include "c4d_master/detectors/queue_pair_ends.h"
 #include "service/text.h"
 #include "service/verdict_json.h"
 

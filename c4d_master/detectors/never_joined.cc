@@ -2,7 +2,7 @@
 #include <set>
 
 #include "c4d_master/detectors/crash.h"
-#include "c4d_master/detectors/links.h"
+#include "c4d_master/detectors/queue_pair_ends.h"
 #include "service/text.h"
 #include "service/verdict_json.h"
 

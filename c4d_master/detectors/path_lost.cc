@@ -6,7 +6,7 @@
 #include <tuple>
 #include <utility>
 
-#include "c4d_master/detectors/links.h"
+#include "c4d_master/detectors/queue_pair_ends.h"
 #include "service/text.h"
 #include "service/verdict_json.h"
 
@@ -21,14 +21,14 @@ constexpr size_t kMaxTold = 6;  // queue pairs that get a sentence each
 // A queue pair that was fenced, with what it is now.
 struct Fenced {
   const LostPath* lost = nullptr;
-  const Link* link = nullptr;
+  const QueuePairEnds* ends = nullptr;
 };
 
 using Key = std::tuple<ProcessKey, uint64_t, uint32_t, uint32_t, uint32_t, uint32_t>;
 
-Key KeyOf(const Link& link) {
-  return {link.sender->process->key, link.communicator->id,    link.from->rank,
-          link.queue_pair->peer,     link.queue_pair->channel, link.queue_pair->index};
+Key KeyOf(const QueuePairEnds& ends) {
+  return {ends.sender->process->key, ends.communicator->id,    ends.from->rank,
+          ends.queue_pair->peer,     ends.queue_pair->channel, ends.queue_pair->index};
 }
 
 Key KeyOf(const LostPath& lost) {
@@ -36,10 +36,10 @@ Key KeyOf(const LostPath& lost) {
 }
 
 // Fences of the window whose ends live: what fails because its peer does is no matter of paths.
-std::vector<Fenced> Collect(const std::vector<Link>& links, const FenceLog& fences, int64_t now_ns,
-                            int64_t window_ns) {
-  std::map<Key, const Link*> by_key;
-  for (const Link& link : links) by_key[KeyOf(link)] = &link;
+std::vector<Fenced> Collect(const std::vector<QueuePairEnds>& queue_pairs, const FenceLog& fences,
+                            int64_t now_ns, int64_t window_ns) {
+  std::map<Key, const QueuePairEnds*> by_key;
+  for (const QueuePairEnds& ends : queue_pairs) by_key[KeyOf(ends)] = &ends;
   std::vector<Fenced> result;
   for (const LostPath& lost : fences.recent()) {
     if (now_ns - lost.at_ns > window_ns) continue;
@@ -60,8 +60,8 @@ int64_t BeginOf(const std::vector<Fenced>& fenced) {
   return *quarter;
 }
 
-std::pair<std::string, std::string> HostsOf(const Link& link) {
-  return std::minmax(link.sender->host->name, link.receiver->host->name);
+std::pair<std::string, std::string> HostsOf(const QueuePairEnds& ends) {
+  return std::minmax(ends.sender->host->name, ends.receiver->host->name);
 }
 
 // Connections that lost a queue pair; one that lost several, or one several times, counts for two.
@@ -77,8 +77,8 @@ size_t CountConnections(const std::vector<Fenced>& fenced) {
 }
 
 // The lost paths are bad. Good is what has moved after the first of them was lost.
-std::vector<Witness> Witnesses(const std::vector<Link>& links, const std::vector<Fenced>& fenced,
-                               int64_t slack_ns) {
+std::vector<Witness> Witnesses(const std::vector<QueuePairEnds>& queue_pairs,
+                               const std::vector<Fenced>& fenced, int64_t slack_ns) {
   std::vector<Witness> witnesses;
   std::set<std::pair<std::string, std::string>> lost;
   for (const Fenced& item : fenced) {
@@ -86,13 +86,13 @@ std::vector<Witness> Witnesses(const std::vector<Link>& links, const std::vector
     lost.insert({item.lost->local, item.lost->remote});
   }
   const int64_t first_ns = BeginOf(fenced);
-  for (const Link& link : links) {
-    const QueuePair& queue_pair = *link.queue_pair;
+  for (const QueuePairEnds& ends : queue_pairs) {
+    const QueuePair& queue_pair = *ends.queue_pair;
     if (lost.count({queue_pair.local, queue_pair.remote}) != 0) continue;
     // Having been heard says that the acknowledgements' path is well, and nothing of the data's.
     int64_t alive_ns = queue_pair.last_progress_at_ns;
-    if (link.received != nullptr) alive_ns = std::max(alive_ns, link.received->last_progress_at_ns);
-    const bool alive = !queue_pair.dead && CanJudge(link.sender) && CanJudge(link.receiver) &&
+    if (ends.received != nullptr) alive_ns = std::max(alive_ns, ends.received->last_progress_at_ns);
+    const bool alive = !queue_pair.dead && CanJudge(ends.sender) && CanJudge(ends.receiver) &&
                        alive_ns != kNever && alive_ns >= first_ns + slack_ns;
     witnesses.push_back(
         {queue_pair.local, queue_pair.remote, alive ? FlowState::kGood : FlowState::kUnknown});
@@ -101,11 +101,11 @@ std::vector<Witness> Witnesses(const std::vector<Link>& links, const std::vector
 }
 
 std::string FencedText(const Fenced& item) {
-  const QueuePair& now = *item.link->queue_pair;
+  const QueuePair& now = *item.ends->queue_pair;
   const std::string next = now.dead                        ? std::string(", it is not built again yet")
                            : now.local == item.lost->local ? std::string()
                                                            : Concat(", it goes on from ", now.local);
-  return Concat("rank ", item.link->sender->process->rank, " to rank ", item.link->receiver->process->rank,
+  return Concat("rank ", item.ends->sender->process->rank, " to rank ", item.ends->receiver->process->rank,
                 " (", item.lost->local, " to ", item.lost->remote, ") stood still and was fenced", next);
 }
 
@@ -122,7 +122,7 @@ Finding Describe(const std::vector<Fenced>& fenced) {
       finding.since_at_ns = std::min(finding.since_at_ns, item.lost->after_ns);
     }
     if (!known.insert({item.lost->local, item.lost->remote}).second) continue;
-    ConnectionRef ref = RefOf(*item.link);
+    ConnectionRef ref = RefOf(*item.ends);
     ref.local = item.lost->local;
     ref.remote = item.lost->remote;
     ref.queue_pair_number = item.lost->number;
@@ -174,7 +174,7 @@ bool IsCertain(const BlamedLink& link, const std::vector<Fenced>& own, const Fen
   std::set<std::pair<std::string, std::string>> hosts;
   for (const Fenced& item : own) {
     tuples.insert({item.lost->local, item.lost->remote});
-    hosts.insert(HostsOf(*item.link));
+    hosts.insert(HostsOf(*item.ends));
   }
   const int64_t first_ns = own.empty() ? now_ns : BeginOf(own);
   if (tuples.size() < thresholds.least || hosts.size() < 2 || now_ns - first_ns < thresholds.settle_ns) {
@@ -193,8 +193,8 @@ bool IsPlain(const std::vector<Fenced>& fenced) {
   std::map<std::string, size_t> ends;
   for (const Fenced& item : fenced) {
     if (item.lost->fences != 1 || !keys.insert(KeyOf(*item.lost)).second) return false;
-    ++ends[item.link->sender->host->name];
-    ++ends[item.link->receiver->host->name];
+    ++ends[item.ends->sender->host->name];
+    ++ends[item.ends->receiver->host->name];
   }
   return std::none_of(ends.begin(), ends.end(),
                       [&](const auto& entry) { return entry.second == fenced.size(); });
@@ -202,14 +202,14 @@ bool IsPlain(const std::vector<Fenced>& fenced) {
 
 // Without paths there is nothing to tell a dead link from congestion by, but that it stays dead.
 bool StaysDead(const std::vector<Fenced>& fenced, int64_t now_ns, int64_t dead_ns) {
-  std::map<const Link*, int64_t> newest;
+  std::map<const QueuePairEnds*, int64_t> newest;
   for (const Fenced& item : fenced) {
-    int64_t& at_ns = newest.try_emplace(item.link, item.lost->at_ns).first->second;
+    int64_t& at_ns = newest.try_emplace(item.ends, item.lost->at_ns).first->second;
     at_ns = std::max(at_ns, item.lost->at_ns);
   }
   std::set<std::pair<std::string, std::string>> hosts;
-  for (const auto& [link, at_ns] : newest) {
-    if (link->queue_pair->dead && now_ns - at_ns >= dead_ns) hosts.insert(HostsOf(*link));
+  for (const auto& [ends, at_ns] : newest) {
+    if (ends->queue_pair->dead && now_ns - at_ns >= dead_ns) hosts.insert(HostsOf(*ends));
   }
   return hosts.size() >= 2;
 }
@@ -220,11 +220,11 @@ std::vector<Finding> DetectLostPaths(const JobSnapshot& snapshot, const FenceLog
                                      int64_t now_ns, const PathLostThresholds& thresholds) {
   const auto is_recent = [&](const LostPath& lost) { return now_ns - lost.at_ns <= thresholds.window_ns; };
   if (std::none_of(fences.recent().begin(), fences.recent().end(), is_recent)) return {};
-  const std::vector<Link> links = CollectLinks(snapshot);
-  const std::vector<Fenced> fenced = Collect(links, fences, now_ns, thresholds.window_ns);
+  const std::vector<QueuePairEnds> queue_pairs = CollectQueuePairs(snapshot);
+  const std::vector<Fenced> fenced = Collect(queue_pairs, fences, now_ns, thresholds.window_ns);
   if (CountConnections(fenced) < 2) return {};
-  const LinkBlame blame =
-      BlameLinks(Witnesses(links, fenced, thresholds.slack_ns), /*acks_count=*/true, paths, thresholds.link);
+  const LinkBlame blame = BlameLinks(Witnesses(queue_pairs, fenced, thresholds.slack_ns), /*acks_count=*/true,
+                                     paths, thresholds.link);
   const auto over = [&](const BlamedLink& link) {
     std::vector<Fenced> own;
     for (const size_t witness : link.bad) own.push_back(fenced[witness]);  // these come first

@@ -7,7 +7,7 @@
 
 #include "c4d_master/detectors/cells.h"
 #include "c4d_master/detectors/late_rank.h"
-#include "c4d_master/detectors/links.h"
+#include "c4d_master/detectors/queue_pair_ends.h"
 #include "c4d_master/detectors/slow_links.h"
 #include "service/text.h"
 
@@ -34,9 +34,9 @@ Explanation Explain(const std::vector<Cell>& cells, const std::set<const Process
   Explanation result;
   std::set<const Cell*> left;
   for (const Cell& cell : cells) {
-    const Link& link = *cell.link;
-    if (late.count(link.sender->process) != 0) continue;
-    if (link.receiver != nullptr && late.count(link.receiver->process) != 0) continue;
+    const QueuePairEnds& ends = *cell.ends;
+    if (late.count(ends.sender->process) != 0) continue;
+    if (ends.receiver != nullptr && late.count(ends.receiver->process) != 0) continue;
     if (cell.slow) left.insert(&cell);
   }
   for (;;) {
@@ -47,8 +47,8 @@ Explanation Explain(const std::vector<Cell>& cells, const std::set<const Process
       if (slow && cell.low.chunks >= thresholds.min_chunks) ++strong;
       if (!slow && (!cell.judged || cell.unclear || cell.low.chunks < 2)) continue;
       for (const bool sender : {true, false}) {
-        Nic& nic = nics[sender ? cell.link->from_nic : cell.link->to_nic];
-        const std::string& peer = sender ? cell.link->to_nic : cell.link->from_nic;
+        Nic& nic = nics[sender ? cell.ends->from_nic : cell.ends->to_nic];
+        const std::string& peer = sender ? cell.ends->to_nic : cell.ends->from_nic;
         ++nic.populated;
         nic.peers.insert(peer);
         if (!slow) continue;
@@ -70,8 +70,8 @@ Explanation Explain(const std::vector<Cell>& cells, const std::set<const Process
       for (const Cell* cell : left) {
         if (cell->low.chunks < 2) continue;
         result.connections.push_back(cell);
-        ends.insert(cell->link->from_nic);
-        ends.insert(cell->link->to_nic);
+        ends.insert(cell->ends->from_nic);
+        ends.insert(cell->ends->to_nic);
       }
       result.ambiguous = ends.size() == 2;
       for (const std::string& end : ends) {
@@ -124,14 +124,14 @@ std::vector<const Cell*> SlowMoreThanOnce(const std::vector<Past>& looks, size_t
 }
 
 bool IsExcused(const Cell& cell, const std::set<const Process*>& late) {
-  return late.count(cell.link->sender->process) != 0 ||
-         (cell.link->receiver != nullptr && late.count(cell.link->receiver->process) != 0);
+  return late.count(cell.ends->sender->process) != 0 ||
+         (cell.ends->receiver != nullptr && late.count(cell.ends->receiver->process) != 0);
 }
 
-Past LookBack(const std::vector<Link>& links, const Windows& windows, size_t back,
+Past LookBack(const std::vector<QueuePairEnds>& queue_pairs, const Windows& windows, size_t back,
               const std::set<const Process*>& late, PathSource* paths, const SlowThresholds& thresholds) {
   Past past;
-  past.look.cells = Cells(links, windows, back, thresholds);
+  past.look.cells = Cells(queue_pairs, windows, back, thresholds);
   past.explanation = Explain(past.look.cells, late, thresholds);
   past.look.slow = past.explanation.connections;
   if (paths == nullptr || past.explanation.nics.empty()) return past;
@@ -169,10 +169,10 @@ Finding DescribeNic(const std::string& address, const std::vector<const Cell*>& 
   finding.kind = CulpritKind::kNic;
   finding.nic = address;
   for (const Cell* cell : slow) {
-    if (cell->link->from_nic == address) finding.host = cell->link->sender->host->name;
+    if (cell->ends->from_nic == address) finding.host = cell->ends->sender->host->name;
   }
-  if (finding.host.empty() && slow.front()->link->receiver != nullptr) {
-    finding.host = slow.front()->link->receiver->host->name;
+  if (finding.host.empty() && slow.front()->ends->receiver != nullptr) {
+    finding.host = slow.front()->ends->receiver->host->name;
   }
   finding.evidence.insert(
       finding.evidence.begin(),
@@ -209,14 +209,14 @@ Finding DescribeConnections(const std::vector<const Cell*>& told, bool ambiguous
   return finding;
 }
 
-std::vector<Finding> DetectSlowNetwork(const std::vector<Link>& links, const Windows& windows,
+std::vector<Finding> DetectSlowNetwork(const std::vector<QueuePairEnds>& queue_pairs, const Windows& windows,
                                        const std::set<const Process*>& late, const NetworkView& network,
                                        int64_t now_ns, const SlowThresholds& thresholds) {
   const size_t most = std::max({thresholds.persist + 1, thresholds.alone_persist, thresholds.fade});
   std::vector<Past> looks;
   looks.reserve(most + 1);
   for (size_t back = 0; back <= most; ++back) {
-    looks.push_back(LookBack(links, windows, back, late, network.paths, thresholds));
+    looks.push_back(LookBack(queue_pairs, windows, back, late, network.paths, thresholds));
     if (back == 0 && looks[0].explanation.nics.empty() && looks[0].look.slow.empty()) return {};
   }
   const Past& now = looks.front();
@@ -238,7 +238,7 @@ std::vector<Finding> DetectSlowNetwork(const std::vector<Link>& links, const Win
     for (const auto& entry : looks[back].explanation.nics) faded.insert(entry.first);
   }
   const auto fading = [&](const Cell& cell) {
-    return faded.count(cell.link->from_nic) != 0 || faded.count(cell.link->to_nic) != 0;
+    return faded.count(cell.ends->from_nic) != 0 || faded.count(cell.ends->to_nic) != 0;
   };
   std::vector<LookBlame> blames;
   if (network.paths != nullptr) {
@@ -317,8 +317,8 @@ std::vector<Finding> DetectSlow(const JobSnapshot& snapshot, const Windows& wind
     explains.insert(snapshot.processes[late->process].process);
     findings.push_back(std::move(finding));
   }
-  const std::vector<Link> links = CollectLinks(snapshot);
-  for (Finding& finding : DetectSlowNetwork(links, windows, explains, network, now_ns, thresholds)) {
+  const std::vector<QueuePairEnds> queue_pairs = CollectQueuePairs(snapshot);
+  for (Finding& finding : DetectSlowNetwork(queue_pairs, windows, explains, network, now_ns, thresholds)) {
     findings.push_back(std::move(finding));
   }
   return findings;

@@ -138,7 +138,7 @@ Result Join(const JoinCall& call, ncclComm_t* comm) {
     return result;
   };
   const bool blocking = settings.blocking.value_or(true);
-  C4_RETURN_IF_ERROR(Plan(engine, blocking, &task));
+  C4_RETURN_IF_ERROR(Reserve(engine, blocking, &task));
   return Launch(std::move(task), blocking);
 }
 

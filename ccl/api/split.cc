@@ -114,7 +114,7 @@ Result RunSplit(const Family& family, const SplitWish& wish, const std::atomic<b
   std::vector<int> ranks(static_cast<size_t>(parent.rank_count()));
   for (size_t i = 0; i < ranks.size(); ++i) ranks[i] = static_cast<int>(i);
   std::vector<SplitWish> wishes(ranks.size());
-  C4_RETURN_IF_ERROR(parent.ExchangeAmong(ranks, &wish, sizeof wish, wishes.data(), cancelled));
+  C4_RETURN_IF_ERROR(parent.GatherRecordsAmong(ranks, &wish, sizeof wish, wishes.data(), cancelled));
 
   const bool takes_part = wish.colour != NCCL_SPLIT_NOCOLOR;
   const std::vector<int> part = takes_part ? PartOf(wishes, wish.colour) : std::vector<int>{};
@@ -122,7 +122,7 @@ Result RunSplit(const Family& family, const SplitWish& wish, const std::atomic<b
   Invitation mine{};
   if (takes_part && part.front() == parent.rank()) made.Make(family.engine, family.number, &mine);
   std::vector<Invitation> all(ranks.size());
-  C4_RETURN_IF_ERROR(parent.ExchangeAmong(ranks, &mine, sizeof mine, all.data(), cancelled));
+  C4_RETURN_IF_ERROR(parent.GatherRecordsAmong(ranks, &mine, sizeof mine, all.data(), cancelled));
   for (const int rank : ranks) C4_RETURN_IF_ERROR(CheckInvitation(all[static_cast<size_t>(rank)], rank));
   if (!takes_part) return Ok();
   made.Used();
@@ -137,7 +137,7 @@ Result RunShrink(const Family& family, const std::vector<int>& part, bool revoke
   Invitation mine{};
   if (part.front() == parent.rank()) made.Make(family.engine, family.number, &mine);
   std::vector<Invitation> all(part.size());
-  C4_RETURN_IF_ERROR(parent.ExchangeAmong(part, &mine, sizeof mine, all.data(), cancelled));
+  C4_RETURN_IF_ERROR(parent.GatherRecordsAmong(part, &mine, sizeof mine, all.data(), cancelled));
   C4_RETURN_IF_ERROR(CheckInvitation(all.front(), part.front()));
   made.Used();
   // Parts that shrink apart from each other have other first ranks; no split has a colour below -1.
@@ -201,7 +201,7 @@ Result Split(ncclComm_t parent, int colour, int key, ncclComm_t* made, const ncc
     task.cancelled = std::make_shared<std::atomic<bool>>(false);
   } else {
     task.place = made;
-    C4_RETURN_IF_ERROR(Plan(family.engine, family.child_blocking(), &task));
+    C4_RETURN_IF_ERROR(Reserve(family.engine, family.child_blocking(), &task));
   }
   task.body = [family, colour, key](const std::atomic<bool>* cancelled,
                                     std::unique_ptr<Communicator>* communicator) {
@@ -232,7 +232,7 @@ Result Shrink(ncclComm_t parent, const int* excluded, int excluded_count, ncclCo
   task.call = "ncclCommShrink";
   task.parent = family.parent;
   task.place = made;
-  C4_RETURN_IF_ERROR(Plan(family.engine, family.child_blocking(), &task));
+  C4_RETURN_IF_ERROR(Reserve(family.engine, family.child_blocking(), &task));
   task.body = [family, part, revoke](const std::atomic<bool>* cancelled,
                                      std::unique_ptr<Communicator>* communicator) {
     return RunShrink(family, part, revoke, cancelled, communicator);

@@ -1,9 +1,9 @@
 // Communicators made of others: ncclCommSplit and ncclCommShrink.
 //
-// The ranks agree by exchanges beside the parent's operations: who belongs together, and with which unique
-// id; then each part joins like any new communicator. A rank that cannot make the id fails all ranks of the
-// parent with its sentence, in both. While it lasts the parent takes no other calls. Any thread, one at a
-// time for a parent.
+// The ranks agree by gathering records beside the parent's operations: who belongs together, and with which
+// unique id; then each part joins like any new communicator. A rank that cannot make the id fails all ranks
+// of the parent with its sentence, in both. While it lasts the parent takes no other calls. Any thread, one
+// at a time for a parent.
 #pragma once
 
 #include <vector>

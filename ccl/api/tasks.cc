@@ -203,7 +203,7 @@ Result StartBackground(const std::shared_ptr<Background>& work) {
 
 }  // namespace
 
-Result Plan(Engine* engine, bool blocking, Task* task) {
+Result Reserve(Engine* engine, bool blocking, Task* task) {
   std::unique_ptr<Entry> entry(new (std::nothrow) Entry);
   if (entry == nullptr) return Fail(ncclSystemError, "out of memory");
   task->cancelled = std::make_shared<std::atomic<bool>>(false);

@@ -1,6 +1,6 @@
 // Work of calls that wait for other ranks: joining a communicator, splitting one. The tasks of one group run
 // at the same time, because one thread may make several ranks of one communicator; those on the same parent
-// one after the other, in the order of the calls, as the parent's exchanges have to.
+// one after the other, in the order of the calls, as the parent's GatherRecordsAmong has to.
 //
 // A communicator that is being made has its handle already, so that another thread can abort it. When one
 // task of a group fails, the others are ended, and none of the group's communicators comes to be.
@@ -28,7 +28,7 @@ struct Task {
 };
 
 // Takes a communicator that is yet to be made into the table, for `task`; *task->place is its handle then.
-Result Plan(Engine* engine, bool blocking, Task* task);
+Result Reserve(Engine* engine, bool blocking, Task* task);
 
 // A call outside of groups. Blocking: runs the task; the place is NULL when it fails. Otherwise it runs on a
 // thread of its own, and this gives ncclInProgress at once.

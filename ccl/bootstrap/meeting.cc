@@ -65,11 +65,11 @@ Met MakeMet(const Result& result, size_t rank_count, size_t bytes) {
   return met;
 }
 
-class Host {
+class Gathering {
  public:
-  Host(const UniqueId& id, const Sha256Digest& key, uint64_t communicator_id, int listener,
-       const std::vector<int>& ranks, uint64_t meeting, size_t record_bytes, char* all,
-       std::vector<std::unique_ptr<Guest>> early)
+  Gathering(const UniqueId& id, const Sha256Digest& key, uint64_t communicator_id, int listener,
+            const std::vector<int>& ranks, uint64_t meeting, size_t record_bytes, char* all,
+            std::vector<std::unique_ptr<Guest>> early)
       : id_(id),
         key_(key),
         communicator_id_(communicator_id),
@@ -307,7 +307,7 @@ void Meeting::Know(const std::vector<RankInfo>& all, const Sha256Digest& key) {
 Result Meeting::Hold(const std::vector<int>& ranks, const void* mine, size_t bytes, void* all,
                      const Patience& patience) {
   if (bytes == 0 || bytes > kMostRecordBytes) {
-    return Fail(ncclInternalError, "a record of %zu bytes is none to exchange", bytes);
+    return Fail(ncclInternalError, "a record of %zu bytes is none to gather", bytes);
   }
   const auto self = std::find(ranks.begin(), ranks.end(), rank_);
   if (self == ranks.end() || ranks.front() < 0 || static_cast<size_t>(ranks.back()) >= places_.size()) {
@@ -320,10 +320,10 @@ Result Meeting::Hold(const std::vector<int>& ranks, const void* mine, size_t byt
   Result result = Ok();
   if (ranks.size() > 1) {
     if (rank_ == ranks.front()) {
-      Host host(id_, key_, communicator_id_, listener_.get(), ranks, meeting, bytes, static_cast<char*>(all),
-                std::move(early_));
-      result = host.Run(patience);
-      early_ = host.TakeEarly();
+      Gathering gathering(id_, key_, communicator_id_, listener_.get(), ranks, meeting, bytes,
+                          static_cast<char*>(all), std::move(early_));
+      result = gathering.Run(patience);
+      early_ = gathering.TakeEarly();
     } else {
       result = Attend(ranks.front(), meeting, ranks.size(), mine, bytes, all, patience);
     }

@@ -50,7 +50,7 @@ struct InitRequest {
   const std::atomic<bool>* cancelled = nullptr;
 };
 
-// One rank's end of a communicator. Enqueue may be called by one thread at a time, and so may the exchanges;
+// One rank's end of a communicator. Enqueue may be called by one thread at a time, and so may GatherRecords;
 // Revoke, Abort and AsyncError by any thread at any time. Destruction waits for nothing: Finalize or Abort
 // come first.
 class Communicator {
@@ -78,14 +78,14 @@ class Communicator {
   virtual Result Enqueue(const Operation* operations, size_t count) = 0;
   // All-gather of small records (at most 4096 bytes each) beside the operations, for set-up: blocks until
   // every rank has called it, in the same order on all; `all` has room for one record a rank, by rank. Where
-  // ranks are lost, abort or exchange records of other sizes, it fails on all that take part. One at a time.
-  virtual Result Exchange(const void* mine, size_t bytes, void* all) = 0;
+  // ranks are lost, abort or give records of other sizes, it fails on all that take part. One at a time.
+  virtual Result GatherRecords(const void* mine, size_t bytes, void* all) = 0;
   // The same among `ranks` only, which ascend and of which this is one; works also when the communicator has
   // been revoked. `cancelled` as in InitRequest.
-  virtual Result ExchangeAmong(const std::vector<int>& ranks, const void* mine, size_t bytes, void* all,
-                               const std::atomic<bool>* cancelled) = 0;
+  virtual Result GatherRecordsAmong(const std::vector<int>& ranks, const void* mine, size_t bytes, void* all,
+                                    const std::atomic<bool>* cancelled) = 0;
   // Ends the operations under way, also where they have failed already. Nothing can be enqueued from now on;
-  // exchanges and Abort are what is left. Never waits for a peer.
+  // GatherRecordsAmong and Abort are what is left. Never waits for a peer.
   virtual void Revoke() = 0;
   // Waits for all that was enqueued, then tells the peers that this end leaves in order.
   virtual Result Finalize() = 0;

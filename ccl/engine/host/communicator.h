@@ -44,9 +44,9 @@ class HostCommunicator final : public Communicator {
   void TakeBackCall(const Operation& operation) override;
   Result Supports(const Operation& operation) const override;
   Result Enqueue(const Operation* operations, size_t count) override;
-  Result Exchange(const void* mine, size_t bytes, void* all) override;
-  Result ExchangeAmong(const std::vector<int>& ranks, const void* mine, size_t bytes, void* all,
-                       const std::atomic<bool>* cancelled) override;
+  Result GatherRecords(const void* mine, size_t bytes, void* all) override;
+  Result GatherRecordsAmong(const std::vector<int>& ranks, const void* mine, size_t bytes, void* all,
+                            const std::atomic<bool>* cancelled) override;
   void Revoke() override;
   Result Finalize() override;
   void Abort() override;

@@ -52,13 +52,13 @@ class FakeCommunicator : public Communicator {
     for (size_t i = 0; i < count; ++i) Note("enqueue", rank_, operations[i]);
     return Ok();
   }
-  Result Exchange(const void* mine, size_t bytes, void* all) override {
+  Result GatherRecords(const void* mine, size_t bytes, void* all) override {
     std::vector<int> ranks(static_cast<size_t>(rank_count_));
     for (int i = 0; i < rank_count_; ++i) ranks[static_cast<size_t>(i)] = i;
-    return ExchangeAmong(ranks, mine, bytes, all, nullptr);
+    return GatherRecordsAmong(ranks, mine, bytes, all, nullptr);
   }
-  Result ExchangeAmong(const std::vector<int>& ranks, const void* mine, size_t bytes, void* all,
-                       const std::atomic<bool>*) override {
+  Result GatherRecordsAmong(const std::vector<int>& ranks, const void* mine, size_t bytes, void* all,
+                            const std::atomic<bool>*) override {
     Note("exchange", rank_);
     auto* const records = static_cast<char*>(all);
     memset(records, 0, ranks.size() * bytes);

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace c4 {
@@ -21,7 +22,7 @@ struct Script final : SendStreams {
   void DiscardCurrent() override { calls.push_back("close"); }
   bool busy() const override { return has_chunks; }
 
-  std::vector<std::string> Take() { return std::move(calls); }
+  std::vector<std::string> Take() { return std::exchange(calls, {}); }
   std::vector<std::string> calls;
   bool has_chunks = false;
 };

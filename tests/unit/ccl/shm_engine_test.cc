@@ -92,7 +92,7 @@ class ShmEngine : public EngineRanks {
 // What rank `from` sends as message `number`.
 std::vector<char> Payload(int from, int number, size_t bytes) {
   std::vector<char> payload(bytes);
-  const auto seed = static_cast<size_t>(from * 101 + number);
+  const auto seed = static_cast<size_t>(from) * 101 + static_cast<size_t>(number);
   for (size_t i = 0; i < bytes; ++i) payload[i] = static_cast<char>((i + seed) * 0x9e3779b97f4a7c15 >> 40);
   return payload;
 }

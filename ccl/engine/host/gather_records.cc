@@ -9,14 +9,14 @@
 
 namespace c4::host {
 
-Result HostCommunicator::Exchange(const void* mine, size_t bytes, void* all) {
+Result HostCommunicator::GatherRecords(const void* mine, size_t bytes, void* all) {
   std::vector<int> ranks(static_cast<size_t>(rank_count_));
   std::iota(ranks.begin(), ranks.end(), 0);
-  return ExchangeAmong(ranks, mine, bytes, all, nullptr);
+  return GatherRecordsAmong(ranks, mine, bytes, all, nullptr);
 }
 
-Result HostCommunicator::ExchangeAmong(const std::vector<int>& ranks, const void* mine, size_t bytes,
-                                       void* all, const std::atomic<bool>* cancelled) {
+Result HostCommunicator::GatherRecordsAmong(const std::vector<int>& ranks, const void* mine, size_t bytes,
+                                            void* all, const std::atomic<bool>* cancelled) {
   C4_RETURN_IF_ERROR(MayMeet());
   const bootstrap::Patience patience{AfterSeconds(KnobNumber(Knob::C4_INIT_TIMEOUT)), cancelled,
                                      [this] { return MayMeet(); }};

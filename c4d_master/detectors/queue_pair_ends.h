@@ -14,7 +14,7 @@
 
 namespace c4::c4d {
 
-struct Link {
+struct QueuePairEnds {
   const Communicator* communicator = nullptr;
   const ProcessRef* sender = nullptr;
   const ProcessRef* receiver = nullptr;  // nullptr: not seen
@@ -26,7 +26,7 @@ struct Link {
 };
 
 // All queue pairs that send, by communicator, sender's rank and their order there.
-std::vector<Link> CollectLinks(const JobSnapshot& snapshot);
+std::vector<QueuePairEnds> CollectQueuePairs(const JobSnapshot& snapshot);
 
 // "10.0.0.1" of "10.0.0.1:1234", "fd00::1" of "[fd00::1]:1234".
 std::string AddressOf(const std::string& endpoint);
@@ -34,7 +34,7 @@ std::string AddressOf(const std::string& endpoint);
 // An end that is seen, is there, and could go on.
 bool CanJudge(const ProcessRef* end);
 
-ConnectionRef RefOf(const Link& link);
+ConnectionRef RefOf(const QueuePairEnds& ends);
 
 // By ranks, then index: the order of Culprit.connections.
 void SortConnections(std::vector<ConnectionRef>* connections);

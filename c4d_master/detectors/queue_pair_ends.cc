@@ -1,4 +1,4 @@
-#include "c4d_master/detectors/links.h"
+#include "c4d_master/detectors/queue_pair_ends.h"
 
 #include <algorithm>
 #include <map>
@@ -16,8 +16,8 @@ std::string AddressOf(const std::string& endpoint) {
   return endpoint.substr(0, colon);
 }
 
-std::vector<Link> CollectLinks(const JobSnapshot& snapshot) {
-  std::vector<Link> links;
+std::vector<QueuePairEnds> CollectQueuePairs(const JobSnapshot& snapshot) {
+  std::vector<QueuePairEnds> queue_pairs;
   for (const Communicator& communicator : snapshot.communicators) {
     std::map<uint32_t, const Member*> by_rank;
     std::map<std::tuple<uint32_t, uint32_t, uint32_t, uint32_t, Carrier>, const QueuePair*> received;
@@ -33,24 +33,24 @@ std::vector<Link> CollectLinks(const JobSnapshot& snapshot) {
     for (const Member& member : communicator.members) {
       for (const QueuePair& queue_pair : member.state->queue_pairs) {
         if (!queue_pair.sends) continue;
-        Link link;
-        link.communicator = &communicator;
-        link.sender = &snapshot.processes[member.process];
-        link.from = member.state;
-        link.queue_pair = &queue_pair;
+        QueuePairEnds ends;
+        ends.communicator = &communicator;
+        ends.sender = &snapshot.processes[member.process];
+        ends.from = member.state;
+        ends.queue_pair = &queue_pair;
         if (const auto peer = by_rank.find(queue_pair.peer); peer != by_rank.end()) {
-          link.receiver = &snapshot.processes[peer->second->process];
+          ends.receiver = &snapshot.processes[peer->second->process];
         }
         const auto other = received.find(
             {member.state->rank, queue_pair.peer, queue_pair.channel, queue_pair.index, queue_pair.carrier});
-        if (other != received.end()) link.received = other->second;
-        link.from_nic = AddressOf(queue_pair.local);
-        link.to_nic = AddressOf(queue_pair.remote);
-        links.push_back(std::move(link));
+        if (other != received.end()) ends.received = other->second;
+        ends.from_nic = AddressOf(queue_pair.local);
+        ends.to_nic = AddressOf(queue_pair.remote);
+        queue_pairs.push_back(std::move(ends));
       }
     }
   }
-  return links;
+  return queue_pairs;
 }
 
 bool CanJudge(const ProcessRef* end) {
@@ -58,18 +58,18 @@ bool CanJudge(const ProcessRef* end) {
          !CannotRun(end->process->health.state);
 }
 
-ConnectionRef RefOf(const Link& link) {
-  const QueuePair& queue_pair = *link.queue_pair;
+ConnectionRef RefOf(const QueuePairEnds& ends) {
+  const QueuePair& queue_pair = *ends.queue_pair;
   ConnectionRef ref;
-  ref.from_rank = link.sender->process->rank;
-  ref.from_host = link.sender->host->name;
-  if (link.receiver != nullptr) {
-    ref.to_rank = link.receiver->process->rank;
-    ref.to_host = link.receiver->host->name;
+  ref.from_rank = ends.sender->process->rank;
+  ref.from_host = ends.sender->host->name;
+  if (ends.receiver != nullptr) {
+    ref.to_rank = ends.receiver->process->rank;
+    ref.to_host = ends.receiver->host->name;
   }
   ref.local = queue_pair.local;
   ref.remote = queue_pair.remote;
-  ref.communicator_id = link.communicator->id;
+  ref.communicator_id = ends.communicator->id;
   ref.channel = queue_pair.channel;
   ref.index = queue_pair.index;
   ref.queue_pair_number = queue_pair.number;
