@@ -77,6 +77,7 @@ Agent::~Agent() {
 
 absl::Status Agent::Start() {
   C4_RETURN_IF_NOT_OK(service::EnsureSharedDirectory(options_.run_dir));
+  run_dir_mode_ = service::DirectoryMode(options_.run_dir);
   if (!options_.master.empty()) {
     if (const auto address = service::ParseHostPort(options_.master); !address.ok()) {
       return service::Annotate(address.status(), "--master");
@@ -197,9 +198,9 @@ void Agent::ScanOnce() {
   const int64_t before_ns = clock_.MonotonicNs();
   absl::Status status = scanner_->Scan();
   if (!status.ok()) {
-    // Somebody removed the directory: a new one serves the next rank.
+    // Somebody removed the directory: a new one, as open as it was, serves the next rank.
     if (!scan_failed_) service::LogWarning(status.message(), "; trying again");
-    if (service::EnsureSharedDirectory(options_.run_dir).ok()) status = scanner_->Scan();
+    if (service::EnsureSharedDirectory(options_.run_dir, run_dir_mode_).ok()) status = scanner_->Scan();
   }
   scan_failed_ = !status.ok();
   const int64_t after_ns = clock_.MonotonicNs();

@@ -74,6 +74,7 @@ class Agent {
   const int64_t started_ns_;
   service::Metrics metrics_;
   service::HttpServer http_;
+  unsigned run_dir_mode_ = 0;  // as found at the start
   std::unique_ptr<Scanner> scanner_;
   std::unique_ptr<Reporter> reporter_;
   std::unique_ptr<PathRelay> paths_;

@@ -73,7 +73,7 @@ absl::Status Scanner::Scan() {
     if (!IsSegmentName(name)) continue;
     if (name.front() == '.') {
       SweepHidden(fd, name);
-    } else if (seen_.size() < kMaxSegments) {
+    } else if (segments_.contains(name) || (seen_.size() < kMaxSegments && segments_.size() < kMaxSegments)) {
       Visit(fd, name);
     } else if (!told_crowded_) {
       told_crowded_ = true;
@@ -81,7 +81,7 @@ absl::Status Scanner::Scan() {
                           " segments: the rest is left out");
     }
   }
-  std::erase_if(segments_, [&](const auto& entry) { return !seen_.contains(entry.first); });
+  KeepUnlinked();
   std::erase_if(refused_, [](const auto& entry) { return !entry.second.seen; });
   UpdateAll(fd);
   FindStrays();
@@ -152,6 +152,20 @@ void Scanner::SweepHidden(int directory, const std::string& name) const {
   if (fd < 0) return;
   if (!IsLocked(fd)) unlinkat(directory, name.c_str(), 0);
   close(fd);
+}
+
+// A segment without a name is still its process's, who writes on: somebody has removed the file, or the whole
+// directory. It goes when the process does, as others do.
+void Scanner::KeepUnlinked() {
+  for (const auto& [name, segment] : segments_) {
+    if (seen_.contains(name) || !segment->alive() || !unlinked_.insert(name).second) continue;
+    service::LogWarning("segment ", Shown(name), " was removed from ", options_.run_dir, " while process ",
+                        segment->pid(),
+                        " writes it: it is watched until the process ends, but an agent that "
+                        "starts after this one cannot find it");
+  }
+  std::erase_if(unlinked_,
+                [&](const auto& name) { return seen_.contains(name) || !segments_.contains(name); });
 }
 
 void Scanner::UpdateAll(int directory) {

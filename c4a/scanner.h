@@ -4,7 +4,8 @@
 // A file that is not a segment this agent can read is left alone, with one warning. A segment whose
 // content contradicts itself stays, for the health of its process, but its content is no longer used.
 // Segments of processes that left in order are unlinked once they were reported; those of processes that
-// died are kept for keep_dead_s, so that the master sees them as gone.
+// died are kept for keep_dead_s, so that the master sees them as gone. Files that somebody else removes stay
+// known for as long: what counts is the process, not the name.
 // One thread. The run directory is everybody's: nothing in it is trusted (no links, regular files only).
 #pragma once
 
@@ -61,6 +62,7 @@ class Scanner {
   void Visit(int directory, const std::string& name);
   void SweepHidden(int directory, const std::string& name) const;
   void Refuse(const std::string& name, dev_t device, ino_t inode, const absl::Status& why);
+  void KeepUnlinked();
   void UpdateAll(int directory);
   bool MayGo(const SegmentFile& segment) const;
   void FindStrays();
@@ -71,9 +73,10 @@ class Scanner {
   TscRelation tsc_;
   std::map<std::string, std::unique_ptr<SegmentFile>> segments_;  // by file name
   std::map<std::string, Refusal> refused_;
-  std::set<std::string> seen_;    // names of this scan
-  std::set<std::string> strays_;  // copies of segments that are held, by name
-  std::set<std::string> told_;    // segments whose fault has been logged
+  std::set<std::string> seen_;      // names of this scan
+  std::set<std::string> unlinked_;  // removed by somebody else, their processes live
+  std::set<std::string> strays_;    // copies of segments that are held, by name
+  std::set<std::string> told_;      // segments whose fault has been logged
   ScanFigures figures_;
   bool first_scan_ = true;
   bool told_crowded_ = false;

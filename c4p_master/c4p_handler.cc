@@ -101,6 +101,8 @@ C4pHandler::C4pHandler(const HandlerOptions& options, std::optional<Topology> fi
   metrics_.tuples_answered = metrics->Counter("c4p_probes_answered_total", "Of these, reported by agents");
   metrics_.agents = metrics->Gauge("c4p_agents", "Agents in session");
   metrics_.connections = metrics->Gauge("c4p_connections", "Connections that are");
+  metrics_.groups = metrics->Gauge("c4p_address_pairs", "Pairs of addresses of which ports are known");
+  metrics_.tenants = metrics->Gauge("c4p_tenants", "Tenants with connections, live or held for their agents");
   metrics_.incomplete =
       metrics->Gauge("c4p_connections_incomplete", "Of these, with ports to come once more is known");
   metrics_.coverage =
@@ -460,13 +462,14 @@ void C4pHandler::Tick(int64_t now_ns) {
   const bool housekeeping = now_ns - housekept_ns_ >= kHousekeepingNs;
   if (housekeeping) {
     housekept_ns_ = now_ns;
-    book_.Expire(now_ns);
     catalogue_.Expire(now_ns);
+    book_.Expire(now_ns);
     for (const service::IpTuple& tuple : book_.ToAdopt()) {
       if (IsUnknown(tuple, now_ns)) Wonder(tuple, now_ns);
       learnt_.insert(GroupOf(tuple));
     }
     ForgetWondered(now_ns);
+    ForgetRounds();
   }
   if (mesh_ns_ == 0) mesh_ns_ = now_ns;
   if (now_ns - mesh_ns_ >= options_.refresh_ns) {
@@ -484,6 +487,8 @@ void C4pHandler::Tick(int64_t now_ns) {
 void C4pHandler::UpdateMetrics() {
   metrics_.agents.Set(static_cast<double>(by_host_.size()));
   metrics_.connections.Set(static_cast<double>(book_.connections().size()));
+  metrics_.groups.Set(static_cast<double>(book_.groups()));
+  metrics_.tenants.Set(static_cast<double>(book_.tenants()));
   metrics_.incomplete.Set(static_cast<double>(book_.incomplete()));
   metrics_.coverage.Set(plan_.coverage().share());
 }

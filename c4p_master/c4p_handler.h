@@ -117,6 +117,8 @@ class C4pHandler {
   // Somebody uses a tuple, or asks for it, whose path is not known: it is probed.
   void Wonder(const service::IpTuple& tuple, int64_t now_ns);
   void ForgetWondered(int64_t now_ns);
+  // Of groups that nobody asks about any more: one that comes back is asked for anew.
+  void ForgetRounds();
   void SetPlanNetwork();
   void RefreshView(int64_t now_ns);
   void LinksChanged(const std::vector<LinkChange>& changes, int64_t now_ns);
@@ -171,6 +173,8 @@ class C4pHandler {
     service::MetricCounter tuples_answered;
     service::MetricGauge agents;
     service::MetricGauge connections;
+    service::MetricGauge groups;
+    service::MetricGauge tenants;
     service::MetricGauge incomplete;
     service::MetricGauge coverage;
   } metrics_;

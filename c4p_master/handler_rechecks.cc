@@ -90,4 +90,12 @@ void C4pHandler::ForgetWondered(int64_t now_ns) {
   std::erase_if(wondered_, [&](const auto& entry) { return now_ns - entry.second > 2 * kWonderAgainNs; });
 }
 
+void C4pHandler::ForgetRounds() {
+  if (rounds_.empty()) return;
+  const std::set<FlowGroup> wanting = book_.Wanting();
+  std::erase_if(rounds_, [&](const auto& entry) {
+    return !wanting.contains(entry.first) && book_.KnownPorts(entry.first).empty();
+  });
+}
+
 }  // namespace c4::c4p

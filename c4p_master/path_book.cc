@@ -17,6 +17,10 @@ using service::Ipv4;
 constexpr size_t kPredictedPorts = 256;
 constexpr size_t kMostEnds = 4;
 
+const std::string& TenantOf(const v1::PathRequest& request) {
+  return request.tenant().empty() ? request.job() : request.tenant();
+}
+
 }  // namespace
 
 absl::Status PathBook::Read(const v1::PathRequest& request, Connection* connection) const {
@@ -71,8 +75,7 @@ absl::StatusOr<v1::PathAnswer> PathBook::Request(SessionId session, const v1::Pa
   }
   connection.renewed_ns = now_ns;
   if (added) {
-    connection.number = NewNumber();
-    names_[connection.number] = request.connection();
+    Register(&connection);
     connection.sources = std::move(read.sources);
     connection.destinations = std::move(read.destinations);
     connection.pairs.resize(request.queue_pairs());
@@ -112,11 +115,15 @@ void PathBook::SetComplete(Connection* connection, bool complete) {
   }
 }
 
-ConnectionId PathBook::NewNumber() {
-  if (free_numbers_.empty()) return next_number_++;
-  const ConnectionId number = free_numbers_.back();
-  free_numbers_.pop_back();
-  return number;
+void PathBook::Register(Connection* connection) {
+  if (free_numbers_.empty()) {
+    connection->number = next_number_++;
+  } else {
+    connection->number = free_numbers_.back();
+    free_numbers_.pop_back();
+  }
+  names_[connection->number] = connection->request.connection();
+  connection->tenant = tenants_.Take(TenantOf(connection->request));
 }
 
 FlowGroup PathBook::GroupOfEnd(const Connection& connection, size_t end) const {
@@ -231,9 +238,7 @@ std::optional<ConnectionRequest> PathBook::RequestOf(Connection* connection, con
   }
   ConnectionRequest request;
   request.connection = connection->number;
-  const std::string& tenant =
-      connection->request.tenant().empty() ? connection->request.job() : connection->request.tenant();
-  request.tenant = tenants_.try_emplace(tenant, static_cast<TenantId>(tenants_.size())).first->second;
+  request.tenant = connection->tenant;
   request.from = from->nic;
   request.to = to->nic;
   request.queue_pairs = static_cast<uint32_t>(connection->pairs.size());
@@ -375,8 +380,7 @@ absl::Status PathBook::Use(SessionId session, const v1::PathUse& use, int64_t no
       return absl::InvalidArgumentError(
           Concat("connection ", use.connection(), " asked as ", use.request().connection()));
     }
-    connection.number = NewNumber();
-    names_[connection.number] = use.connection();
+    Register(&connection);
     connection.pairs.resize(use.request().queue_pairs());
     connection.epoch = std::max<uint64_t>(1, use.epoch());
     adopting_.insert(use.connection());
@@ -475,6 +479,7 @@ void PathBook::Expire(int64_t now_ns) {
     if (age_ns > 10 * options_.expiry_ns) gone.push_back(name);
   }
   for (const std::string& name : gone) Forget(name);
+  ForgetPorts();
 }
 
 void PathBook::Forget(const std::string& name) {
@@ -485,6 +490,7 @@ void PathBook::Forget(const std::string& name) {
   SetComplete(&found->second, true);
   if (found->second.kept) (void)allocator_.Release(found->second.number);
   names_.erase(found->second.number);
+  tenants_.GiveBack(TenantOf(found->second.request));
   adopting_.erase(name);
   ForgetDead(found->second);
   free_numbers_.push_back(found->second.number);

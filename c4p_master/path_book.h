@@ -21,6 +21,7 @@
 #include "c4p_master/catalogue.h"
 #include "c4p_master/network_view.h"
 #include "c4p_master/port_pool.h"
+#include "c4p_master/tenant_numbers.h"
 
 namespace c4::c4p {
 
@@ -67,6 +68,7 @@ class PathBook {
   };
   struct Connection {
     ConnectionId number = 0;
+    TenantId tenant = 0;
     SessionId session = 0;  // 0: its agent is away
     v1::PathRequest request;
     std::vector<service::Ipv4> sources;  // by end
@@ -119,6 +121,8 @@ class PathBook {
   // A queue pair that has no path at present; empty: all have. One that stays dead is said once.
   std::string NameOfADeadOne() const;
   size_t incomplete() const { return incomplete_.size(); }
+  size_t tenants() const { return tenants_.size(); }
+  size_t groups() const { return known_.size(); }  // of which ports are known
   const Allocator& allocator() const { return allocator_; }
   std::vector<std::string> LinksOf(const Connection& connection, const QueuePair& pair, int64_t now_ns) const;
   // Of two addresses under one leaf, in one plane; none otherwise.
@@ -161,6 +165,8 @@ class PathBook {
   void SetTuple(QueuePair* pair, const std::optional<service::IpTuple>& tuple);
   void DropPorts(Connection* connection);
   void Forget(const std::string& name);
+  // Of groups that no connection uses and no probe saw of late.
+  void ForgetPorts();
   // Who has left cannot say that it has a path again.
   void ForgetDead(const Connection& connection);
   std::optional<Advice> Better(Connection* connection, int64_t now_ns);
@@ -171,7 +177,8 @@ class PathBook {
   v1::PathAnswer AnswerFor(const Connection& connection, int64_t now_ns) const;
   bool IsComplete(const Connection& connection, const Offer& offer) const;
   Place PlaceOfTuple(const service::IpTuple& tuple, int64_t now_ns) const;
-  ConnectionId NewNumber();
+  // Its numbers: its own, and its tenant's.
+  void Register(Connection* connection);
 
   const BookOptions options_;
   const NetworkView* const view_;
@@ -186,7 +193,7 @@ class PathBook {
   std::set<std::string> adopting_;                    // taken over, and not yet given to the allocator
   std::vector<ConnectionId> free_numbers_;
   ConnectionId next_number_ = 0;
-  std::map<std::string, TenantId> tenants_;
+  TenantNumbers tenants_;
   std::map<FlowGroup, std::set<uint16_t>> known_;
 };
 

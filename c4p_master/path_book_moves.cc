@@ -201,6 +201,19 @@ std::set<FlowGroup> PathBook::GroupsAt(LeafId leaf) const {
   return groups;
 }
 
+void PathBook::ForgetPorts() {
+  std::set<FlowGroup> used;
+  for (const auto& [name, connection] : connections_) {
+    for (size_t end = 0; end < connection.sources.size(); ++end) used.insert(GroupOfEnd(connection, end));
+  }
+  std::erase_if(known_, [&](const auto& entry) {
+    const auto& [group, ports] = entry;
+    return !used.contains(group) && std::none_of(ports.begin(), ports.end(), [&](uint16_t port) {
+      return catalogue_->probed().SeenNs(WithPort(group, port)) != 0;
+    });
+  });
+}
+
 void PathBook::ForgetDead(const Connection& connection) {
   for (uint32_t i = 0; i < connection.pairs.size(); ++i) dead_.erase({connection.number, i});
 }

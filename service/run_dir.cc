@@ -32,7 +32,7 @@ std::string DefaultRunDir() {
   return value == nullptr || *value == '\0' ? kDefaultRunDir : value;
 }
 
-absl::Status EnsureSharedDirectory(const std::string& path) {
+absl::Status EnsureSharedDirectory(const std::string& path, unsigned mode) {
   namespace fs = std::filesystem;
   std::error_code error;
   if (fs::is_directory(path, error)) return absl::OkStatus();
@@ -41,13 +41,18 @@ absl::Status EnsureSharedDirectory(const std::string& path) {
     fs::create_directories(parent, error);
     if (error) return ErrnoStatus(error.value(), Concat("cannot create the directory ", parent.string()));
   }
-  if (mkdir(path.c_str(), 01777) != 0) {
+  if (mkdir(path.c_str(), mode & 0700) != 0) {
     if (errno == EEXIST && fs::is_directory(path, error)) return absl::OkStatus();  // another was faster
     return ErrnoStatus(errno, Concat("cannot create the directory ", path));
   }
   // Not by mkdir's mode: the process's umask would take bits away.
-  if (chmod(path.c_str(), 01777) != 0) return ErrnoStatus(errno, Concat("cannot open up ", path));
+  if (chmod(path.c_str(), mode) != 0) return ErrnoStatus(errno, Concat("cannot open up ", path));
   return absl::OkStatus();
+}
+
+unsigned DirectoryMode(const std::string& path) {
+  struct stat status {};
+  return stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode) ? status.st_mode & 07777 : kSharedMode;
 }
 
 absl::StatusOr<std::string> ReadSmallFile(const std::string& path, size_t max_bytes, Links links,

@@ -16,8 +16,12 @@ inline constexpr char kDefaultRunDir[] = "/dev/shm/c4";
 
 std::string DefaultRunDir();  // C4_RUN_DIR, else kDefaultRunDir
 
-// Creates `path` (and its parents) when missing; a new one gets mode 01777.
-absl::Status EnsureSharedDirectory(const std::string& path);
+inline constexpr unsigned kSharedMode = 01777;
+
+// Creates `path` (and its parents) when missing; a new one gets `mode`.
+absl::Status EnsureSharedDirectory(const std::string& path, unsigned mode = kSharedMode);
+// Permission bits of a directory; kSharedMode where it cannot be seen.
+unsigned DirectoryMode(const std::string& path);
 
 // What others can write to is opened without following a link at the end of the path.
 enum class Links { kRefuse, kFollow };

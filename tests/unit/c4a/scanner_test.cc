@@ -218,6 +218,34 @@ TEST_F(ScannerTest, ANameThatStandsForAnotherFileIsAnotherProcess) {
   EXPECT_EQ(scanner_.figures().segments_suspect, 0u);
 }
 
+TEST_F(ScannerTest, ALivingProcessIsWatchedThoughItsFileIsRemoved) {
+  const SegmentChild child(run_dir_.path(), "a.c4seg", &builder_);
+  Scan();
+  std::filesystem::remove(run_dir_.File("a.c4seg"));
+  Scan();
+  Scan();
+  ASSERT_NE(Only(), nullptr);
+  EXPECT_TRUE(Only()->alive());
+  child.Signal(SIGSTOP, 'T');
+  clock_.Advance(kSecond);
+  Scan();
+  EXPECT_EQ(Only()->health().state, ProcessState::kStopped);
+  const std::vector<std::string> warnings = Warnings();
+  ASSERT_EQ(warnings.size(), 1u);
+  EXPECT_THAT(warnings[0], HasSubstr("was removed"));
+}
+
+TEST_F(ScannerTest, AWholeDirectoryThatIsRemovedAndMadeAnewLosesNoProcess) {
+  const SegmentChild child(run_dir_.path(), "a.c4seg", &builder_);
+  Scan();
+  std::filesystem::remove_all(run_dir_.path());
+  EXPECT_FALSE(scanner_.Scan().ok());
+  std::filesystem::create_directory(run_dir_.path());
+  Scan();
+  ASSERT_NE(Only(), nullptr);
+  EXPECT_TRUE(Only()->alive());
+}
+
 TEST_F(ScannerTest, RecordsFromTheStartForNewProcessesNotForOldOnes) {
   builder_.AddCommunicator(0, 0x1234, 2);
   builder_.PushOperation(0, 0, 10, 20);
