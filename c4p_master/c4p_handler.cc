@@ -23,7 +23,6 @@ constexpr int kMostRounds = 6;
 constexpr double kMissChance = 2e-5;
 // The transport goes around what is lost at once; when it has settled, its queue pairs get paths again.
 constexpr int64_t kStrayNs = 1000 * kMs;
-constexpr size_t kDoubtfulAtATime = 256;
 // An agent says something every ten seconds (its lease). One that has said nothing for so long may be dead
 // without its connection having ended, and its host is free for the agent that was started in its place.
 constexpr int64_t kSilentNs = 15'000 * kMs;
@@ -475,9 +474,7 @@ void C4pHandler::Tick(int64_t now_ns) {
   if (now_ns - mesh_ns_ >= options_.refresh_ns) {
     mesh_ns_ = now_ns;
     BeginRound(now_ns);
-    for (const service::IpTuple& tuple : catalogue_.probed().Doubtful(now_ns, kDoubtfulAtATime)) {
-      (void)plan_.AskAgain(tuple);
-    }
+    RefreshDoubtful(now_ns);
   }
   AskForPorts();
   SendOrders(now_ns);

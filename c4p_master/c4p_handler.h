@@ -119,6 +119,9 @@ class C4pHandler {
   void ForgetWondered(int64_t now_ns);
   // Of groups that nobody asks about any more: one that comes back is asked for anew.
   void ForgetRounds();
+  // Probes again what connections could use and nobody has seen for a while. What nobody uses grows old and
+  // is forgotten.
+  void RefreshDoubtful(int64_t now_ns);
   void SetPlanNetwork();
   void RefreshView(int64_t now_ns);
   void LinksChanged(const std::vector<LinkChange>& changes, int64_t now_ns);

@@ -12,6 +12,8 @@ constexpr int64_t kMs = 1'000'000;
 // After a link has changed: routes converge at their own pace.
 constexpr int64_t kRecheckAfterNs[] = {0, 500 * kMs, 3000 * kMs};
 constexpr size_t kRecheckPorts = 8;
+// Ports that grew old, at every round.
+constexpr size_t kDoubtfulAtATime = 256;
 
 // Until a tuple whose path could not be learnt is probed again, and how many are remembered for that.
 constexpr int64_t kWonderAgainNs = 5000 * kMs;
@@ -88,6 +90,13 @@ void C4pHandler::Wonder(const service::IpTuple& tuple, int64_t now_ns) {
 
 void C4pHandler::ForgetWondered(int64_t now_ns) {
   std::erase_if(wondered_, [&](const auto& entry) { return now_ns - entry.second > 2 * kWonderAgainNs; });
+}
+
+void C4pHandler::RefreshDoubtful(int64_t now_ns) {
+  for (const service::IpTuple& tuple :
+       catalogue_.probed().Doubtful(book_.InUse(), now_ns, kDoubtfulAtATime)) {
+    (void)plan_.AskAgain(tuple);
+  }
 }
 
 void C4pHandler::ForgetRounds() {

@@ -112,6 +112,8 @@ class PathBook {
   std::vector<service::IpTuple> ToAdopt() const;
   // Groups of connections for which more ports should be known.
   std::set<FlowGroup> Wanting() const;
+  // Of all connections, also of those whose agents are away.
+  std::set<FlowGroup> InUse() const;
   // Of connections that leave from that leaf, or end there (the allocator's number).
   std::set<FlowGroup> GroupsAt(LeafId leaf) const;
   // Nobody uses its source port.

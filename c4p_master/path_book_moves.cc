@@ -201,11 +201,16 @@ std::set<FlowGroup> PathBook::GroupsAt(LeafId leaf) const {
   return groups;
 }
 
-void PathBook::ForgetPorts() {
-  std::set<FlowGroup> used;
+std::set<FlowGroup> PathBook::InUse() const {
+  std::set<FlowGroup> groups;
   for (const auto& [name, connection] : connections_) {
-    for (size_t end = 0; end < connection.sources.size(); ++end) used.insert(GroupOfEnd(connection, end));
+    for (size_t end = 0; end < connection.sources.size(); ++end) groups.insert(GroupOfEnd(connection, end));
   }
+  return groups;
+}
+
+void PathBook::ForgetPorts() {
+  const std::set<FlowGroup> used = InUse();
   std::erase_if(known_, [&](const auto& entry) {
     const auto& [group, ports] = entry;
     return !used.contains(group) && std::none_of(ports.begin(), ports.end(), [&](uint16_t port) {

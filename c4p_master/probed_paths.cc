@@ -79,10 +79,12 @@ std::vector<IpTuple> ProbedPaths::Through(const std::vector<Ipv4>& hops, size_t 
   return tuples;
 }
 
-std::vector<IpTuple> ProbedPaths::Doubtful(int64_t now_ns, size_t most) const {
+std::vector<IpTuple> ProbedPaths::Doubtful(const std::set<FlowGroup>& groups, int64_t now_ns,
+                                           size_t most) const {
   std::vector<std::tuple<bool, int64_t, IpTuple>> found;  // not doubted, age, tuple: the order wanted
   for (const auto& [tuple, entry] : entries_) {
-    if (entry.doubted || now_ns - entry.seen_ns > options_.fresh_ns) {
+    const bool doubtful = entry.doubted || now_ns - entry.seen_ns > options_.fresh_ns;
+    if (doubtful && groups.contains(GroupOf(tuple))) {
       found.emplace_back(!entry.doubted, entry.seen_ns, tuple);
     }
   }

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstddef>
+#include <set>
 #include <unordered_map>
 #include <vector>
 
@@ -35,8 +36,9 @@ class ProbedPaths : public PathMap {
   void Doubt(const service::IpTuple& tuple);
   // Some whose way has one of these addresses: those that were seen last.
   std::vector<service::IpTuple> Through(const std::vector<service::Ipv4>& hops, size_t most) const;
-  // What to probe again: first what misbehaves, then the oldest.
-  std::vector<service::IpTuple> Doubtful(int64_t now_ns, size_t most) const;
+  // What to probe again of these groups: first what misbehaves, then the oldest.
+  std::vector<service::IpTuple> Doubtful(const std::set<FlowGroup>& groups, int64_t now_ns,
+                                         size_t most) const;
   void Expire(int64_t now_ns);
 
   size_t size() const { return entries_.size(); }

@@ -1,5 +1,5 @@
-// Numbers of tenants by name, small ones, as the allocator's accounts want them. A tenant has its number while
-// he has connections; then somebody else gets it. One thread; no errors.
+// Numbers of tenants by name, small ones, as the allocator's accounts want them. A tenant has its number
+// while he has connections; then somebody else gets it. One thread; no errors.
 #pragma once
 
 #include <cstddef>

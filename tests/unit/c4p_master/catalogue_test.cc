@@ -57,7 +57,8 @@ TEST(ProbedPathsTest, EntriesAgeAndTheOldestMakeRoom) {
   EXPECT_FALSE(paths.Find(fabric.Tuple(0, 1, 40000), 1001).has_value());
   // What misbehaves comes first, then the oldest.
   paths.Doubt(fabric.Tuple(0, 1, 40050));
-  const std::vector<service::IpTuple> again = paths.Doubtful(103, 3);
+  const std::vector<service::IpTuple> again = paths.Doubtful({GroupOf(fabric.Tuple(0, 1, 40000))}, 103, 3);
+  EXPECT_EQ(paths.Doubtful({}, 103, 3).size(), 0U) << "nobody uses them";
   ASSERT_EQ(again.size(), 3U);
   EXPECT_EQ(again[0].source_port, 40050);
   EXPECT_EQ(again[1].source_port, 40000);
