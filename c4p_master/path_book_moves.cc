@@ -212,10 +212,11 @@ std::set<FlowGroup> PathBook::InUse() const {
 void PathBook::ForgetPorts() {
   const std::set<FlowGroup> used = InUse();
   std::erase_if(known_, [&](const auto& entry) {
-    const auto& [group, ports] = entry;
-    return !used.contains(group) && std::none_of(ports.begin(), ports.end(), [&](uint16_t port) {
+    const FlowGroup& group = entry.first;
+    const auto seen = [&](uint16_t port) {
       return catalogue_->probed().SeenNs(WithPort(group, port)) != 0;
-    });
+    };
+    return !used.contains(group) && std::none_of(entry.second.begin(), entry.second.end(), seen);
   });
 }
 
