@@ -1,6 +1,8 @@
 #include "service/grpc_log.h"
 
+#include <google/protobuf/stubs/logging.h>
 #include <grpc/support/log.h>
+#include <string>
 #include <string_view>
 
 #include "service/log.h"
@@ -18,11 +20,17 @@ void TakeLine(gpr_log_func_args* line) {
   LogDebug("gRPC: ", line->message);
 }
 
+void TakeProtobufLine(google::protobuf::LogLevel /*level*/, const char* /*file*/, int /*line*/,
+                      const std::string& message) {
+  LogDebug("protobuf: ", message);
+}
+
 }  // namespace
 
 void RouteGrpcLog() {
   static const bool once = [] {
     gpr_set_log_function(TakeLine);
+    google::protobuf::SetLogHandler(TakeProtobufLine);
     return true;
   }();
   (void)once;

@@ -1,5 +1,6 @@
-// Takes gRPC's own log lines into the daemons' log, at level debug: what matters of them reaches us as a
-// status as well, and gRPC repeats itself at every retry. Any thread.
+// Takes gRPC's own log lines and protobuf's into the daemons' log, at level debug: what matters of them
+// reaches us as a status as well, gRPC repeats itself at every retry, and protobuf says a line for every text
+// of a peer that is no UTF-8. Any thread.
 #pragma once
 
 #include <string>

@@ -22,8 +22,15 @@ std::string_view Trim(std::string_view text) {
   return text;
 }
 
+// A NUL or the half of a line's end is damage, or somebody's trick.
+bool HasControl(std::string_view text) {
+  return std::any_of(text.begin(), text.end(),
+                     [](char c) { return (static_cast<unsigned char>(c) < ' ' && c != '\t') || c == 0x7f; });
+}
+
 bool ParseTarget(std::string_view target, httplib::Request* request) {
   if (target.empty() || target.front() != '/') return false;
+  if (HasControl(target) || target.find_first_of(" \t") != std::string_view::npos) return false;
   request->target = std::string(target);
   target = target.substr(0, target.find('#'));
   const size_t question = std::min(target.find('?'), target.size());
@@ -74,8 +81,7 @@ int ParseRequestHead(std::string_view head, size_t most_body, httplib::Request* 
   while (!head.empty()) {
     const std::string_view line = NextLine(&head);
     const size_t colon = line.find(':');
-    if (colon == 0 || colon == std::string_view::npos || line.find('\0') != std::string_view::npos)
-      return 400;
+    if (colon == 0 || colon == std::string_view::npos || HasControl(line)) return 400;
     if (request->headers.size() >= kMostHeaders) return 431;
     request->headers.emplace(line.substr(0, colon), Trim(line.substr(colon + 1)));
   }

@@ -3,6 +3,7 @@
 // say hello beforehand, as honest agents do. Nothing may throw, whatever they claim.
 #include <array>
 #include <cstdint>
+#include <google/protobuf/stubs/logging.h>
 #include <string>
 #include <string_view>
 
@@ -27,6 +28,11 @@ c4::v1::AgentToC4p Hello(int host) {
 
 }  // namespace
 
+extern "C" int LLVMFuzzerInitialize(int* /*count*/, char*** /*arguments*/) {
+  google::protobuf::SetLogHandler(nullptr);
+  return 0;
+}
+
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   c4::service::Metrics metrics;
   c4::c4p::C4pHandler handler({}, std::nullopt, &metrics);
@@ -39,7 +45,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   std::string_view rest(reinterpret_cast<const char*>(data), size);
   while (rest.size() > 3) {
     const auto what = static_cast<uint8_t>(rest[0]);
-    const size_t length = static_cast<uint8_t>(rest[1]) | static_cast<size_t>(static_cast<uint8_t>(rest[2])) << 8;
+    const size_t length = static_cast<uint8_t>(rest[1]) | static_cast<size_t>(static_cast<uint8_t>(rest[2]))
+                                                              << 8;
     rest.remove_prefix(3);
     c4::v1::AgentToC4p message;
     const std::string_view bytes = rest.substr(0, length);

@@ -2,6 +2,7 @@
 // (two bytes, the lower one first) or, where none fits, the whole input as one. Refused with a sentence, or
 // taken in; then the job is judged. Nothing may throw.
 #include <cstdint>
+#include <google/protobuf/stubs/logging.h>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -22,7 +23,9 @@ struct Master {
   void Take(std::string_view bytes) {
     c4::v1::TelemetryBatch batch;
     if (!batch.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) return;
-    if (batch.job() != "job" && batch.job().size() < 8) batch.set_job("job");
+    for (c4::v1::ProcessReport& process : *batch.mutable_processes()) {
+      if (process.job().size() < 16) process.set_job("job");  // else it is another job's, and refused at once
+    }
     const auto reply = handler.Ingest(batch, now);
     if (!reply.ok()) C4_FUZZ_CHECK(!reply.status().message().empty());
     now.monotonic_ns += kSecondNs;
@@ -33,12 +36,18 @@ struct Master {
 
 }  // namespace
 
+extern "C" int LLVMFuzzerInitialize(int* /*count*/, char*** /*arguments*/) {
+  google::protobuf::SetLogHandler(nullptr);
+  return 0;
+}
+
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   std::string_view rest(reinterpret_cast<const char*>(data), size);
   Master master;
   master.Take(rest);
   while (rest.size() > 2) {
-    const size_t length = static_cast<uint8_t>(rest[0]) | static_cast<size_t>(static_cast<uint8_t>(rest[1])) << 8;
+    const size_t length = static_cast<uint8_t>(rest[0]) | static_cast<size_t>(static_cast<uint8_t>(rest[1]))
+                                                              << 8;
     rest.remove_prefix(2);
     if (length > rest.size()) break;
     master.Take(rest.substr(0, length));

@@ -179,6 +179,13 @@ TEST(HttpServer, WhatIsNoRequestIsRefused) {
     return answer;
   };
   EXPECT_THAT(ask("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), testing::StartsWith("HTTP/1.1 400 "));
+  for (const char* text : {"GET /v1/status\001 HTTP/1.1\r\n\r\n", "GET /v1/st\tatus HTTP/1.1\r\n\r\n",
+                           "GET /v1 /status HTTP/1.1\r\n\r\n", "GET / HTTP/1.1\r\nA: b\rC: d\r\n\r\n",
+                           "GET / HTTP/1.1\r\nA: b\nC: d\r\n\r\n", "GET / HTTP/1.1\r\nA: \033[2J\r\n\r\n"}) {
+    EXPECT_THAT(ask(text), testing::StartsWith("HTTP/1.1 400 ")) << text;
+  }
+  EXPECT_THAT(ask(std::string("GET /v1/status\0 HTTP/1.1\r\n\r\n", 30)),
+              testing::StartsWith("HTTP/1.1 400 "));
   EXPECT_THAT(ask("GET /%zz HTTP/1.1\r\n\r\n"), testing::StartsWith("HTTP/1.1 400 "));
   EXPECT_THAT(ask("GET / HTTP/1.1\r\nX: " + std::string(limits::kHttpHeadBytes, 'x')),
               testing::StartsWith("HTTP/1.1 431 "));

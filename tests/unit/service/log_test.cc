@@ -5,7 +5,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include "c4/v1/c4p.pb.h"
 #include "service/config.h"
+#include "service/grpc_log.h"
 #include "tests/unit/service/temporary_directory.h"
 
 namespace c4::service {
@@ -27,6 +29,16 @@ TEST(Log, JsonLinesParseWhateverTheyHold) {
   EXPECT_EQ(json["program"], "c4a");
   EXPECT_EQ(json["thread"], "c4-scan");
   EXPECT_EQ(json["message"], "a \"quoted\" \\ line\nwith \t control \x01 and ? bytes");
+}
+
+// A peer may send as many as it likes.
+TEST(Log, TextsOfPeersThatAreNoUtf8AreNoWarnings) {
+  RouteGrpcLog();
+  testing::internal::CaptureStderr();
+  v1::Hop hop;
+  EXPECT_FALSE(hop.ParseFromString("\x1a\x02\xff\xfe"));
+  FlushLog();
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), testing::IsEmpty());
 }
 
 TEST(Log, FileLevelAndFormat) {
