@@ -5,6 +5,7 @@
 #include <limits>
 #include <tuple>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 
 namespace c4::traces {
@@ -14,6 +15,13 @@ namespace {
 constexpr int64_t kRounding_ns = 1000;
 constexpr size_t kMostOpen = 1 << 20;
 constexpr size_t kMostDamages = 1 << 16;
+
+// 0: it has none.
+uint64_t CorrelationOf(const KinetoEvent& event) {
+  const std::string* const text = event.Arg(kCorrelation);
+  uint64_t correlation = 0;
+  return text != nullptr && absl::SimpleAtoi(*text, &correlation) ? correlation : 0;
+}
 
 }  // namespace
 
@@ -93,10 +101,34 @@ absl::Status KinetoFile::Read() {
     if (!begun.empty()) job_.unpaired_.Add(begun.size(), Where(begun.front().event));
   }
   Assign();
+  AddLaunched();
   Prefer();
   Join();
   RemoveCopies();
   return Emit();
+}
+
+uint32_t KinetoFile::ThreadOf(const KinetoEvent& event) {
+  return threads_.try_emplace(absl::StrCat(event.pid, "/", event.tid), threads_.size()).first->second;
+}
+
+// What a rule takes by itself is an operation of its own, and no part of another.
+absl::Status KinetoFile::TakeLaunch(const KinetoEvent& event) {
+  const bool launch = IsLaunch(event.category);
+  if (!launch && !IsGpuWork(event.category)) return absl::OkStatus();
+  const uint64_t correlation = CorrelationOf(event);
+  if (correlation == 0 || !event.start.ns) return absl::OkStatus();
+  if (launches_.size() >= 2 * job_.options_.max_operations) {
+    return At(event.number, absl::StrCat("more than ", 2 * job_.options_.max_operations,
+                                         " launches and kernels of one rank: profile fewer steps, or allow "
+                                         "more with --max-operations"));
+  }
+  if (launch) {
+    launches_.AddLaunch(ThreadOf(event), correlation, *event.start.ns);
+  } else if (event.duration.ns && *event.duration.ns >= 0) {
+    launches_.AddKernel(correlation, {*event.start.ns, *event.start.ns + *event.duration.ns});
+  }
+  return absl::OkStatus();
 }
 
 absl::Status KinetoFile::Take(const KinetoEvent& event) {
@@ -105,9 +137,12 @@ absl::Status KinetoFile::Take(const KinetoEvent& event) {
   if (event.phase != "X") return absl::OkStatus();
   const absl::StatusOr<KinetoMatch> match = job_.matcher_.Match(event);
   if (!match.ok()) return At(event.number, std::string(match.status().message()));
-  if (match->kind == KinetoMatch::Kind::kNothing) return absl::OkStatus();
+  if (match->kind == KinetoMatch::Kind::kNothing) {
+    return job_.matcher_.wants_launches() ? TakeLaunch(event) : absl::OkStatus();
+  }
   if (!event.start.ns) return At(event.number, event.start.Complaint("ts"));
-  const Open begun = {*match, *event.start.ns, event.number, IsOnGpu(event.category)};
+  const Open begun = {*match,          *event.start.ns,      event.number,
+                      ThreadOf(event), CorrelationOf(event), IsOnGpu(event.category)};
   if (!event.duration.ns) return Add(begun, begun.start_ns, event.duration.Complaint("dur"));
   return Add(begun, begun.start_ns + *event.duration.ns, "");
 }
@@ -121,13 +156,14 @@ absl::Status KinetoFile::Begin(const KinetoEvent& event) {
     return At(event.number,
               absl::StrCat("more than ", kMostOpen, " events begin (ph B) and do not end (ph E)"));
   }
-  open_[absl::StrCat(event.pid, "/", event.tid)].push_back(
-      {*match, event.start.ns.value_or(0), event.number, IsOnGpu(event.category)});
+  const uint32_t thread = ThreadOf(event);
+  open_[thread].push_back(
+      {*match, event.start.ns.value_or(0), event.number, thread, 0, IsOnGpu(event.category)});
   return absl::OkStatus();
 }
 
 absl::Status KinetoFile::End(const KinetoEvent& event) {
-  const auto found = open_.find(absl::StrCat(event.pid, "/", event.tid));
+  const auto found = open_.find(ThreadOf(event));
   if (found == open_.end()) {
     job_.unpaired_.Add(1, Where(event.number));
     return absl::OkStatus();
@@ -162,7 +198,8 @@ absl::Status KinetoFile::Add(const Open& begun, int64_t end_ns, std::string dama
                                         " events of one rank come under rules: make the rules narrower, or "
                                         "allow more with --max-operations"));
   }
-  Mark mark = {begun.match, begun.start_ns, end_ns, begun.event, -1, begun.on_gpu};
+  Mark mark = {begun.match,  begun.start_ns,    end_ns,      begun.event, -1,
+               begun.thread, begun.correlation, begun.on_gpu};
   if (!damage.empty()) {
     if (damages_.size() >= kMostDamages)
       return At(begun.event, absl::StrCat(damage, "; too many are like this"));
@@ -188,15 +225,16 @@ absl::Status KinetoFile::FindSteps() {
       "step"));
 }
 
-// The step in which it starts. The device runs behind the program that feeds it: what is timed there belongs
-// to the steps that are marked there.
-std::optional<int32_t> KinetoFile::StepOf(const Mark& mark) const {
+// The device runs behind the program that feeds it: what is timed there belongs to the step of its launch,
+// and where that is not known to the steps that are marked there.
+std::optional<int32_t> KinetoFile::StepOf(const Mark& mark, std::optional<int64_t> launched_ns) const {
   if (mark.match.step >= 0) return mark.match.step;
-  const size_t own = mark.on_gpu ? 1 : 0;
+  const size_t own = mark.on_gpu && !launched_ns ? 1 : 0;
   const std::vector<Step>& steps = steps_[own].empty() ? steps_[1 - own] : steps_[own];
-  auto after = std::upper_bound(steps.begin(), steps.end(), mark.start_ns,
+  const int64_t at_ns = launched_ns.value_or(mark.start_ns);
+  auto after = std::upper_bound(steps.begin(), steps.end(), at_ns,
                                 [](int64_t start_ns, const Step& step) { return start_ns < step.start_ns; });
-  if (after == steps.begin() || mark.start_ns > (--after)->end_ns) return std::nullopt;
+  if (after == steps.begin() || at_ns > (--after)->end_ns) return std::nullopt;
   return after->number;
 }
 
@@ -204,12 +242,14 @@ void KinetoFile::Assign() {
   size_t kept = 0;
   bool other_clock = false;
   for (Mark& mark : marks_) {
-    const std::optional<int32_t> step = StepOf(mark);
+    const std::optional<int64_t> launched_ns =
+        mark.correlation != 0 && !steps_[0].empty() ? launches_.LaunchedAt(mark.correlation) : std::nullopt;
+    const std::optional<int32_t> step = StepOf(mark, launched_ns);
     if (!step) {
-      job_.outside_.Add(1, Where(mark.event));
+      outside_.push_back(mark);
       continue;
     }
-    other_clock = other_clock || (mark.match.step < 0 && mark.on_gpu && steps_[1].empty());
+    other_clock = other_clock || (mark.match.step < 0 && mark.on_gpu && !launched_ns && steps_[1].empty());
     mark.match.step = *step;
     const auto& wanted = job_.options_.steps;
     if (!wanted.empty() && std::none_of(wanted.begin(), wanted.end(), [&step](const auto& range) {
@@ -224,12 +264,47 @@ void KinetoFile::Assign() {
   if (other_clock) job_.clocks_.Add(1, name_);
 }
 
+// What marks of the program launched, beside the marks themselves. Their steps are those of the marks: the
+// device may run them much later.
+void KinetoFile::AddLaunched() {
+  std::vector<KinetoLaunches::Range> ranges;
+  std::vector<size_t> marks;
+  for (size_t i = 0; i < marks_.size(); ++i) {
+    if (marks_[i].match.launched == KinetoMatch::kNowhere) continue;
+    ranges.push_back({marks_[i].thread, {marks_[i].start_ns, marks_[i].end_ns}});
+    marks.push_back(i);
+  }
+  const std::vector<std::optional<TimeSpan>> spans = launches_.SpansOf(ranges);
+  std::vector<bool> launches(job_.rules_.size());  // by rule: whether its marks launch anything
+  for (size_t i = 0; i < marks.size(); ++i) {
+    if (spans[i]) launches[marks_[marks[i]].match.rule] = true;
+  }
+  for (size_t i = 0; i < marks.size(); ++i) {
+    Mark whole = marks_[marks[i]];
+    if (!launches[whole.match.rule]) continue;
+    if (!spans[i] && whole.damage < 0) {
+      job_.idle_.Add(1, Where(whole.event));
+      continue;
+    }
+    whole.match.preference = whole.match.launched;
+    whole.on_gpu = true;
+    if (spans[i]) std::tie(whole.start_ns, whole.end_ns) = std::pair(spans[i]->start_ns, spans[i]->end_ns);
+    marks_.push_back(whole);
+  }
+  std::erase_if(marks_, [](const Mark& mark) { return mark.match.preference == KinetoMatch::kNowhere; });
+}
+
 // Of the categories that a rule lists, the first that this rank has events of.
 void KinetoFile::Prefer() {
   constexpr uint8_t kNone = std::numeric_limits<uint8_t>::max();
   std::vector<uint8_t> best(job_.rules_.size(), kNone);
   for (const Mark& mark : marks_)
     best[mark.match.rule] = std::min(best[mark.match.rule], mark.match.preference);
+  for (const Mark& mark : outside_) {
+    const uint8_t wanted = best[mark.match.rule];
+    if (wanted == kNone || mark.match.preference == wanted || mark.match.launched == wanted)
+      job_.outside_.Add(1, Where(mark.event));
+  }
   const auto last = std::remove_if(marks_.begin(), marks_.end(), [&best](const Mark& mark) {
     return mark.match.preference != best[mark.match.rule];
   });

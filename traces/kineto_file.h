@@ -29,6 +29,8 @@ class KinetoFile {
     int64_t end_ns = 0;
     uint64_t event = 0;
     int32_t damage = -1;  // into damages_
+    uint32_t thread = 0;
+    uint64_t correlation = 0;  // of a kernel, with its launch; 0: not known
     bool on_gpu = false;
   };
   struct Step {
@@ -41,6 +43,8 @@ class KinetoFile {
     KinetoMatch match;
     int64_t start_ns = 0;
     uint64_t event = 0;
+    uint32_t thread = 0;
+    uint64_t correlation = 0;
     bool on_gpu = false;
   };
 
@@ -51,13 +55,17 @@ class KinetoFile {
   // Once the rank is known. False: this rank is left out.
   absl::StatusOr<bool> Settle(int rank);
   absl::Status Take(const KinetoEvent& event);
+  uint32_t ThreadOf(const KinetoEvent& event);
+  absl::Status TakeLaunch(const KinetoEvent& event);
   absl::Status Begin(const KinetoEvent& event);
   absl::Status End(const KinetoEvent& event);
   absl::Status Add(const Open& begun, int64_t end_ns, std::string damage);
 
   absl::Status FindSteps();
-  std::optional<int32_t> StepOf(const Mark& mark) const;
+  // The step in which it starts, or in which the program launched it.
+  std::optional<int32_t> StepOf(const Mark& mark, std::optional<int64_t> launched_ns) const;
   void Assign();
+  void AddLaunched();
   void Prefer();
   void Join();
   void RemoveCopies();
@@ -69,10 +77,13 @@ class KinetoFile {
   std::optional<int> rank_;
   RankPlaces::Place place_;
   std::vector<Mark> marks_;
+  std::vector<Mark> outside_;  // of every step
   std::vector<std::string> damages_;
-  std::map<int32_t, Step> found_steps_[2];                   // on the CPU, on the GPU
-  std::vector<Step> steps_[2];                               // by start
-  std::unordered_map<std::string, std::vector<Open>> open_;  // by process and thread
+  std::map<int32_t, Step> found_steps_[2];             // on the CPU, on the GPU
+  std::vector<Step> steps_[2];                         // by start
+  std::unordered_map<std::string, uint32_t> threads_;  // numbers of process and thread
+  std::unordered_map<uint32_t, std::vector<Open>> open_;
+  KinetoLaunches launches_;
   size_t opened_ = 0;
 };
 

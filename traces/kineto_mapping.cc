@@ -72,9 +72,10 @@ absl::StatusOr<TextPattern> Regex(const json& value, const std::string& where) {
 }
 
 // One or several.
-absl::StatusOr<std::vector<std::string>> Categories(const json& object, const std::string& where) {
+absl::StatusOr<std::vector<std::string>> Categories(const json& object, const std::string& where,
+                                                    std::vector<std::string> otherwise) {
   const auto found = object.find("category");
-  if (found == object.end()) return std::vector<std::string>{"gpu_user_annotation", "user_annotation"};
+  if (found == object.end()) return otherwise;
   const json list = found->is_array() ? *found : json::array({*found});
   std::vector<std::string> categories;
   for (const json& one : list) {
@@ -136,7 +137,8 @@ absl::StatusOr<KinetoRule> ParseRule(const json& json_rule, const std::string& w
                                                                 : Regex(json_rule["regex"], where + ".regex");
   if (!name.ok()) return name.status();
   rule.name = *std::move(name);
-  absl::StatusOr<std::vector<std::string>> categories = Categories(json_rule, where);
+  absl::StatusOr<std::vector<std::string>> categories =
+      Categories(json_rule, where, {kLaunched, "gpu_user_annotation", "user_annotation"});
   if (!categories.ok()) return categories.status();
   rule.categories = *std::move(categories);
   if (const auto args = json_rule.find("args"); args != json_rule.end()) {
@@ -247,8 +249,13 @@ absl::Status ParseSteps(const json& mapping, KinetoMapping* parsed) {
   if (name->groups() < 1)
     return Wrong("steps.regex", "its first group has to be the step's number: ([0-9]+)");
   parsed->step_name = *std::move(name);
-  absl::StatusOr<std::vector<std::string>> categories = Categories(steps, "steps");
+  // Old profilers wrote marks as operators.
+  absl::StatusOr<std::vector<std::string>> categories =
+      Categories(steps, "steps", {"gpu_user_annotation", "user_annotation", "cpu_op", "Operator"});
   if (!categories.ok()) return categories.status();
+  if (std::find(categories->begin(), categories->end(), kLaunched) != categories->end()) {
+    return Wrong("steps.category", "'launched' is for rules: a step is a mark");
+  }
   parsed->step_categories = *std::move(categories);
   return absl::OkStatus();
 }

@@ -49,10 +49,13 @@ struct NumberSource {
   bool said() const { return group > 0 || !arg.empty(); }
 };
 
+// A category that no event has: the kernels that were launched within marks of the program.
+inline constexpr char kLaunched[] = "launched";
+
 struct KinetoRule {
   whatif::OperationType type = whatif::OperationType::kGc;
   TextPattern name;
-  std::vector<std::string> categories;  // the one to be preferred first
+  std::vector<std::string> categories;  // the one to be preferred first; kLaunched may be among them
   std::vector<std::pair<std::string, TextPattern>> args;
   NumberSource micro_batch;
   NumberSource chunk;

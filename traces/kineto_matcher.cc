@@ -16,22 +16,36 @@ std::array<const NumberSource*, 4> Sources(const KinetoRule& rule) {
   return {&rule.step, &rule.micro_batch, &rule.chunk, &rule.global_chunk};
 }
 
-std::optional<uint8_t> Place(const std::vector<std::string>& categories, const std::string& category) {
+constexpr char kMark[] = "user_annotation";
+
+uint8_t Place(const std::vector<std::string>& categories, const std::string& category) {
   const auto found = std::find(categories.begin(), categories.end(), category);
-  if (found == categories.end()) return std::nullopt;
+  if (found == categories.end()) return KinetoMatch::kNowhere;
   return static_cast<uint8_t>(found - categories.begin());
 }
 
-}  // namespace
-
-bool IsOnGpu(const std::string& category) {
-  return category == "kernel" || category.starts_with("gpu_");
+// Where what was launched within this event counts for the rule: in events of the CPU that the rule lists,
+// and where it lists none in the program's marks.
+uint8_t PlaceOfLaunched(const std::vector<std::string>& categories, const std::string& category) {
+  if (IsOnGpu(category)) return KinetoMatch::kNowhere;
+  const bool lists_one = std::any_of(categories.begin(), categories.end(), [](const std::string& one) {
+    return one != kLaunched && !IsOnGpu(one);
+  });
+  const bool counts = lists_one ? Place(categories, category) != KinetoMatch::kNowhere : category == kMark;
+  return counts ? Place(categories, kLaunched) : KinetoMatch::kNowhere;
 }
+
+}  // namespace
 
 KinetoMatcher::KinetoMatcher(const KinetoMapping& mapping) : mapping_(mapping) {
   categories_.insert(mapping.step_categories.begin(), mapping.step_categories.end());
   for (const KinetoRule& rule : mapping.rules) {
     categories_.insert(rule.categories.begin(), rule.categories.end());
+    if (Place(rule.categories, kLaunched) != KinetoMatch::kNowhere) {
+      wants_launches_ = true;
+      categories_.insert(kMark);
+      args_.insert(kCorrelation);
+    }
     for (const auto& [key, glob] : rule.args) args_.insert(key);
     if (!rule.join.empty()) args_.insert(rule.join);
     for (const NumberSource* source : Sources(rule)) {
@@ -49,11 +63,11 @@ const std::vector<KinetoMatcher::Candidate>& KinetoMatcher::Candidates(const Kin
   if (known_.size() >= kMostKnown || key_.size() > kLongestKept) known_.clear();
   std::vector<Candidate>& candidates = known_[key_];
   std::vector<std::optional<std::string>> groups;
-  if (const auto place = Place(mapping_.step_categories, event.category)) {
+  if (const uint8_t place = Place(mapping_.step_categories, event.category); place != KinetoMatch::kNowhere) {
     if (mapping_.step_name.Matches(event.name, &groups)) {
       Candidate step;
       step.kind = KinetoMatch::Kind::kStep;
-      step.preference = *place;
+      step.preference = place;
       step.texts[0] = groups[1].value_or("");
       candidates.push_back(std::move(step));
       return candidates;
@@ -61,12 +75,15 @@ const std::vector<KinetoMatcher::Candidate>& KinetoMatcher::Candidates(const Kin
   }
   for (size_t i = 0; i < mapping_.rules.size(); ++i) {
     const KinetoRule& rule = mapping_.rules[i];
-    const auto place = Place(rule.categories, event.category);
-    if (!place || !rule.name.Matches(event.name, &groups)) continue;
+    const uint8_t place = Place(rule.categories, event.category);
+    const uint8_t launched = PlaceOfLaunched(rule.categories, event.category);
+    if (std::min(place, launched) == KinetoMatch::kNowhere) continue;
+    if (!rule.name.Matches(event.name, &groups)) continue;
     Candidate candidate;
     candidate.kind = KinetoMatch::Kind::kOperation;
     candidate.rule = static_cast<uint16_t>(i);
-    candidate.preference = *place;
+    candidate.preference = place;
+    candidate.launched = launched;
     const auto sources = Sources(rule);
     for (size_t n = 0; n < kNumbers; ++n) {
       if (sources[n]->group > 0) {
@@ -124,6 +141,7 @@ absl::StatusOr<KinetoMatch> KinetoMatcher::Match(const KinetoEvent& event) {
     match.kind = candidate.kind;
     match.rule = candidate.rule;
     match.preference = candidate.preference;
+    match.launched = candidate.launched;
     const std::string* value = is_step ? nullptr : event.Arg(mapping_.rules[candidate.rule].join);
     if (value != nullptr) match.join = std::hash<std::string>()(*value) | 1;
     if (absl::Status taken = TakeNumbers(candidate, event, &match); !taken.ok()) return taken;

@@ -15,6 +15,7 @@
 
 #include "absl/status/statusor.h"
 #include "traces/kineto_events.h"
+#include "traces/kineto_launches.h"
 #include "traces/kineto_mapping.h"
 
 namespace c4::traces {
@@ -23,7 +24,9 @@ namespace c4::traces {
 struct KinetoMatch {
   enum class Kind : uint8_t { kNothing, kStep, kOperation };
   Kind kind = Kind::kNothing;
-  uint8_t preference = 0;  // place of the category in the rule's list
+  static constexpr uint8_t kNowhere = UINT8_MAX;
+  uint8_t preference = kNowhere;  // place of the category in the rule's list
+  uint8_t launched = kNowhere;    // place of kLaunched there, where the event may have launched kernels
   uint16_t rule = 0;
   int32_t step = -1;
   int32_t micro_batch = -1;
@@ -32,13 +35,12 @@ struct KinetoMatch {
   uint64_t join = 0;  // 0: an operation of its own
 };
 
-bool IsOnGpu(const std::string& category);
-
 class KinetoMatcher {
  public:
   explicit KinetoMatcher(const KinetoMapping& mapping);
 
   const std::set<std::string>& args() const { return args_; }  // those that rules look at
+  bool wants_launches() const { return wants_launches_; }
   // InvalidArgument where a number that a rule takes is none.
   absl::StatusOr<KinetoMatch> Match(const KinetoEvent& event);
 
@@ -48,7 +50,8 @@ class KinetoMatcher {
   struct Candidate {
     KinetoMatch::Kind kind = KinetoMatch::Kind::kNothing;
     uint16_t rule = 0;
-    uint8_t preference = 0;
+    uint8_t preference = KinetoMatch::kNowhere;
+    uint8_t launched = KinetoMatch::kNowhere;
     std::array<std::string, kNumbers> texts;  // out of the name
   };
 
@@ -58,6 +61,7 @@ class KinetoMatcher {
 
   const KinetoMapping& mapping_;
   std::set<std::string> args_;
+  bool wants_launches_ = false;
   std::unordered_set<std::string> categories_;
   std::unordered_map<std::string, std::vector<Candidate>> known_;  // by category, NUL, name
   std::string key_;

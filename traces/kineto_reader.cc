@@ -37,6 +37,7 @@ absl::Status KinetoReader::CheckWorkers() const {
 
 absl::Status KinetoReader::CheckRules() {
   size_t unused = 0;
+  std::vector<std::string> sides[2];  // rules timed on the CPU, on the GPU
   for (size_t i = 0; i < rules_.size(); ++i) {
     const RuleUse& use = rules_[i];
     const KinetoRule& rule = mapping_.rules[i];
@@ -44,6 +45,15 @@ absl::Status KinetoReader::CheckRules() {
     if (!use.used && !rule.optional) {
       contents_.notes.push_back(
           absl::StrCat(RuleName(mapping_, i), " of the mapping matches no event in a step"));
+    }
+    // Garbage is collected on the CPU, whatever the rest is timed on.
+    if (use.used && rule.type != whatif::OperationType::kGc) {
+      const bool on_gpu =
+          std::any_of(use.ranks_by_category.begin(), use.ranks_by_category.end(), [&rule](const auto& entry) {
+            const std::string& category = rule.categories[entry.first];
+            return category == kLaunched || IsOnGpu(category);
+          });
+      sides[on_gpu ? 1 : 0].push_back(RuleName(mapping_, i));
     }
     if (use.ranks_by_category.size() < 2) continue;
     std::vector<std::string> parts;
@@ -53,6 +63,12 @@ absl::Status KinetoReader::CheckRules() {
     contents_.notes.push_back(absl::StrCat(
         RuleName(mapping_, i), " of the mapping takes different categories, ", absl::StrJoin(parts, " and "),
         " ranks: times of the CPU and of the GPU are not the same"));
+  }
+  if (!sides[0].empty() && !sides[1].empty()) {
+    contents_.notes.push_back(
+        absl::StrCat("times of ", absl::StrJoin(sides[0], ", "),
+                     " are those of the CPU, all others of the GPU: a mark on the CPU ends when its kernels "
+                     "are launched, not when they have run"));
   }
   if (unused < rules_.size()) return absl::OkStatus();
   std::vector<std::string> names;
@@ -87,6 +103,12 @@ void KinetoReader::NoteWhatIsLeftOut() {
     notes.push_back(absl::StrCat(copies_.number,
                                  " operations are there twice with the same times, the first is ",
                                  copies_.first, ": taken once"));
+  }
+  if (idle_.number > 0) {
+    notes.push_back(absl::StrCat(idle_.number,
+                                 " marks are left out that launched no kernel, while others of their rule "
+                                 "did; the first is ",
+                                 idle_.first));
   }
   if (clocks_.number > 0) {
     notes.push_back(

@@ -34,7 +34,7 @@ TEST(KinetoMapping, DefaultsAndPatterns) {
   ASSERT_TRUE(mapping.ok()) << mapping.status();
   const KinetoRule& rule = mapping->rules[1];
   EXPECT_EQ(rule.type, whatif::OperationType::kGradsReduceScatter);
-  EXPECT_THAT(rule.categories, testing::ElementsAre("gpu_user_annotation", "user_annotation"));
+  EXPECT_THAT(rule.categories, testing::ElementsAre("launched", "gpu_user_annotation", "user_annotation"));
   EXPECT_TRUE(rule.name.Matches("a.b\xff.c)"));
   EXPECT_FALSE(rule.name.Matches("aXb.c)"));
   EXPECT_FALSE(rule.name.Matches("a.b)"));

@@ -160,7 +160,10 @@ TEST(Kineto, MarksOfTheGpuGoBeforeThoseOfTheCpu) {
   EXPECT_EQ(table->records.size(), 18);
   EXPECT_THAT(
       table->notes,
-      ElementsAre(HasSubstr("different categories, gpu_user_annotation on 1 and user_annotation on 1")));
+      ElementsAre(
+          HasSubstr("different categories, gpu_user_annotation on 1 and user_annotation on 1"),
+          HasSubstr("times of rule 2 (backward-compute, 'backward*'), rule 3 (optimizer, 'optimizer') "
+                    "are those of the CPU, all others of the GPU")));
   events.erase(std::remove_if(events.begin(), events.end(),
                               [](const std::string& one) {
                                 return one.find("gpu_user_annotation\",\"name\":\"Prof") != std::string::npos;
