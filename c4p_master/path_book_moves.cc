@@ -213,9 +213,7 @@ void PathBook::ForgetPorts() {
   const std::set<FlowGroup> used = InUse();
   std::erase_if(known_, [&](const auto& entry) {
     const FlowGroup& group = entry.first;
-    const auto seen = [&](uint16_t port) {
-      return catalogue_->probed().SeenNs(WithPort(group, port)) != 0;
-    };
+    const auto seen = [&](uint16_t port) { return catalogue_->probed().SeenNs(WithPort(group, port)) != 0; };
     return !used.contains(group) && std::none_of(entry.second.begin(), entry.second.end(), seen);
   });
 }

@@ -28,12 +28,6 @@ Result Describe(ncclComm_t comm, int* value, const char* name, Read read) {
   return Ok();
 }
 
-// For calls that a group collects.
-ncclResult_t ReportInGroup(const char* call, ncclComm_t comm, const Result& result) {
-  NoteInGroup(call, result);
-  return Report(call, comm, result);
-}
-
 // Who an id belongs to, it says itself; only ids of the host engine are known by a mark. nullptr: ours.
 const vendor::Api* ApiOfId(const ncclUniqueId* id) {
   const vendor::Api* const api = vendor::ApiOfProcess();
@@ -53,7 +47,7 @@ namespace vendor = c4::vendor;
 
 extern "C" ncclResult_t pncclGetUniqueId(ncclUniqueId* uniqueId) {
   if (const vendor::Api* const api = vendor::ApiOfProcess()) return api->GetUniqueId(uniqueId);
-  return Report("ncclGetUniqueId", nullptr, c4::api::MakeUniqueId(uniqueId));
+  return Report("ncclGetUniqueId", nullptr, [&] { return c4::api::MakeUniqueId(uniqueId); });
 }
 C4_WEAK_TWIN(ncclGetUniqueId);
 
@@ -62,7 +56,9 @@ extern "C" ncclResult_t pncclCommInitRank(ncclComm_t* comm, int nranks, ncclUniq
     return vendor::CommInitRank(*api, comm, nranks, commId, rank);
   }
   static constexpr char kCall[] = "ncclCommInitRank";
-  return ReportInGroup(kCall, nullptr, c4::api::Join({kCall, nranks, rank, 1, &commId, nullptr}, comm));
+  return ReportInGroup(kCall, nullptr, [&] {
+    return c4::api::Join({kCall, nranks, rank, 1, &commId, nullptr}, comm);
+  });
 }
 C4_WEAK_TWIN(ncclCommInitRank);
 
@@ -72,7 +68,9 @@ extern "C" ncclResult_t pncclCommInitRankConfig(ncclComm_t* comm, int nranks, nc
     return vendor::CommInitRankConfig(*api, comm, nranks, commId, rank, config);
   }
   static constexpr char kCall[] = "ncclCommInitRankConfig";
-  return ReportInGroup(kCall, nullptr, c4::api::Join({kCall, nranks, rank, 1, &commId, config}, comm));
+  return ReportInGroup(kCall, nullptr, [&] {
+    return c4::api::Join({kCall, nranks, rank, 1, &commId, config}, comm);
+  });
 }
 C4_WEAK_TWIN(ncclCommInitRankConfig);
 
@@ -82,7 +80,9 @@ extern "C" ncclResult_t pncclCommInitRankScalable(ncclComm_t* newcomm, int nrank
     return vendor::CommInitRankScalable(*api, newcomm, nranks, myrank, nId, commIds, config);
   }
   static constexpr char kCall[] = "ncclCommInitRankScalable";
-  return ReportInGroup(kCall, nullptr, c4::api::Join({kCall, nranks, myrank, nId, commIds, config}, newcomm));
+  return ReportInGroup(kCall, nullptr, [&] {
+    return c4::api::Join({kCall, nranks, myrank, nId, commIds, config}, newcomm);
+  });
 }
 C4_WEAK_TWIN(ncclCommInitRankScalable);
 
@@ -90,7 +90,7 @@ extern "C" ncclResult_t pncclCommInitAll(ncclComm_t* comm, int ndev, const int* 
   if (const vendor::Api* const api = vendor::ApiOfProcess()) {
     return vendor::CommInitAll(*api, comm, ndev, devlist);
   }
-  return ReportInGroup("ncclCommInitAll", nullptr, c4::api::JoinAll(comm, ndev, devlist));
+  return ReportInGroup("ncclCommInitAll", nullptr, [&] { return c4::api::JoinAll(comm, ndev, devlist); });
 }
 C4_WEAK_TWIN(ncclCommInitAll);
 
@@ -99,7 +99,8 @@ extern "C" ncclResult_t pncclCommSplit(ncclComm_t comm, int color, int key, nccl
   if (const vendor::Api* const api = vendor::ApiOf(comm)) {
     return vendor::CommSplit(*api, comm, color, key, newcomm, config);
   }
-  return ReportInGroup("ncclCommSplit", comm, c4::api::Split(comm, color, key, newcomm, config));
+  return ReportInGroup("ncclCommSplit", comm,
+                       [&] { return c4::api::Split(comm, color, key, newcomm, config); });
 }
 C4_WEAK_TWIN(ncclCommSplit);
 
@@ -108,31 +109,31 @@ extern "C" ncclResult_t pncclCommShrink(ncclComm_t comm, int* excludeRanksList, 
   if (const vendor::Api* const api = vendor::ApiOf(comm)) {
     return vendor::CommShrink(*api, comm, excludeRanksList, excludeRanksCount, newcomm, config, shrinkFlags);
   }
-  return ReportInGroup(
-      "ncclCommShrink", comm,
-      c4::api::Shrink(comm, excludeRanksList, excludeRanksCount, newcomm, config, shrinkFlags));
+  return ReportInGroup("ncclCommShrink", comm, [&] {
+    return c4::api::Shrink(comm, excludeRanksList, excludeRanksCount, newcomm, config, shrinkFlags);
+  });
 }
 C4_WEAK_TWIN(ncclCommShrink);
 
 extern "C" ncclResult_t c4_host_ncclCommRevoke(ncclComm_t comm, int revokeFlags) {
-  return Report("ncclCommRevoke", comm, c4::api::Revoke(comm, revokeFlags));
+  return Report("ncclCommRevoke", comm, [&] { return c4::api::Revoke(comm, revokeFlags); });
 }
 
 extern "C" ncclResult_t pncclCommFinalize(ncclComm_t comm) {
   if (const vendor::Api* const api = vendor::ApiOf(comm)) return vendor::CommFinalize(*api, comm);
-  return Report("ncclCommFinalize", comm, c4::api::Finalize(comm));
+  return Report("ncclCommFinalize", comm, [&] { return c4::api::Finalize(comm); });
 }
 C4_WEAK_TWIN(ncclCommFinalize);
 
 extern "C" ncclResult_t pncclCommDestroy(ncclComm_t comm) {
   if (const vendor::Api* const api = vendor::ApiOf(comm)) return vendor::CommDestroy(*api, comm);
-  return Report("ncclCommDestroy", comm, c4::api::Destroy(comm));
+  return Report("ncclCommDestroy", comm, [&] { return c4::api::Destroy(comm); });
 }
 C4_WEAK_TWIN(ncclCommDestroy);
 
 extern "C" ncclResult_t pncclCommAbort(ncclComm_t comm) {
   if (const vendor::Api* const api = vendor::ApiOf(comm)) return vendor::CommAbort(*api, comm);
-  return Report("ncclCommAbort", comm, c4::api::Abort(comm));
+  return Report("ncclCommAbort", comm, [&] { return c4::api::Abort(comm); });
 }
 C4_WEAK_TWIN(ncclCommAbort);
 
@@ -140,22 +141,22 @@ extern "C" ncclResult_t pncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* as
   if (const vendor::Api* const api = vendor::ApiOf(comm)) {
     return vendor::CommGetAsyncError(*api, comm, asyncError);
   }
-  return Report("ncclCommGetAsyncError", comm, c4::api::AsyncError(comm, asyncError));
+  return Report("ncclCommGetAsyncError", comm, [&] { return c4::api::AsyncError(comm, asyncError); });
 }
 C4_WEAK_TWIN(ncclCommGetAsyncError);
 
 extern "C" ncclResult_t c4_host_ncclCommCount(const ncclComm_t comm, int* count) {
   const auto read = [](const Communicator& communicator) { return communicator.rank_count(); };
-  return Report("ncclCommCount", comm, c4::api::Describe(comm, count, "count", read));
+  return Report("ncclCommCount", comm, [&] { return c4::api::Describe(comm, count, "count", read); });
 }
 
 extern "C" ncclResult_t c4_host_ncclCommUserRank(const ncclComm_t comm, int* rank) {
   const auto read = [](const Communicator& communicator) { return communicator.rank(); };
-  return Report("ncclCommUserRank", comm, c4::api::Describe(comm, rank, "rank", read));
+  return Report("ncclCommUserRank", comm, [&] { return c4::api::Describe(comm, rank, "rank", read); });
 }
 
 // Communicators on host memory belong to no device.
 extern "C" ncclResult_t c4_host_ncclCommCuDevice(const ncclComm_t comm, int* device) {
   const auto read = [](const Communicator&) { return -1; };
-  return Report("ncclCommCuDevice", comm, c4::api::Describe(comm, device, "device", read));
+  return Report("ncclCommCuDevice", comm, [&] { return c4::api::Describe(comm, device, "device", read); });
 }

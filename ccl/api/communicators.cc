@@ -12,6 +12,7 @@
 #include "ccl/api/handles.h"
 #include "ccl/api/last_error.h"
 #include "ccl/api/tasks.h"
+#include "ccl/base/caught.h"
 #include "ccl/base/thread.h"
 
 namespace c4::api {
@@ -35,7 +36,7 @@ Result CheckEndable(const Entry& entry) {
 }
 
 Result FinishFinalize(Entry& entry) {
-  Result result = entry.communicator->Finalize();
+  Result result = Caught([&entry] { return entry.communicator->Finalize(); });
   const std::lock_guard<std::mutex> lock(entry.call_mutex);
   entry.phase = result.ok() ? Phase::kFinalized : Phase::kFailed;
   entry.failure = result;
@@ -154,10 +155,10 @@ Result JoinAll(ncclComm_t* comms, int count, const int* devices) {
   C4_RETURN_IF_ERROR(StartGroup());
   Result result;
   for (int rank = 0; rank < count && result.ok(); ++rank) {
-    result = Join({"ncclCommInitAll", count, rank, 1, &id, nullptr}, &comms[rank]);
+    result = Caught([&] { return Join({"ncclCommInitAll", count, rank, 1, &id, nullptr}, &comms[rank]); });
     NoteInGroup("ncclCommInitAll", result);
   }
-  const Result ended = EndGroup();
+  const Result ended = Caught(EndGroup);
   if (result.ok()) result = ended;
   if (!result.ok()) engine->ForgetId(id);
   return result;

@@ -29,12 +29,12 @@ namespace {
 // For int, pointers and small structs alike: an error code, and no address.
 int Lacking() {
   const vendor::Library* const library = vendor::Get();
-  return Report(
-      "NCCL", nullptr,
-      Fail(ncclInvalidUsage,
-           "the function that was called is in later releases; the vendor's library is %s: install a "
-           "later one, or a program for this one",
-           library == nullptr ? "gone" : library->path.c_str()));
+  return Report("NCCL", nullptr, [library] {
+    return Fail(ncclInvalidUsage,
+                "the function that was called is in later releases; the vendor's library is %s: install a "
+                "later one, or a program for this one",
+                library == nullptr ? "gone" : library->path.c_str());
+  });
 }
 
 void* SlotFor(const vendor::Library* library, const char* name, void (*host)()) {
@@ -59,11 +59,11 @@ extern "C" void c4_forward_fill() {
 }
 
 extern "C" int c4_host_later() {
-  return c4::api::Report(
-      "NCCL", nullptr,
-      c4::Fail(ncclInvalidUsage,
-               "the function that was called works on GPU memory only, and this process has no NCCL of the "
-               "vendor's (C4_ENGINE, C4_VENDOR_LIBRARY)"));
+  return c4::api::Report("NCCL", nullptr, [] {
+    return c4::Fail(ncclInvalidUsage,
+                    "the function that was called works on GPU memory only, and this process has no NCCL of "
+                    "the vendor's (C4_ENGINE, C4_VENDOR_LIBRARY)");
+  });
 }
 
 #if defined(__x86_64__)

@@ -11,6 +11,7 @@
 
 #include "ccl/api/checks.h"
 #include "ccl/api/handles.h"
+#include "ccl/base/caught.h"
 #include "ccl/engine/vendor/calls.h"
 
 namespace c4::api {
@@ -193,7 +194,10 @@ void NoteInGroup(const char* call, const Result& result) {
   if (GroupDepth() == 0 || result.ok() || result.code() == ncclInProgress || group.code != ncclSuccess)
     return;
   group.code = result.code();
-  group.failure = std::string(call) + ": " + result.message();
+  (void)Caught([&] {
+    group.failure = std::string(call) + ": " + result.message();
+    return Ok();
+  });
 }
 
 size_t WaitingInGroup(ncclComm_t comm) {

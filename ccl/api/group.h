@@ -8,6 +8,7 @@
 
 #include <cstddef>
 
+#include "ccl/api/last_error.h"
 #include "ccl/api/tasks.h"
 #include "ccl/engine/engine.h"
 
@@ -25,8 +26,18 @@ Result Submit(ncclComm_t comm, const Operation& operation);
 // that the call was made on.
 Result Launch(Task task, bool blocking);
 
-// A call inside the group has failed with `result`. No effect outside a group or on success.
+// A call inside the group has failed with `result`. No effect outside a group or on success. Never throws.
 void NoteInGroup(const char* call, const Result& result);
+
+// Report for calls that a group collects: it hears of their failures.
+template <typename Body>
+ncclResult_t ReportInGroup(const char* call, ncclComm_t comm, const Body& body) {
+  return Report(call, comm, [&] {
+    Result result = Caught(body);
+    NoteInGroup(call, result);
+    return result;
+  });
+}
 
 // Operations of `comm` that wait for the end of this thread's group.
 size_t WaitingInGroup(ncclComm_t comm);

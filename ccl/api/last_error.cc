@@ -18,15 +18,22 @@ thread_local char communicator_sentence[kSentenceBytes];  // what LastError hand
 
 void KeepSentence(const char* call, ncclComm_t comm, const Result& result) {
   snprintf(thread_sentence, sizeof thread_sentence, "%s: %s", call, result.message().c_str());
-  const Pin pin(comm);
-  if (!pin) return;
-  const std::lock_guard<std::mutex> lock(pin->error_mutex);
-  pin->last_error = thread_sentence;
+  // Without memory the thread's sentence is all that is kept.
+  (void)Caught([comm] {
+    const Pin pin(comm);
+    if (!pin) return Ok();
+    const std::lock_guard<std::mutex> lock(pin->error_mutex);
+    pin->last_error = thread_sentence;
+    return Ok();
+  });
 }
 
 void KeepFailure(const char* call, ncclComm_t comm, const Result& result) {
   KeepSentence(call, comm, result);
-  C4_WARN("%s", thread_sentence);
+  (void)Caught([] {
+    C4_WARN("%s", thread_sentence);
+    return Ok();
+  });
 }
 
 const char* LastError(ncclComm_t comm) {

@@ -5,19 +5,23 @@
 // below only returns its Result.
 #pragma once
 
-#include "ccl/base/result.h"
+#include <utility>
+
+#include "ccl/base/caught.h"
 
 namespace c4::api {
 
-// Keeps the sentence of a failure, prefixed with `call`, for the thread and for `comm`.
+// Keeps the sentence of a failure, prefixed with `call`, for the thread and for `comm`. Never throws.
 void KeepSentence(const char* call, ncclComm_t comm, const Result& result);
 
 // The same, and logs it. Cold path of Report.
 void KeepFailure(const char* call, ncclComm_t comm, const Result& result);
 
-// Turns `result` of the exported function `call` into what it returns. `comm` may be any value. That a call
-// goes on in the background is no failure.
-inline ncclResult_t Report(const char* call, ncclComm_t comm, const Result& result) {
+// Runs `body`, all that the exported function `call` does, and turns its Result into what the function
+// returns. `comm` may be any value. That a call goes on in the background is no failure.
+template <typename Body>
+ncclResult_t Report(const char* call, ncclComm_t comm, Body&& body) {
+  const Result result = Caught(std::forward<Body>(body));
   if (__builtin_expect(!result.ok(), 0) && result.code() != ncclInProgress) KeepFailure(call, comm, result);
   return result.code();
 }

@@ -58,7 +58,7 @@ namespace vendor = c4::vendor;
 
 extern "C" ncclResult_t pncclGetVersion(int* version) {
   if (const vendor::Api* const api = vendor::ApiOfProcess()) return api->GetVersion(version);
-  return Report("ncclGetVersion", nullptr, c4::api::GetVersion(version));
+  return Report("ncclGetVersion", nullptr, [&] { return c4::api::GetVersion(version); });
 }
 C4_WEAK_TWIN(ncclGetVersion);
 
@@ -80,13 +80,13 @@ C4_WEAK_TWIN(ncclGetLastError);
 
 extern "C" ncclResult_t pncclMemAlloc(void** ptr, size_t size) {
   if (const vendor::Api* const api = vendor::ApiOfProcess()) return api->MemAlloc(ptr, size);
-  return Report("ncclMemAlloc", nullptr, c4::api::Allocate(ptr, size));
+  return Report("ncclMemAlloc", nullptr, [&] { return c4::api::Allocate(ptr, size); });
 }
 C4_WEAK_TWIN(ncclMemAlloc);
 
 extern "C" ncclResult_t pncclMemFree(void* ptr) {
   if (const vendor::Api* const api = vendor::ApiOfProcess()) return api->MemFree(ptr);
-  return Report("ncclMemFree", nullptr, c4::api::FreeHostMemory(ptr));
+  return Report("ncclMemFree", nullptr, [&] { return c4::api::FreeHostMemory(ptr); });
 }
 C4_WEAK_TWIN(ncclMemFree);
 

@@ -12,9 +12,7 @@ namespace c4::api {
 namespace {
 
 ncclResult_t SubmitAndReport(const char* call, ncclComm_t comm, const Operation& operation) {
-  const Result result = Submit(comm, operation);
-  NoteInGroup(call, result);
-  return Report(call, comm, result);
+  return ReportInGroup(call, comm, [&] { return Submit(comm, operation); });
 }
 
 Operation Make(wire::Function function, const void* send_buffer, void* recv_buffer, size_t count,
@@ -306,7 +304,7 @@ extern "C" ncclResult_t pncclGroupStart() {
     const ncclResult_t result = vendor::GroupStart(*api);
     if (result != ncclSuccess || !c4::api::InGroup()) return result;
   }
-  return c4::api::Report("ncclGroupStart", nullptr, c4::api::StartGroup());
+  return c4::api::Report("ncclGroupStart", nullptr, [&] { return c4::api::StartGroup(); });
 }
 C4_WEAK_TWIN(ncclGroupStart);
 
@@ -316,7 +314,7 @@ extern "C" ncclResult_t pncclGroupEnd() {
     theirs = vendor::GroupEnd(*api);
     if (!c4::api::InGroup()) return theirs;
   }
-  const ncclResult_t ours = c4::api::Report("ncclGroupEnd", nullptr, c4::api::EndGroup());
+  const ncclResult_t ours = c4::api::Report("ncclGroupEnd", nullptr, [&] { return c4::api::EndGroup(); });
   return ours == ncclSuccess ? theirs : ours;
 }
 C4_WEAK_TWIN(ncclGroupEnd);

@@ -90,32 +90,33 @@ extern "C" ncclResult_t pncclRedOpCreatePreMulSum(ncclRedOp_t* op, void* scalar,
     return api->RedOpCreatePreMulSum(op, scalar, datatype, residence, comm);
   }
   return Report("ncclRedOpCreatePreMulSum", comm,
-                c4::api::CreateReduction(comm, scalar, datatype, residence, op));
+                [&] { return c4::api::CreateReduction(comm, scalar, datatype, residence, op); });
 }
 C4_WEAK_TWIN(ncclRedOpCreatePreMulSum);
 
 extern "C" ncclResult_t pncclRedOpDestroy(ncclRedOp_t op, ncclComm_t comm) {
   if (const c4::vendor::Api* const api = c4::vendor::ApiOf(comm)) return api->RedOpDestroy(op, comm);
-  return Report("ncclRedOpDestroy", comm, c4::api::DestroyReduction(comm, op));
+  return Report("ncclRedOpDestroy", comm, [&] { return c4::api::DestroyReduction(comm, op); });
 }
 C4_WEAK_TWIN(ncclRedOpDestroy);
 
 extern "C" ncclResult_t c4_host_ncclCommRegister(const ncclComm_t comm, void* buff, size_t size,
                                                  void** handle) {
-  return Report("ncclCommRegister", comm, c4::api::RegisterBuffer(comm, buff, size, handle));
+  return Report("ncclCommRegister", comm, [&] { return c4::api::RegisterBuffer(comm, buff, size, handle); });
 }
 
 extern "C" ncclResult_t c4_host_ncclCommDeregister(const ncclComm_t comm, void* handle) {
-  return Report("ncclCommDeregister", comm, c4::api::Deregister(comm, &Entry::buffers, handle));
+  return Report("ncclCommDeregister", comm,
+                [&] { return c4::api::Deregister(comm, &Entry::buffers, handle); });
 }
 
 extern "C" ncclResult_t c4_host_ncclCommWindowRegister(ncclComm_t comm, void* buff, size_t size,
                                                        ncclWindow_t* win, int winFlags) {
-  const c4::Result result = c4::api::RegisterWindow(comm, buff, size, win, winFlags);
-  c4::api::NoteInGroup("ncclCommWindowRegister", result);
-  return Report("ncclCommWindowRegister", comm, result);
+  return c4::api::ReportInGroup("ncclCommWindowRegister", comm,
+                                [&] { return c4::api::RegisterWindow(comm, buff, size, win, winFlags); });
 }
 
 extern "C" ncclResult_t c4_host_ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t win) {
-  return Report("ncclCommWindowDeregister", comm, c4::api::Deregister(comm, &Entry::windows, win));
+  return Report("ncclCommWindowDeregister", comm,
+                [&] { return c4::api::Deregister(comm, &Entry::windows, win); });
 }

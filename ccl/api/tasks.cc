@@ -1,11 +1,13 @@
 #include "ccl/api/tasks.h"
 
 #include <chrono>
+#include <deque>
 #include <mutex>
 #include <new>
 #include <string>
 #include <utility>
 
+#include "ccl/base/caught.h"
 #include "ccl/base/thread.h"
 
 namespace c4::api {
@@ -57,7 +59,8 @@ Result Settle(Entry& entry, Result result, std::unique_ptr<Communicator> communi
     const std::lock_guard<std::mutex> lock(entry.call_mutex);
     // Under the mutex, so that whoever aborts either sees the communicator or is seen here.
     if (result.ok() && entry.cancelled->load()) {
-      result = Fail(ncclInvalidUsage, "the communicator was aborted while it was being made");
+      result = Caught(
+          [] { return Fail(ncclInvalidUsage, "the communicator was aborted while it was being made"); });
     }
     entry.phase = result.ok() ? Phase::kActive : Phase::kFailed;
     entry.failure = result;
@@ -70,9 +73,10 @@ Result Settle(Entry& entry, Result result, std::unique_ptr<Communicator> communi
 
 Result RunBody(const Task& task) {
   std::unique_ptr<Communicator> communicator;
-  Result result = task.cancelled->load()
-                      ? Fail(ncclInvalidUsage, "the communicator was aborted before it was made")
-                      : task.body(task.cancelled.get(), &communicator);
+  Result result = Caught([&] {
+    return task.cancelled->load() ? Fail(ncclInvalidUsage, "the communicator was aborted before it was made")
+                                  : task.body(task.cancelled.get(), &communicator);
+  });
   return task.made == nullptr ? result : Settle(**task.made, std::move(result), std::move(communicator));
 }
 
@@ -114,24 +118,25 @@ class Runner {
     for (const Task& task : tasks_) {
       if (task.made != nullptr) SetPhase(**task.made, Phase::kJoining);
     }
-    std::vector<std::unique_ptr<Thread>> threads;
+    // All of them beforehand: a thread that runs has to be joined, whatever happens.
+    std::deque<Thread> threads(chains_.size());
     size_t started = 1;  // the first chain is this thread's own
     for (; started < chains_.size(); ++started) {
-      auto thread = std::make_unique<Thread>();
-      const Result result = thread->Start("c4-join", [this, started] { RunChain(chains_[started]); });
+      const Result result =
+          threads[started].Start("c4-join", [this, started] { RunChain(chains_[started]); });
       if (!result.ok()) {
         FailAll(*chains_[started].front(), result);
         break;
       }
-      threads.push_back(std::move(thread));
     }
     for (size_t rest = started; rest < chains_.size(); ++rest) RunChain(chains_[rest]);
     RunChain(chains_.front());
-    for (const auto& thread : threads) thread->Join();
+    for (Thread& thread : threads) thread.Join();
     return first_;
   }
 
  private:
+  // Neither throws: threads run that have to be joined.
   void RunChain(const std::vector<const Task*>& chain) {
     for (const Task* task : chain) {
       const Result result = RunBody(*task);
@@ -143,8 +148,10 @@ class Runner {
     {
       const std::lock_guard<std::mutex> lock(mutex_);
       if (!first_.ok()) return;
-      first_ =
-          tasks_.size() == 1 ? result : Fail(result.code(), "%s: %s", task.call, result.message().c_str());
+      first_ = Caught([&] {
+        return tasks_.size() == 1 ? result
+                                  : Fail(result.code(), "%s: %s", task.call, result.message().c_str());
+      });
     }
     for (const Task& other : tasks_) other.cancelled->store(true);
   }
@@ -163,8 +170,8 @@ struct Background {
   std::vector<Busy> held;
 
   void Run() {
-    Result result = Runner(tasks).Run();
-    if (result.ok() && last) result = last();
+    Result result = Caught([this] { return Runner(tasks).Run(); });
+    if (result.ok() && last) result = Caught(last);
     if (result.ok()) return;
     // Those that wait for the outcome ask their communicator for it.
     for (const SharedPin& pin : pinned) Blame(**pin, result);
@@ -239,7 +246,7 @@ Result RunTasks(std::vector<Task> tasks, std::vector<SharedPin> pinned, std::fun
   Result result;
   {
     const std::vector<Busy> held = HoldAll(tasks, {});
-    result = Runner(tasks).Run();
+    result = Caught([&tasks] { return Runner(tasks).Run(); });
   }
   if (!result.ok()) {
     for (const Task& task : tasks) Undo(task);

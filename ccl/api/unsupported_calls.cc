@@ -18,7 +18,7 @@ Result NotOffered(const char* call) {
 
 // `comm` is the communicator that the call was given, or NULL where it was given none.
 ncclResult_t Refuse(const char* call, ncclComm_t comm) {
-  return Report(call, comm, NotOffered(call));
+  return Report(call, comm, [call] { return NotOffered(call); });
 }
 
 int RefuseNumber(const char* call, ncclComm_t comm) {

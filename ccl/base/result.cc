@@ -6,6 +6,11 @@
 
 namespace c4 {
 
+const std::string& Result::NoMessage() {
+  static const std::string none;
+  return none;
+}
+
 Result Fail(ncclResult_t code, const char* format, ...) {
   char text[512];
   va_list arguments;

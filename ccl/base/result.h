@@ -1,7 +1,9 @@
 // What a call inside the library gives back: NCCL's code, and for a failure one sentence that says what
-// happened and what to do. No exceptions cross or leave `ccl/`.
+// happened and what to do. We throw nothing; what the standard library throws ends at base/caught.h. A copy
+// shares the sentence, so that a failure can be handed on where memory is at its end.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -12,15 +14,18 @@ namespace c4 {
 class [[nodiscard]] Result {
  public:
   Result() = default;
-  Result(ncclResult_t code, std::string message) : code_(code), message_(std::move(message)) {}
+  Result(ncclResult_t code, std::string message)
+      : code_(code), message_(std::make_shared<const std::string>(std::move(message))) {}
 
   bool ok() const { return code_ == ncclSuccess; }
   ncclResult_t code() const { return code_; }
-  const std::string& message() const { return message_; }
+  const std::string& message() const { return message_ != nullptr ? *message_ : NoMessage(); }
 
  private:
+  static const std::string& NoMessage();
+
   ncclResult_t code_ = ncclSuccess;
-  std::string message_;
+  std::shared_ptr<const std::string> message_;
 };
 
 inline Result Ok() {

@@ -6,6 +6,9 @@
 #include <string>
 #include <utility>
 
+#include "ccl/base/caught.h"
+#include "ccl/base/log.h"
+
 namespace c4 {
 namespace {
 
@@ -17,7 +20,11 @@ struct StartRequest {
 void* Run(void* argument) {
   const std::unique_ptr<StartRequest> start(static_cast<StartRequest*>(argument));
   pthread_setname_np(pthread_self(), start->name);
-  start->body();
+  const Result result = Caught([&start] {
+    start->body();
+    return Ok();
+  });
+  if (!result.ok()) C4_WARN("thread %s ends: %s", start->name, result.message().c_str());
   return nullptr;
 }
 
@@ -28,6 +35,10 @@ Thread::~Thread() {
 }
 
 Result Thread::Start(const char* name, std::function<void()> body) {
+  return Caught([&] { return StartOrThrow(name, std::move(body)); });
+}
+
+Result Thread::StartOrThrow(const char* name, std::function<void()> body) {
   auto start = std::make_unique<StartRequest>();
   strncpy(start->name, name, sizeof start->name - 1);
   start->name[sizeof start->name - 1] = '\0';
@@ -42,8 +53,10 @@ Result Thread::Start(const char* name, std::function<void()> body) {
   const int error = pthread_create(&thread_, nullptr, Run, start.get());
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   if (error != 0) {
-    return Fail(ncclSystemError, "cannot start thread %s: %s; raise the limit on processes (ulimit -u)", name,
-                ErrnoText(error).c_str());
+    return Fail(ncclSystemError,
+                "cannot start thread %s: %s; raise the limits on processes (ulimit -u) and "
+                "memory (ulimit -v)",
+                name, ErrnoText(error).c_str());
   }
   (void)start.release();  // Run owns it now
   started_ = true;

@@ -1,5 +1,7 @@
 // Threads that the library starts inside the user's process: named `c4-…`, all signals blocked, so that
-// no handler of the user's ever runs on them. Errors come back instead of an exception or an abort.
+// no handler of the user's ever runs on them. Errors come back instead of an exception or an abort. What a
+// body throws ends its thread with a warning, never the process; a body that others wait for catches it
+// itself (caught.h).
 #pragma once
 
 #include <functional>
@@ -24,6 +26,8 @@ class Thread {
   bool started() const { return started_; }
 
  private:
+  Result StartOrThrow(const char* name, std::function<void()> body);
+
   pthread_t thread_{};
   bool started_ = false;
 };

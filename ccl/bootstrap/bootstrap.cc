@@ -8,6 +8,7 @@
 #include <mutex>
 #include <utility>
 
+#include "ccl/base/caught.h"
 #include "ccl/base/clock.h"
 #include "ccl/base/fork.h"
 #include "ccl/base/identity.h"
@@ -139,14 +140,16 @@ Result MakePrivateId(ncclUniqueId* id) {
   return MakeId("", id);
 }
 
-// To be the only rank of it makes the root answer, and end.
+// To be the only rank of it makes the root answer, and end. Destructors call it: it never throws.
 void ForgetId(const UniqueId& id) {
   if ((id.flags & kIdFromEnvironment) != 0) return;
-  std::vector<RankInfo> all;
-  bool answered = false;
-  const Patience patience{.deadline = MonotonicNs() + kForgetNs};
-  Sha256Digest key;
-  const Result ignored = JoinOnce(id, MakeJoin(id, 0, 1, {}), patience, &all, &answered, &key);
+  const Result ignored = Caught([&id] {
+    std::vector<RankInfo> all;
+    bool answered = false;
+    const Patience patience{.deadline = MonotonicNs() + kForgetNs};
+    Sha256Digest key;
+    return JoinOnce(id, MakeJoin(id, 0, 1, {}), patience, &all, &answered, &key);
+  });
   (void)ignored;  // it has ended already, or ends with its time
 }
 

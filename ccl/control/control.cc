@@ -8,6 +8,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "ccl/base/caught.h"
 #include "ccl/base/log.h"
 #include "wire/control.h"
 
@@ -35,7 +36,10 @@ Result ControlClient::Start(ControlListener* listener) {
   listener_ = listener;
   wake_.Reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!wake_.valid()) return Fail(ncclSystemError, "cannot make an eventfd: %s", ErrnoText(errno).c_str());
-  return thread_.Start("c4-control", [this] { Run(); });
+  return thread_.Start("c4-control", [this] {
+    // Want of memory passes.
+    while (!stop_.load() && !Caught([this] { return Run(), Ok(); }).ok()) Pause(wake_.get(), kLongestPauseMs);
+  });
 }
 
 void ControlClient::Stop() {

@@ -51,6 +51,8 @@ uint32_t TakeSlot(std::vector<uint32_t>* free_slots, uint32_t& used, uint32_t co
   }
   if (used >= count) return kSpare;
   const uint32_t slot = used;
+  // Room for its return, while a failure harms nobody: slots come back from destructors.
+  if (free_slots->capacity() <= slot) free_slots->reserve(2 * (size_t{slot} + 1));
   std::atomic_ref<uint32_t>(used).store(used + 1, std::memory_order_release);
   return slot;
 }

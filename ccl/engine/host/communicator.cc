@@ -8,6 +8,7 @@
 #include <unistd.h>
 #include <utility>
 
+#include "ccl/base/caught.h"
 #include "ccl/base/clock.h"
 #include "ccl/base/data_type.h"
 #include "ccl/base/identity.h"
@@ -77,7 +78,7 @@ Result HostCommunicator::Init(const bootstrap::UniqueId& id, const InitRequest& 
   identity.engine = wire::kEngineHost;
   identity.name = request.name;
   recorder_ = monitor_->OpenCommunicator(identity);
-  Result result = Connect(id, request);
+  Result result = Caught([&] { return Connect(id, request); });
   if (result.ok()) result = thread_.Start("c4-comm", [this] { Run(); });
   if (!result.ok()) {
     CloseConnections(false);
@@ -193,8 +194,21 @@ Result HostCommunicator::Supports(const Operation& operation) const {
 }
 
 Result HostCommunicator::Enqueue(const Operation* operations, size_t count) {
-  std::vector<Entry> collectives;
-  Pending transfers;
+  Staged staged;
+  Result result = Caught([&] { return EnqueueStaged(operations, count, &staged); });
+  if (result.ok() || !staged.begun) return result;
+  // Some of them are queued, some not: the ranks would not do the same any more.
+  FailSoon(result);
+  for (const auto* entries : {&staged.collectives, &staged.transfers}) {
+    for (const Entry& entry : *entries) {
+      if (entry.stream != nullptr && entry.ticket != 0) entry.stream->Finish(entry.ticket, result);
+    }
+  }
+  return result;
+}
+
+Result HostCommunicator::EnqueueStaged(const Operation* operations, size_t count, Staged* staged) {
+  auto& [collectives, transfers, begun] = *staged;
   for (size_t i = 0; i < count; ++i) {
     std::shared_ptr<Stream> stream = FindStream(operations[i].stream);
     if (stream == nullptr) {
@@ -215,6 +229,7 @@ Result HostCommunicator::Enqueue(const Operation* operations, size_t count) {
     wake = queue_.empty();
     // Tickets in the order in which they run, or one would wait for its turn behind another that waits for
     // it.
+    begun = true;
     for (Entry& entry : collectives) {
       entry.ticket = entry.stream->TakeTicket(wheel_);
       entry.sequence = next_collective_++;
@@ -260,20 +275,28 @@ bool HostCommunicator::Idle() const {
 }
 
 void HostCommunicator::Run() {
-  for (;;) {
-    Sleep();
-    // Whoever drives is left alone, and wakes this thread if something is left to do; but not at the end.
-    const std::unique_lock<std::mutex> lock =
-        state_.load() == State::kReady ? wheel_->TryLock() : std::unique_lock<std::mutex>(wheel_->mutex());
-    if (!lock.owns_lock()) continue;
-    RunQueue(nullptr);
-    if (state_.load() != State::kReady) break;
-    if (const Result result = links_->Idle(); !result.ok()) FailWith(result);
+  for (bool last = false; !last;) {
+    // What was queued before the end is done in a turn after it.
+    last = state_.load() != State::kReady;
+    const Result result = Caught([this] { return Turn(); });
+    if (result.ok()) continue;
+    const std::lock_guard<std::mutex> lock(wheel_->mutex());
+    FailWith(result);
   }
   const std::lock_guard<std::mutex> lock(wheel_->mutex());
-  DropQueue();
-  CloseConnections(state_.load() == State::kFinalizing);
+  (void)Caught([this] { return DropQueue(), Ok(); });
+  (void)Caught([this] { return CloseConnections(state_.load() == State::kFinalizing), Ok(); });
   monitor_->ReturnRing(&ring_);
+}
+
+Result HostCommunicator::Turn() {
+  Sleep();
+  // Whoever drives is left alone, and wakes this thread if something is left to do; but not at the end.
+  const std::unique_lock<std::mutex> lock =
+      state_.load() == State::kReady ? wheel_->TryLock() : std::unique_lock<std::mutex>(wheel_->mutex());
+  if (!lock.owns_lock()) return Ok();
+  RunQueue(nullptr);
+  return state_.load() == State::kReady ? links_->Idle() : Ok();
 }
 
 // Until somebody wakes this thread, a peer goes without a goodbye, or a second is over.
@@ -295,12 +318,16 @@ void HostCommunicator::Sleep() {
 }
 
 void HostCommunicator::RunQueue(const std::function<bool()>* enough) {
-  Pending pending;
-  while ((enough == nullptr || !(*enough)()) && Next(&pending, enough == nullptr)) {
-    const Result result = Execute(pending);
-    if (!result.ok()) FailWith(result);
-    for (const Entry& entry : pending) entry.stream->Finish(entry.ticket, result);
-  }
+  const Result all = Caught([this, enough] {
+    Pending pending;
+    while ((enough == nullptr || !(*enough)()) && Next(&pending, enough == nullptr)) {
+      const Result result = Caught([this, &pending] { return Execute(pending); });
+      if (!result.ok()) FailWith(result);
+      for (const Entry& entry : pending) entry.stream->Finish(entry.ticket, result);
+    }
+    return Ok();
+  });
+  if (!all.ok()) FailWith(all);
   if (Ended()) DropQueue();
 }
 
@@ -411,9 +438,22 @@ void HostCommunicator::FailWith(const Result& result) {
     failure_ = result;
     state_.store(State::kFailed);
   }
-  C4_WARN("rank %d: the communicator failed: %s", rank_, result.message().c_str());
   recorder_.SetPhase(wire::kPhaseFailed);
-  CloseConnections(false);
+  (void)Caught([this, &result] {
+    C4_WARN("rank %d: the communicator failed: %s", rank_, result.message().c_str());
+    CloseConnections(false);
+    return Ok();
+  });
+}
+
+void HostCommunicator::FailSoon(const Result& result) {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (state_.load() != State::kReady) return;
+    failure_ = result;
+    state_.store(State::kFailed);
+  }
+  Interrupt();
 }
 
 void HostCommunicator::CloseConnections(bool in_order) {

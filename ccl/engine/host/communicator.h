@@ -70,6 +70,8 @@ class HostCommunicator final : public Communicator {
   // Not Ok when a meeting of the ranks has no reason to go on.
   Result MayMeet() const;
   void Run();
+  // Waits, and then does what there is to be done, unless somebody else does it.
+  Result Turn();
   void Sleep();
   // REQUIRES for what follows, down to FailWith: the wheel is held. Runs what is queued; with `enough`, only
   // as long as that is not so, and nothing whose turn has not come.
@@ -94,6 +96,16 @@ class HostCommunicator final : public Communicator {
   bool Ended() const;
   bool Idle() const;
   State End(State wanted);
+  // It fails, as FailWith, but for who does not hold the wheel: the thread closes the connections.
+  void FailSoon(const Result& result);
+
+  // Operations on their way into the queue.
+  struct Staged {
+    std::vector<Entry> collectives;
+    Pending transfers;
+    bool begun = false;  // tickets are taken: streams wait for these operations
+  };
+  Result EnqueueStaged(const Operation* operations, size_t count, Staged* staged);
 
   Monitor* const monitor_;
   PathSelector* const paths_;

@@ -37,11 +37,8 @@ void HostCommunicator::Revoke() {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     revoked_ = true;
-    if (state_.load() != State::kReady) return;
-    failure_ = Fail(ncclInvalidUsage, "the communicator was revoked");
-    state_.store(State::kFailed);
   }
-  Interrupt();
+  FailSoon(Fail(ncclInvalidUsage, "the communicator was revoked"));
 }
 
 }  // namespace c4::host

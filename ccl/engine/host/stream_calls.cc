@@ -4,6 +4,7 @@
 #include <memory>
 #include <mutex>
 
+#include "ccl/base/caught.h"
 #include "ccl/base/fork.h"
 #include "ccl/engine/host/stream.h"
 #include "ccl/include/c4/stream.h"
@@ -68,80 +69,116 @@ using c4::host::FindStream;
 using c4::host::Stream;
 using c4::host::TheRegistry;
 
+namespace {
+
+// Every call ends here, whatever it throws.
+template <typename Body>
+ncclResult_t Code(const Body& body) {
+  ncclResult_t code = ncclSuccess;
+  const c4::Result caught = c4::Caught([&] {
+    code = body();
+    return c4::Ok();
+  });
+  return caught.ok() ? code : caught.code();
+}
+
+}  // namespace
+
 ncclResult_t c4StreamCreate(cudaStream_t* stream) {
   if (stream == nullptr) return ncclInvalidArgument;
-  auto& registry = TheRegistry();
-  const std::lock_guard<std::mutex> lock(registry.mutex);
-  auto made = std::make_shared<Stream>(registry.next_id++);
-  *stream = reinterpret_cast<cudaStream_t>(made.get());
-  registry.streams.emplace(*stream, std::move(made));
-  return ncclSuccess;
+  return Code([&] {
+    auto& registry = TheRegistry();
+    const std::lock_guard<std::mutex> lock(registry.mutex);
+    auto made = std::make_shared<Stream>(registry.next_id++);
+    const auto handle = reinterpret_cast<cudaStream_t>(made.get());
+    registry.streams.emplace(handle, std::move(made));
+    *stream = handle;
+    return ncclSuccess;
+  });
 }
 
 ncclResult_t c4StreamDestroy(cudaStream_t stream) {
-  auto& registry = TheRegistry();
-  const std::lock_guard<std::mutex> lock(registry.mutex);
-  // Operations under way hold the stream; only the handle is gone.
-  return registry.streams.erase(stream) == 1 ? ncclSuccess : ncclInvalidArgument;
+  return Code([&] {
+    auto& registry = TheRegistry();
+    const std::lock_guard<std::mutex> lock(registry.mutex);
+    // Operations under way hold the stream; only the handle is gone.
+    return registry.streams.erase(stream) == 1 ? ncclSuccess : ncclInvalidArgument;
+  });
 }
 
 ncclResult_t c4StreamSynchronize(cudaStream_t stream) {
-  const std::shared_ptr<Stream> found = FindStream(stream);
-  if (found == nullptr) return ncclInvalidArgument;
-  return found->Synchronize().code();
+  return Code([&] {
+    const std::shared_ptr<Stream> found = FindStream(stream);
+    return found == nullptr ? ncclInvalidArgument : found->Synchronize().code();
+  });
 }
 
 ncclResult_t c4StreamQuery(cudaStream_t stream) {
-  const std::shared_ptr<Stream> found = FindStream(stream);
-  if (found == nullptr) return ncclInvalidArgument;
-  return found->IsOver(found->LastTicket()) ? ncclSuccess : ncclInProgress;
+  return Code([&] {
+    const std::shared_ptr<Stream> found = FindStream(stream);
+    if (found == nullptr) return ncclInvalidArgument;
+    return found->IsOver(found->LastTicket()) ? ncclSuccess : ncclInProgress;
+  });
 }
 
 ncclResult_t c4StreamWaitEvent(cudaStream_t stream, c4Event_t event) {
-  const std::shared_ptr<Stream> found = FindStream(stream);
-  Event recorded;
-  if (found == nullptr || !FindEvent(event, &recorded)) return ncclInvalidArgument;
-  if (recorded.stream != nullptr) found->WaitFor(recorded.stream, recorded.ticket);
-  return ncclSuccess;
+  return Code([&] {
+    const std::shared_ptr<Stream> found = FindStream(stream);
+    Event recorded;
+    if (found == nullptr || !FindEvent(event, &recorded)) return ncclInvalidArgument;
+    if (recorded.stream != nullptr) found->WaitFor(recorded.stream, recorded.ticket);
+    return ncclSuccess;
+  });
 }
 
 ncclResult_t c4EventCreate(c4Event_t* event) {
   if (event == nullptr) return ncclInvalidArgument;
-  auto made = std::make_unique<Event>();
-  *event = reinterpret_cast<c4Event_t>(made.get());
-  auto& registry = TheRegistry();
-  const std::lock_guard<std::mutex> lock(registry.mutex);
-  registry.events.emplace(*event, std::move(made));
-  return ncclSuccess;
+  return Code([&] {
+    auto& registry = TheRegistry();
+    const std::lock_guard<std::mutex> lock(registry.mutex);
+    auto made = std::make_unique<Event>();
+    const auto handle = reinterpret_cast<c4Event_t>(made.get());
+    registry.events.emplace(handle, std::move(made));
+    *event = handle;
+    return ncclSuccess;
+  });
 }
 
 ncclResult_t c4EventDestroy(c4Event_t event) {
-  auto& registry = TheRegistry();
-  const std::lock_guard<std::mutex> lock(registry.mutex);
-  return registry.events.erase(event) == 1 ? ncclSuccess : ncclInvalidArgument;
+  return Code([&] {
+    auto& registry = TheRegistry();
+    const std::lock_guard<std::mutex> lock(registry.mutex);
+    return registry.events.erase(event) == 1 ? ncclSuccess : ncclInvalidArgument;
+  });
 }
 
 ncclResult_t c4EventRecord(c4Event_t event, cudaStream_t stream) {
-  const std::shared_ptr<Stream> found = FindStream(stream);
-  if (found == nullptr) return ncclInvalidArgument;
-  const uint64_t ticket = found->LastTicket();
-  auto& registry = TheRegistry();
-  const std::lock_guard<std::mutex> lock(registry.mutex);
-  const auto entry = registry.events.find(event);
-  if (entry == registry.events.end()) return ncclInvalidArgument;
-  *entry->second = {found, ticket};
-  return ncclSuccess;
+  return Code([&] {
+    const std::shared_ptr<Stream> found = FindStream(stream);
+    if (found == nullptr) return ncclInvalidArgument;
+    const uint64_t ticket = found->LastTicket();
+    auto& registry = TheRegistry();
+    const std::lock_guard<std::mutex> lock(registry.mutex);
+    const auto entry = registry.events.find(event);
+    if (entry == registry.events.end()) return ncclInvalidArgument;
+    *entry->second = {found, ticket};
+    return ncclSuccess;
+  });
 }
 
 ncclResult_t c4EventQuery(c4Event_t event) {
-  Event recorded;
-  if (!FindEvent(event, &recorded)) return ncclInvalidArgument;
-  return recorded.stream == nullptr || recorded.stream->IsOver(recorded.ticket) ? ncclSuccess
-                                                                                : ncclInProgress;
+  return Code([&] {
+    Event recorded;
+    if (!FindEvent(event, &recorded)) return ncclInvalidArgument;
+    return recorded.stream == nullptr || recorded.stream->IsOver(recorded.ticket) ? ncclSuccess
+                                                                                  : ncclInProgress;
+  });
 }
 
 ncclResult_t c4EventSynchronize(c4Event_t event) {
-  Event recorded;
-  if (!FindEvent(event, &recorded)) return ncclInvalidArgument;
-  return recorded.stream == nullptr ? ncclSuccess : recorded.stream->AwaitTicket(recorded.ticket).code();
+  return Code([&] {
+    Event recorded;
+    if (!FindEvent(event, &recorded)) return ncclInvalidArgument;
+    return recorded.stream == nullptr ? ncclSuccess : recorded.stream->AwaitTicket(recorded.ticket).code();
+  });
 }

@@ -8,6 +8,7 @@
 #include <link.h>
 #include <sys/stat.h>
 
+#include "ccl/base/caught.h"
 #include "ccl/base/knobs.h"
 #include "ccl/base/log.h"
 #include "ccl/engine/vendor/settings.h"
@@ -238,8 +239,13 @@ Result Open(const Candidate& candidate, const Places& places, Library* library) 
 }
 
 const Library* Get() {
-  const Decision& decision = Decide();
-  return decision.found ? &decision.library : nullptr;
+  const Decision* decision = nullptr;
+  // For want of memory nothing is decided: the next call tries again.
+  (void)Caught([&decision] {
+    decision = &Decide();
+    return Ok();
+  });
+  return decision != nullptr && decision->found ? &decision->library : nullptr;
 }
 
 Result Refusal() {

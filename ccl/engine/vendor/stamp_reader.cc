@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "ccl/base/caught.h"
 #include "ccl/base/thread.h"
 #include "ccl/engine/vendor/stamps.h"
 
@@ -39,7 +40,10 @@ void StampReader::Run() {
     for (size_t i = 0; i < all_.size(); ++i) {
       Stamps* const stamps = all_[i];
       lock.unlock();
-      more = std::max(more, stamps->Poll());
+      (void)Caught([&] {
+        more = std::max(more, stamps->Poll());
+        return Ok();
+      });
       lock.lock();
     }
     // A wake-up that comes before the waiting is missed, which costs one late reading.

@@ -7,6 +7,7 @@
 #include <unistd.h>
 #include <utility>
 
+#include "ccl/base/caught.h"
 #include "ccl/base/clock.h"
 #include "ccl/base/knobs.h"
 
@@ -16,6 +17,7 @@ namespace {
 constexpr uint64_t kSecondNs = 1000000000;
 // Turns that come sooner after one another are a storm of small news: they can wait for each other.
 constexpr uint64_t kTurnNs = 1000000;
+constexpr int kStarvedPauseMs = 100;
 
 // Whoever unloads the library while the thread runs would take its code away.
 void StayLoaded() {
@@ -34,7 +36,17 @@ Result Service::Start() {
   selector_ = PathSelector::ForProcess();
   if (KnobNumber(Knob::C4_FAILOVER) != 0) carrier_.Open();
   stop_.store(false);
-  return thread_.Start("c4-net", [this] { Run(); });
+  return thread_.Start("c4-net", [this] {
+    // Connections fail for want of memory one by one; those that have enough are still looked after.
+    while (!stop_.load() && !Caught([this] { return Run(), Ok(); }).ok()) {
+      {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        changed_ = true;
+      }
+      pollfd wake{wake_.get(), POLLIN, 0};
+      (void)poll(&wake, 1, kStarvedPauseMs);
+    }
+  });
 }
 
 void Service::Stop() {

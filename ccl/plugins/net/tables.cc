@@ -5,6 +5,7 @@
 #include <mutex>
 #include <type_traits>
 
+#include "ccl/base/caught.h"
 #include "ccl/engine/vendor/calls.h"
 #include "ccl/plugins/net/net_plugin.h"
 
@@ -181,66 +182,69 @@ ncclResult_t CallCloseListen(void* listen) {
 
 constexpr char kName[] = "C4";
 
+template <auto kFunction>
+constexpr auto kNet = &CaughtFunction<kFunction, ncclSystemError>::Call;
+
 template <typename Table, typename Properties>
 constexpr Table Common() {
   Table table{};
   table.name = kName;
-  table.devices = CallDevices;
-  table.get_properties = CallGetProperties<Properties>;
-  table.accept = CallAccept;
-  table.register_memory = CallRegister;
-  table.register_dma_buf = CallRegisterDmaBuf;
-  table.deregister = CallDeregister;
-  table.flush = CallFlush;
-  table.test = CallTest;
-  table.close_send = CallCloseSend;
-  table.close_receive = CallCloseReceive;
-  table.close_listen = CallCloseListen;
-  table.device_memory = CallDeviceMemory;
-  table.consumed = CallConsumed;
+  table.devices = kNet<CallDevices>;
+  table.get_properties = kNet<CallGetProperties<Properties>>;
+  table.accept = kNet<CallAccept>;
+  table.register_memory = kNet<CallRegister>;
+  table.register_dma_buf = kNet<CallRegisterDmaBuf>;
+  table.deregister = kNet<CallDeregister>;
+  table.flush = kNet<CallFlush>;
+  table.test = kNet<CallTest>;
+  table.close_send = kNet<CallCloseSend>;
+  table.close_receive = kNet<CallCloseReceive>;
+  table.close_listen = kNet<CallCloseListen>;
+  table.device_memory = kNet<CallDeviceMemory>;
+  table.consumed = kNet<CallConsumed>;
   return table;
 }
 
 constexpr abi::Net8 Table8() {
   auto table = Common<abi::Net8, abi::Properties8>();
-  table.init = CallInit6;
-  table.listen = CallListen6;
-  table.connect = CallConnect7;
-  table.send = CallSend6;
-  table.receive = CallReceive6;
+  table.init = kNet<CallInit6>;
+  table.listen = kNet<CallListen6>;
+  table.connect = kNet<CallConnect7>;
+  table.send = kNet<CallSend6>;
+  table.receive = kNet<CallReceive6>;
   return table;
 }
 constexpr abi::Net9 Table9() {
   auto table = Common<abi::Net9, abi::Properties9>();
-  table.init = CallInit6;
-  table.listen = CallListen6;
-  table.connect = CallConnect7;
-  table.send = CallSend9;
-  table.receive = CallReceive9;
-  table.make_virtual = CallMakeVirtual<abi::VirtualDevice9>;
+  table.init = kNet<CallInit6>;
+  table.listen = kNet<CallListen6>;
+  table.connect = kNet<CallConnect7>;
+  table.send = kNet<CallSend9>;
+  table.receive = kNet<CallReceive9>;
+  table.make_virtual = kNet<CallMakeVirtual<abi::VirtualDevice9>>;
   return table;
 }
 constexpr abi::Net10 Table10() {
   auto table = Common<abi::Net10, abi::Properties9>();
-  table.init = CallInit10;
-  table.listen = CallListen6;
-  table.connect = CallConnect10;
-  table.send = CallSend10;
-  table.receive = CallReceive10;
-  table.make_virtual = CallMakeVirtual<abi::VirtualDevice9>;
+  table.init = kNet<CallInit10>;
+  table.listen = kNet<CallListen6>;
+  table.connect = kNet<CallConnect10>;
+  table.send = kNet<CallSend10>;
+  table.receive = kNet<CallReceive10>;
+  table.make_virtual = kNet<CallMakeVirtual<abi::VirtualDevice9>>;
   return table;
 }
 template <typename Table, typename Properties, typename Virtual>
 constexpr Table TableFrom11() {
   auto table = Common<Table, Properties>();
-  table.init = CallInit11;
-  table.listen = CallListen11;
-  table.connect = CallConnect11;
-  table.send = CallSend10;
-  table.receive = CallReceive10;
-  table.make_virtual = CallMakeVirtual<Virtual>;
-  table.finalize = CallFinalize;
-  table.set_attributes = CallSetAttributes;
+  table.init = kNet<CallInit11>;
+  table.listen = kNet<CallListen11>;
+  table.connect = kNet<CallConnect11>;
+  table.send = kNet<CallSend10>;
+  table.receive = kNet<CallReceive10>;
+  table.make_virtual = kNet<CallMakeVirtual<Virtual>>;
+  table.finalize = kNet<CallFinalize>;
+  table.set_attributes = kNet<CallSetAttributes>;
   return table;
 }
 

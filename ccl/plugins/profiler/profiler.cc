@@ -3,6 +3,7 @@
 #include <cinttypes>
 #include <cstring>
 
+#include "ccl/base/caught.h"
 #include "ccl/base/clock.h"
 #include "ccl/base/knobs.h"
 #include "ccl/base/log.h"
@@ -256,6 +257,10 @@ int RecordState(void* handle, State state, Args* args) {
   return kSuccess;
 }
 
+// A job whose events are lost for want of memory goes on.
+template <auto kFunction>
+constexpr auto kSafe = &CaughtFunction<kFunction, kSuccess>::Call;
+
 }  // namespace
 
 int MaskOf(int version, const Settings& settings) {
@@ -281,14 +286,34 @@ using namespace c4::profiler;       // NOLINT(google-build-using-namespace)
 using namespace c4::nccl_profiler;  // NOLINT(google-build-using-namespace)
 
 extern "C" {
-const TableV3 ncclProfiler_v3 = {
-    kName, InitV3, StartEvent<DescriptorV3>, StopEventV3, RecordState<StateArgsV3>, Finalize};
-const TableV4 ncclProfiler_v4 = {
-    kName, InitV4, StartEvent<DescriptorV4>, StopEvent, RecordState<StateArgsV4>, Finalize};
-const TableV5 ncclProfiler_v5 = {
-    kName, InitFromV5<5>, StartEvent<DescriptorV5>, StopEvent, RecordState<StateArgsV4>, Finalize};
-const TableV6 ncclProfiler_v6 = {
-    kName, InitFromV5<6>, StartEvent<DescriptorV6>, StopEvent, RecordState<StateArgsV4>, Finalize};
-const TableV7 ncclProfiler_v7 = {
-    kName, InitFromV5<7>, StartEvent<DescriptorV7>, StopEvent, RecordState<StateArgsV4>, Finalize};
+const TableV3 ncclProfiler_v3 = {kName,
+                                 kSafe<InitV3>,
+                                 kSafe<StartEvent<DescriptorV3>>,
+                                 kSafe<StopEventV3>,
+                                 kSafe<RecordState<StateArgsV3>>,
+                                 kSafe<Finalize>};
+const TableV4 ncclProfiler_v4 = {kName,
+                                 kSafe<InitV4>,
+                                 kSafe<StartEvent<DescriptorV4>>,
+                                 kSafe<StopEvent>,
+                                 kSafe<RecordState<StateArgsV4>>,
+                                 kSafe<Finalize>};
+const TableV5 ncclProfiler_v5 = {kName,
+                                 kSafe<InitFromV5<5>>,
+                                 kSafe<StartEvent<DescriptorV5>>,
+                                 kSafe<StopEvent>,
+                                 kSafe<RecordState<StateArgsV4>>,
+                                 kSafe<Finalize>};
+const TableV6 ncclProfiler_v6 = {kName,
+                                 kSafe<InitFromV5<6>>,
+                                 kSafe<StartEvent<DescriptorV6>>,
+                                 kSafe<StopEvent>,
+                                 kSafe<RecordState<StateArgsV4>>,
+                                 kSafe<Finalize>};
+const TableV7 ncclProfiler_v7 = {kName,
+                                 kSafe<InitFromV5<7>>,
+                                 kSafe<StartEvent<DescriptorV7>>,
+                                 kSafe<StopEvent>,
+                                 kSafe<RecordState<StateArgsV4>>,
+                                 kSafe<Finalize>};
 }
