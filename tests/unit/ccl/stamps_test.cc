@@ -98,15 +98,21 @@ class StampsTest : public ::testing::Test {
 };
 
 TEST_F(StampsTest, TimesAreThoseOfTheStream) {
+  // The GPU's clock is learnt from what is heard soon: on a busy machine that takes some tries.
+  constexpr uint64_t kTries = 30;
+  for (uint64_t i = 0; i < kTries; ++i) {
+    Operate(100'000);
+    Finish();
+  }
   Work(stream_, 20'000'000);
   Operate(10'000'000);
   Operate(1'000'000);
-  EXPECT_EQ(world_.Slot().started.count, 0u) << "the stream is not there yet";
+  EXPECT_EQ(world_.Slot().started.count, kTries) << "the stream is not there yet";
   Finish();
-  EXPECT_EQ(world_.Slot().finished.count, 2u);
-  ASSERT_EQ(world_.Records(), 2u);
-  const wire::OperationRecord first = world_.Record(0);
-  const wire::OperationRecord second = world_.Record(1);
+  EXPECT_EQ(world_.Slot().finished.count, kTries + 2);
+  ASSERT_EQ(world_.Records(), kTries + 2);
+  const wire::OperationRecord first = world_.Record(kTries);
+  const wire::OperationRecord second = world_.Record(kTries + 1);
   EXPECT_GE(Milliseconds(first.started_ticks - first.called_ticks), 15);
   EXPECT_GE(Milliseconds(first.finished_ticks - first.started_ticks), 9);
   EXPECT_GE(second.started_ticks + 1000, first.finished_ticks);
