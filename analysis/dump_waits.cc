@@ -206,7 +206,8 @@ class Finder {
       AddEarlier(waits->second, OrderOf(*group, operation), &targets);
     }
     targets.erase(node);
-    Behind(node, targets, {Progress(members.front(), name), name, operation});
+    // A damaged dump may not know the group's members.
+    Behind(node, targets, {members.empty() ? nullptr : Progress(members.front(), name), name, operation});
   }
 
   static void AddEarlier(const std::vector<Wait>& waits, std::optional<size_t> order,
