@@ -361,6 +361,14 @@ bool ControlServer::Greet(int fd, Client* client, const wire::ControlHello& hell
     Tell(client->peer, Concat("said hello for \"", service::ToUtf8(name), "\", which is no segment's name"));
     return false;
   }
+  // One that was removed is nobody's any more.
+  struct stat file {};
+  const bool is_there = lstat(Concat(options_.run_dir, "/", name).c_str(), &file) == 0;
+  if (is_there && file.st_uid != client->peer.uid && client->peer.uid != 0) {
+    Tell(client->peer, Concat("said hello for \"", service::ToUtf8(name), "\", a segment of user ",
+                              static_cast<int64_t>(file.st_uid)));
+    return false;
+  }
   if (!client->greeted && options_.on_hello) options_.on_hello(client->peer, name);
   client->greeted = true;
   const wire::ControlWelcome welcome{.agent_version = options_.agent_version, .level = level_.load()};

@@ -66,7 +66,8 @@ std::optional<uint32_t> SegmentFile::LockHolder() const {
   lock.l_type = F_WRLCK;
   lock.l_whence = SEEK_SET;
   lock.l_len = 1;
-  if (fcntl(fd_, F_GETLK, &lock) != 0 || lock.l_type == F_UNLCK) return std::nullopt;
+  // Whoever may read the file can hold a lock for reading; the writer's is one for writing.
+  if (fcntl(fd_, F_GETLK, &lock) != 0 || lock.l_type != F_WRLCK) return std::nullopt;
   return lock.l_pid > 0 ? static_cast<uint32_t>(lock.l_pid) : 0;
 }
 

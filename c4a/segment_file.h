@@ -1,6 +1,6 @@
 // One segment file of the run directory and the process that writes it: opened once, read at every scan,
-// watched for the end of its writer. The writer lives as long as it holds its fcntl lock on byte 0; the
-// lock's holder gives the process id in the agent's own namespace.
+// watched for the end of its writer. The writer lives as long as it holds its fcntl lock for writing on byte
+// 0; the lock's holder gives the process id in the agent's own namespace.
 // Owns the descriptor. One thread. Faults are kept as sentences and told once by the scanner.
 #pragma once
 

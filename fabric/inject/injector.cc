@@ -7,6 +7,7 @@
 #include <mutex>
 #include <set>
 #include <signal.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "absl/strings/numbers.h"
@@ -24,11 +25,28 @@ constexpr double kBusyShare = 0.05;
 // How often a job is looked at until it communicates.
 constexpr int kLooks = 6;
 
-absl::Status Signal(const std::vector<pid_t>& pids, int signal) {
+// A number stands for a process only as long as that lives: first it is held, then looked at.
+absl::Status SignalOne(uid_t owner, pid_t pid, int signal) {
+  const int held = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
+  if (held < 0 && errno == ESRCH) return absl::OkStatus();
+  absl::Status done;
+  if (held < 0) {
+    done = absl::ErrnoToStatus(errno, absl::StrCat("cannot signal process ", pid));
+  } else if (!IsOwners(owner, pid)) {
+    done = absl::PermissionDeniedError(
+        absl::StrCat("process ", pid, ", which the job's file names, is not of its owner, user ", owner,
+                     ": nothing was done to it"));
+  } else if (syscall(SYS_pidfd_send_signal, held, signal, nullptr, 0) != 0 && errno != ESRCH) {
+    done = absl::ErrnoToStatus(errno, absl::StrCat("cannot signal process ", pid));
+  }
+  if (held >= 0) close(held);
+  return done;
+}
+
+// All of them or, where one may not be, none of those after it.
+absl::Status Signal(uid_t owner, const std::vector<pid_t>& pids, int signal) {
   for (const pid_t pid : pids) {
-    if (kill(pid, signal) != 0 && errno != ESRCH) {
-      return absl::ErrnoToStatus(errno, absl::StrCat("cannot signal process ", pid));
-    }
+    if (absl::Status done = SignalOne(owner, pid, signal); !done.ok()) return done;
   }
   return absl::OkStatus();
 }
@@ -57,8 +75,10 @@ const JobView::Rank* FindRank(const JobView& view, int rank) {
 // Pauses processes again and again until it goes; they run when it has gone.
 class Injector::Jitter {
  public:
-  Jitter(std::vector<pid_t> pids, double pause_ms, double every_ms)
-      : pids_(std::move(pids)), pause_(pause_ms), rest_(every_ms - pause_ms), thread_([this] { Run(); }) {}
+  Jitter(uid_t owner, std::vector<pid_t> pids, double pause_ms, double every_ms)
+      : owner_(owner), pids_(std::move(pids)), pause_(pause_ms), rest_(every_ms - pause_ms), thread_([this] {
+          Run();
+        }) {}
   ~Jitter() {
     {
       const std::lock_guard lock(mutex_);
@@ -80,13 +100,14 @@ class Injector::Jitter {
   void Run() {
     bool going_on = true;
     while (going_on) {
-      Signal(pids_, SIGSTOP).IgnoreError();
+      Signal(owner_, pids_, SIGSTOP).IgnoreError();
       going_on = Wait(pause_);
-      Signal(pids_, SIGCONT).IgnoreError();
+      Signal(owner_, pids_, SIGCONT).IgnoreError();
       if (going_on) going_on = Wait(rest_);
     }
   }
 
+  const uid_t owner_;
   const std::vector<pid_t> pids_;
   const Milliseconds pause_, rest_;
   std::mutex mutex_;
@@ -214,6 +235,7 @@ absl::StatusOr<Injector::Choice> Injector::Choose(const Injection& injection, bo
   choice.applied.injection = injection;
   choice.applied.incarnation = view->incarnation;
   choice.applied.fabric = view->fabric;
+  choice.applied.owner = view->owner;
   choice.view = *std::move(view);
   if (NeedsFabric(injection.kind)) {
     if (choice.view.fabric.empty()) {
@@ -300,9 +322,9 @@ absl::Status Injector::Apply(Choice* choice) {
   const Injection& injection = applied.injection;
   switch (injection.kind) {
     case Kind::kStop:
-      return Signal(applied.pids, SIGSTOP);
+      return Signal(applied.owner, applied.pids, SIGSTOP);
     case Kind::kKill:
-      return Signal(applied.pids, SIGKILL);
+      return Signal(applied.owner, applied.pids, SIGKILL);
     case Kind::kMismatch: {
       std::erase_if(applied.pids, [](pid_t pid) { return !Catches(pid, SIGUSR2); });
       if (applied.pids.empty()) {
@@ -311,10 +333,11 @@ absl::Status Injector::Apply(Choice* choice) {
             " does not handle SIGUSR2, which would end it: only the example trainer can be told to "
             "call a collective with another count"));
       }
-      return Signal(applied.pids, SIGUSR2);
+      return Signal(applied.owner, applied.pids, SIGUSR2);
     }
     case Kind::kJitter:
-      jitter_[applied.id] = std::make_unique<Jitter>(applied.pids, injection.pause_ms, injection.every_ms);
+      jitter_[applied.id] =
+          std::make_unique<Jitter>(applied.owner, applied.pids, injection.pause_ms, injection.every_ms);
       return absl::OkStatus();
     case Kind::kAgentStop:
     case Kind::kNodeLoss: {
@@ -323,7 +346,7 @@ absl::Status Injector::Apply(Choice* choice) {
       if (agent != 0) applied.pids.push_back(agent);
       if (injection.kind == Kind::kAgentStop) {
         if (agent == 0) return absl::FailedPreconditionError("the job has no agent there");
-        return Signal(applied.pids, SIGSTOP);
+        return Signal(applied.owner, applied.pids, SIGSTOP);
       }
       for (const int rank : applied.ranks) {
         const std::vector<pid_t> pids = ProcessesOfRank(*FindRank(choice->view, rank));
@@ -331,7 +354,7 @@ absl::Status Injector::Apply(Choice* choice) {
       }
       if (absl::Status done = choice->fabric->Isolate(applied.hosts.front(), true); !done.ok()) return done;
       if (absl::Status done = choice->fabric->Cut(injection.target); !done.ok()) return done;
-      return Signal(applied.pids, SIGSTOP);
+      return Signal(applied.owner, applied.pids, SIGSTOP);
     }
     case Kind::kSlowRank:
       return choice->fabric->SetQuota(applied.hosts.front(), injection.percent);
@@ -363,7 +386,7 @@ absl::Status Injector::Undo(const Applied& applied) {
     if (done.ok() && injection.kind == Kind::kNodeLoss) done = fabric->Isolate(applied.hosts.front(), false);
     if (!done.ok()) return done;
   }
-  return Signal(applied.pids, SIGCONT);
+  return Signal(applied.owner, applied.pids, SIGCONT);
 }
 
 absl::Status Injector::Heal(int id) {
@@ -393,12 +416,12 @@ absl::Status HealJob(const std::string& base_dir, const std::string& job) {
     first = fabric.ok() ? fabric->HealAll() : fabric.status();
   }
   for (const JobView::Rank& rank : view->ranks) {
-    const absl::Status done = Signal(ProcessesOfRank(rank), SIGCONT);
+    const absl::Status done = Signal(view->owner, ProcessesOfRank(rank), SIGCONT);
     if (first.ok()) first = done;
   }
   for (const pid_t agent : view->agents) {
     if (agent == 0) continue;
-    const absl::Status done = Signal({agent}, SIGCONT);
+    const absl::Status done = Signal(view->owner, {agent}, SIGCONT);
     if (first.ok()) first = done;
   }
   return first;

@@ -35,6 +35,7 @@ struct Applied {
   int incarnation = 0;
   std::string fabric;      // empty: over loopback
   std::vector<int> ranks;  // concerned: the rank, or those of the host
+  uid_t owner = 0;         // of the job, and so of its processes
   std::vector<pid_t> pids;
   std::vector<int> hosts;
   std::vector<Link> links;

@@ -50,7 +50,8 @@ absl::Status Injector::Play(const std::vector<Injection>& schedule, const Report
 
 absl::Status Injector::AppendPlan(const std::string& line) const {
   if (options_.plan_path.empty()) return absl::OkStatus();
-  const int fd = open(options_.plan_path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644);
+  const int fd =
+      open(options_.plan_path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
   if (fd < 0) return absl::ErrnoToStatus(errno, "cannot write " + options_.plan_path);
   const std::string text = line + "\n";
   const bool written = write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size());

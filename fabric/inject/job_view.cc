@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <fcntl.h>
 #include <filesystem>
-#include <signal.h>
+#include <optional>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <nlohmann/json.hpp>
@@ -32,6 +34,37 @@ JobView Read(const Json& json) {
   return view;
 }
 
+// -1: there is no such process.
+int64_t UserOf(pid_t pid) {
+  struct stat status {};
+  return stat(absl::StrCat("/proc/", pid).c_str(), &status) == 0 ? static_cast<int64_t>(status.st_uid) : -1;
+}
+
+// Nothing where it is no regular file, or of another user than its launcher.
+std::optional<JobView> ReadJobFile(const std::string& path) {
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+  if (fd < 0) return std::nullopt;
+  struct stat status {};
+  std::string text;
+  if (fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_size < (1 << 26)) {
+    text.resize(static_cast<size_t>(status.st_size));
+    const ssize_t got = read(fd, text.data(), text.size());
+    text.resize(got > 0 ? static_cast<size_t>(got) : 0);
+  }
+  close(fd);
+  absl::StatusOr<JobView> view = ParseJobFile(text);
+  if (!view.ok()) return std::nullopt;
+  view->owner = status.st_uid;
+  const int64_t user = UserOf(view->launcher);
+  if (user < 0) return std::nullopt;  // it has ended
+  if (user != static_cast<int64_t>(view->owner)) {
+    fprintf(stderr, "c4: %s is of user %u, its launcher of user %lld: it is left out\n", path.c_str(),
+            status.st_uid, static_cast<long long>(user));
+    return std::nullopt;
+  }
+  return *std::move(view);
+}
+
 }  // namespace
 
 absl::StatusOr<JobView> ParseJobFile(const std::string& text) {
@@ -53,11 +86,8 @@ absl::StatusOr<JobView> FindJob(const std::string& base_dir, const std::string& 
   std::error_code error;
   for (const fs::directory_entry& entry : fs::directory_iterator(base, error)) {
     if (!entry.path().filename().string().starts_with("run-")) continue;
-    const std::string text = ReadText(entry.path() / "job.json");
-    if (text.empty()) continue;
-    absl::StatusOr<JobView> view = ParseJobFile(text);
-    if (!view.ok() || access(absl::StrCat("/proc/", view->launcher).c_str(), F_OK) != 0) continue;
-    if (job.empty() || view->job == job) found.push_back(*std::move(view));
+    std::optional<JobView> view = ReadJobFile(entry.path() / "job.json");
+    if (view && (job.empty() || view->job == job)) found.push_back(*std::move(view));
   }
   if (found.size() == 1) return found.front();
   if (found.empty()) {
@@ -89,6 +119,10 @@ std::vector<pid_t> ProcessesOfRank(const JobView::Rank& rank) {
   }
   std::sort(pids.begin(), pids.end());
   return pids;
+}
+
+bool IsOwners(uid_t owner, pid_t pid) {
+  return owner == 0 || UserOf(pid) == static_cast<int64_t>(owner);
 }
 
 }  // namespace c4::fabric

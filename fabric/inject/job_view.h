@@ -1,6 +1,7 @@
 // A running job as an injector sees it: which process is which rank, on which host, in which fabric.
 //
-// Read from job.json, which `c4 run` writes into the job's directory; a view is a copy and becomes old when
+// Read from job.json, which `c4 run` writes into the job's directory and which is believed only from the user
+// whose launcher runs; a view is a copy and becomes old when
 // the job starts its next incarnation. Any thread; errors are sentences for users.
 #pragma once
 
@@ -22,6 +23,7 @@ struct JobView {
   std::string fabric;  // empty: over loopback
   int incarnation = 0;
   pid_t launcher = 0;
+  uid_t owner = 0;  // of the file, and of the launcher
   std::vector<Rank> ranks;
   std::vector<pid_t> agents;  // by host; 0: none
 };
@@ -36,5 +38,8 @@ std::string DefaultBaseDir();
 int RankOfProcess(const JobView& job, pid_t pid);
 // All processes of a rank: its process group.
 std::vector<pid_t> ProcessesOfRank(const JobView::Rank& rank);
+// Whether that process may be meant by a job of that user: it is his, or he is root. Whoever may write to the
+// run directory can say that any process is a rank of his job, for root to end.
+bool IsOwners(uid_t owner, pid_t pid);
 
 }  // namespace c4::fabric

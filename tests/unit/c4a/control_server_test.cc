@@ -1,5 +1,6 @@
 #include "c4a/control_server.h"
 
+#include <fstream>
 #include <gmock/gmock.h>
 #include <poll.h>
 #include <sys/resource.h>
@@ -144,6 +145,25 @@ class AsUser {
   AsUser(const AsUser&) = delete;
   AsUser& operator=(const AsUser&) = delete;
 };
+
+// A process that says hello under somebody else's segment would get that one's levels and paths.
+TEST_F(ControlTest, NobodySaysHelloForAnotherUsersSegment) {
+  if (getuid() != 0) GTEST_SKIP() << "needs root, to be two users";
+  ControlServer server(Options());
+  ASSERT_TRUE(server.Start().ok());
+  ASSERT_EQ(chmod(directory_.path().c_str(), 0755), 0);
+  std::ofstream(directory_.File("1-a.c4seg")) << "a segment of root's";
+  std::ofstream(directory_.File("2-b.c4seg")) << "a segment of nobody's";
+  ASSERT_EQ(chown(directory_.File("2-b.c4seg").c_str(), 65534, 65534), 0);
+  const AsUser nobody;
+  Client forger(directory_.path());
+  forger.SendHello("1-a.c4seg");
+  EXPECT_EQ(forger.Receive(), "");
+  EXPECT_EQ(hellos_, 0);
+  Client own(directory_.path());
+  own.SendHello("2-b.c4seg");
+  EXPECT_EQ(own.ReceiveLevel().first, wire::kControlWelcome);
+}
 
 TEST_F(ControlTest, AUserHasOnlySoManyConnections) {
   ASSERT_EQ(chmod(directory_.path().c_str(), 0755), 0);

@@ -131,6 +131,13 @@ TEST_F(ScannerTest, APidThatWasReusedIsNotTheProcess) {
   for (SegmentFile* process : scanner_.Processes()) EXPECT_FALSE(process->alive()) << process->name();
 }
 
+// Who may only read a segment can lock it for reading, and does not keep its dead process alive by that.
+TEST_F(ScannerTest, ALockForReadingIsNotTheWriters) {
+  const SegmentChild reader(run_dir_.path(), "a.c4seg", &builder_, F_RDLCK);
+  Scan();
+  EXPECT_FALSE(Only()->alive());
+}
+
 // Whoever may write to the directory puts a copy of a living rank's segment there: no crash of that rank.
 TEST_F(ScannerTest, ACopyOfAHeldSegmentIsNoProcessThatIsGone) {
   SegmentChild child(run_dir_.path(), "m.c4seg", &builder_);

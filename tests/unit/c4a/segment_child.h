@@ -17,7 +17,8 @@ namespace c4::test {
 class SegmentChild {
  public:
   // Fills the writer's identity of `builder` in and writes the file once the child has its lock.
-  SegmentChild(const std::string& directory, const std::string& name, SegmentBuilder* builder)
+  SegmentChild(const std::string& directory, const std::string& name, SegmentBuilder* builder,
+               short lock_type = F_WRLCK)
       : path_(directory + "/" + name) {
     int ready[2];
     EXPECT_EQ(pipe(ready), 0);
@@ -27,7 +28,7 @@ class SegmentChild {
       prctl(PR_SET_PDEATHSIG, SIGKILL);
       const int fd = open(hidden.c_str(), O_RDWR | O_CREAT, 0644);
       struct flock lock {};
-      lock.l_type = F_WRLCK;
+      lock.l_type = lock_type;
       lock.l_whence = SEEK_SET;
       lock.l_len = 1;
       const char ok = fcntl(fd, F_SETLK, &lock) == 0 ? 'y' : 'n';

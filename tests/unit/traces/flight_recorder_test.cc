@@ -91,8 +91,8 @@ TEST(FlightRecorder, RingOfWaitersIsADeadlock) {
 
 // A damaged dump; found by the fuzzer. The rank waited for something before, so that a reason is wanted.
 TEST(FlightRecorder, AGroupWhoseMembersAreNotKnownBlamesNobody) {
-  const StalledRanks found = FindStalledRanks({Dump(0, {{"A", {0, 1}, 5, 4}, {"B", {}, 3, 2}}),
-                                               Dump(1, {{"A", {0, 1}, 4, 4}, {"B", {}, 3, 2}})});
+  const StalledRanks found = FindStalledRanks(
+      {Dump(0, {{"A", {0, 1}, 5, 4}, {"B", {}, 3, 2}}), Dump(1, {{"A", {0, 1}, 4, 4}, {"B", {}, 3, 2}})});
   EXPECT_TRUE(Ranks(found).empty());
   ASSERT_EQ(found.stuck.size(), 1U);
   EXPECT_EQ(found.stuck[0].group, "B");
