@@ -23,6 +23,10 @@ if(C4_SANITIZE)
   if(C4_SANITIZE MATCHES thread AND CMAKE_CXX_COMPILER_ID STREQUAL GNU)
     target_compile_options(c4_options INTERFACE -Wno-tsan)
   endif()
+  # Tests fork where threads run, and the child starts its own.
+  if(C4_SANITIZE MATCHES thread)
+    set(C4_SANITIZER_ENVIRONMENT ";TSAN_OPTIONS=die_after_fork=0")
+  endif()
 endif()
 
 # c4_library(NAME SOURCES... [DEPS...]): a static library of this project.
@@ -48,7 +52,7 @@ function(c4_test name label)
     set(ARG_TIMEOUT 60)
   endif()
   set_tests_properties(${name} PROPERTIES LABELS ${label} TIMEOUT ${ARG_TIMEOUT} ENVIRONMENT
-                       "C4_BUILD_DIR=${CMAKE_BINARY_DIR};C4_SOURCE_DIR=${PROJECT_SOURCE_DIR};C4_RUN_DIR=${CMAKE_BINARY_DIR}/tests/run;C4_ENGINE=host")
+                       "C4_BUILD_DIR=${CMAKE_BINARY_DIR};C4_SOURCE_DIR=${PROJECT_SOURCE_DIR};C4_RUN_DIR=${CMAKE_BINARY_DIR}/tests/run;C4_ENGINE=host${C4_SANITIZER_ENVIRONMENT}")
   if(ARG_SERIAL)
     set_tests_properties(${name} PROPERTIES RUN_SERIAL ON)
   endif()

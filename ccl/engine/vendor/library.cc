@@ -196,7 +196,7 @@ Result Open(const Candidate& candidate, const Places& places, Library* library) 
                 candidate.why);
   }
   int flags = RTLD_NOW | RTLD_LOCAL;
-#if !defined(__SANITIZE_ADDRESS__)  // which cannot do with it
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // which cannot do with it
   flags |= RTLD_DEEPBIND;
 #endif
   // With a slash, or the loader would look for the name and find us.

@@ -14,6 +14,7 @@
 #include "ccl/bootstrap/bootstrap.h"
 #include "ccl/engine/host/communicator.h"
 #include "ccl/include/c4/stream.h"
+#include "tests/unit/ccl/slot_copy.h"
 
 namespace c4::host {
 
@@ -137,13 +138,13 @@ class EngineRanks : public testing::Test {
   }
 
   // The monitor's view of a rank; of the only communicator that it has.
-  const wire::CommunicatorSlot& SlotOf(int rank) {
+  wire::CommunicatorSlot SlotOf(int rank) {
     for (uint32_t i = 0; i < 256; ++i) {
-      const wire::CommunicatorSlot& slot = monitor_.segment().communicator(i);
+      const wire::CommunicatorSlot slot = test::CopyOf(monitor_.segment().communicator(i));
       if (slot.phase == wire::kPhaseReady && slot.rank == rank) return slot;
     }
     ADD_FAILURE() << "rank " << rank << " is in no communicator";
-    return monitor_.segment().communicator(0);
+    return {};
   }
 
   Monitor monitor_{"", {256, 1024, 64, 64}, JobIdentity()};

@@ -176,6 +176,11 @@ std::function<void()> MoreBytes(size_t bytes) {
 // It counts the outcomes of well-behaved children.
 class MemoryLimit : public testing::TestWithParam<bool> {
  protected:
+  void SetUp() override {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    GTEST_SKIP() << "sanitizers take terabytes of address space, and end the process where there is no more";
+#endif
+  }
   void ExpectGoodEnd(const std::function<void()>& starve, const std::string& how) {
     std::string said;
     const int status = Try(starve, GetParam(), directory_.path(), &said);
@@ -191,9 +196,6 @@ class MemoryLimit : public testing::TestWithParam<bool> {
 };
 
 TEST_P(MemoryLimit, EveryCallSaysWhy) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "sanitizers take terabytes of address space, and end the process where there is no more";
-#endif
   // How much the whole program needs.
   size_t enough = 16 * kKib * kKib;
   for (std::string said; Try(MoreBytes(enough), GetParam(), directory_.path(), &said) != 0;

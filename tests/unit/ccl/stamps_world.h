@@ -2,10 +2,12 @@
 // private memory, and calls on it.
 #pragma once
 
+#include <atomic>
 #include <gtest/gtest.h>
 
 #include "ccl/engine/vendor/stamp_book.h"
 #include "ccl/monitor/monitor.h"
+#include "tests/unit/ccl/slot_copy.h"
 
 namespace c4::vendor {
 
@@ -36,8 +38,10 @@ class StampWorld {
     communicator->Enqueued(function, stream, ticks);
     return stamped;
   }
-  const wire::CommunicatorSlot& Slot(uint32_t i = 0) { return monitor.segment().communicator(i); }
-  uint64_t Records() { return monitor.segment().ring(0).head; }
+  wire::CommunicatorSlot Slot(uint32_t i = 0) { return test::CopyOf(monitor.segment().communicator(i)); }
+  uint64_t Records() {
+    return std::atomic_ref<uint64_t>(monitor.segment().ring(0).head).load(std::memory_order_acquire);
+  }
   wire::OperationRecord Record(uint64_t i) { return monitor.segment().ring_records(0)[i].operation; }
 
   Monitor monitor{"", {64, 16, 4, 1024}, JobIdentity{}};
