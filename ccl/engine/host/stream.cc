@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <iterator>
+
+#include "ccl/base/caught.h"
 
 namespace c4::host {
 namespace {
@@ -15,6 +18,7 @@ constexpr auto kLookAgainAtLast = std::chrono::milliseconds(32);
 
 uint64_t Stream::TakeTicket(std::weak_ptr<Driver> driver) {
   const std::lock_guard<std::mutex> lock(mutex_);
+  if (early_.capacity() <= drivers_.size()) early_.reserve(2 * drivers_.size() + 1);
   drivers_.push_back(std::move(driver));
   return ++taken_;
 }
@@ -31,35 +35,46 @@ bool Stream::WaitForTurn(uint64_t ticket, int ms) {
 bool Stream::WaitUntilOver(uint64_t ticket, std::chrono::milliseconds limit) {
   std::unique_lock<std::mutex> lock(mutex_);
   if (finished_ >= ticket) return true;
-  const auto entry = awaited_.insert(ticket);
+  Sleeper self{ticket, sleepers_};
+  sleepers_ = &self;
   const bool over = changed_.wait_for(lock, limit, [&] { return finished_ >= ticket; });
-  awaited_.erase(entry);
+  Sleeper** link = &sleepers_;
+  while (*link != &self) link = &(*link)->next;
+  *link = self.next;
   return over;
 }
 
+void Stream::Advance() {
+  for (auto next = early_.end();; early_.erase(next)) {
+    ++finished_;
+    drivers_.pop_front();
+    next = std::find(early_.begin(), early_.end(), finished_ + 1);
+    if (next == early_.end()) return;
+  }
+}
+
 void Stream::Finish(uint64_t ticket, const Result& result) {
-  std::vector<std::function<void()>> over;
+  std::list<std::pair<uint64_t, std::function<void()>>> over;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (!result.ok() && failure_.ok()) failure_ = result;
     if (ticket == finished_ + 1) {
-      ++finished_;
-      drivers_.pop_front();
+      Advance();
     } else {
-      early_.insert(ticket);
+      early_.push_back(ticket);
     }
-    while (!early_.empty() && *early_.begin() == finished_ + 1) {
-      early_.erase(early_.begin());
-      ++finished_;
-      drivers_.pop_front();
+    for (auto it = waiting_.begin(); it != waiting_.end();) {
+      const auto next = std::next(it);
+      if (it->first <= finished_) over.splice(over.end(), waiting_, it);
+      it = next;
     }
-    const auto left = std::partition(waiting_.begin(), waiting_.end(),
-                                     [&](const auto& entry) { return entry.first > finished_; });
-    for (auto it = left; it != waiting_.end(); ++it) over.push_back(std::move(it->second));
-    waiting_.erase(left, waiting_.end());
-    if (!awaited_.empty() && *awaited_.begin() <= finished_) changed_.notify_all();
+    for (const Sleeper* sleeper = sleepers_; sleeper != nullptr; sleeper = sleeper->next) {
+      if (sleeper->ticket > finished_) continue;
+      changed_.notify_all();
+      break;
+    }
   }
-  for (const std::function<void()>& call : over) call();
+  for (const auto& [is_over, call] : over) call();
 }
 
 Result Stream::Synchronize() {
@@ -108,10 +123,16 @@ void Stream::CallWhenOver(uint64_t ticket, std::function<void()> over) {
   over();
 }
 
-void Stream::WaitFor(const std::shared_ptr<Stream>& other, uint64_t ticket) {
-  if (other.get() == this || other->IsOver(ticket)) return;
+Result Stream::WaitFor(const std::shared_ptr<Stream>& other, uint64_t ticket) {
+  if (other.get() == this || other->IsOver(ticket)) return Ok();
   const uint64_t own = TakeTicket({});
-  other->CallWhenOver(ticket, [self = shared_from_this(), own] { self->Finish(own, Ok()); });
+  Result waits = Caught([&] {
+    other->CallWhenOver(ticket, [self = shared_from_this(), own] { self->Finish(own, Ok()); });
+    return Ok();
+  });
+  // What comes later on this stream must not wait for ever.
+  if (!waits.ok()) Finish(own, waits);
+  return waits;
 }
 
 }  // namespace c4::host

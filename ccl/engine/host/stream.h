@@ -9,9 +9,9 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <list>
 #include <memory>
 #include <mutex>
-#include <set>
 #include <utility>
 #include <vector>
 
@@ -57,26 +57,34 @@ class Stream : public std::enable_shared_from_this<Stream> {
   // Runs or waits until the ticket is over. Fails when that cannot be in this process.
   Result AwaitTicket(uint64_t ticket);
   // What is enqueued from now on waits for that ticket of the other stream.
-  void WaitFor(const std::shared_ptr<Stream>& other, uint64_t ticket);
+  Result WaitFor(const std::shared_ptr<Stream>& other, uint64_t ticket);
 
  private:
+  // A thread that sleeps for a ticket, on its own stack. One that is woken for another ticket takes the
+  // processor from who runs them.
+  struct Sleeper {
+    uint64_t ticket;
+    Sleeper* next;
+  };
+
   // `over` is called once the ticket is over, at once when it is: never under a lock.
   void CallWhenOver(uint64_t ticket, std::function<void()> over);
   std::shared_ptr<Driver> NextDriver();
   // Waits until the ticket is over; false when the time is up before.
   bool WaitUntilOver(uint64_t ticket, std::chrono::milliseconds limit);
+  // Under the lock: one more ticket is over, and with it those after it that were over early.
+  void Advance();
 
   const uint64_t id_;
   std::mutex mutex_;
   std::condition_variable changed_;
   uint64_t taken_ = 0;
   uint64_t finished_ = 0;  // all tickets up to this one are over
-  std::set<uint64_t> early_;
-  // Tickets that threads sleep for. One that is woken for another ticket takes the processor from who runs
-  // them.
-  std::multiset<uint64_t> awaited_;
+  // Only what enqueues takes memory: what runs, waits and finishes can do so where there is none.
+  std::vector<uint64_t> early_;  // over before their turn; has room for all tickets after finished_
+  Sleeper* sleepers_ = nullptr;
   std::deque<std::weak_ptr<Driver>> drivers_;  // of the tickets after finished_
-  std::vector<std::pair<uint64_t, std::function<void()>>> waiting_;
+  std::list<std::pair<uint64_t, std::function<void()>>> waiting_;
   Result failure_;
 };
 

@@ -126,8 +126,8 @@ ncclResult_t c4StreamWaitEvent(cudaStream_t stream, c4Event_t event) {
     const std::shared_ptr<Stream> found = FindStream(stream);
     Event recorded;
     if (found == nullptr || !FindEvent(event, &recorded)) return ncclInvalidArgument;
-    if (recorded.stream != nullptr) found->WaitFor(recorded.stream, recorded.ticket);
-    return ncclSuccess;
+    if (recorded.stream == nullptr) return ncclSuccess;
+    return found->WaitFor(recorded.stream, recorded.ticket).code();
   });
 }
 

@@ -91,16 +91,16 @@ TEST(Stream, WhatComesAfterAWaitWaitsForTheEvent) {
   const auto two = std::make_shared<Stream>(2);
   const uint64_t awaited = one->TakeTicket({});
   const uint64_t before = two->TakeTicket({});
-  two->WaitFor(one, awaited);
+  EXPECT_TRUE(two->WaitFor(one, awaited).ok());
   const uint64_t after = two->TakeTicket({});
   EXPECT_TRUE(two->IsTurn(before));
   two->Finish(before, Ok());
   EXPECT_FALSE(two->IsTurn(after));
   one->Finish(awaited, Ok());
   EXPECT_TRUE(two->IsTurn(after));
-  two->WaitFor(one, awaited);  // over: no ticket more
+  EXPECT_TRUE(two->WaitFor(one, awaited).ok());  // over: no ticket more
   EXPECT_EQ(two->LastTicket(), after);
-  two->WaitFor(two, after);  // its own: in order anyway
+  EXPECT_TRUE(two->WaitFor(two, after).ok());  // its own: in order anyway
   EXPECT_EQ(two->LastTicket(), after);
 }
 
@@ -115,7 +115,7 @@ TEST(Stream, ManyStreamsWithEventsEnd) {
       const auto& stream = streams[random() % 5];
       if (random() % 3 == 0) {
         const auto& other = streams[random() % 5];
-        stream->WaitFor(other, other->LastTicket());
+        EXPECT_TRUE(stream->WaitFor(other, other->LastTicket()).ok());
       } else {
         work.emplace_back(stream.get(), stream->TakeTicket({}));
       }
