@@ -173,7 +173,9 @@ Judgement Judge(const JobSnapshot& snapshot, const Communicator& communicator) {
 }
 
 void AddMember(const ProcessRef& ref, const Membership& state, Communicator* communicator) {
-  if (!ref.process->ended) communicator->as_of_ns = std::min(communicator->as_of_ns, ref.host->as_of_ns);
+  if (!ref.process->ended && !ref.stale) {
+    communicator->as_of_ns = std::min(communicator->as_of_ns, ref.host->as_of_ns);
+  }
   communicator->waited_in =
       communicator->waited_in || IsWaiting(*ref.process, state) || IsWaitingForPeer(*ref.process, state);
   communicator->finished_by_all =

@@ -48,7 +48,7 @@ struct Communicator {
   // wait for is told from their calls alone (Assemble).
   bool calls_only = false;
   bool waited_in = false;             // some member is inside an operation
-  int64_t as_of_ns = 0;               // all of its members are known at least up to here
+  int64_t as_of_ns = 0;               // all of its members whose agents speak are known at least up to here
   int64_t last_step_at_ns = kNever;   // the newest step of any member's counters and queue pairs
   uint64_t progress_mark = 0;         // changes whenever anything moves
   uint64_t finished_by_all = 0;       // operations

@@ -92,9 +92,7 @@ class HangGraph {
     }
     for (const auto& [operation, members] : waiting) {
       const Node node = AddStep({&communicator, operation, members});
-      std::set<uint32_t> held_up_by;
-      if (communicator.judgement == Judgement::kCanBeJudged)
-        held_up_by = AddTargets(communicator, operation, node);
+      const std::set<uint32_t> held_up_by = AddTargets(communicator, operation, node);
       for (const Member* member : members) {
         // A process with several ranks of one communicator that has yet to call for one of them waits
         // for nobody but itself.
@@ -134,11 +132,15 @@ class HangGraph {
     return graph_.AddNode();
   }
 
+  // Where not all members are known, who can run is not blamed: it may wait for the unknown ones.
   std::set<uint32_t> AddTargets(const Communicator& communicator, uint64_t operation, Node node) {
     std::set<uint32_t> targets;
+    if (communicator.judgement == Judgement::kNotReady) return targets;
+    const bool all_known = communicator.judgement == Judgement::kCanBeJudged;
     for (const Member& member : communicator.members) {
-      const Process& process = *snapshot_.processes[member.process].process;
-      if (process.ended) continue;
+      const ProcessRef& ref = snapshot_.processes[member.process];
+      const Process& process = *ref.process;
+      if (process.ended || (!all_known && (ref.stale || !CannotRun(process.health.state)))) continue;
       const bool absent = !HasCome(*member.state, operation);
       const bool stuck = CannotRun(process.health.state) && member.state->finished.count <= operation;
       if (!absent && !stuck) continue;

@@ -3,7 +3,8 @@
 //
 // - A member waits in operation k when it has started more than it has finished, k of them. It waits for
 //   the members that have not called k, and for those that cannot run (stopped, traced, dead) and have not
-//   finished k. A process that cannot run waits for nobody, whatever its counters say.
+//   finished k. A process that cannot run waits for nobody, whatever its counters say. Where not all
+//   members are known (an agent is silent, a process is not monitored), only who cannot run is blamed.
 // - Over all communicators this makes a wait-for graph; the processes in which it ends are to blame.
 //   An operation that all have entered with nobody stopped, and a communicator that cannot be judged,
 //   are ends as well, but not ones that this detector speaks of.

@@ -352,6 +352,33 @@ TEST(HangTest, IncompleteAndUnreadyCommunicatorsAreNotJudged) {
   EXPECT_THAT(Detect(job), IsEmpty());
 }
 
+// One rank that is not monitored, or one agent that is silent, must not blind for all others.
+TEST(HangTest, WhoCannotRunIsToBlameAlsoWhereNotAllAreKnown) {
+  for (const bool unmonitored : {true, false}) {
+    FakeJob job(kRanks);
+    job.Complete(50);
+    if (unmonitored) {
+      job.hosts()["host1"].processes.clear();
+    } else {
+      job.Silence("host1");
+    }
+    job.Advance(4 * kSecondNs);
+    job.EnterAllBut(2);
+    job.SetState(2, ProcessState::kStopped);
+    job.Advance(10 * kSecondNs);
+    const std::vector<Finding> findings = Detect(job);
+    ASSERT_THAT(findings, SizeIs(1)) << unmonitored;
+    EXPECT_EQ(findings[0].rank, 2);
+    EXPECT_EQ(findings[0].confirmed_by, "stopped");
+    // It may wait for the unknown one.
+    job.SetState(2, ProcessState::kSleeping);
+    EXPECT_THAT(Detect(job), IsEmpty()) << unmonitored;
+    // A silent agent's last word is no fact.
+    if (!unmonitored) job.SetState(1, ProcessState::kStopped);
+    EXPECT_THAT(Detect(job), IsEmpty()) << unmonitored;
+  }
+}
+
 // It waits for its peers in another communicator's set-up: held up, not holding up.
 TEST(HangTest, WhoJoinsAnotherCommunicatorIsNotToBlame) {
   FakeJob job(kRanks);

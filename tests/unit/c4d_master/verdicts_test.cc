@@ -155,13 +155,13 @@ TEST_F(VerdictsTest, SilenceClearsNothing) {
 // A restarted agent may not have found all processes yet when it first reports.
 TEST_F(VerdictsTest, MissingProcessesClearAfterAWhileOnly) {
   Look(3 * kSecondNs);
-  const std::vector<Process> processes = job_.hosts()["host0"].processes;
-  job_.hosts()["host0"].processes.clear();
+  const std::vector<Process> processes = job_.hosts()["host2"].processes;
+  job_.hosts()["host2"].processes.clear();
   for (int i = 0; i < 90; ++i) EXPECT_THAT(Look(), IsEmpty());
-  job_.hosts()["host0"].processes = processes;
+  job_.hosts()["host2"].processes = processes;
   EXPECT_THAT(Look(), IsEmpty());
   EXPECT_THAT(verdicts_->List(false), SizeIs(1));
-  job_.hosts()["host0"].processes.clear();
+  job_.hosts()["host2"].processes.clear();
   for (int i = 0; i < 100; ++i) EXPECT_THAT(Look(), IsEmpty());
   EXPECT_THAT(Kinds(Look()), ElementsAre(Kind::kCleared));
 }
