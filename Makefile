@@ -4,7 +4,7 @@ ARGS ?=
 unexport SECONDS ARGS MAKEFLAGS
 
 .DEFAULT_GOAL := build
-.PHONY: help build test demo compare-mpi readme gallery test-bare test-vendor portable test-gpu asan tsan fuzz format format-check tidy tidy-changed clean
+.PHONY: help build test demo compare-mpi readme gallery test-bare test-vendor portable test-gpu sbom asan tsan fuzz format format-check tidy tidy-changed clean
 
 help: ## this list; make alone builds
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1|/p' Makefile | awk -F'|' '{ printf "%-20s %s\n", $$1, $$2 }'
@@ -38,6 +38,9 @@ portable: ## the library for images as old as NVIDIA's wheels run on, into build
 
 test-gpu: ## on a machine with a GPU: what only a GPU can show (tests/gpu/run.sh; docs/gpu-results.md)
 	@tests/gpu/run.sh
+
+sbom: ## what is built and what it is built from, as CycloneDX, into build/c4.cdx.json
+	@scripts/build.sh release && scripts/sbom.sh
 
 asan: ## the tests with the address and undefined-behaviour sanitizers
 	@scripts/test.sh asan

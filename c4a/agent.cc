@@ -77,6 +77,9 @@ Agent::~Agent() {
 
 absl::Status Agent::Start() {
   C4_RETURN_IF_NOT_OK(service::EnsureSharedDirectory(options_.run_dir));
+  if (const std::string warning = service::ForeignOwner(options_.run_dir); !warning.empty()) {
+    service::LogWarning(warning);
+  }
   run_dir_mode_ = service::DirectoryMode(options_.run_dir);
   if (!options_.master.empty()) {
     if (const auto address = service::ParseHostPort(options_.master); !address.ok()) {

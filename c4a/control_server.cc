@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "service/log.h"
+#include "service/printable.h"
 #include "service/text.h"
 
 namespace c4::agent {
@@ -77,6 +78,14 @@ void CloseAndForget(int* fd) {
   *fd = -1;
 }
 
+// What another user has put under a name of ours, root takes away; others find out at their open.
+void RemoveForeign(const std::string& path) {
+  struct stat status {};
+  if (lstat(path.c_str(), &status) != 0 || (status.st_uid == geteuid() && S_ISREG(status.st_mode))) return;
+  if (unlink(path.c_str()) != 0) return;
+  service::LogWarning(path, " had been planted by uid ", status.st_uid, " and was removed");
+}
+
 }  // namespace
 
 ControlServer::ControlServer(ControlOptions options)
@@ -117,8 +126,15 @@ void ControlServer::Stop() {
 
 // The kernel gives the lock back when an agent dies, however it dies.
 absl::Status ControlServer::TakeLock() {
-  const int fd = open(lock_path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
-  if (fd < 0) return ErrnoStatus(errno, Concat("cannot open ", lock_path_));
+  RemoveForeign(lock_path_);
+  // Nobody else's to open: whoever can read it could hold its lock, and keep the next agent out.
+  const int fd = open(lock_path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+  if (fd < 0) {
+    return ErrnoStatus(errno, Concat("cannot open ", lock_path_, ": has another user made it? Remove it, or ",
+                                     "choose another --run-dir"));
+  }
+  if (fchmod(fd, 0600) != 0)
+    service::LogDebug(lock_path_, " is of an earlier version and stays as open as it was");
   if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
     const int error = errno;
     char holder[32] = "";
@@ -358,7 +374,8 @@ bool ControlServer::Greet(int fd, Client* client, const wire::ControlHello& hell
   const bool named =
       !name.empty() && name.find('/') == std::string::npos && name.ends_with(wire::kSegmentSuffix);
   if (!named) {
-    Tell(client->peer, Concat("said hello for \"", service::ToUtf8(name), "\", which is no segment's name"));
+    Tell(client->peer,
+         Concat("said hello for \"", service::Printable(name), "\", which is no segment's name"));
     return false;
   }
   // One that was removed is nobody's any more.

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "service/log.h"
+#include "service/printable.h"
 #include "service/run_dir.h"
 #include "service/text.h"
 
@@ -33,7 +34,7 @@ bool IsSegmentName(std::string_view name) {
 
 // Names come from whoever may write to the directory.
 std::string Shown(const std::string& name) {
-  return service::ToUtf8(name);
+  return service::Printable(name);
 }
 
 bool IsLocked(int fd) {
@@ -127,8 +128,8 @@ void Scanner::Visit(int directory, const std::string& name) {
   refused_.erase(name);
   const wire::SegmentHeader& header = segment->header();
   service::LogInfo("segment ", Shown(name), ": process ", header.header.writer.pid, " (",
-                   service::ToUtf8(header.program), ")", header.job[0] == '\0' ? "" : " of job ",
-                   service::ToUtf8(header.job));
+                   service::Printable(header.program), ")", header.job[0] == '\0' ? "" : " of job ",
+                   service::Printable(header.job));
   segments_[name] = std::move(segment);
 }
 

@@ -80,6 +80,8 @@ int Run(const MasterOptions& options, const std::vector<service::Setting>& setti
   const std::string base = std::filesystem::path(options.directory).parent_path().string();
   if (!base.empty()) {
     if (const absl::Status status = service::EnsureSharedDirectory(base); !status.ok()) return Fail(status);
+    if (const std::string warning = service::ForeignOwner(base); !warning.empty())
+      service::LogWarning(warning);
   }
   service::Metrics metrics;
   absl::StatusOr<std::shared_ptr<service::AuditLog>> audit = OpenAudit(options, epoch);

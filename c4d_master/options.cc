@@ -139,11 +139,7 @@ std::vector<service::Setting> MasterSettings(MasterOptions* options) {
 }
 
 absl::Status CompleteOptions(MasterOptions* options) {
-  if (options->job.empty()) return absl::InvalidArgumentError("--job is empty; give the job's name");
-  if (options->job == service::kPathMasterName) {
-    return absl::InvalidArgumentError(
-        service::Concat("--job ", options->job, " is the path master's name; give the job another one"));
-  }
+  C4_RETURN_IF_NOT_OK(service::CheckJobName(options->job));
   if (!options->c4p.empty() && options->c4p != kNoC4p) {
     const absl::StatusOr<service::HostPort> c4p = service::ParseHostPort(options->c4p);
     if (!c4p.ok()) return absl::InvalidArgumentError(service::Concat("--c4p: ", c4p.status().message()));

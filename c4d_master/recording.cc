@@ -14,6 +14,7 @@
 #include "google/protobuf/io/gzip_stream.h"
 #include "google/protobuf/io/zero_copy_stream_impl.h"
 #include "google/protobuf/util/delimited_message_util.h"
+#include "service/printable.h"
 #include "service/text.h"
 
 namespace c4::c4d {
@@ -66,6 +67,7 @@ absl::Status ReadStream(io::ZeroCopyInputStream* file, const std::string& path,
       return broken(" breaks off or is damaged");
     }
     coded.PopLimit(limit);
+    service::MakePrintable(&batch);  // a file of somebody's; what comes of it is read on a terminal
     ++batches;
     on_batch(batch);
   }

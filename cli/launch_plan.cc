@@ -19,11 +19,7 @@ absl::Status CheckLaunchOptions(const LaunchOptions& options) {
   if (options.command.empty() || options.command.front().empty()) {
     return absl::InvalidArgumentError("say what to run: put `-- PROGRAM ARGS...` at the end");
   }
-  // 127 bytes is what a segment has room for (wire/segment.h).
-  if (options.job.size() > 127) return absl::InvalidArgumentError("a job's name has at most 127 bytes");
-  if (options.job == service::kPathMasterName) {
-    return absl::InvalidArgumentError("c4p is the path master's name; give the job another one");
-  }
+  if (!options.job.empty()) C4_RETURN_IF_NOT_OK(service::CheckJobName(options.job));
   if (!options.monitor && !options.master.empty()) {
     return absl::InvalidArgumentError(
         "--master and --no-monitor exclude each other: without an agent nothing talks to a master");

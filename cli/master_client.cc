@@ -13,6 +13,7 @@
 #include "service/channel.h"
 #include "service/credentials.h"
 #include "service/grpc_server.h"
+#include "service/printable.h"
 #include "service/run_dir.h"
 
 namespace c4::cli {
@@ -90,8 +91,8 @@ absl::StatusOr<FoundMaster> ChooseMaster(const std::vector<service::MasterEntry>
                      directory, hint));
   }
   if (!job.empty()) {
-    return absl::NotFoundError(
-        absl::StrCat("job '", job, "' has no master in ", directory, "; these have: ", names));
+    return absl::NotFoundError(absl::StrCat("job '", service::Printable(job), "' has no master in ",
+                                            directory, "; these have: ", names));
   }
   if (entries.size() > 1) {
     return absl::InvalidArgumentError(
@@ -140,6 +141,7 @@ struct MasterClient::Parts {
     const grpc::Status status = (smon.get()->*method)(&context, request, &reply);
     switch (status.error_code()) {
       case grpc::StatusCode::OK:
+        service::MakePrintable(&reply);
         return reply;
       case grpc::StatusCode::UNIMPLEMENTED:
         return absl::FailedPreconditionError(
@@ -148,7 +150,7 @@ struct MasterClient::Parts {
       case grpc::StatusCode::INVALID_ARGUMENT:
       case grpc::StatusCode::FAILED_PRECONDITION:
         // It did answer.
-        return absl::Status(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
+        return service::FromGrpcStatus(status);
       default:
         return FromGrpc(status, address, credentials);
     }
@@ -184,6 +186,7 @@ absl::StatusOr<v1::ListVerdictsReply> MasterClient::ListVerdicts(bool include_cl
   v1::ListVerdictsReply reply;
   const grpc::Status status = parts_->stub->ListVerdicts(&context, request, &reply);
   if (!status.ok()) return FromGrpc(status, parts_->address, parts_->credentials);
+  service::MakePrintable(&reply);
   return reply;
 }
 
@@ -193,6 +196,7 @@ absl::StatusOr<v1::GetStatusReply> MasterClient::GetStatus(absl::Duration timeou
   v1::GetStatusReply reply;
   const grpc::Status status = parts_->stub->GetStatus(&context, v1::GetStatusRequest(), &reply);
   if (!status.ok()) return FromGrpc(status, parts_->address, parts_->credentials);
+  service::MakePrintable(&reply);
   return reply;
 }
 
@@ -202,6 +206,7 @@ absl::StatusOr<v1::GetMatrixReply> MasterClient::GetMatrix(absl::Duration timeou
   v1::GetMatrixReply reply;
   const grpc::Status status = parts_->stub->GetMatrix(&context, v1::GetMatrixRequest(), &reply);
   if (!status.ok()) return FromGrpc(status, parts_->address, parts_->credentials);
+  service::MakePrintable(&reply);
   return reply;
 }
 
@@ -214,6 +219,7 @@ absl::StatusOr<v1::SetLevelReply> MasterClient::SetLevel(v1::RecordLevel level,
   v1::SetLevelReply reply;
   const grpc::Status status = parts_->stub->SetLevel(&context, request, &reply);
   if (!status.ok()) return FromGrpc(status, parts_->address, parts_->credentials);
+  service::MakePrintable(&reply);
   return reply;
 }
 
@@ -280,6 +286,7 @@ absl::Status MasterClient::WatchVerdicts(const std::function<bool(const v1::Verd
       parts_->stub->WatchVerdicts(&context, v1::WatchVerdictsRequest());
   v1::Verdict verdict;
   while (reader->Read(&verdict)) {
+    service::MakePrintable(&verdict);
     if (on_verdict(verdict)) continue;
     context.TryCancel();
     while (reader->Read(&verdict)) {

@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "cli/process.h"
 #include "service/address.h"
+#include "service/printable.h"
 #include "service/run_dir.h"
 #include "service/version.h"
 #include "wire/control.h"
@@ -137,7 +138,8 @@ MasterFacts ReadMasters(const MasterOptions& options, absl::Duration patience) {
     }
   }
   if (!options.job.empty() && facts.masters.empty()) {
-    facts.faults.push_back(absl::StrCat("job '", options.job, "' has no master in ", facts.directory));
+    facts.faults.push_back(
+        absl::StrCat("job '", service::Printable(options.job), "' has no master in ", facts.directory));
   }
   return facts;
 }

@@ -10,6 +10,7 @@
 #include "service/credentials.h"
 #include "service/directory.h"
 #include "service/grpc_server.h"
+#include "service/printable.h"
 #include "service/run_dir.h"
 
 namespace c4::cli {
@@ -40,11 +41,14 @@ struct PathClient::Parts {
     context.set_deadline(std::chrono::system_clock::now() + kCallLimit);
     Reply reply;
     const grpc::Status status = (stub.get()->*call)(&context, request, &reply);
-    if (status.ok()) return reply;
+    if (status.ok()) {
+      service::MakePrintable(&reply);
+      return reply;
+    }
     if (status.error_code() == grpc::StatusCode::NOT_FOUND) return service::FromGrpcStatus(status);
-    return absl::Status(
-        static_cast<absl::StatusCode>(status.error_code()),
-        absl::StrCat("the path master at ", address, " did not answer: ", status.error_message()));
+    return absl::Status(static_cast<absl::StatusCode>(status.error_code()),
+                        absl::StrCat("the path master at ", address,
+                                     " did not answer: ", service::FromGrpcStatus(status).message()));
   }
 };
 

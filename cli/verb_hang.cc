@@ -10,6 +10,7 @@
 #include "cli/exit_codes.h"
 #include "cli/options.h"
 #include "cli/verb.h"
+#include "service/printable.h"
 #include "traces/dump_files.h"
 
 namespace c4::cli {
@@ -153,11 +154,14 @@ int RunHang(const Arguments& arguments) {
   options.Flag("--json", &json, "one JSON document: {\"ranks\":[...],\"stalled\":[...],...}");
   if (const std::optional<int> exit_code = options.Parse(arguments)) return *exit_code;
   const traces::DumpFiles files = traces::ReadDumpFiles(words);
-  for (const std::string& problem : files.problems) fprintf(stderr, "c4 hang: %s\n", problem.c_str());
+  for (const std::string& problem : files.problems) {
+    fprintf(stderr, "c4 hang: %s\n", service::Printable(problem).c_str());
+  }
   if (files.dumps.empty()) return files.no_file ? kExitNoInput : kExitBadData;
   if (files.two_of_one_rank) return kExitBadData;
   const StalledRanks found = analysis::FindStalledRanks(files.dumps);
-  fputs((json ? HangJson(found, files) + "\n" : HangText(found, files.dumps.size())).c_str(), stdout);
+  const std::string page = json ? HangJson(found, files) + "\n" : HangText(found, files.dumps.size());
+  fputs(service::PrintablePage(page).c_str(), stdout);
   return found.empty() ? kExitOk : kExitHung;
 }
 

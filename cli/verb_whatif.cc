@@ -14,6 +14,7 @@
 #include "cli/verb_whatif_batch.h"
 #include "cli/whatif_input.h"
 #include "cli/whatif_timeline.h"
+#include "service/printable.h"
 
 namespace c4::cli {
 namespace {
@@ -100,7 +101,8 @@ int Report(const WhatIfOptions& options) {
   for (const std::string& note : job->trace.notes) fprintf(stderr, "c4 whatif: %s\n", note.c_str());
   const whatif::Causes causes = whatif::FindCauses(*job, *analysis, threads);
   const whatif::Report report = {*job, *analysis, causes, std::move(questions)};
-  const std::string text = options.json ? whatif::ReportJson(report) + "\n" : whatif::ReportText(report);
+  const std::string text =
+      options.json ? whatif::ReportJson(report) + "\n" : service::PrintablePage(whatif::ReportText(report));
   fputs(text.c_str(), stdout);
   const bool doubtful = !job->trace.notes.empty() || analysis->discrepancy > whatif::kDoubtfulDiscrepancy;
   if (options.strict && doubtful) return kExitDoubtful;

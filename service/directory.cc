@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "service/log.h"
+#include "service/printable.h"
 #include "service/run_dir.h"
 #include "service/text.h"
 
@@ -38,9 +39,17 @@ absl::StatusOr<MasterEntry> ReadEntry(const std::string& path) {
     entry.key_file = json.value("key_file", "");
     entry.key_id = json.value("key_id", "");
     entry.published_by = facts.uid;
+    for (const std::string* field :
+         {&entry.job, &entry.address, &entry.http_address, &entry.host, &entry.key_id}) {
+      if (Printable(*field) != *field) {
+        return absl::DataLossError(Concat(path, " is no entry of a master (\"", Printable(*field),
+                                          "\" held control characters); remove it"));
+      }
+    }
     return entry;
   } catch (const nlohmann::json::exception& error) {
-    return absl::DataLossError(Concat(path, " is no entry of a master (", error.what(), "); remove it"));
+    return absl::DataLossError(
+        Concat(path, " is no entry of a master (", Printable(error.what()), "); remove it"));
   }
 }
 
@@ -98,6 +107,23 @@ Believed::Believed(int64_t owner) : uids_{0, OwnUid()} {
 
 bool Believed::Holds(int64_t uid) const {
   return std::find(uids_.begin(), uids_.end(), uid) != uids_.end();
+}
+
+absl::Status CheckJobName(std::string_view job) {
+  constexpr size_t kMostBytes = 127;
+  if (job.empty()) return absl::InvalidArgumentError("the job's name is empty");
+  if (job.size() > kMostBytes) {
+    return absl::InvalidArgumentError(
+        Concat("a job's name has at most ", kMostBytes, " bytes, not ", job.size()));
+  }
+  if (Printable(job) != job) {
+    return absl::InvalidArgumentError(
+        Concat("\"", Printable(job), "\" is no name of a job: it held control characters"));
+  }
+  if (job == kPathMasterName) {
+    return absl::InvalidArgumentError(Concat(job, " is the path master's name; give the job another one"));
+  }
+  return absl::OkStatus();
 }
 
 std::string DirectoryFileName(std::string_view job, int64_t uid) {

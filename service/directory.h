@@ -73,6 +73,10 @@ class MasterDirectory {
   std::string path_;
 };
 
+// Whether a job can have this name: 1 to 127 bytes (what a segment has room for, wire/segment.h) of printable
+// UTF-8, and not the path master's.
+absl::Status CheckJobName(std::string_view job);
+
 // "<job>.json" with the characters replaced; with a uid "<job>@<uid>.json".
 std::string DirectoryFileName(std::string_view job, int64_t uid = -1);
 

@@ -14,6 +14,7 @@
 #include "service/limits.h"
 #include "service/log.h"
 #include "service/peer_uid.h"
+#include "service/printable.h"
 #include "service/text.h"
 
 namespace c4::service {
@@ -94,6 +95,7 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const std::string&
     shared->HandleNewConnection(&connection);
   });
   if (!started.ok()) return started;
+  if (gate.credentials().has_tls()) WarnOfFailedHandshakes();
   const std::string bound = JoinHostPort(parts->host, (*ingress)->port());
   gate.ListensOn(bound);
   if (!gate.has_identity()) {
@@ -129,7 +131,8 @@ grpc::Status ToGrpcStatus(const absl::Status& status) {
 
 absl::Status FromGrpcStatus(const grpc::Status& status) {
   if (status.ok()) return absl::OkStatus();
-  return {static_cast<absl::StatusCode>(status.error_code()), status.error_message()};
+  // A peer's words: they end in a log or on a terminal.
+  return {static_cast<absl::StatusCode>(status.error_code()), Printable(status.error_message())};
 }
 
 }  // namespace c4::service

@@ -12,6 +12,7 @@
 #include <spdlog/sinks/stdout_sinks.h>
 
 #include "service/config.h"
+#include "service/printable.h"
 #include "service/text.h"
 
 namespace c4::service {
@@ -73,9 +74,9 @@ class LineFormatter final : public spdlog::formatter {
     const LogLevel level = FromSpdlog(message.level);
     const std::string time = TimeText(message.time);
     const std::string_view payload(message.payload.data(), message.payload.size());
-    const std::string line = json_
-                                 ? JsonLogLine(time, level, program_, ThreadName(), payload)
-                                 : Concat(time, " ", LevelName(level), " ", program_, ": ", OneLine(payload));
+    const std::string line =
+        json_ ? JsonLogLine(time, level, program_, ThreadName(), payload)
+              : Concat(time, " ", LevelName(level), " ", program_, ": ", Printable(payload));
     destination.append(line.data(), line.data() + line.size());
     destination.push_back('\n');
   }
@@ -85,15 +86,6 @@ class LineFormatter final : public spdlog::formatter {
   }
 
  private:
-  // Texts from outside (names of processes, answers of peers) must not forge further lines.
-  static std::string OneLine(std::string_view text) {
-    std::string line(text);
-    for (char& c : line) {
-      if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
-    }
-    return line;
-  }
-
   const bool json_;
   const std::string program_;
 };

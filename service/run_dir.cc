@@ -50,6 +50,14 @@ absl::Status EnsureSharedDirectory(const std::string& path, unsigned mode) {
   return absl::OkStatus();
 }
 
+std::string ForeignOwner(const std::string& path) {
+  struct stat status {};
+  if (stat(path.c_str(), &status) != 0 || status.st_uid == 0 || status.st_uid == geteuid()) return "";
+  return Concat(path, " belongs to uid ", status.st_uid,
+                ", who can remove and replace what others put there; run as root: chown root ", path,
+                ", or choose another --run-dir");
+}
+
 unsigned DirectoryMode(const std::string& path) {
   struct stat status {};
   return stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode) ? status.st_mode & 07777 : kSharedMode;

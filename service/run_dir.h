@@ -20,6 +20,9 @@ inline constexpr unsigned kSharedMode = 01777;
 
 // Creates `path` (and its parents) when missing; a new one gets `mode`.
 absl::Status EnsureSharedDirectory(const std::string& path, unsigned mode = kSharedMode);
+// "" when the directory belongs to root or to this program's own user; else a sentence that says whose it is
+// and what to do: its owner can remove and replace everything in it.
+std::string ForeignOwner(const std::string& path);
 // Permission bits of a directory; kSharedMode where it cannot be seen.
 unsigned DirectoryMode(const std::string& path);
 

@@ -104,7 +104,7 @@ Result Segment::Create(const std::string& directory, const SegmentGeometry& geom
   const std::string path = directory + "/" + name;
   // The agent takes only files that are whole: it is filled under a name that it does not look at.
   const std::string hidden = directory + "/." + name;
-  const int fd = open(hidden.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
+  const int fd = open(hidden.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
   if (fd < 0) return Fail(ncclSystemError, "cannot make %s: %s", hidden.c_str(), ErrnoText(errno).c_str());
   struct flock lock {};
   lock.l_type = F_WRLCK;

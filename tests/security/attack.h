@@ -15,10 +15,18 @@
 
 namespace c4::service_test {
 
+// Registers an attack: its name, which is given back, as a literal in the place where the attack is made,
+// once. docs/attacks.md is made of these places (attacks.py), so that one line is all that a new attack
+// takes; "KIND: what exactly" is the form. What fails below it, in its block, is said to have failed under
+// that attack.
+std::string Attack(const std::string& name);
+#define C4_ATTACK(name) SCOPED_TRACE(::c4::service_test::Attack(name))
+
 // The four ranks of a job under `c4 run`, with an agent and a master that log below base_dir().
 class AttackedJob {
  public:
-  explicit AttackedJob(const std::vector<std::string>& more_options = {});
+  explicit AttackedJob(const std::vector<std::string>& more_options = {},
+                       const std::function<void(const std::string& base_dir)>& prepare = {});
 
   RunningJob& job() { return job_; }
   std::string address() const { return master_["address"]; }

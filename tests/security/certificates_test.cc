@@ -56,6 +56,7 @@ class CertificatesTest : public testing::Test {
 
 TEST_F(CertificatesTest, EachRoleDoesItsOwn) {
   EXPECT_EQ(Level("ann").exit_code, 0) << Level("ann").errors;
+  Attack("role confusion: a certificate of each other role directs the master");
   const std::vector<std::vector<std::string>> others = {{"--role", "reader"},
                                                         {"--role", "agent", "--host", "node7"},
                                                         {"--role", "job", "--job", "j"},
@@ -71,6 +72,9 @@ TEST_F(CertificatesTest, EachRoleDoesItsOwn) {
 
 // What stops them is said as what it is.
 TEST_F(CertificatesTest, WrongAuthorityAndNoCertificateAreRefusedAsSuch) {
+  Attack("wrong CA: a certificate and an authority of somebody else's");
+  Attack("wrong CA: a certificate of somebody else's, our authority trusted");
+  Attack("wrong CA: no certificate at all");
   Issue("theirs", "mallory", {"--role", "operator", "--name", "mallory"});
   EXPECT_THAT(Level("mallory").errors,
               AnyOf(HasSubstr("certificate verify failed"), HasSubstr("certificate")));
@@ -85,6 +89,7 @@ TEST_F(CertificatesTest, WrongAuthorityAndNoCertificateAreRefusedAsSuch) {
 
 // The server behind the entry is an agent's: its certificate does not make it the master of the job.
 TEST_F(CertificatesTest, AnAgentsCertificateMakesNoMaster) {
+  C4_ATTACK("role confusion: an agent's certificate poses as the job's master");
   master_->Signal(SIGTERM);
   ASSERT_TRUE(master_->Wait(Seconds(10)));
   Issue("ours", "node7", {"--role", "agent", "--host", "node7"});
@@ -99,6 +104,7 @@ TEST_F(CertificatesTest, AnAgentsCertificateMakesNoMaster) {
 }
 
 TEST_F(CertificatesTest, AChangedAuthorityShutsOutItsOldCertificates) {
+  C4_ATTACK("wrong CA: a certificate of an authority that has been replaced");
   ASSERT_EQ(Level("ann").exit_code, 0);
   ASSERT_EQ(RunC4({"pki", "renew", "--dir", File("ours"), "--days", "60", File("master.pem")}).exit_code, 0);
   Issue("theirs", "bob", {"--role", "operator", "--name", "bob"});

@@ -7,7 +7,7 @@
 #include <signal.h>
 #include <thread>
 
-#include "tests/service/harness.h"
+#include "tests/security/attack.h"
 
 namespace c4::service_test {
 namespace {
@@ -65,29 +65,41 @@ void NamedUnder(const std::function<std::vector<std::string>(const RunningJob&)>
 }
 
 TEST(Flood, RapidReset) {
+  C4_ATTACK("flood: HTTP/2 rapid reset");
   NamedUnder([](const RunningJob& job) -> std::vector<std::string> {
     return {"/usr/bin/python3", Script("rapid_reset.py"), job.MasterEntry()["address"], "7", "2"};
   });
 }
 
-class HttpFlood : public testing::TestWithParam<const char*> {};
+struct HttpKind {
+  const char* kind;
+  const char* attack;
+};
+
+class HttpFlood : public testing::TestWithParam<HttpKind> {};
 
 TEST_P(HttpFlood, OfTheMaster) {
+  C4_ATTACK(GetParam().attack);
   NamedUnder([](const RunningJob& job) -> std::vector<std::string> {
-    return {"/usr/bin/python3", Script("flood.py"), GetParam(), job.MasterEntry()["http_address"], "7"};
+    return {"/usr/bin/python3", Script("flood.py"), GetParam().kind, job.MasterEntry()["http_address"], "7"};
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Kinds, HttpFlood, testing::Values("loris", "body", "garbage"),
-                         [](const auto& kind) { return std::string(kind.param); });
+INSTANTIATE_TEST_SUITE_P(Kinds, HttpFlood,
+                         testing::Values(HttpKind{"loris", "slow loris: HTTP heads that never end"},
+                                         HttpKind{"body", "oversize: a body of 2 GB with GET /healthz"},
+                                         HttpKind{"garbage", "garbage: at the master's HTTP port"}),
+                         [](const auto& kind) { return std::string(kind.param.kind); });
 
 TEST(Flood, GarbageAtTheMastersGrpc) {
+  C4_ATTACK("garbage: at the master's gRPC port");
   NamedUnder([](const RunningJob& job) -> std::vector<std::string> {
     return {"/usr/bin/python3", Script("flood.py"), "garbage", job.MasterEntry()["address"], "7"};
   });
 }
 
 TEST(Flood, ControlSocket) {
+  C4_ATTACK("flood: 1,500 connections of one user to agent.sock");
   NamedUnder([](const RunningJob& job) -> std::vector<std::string> {
     return {"/usr/bin/python3", Script("flood.py"), "control", SocketBelow(job.base_dir()), "7"};
   });

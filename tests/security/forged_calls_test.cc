@@ -93,20 +93,21 @@ std::vector<Attempt> Nobodies(const service::TokenKey& key, const std::string& j
   service::TokenKey named = NewKey();
   named.id = key.id;
   const auto code = grpc::StatusCode::UNAUTHENTICATED;
-  return {{"a shared secret", "Bearer s3cret", code},
-          {"no scheme", good.substr(7), code},
-          {"another scheme", "Basic " + good.substr(7), code},
-          {"another key", BearerOf(NewKey(), op), code},
-          {"another key under our name", BearerOf(named, op), code},
-          {"expired", BearerOf(key, op, -900, -60), code},
-          {"not yet valid", BearerOf(key, op, 120, 900), code},
-          {"altered", altered, code},
-          {"cut short", good.substr(0, good.size() - 8), code},
-          {"without a signature", good.substr(0, good.rfind('.')), code},
-          {"two at once", good + "," + good, code},
-          {"very long", "Bearer c4t1." + std::string(6000, 'A') + ".AAAA", code},
-          {"another job's", BearerOf(key, {.role = Role::kOperator, .job = "another"}),
-           grpc::StatusCode::PERMISSION_DENIED}};
+  return {{Attack("stolen token: a shared secret of an earlier version"), "Bearer s3cret", code},
+          {Attack("forged token: no scheme"), good.substr(7), code},
+          {Attack("forged token: another scheme"), "Basic " + good.substr(7), code},
+          {Attack("forged token: signed by another key"), BearerOf(NewKey(), op), code},
+          {Attack("forged token: another key under the real one's name"), BearerOf(named, op), code},
+          {Attack("stolen token: after its end"), BearerOf(key, op, -900, -60), code},
+          {Attack("stolen token: before its time"), BearerOf(key, op, 120, 900), code},
+          {Attack("forged token: one character altered"), altered, code},
+          {Attack("forged token: signature cut short"), good.substr(0, good.size() - 8), code},
+          {Attack("forged token: no signature"), good.substr(0, good.rfind('.')), code},
+          {Attack("forged token: two in one header"), good + "," + good, code},
+          {Attack("oversize: a token of 6,000 characters"), "Bearer c4t1." + std::string(6000, 'A') + ".AAAA",
+           code},
+          {Attack("stolen token: an operator's of another job"),
+           BearerOf(key, {.role = Role::kOperator, .job = "another"}), grpc::StatusCode::PERMISSION_DENIED}};
 }
 
 TEST_F(ForgedCallsTest, NobodyGetsIn) {
@@ -124,6 +125,8 @@ TEST_F(ForgedCallsTest, NobodyGetsIn) {
 // Every role at every call of the running master: in where the table says so, out everywhere else.
 TEST_F(ForgedCallsTest, NoRoleDoesWhatIsAnothers) {
   const service::TokenKey key = attacked_.Key();
+  Attack("role confusion: each role at each gRPC call of the others");
+  Attack("role confusion: the master's own user without a token at what is not for readers");
   int refused = 0;
   for (const service::CallRow& row : service::CallTable()) {
     if (!row.call.starts_with("c4.v1.C4d/") && !row.call.starts_with("c4.v1.Smon/")) continue;
@@ -151,6 +154,10 @@ TEST_F(ForgedCallsTest, ForgedTelemetryBlindsNobody) {
   const service::TokenKey key = attacked_.Key();
   const std::string another_host =
       BearerOf(key, {.role = Role::kAgent, .host = "node7", .job = attacked_.name()});
+  Attack("forged agent: telemetry without a token");
+  Attack("forged agent: telemetry under the token of another host");
+  Attack("forged agent: telemetry under tokens of the other roles");
+  Attack("forged agent: telemetry under forged and stale tokens, with incarnation 99");
   std::vector<std::string> forgeries = {"", another_host};
   for (const Role role : service::kAllRoles) {
     if (role != Role::kAgent) forgeries.push_back(BearerOf(key, {.role = role, .job = attacked_.name()}));
@@ -167,6 +174,11 @@ TEST_F(ForgedCallsTest, NobodySilencesAStop) {
   const service::TokenKey key = attacked_.Key();
   const std::string reader = BearerOf(key, {.role = Role::kReader, .job = attacked_.name()});
   const std::string agent = BearerOf(key, {.role = Role::kAgent, .job = attacked_.name()});
+  Attack("alert abuse: silence without the operator's role");
+  Attack("alert abuse: a test alert without the operator's role");
+  Attack("alert abuse: a profiling session without the operator's role");
+  Attack("alert abuse: the level of recording without the operator's role");
+  Attack("alert abuse: all telemetry asked for without the operator's role");
   attacked_.StoppedRankIsNamedDuring([&] {
     for (const std::string& who : {std::string(), reader, agent, std::string("Bearer s3cret")}) {
       for (const char* call : {"c4.v1.Smon/SilenceAlert", "c4.v1.Smon/TestAlert", "c4.v1.Smon/RunSession",

@@ -29,6 +29,7 @@ constexpr const char* kActions[] = {"/v1/smon/sessions", "/v1/smon/alerts/slow/s
 TEST_F(HttpTricksTest, AReboundNameOpensNothing) {
   const std::string port = attacked_.http_address().substr(attacked_.http_address().rfind(':'));
   for (const std::string host : {"evil.example", "localhost.evil.example", "127.0.0.1.nip.io"}) {
+    C4_ATTACK("DNS rebinding: a foreign name as Host and Origin");
     std::string origin = "Origin: http://";
     origin += host;
     origin += port;
@@ -45,6 +46,10 @@ TEST_F(HttpTricksTest, AReboundNameOpensNothing) {
 // A page of another origin that asks under our address; and anybody on this machine without the key.
 TEST_F(HttpTricksTest, ActionsNeedTheOperatorsToken) {
   const service::TokenKey key = attacked_.Key();
+  Attack("cross-site request: a POST of another origin");
+  Attack("role confusion: actions over HTTP without a token");
+  Attack("stolen token: a shared secret over HTTP");
+  Attack("role confusion: actions over HTTP with each other role's token");
   for (const char* path : kActions) {
     EXPECT_THAT(Ask("POST", path, ""), StartsWith("HTTP/1.1 403")) << path;
     EXPECT_THAT(Ask("POST", path, "Origin: http://elsewhere\r\n"), StartsWith("HTTP/1.1 403")) << path;
@@ -72,6 +77,7 @@ TEST_F(HttpTricksTest, EveryRouteHasARow) {
       "\r\n";
   const std::string agent =
       "Authorization: " + BearerOf(attacked_.Key(), {.role = Role::kAgent, .job = attacked_.name()}) + "\r\n";
+  C4_ATTACK("role confusion: an agent's token at every page of the master");
   for (const char* path : {"/v1/verdicts", "/v1/status", "/v1/smon/sessions", "/v1/smon/sessions/latest",
                            "/v1/smon/sessions/1/heatmap.svg", "/v1/smon/sessions/1/steps.svg",
                            "/v1/smon/history", "/v1/smon/history.svg", "/v1/smon/alerts"}) {

@@ -72,6 +72,11 @@ TEST_F(OtherUsersTest, APlantedEntryNeitherStopsAJobNorTakesItsTelemetry) {
   grpc::Service* const services[] = {&thief};
   const auto server = service::GrpcServer::Start("127.0.0.1:0", service::Gate(), services);
   ASSERT_TRUE(server.ok());
+  Attack("squatting: the entry of a job in the directory of masters");
+  Attack("squatting: an entry that all may write");
+  Attack("squatting: an entry that nobody else may read");
+  Attack("squatting: the entry of the path master");
+  Attack("garbage: a torn entry in the directory of masters");
   for (const mode_t mode : {0644, 0666, 0600}) {
     Plant("wanted.json", Entry("wanted", (*server)->address()), mode);
     Plant("c4p.json", Entry("c4p", (*server)->address()), mode);
@@ -104,6 +109,7 @@ TEST_F(OtherUsersTest, RootsAgentGivesHisMasterNothingThatIsGoodElsewhere) {
   ASSERT_TRUE(server.ok());
   const std::string key = scratch_.path() + "/cluster.key";
   ASSERT_EQ(RunC4({"pki", "key", key}).exit_code, 0);
+  C4_ATTACK("stolen token: a job's own master asks root's agent for the cluster's");
   // He names root's own key file as that of his master.
   Plant("his.json", "{\"job\":\"his\",\"address\":\"" + (*server)->address() +
                         "\",\"epoch\":1,\"key_file\":\"" + key + "\"}");
@@ -133,6 +139,9 @@ TEST_F(OtherUsersTest, HeReachesNeitherTheKeyNorTheMaster) {
   AttackedJob attacked;
   const std::string key = attacked.run_dir() + "/job.key";
   const std::string address = attacked.http_address();
+  Attack("stolen token: another user reads the job's key");
+  Attack("role confusion: another user of the node reads what is the job's");
+  Attack("alert abuse: another user of the node silences an alert");
   EXPECT_EQ(AsMallory([&] { return access(key.c_str(), R_OK) == 0 ? 1 : 0; }), 0) << "he reads the job's key";
   const auto code_of = [&](const std::string& method, const std::string& path) {
     return AsMallory([&] {

@@ -147,8 +147,10 @@ CommandResult RunC4(const std::vector<std::string>& arguments,
 
 RunningJob::RunningJob(int ranks, const std::vector<std::string>& options,
                        const std::vector<std::string>& command,
-                       const std::vector<std::string>& more_environment)
+                       const std::vector<std::string>& more_environment,
+                       const std::function<void(const std::string& base_dir)>& prepare)
     : ranks_(ranks) {
+  if (prepare) prepare(base_dir());
   std::vector<std::string> words = {Binary("c4"),          "run",       "-n",
                                     std::to_string(ranks), "--run-dir", base_dir()};
   words.insert(words.end(), options.begin(), options.end());

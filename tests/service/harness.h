@@ -81,7 +81,8 @@ class RunningJob {
  public:
   // `c4 run -n RANKS --run-dir SCRATCH OPTIONS -- COMMAND`.
   RunningJob(int ranks, const std::vector<std::string>& options, const std::vector<std::string>& command,
-             const std::vector<std::string>& more_environment = {});
+             const std::vector<std::string>& more_environment = {},
+             const std::function<void(const std::string& base_dir)>& prepare = {});
   // Ends the job by SIGINT and checks that nothing is left.
   ~RunningJob();
 

@@ -59,7 +59,7 @@ TEST(Monitor, TheFileSaysWhoWroteIt) {
   EXPECT_EQ(header.rings.offset + uint64_t{header.rings.count} * header.rings.stride_bytes, bytes.size());
   struct stat status;
   ASSERT_EQ(stat((directory.path() + "/" + monitor.segment().file_name()).c_str(), &status), 0);
-  EXPECT_EQ(status.st_mode & 0777, 0644u);
+  EXPECT_EQ(status.st_mode & 0777, 0600u);
 }
 
 TEST(Monitor, TheLockTellsThatTheProcessLives) {
