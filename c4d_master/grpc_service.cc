@@ -10,10 +10,12 @@
 #include "service/log.h"
 #include "service/queued_stream.h"
 #include "service/text.h"
+#include "service/unary_answers.h"
 
 namespace c4::c4d {
 namespace {
 
+using service::MasterIsEnding;
 using service::ToGrpcStatus;
 
 // What the reactors need; lives as long as the service.
@@ -31,10 +33,6 @@ struct Backend {
 grpc::Status Crowded(size_t most) {
   return {grpc::StatusCode::RESOURCE_EXHAUSTED,
           service::Concat("there are ", most, " of these streams already; end one of them")};
-}
-
-grpc::Status Ending() {
-  return {grpc::StatusCode::UNAVAILABLE, "the master is about to end"};
 }
 
 // One agent's stream: read a batch, have it taken in, write the reply, read the next. At any time exactly
@@ -62,7 +60,7 @@ class TelemetryReactor final : public grpc::ServerBidiReactor<v1::TelemetryBatch
       return;
     }
     const Now arrival = ReadClock(*backend_->clock);
-    if (!backend_->state_thread->Post([this, arrival] { Ingest(arrival); })) Finish(Ending());
+    if (!backend_->state_thread->Post([this, arrival] { Ingest(arrival); })) Finish(MasterIsEnding());
   }
 
   void OnWriteDone(bool ok) override {
@@ -104,7 +102,7 @@ class WatchReactor final : public WatchStream {
           backend->handler->Unsubscribe(id);
           --backend->watchers;
         }) {
-    Begin(allowed, Ending(), [backend](const std::shared_ptr<Queue>& queue) -> uint64_t {
+    Begin(allowed, MasterIsEnding(), [backend](const std::shared_ptr<Queue>& queue) -> uint64_t {
       if (backend->watchers >= service::limits::kWatchers) {
         queue->End(Crowded(service::limits::kWatchers));
         return 0;
@@ -131,7 +129,7 @@ class RecordReactor final : public RecordStream {
           backend->handler->StopRecord(id);
           --backend->recorders;
         }) {
-    Begin(allowed, Ending(), [backend](const std::shared_ptr<Queue>& queue) -> uint64_t {
+    Begin(allowed, MasterIsEnding(), [backend](const std::shared_ptr<Queue>& queue) -> uint64_t {
       if (backend->recorders >= service::limits::kRecorders) {
         queue->End(Crowded(service::limits::kRecorders));
         return 0;
@@ -156,7 +154,8 @@ class RecordReactor final : public RecordStream {
 
 class C4dService final : public v1::C4d::CallbackService {
  public:
-  explicit C4dService(Backend backend) : backend_(std::move(backend)) {}
+  explicit C4dService(Backend backend)
+      : backend_(std::move(backend)), answers_(backend_.state_thread, backend_.gate) {}
 
   grpc::ServerBidiReactor<v1::TelemetryBatch, v1::TelemetryReply>* StreamTelemetry(
       grpc::CallbackServerContext* context) override {
@@ -175,56 +174,46 @@ class C4dService final : public v1::C4d::CallbackService {
 
   grpc::ServerUnaryReactor* GetMatrix(grpc::CallbackServerContext* context, const v1::GetMatrixRequest*,
                                       v1::GetMatrixReply* reply) override {
-    return Answer(context, "c4.v1.C4d/GetMatrix", "",
-                  [this, reply] { *reply = backend_.handler->GetMatrix(ReadClock(*backend_.clock)); });
+    return answers_.Answer(context, "c4.v1.C4d/GetMatrix", "", [this, reply] {
+      *reply = backend_.handler->GetMatrix(ReadClock(*backend_.clock));
+      return absl::OkStatus();
+    });
   }
 
   grpc::ServerUnaryReactor* SetLevel(grpc::CallbackServerContext* context, const v1::SetLevelRequest* request,
                                      v1::SetLevelReply* reply) override {
     const std::string level = service::Concat("level=", v1::RecordLevel_Name(request->level()));
-    return Answer(context, "c4.v1.C4d/SetLevel", level, [this, request, reply] {
+    return answers_.Answer(context, "c4.v1.C4d/SetLevel", level, [this, request, reply] {
       *reply = backend_.handler->SetLevel(request->level());
       service::LogInfo("the level of recording asked for is ", v1::RecordLevel_Name(request->level()));
+      return absl::OkStatus();
     });
   }
 
   grpc::ServerUnaryReactor* ListVerdicts(grpc::CallbackServerContext* context,
                                          const v1::ListVerdictsRequest* request,
                                          v1::ListVerdictsReply* reply) override {
-    return Answer(context, "c4.v1.C4d/ListVerdicts", "", [this, request, reply] {
+    return answers_.Answer(context, "c4.v1.C4d/ListVerdicts", "", [this, request, reply] {
       *reply = backend_.handler->ListVerdicts(request->include_cleared());
+      return absl::OkStatus();
     });
   }
 
   grpc::ServerUnaryReactor* GetStatus(grpc::CallbackServerContext* context, const v1::GetStatusRequest*,
                                       v1::GetStatusReply* reply) override {
-    return Answer(context, "c4.v1.C4d/GetStatus", "",
-                  [this, reply] { *reply = backend_.handler->GetStatus(ReadClock(*backend_.clock)); });
+    return answers_.Answer(context, "c4.v1.C4d/GetStatus", "", [this, reply] {
+      *reply = backend_.handler->GetStatus(ReadClock(*backend_.clock));
+      return absl::OkStatus();
+    });
   }
 
  private:
-  grpc::Status Allowed(const grpc::CallbackServerContext& context, std::string_view call,
-                       std::string_view detail = {}) const {
-    return ToGrpcStatus(backend_.gate.Admit(context, call, detail).status());
-  }
-
-  // Request and reply live until the reactor is finished.
-  grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context, std::string_view call,
-                                   std::string_view detail, std::function<void()> fill) {
-    grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
-    const grpc::Status allowed = Allowed(*context, call, detail);
-    if (!allowed.ok()) {
-      reactor->Finish(allowed);
-    } else if (!backend_.state_thread->Post([reactor, fill = std::move(fill)] {
-                 fill();
-                 reactor->Finish(grpc::Status::OK);
-               })) {
-      reactor->Finish(Ending());
-    }
-    return reactor;
+  grpc::Status Allowed(const grpc::CallbackServerContext& context, std::string_view call) const {
+    return ToGrpcStatus(backend_.gate.Admit(context, call).status());
   }
 
   Backend backend_;
+  const service::UnaryAnswers answers_;
 };
 
 }  // namespace

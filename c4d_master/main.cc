@@ -1,9 +1,7 @@
-// c4d_master: puts the parts together, publishes itself, waits for the signal to end.
+// c4d_master: puts the parts together.
 
 #include <array>
-#include <filesystem>
 #include <memory>
-#include <unistd.h>
 
 #include "c4d_master/grpc_service.h"
 #include "c4d_master/http_api.h"
@@ -15,14 +13,12 @@
 #include "c4d_master/smon/smon_workers.h"
 #include "c4d_master/smon/telemetry_profile_source.h"
 #include "grpcpp/impl/service_type.h"
-#include "service/address.h"
 #include "service/directory.h"
-#include "service/grpc_server.h"
 #include "service/log.h"
-#include "service/publish.h"
-#include "service/run_dir.h"
+#include "service/serve_master.h"
 #include "service/signals.h"
 #include "service/state_thread.h"
+#include "service/status.h"
 #include "service/text.h"
 #include "service/version.h"
 
@@ -30,13 +26,6 @@ namespace c4::c4d {
 namespace {
 
 constexpr absl::Duration kTickInterval = absl::Milliseconds(100);
-constexpr absl::Duration kShutdownTime = absl::Seconds(1);
-
-int Fail(const absl::Status& status) {
-  service::LogError(status.message());
-  service::FlushLog();
-  return 1;
-}
 
 // nullptr where C4P is not to be asked. The entry is looked up again whenever it is needed: C4P may come, go
 // and move.
@@ -65,27 +54,20 @@ absl::StatusOr<std::shared_ptr<service::AuditLog>> OpenAudit(const MasterOptions
   return service::AuditLog::Open(other);
 }
 
-int Run(const MasterOptions& options, const std::vector<service::Setting>& settings) {
-  if (const absl::Status status = service::InitLog(options.common.log, "c4d_master"); !status.ok()) {
-    return Fail(status);
-  }
+absl::Status Run(const MasterOptions& options, const std::vector<service::Setting>& settings) {
+  C4_RETURN_IF_NOT_OK(service::InitLog(options.common.log, "c4d_master"));
   const absl::StatusOr<service::Credentials> credentials = service::Credentials::Load(
       options.common.security, {.role = service::Role::kJobMaster, .job = options.job});
-  if (!credentials.ok()) return Fail(credentials.status());
+  if (!credentials.ok()) return credentials.status();
   const service::Clock& clock = service::SystemClock();
   const auto epoch = static_cast<uint64_t>(clock.UnixNs());
   service::LogInfo("c4d_master ", service::Version(), ", ", service::DescribeConfig(settings));
 
   // The run directory, unless told otherwise: also the store's default place.
-  const std::string base = std::filesystem::path(options.directory).parent_path().string();
-  if (!base.empty()) {
-    if (const absl::Status status = service::EnsureSharedDirectory(base); !status.ok()) return Fail(status);
-    if (const std::string warning = service::ForeignOwner(base); !warning.empty())
-      service::LogWarning(warning);
-  }
+  C4_RETURN_IF_NOT_OK(service::PrepareMasters(options.directory));
   service::Metrics metrics;
   absl::StatusOr<std::shared_ptr<service::AuditLog>> audit = OpenAudit(options, epoch);
-  if (!audit.ok()) return Fail(audit.status());
+  if (!audit.ok()) return audit.status();
   const service::Gate gate({.credentials = *credentials, .job = options.job, .audit = *std::move(audit)});
   VerdictStore store(options.store);
   const std::unique_ptr<PathSource> paths = MakePathSource(options, *credentials);
@@ -103,46 +85,23 @@ int Run(const MasterOptions& options, const std::vector<service::Setting>& setti
   const std::unique_ptr<grpc::Service> grpc_service = MakeGrpcService(&handler, &state_thread, gate, clock);
   const std::unique_ptr<grpc::Service> smon_service = MakeSmonService(&smon, &state_thread, gate, clock);
   const std::array<grpc::Service*, 2> services = {grpc_service.get(), smon_service.get()};
-  const absl::StatusOr<std::unique_ptr<service::GrpcServer>> grpc_server =
-      service::GrpcServer::Start(options.listen, gate, services);
-  if (!grpc_server.ok()) return Fail(grpc_server.status());
-
   service::HttpServer http_server([&] { return state_thread.Health(); }, [&] { return metrics.Serialise(); });
   AddHttpRoutes(&http_server, &handler, &state_thread, clock);
   AddSmonRoutes(&http_server, &smon, &state_thread, clock);
-  if (const absl::Status status =
-          http_server.Start(options.common.http_address, gate, options.common.http_names);
-      !status.ok()) {
-    return Fail(status);
-  }
-
-  const service::MasterDirectory directory(options.directory);
-  const service::MasterEntry entry{.job = options.job,
-                                   .address = service::ReachableAddress((*grpc_server)->address()),
-                                   .http_address = service::ReachableAddress(http_server.address()),
-                                   .epoch = epoch,
-                                   .pid = getpid(),
-                                   .host = service::HostName(),
-                                   .key_file = credentials->key_file(),
-                                   .key_id = credentials->key_id()};
-  if (const absl::Status status = directory.Publish(entry); !status.ok()) return Fail(status);
-  service::LogInfo("serving job ", options.job, ": gRPC on ", entry.address, ", HTTP on ", entry.http_address,
-                   ", published in ", options.directory);
-
-  service::ServePublished(directory, entry);
-
-  if (const absl::Status status = directory.Remove(options.job, epoch); !status.ok()) {
-    service::LogWarning(status.message());
-  }
-  http_server.Stop();
-  (*grpc_server)->Shutdown(kShutdownTime);
+  C4_RETURN_IF_NOT_OK(service::ServeMaster({.job = options.job,
+                                            .epoch = epoch,
+                                            .listen = options.listen,
+                                            .directory = options.directory,
+                                            .common = options.common,
+                                            .credentials = *credentials,
+                                            .gate = gate,
+                                            .services = services,
+                                            .http = &http_server}));
   // An analysis that is under way is finished and kept.
   smon_workers.Stop();
   state_thread.Post([&] { smon.End(ReadClock(clock)); });
   state_thread.Stop();
-  service::LogInfo("ended in order");
-  service::FlushLog();
-  return 0;
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -152,5 +111,5 @@ int main(int argc, char** argv) {
   c4::service::BlockSignals();
   c4::c4d::MasterOptions options;
   if (const std::optional<int> exit_status = c4::c4d::LoadOptions(argc, argv, &options)) return *exit_status;
-  return c4::c4d::Run(options, c4::c4d::MasterSettings(&options));
+  return c4::service::ExitStatus(c4::c4d::Run(options, c4::c4d::MasterSettings(&options)));
 }

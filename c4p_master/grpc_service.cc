@@ -1,6 +1,5 @@
 #include "c4p_master/grpc_service.h"
 
-#include <functional>
 #include <grpcpp/grpcpp.h>
 #include <memory>
 #include <utility>
@@ -10,10 +9,12 @@
 #include "service/log.h"
 #include "service/queued_stream.h"
 #include "service/text.h"
+#include "service/unary_answers.h"
 
 namespace c4::c4p {
 namespace {
 
+using service::MasterIsEnding;
 using service::ToGrpcStatus;
 
 struct Backend {
@@ -23,10 +24,6 @@ struct Backend {
   const service::Clock* clock;
   size_t max_session_backlog;
 };
-
-grpc::Status Ending() {
-  return {grpc::StatusCode::UNAVAILABLE, "the path master is about to end"};
-}
 
 using SessionStream =
     service::QueuedStream<grpc::ServerBidiReactor<v1::AgentToC4p, v1::C4pToAgent>, v1::C4pToAgent>;
@@ -42,7 +39,7 @@ class SessionReactor final : public SessionStream {
                       }),
         backend_(backend),
         agent_(caller.value_or(service::Identity())) {
-    Begin(ToGrpcStatus(caller.status()), Ending(), [backend](const std::shared_ptr<Queue>& queue) {
+    Begin(ToGrpcStatus(caller.status()), MasterIsEnding(), [backend](const std::shared_ptr<Queue>& queue) {
       return backend->handler->Connect(
           [queue, most = backend->max_session_backlog](const v1::C4pToAgent& message) {
             if (queue->Push(message, most) != Pushed::kFull) return;
@@ -68,7 +65,7 @@ class SessionReactor final : public SessionStream {
           WithStream<SessionReactor>(queue,
                                      [](SessionReactor* stream) { stream->StartRead(&stream->message_); });
         })) {
-      queue->End(Ending());
+      queue->End(MasterIsEnding());
     }
   }
 
@@ -86,7 +83,8 @@ class SessionReactor final : public SessionStream {
 
 class C4pService final : public v1::C4p::CallbackService {
  public:
-  explicit C4pService(Backend backend) : backend_(std::move(backend)) {}
+  explicit C4pService(Backend backend)
+      : backend_(std::move(backend)), answers_(backend_.state_thread, backend_.gate) {}
 
   grpc::ServerBidiReactor<v1::AgentToC4p, v1::C4pToAgent>* Session(
       grpc::CallbackServerContext* context) override {
@@ -96,7 +94,7 @@ class C4pService final : public v1::C4p::CallbackService {
   grpc::ServerUnaryReactor* ResolvePaths(grpc::CallbackServerContext* context,
                                          const v1::ResolvePathsRequest* request,
                                          v1::ResolvePathsReply* reply) override {
-    return Answer(context, "c4.v1.C4p/ResolvePaths", [this, request, reply] {
+    return answers_.Answer(context, "c4.v1.C4p/ResolvePaths", "", [this, request, reply] {
       *reply = backend_.handler->ResolvePaths(*request, backend_.clock->MonotonicNs());
       return absl::OkStatus();
     });
@@ -105,7 +103,7 @@ class C4pService final : public v1::C4p::CallbackService {
   grpc::ServerUnaryReactor* ListPaths(grpc::CallbackServerContext* context,
                                       const v1::ListPathsRequest* request,
                                       v1::ListPathsReply* reply) override {
-    return Answer(context, "c4.v1.C4p/ListPaths", [this, request, reply] {
+    return answers_.Answer(context, "c4.v1.C4p/ListPaths", "", [this, request, reply] {
       *reply = backend_.handler->ListPaths(*request, backend_.clock->MonotonicNs());
       return absl::OkStatus();
     });
@@ -113,7 +111,7 @@ class C4pService final : public v1::C4p::CallbackService {
 
   grpc::ServerUnaryReactor* GetTopology(grpc::CallbackServerContext* context, const v1::GetTopologyRequest*,
                                         v1::GetTopologyReply* reply) override {
-    return Answer(context, "c4.v1.C4p/GetTopology", [this, reply] {
+    return answers_.Answer(context, "c4.v1.C4p/GetTopology", "", [this, reply] {
       *reply = backend_.handler->GetTopology(backend_.clock->MonotonicNs());
       return absl::OkStatus();
     });
@@ -121,7 +119,7 @@ class C4pService final : public v1::C4p::CallbackService {
 
   grpc::ServerUnaryReactor* Explain(grpc::CallbackServerContext* context, const v1::ExplainRequest* request,
                                     v1::ExplainReply* reply) override {
-    return Answer(context, "c4.v1.C4p/Explain", [this, request, reply] {
+    return answers_.Answer(context, "c4.v1.C4p/Explain", "", [this, request, reply] {
       absl::StatusOr<v1::ExplainReply> found =
           backend_.handler->Explain(request->connection(), backend_.clock->MonotonicNs());
       if (!found.ok()) return found.status();
@@ -131,21 +129,8 @@ class C4pService final : public v1::C4p::CallbackService {
   }
 
  private:
-  // Request and reply live until the reactor is finished.
-  grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context, std::string_view call,
-                                   std::function<absl::Status()> fill) {
-    grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
-    const grpc::Status allowed = ToGrpcStatus(backend_.gate.Admit(*context, call).status());
-    if (!allowed.ok()) {
-      reactor->Finish(allowed);
-    } else if (!backend_.state_thread->Post(
-                   [reactor, fill = std::move(fill)] { reactor->Finish(ToGrpcStatus(fill())); })) {
-      reactor->Finish(Ending());
-    }
-    return reactor;
-  }
-
   Backend backend_;
+  const service::UnaryAnswers answers_;
 };
 
 }  // namespace

@@ -21,7 +21,7 @@ TEST(Printable, KeepsWhatPeopleWrite) {
 
 TEST(Printable, LetsNoTerminalObey) {
   EXPECT_EQ(Printable(kClearAndColour), "job?[2J?[31mred?");
-  EXPECT_EQ(Printable("a\nb\tc\rd\x7f"), "a?b?c?d?");
+  EXPECT_EQ(Printable("a\nb\tc\rd\x7f"), "a b c d?");
   EXPECT_EQ(Printable("x\xc2\x9b"
                       "2Jy\xc2\x85z"),
             "x?2Jy?z");  // C1: CSI and NEL

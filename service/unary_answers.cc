@@ -1,0 +1,31 @@
+#include "service/unary_answers.h"
+
+#include <grpcpp/server_context.h>
+#include <utility>
+
+#include "service/grpc_server.h"
+
+namespace c4::service {
+
+grpc::Status MasterIsEnding() {
+  return {grpc::StatusCode::UNAVAILABLE, "the master is about to end"};
+}
+
+UnaryAnswers::UnaryAnswers(StateThread* state_thread, Gate gate)
+    : state_thread_(state_thread), gate_(std::move(gate)) {}
+
+grpc::ServerUnaryReactor* UnaryAnswers::Answer(grpc::CallbackServerContext* context, std::string_view call,
+                                               std::string_view detail,
+                                               std::function<absl::Status()> fill) const {
+  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+  const grpc::Status allowed = ToGrpcStatus(gate_.Admit(*context, call, detail).status());
+  if (!allowed.ok()) {
+    reactor->Finish(allowed);
+  } else if (!state_thread_->Post(
+                 [reactor, fill = std::move(fill)] { reactor->Finish(ToGrpcStatus(fill())); })) {
+    reactor->Finish(MasterIsEnding());
+  }
+  return reactor;
+}
+
+}  // namespace c4::service
