@@ -140,7 +140,7 @@ absl::Status C4dHandler::CheckJob(const v1::TelemetryBatch& batch) {
 
 absl::StatusOr<v1::TelemetryReply> C4dHandler::Ingest(const v1::TelemetryBatch& given, Now arrival) {
   std::vector<std::string> faults;
-  const std::optional<v1::TelemetryBatch> reduced = WithoutBadProcesses(given, options_.owner_uid, &faults);
+  const std::optional<v1::TelemetryBatch> reduced = WithoutExcess(given, options_.owner_uid, &faults);
   const v1::TelemetryBatch& batch = reduced.has_value() ? *reduced : given;
   absl::Status status = CheckBatch(batch);
   if (status.ok()) status = CheckJob(batch);

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "c4/v1/telemetry.pb.h"
@@ -181,6 +182,40 @@ int32_t JobRank(const v1::ProcessReport& report, const Process& process) {
   return widest == nullptr ? -1 : static_cast<int32_t>(widest->rank);
 }
 
+bool IsOfAnother(const v1::ProcessReport& report, int64_t owner_uid) {
+  return owner_uid >= 0 && report.has_owner_uid() && report.owner_uid() != owner_uid;
+}
+
+bool HasTooMany(const v1::ProcessReport& report) {
+  return report.communicators_size() > kMaxCommunicatorsPerProcess ||
+         report.queue_pairs_size() > kMaxQueuePairsPerProcess;
+}
+
+// Leaves out what is more than a process may have: of communicators those that are over, then those that were
+// called longest ago; queue pairs from the end.
+void CutExcess(v1::ProcessReport* report, std::vector<std::string>* faults) {
+  const auto tell = [&](const char* what, int most) {
+    faults->push_back(service::Concat(ProcessName(*report), " reports more than ", most, " ", what,
+                                      "; those that matter least are left out"));
+  };
+  if (const int has = report->communicators_size(); has > kMaxCommunicatorsPerProcess) {
+    tell("communicators", kMaxCommunicatorsPerProcess);
+    const auto rank_of = [](const v1::CommunicatorState& state) {
+      const bool in_use = state.phase() == v1::PHASE_INIT || state.phase() == v1::PHASE_READY;
+      const bool called = state.called().count() > 0;
+      return std::tuple(!in_use, !called, state.called().age_ns());
+    };
+    auto* const all = report->mutable_communicators();
+    std::nth_element(all->begin(), all->begin() + kMaxCommunicatorsPerProcess, all->end(),
+                     [&](const auto& a, const auto& b) { return rank_of(a) < rank_of(b); });
+    all->DeleteSubrange(kMaxCommunicatorsPerProcess, has - kMaxCommunicatorsPerProcess);
+  }
+  if (const int has = report->queue_pairs_size(); has > kMaxQueuePairsPerProcess) {
+    tell("queue pairs", kMaxQueuePairsPerProcess);
+    report->mutable_queue_pairs()->DeleteSubrange(kMaxQueuePairsPerProcess, has - kMaxQueuePairsPerProcess);
+  }
+}
+
 }  // namespace
 
 std::string CutText(const std::string& text) {
@@ -202,42 +237,34 @@ absl::Status CheckBatch(const v1::TelemetryBatch& batch) {
                                                       " says that its node's monotonic ", "clock stands at ",
                                                       batch.monotonic_ns(), " ns"));
   }
-  if (batch.processes_size() > kMaxProcessesPerBatch) {
-    return absl::InvalidArgumentError(service::Concat("the batch of ", batch.host(), " holds ",
-                                                      batch.processes_size(), " processes; at most ",
-                                                      kMaxProcessesPerBatch, " are taken"));
-  }
   return absl::OkStatus();
 }
 
-std::optional<v1::TelemetryBatch> WithoutBadProcesses(const v1::TelemetryBatch& batch, int64_t owner_uid,
-                                                      std::vector<std::string>* faults) {
-  const auto fault_of = [&](const v1::ProcessReport& report) -> std::string {
-    if (owner_uid >= 0 && report.has_owner_uid() && report.owner_uid() != owner_uid) {
-      return service::Concat(ProcessName(report), " belongs to uid ", report.owner_uid(), ", the job to uid ",
-                             owner_uid, " (--owner-uid)");
-    }
-    if (report.communicators_size() > kMaxCommunicatorsPerProcess) {
-      return service::Concat(ProcessName(report), " reports ", report.communicators_size(),
-                             " communicators; at most ", kMaxCommunicatorsPerProcess, " are taken");
-    }
-    if (report.queue_pairs_size() > kMaxQueuePairsPerProcess) {
-      return service::Concat(ProcessName(report), " reports ", report.queue_pairs_size(),
-                             " queue pairs; at most ", kMaxQueuePairsPerProcess, " are taken");
-    }
-    return "";
+std::optional<v1::TelemetryBatch> WithoutExcess(const v1::TelemetryBatch& batch, int64_t owner_uid,
+                                                std::vector<std::string>* faults) {
+  const auto is_bad = [owner_uid](const v1::ProcessReport& report) {
+    return IsOfAnother(report, owner_uid) || HasTooMany(report);
   };
-  std::vector<bool> bad;
-  for (const v1::ProcessReport& report : batch.processes()) {
-    std::string fault = fault_of(report);
-    bad.push_back(!fault.empty());
-    if (bad.back()) faults->push_back(fault + "; it is left out");
+  if (batch.processes_size() <= kMaxProcessesPerBatch &&
+      std::none_of(batch.processes().begin(), batch.processes().end(), is_bad)) {
+    return std::nullopt;
   }
-  if (std::find(bad.begin(), bad.end(), true) == bad.end()) return std::nullopt;
   v1::TelemetryBatch kept = batch;
   kept.clear_processes();
-  for (int i = 0; i < batch.processes_size(); ++i) {
-    if (!bad[static_cast<size_t>(i)]) *kept.add_processes() = batch.processes(i);
+  for (const v1::ProcessReport& report : batch.processes()) {
+    if (IsOfAnother(report, owner_uid)) {
+      faults->push_back(service::Concat(ProcessName(report), " belongs to uid ", report.owner_uid(),
+                                        ", the job to uid ", owner_uid, " (--owner-uid); it is left out"));
+      continue;
+    }
+    if (kept.processes_size() == kMaxProcessesPerBatch) {
+      faults->push_back(service::Concat("the batch of ", batch.host(), " holds more than ",
+                                        kMaxProcessesPerBatch, " processes; the rest is left out"));
+      break;
+    }
+    v1::ProcessReport* const taken = kept.add_processes();
+    *taken = report;
+    CutExcess(taken, faults);
   }
   return kept;
 }

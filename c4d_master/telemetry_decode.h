@@ -31,11 +31,11 @@ inline constexpr size_t kMaxTextBytes = 256;                  // of one string; 
 // InvalidArgument with a sentence when the batch cannot be used at all.
 absl::Status CheckBatch(const v1::TelemetryBatch& batch);
 
-// The batch without the processes that are not to be believed: of another user than `owner_uid` (-1: all are
-// let in, and so is who does not say), or with absurd counts. Nothing when all are well; `faults`: a sentence
-// each.
-std::optional<v1::TelemetryBatch> WithoutBadProcesses(const v1::TelemetryBatch& batch, int64_t owner_uid,
-                                                      std::vector<std::string>* faults);
+// The batch without the processes of another user than `owner_uid` (-1: all are let in, and so is who does
+// not say), and without what a process has beyond the limits above: one that leaks communicators is still
+// seen by those that it uses. Nothing when there is nothing to leave out; `faults`: a sentence each.
+std::optional<v1::TelemetryBatch> WithoutExcess(const v1::TelemetryBatch& batch, int64_t owner_uid,
+                                                std::vector<std::string>* faults);
 
 // REQUIRES: CheckBatch(batch). `clock_offset_ns` is added to the node's monotonic times to make them the
 // master's. `faults`: one sentence for each entry that was left out.

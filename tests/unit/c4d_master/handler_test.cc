@@ -294,8 +294,11 @@ TEST_F(HandlerTest, ProcessesOfOthersAreLeftOutOneByOne) {
     v1::ProcessReport* absurd = batch.add_processes();
     *absurd = batch.processes(0);
     absurd->mutable_process()->set_pid(60002);
-    for (int i = 0; i < 5000; ++i)
-      absurd->add_communicators()->set_communicator_id(static_cast<uint64_t>(i) + 10);
+    for (int i = 0; i < 5000; ++i) {
+      v1::CommunicatorState* const state = absurd->add_communicators();
+      state->set_communicator_id(static_cast<uint64_t>(i) + 10);
+      state->set_rank_count(1);
+    }
     EXPECT_TRUE(handler_->Ingest(batch, job_.now()).ok());
   };
   for (int i = 0; i < 8; ++i) {

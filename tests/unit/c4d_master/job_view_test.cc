@@ -385,18 +385,42 @@ TEST_F(JobViewTest, AbsurdBatchesAreRefused) {
     batch.set_monotonic_ns(monotonic_ns);
     EXPECT_FALSE(CheckBatch(batch).ok()) << monotonic_ns;
   }
+}
+
+TEST_F(JobViewTest, WhatIsTooMuchIsLeftOutAndNothingElse) {
+  v1::TelemetryBatch batch = job_.Batch("host0");
+  EXPECT_FALSE(WithoutExcess(batch, -1, &faults_).has_value());
+  // One that leaks communicators: those that are in use and called of late are kept.
+  v1::ProcessReport* const leaking = batch.mutable_processes(0);
+  const int before = leaking->communicators_size();
+  for (int i = 0; i < kMaxCommunicatorsPerProcess; ++i) {
+    v1::CommunicatorState* const state = leaking->add_communicators();
+    *state = leaking->communicators(0);
+    state->set_communicator_id(1000 + static_cast<uint64_t>(i));
+    if (i % 2 == 0) {
+      state->set_phase(v1::PHASE_DESTROYED);
+    } else {
+      state->mutable_called()->set_age_ns(state->called().age_ns() + (i + 1) * kSecondNs);
+    }
+  }
+  std::optional<v1::TelemetryBatch> kept = WithoutExcess(batch, -1, &faults_);
+  ASSERT_TRUE(kept.has_value());
+  EXPECT_EQ(kept->processes_size(), batch.processes_size());
+  EXPECT_EQ(kept->processes(0).communicators_size(), kMaxCommunicatorsPerProcess);
+  int in_use = 0;
+  for (const v1::CommunicatorState& state : kept->processes(0).communicators())
+    in_use += state.phase() == v1::PHASE_READY;
+  EXPECT_EQ(in_use, before + kMaxCommunicatorsPerProcess / 2);
+  EXPECT_THAT(faults_, ElementsAre(HasSubstr("more than 4096 communicators")));
+  faults_.clear();
+
   batch = job_.Batch("host0");
   for (int i = 0; i < kMaxProcessesPerBatch; ++i) batch.add_processes();
-  EXPECT_THAT(std::string(CheckBatch(batch).message()), HasSubstr("at most 4096 are taken"));
-  batch = job_.Batch("host0");
-  EXPECT_FALSE(WithoutBadProcesses(batch, -1, &faults_).has_value());
-  for (int i = 0; i < kMaxCommunicatorsPerProcess; ++i) batch.mutable_processes(0)->add_communicators();
-  // One process's absurd count is no reason to be deaf to its node.
-  const std::optional<v1::TelemetryBatch> kept = WithoutBadProcesses(batch, -1, &faults_);
+  kept = WithoutExcess(batch, -1, &faults_);
   ASSERT_TRUE(kept.has_value());
-  EXPECT_EQ(kept->processes_size(), batch.processes_size() - 1);
-  EXPECT_EQ(kept->processes(0).process().pid(), batch.processes(1).process().pid());
-  EXPECT_THAT(faults_, ElementsAre(HasSubstr("communicators; at most 4096 are taken; it is left out")));
+  EXPECT_EQ(kept->processes_size(), kMaxProcessesPerBatch);
+  EXPECT_EQ(kept->processes(0).process().pid(), batch.processes(0).process().pid());
+  EXPECT_THAT(faults_, ElementsAre(HasSubstr("more than 4096 processes")));
 }
 
 TEST(CutTextTest, CutsBetweenCharacters) {
