@@ -185,8 +185,9 @@ class TableReader {
         break;
       }
     }
-    std::vector<std::string_view> fields;
-    if (!Splitter(separator_).Split(**line, &fields)) return Refuse("a quotation mark is not closed");
+    Splitter splitter(separator_);
+    std::vector<std::string_view> fields;  // may lie in the splitter
+    if (!splitter.Split(**line, &fields)) return Refuse("a quotation mark is not closed");
     for (const std::string_view field : fields) {
       const auto* const name =
           std::find_if(std::begin(kNames), std::end(kNames),

@@ -23,7 +23,7 @@ class CommunicatorRecorder {
   CommunicatorRecorder(wire::CommunicatorSlot* slot, uint32_t index) : slot_(slot), index_(index) {}
 
   void Called(const wire::OperationInfo& info, uint64_t stream, uint64_t ticks) {
-    slot_->last_called = info;
+    Describe(slot_->last_called, info);
     Step(slot_->called, stream, ticks);
   }
   // A call that was refused after it had been counted.
@@ -33,18 +33,18 @@ class CommunicatorRecorder {
   }
   void Enqueued(uint64_t stream, uint64_t ticks) { Step(slot_->enqueued, stream, ticks); }
   void Started(const wire::OperationInfo& info, uint64_t stream, uint64_t ticks) {
-    slot_->last_started = info;
+    Describe(slot_->last_started, info);
     Step(slot_->started, stream, ticks);
   }
   void Finished(uint64_t stream, uint64_t ticks) { Step(slot_->finished, stream, ticks); }
   // The same for sends and receives.
   void P2pCalled(const wire::OperationInfo& info, uint64_t stream, uint64_t ticks) {
-    slot_->last_p2p_called = info;
+    Describe(slot_->last_p2p_called, info);
     Step(slot_->p2p_called, stream, ticks);
   }
   void P2pEnqueued(uint64_t stream, uint64_t ticks) { Step(slot_->p2p_enqueued, stream, ticks); }
   void P2pStarted(const wire::OperationInfo& info, uint64_t stream, uint64_t ticks) {
-    slot_->last_p2p_started = info;
+    Describe(slot_->last_p2p_started, info);
     Step(slot_->p2p_started, stream, ticks);
   }
   void P2pFinished(uint64_t stream, uint64_t ticks) { Step(slot_->p2p_finished, stream, ticks); }
@@ -67,6 +67,15 @@ class CommunicatorRecorder {
   const wire::CommunicatorSlot& slot() const { return *slot_; }
 
  private:
+  // Field by field: an agent may read it in the middle, and then finds the count unchanged.
+  static void Describe(wire::OperationInfo& to, const wire::OperationInfo& info) {
+    Publish(to.count, info.count);
+    Publish(to.root, info.root);
+    Publish(to.function, info.function);
+    Publish(to.data_type, info.data_type);
+    Publish(to.reduction, info.reduction);
+    Publish(to.algorithm, info.algorithm);
+  }
   // The count comes last, with release order: whoever sees it sees the time and stream that go with it.
   static void Step(wire::Counter& counter, uint64_t stream, uint64_t ticks) {
     Publish(counter.ticks, ticks);

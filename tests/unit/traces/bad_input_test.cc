@@ -108,6 +108,19 @@ TEST(BadInput, QuotedNumbersAndFloatsForWholeNumbersAreNumbers) {
   EXPECT_NEAR(SlowdownOf(Build(kHeader + With(Lines(3), "0,0,0,10,", "\"0\",0.0,0,10,"))), 1.6 / 1.55, 1e-6);
 }
 
+// As spreadsheets write them. Names longer than what a string holds in itself.
+TEST(BadInput, QuotedColumnNames) {
+  std::string quoted = "\"";
+  for (const char c : std::string(kHeader)) {
+    quoted += c == ','    ? "\",\""
+              : c == '\n' ? "\",\"a name of more than fifteen bytes\"\n"
+                          : std::string(1, c);
+  }
+  std::string lines = Lines(3);
+  for (size_t end = 0; (end = lines.find('\n', end)) != std::string::npos; end += 3) lines.insert(end, ",x");
+  EXPECT_NEAR(SlowdownOf(Build(quoted + lines)), 1.6 / 1.55, 1e-6);
+}
+
 TEST(BadInput, ColumnsInAnyOrderAndSeparatedBySemicolons) {
   std::string turned = "optype;gmc;duration;step;rank;stage;dp_rank;start_ts;extra\r\n";
   std::string text = Lines(2);
