@@ -4,7 +4,7 @@ ARGS ?=
 unexport SECONDS ARGS MAKEFLAGS
 
 .DEFAULT_GOAL := build
-.PHONY: help build test demo compare-mpi readme gallery test-bare test-vendor portable test-gpu sbom asan tsan fuzz format format-check tidy tidy-changed clean
+.PHONY: help build test demo compare-mpi readme gallery test-bare test-vendor portable test-gpu test-rdma sbom asan tsan fuzz format format-check tidy tidy-changed clean
 
 help: ## this list; make alone builds
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1|/p' Makefile | awk -F'|' '{ printf "%-20s %s\n", $$1, $$2 }'
@@ -41,6 +41,9 @@ test-gpu: ## on a machine with a GPU: what only a GPU can show (tests/gpu/run.sh
 
 sbom: ## what is built and what it is built from, as CycloneDX, into build/c4.cdx.json
 	@scripts/build.sh release && scripts/sbom.sh
+
+test-rdma: ## the RDMA transport over real verbs, in guests with Soft-RoCE (needs QEMU; fetches a kernel once)
+	@scripts/test_rdma.sh $(ARGS)
 
 asan: ## the tests with the address and undefined-behaviour sanitizers
 	@scripts/test.sh asan

@@ -18,7 +18,7 @@
 
 #include "benchmarks/statistics.h"
 #include "ccl/base/clock.h"
-#include "ccl/transport/tcp/carrier.h"
+#include "ccl/transport/carrier.h"
 #include "ccl/transport/tcp/connect.h"
 #include "fabric/emulator/command.h"
 #include "fabric/emulator/fabric.h"
@@ -128,7 +128,7 @@ class Flow {
     Fd listener;
     C4_RETURN_IF_ERROR(c4::Listen(&all, 64, &listener));
     port_ = all.port();
-    acceptor_ = std::make_unique<tcp::Acceptor>(std::move(listener), 0, 1, 2);
+    acceptor_ = std::make_unique<Acceptor>(std::move(listener), 0, 1, 2);
     receiver_ = std::make_unique<ReceiveConnection>(1, 0);
     buffers_.assign(kAhead, std::vector<char>(kMessageBytes));
     listens_ = true;
@@ -146,14 +146,14 @@ class Flow {
   Result Receive(bool* moved) {
     bool accepted_any = false;
     C4_RETURN_IF_ERROR(acceptor_->Progress(&accepted_any));
-    std::vector<tcp::Accepted> accepted;
+    std::vector<Accepted> accepted;
     if (!receiver_->attached() && acceptor_->Take(0, 0, &accepted)) {
-      tcp::AttachReceiver(std::move(accepted), receive_, receiver_.get(), &control_);
+      tcp::AttachReceiver(std::move(accepted), receive_, receiver_.get());
     }
     int peer = 0;
     uint16_t channel = 0;
-    for (tcp::Accepted late; acceptor_->TakeLate(&peer, &channel, &late); late = tcp::Accepted()) {
-      control_->Take(std::move(late));
+    for (Accepted late; acceptor_->TakeLate(&peer, &channel, &late); late = Accepted()) {
+      receiver_->TakeLate(std::move(late));
     }
     while (receiver_->posted() < receiver_->completed() + kAhead) {
       receiver_->Post(buffers_[receiver_->posted() % kAhead].data(), kMessageBytes);
@@ -186,9 +186,8 @@ class Flow {
   std::atomic<bool> stop_{false};
   std::atomic<bool> listens_{false};
   uint16_t port_ = 0;
-  tcp::Carrier carrier_;
-  std::unique_ptr<tcp::Acceptor> acceptor_;
-  tcp::TcpReceiveControl* control_ = nullptr;
+  Carrier carrier_;
+  std::unique_ptr<Acceptor> acceptor_;
   std::unique_ptr<ReceiveConnection> receiver_;
   std::unique_ptr<SendConnection> sender_;
   std::vector<std::vector<char>> buffers_;

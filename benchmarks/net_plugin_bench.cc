@@ -16,7 +16,7 @@
 #include "benchmarks/statistics.h"
 #include "ccl/plugins/net/identity.h"
 #include "ccl/plugins/net/tables.h"
-#include "ccl/transport/tcp/acceptor.h"
+#include "ccl/transport/acceptor.h"
 #include "ccl/transport/tcp/connect.h"
 
 namespace c4 {
@@ -53,15 +53,15 @@ class Direct {
     Check(Listen(&address, 64, &listener));
     acceptor_.emplace(std::move(listener), 7, 1, 2);
     Check(tcp::ConnectSender({identity_.monitor, identity_.communicator, &ring_, 0, 1, 0, 7}, address,
-                             tcp::KnobShape(), &sender_));
-    std::vector<tcp::Accepted> accepted;
+                             KnobShape(), &sender_));
+    std::vector<Accepted> accepted;
     bool moved = false;
     while (!acceptor_->Take(0, 0, &accepted)) {
       Check(sender_->Progress(&moved));
       Check(acceptor_->Progress(&moved));
     }
     tcp::AttachReceiver(std::move(accepted), {identity_.monitor, identity_.communicator, &ring_, 1, 0, 0, 7},
-                        &receiver_, &control_);
+                        &receiver_);
   }
   int Message(char* data, char* place, size_t bytes) {
     bool moved = false;
@@ -106,18 +106,17 @@ class Direct {
     Check(acceptor_->Progress(&moved));
     int peer = 0;
     uint16_t channel = 0;
-    for (tcp::Accepted late; acceptor_->TakeLate(&peer, &channel, &late); late = tcp::Accepted()) {
-      control_->Take(std::move(late));
+    for (Accepted late; acceptor_->TakeLate(&peer, &channel, &late); late = Accepted()) {
+      receiver_.TakeLate(std::move(late));
     }
   }
 
  private:
   const net::Identity identity_;
   RingWriter ring_;
-  std::optional<tcp::Acceptor> acceptor_;
+  std::optional<Acceptor> acceptor_;
   std::unique_ptr<SendConnection> sender_;
   ReceiveConnection receiver_;
-  tcp::TcpReceiveControl* control_ = nullptr;
 };
 
 class Plugin {

@@ -1,5 +1,5 @@
 // SHA-256 (FIPS 180-4) and HMAC with it (RFC 2104), for what ranks prove to each other when they connect
-// (ccl/transport/tcp/seal.h). Written here since the library links nothing but libc, and HMAC-SHA-256 rather
+// (ccl/transport/seal.h). Written here since the library links nothing but libc, and HMAC-SHA-256 rather
 // than a quicker keyed hash since it also derives keys, is what reviewers know, and its cost, a microsecond a
 // connection, does not matter. Pure; any thread.
 #pragma once

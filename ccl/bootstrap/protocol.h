@@ -40,7 +40,7 @@ inline constexpr uint64_t kTableMagic = wire::Magic("C4BTTABL");
 inline constexpr uint64_t kMeetMagic = wire::Magic("C4BTMEET");
 inline constexpr uint64_t kMetMagic = wire::Magic("C4BTMET_");
 inline constexpr uint16_t kMajor = 1;
-inline constexpr uint16_t kMinor = 3;
+inline constexpr uint16_t kMinor = 4;
 inline constexpr uint32_t kMostRanks = 1u << 20;
 
 inline constexpr uint32_t kMostRecordBytes = 4096;
@@ -52,12 +52,26 @@ inline constexpr uint32_t kMostRecordBytes = 4096;
 struct RankInfo {
   wire::Endpoint listener;
   // Its `reserved`, since 1.1: descriptor of the page of the rank's bell (docs/formats/shm.md), plus 1; 0
-  // when the rank takes no shared memory, as an older writer.
+  // when the rank takes no shared memory, as an older writer. Since 1.4 in the upper eight bits what else the
+  // rank takes (Reserved below).
   wire::ProcessIdentity process;
   uint64_t
       host_hash;  // since 1.1 of host name, boot and pid namespace; an older writer's is of the name only
 };
 static_assert(sizeof(RankInfo) == 64);
+
+// What RankInfo::process.reserved holds.
+inline constexpr int kBellBits = 24;
+constexpr uint32_t ReservedOf(uint32_t bell, uint32_t takes) {
+  // A descriptor beyond that is no descriptor of a process that can have one.
+  return (bell >> kBellBits == 0 ? bell : 0) | takes << kBellBits;
+}
+constexpr uint32_t BellIn(uint32_t reserved) {
+  return reserved & ((1u << kBellBits) - 1);
+}
+constexpr uint32_t TakesIn(uint32_t reserved) {
+  return reserved >> kBellBits;
+}
 
 // Knobs that all ranks have to share, since 1.3; slice_bytes 0: an older writer, which does not say.
 struct SharedKnobs {

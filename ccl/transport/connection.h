@@ -6,7 +6,7 @@
 // posted and not acknowledged is on the network, never waiting for a receiver that has not come. Where the
 // sender writes into memory of the receiver's host (QueuePair::eager) that memory may be filled ahead of it.
 //
-// With a control channel, queue pairs fail over: what a dead one carried is sent over others once the
+// With a fence channel, queue pairs fail over: what a dead one carried is sent over others once the
 // receiver has closed it and said what of it has come (docs/decisions/0008-fenced-fail-over.md), and the dead
 // one comes back on another path. Without, a lost queue pair is a lost connection.
 //
@@ -50,16 +50,16 @@ class SendConnection {
   SendConnection& operator=(const SendConnection&) = delete;
 
   // Before the first Progress. Fails when there is something to do and for `give_up_ns` no way to the peer.
-  void FailOver(std::unique_ptr<SendControl> control, uint64_t give_up_ns);
+  void FailOver(std::unique_ptr<SendFenceChannel> control, uint64_t give_up_ns);
 
   // `shared`: the same message, which several eager connections send; null otherwise.
-  void Post(const void* data, size_t bytes, std::shared_ptr<shm::SharedMessage> shared = nullptr);
+  void Post(const Buffer& from, size_t bytes, std::shared_ptr<SharedMessage> shared = nullptr);
   // Messages with tags, where the receiver's have them (ReceiveConnection::UseTags): each goes into the
   // oldest receive of its tag that is cleared to send. Want says that there is one, PostTagged hands it over
   // when there is such a receive, else it does nothing. Instead of Post, after UseTags.
   void UseTags() { tagged_ = true; }
   void Want(size_t bytes);
-  bool PostTagged(const void* data, size_t bytes, int32_t tag);
+  bool PostTagged(const Buffer& from, size_t bytes, int32_t tag);
   // There is a receive of any tag, or of this one.
   bool offers() const { return !offers_.empty(); }
   bool offers(int32_t tag) const;
@@ -77,9 +77,9 @@ class SendConnection {
   bool eager() const { return queue_pairs_.front()->eager(); }
   uint32_t chunk_bytes() const { return chunk_bytes_; }
   void AppendPolls(std::vector<pollfd>* polls) const;
-  // Its two parts: of the queue pairs, and of the control channel, which speaks only when there is need.
+  // Its two parts: of the queue pairs, and of the fence channel, which speaks only when there is need.
   void AppendDataPolls(std::vector<pollfd>* polls) const;
-  void AppendControlPolls(std::vector<pollfd>* polls) const;
+  void AppendFencePolls(std::vector<pollfd>* polls) const;
   // What poll() said of what AppendDataPolls has just put there; returns what comes behind it.
   const pollfd* TakeDataPolls(const pollfd* polls);
   // It has to be looked after every few milliseconds, whatever the descriptors say.
@@ -96,10 +96,10 @@ class SendConnection {
 
  private:
   struct Message {
-    const char* data;
+    Buffer from;
     size_t bytes;
     uint64_t chunks_left;  // not acknowledged
-    std::shared_ptr<shm::SharedMessage> shared;
+    std::shared_ptr<SharedMessage> shared;
     uint64_t receive;  // that it goes into: its number on the network
   };
   // A receive that is cleared to send and that no message was posted for.
@@ -114,7 +114,7 @@ class SendConnection {
     uint64_t ns;
   };
 
-  void Append(const void* data, size_t bytes, std::shared_ptr<shm::SharedMessage> shared, uint64_t receive);
+  void Append(const Buffer& from, size_t bytes, std::shared_ptr<SharedMessage> shared, uint64_t receive);
   bool has_work() const { return !messages_.empty() || wanted_ > 0; }
   Result TakeTags(const TagRun& run);
   Result ProgressOne(size_t i, bool* moved);
@@ -123,7 +123,7 @@ class SendConnection {
   void PostChunk(const Posted& chunk, int queue_pair, uint64_t now_ns);
   Posted NextChunk(uint64_t now_ns) const;
 
-  Result ProgressControl(bool* moved);
+  Result ProgressFenceChannel(bool* moved);
   Result TakeAnswer(const FenceAnswer& answer);
   void Watch(size_t i, uint64_t peer_heard_ns, uint64_t now_ns);
   Result CheckAlive(uint64_t now_ns) const;
@@ -147,7 +147,7 @@ class SendConnection {
   uint64_t wanted_ = 0;          // messages with tags that were not posted yet
   std::vector<bool> posted_to_;  // by queue pair, in this pass; kept to spare allocations
 
-  std::unique_ptr<SendControl> control_;
+  std::unique_ptr<SendFenceChannel> fence_channel_;
   FenceBook fences_;
   std::vector<FenceCall> due_;
   std::deque<Posted> taken_back_;  // of fenced queue pairs, oldest first; they go before what is new
@@ -162,11 +162,11 @@ class SendConnection {
 
 class ReceiveConnection final : private ChunkSink {
  public:
-  // A grant is said again, on all queue pairs and over the control channel, when what it allows has not come
+  // A grant is said again, on all queue pairs and over the fence channel, when what it allows has not come
   // by then; later and later.
   static constexpr uint64_t kGrantAgainNs = 20000000;
   static constexpr uint64_t kGrantMostNs = 1000000000;
-  // A sender whose control channel has ended dials another within milliseconds, if it is there.
+  // A sender whose fence channel has ended dials another within milliseconds, if it is there.
   static constexpr uint64_t kVanishedNs = 3000000000;
 
   ReceiveConnection(int rank, int peer, Clock clock = MonotonicNs)
@@ -177,14 +177,17 @@ class ReceiveConnection final : private ChunkSink {
   // Receives may be posted before the sender has connected; `chunk_bytes` is the sender's.
   // `control`: null where the sender has none.
   void Attach(std::vector<std::unique_ptr<ReceiveQueuePair>> queue_pairs, uint32_t chunk_bytes,
-              std::unique_ptr<ReceiveControl> control = nullptr);
+              std::unique_ptr<ReceiveFenceChannel> control = nullptr);
   bool attached() const { return !queue_pairs_.empty(); }
+  // A stream of this connection that has come since: of a queue pair's next epoch, or of the fence channel.
+  bool fails_over() const { return fence_channel_ != nullptr; }
+  void TakeLate(Accepted late);
 
   // The next message has to have exactly `bytes` bytes: anything else is an error. A fold only where folds().
-  void Post(void* data, size_t bytes, const Fold& fold = {});
+  void Post(const Buffer& to, size_t bytes, const Fold& fold = {});
   // The next message may have `bytes` bytes at most. How many it has stands in *came before it completes.
   // `tag`: which message it is, after UseTags.
-  void PostAtMost(void* data, size_t bytes, int32_t tag, size_t* came);
+  void PostAtMost(const Buffer& to, size_t bytes, int32_t tag, size_t* came);
   // Messages have tags, which tell the sender which of them goes into which receive. Before Attach.
   void UseTags() { tagged_ = true; }
   bool folds() const;
@@ -196,14 +199,14 @@ class ReceiveConnection final : private ChunkSink {
   uint64_t ProgressCount() const;  // as the sender's
   void AppendPolls(std::vector<pollfd>* polls) const;
   void AppendDataPolls(std::vector<pollfd>* polls) const;
-  void AppendControlPolls(std::vector<pollfd>* polls) const;
+  void AppendFencePolls(std::vector<pollfd>* polls) const;
   const pollfd* TakeDataPolls(const pollfd* polls);
   bool watchful() const;
   void SayGoodbye();
 
  private:
-  struct Buffer {
-    char* data;
+  struct Receive {
+    Buffer to;
     size_t bytes;
     Fold fold;
     uint64_t posted_ticks;
@@ -214,18 +217,25 @@ class ReceiveConnection final : private ChunkSink {
     std::vector<bool> arrived;  // by chunk; empty before the first
   };
 
-  void Append(Buffer buffer);
-  Result CheckSize(const Chunk& chunk, Buffer* buffer);
+  void Append(Receive receive);
+  Result CheckSize(const Chunk& chunk, Receive* receive);
   Result Begin(const Chunk& chunk, uint64_t now_ticks, Place* place) override;
   void Arrived(const Chunk& chunk, uint64_t now_ticks) override;
   void Abandoned(const Chunk& chunk) override;
   uint64_t first_tag() const override { return tagged_ ? completed_ : UINT64_MAX; }
   int32_t TagOf(uint64_t message) const override {
-    return buffers_[static_cast<size_t>(message - completed_)].tag;
+    return receives_[static_cast<size_t>(message - completed_)].tag;
+  }
+  uint64_t first_receive() const override { return completed_; }
+  GrantedReceive ReceiveOf(uint64_t message) const override {
+    const Receive& receive = receives_[static_cast<size_t>(message - completed_)];
+    return {receive.to, receive.bytes, receive.tag};
   }
   void GrantPosted();
   void GrantAgain();
-  Result ProgressControl();
+  Result ProgressFenceChannel();
+  // Says the answer; *closing: there is none yet.
+  Result AnswerFence(const FenceCall& call, bool* closing);
   Result CheckAlive() const;
   void SayCounts();
 
@@ -234,7 +244,7 @@ class ReceiveConnection final : private ChunkSink {
   const Clock clock_;
   uint32_t chunk_bytes_ = 0;
   std::vector<std::unique_ptr<ReceiveQueuePair>> queue_pairs_;
-  std::deque<Buffer> buffers_;  // posted and not completed, oldest first
+  std::deque<Receive> receives_;  // posted and not completed, oldest first
   bool first_of_operation_ = false;
   bool tagged_ = false;
   uint64_t posted_ = 0;
@@ -242,7 +252,8 @@ class ReceiveConnection final : private ChunkSink {
   uint64_t completed_ = 0;
   uint64_t last_completed_ticks_ = 0;
   size_t next_grant_ = 0;  // queue pair that announces next
-  std::unique_ptr<ReceiveControl> control_;
+  std::unique_ptr<ReceiveFenceChannel> fence_channel_;
+  std::vector<FenceCall> closing_;  // of epochs that are being closed
   uint64_t granted_ns_ = 0;
   uint64_t grant_pause_ns_ = kGrantAgainNs;
 };

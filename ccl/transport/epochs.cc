@@ -86,12 +86,20 @@ void SendEpochs::Heard() {
   stage_ = next_ == kGreeted ? kDraining : kLive;
 }
 
-void SendEpochs::Break(uint64_t now_ns) {
-  if (stage_ == kPausing || stage_ == kDialing || stage_ == kDead) return;
-  streams_->DiscardCurrent();
-  if (stage_ != kGreeting) {
+void SendEpochs::Break(uint64_t /*now_ns*/) {
+  if (stage_ != kGreeting && stage_ != kLive && stage_ != kDraining) return;
+  closes_unused_ = stage_ == kGreeting;
+  fenced_ = false;
+  stage_ = kClosing;
+  streams_->CloseCurrent();
+}
+
+void SendEpochs::CurrentClosed(uint64_t now_ns) {
+  if (stage_ != kClosing) return;
+  if (!closes_unused_) {
     // A receiver for which the old stream has no use any more may close it by itself.
     stage_ = next_ == kGreeted && !streams_->busy() ? kDraining : kDead;
+    if (fenced_) Fenced(now_ns);
     return;
   }
   // Nothing was posted in it, so that nobody has to be asked.
@@ -102,6 +110,11 @@ void SendEpochs::Break(uint64_t now_ns) {
 }
 
 void SendEpochs::Fenced(uint64_t now_ns) {
+  // It was asked for before this end broke, when nothing was under way.
+  if (stage_ == kClosing) {
+    fenced_ = true;
+    return;
+  }
   streams_->DiscardCurrent();
   if (next_ == kGreeted) {
     Adopt();
@@ -125,6 +138,8 @@ QpState SendEpochs::state() const {
     case kDraining:
       // The fence asks the receiver to go on with the next stream.
       return streams_->busy() ? QpState::kMoving : QpState::kLost;
+    case kClosing:
+      return closes_unused_ ? QpState::kConnecting : QpState::kLost;
     case kDead:
       return QpState::kLost;
     default:
@@ -132,41 +147,55 @@ QpState SendEpochs::state() const {
   }
 }
 
-void ReceiveEpochs::MarkClosed(uint64_t received) {
-  if (closed_) return;
-  if (!any_closed_ || received != closed_at_) closed_from_ = epoch_;
-  closed_at_ = received;
-  closed_ = any_closed_ = true;
+bool ReceiveEpochs::takes(uint32_t epoch) const {
+  return epoch > epoch_ && (!kept_ || epoch > kept_epoch_) && (!closing_ || epoch > closing_to_);
 }
 
-ReceiveEpochs::Arrival ReceiveEpochs::Arrive(uint32_t epoch, bool in_use, uint64_t received) {
-  if (epoch <= epoch_ || (kept_ && epoch <= kept_epoch_)) return kRefuse;
-  if (!closed_ && in_use) {
-    kept_ = true;
-    kept_epoch_ = epoch;
-    return kKeep;
-  }
-  MarkClosed(received);
-  epoch_ = epoch;
+void ReceiveEpochs::Adopt() {
+  epoch_ = kept_epoch_;
   closed_ = kept_ = false;
-  return kAdopt;
+  streams_->AdoptNext();
 }
 
-ReceiveEpochs::Answer ReceiveEpochs::Ask(uint32_t epoch) const {
-  if (epoch > epoch_ || (epoch == epoch_ && !closed_)) return Answer::kClose;
-  return any_closed_ && epoch >= closed_from_ ? Answer::kClosed : Answer::kUnknown;
-}
-
-bool ReceiveEpochs::Close(uint32_t epoch, uint64_t received) {
-  MarkClosed(received);
-  epoch_ = epoch;
-  const bool goes_on = kept_ && kept_epoch_ > epoch;
-  if (goes_on) {
-    epoch_ = kept_epoch_;
-    closed_ = false;
+void ReceiveEpochs::Arrive(uint32_t epoch, bool in_use) {
+  kept_ = true;
+  kept_epoch_ = epoch;
+  if (closed_) {
+    Adopt();
+  } else if (!in_use) {
+    Close(epoch_);
   }
-  kept_ = false;
-  return goes_on;
+}
+
+void ReceiveEpochs::Close(uint32_t up_to) {
+  closing_to_ = closing_ ? std::max(closing_to_, up_to) : up_to;
+  if (closing_) return;
+  closing_ = true;
+  streams_->CloseCurrent();
+}
+
+EpochAnswer ReceiveEpochs::Fence(uint32_t epoch) {
+  if (closes(epoch)) Close(epoch);
+  if (closing_ && epoch >= epoch_) return EpochAnswer::kClosing;
+  return any_closed_ && epoch >= closed_from_ ? EpochAnswer::kClosed : EpochAnswer::kUnknown;
+}
+
+void ReceiveEpochs::CurrentClosed(uint64_t received) {
+  if (!closing_) return;
+  closing_ = false;
+  if (!closed_) {
+    if (!any_closed_ || received != closed_at_) closed_from_ = epoch_;
+    closed_at_ = received;
+    closed_ = any_closed_ = true;
+  }
+  epoch_ = closing_to_;
+  if (!kept_) return;
+  if (kept_epoch_ > epoch_) {
+    Adopt();
+  } else {
+    kept_ = false;
+    streams_->DiscardNext();
+  }
 }
 
 }  // namespace c4

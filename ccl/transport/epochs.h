@@ -3,6 +3,8 @@
 // the rules).
 //
 // Pure: events and times in, calls of an interface out. Each belongs to its queue pair, and to one thread.
+// Closing takes time where a network writes and reads memory by itself (an RC queue pair goes to ERR and
+// drains its completions first): a backend begins when it is told to, and says when it has, at once or later.
 // The simulation of fail-over (tests/unit/ccl/failover_sim.h) drives these very machines.
 #pragma once
 
@@ -22,6 +24,10 @@ class SendStreams {
   virtual void DiscardNext() = 0;
   // The next stream is the one in use from now on.
   virtual void AdoptNext() = 0;
+  // Begins to close the stream in use: nothing is sent any more. SendEpochs::CurrentClosed, in this call or
+  // later, says that nothing of it reads buffers any more.
+  virtual void CloseCurrent() = 0;
+  // The stream in use goes: it is closed, or nothing is under way on it.
   virtual void DiscardCurrent() = 0;
   // Chunks are posted in this epoch and not acknowledged.
   virtual bool busy() const = 0;
@@ -38,6 +44,7 @@ class SendEpochs {
     kGreeting,  // until the receiver is heard; nothing was posted in this epoch
     kLive,
     kDraining,  // takes no more: the next stream is ready
+    kClosing,   // until the backend has closed its end of the stream in use
     kDead,      // until the receiver has closed the epoch
   };
 
@@ -65,6 +72,8 @@ class SendEpochs {
   void Heard();
   // The stream in use has ended, stalled, or is given up.
   void Break(uint64_t now_ns);
+  // What CloseCurrent began is done.
+  void CurrentClosed(uint64_t now_ns);
   // The receiver has closed the epoch in use; what was posted in it is settled.
   void Fenced(uint64_t now_ns);
   // The path has changed: a stream over it takes the place of the one in use, which is drained first. Asked
@@ -74,6 +83,8 @@ class SendEpochs {
 
   Stage stage() const { return stage_; }
   QpState state() const;
+  // Of a lost epoch: this end is closed, so that the receiver may be asked to close the other.
+  bool drained() const { return stage_ != kClosing; }
   bool next_greeted() const { return next_ == kGreeted; }
   bool has_next() const { return next_ != kNone; }
 
@@ -91,6 +102,8 @@ class SendEpochs {
   SendStreams* const streams_;
   Stage stage_ = kPausing;
   Next next_ = kNone;
+  bool closes_unused_ = false;  // what is being closed: nothing was posted in it
+  bool fenced_ = false;         // while it is being closed
   uint32_t next_epoch_ = 0;
   uint64_t dialled_ns_ = 0;
   bool ask_port_ = true;     // the next dial asks for the source port
@@ -100,42 +113,62 @@ class SendEpochs {
   uint64_t dial_at_ns_ = 0;
 };
 
+// What the receiver's machine asks of its backend. The stream in use and the next one, which the sender has
+// greeted on already, are apart: at most one of each.
+class ReceiveStreams {
+ public:
+  // Begins to close the stream in use, where there is one. What has come until then is still taken in;
+  // ReceiveEpochs::CurrentClosed, in this call or later, says how many chunks that makes.
+  virtual void CloseCurrent() = 0;
+  virtual void AdoptNext() = 0;
+  virtual void DiscardNext() = 0;
+
+ protected:
+  ~ReceiveStreams() = default;
+};
+
+// What is known of an epoch that was asked about.
+enum class EpochAnswer {
+  kUnknown,  // that is too long ago
+  kClosing,  // ask again
+  kClosed,
+};
+
 // The receiver's end. It knows the epoch in use, and of the closed ones those since a chunk last arrived: a
 // sender asks for the fence of an epoch that it has posted to, and epochs of which nothing came may lie
 // between that one and the one in use.
 class ReceiveEpochs {
  public:
-  enum Arrival {
-    kAdopt,   // in the place of the stream in use, which is closed with it
-    kKeep,    // until the one in use is fenced, in the place of another that was kept
-    kRefuse,  // an old one that was late
-  };
+  // `streams` outlives this.
+  ReceiveEpochs(uint32_t epoch, ReceiveStreams* streams) : streams_(streams), epoch_(epoch) {}
 
-  explicit ReceiveEpochs(uint32_t epoch) : epoch_(epoch) {}
-
-  // The stream of that epoch has said hello. `in_use`: data of the present epoch came, or are there to be
-  // read: the sender drains it before it leaves. `received`: chunks that came in all.
-  Arrival Arrive(uint32_t epoch, bool in_use, uint64_t received);
-  // What is known of that epoch before anything is done about it.
-  enum class Answer {
-    kClosed,   // it is closed, with closed_at() chunks
-    kUnknown,  // that is too long ago
-    kClose,    // read what is there, then call Close
-  };
-  Answer Ask(uint32_t epoch) const;
-  // The present epoch is over, and so are those before `epoch`, of which no hello came. True: a stream that
-  // was kept takes its place.
-  bool Close(uint32_t epoch, uint64_t received);
+  // False of an old one that was late.
+  bool takes(uint32_t epoch) const;
+  // The stream of that epoch has said hello: it is the next one, in the place of another. `in_use`: data of
+  // the present epoch came, or are there to be read: the sender drains it before it leaves, and asks for its
+  // fence. Else the next one takes its place as soon as it is closed. REQUIRES: takes.
+  void Arrive(uint32_t epoch, bool in_use);
+  // Whether Fence would begin to close the stream in use.
+  bool closes(uint32_t epoch) const { return epoch > epoch_ || (epoch == epoch_ && !closed_); }
+  // The sender asks for the fence of that epoch: the present one is over, and so are those before `epoch` of
+  // which no hello came.
+  EpochAnswer Fence(uint32_t epoch);
+  // What CloseCurrent began is done. `received`: chunks that came in all.
+  void CurrentClosed(uint64_t received);
 
   uint32_t epoch() const { return epoch_; }
   uint64_t closed_at() const { return closed_at_; }
-  bool closed() const { return closed_; }
+  bool closing() const { return closing_; }
 
  private:
-  void MarkClosed(uint64_t received);
+  void Close(uint32_t up_to);
+  void Adopt();
 
+  ReceiveStreams* const streams_;
   uint32_t epoch_;
   bool closed_ = false;  // epoch_ itself
+  bool closing_ = false;
+  uint32_t closing_to_ = 0;  // all up to this one
   bool any_closed_ = false;
   uint32_t closed_from_ = 0;  // from this one on all before epoch_ were closed at closed_at_
   uint64_t closed_at_ = 0;

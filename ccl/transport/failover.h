@@ -1,5 +1,5 @@
 // Fenced fail-over, apart from streams and clocks: what the two ends of a connection say to each other over
-// its control channel, what a control channel is to them, and the sender's book of fences
+// its fence channel, what a fence channel is to them, and the sender's book of fences
 // (docs/decisions/0008-fenced-fail-over.md). Every message may be lost, come late, twice, or out of order:
 // fences are asked for until they are answered, and an answer is the same however often it is given.
 //
@@ -10,7 +10,9 @@
 #include <poll.h>
 #include <vector>
 
+#include "ccl/base/result.h"
 #include "ccl/base/socket.h"
+#include "ccl/transport/hello.h"
 
 namespace c4 {
 
@@ -38,13 +40,13 @@ struct TagRun {
   int32_t tags[kMost] = {};
 };
 
-// The sender's end of a control channel, over one stream or several: it sees to it that there is one.
-class SendControl {
+// The sender's end of a fence channel, over one stream or several: it sees to it that there is one.
+class SendFenceChannel {
  public:
-  SendControl() = default;
-  SendControl(const SendControl&) = delete;
-  SendControl& operator=(const SendControl&) = delete;
-  virtual ~SendControl() = default;
+  SendFenceChannel() = default;
+  SendFenceChannel(const SendFenceChannel&) = delete;
+  SendFenceChannel& operator=(const SendFenceChannel&) = delete;
+  virtual ~SendFenceChannel() = default;
 
   virtual Result Progress(uint64_t now_ns) = 0;
   virtual void Say(const FenceCall& call) = 0;
@@ -69,13 +71,15 @@ class SendControl {
   virtual void SayGoodbye() = 0;
 };
 
-class ReceiveControl {
+class ReceiveFenceChannel {
  public:
-  ReceiveControl() = default;
-  ReceiveControl(const ReceiveControl&) = delete;
-  ReceiveControl& operator=(const ReceiveControl&) = delete;
-  virtual ~ReceiveControl() = default;
+  ReceiveFenceChannel() = default;
+  ReceiveFenceChannel(const ReceiveFenceChannel&) = delete;
+  ReceiveFenceChannel& operator=(const ReceiveFenceChannel&) = delete;
+  virtual ~ReceiveFenceChannel() = default;
 
+  // A stream of it that has come, or of a queue pair of its connection.
+  virtual void Take(Accepted /*late*/) {}
   virtual Result Progress(uint64_t now_ns) = 0;
   virtual bool Hear(FenceCall* call) = 0;
   virtual void Say(const FenceAnswer& answer) = 0;

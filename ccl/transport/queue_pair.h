@@ -1,6 +1,5 @@
 // What a backend gives a connection: queue pairs that carry chunks one way. A backend's folder holds both
-// ends (queue_pair.h), how the sender reaches the receiver (connect.h) and how the receiver takes it
-// (acceptor.h).
+// ends (queue_pair.h) and what makes them (backend.h, connect.h).
 //
 // Not thread-safe; nothing blocks. Every queue pair records what it does in its slot of the segment. Buffers
 // stay valid until their chunk has completed. A queue pair that failed stays failed.
@@ -18,14 +17,15 @@
 #include "ccl/base/result.h"
 #include "ccl/base/sha256.h"
 #include "ccl/monitor/monitor.h"
+#include "ccl/transport/buffer.h"
+#include "ccl/transport/epochs.h"
 #include "ccl/transport/failover.h"
+#include "ccl/transport/hello.h"
 #include "ccl/transport/path.h"
 
 namespace c4 {
 
-namespace shm {
 class SharedMessage;
-}
 
 // What both ends need to record; none of it is owned.
 struct Recording {
@@ -36,9 +36,9 @@ struct Recording {
   int peer = 0;
   uint16_t channel = 0;
   // What its hellos name instead of the communicator, where the receiver was told to expect that
-  // (tcp/acceptor.h); 0: the communicator.
+  // (acceptor.h); 0: the communicator.
   uint64_t number = 0;
-  // Seals its hellos (tcp/seal.h).
+  // Seals its hellos (seal.h).
   Sha256Digest key{};
 };
 
@@ -58,13 +58,17 @@ class SendQueuePair {
   virtual ~SendQueuePair() = default;
 
   // `shared`: nullptr, or what several eager queue pairs send, this one among them.
-  virtual void Post(const Chunk& chunk, const char* data, const std::shared_ptr<shm::SharedMessage>& shared,
+  virtual void Post(const Chunk& chunk, const Buffer& from, const std::shared_ptr<SharedMessage>& shared,
                     uint64_t now_ticks) = 0;
   // Chunks that the receiver or memory of its own holds; they complete in the order in which they were
   // posted.
   virtual uint64_t completed() const = 0;
   // Messages of the connection that the receiver is ready for, as far as this queue pair has heard.
   virtual uint64_t granted() const = 0;
+  // Receives, from the first on, of which the sender knows all that it needs to send into them: where counts
+  // are not enough, they may be heard sooner, also on other ways. The same for all queue pairs of a
+  // connection.
+  virtual uint64_t described() const { return UINT64_MAX; }
   // What it has heard of their tags since the last call.
   virtual bool HearTags(TagRun* /*run*/) { return false; }
   // Whether it has room of the receiver's for chunks that this one is not ready for yet.
@@ -72,6 +76,8 @@ class SendQueuePair {
   // Sets *moved when anything came or went.
   virtual Result Progress(bool* moved) = 0;
   virtual QpState state() const { return QpState::kLive; }
+  // Of a lost one: nothing of its epoch reads buffers any more. No fence is asked for before.
+  virtual bool drained() const { return true; }
   virtual uint32_t epoch() const { return 0; }
   // When the receiver was last heard on it, or when this epoch began.
   virtual uint64_t heard_ns() const { return 0; }
@@ -112,12 +118,19 @@ struct Fold {
   uint32_t element_bytes = 1;
 };
 
+// A receive that is granted: what its sender may have to know beyond that.
+struct GrantedReceive {
+  Buffer buffer;
+  uint64_t bytes = 0;  // room
+  int32_t tag = 0;
+};
+
 // Where arriving chunks go: the connection.
 class ChunkSink {
  public:
   // The place for the payload, and for the first chunk of a message how long the receive has waited for it.
   struct Place {
-    char* to = nullptr;
+    Buffer to;
     Fold fold;
     bool first = false;
     uint64_t waited_ticks = 0;
@@ -129,6 +142,10 @@ class ChunkSink {
   // The first message whose tag the sender may not know yet; UINT64_MAX where messages have none.
   virtual uint64_t first_tag() const { return UINT64_MAX; }
   virtual int32_t TagOf(uint64_t /*message*/) const { return 0; }
+  // The first receive that is not complete; those from there on, up to the last that is granted, can be asked
+  // for.
+  virtual uint64_t first_receive() const { return 0; }
+  virtual GrantedReceive ReceiveOf(uint64_t /*message*/) const { return {}; }
 
  protected:
   ~ChunkSink() = default;
@@ -141,7 +158,9 @@ class ReceiveQueuePair {
   ReceiveQueuePair& operator=(const ReceiveQueuePair&) = delete;
   virtual ~ReceiveQueuePair() = default;
 
-  // Clear to send: the connection's first `messages` messages have their buffers. Never falls.
+  // Clear to send: the connection's first `messages` messages have their buffers. Never falls. Where the
+  // sender has to know more than that, it is told of each receive what the sink says
+  // (docs/plans/rdma-seam.md).
   virtual void Grant(uint64_t messages) = 0;
   virtual Result Progress(ChunkSink* sink, bool* moved) = 0;
   // Whether it can reduce what arrives; else no place may ask for that.
@@ -155,11 +174,13 @@ class ReceiveQueuePair {
   // The stream has ended, or was reset, without a goodbye, and no fence has come.
   virtual bool ended() const { return false; }
   // Takes in what has come in that epoch, closes it for good and says how many chunks came in all, up to its
-  // end. The same answer for the same epoch, as often as asked; *known false: that is too long ago.
-  virtual Result Fence(uint32_t /*epoch*/, ChunkSink* /*sink*/, uint64_t* /*received*/, bool* known) {
-    *known = false;
+  // end: the same answer for the same epoch, as often as asked. kClosing: to be asked again, after Progress.
+  virtual Result Fence(uint32_t /*epoch*/, ChunkSink* /*sink*/, uint64_t* /*received*/, EpochAnswer* answer) {
+    *answer = EpochAnswer::kUnknown;
     return Ok();
   }
+  // The stream of a later epoch has said its hello.
+  virtual void Renew(Accepted /*next*/) {}
   virtual pollfd Poll() const = 0;
   virtual void Polled(short /*events*/) {}
   virtual void SayGoodbye() = 0;

@@ -13,14 +13,14 @@ constexpr size_t kGrantCopies = 2;
 }  // namespace
 
 void ReceiveConnection::Attach(std::vector<std::unique_ptr<ReceiveQueuePair>> queue_pairs,
-                               uint32_t chunk_bytes, std::unique_ptr<ReceiveControl> control) {
+                               uint32_t chunk_bytes, std::unique_ptr<ReceiveFenceChannel> control) {
   queue_pairs_ = std::move(queue_pairs);
-  control_ = std::move(control);
+  fence_channel_ = std::move(control);
   chunk_bytes_ = chunk_bytes;
   QueuePairRecorder& recorder = queue_pairs_.front()->recorder();
-  for (Buffer& buffer : buffers_) {
-    recorder.Wanted(buffer.bytes, buffer.posted_ticks);
-    buffer.chunks_left = ChunkCount(buffer.bytes, chunk_bytes_);
+  for (Receive& receive : receives_) {
+    recorder.Wanted(receive.bytes, receive.posted_ticks);
+    receive.chunks_left = ChunkCount(receive.bytes, chunk_bytes_);
   }
 }
 
@@ -29,8 +29,8 @@ bool ReceiveConnection::folds() const {
                                    [](const auto& queue_pair) { return queue_pair->folds(); });
 }
 
-void ReceiveConnection::Post(void* data, size_t bytes, const Fold& fold) {
-  Append({static_cast<char*>(data),
+void ReceiveConnection::Post(const Buffer& to, size_t bytes, const Fold& fold) {
+  Append({to,
           bytes,
           fold,
           NowTicks(),
@@ -41,9 +41,9 @@ void ReceiveConnection::Post(void* data, size_t bytes, const Fold& fold) {
           {}});
 }
 
-void ReceiveConnection::PostAtMost(void* data, size_t bytes, int32_t tag, size_t* came) {
+void ReceiveConnection::PostAtMost(const Buffer& to, size_t bytes, int32_t tag, size_t* came) {
   *came = 0;
-  Append({static_cast<char*>(data),
+  Append({to,
           bytes,
           {},
           NowTicks(),
@@ -54,9 +54,9 @@ void ReceiveConnection::PostAtMost(void* data, size_t bytes, int32_t tag, size_t
           {}});
 }
 
-void ReceiveConnection::Append(Buffer buffer) {
-  if (attached()) queue_pairs_.front()->recorder().Wanted(buffer.bytes, buffer.posted_ticks);
-  buffers_.push_back(std::move(buffer));
+void ReceiveConnection::Append(Receive receive) {
+  if (attached()) queue_pairs_.front()->recorder().Wanted(receive.bytes, receive.posted_ticks);
+  receives_.push_back(std::move(receive));
   ++posted_;
 }
 
@@ -72,7 +72,7 @@ void ReceiveConnection::GrantPosted() {
     next_grant_ = (next_grant_ + 1) % queue_pairs_.size();
   }
   queue_pairs_.front()->recorder().Granted(granted_);
-  if (control_ == nullptr) return;
+  if (fence_channel_ == nullptr) return;
   granted_ns_ = clock_();
   grant_pause_ns_ = kGrantAgainNs;
 }
@@ -86,44 +86,69 @@ void ReceiveConnection::GrantAgain() {
   SayCounts();
 }
 
-// What reports say, over the control channel.
+// What reports say, over the fence channel.
 void ReceiveConnection::SayCounts() {
   for (size_t i = 0; i < queue_pairs_.size(); ++i) {
     const ReceiveQueuePair& queue_pair = *queue_pairs_[i];
-    control_->Say({static_cast<uint32_t>(i), queue_pair.epoch(), false, queue_pair.received(), granted_});
+    fence_channel_->Say(
+        {static_cast<uint32_t>(i), queue_pair.epoch(), false, queue_pair.received(), granted_});
   }
   for (uint64_t message = first_tag(); message < granted_;) {
     TagRun run;
     run.first = message;
     for (; run.count < TagRun::kMost && message < granted_; ++message) run.tags[run.count++] = TagOf(message);
-    control_->SayTags(run);
+    fence_channel_->SayTags(run);
   }
 }
 
-Result ReceiveConnection::ProgressControl() {
-  C4_RETURN_IF_ERROR(control_->Progress(clock_()));
-  if (control_->TakeFresh()) SayCounts();
-  for (FenceCall call; control_->Hear(&call);) {
+Result ReceiveConnection::ProgressFenceChannel() {
+  C4_RETURN_IF_ERROR(fence_channel_->Progress(clock_()));
+  if (fence_channel_->TakeFresh()) SayCounts();
+  for (FenceCall call; fence_channel_->Hear(&call);) {
     if (call.queue_pair >= queue_pairs_.size()) {
       return Fail(ncclRemoteError, "rank %d fences a queue pair that its connection does not have", peer_);
     }
-    ReceiveQueuePair& queue_pair = *queue_pairs_[call.queue_pair];
-    uint64_t received = 0;
-    bool known = false;
-    C4_RETURN_IF_ERROR(queue_pair.Fence(call.epoch, this, &received, &known));
-    if (!known) continue;
-    // Its next epoch may come any time, and its grant has to be the newest then.
-    queue_pair.Grant(granted_);
-    control_->Say({call.queue_pair, call.epoch, true, received, granted_});
+    bool closing = false;
+    C4_RETURN_IF_ERROR(AnswerFence(call, &closing));
+    const auto same = [&](const FenceCall& c) {
+      return c.queue_pair == call.queue_pair && c.epoch == call.epoch;
+    };
+    if (closing && std::none_of(closing_.begin(), closing_.end(), same)) closing_.push_back(call);
+  }
+  for (size_t i = 0; i < closing_.size();) {
+    bool closing = false;
+    C4_RETURN_IF_ERROR(AnswerFence(closing_[i], &closing));
+    if (closing) {
+      ++i;
+    } else {
+      closing_.erase(closing_.begin() + static_cast<std::ptrdiff_t>(i));
+    }
   }
   GrantAgain();
   return CheckAlive();
 }
 
+Result ReceiveConnection::AnswerFence(const FenceCall& call, bool* closing) {
+  ReceiveQueuePair& queue_pair = *queue_pairs_[call.queue_pair];
+  uint64_t received = 0;
+  EpochAnswer answer = EpochAnswer::kUnknown;
+  C4_RETURN_IF_ERROR(queue_pair.Fence(call.epoch, this, &received, &answer));
+  *closing = answer == EpochAnswer::kClosing;
+  if (answer != EpochAnswer::kClosed) return Ok();
+  // Its next epoch may come any time, and its grant has to be the newest then.
+  queue_pair.Grant(granted_);
+  fence_channel_->Say({call.queue_pair, call.epoch, true, received, granted_});
+  return Ok();
+}
+
+void ReceiveConnection::TakeLate(Accepted late) {
+  if (fence_channel_ != nullptr) fence_channel_->Take(std::move(late));
+}
+
 // A lost queue pair is the sender's to fence, unless there is no sender any more: then all its streams end.
 Result ReceiveConnection::CheckAlive() const {
-  const uint64_t ended_ns = control_->ended_ns();
-  if (ended_ns == 0 || control_->peer_left()) return Ok();
+  const uint64_t ended_ns = fence_channel_->ended_ns();
+  if (ended_ns == 0 || fence_channel_->peer_left()) return Ok();
   bool any_ended = false;
   bool any_open = false;
   for (const auto& queue_pair : queue_pairs_) {
@@ -141,10 +166,10 @@ Result ReceiveConnection::Progress(bool* moved) {
   for (const auto& queue_pair : queue_pairs_) {
     C4_RETURN_IF_ERROR(queue_pair->Progress(this, moved));
   }
-  if (control_ != nullptr) C4_RETURN_IF_ERROR(ProgressControl());
+  if (fence_channel_ != nullptr) C4_RETURN_IF_ERROR(ProgressFenceChannel());
   // Who says goodbye has all its messages acknowledged.
-  const bool gone = control_ != nullptr && control_->peer_left();
-  if (!buffers_.empty() && (gone || queue_pairs_.front()->peer_left()) &&
+  const bool gone = fence_channel_ != nullptr && fence_channel_->peer_left();
+  if (!receives_.empty() && (gone || queue_pairs_.front()->peer_left()) &&
       std::all_of(queue_pairs_.begin(), queue_pairs_.end(),
                   [&](const auto& queue_pair) { return gone || queue_pair->peer_left(); })) {
     return Fail(ncclRemoteError, "connection from rank %d ended: that rank has left the communicator", peer_);
@@ -153,76 +178,78 @@ Result ReceiveConnection::Progress(bool* moved) {
 }
 
 // The first chunk of a message whose size was not known says it, and the buffer is that large from then on.
-Result ReceiveConnection::CheckSize(const Chunk& chunk, Buffer* buffer) {
-  const bool fits = buffer->came != nullptr && buffer->arrived.empty() && chunk.message_bytes < buffer->bytes;
+Result ReceiveConnection::CheckSize(const Chunk& chunk, Receive* receive) {
+  const bool fits =
+      receive->came != nullptr && receive->arrived.empty() && chunk.message_bytes < receive->bytes;
   if (fits) {
     const auto bytes = static_cast<size_t>(chunk.message_bytes);
-    queue_pairs_.front()->recorder().WantedLess(buffer->bytes - bytes);
-    buffer->bytes = bytes;
-    buffer->chunks_left = ChunkCount(bytes, chunk_bytes_);
+    queue_pairs_.front()->recorder().WantedLess(receive->bytes - bytes);
+    receive->bytes = bytes;
+    receive->chunks_left = ChunkCount(bytes, chunk_bytes_);
   }
-  if (chunk.message_bytes == buffer->bytes) {
-    if (buffer->came != nullptr) *buffer->came = buffer->bytes;
+  if (chunk.message_bytes == receive->bytes) {
+    if (receive->came != nullptr) *receive->came = receive->bytes;
     return Ok();
   }
   return Fail(ncclInvalidUsage,
               "rank %d sent a message of %llu bytes where rank %d expects %s%zu: the ranks called the "
               "operation with different counts or types",
               peer_, static_cast<unsigned long long>(chunk.message_bytes), rank_,
-              buffer->came != nullptr ? "at most " : "", buffer->bytes);
+              receive->came != nullptr ? "at most " : "", receive->bytes);
 }
 
 Result ReceiveConnection::Begin(const Chunk& chunk, uint64_t now_ticks, Place* place) {
-  if (chunk.message < completed_ || chunk.message - completed_ >= buffers_.size()) {
+  if (chunk.message < completed_ || chunk.message - completed_ >= receives_.size()) {
     return Fail(ncclRemoteError, "rank %d sent message %llu, which rank %d has not asked for", peer_,
                 static_cast<unsigned long long>(chunk.message), rank_);
   }
-  Buffer& buffer = buffers_[static_cast<size_t>(chunk.message - completed_)];
-  C4_RETURN_IF_ERROR(CheckSize(chunk, &buffer));
-  const uint64_t chunks = ChunkCount(buffer.bytes, chunk_bytes_);
+  Receive& receive = receives_[static_cast<size_t>(chunk.message - completed_)];
+  C4_RETURN_IF_ERROR(CheckSize(chunk, &receive));
+  const uint64_t chunks = ChunkCount(receive.bytes, chunk_bytes_);
   const uint64_t offset = uint64_t{chunk.index} * chunk_bytes_;
-  if (chunk.index >= chunks || chunk.bytes != std::min<uint64_t>(chunk_bytes_, buffer.bytes - offset)) {
+  if (chunk.index >= chunks || chunk.bytes != std::min<uint64_t>(chunk_bytes_, receive.bytes - offset)) {
     return Fail(ncclRemoteError, "rank %d sent a chunk that is no part of its message", peer_);
   }
-  if (buffer.arrived.empty()) {
-    buffer.arrived.resize(chunks);
+  if (receive.arrived.empty()) {
+    receive.arrived.resize(chunks);
     place->first = true;
-    const uint64_t since = std::max(buffer.posted_ticks, last_completed_ticks_);
+    const uint64_t since = std::max(receive.posted_ticks, last_completed_ticks_);
     place->waited_ticks = now_ticks > since ? now_ticks - since : 0;
-    if (buffer.first_of_operation) queue_pairs_.front()->recorder().FirstWait(place->waited_ticks);
+    if (receive.first_of_operation) queue_pairs_.front()->recorder().FirstWait(place->waited_ticks);
   }
-  if (buffer.arrived[chunk.index]) {
+  if (receive.arrived[chunk.index]) {
     return Fail(ncclRemoteError, "rank %d sent chunk %u of message %llu twice", peer_, chunk.index,
                 static_cast<unsigned long long>(chunk.message));
   }
-  buffer.arrived[chunk.index] = true;
-  place->to = buffer.data + offset;
-  place->fold = buffer.fold;
+  receive.arrived[chunk.index] = true;
+  place->to = receive.to.At(offset);
+  place->fold = receive.fold;
   if (place->fold.own != nullptr) place->fold.own += offset;
   return Ok();
 }
 
 void ReceiveConnection::Arrived(const Chunk& chunk, uint64_t now_ticks) {
-  --buffers_[static_cast<size_t>(chunk.message - completed_)].chunks_left;
-  while (!buffers_.empty() && buffers_.front().chunks_left == 0) {
-    queue_pairs_.front()->recorder().Done(buffers_.front().bytes, now_ticks);
+  --receives_[static_cast<size_t>(chunk.message - completed_)].chunks_left;
+  while (!receives_.empty() && receives_.front().chunks_left == 0) {
+    queue_pairs_.front()->recorder().Done(receives_.front().bytes, now_ticks);
     last_completed_ticks_ = now_ticks;
-    buffers_.pop_front();
+    receives_.pop_front();
     ++completed_;
   }
 }
 
 void ReceiveConnection::Abandoned(const Chunk& chunk) {
-  buffers_[static_cast<size_t>(chunk.message - completed_)].arrived[chunk.index] = false;
+  receives_[static_cast<size_t>(chunk.message - completed_)].arrived[chunk.index] = false;
 }
 
 bool ReceiveConnection::watchful() const {
-  return control_ != nullptr &&
-         ((grant_pause_ns_ == kGrantAgainNs && granted_ != completed_) || control_->ended_ns() != 0);
+  return fence_channel_ != nullptr &&
+         (!closing_.empty() || (grant_pause_ns_ == kGrantAgainNs && granted_ != completed_) ||
+          fence_channel_->ended_ns() != 0);
 }
 
-void ReceiveConnection::AppendControlPolls(std::vector<pollfd>* polls) const {
-  if (control_ != nullptr) control_->AppendPolls(polls);
+void ReceiveConnection::AppendFencePolls(std::vector<pollfd>* polls) const {
+  if (fence_channel_ != nullptr) fence_channel_->AppendPolls(polls);
 }
 
 void ReceiveConnection::AppendDataPolls(std::vector<pollfd>* polls) const {
@@ -241,14 +268,14 @@ const pollfd* ReceiveConnection::TakeDataPolls(const pollfd* polls) {
 
 void ReceiveConnection::AppendPolls(std::vector<pollfd>* polls) const {
   AppendDataPolls(polls);
-  AppendControlPolls(polls);
+  AppendFencePolls(polls);
 }
 
 void ReceiveConnection::SayGoodbye() {
   for (const auto& queue_pair : queue_pairs_) queue_pair->SayGoodbye();
-  if (control_ == nullptr) return;
+  if (fence_channel_ == nullptr) return;
   SayCounts();
-  control_->SayGoodbye();
+  fence_channel_->SayGoodbye();
 }
 
 uint64_t ReceiveConnection::ProgressCount() const {

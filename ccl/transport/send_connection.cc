@@ -23,21 +23,20 @@ SendConnection::SendConnection(int peer, std::vector<std::unique_ptr<SendQueuePa
       fences_(queue_pairs_.size()),
       states_(queue_pairs_.size(), QpState::kLive) {}
 
-void SendConnection::Post(const void* data, size_t bytes, std::shared_ptr<shm::SharedMessage> shared) {
-  if (control_ != nullptr && messages_.empty() && !fences_.any()) work_since_ns_ = clock_();
-  Append(data, bytes, std::move(shared), posted_);
+void SendConnection::Post(const Buffer& from, size_t bytes, std::shared_ptr<SharedMessage> shared) {
+  if (fence_channel_ != nullptr && messages_.empty() && !fences_.any()) work_since_ns_ = clock_();
+  Append(from, bytes, std::move(shared), posted_);
   queue_pairs_.front()->recorder().Wanted(bytes, NowTicks());
 }
 
-void SendConnection::Append(const void* data, size_t bytes, std::shared_ptr<shm::SharedMessage> shared,
+void SendConnection::Append(const Buffer& from, size_t bytes, std::shared_ptr<SharedMessage> shared,
                             uint64_t receive) {
-  messages_.push_back(
-      {static_cast<const char*>(data), bytes, ChunkCount(bytes, chunk_bytes_), std::move(shared), receive});
+  messages_.push_back({from, bytes, ChunkCount(bytes, chunk_bytes_), std::move(shared), receive});
   ++posted_;
 }
 
 void SendConnection::Want(size_t bytes) {
-  if (control_ != nullptr && !has_work() && !fences_.any()) work_since_ns_ = clock_();
+  if (fence_channel_ != nullptr && !has_work() && !fences_.any()) work_since_ns_ = clock_();
   ++wanted_;
   queue_pairs_.front()->recorder().Wanted(bytes, NowTicks());
 }
@@ -46,12 +45,12 @@ bool SendConnection::offers(int32_t tag) const {
   return std::any_of(offers_.begin(), offers_.end(), [tag](const Offer& offer) { return offer.tag == tag; });
 }
 
-bool SendConnection::PostTagged(const void* data, size_t bytes, int32_t tag) {
+bool SendConnection::PostTagged(const Buffer& from, size_t bytes, int32_t tag) {
   const auto offer =
       std::find_if(offers_.begin(), offers_.end(), [tag](const Offer& o) { return o.tag == tag; });
   if (offer == offers_.end()) return false;
   --wanted_;
-  Append(data, bytes, nullptr, offer->receive);
+  Append(from, bytes, nullptr, offer->receive);
   offers_.erase(offer);
   return true;
 }
@@ -71,7 +70,7 @@ Result SendConnection::TakeTags(const TagRun& run) {
 
 Result SendConnection::Progress(bool* moved) {
   for (size_t i = 0; i < queue_pairs_.size(); ++i) C4_RETURN_IF_ERROR(ProgressOne(i, moved));
-  if (control_ != nullptr) C4_RETURN_IF_ERROR(ProgressControl(moved));
+  if (fence_channel_ != nullptr) C4_RETURN_IF_ERROR(ProgressFenceChannel(moved));
   TakeCompletions();
   C4_RETURN_IF_ERROR(Dispatch(moved));
   if (has_work() && left()) {
@@ -129,7 +128,7 @@ void SendConnection::PostChunk(const Posted& chunk, int queue_pair, uint64_t now
   const auto i = static_cast<size_t>(queue_pair);
   const Message& message = messages_[static_cast<size_t>(chunk.message - completed_)];
   queue_pairs_[i]->Post({message.receive, message.bytes, chunk.chunk, chunk.bytes},
-                        message.data + uint64_t{chunk.chunk} * chunk_bytes_, message.shared, NowTicks());
+                        message.from.At(uint64_t{chunk.chunk} * chunk_bytes_), message.shared, NowTicks());
   scheduler_.Posted(queue_pair, chunk.bytes, now_ns);
   in_flight_[i].push_back(chunk);
   posted_to_[i] = true;
@@ -145,10 +144,12 @@ Result SendConnection::Dispatch(bool* moved) {
   const uint64_t ready = tagged_ || eager() ? posted_ : std::min(granted_, posted_);
   if (taken_back_.empty() && next_message_ >= ready) return Ok();
   posted_to_.assign(queue_pairs_.size(), false);
+  const uint64_t described = queue_pairs_.front()->described();
   bool any = false;
   while (!taken_back_.empty() || next_message_ < ready) {
     const uint64_t now_ns = clock_();
     const Posted chunk = NextChunk(now_ns);
+    if (messages_[static_cast<size_t>(chunk.message - completed_)].receive >= described) break;
     const int pick = scheduler_.Pick(chunk.bytes, now_ns);
     if (pick == QpScheduler::kNone) break;
     PostChunk(chunk, pick, now_ns);
@@ -171,7 +172,7 @@ bool SendConnection::connected() const {
 // What its last reports said has been taken by then: they stand before the goodbye on each stream, and a
 // queue pair whose stream is dead is lost before long.
 bool SendConnection::left() const {
-  const bool gone = control_ != nullptr && control_->peer_left();
+  const bool gone = fence_channel_ != nullptr && fence_channel_->peer_left();
   return std::all_of(queue_pairs_.begin(), queue_pairs_.end(), [&](const auto& queue_pair) {
     return queue_pair->peer_left() || (gone && queue_pair->state() != QpState::kLive);
   });
@@ -193,16 +194,16 @@ const pollfd* SendConnection::TakeDataPolls(const pollfd* polls) {
 
 void SendConnection::AppendPolls(std::vector<pollfd>* polls) const {
   AppendDataPolls(polls);
-  AppendControlPolls(polls);
+  AppendFencePolls(polls);
 }
 
-void SendConnection::AppendControlPolls(std::vector<pollfd>* polls) const {
-  if (control_ != nullptr) control_->AppendPolls(polls);
+void SendConnection::AppendFencePolls(std::vector<pollfd>* polls) const {
+  if (fence_channel_ != nullptr) fence_channel_->AppendPolls(polls);
 }
 
 void SendConnection::SayGoodbye() {
   for (const auto& queue_pair : queue_pairs_) queue_pair->SayGoodbye();
-  if (control_ != nullptr) control_->SayGoodbye();
+  if (fence_channel_ != nullptr) fence_channel_->SayGoodbye();
 }
 
 uint64_t SendConnection::ProgressCount() const {

@@ -14,8 +14,8 @@ constexpr uint64_t kMoveNs = 2000000000;
 
 }  // namespace
 
-void SendConnection::FailOver(std::unique_ptr<SendControl> control, uint64_t give_up_ns) {
-  control_ = std::move(control);
+void SendConnection::FailOver(std::unique_ptr<SendFenceChannel> control, uint64_t give_up_ns) {
+  fence_channel_ = std::move(control);
   give_up_ns_ = give_up_ns;
   work_since_ns_ = clock_();
   // Nothing is posted to a queue pair before the receiver was heard on it: until then its stream may be
@@ -26,16 +26,16 @@ void SendConnection::FailOver(std::unique_ptr<SendControl> control, uint64_t giv
   }
 }
 
-Result SendConnection::ProgressControl(bool* moved) {
+Result SendConnection::ProgressFenceChannel(bool* moved) {
   const uint64_t now_ns = clock_();
-  C4_RETURN_IF_ERROR(control_->Progress(now_ns));
-  for (FenceAnswer answer; control_->Hear(&answer);) {
+  C4_RETURN_IF_ERROR(fence_channel_->Progress(now_ns));
+  for (FenceAnswer answer; fence_channel_->Hear(&answer);) {
     C4_RETURN_IF_ERROR(TakeAnswer(answer));
     *moved = true;
   }
-  for (TagRun run; control_->HearTags(&run);) C4_RETURN_IF_ERROR(TakeTags(run));
+  for (TagRun run; fence_channel_->HearTags(&run);) C4_RETURN_IF_ERROR(TakeTags(run));
   // The kernel of a receiver that is stopped takes new streams: only what the receiver says counts.
-  uint64_t heard_ns = control_->heard_ns();
+  uint64_t heard_ns = fence_channel_->heard_ns();
   for (const auto& queue_pair : queue_pairs_) {
     const QpState state = queue_pair->state();
     if (state == QpState::kLive || state == QpState::kMoving) {
@@ -50,11 +50,11 @@ Result SendConnection::ProgressControl(bool* moved) {
     Watch(i, heard_ns, now_ns);
   }
   if (fences_.any()) {
-    if (control_->TakeFresh()) fences_.Hurry();
+    if (fence_channel_->TakeFresh()) fences_.Hurry();
     due_.clear();
     fences_.TakeDue(now_ns, &due_);
-    for (const FenceCall& call : due_) control_->Say(call);
-    if (!due_.empty()) C4_RETURN_IF_ERROR(control_->Progress(now_ns));  // writes it
+    for (const FenceCall& call : due_) fence_channel_->Say(call);
+    if (!due_.empty()) C4_RETURN_IF_ERROR(fence_channel_->Progress(now_ns));  // writes it
   }
   return CheckAlive(now_ns);
 }
@@ -70,7 +70,7 @@ void SendConnection::Watch(size_t i, uint64_t peer_heard_ns, uint64_t now_ns) {
       state = queue_pair.state();
     }
   }
-  if (state == QpState::kLost && !fences_.open(i)) {
+  if (state == QpState::kLost && queue_pair.drained() && !fences_.open(i)) {
     if (!has_work() && !fences_.any()) work_since_ns_ = now_ns;
     fences_.Open(i, queue_pair.epoch(), now_ns);
   }
@@ -119,19 +119,20 @@ Result SendConnection::TakeAnswer(const FenceAnswer& answer) {
 }
 
 Result SendConnection::CheckAlive(uint64_t now_ns) const {
-  if (control_->peer_left()) return Ok();
+  if (fence_channel_->peer_left()) return Ok();
   // A peer that has left in order may have said so where it could not be heard.
   const bool left_here = !has_work() && std::any_of(queue_pairs_.begin(), queue_pairs_.end(),
                                                     [](const auto& qp) { return qp->peer_left(); });
   if (left_here) return Ok();
-  if (control_->refused() || (control_->ended() && std::all_of(queue_pairs_.begin(), queue_pairs_.end(),
-                                                               [](const auto& qp) { return qp->ended(); }))) {
+  if (fence_channel_->refused() ||
+      (fence_channel_->ended() &&
+       std::all_of(queue_pairs_.begin(), queue_pairs_.end(), [](const auto& qp) { return qp->ended(); }))) {
     return Fail(ncclRemoteError, "connection to rank %d was closed by it: its process ended or gave up",
                 peer_);
   }
   const bool waits = fences_.any() || has_work();
-  if (!waits || control_->settled()) return Ok();
-  const uint64_t since = std::max(control_->alive_ns(), work_since_ns_);
+  if (!waits || fence_channel_->settled()) return Ok();
+  const uint64_t since = std::max(fence_channel_->alive_ns(), work_since_ns_);
   if (now_ns < since || now_ns - since < give_up_ns_) return Ok();
   return Fail(
       ncclRemoteError,
@@ -141,8 +142,8 @@ Result SendConnection::CheckAlive(uint64_t now_ns) const {
 }
 
 bool SendConnection::watchful() const {
-  if (control_ == nullptr) return false;
-  if (fences_.any() || !control_->settled() || clock_() < moving_until_ns_) return true;
+  if (fence_channel_ == nullptr) return false;
+  if (fences_.any() || !fence_channel_->settled() || clock_() < moving_until_ns_) return true;
   for (size_t i = 0; i < queue_pairs_.size(); ++i) {
     if (!in_flight_[i].empty() || states_[i] != QpState::kLive) return true;
   }
@@ -162,8 +163,8 @@ void SendConnection::Move(size_t queue_pair, const QpPath& path) {
 }
 
 void SendConnection::LoseAddress(const SocketAddress& address) {
-  if (control_ == nullptr) return;
-  control_->Lose(address);
+  if (fence_channel_ == nullptr) return;
+  fence_channel_->Lose(address);
   for (const auto& queue_pair : queue_pairs_) {
     if (queue_pair->IsFrom(address)) queue_pair->Lose();
   }

@@ -84,7 +84,7 @@ void Receive(Fixture* fixture, c4::shm::Copy copy, const uint8_t* data, size_t s
   char* const base = memory.mapping.data();  // stays where it is
   std::vector<std::unique_ptr<c4::ReceiveQueuePair>> queue_pairs;
   queue_pairs.push_back(std::make_unique<c4::shm::ShmReceiveQueuePair>(
-      Stream(&other), c4::tcp::Hello{}, std::move(memory), copy, fixture->peer, fixture->recording()));
+      Stream(&other), c4::Hello{}, std::move(memory), copy, fixture->peer, fixture->recording()));
   ReceiveConnection connection(0, 1);
   connection.Attach(std::move(queue_pairs), kChunkBytes);
   std::vector<std::unique_ptr<char[]>> buffers;
@@ -119,7 +119,7 @@ void Send(Fixture* fixture, const uint8_t* data, size_t size) {
   Region& region = memory.region();  // stays where it is
   std::vector<std::unique_ptr<c4::SendQueuePair>> queue_pairs;
   queue_pairs.push_back(std::make_unique<c4::shm::ShmSendQueuePair>(
-      Stream(&other), c4::SocketAddress(), c4::tcp::Hello{}, std::move(memory), Fd(), kCookie, fixture->peer,
+      Stream(&other), c4::SocketAddress(), c4::Hello{}, std::move(memory), Fd(), kCookie, fixture->peer,
       fixture->recording()));
   SendConnection connection(1, std::move(queue_pairs), kChunkBytes, 2 * size_t{kChunkBytes});
   const std::vector<char> message(*std::max_element(std::begin(kMessageBytes), std::end(kMessageBytes)));

@@ -1,6 +1,6 @@
 // What a peer may send over a TCP queue pair, at either end: a hello, and then frames. An input is a hello
 // followed by the stream that the other side writes; both ends of a real connection take that stream from a
-// socket, and both ends of a control channel, beside queue pairs that are silent. Nothing may be written past
+// socket, and both ends of a fence channel, beside queue pairs that are silent. Nothing may be written past
 // a posted buffer, counted twice, or waited for after the end.
 #include <algorithm>
 #include <cstdint>
@@ -9,19 +9,19 @@
 #include <sys/socket.h>
 #include <vector>
 
+#include "ccl/transport/acceptor.h"
 #include "ccl/transport/connection.h"
-#include "ccl/transport/tcp/acceptor.h"
-#include "ccl/transport/tcp/control.h"
+#include "ccl/transport/fence_channel.h"
 #include "ccl/transport/tcp/queue_pair.h"
 #include "tests/fuzz/check.h"
 
 namespace {
 
 using c4::Fd;
+using c4::Hello;
 using c4::ReceiveConnection;
 using c4::Recording;
 using c4::SendConnection;
-using c4::tcp::Hello;
 
 constexpr uint32_t kChunkBytes = 4096;
 // The golden file's chunk is the last of the sixth.
@@ -83,23 +83,23 @@ void Send(Fixture* fixture, const uint8_t* data, size_t size) {
   Drive(&connection);
 }
 
-// The receiver's end of a connection that fails over: the stream is one of its control channel, and then that
+// The receiver's end of a connection that fails over: the stream is one of its fence channel, and then that
 // of a queue pair's next epoch.
 void Control(Fixture* fixture, const uint8_t* data, size_t size) {
   constexpr size_t kQueuePairs = 3;
   Fd silent[kQueuePairs];
   std::vector<std::unique_ptr<c4::ReceiveQueuePair>> queue_pairs;
-  std::vector<c4::tcp::TcpReceiveQueuePair*> known;
+  std::vector<c4::ReceiveQueuePair*> known;
   Hello hello{};
-  hello.transport = c4::tcp::kFailOverTcp;
+  hello.transport = c4::kFailOverTcp;
   for (Fd& peer : silent) {
     auto made = std::make_unique<c4::tcp::TcpReceiveQueuePair>(PeerThatSaid(data, 0, &peer), hello,
                                                                fixture->recording());
     known.push_back(made.get());
     queue_pairs.push_back(std::move(made));
   }
-  auto control = std::make_unique<c4::tcp::TcpReceiveControl>(std::move(known), 1);
-  c4::tcp::TcpReceiveControl* const lines = control.get();
+  auto control = std::make_unique<c4::ReceiveFenceStreams>(std::move(known), 1);
+  c4::ReceiveFenceStreams* const lines = control.get();
   ReceiveConnection connection(0, 1);
   connection.Attach(std::move(queue_pairs), kChunkBytes, std::move(control));
   std::vector<std::unique_ptr<char[]>> buffers;
@@ -109,12 +109,12 @@ void Control(Fixture* fixture, const uint8_t* data, size_t size) {
   }
   Fd first;
   Fd second;
-  c4::tcp::Accepted line;
-  line.hello.transport = c4::tcp::kControl;
+  c4::Accepted line;
+  line.hello.transport = c4::kFenceStream;
   line.fd = PeerThatSaid(data, size, &first);
   lines->Take(std::move(line));
   Drive(&connection);
-  c4::tcp::Accepted next;
+  c4::Accepted next;
   next.hello = hello;
   next.hello.epoch = 1;
   next.fd = PeerThatSaid(data, size, &second);
@@ -131,7 +131,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::vector<uint8_t> packet(data, data + hello_bytes);
   uint64_t communicator_id = 0;
   if (packet.size() >= 72) memcpy(&communicator_id, packet.data() + 64, sizeof communicator_id);
-  if (c4::tcp::CheckHello(packet.data(), packet.size(), communicator_id, 2, 3) == nullptr) {
+  if (c4::CheckHello(packet.data(), packet.size(), communicator_id, 2, 3) == nullptr) {
     C4_FUZZ_CHECK(packet.size() == sizeof(Hello));
     Hello hello;
     memcpy(&hello, packet.data(), sizeof hello);

@@ -199,7 +199,7 @@ class FailOverNet : public testing::Test {
     C4_RETURN_IF_ERROR(InterfaceAddress("=eth0", &address_));
     Fd listener;
     C4_RETURN_IF_ERROR(c4::Listen(&address_, 64, &listener));
-    acceptor_ = std::make_unique<tcp::Acceptor>(std::move(listener), kCommunicator, 1, 2);
+    acceptor_ = std::make_unique<Acceptor>(std::move(listener), kCommunicator, 1, 2);
     receiver_ = std::make_unique<ReceiveConnection>(1, 0);
     buffers_.assign(kAhead, std::vector<char>(kMessageBytes, '~'));
     return Ok();
@@ -207,14 +207,14 @@ class FailOverNet : public testing::Test {
   Result Receive(bool* moved) {
     bool accepted_any = false;
     C4_RETURN_IF_ERROR(acceptor_->Progress(&accepted_any));
-    std::vector<tcp::Accepted> accepted;
+    std::vector<Accepted> accepted;
     if (!receiver_->attached() && acceptor_->Take(0, 0, &accepted)) {
-      tcp::AttachReceiver(std::move(accepted), receiver_rank_->recording(), receiver_.get(), &control_);
+      tcp::AttachReceiver(std::move(accepted), receiver_rank_->recording(), receiver_.get());
     }
     int peer = 0;
     uint16_t channel = 0;
-    for (tcp::Accepted late; acceptor_->TakeLate(&peer, &channel, &late); late = tcp::Accepted()) {
-      control_->Take(std::move(late));
+    for (Accepted late; acceptor_->TakeLate(&peer, &channel, &late); late = Accepted()) {
+      receiver_->TakeLate(std::move(late));
     }
     while (receiver_->posted() < receiver_->completed() + kAhead) {
       const uint64_t number = receiver_->posted();
@@ -251,8 +251,7 @@ class FailOverNet : public testing::Test {
   }
 
   SocketAddress address_;
-  std::unique_ptr<tcp::Acceptor> acceptor_;
-  tcp::TcpReceiveControl* control_ = nullptr;
+  std::unique_ptr<Acceptor> acceptor_;
   std::unique_ptr<ReceiveConnection> receiver_;
   std::unique_ptr<SendConnection> sender_;
   std::vector<std::vector<char>> buffers_;
@@ -282,7 +281,7 @@ TEST_F(FailOverNet, ACutSpineLinkCostsNothingButItsPath) {
   EXPECT_GE(Fences(), 1u);
 }
 
-// Only acknowledgements and reports are lost, or only data; control streams as it happens.
+// Only acknowledgements and reports are lost, or only data; fence streams as it happens.
 TEST_F(FailOverNet, OneDirectionIsEnough) {
   ASSERT_NO_FATAL_FAILURE(Begin());
   for (const int leaf : {0, 1}) {

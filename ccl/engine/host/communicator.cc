@@ -105,13 +105,13 @@ Result HostCommunicator::Connect(const bootstrap::UniqueId& id, const InitReques
   bootstrap::RankInfo info{};
   info.listener = bootstrap::ListenerOf(listen_address, planes);
   info.process = monitor_->segment().header().header.writer;
-  info.host_hash = shm::HostHash();
-  shm::Bell bell;
-  if (KnobNumber(Knob::C4_SHM) != 0 && rank_count_ > 1) {
-    const Result made = bell.Make(info.process);
-    if (!made.ok()) C4_INFO("rank %d shares no memory with others: %s", rank_, made.message().c_str());
-    if (made.ok()) info.process.reserved = bell.descriptor() + 1;
-  }
+  Contact own;
+  own.rank = rank_;
+  own.process = info.process;
+  Backends backends = Backends::Make(rank_count_ > 1);
+  backends.Listen(&own);
+  info.host_hash = own.host_hash;
+  info.process.reserved = bootstrap::ReservedOf(own.bell, own.takes);
   const uint64_t communicator_id = recorder_.slot().communicator_id;
   meeting_ = std::make_unique<bootstrap::Meeting>(id, communicator_id, rank_);
   C4_RETURN_IF_ERROR(meeting_->Open(listen_address, &info));
@@ -127,18 +127,25 @@ Result HostCommunicator::Connect(const bootstrap::UniqueId& id, const InitReques
     return wire::IsSameProcess(peer.process, info.process);
   };
   if (std::count_if(ranks.begin(), ranks.end(), is_here) > 1) ForbidNullStream();
-  std::vector<std::vector<SocketAddress>> listeners;
+  std::vector<Contact> contacts;
   std::vector<uint64_t> hosts;
   for (const bootstrap::RankInfo& peer : ranks) {
-    listeners.push_back(bootstrap::PlanesOf(peer.listener));
+    Contact contact;
+    contact.rank = static_cast<int>(contacts.size());
+    contact.listeners = bootstrap::PlanesOf(peer.listener);
+    contact.process = peer.process;
+    const uint32_t reserved = std::exchange(contact.process.reserved, 0);
+    contact.bell = bootstrap::BellIn(reserved);
+    contact.takes = bootstrap::TakesIn(reserved);
+    contact.host_hash = peer.host_hash;
+    contacts.push_back(std::move(contact));
     hosts.push_back(peer.host_hash);
   }
   layout_ = std::make_unique<Layout>(std::move(hosts));
   if (layout_->hosts.size() == 1) wheel_->Lend();
   links_ =
       std::make_unique<Links>(Recording{monitor_, &recorder_, &ring_, rank_, rank_, 0, 0, key}, wake_.get());
-  links_->Open(std::move(listener), std::move(listeners));
-  links_->ShareMemory(std::move(bell), ranks);
+  links_->Open(std::move(listener), std::move(backends), std::move(contacts));
   links_->SelectPaths(paths_);
   if (rank_count_ == 1) return Ok();
   // The ring is there from the start, so that each rank hears when its neighbours go.

@@ -3,19 +3,15 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <sched.h>
 #include <unistd.h>
 #include <utility>
 
 #include "ccl/base/clock.h"
 #include "ccl/base/knobs.h"
-#include "ccl/base/log.h"
-#include "ccl/transport/shm/connect.h"
 
 namespace c4::host {
 namespace {
 
-constexpr int64_t kSpinUs = 50;
 // After so many spins in vain in a row, only one wait in so many spins: others use the processors as well.
 constexpr uint32_t kVainSpins = 4;
 constexpr uint32_t kWaitsASpin = 16;
@@ -24,18 +20,6 @@ constexpr uint64_t kAcceptNs = 100000000;
 // What a poll has said of streams holds for so long; where memory keeps a thread busy nobody waits for them.
 constexpr uint64_t kPollAgainNs = 100000;
 constexpr int kWatchMs = 5;
-
-bool IsCrowded(size_t ranks) {
-  cpu_set_t set;
-  return sched_getaffinity(0, sizeof set, &set) != 0 || ranks > static_cast<size_t>(CPU_COUNT(&set));
-}
-
-// How long to look before sleeping. Who spins on a processor that another rank waits for delays what it waits
-// for itself.
-uint64_t SpinNs(bool crowded) {
-  const int64_t us = KnobNumber(Knob::C4_SPIN_US);
-  return static_cast<uint64_t>(us >= 0 ? us : crowded ? 0 : kSpinUs) * 1000;
-}
 
 void Pause() {
 #if defined(__x86_64__)
@@ -49,45 +33,23 @@ Result PollFailed() {
 
 }  // namespace
 
-void Links::Open(Fd listener, std::vector<std::vector<SocketAddress>> listeners) {
-  listeners_ = std::move(listeners);
-  if (KnobNumber(Knob::C4_FAILOVER) != 0) carrier_.Open();
+void Links::Open(Fd listener, Backends backends, std::vector<Contact> contacts) {
+  contacts_ = std::move(contacts);
+  backends_ = std::move(backends);
+  backends_.Know(contacts_[static_cast<size_t>(recording_.rank)], contacts_);
   acceptor_.emplace(std::move(listener), recording_.communicator->slot().communicator_id, recording_.rank,
-                    static_cast<int>(listeners_.size()));
+                    static_cast<int>(contacts_.size()));
   acceptor_->SetKey(recording_.key);
+  backends_.TellAcceptor(&*acceptor_);
+  for (const auto& backend : backends_.all()) {
+    spin_ns_ = std::max(spin_ns_, backend->spin_ns());
+    if (shelf_ == nullptr) shelf_ = backend->shelf();
+  }
 }
 
-void Links::ShareMemory(shm::Bell bell, const std::vector<bootstrap::RankInfo>& ranks) {
-  if (!bell.valid()) return;
-  bell_ = std::move(bell);
-  acceptor_->TakeSharedMemory();
-  const uint64_t host = ranks[static_cast<size_t>(recording_.rank)].host_hash;
-  for (size_t i = 0; i < ranks.size(); ++i) {
-    wire::ProcessIdentity process = ranks[i].process;
-    const uint32_t descriptor = std::exchange(process.reserved, 0);
-    if (ranks[i].host_hash == host && descriptor != 0) {
-      neighbours_[static_cast<int>(i)] = {process, descriptor - 1, nullptr};
-    }
-  }
-  crowded_ = IsCrowded(neighbours_.size());
-  spin_ns_ = SpinNs(crowded_);
-}
-
-std::shared_ptr<shm::PeerBell> Links::BellOf(int peer) {
-  const auto found = neighbours_.find(peer);
-  if (found == neighbours_.end()) return nullptr;
-  Neighbour& neighbour = found->second;
-  if (neighbour.bell == nullptr) {
-    const Result opened = shm::PeerBell::Open(neighbour.process, neighbour.bell_descriptor, &neighbour.bell);
-    if (!opened.ok()) {
-      C4_INFO("rank %d reaches rank %d over TCP: %s", recording_.rank, peer, opened.message().c_str());
-      neighbours_.erase(found);
-      return nullptr;
-    }
-    // Where ranks wait for a processor, one that is woken earlier only takes it away from this one.
-    if (crowded_) neighbour.bell->TakeNotes();
-  }
-  return neighbour.bell;
+void Links::Uses(const Backend& backend) {
+  near_ = near_ || backend.is_near();
+  far_ = far_ || !backend.is_near();
 }
 
 Recording Links::RecordingOf(int peer, uint16_t channel) const {
@@ -105,8 +67,8 @@ void Links::AskForPaths(int peer, uint16_t channel, std::vector<QpPath>* paths) 
   question.to_rank = peer;
   question.channel = channel;
   question.queue_pairs = static_cast<uint32_t>(paths->size());
-  selected_[{peer, channel}].Ask(paths_, std::move(question), own(), listeners_[static_cast<size_t>(peer)],
-                                 wake_fd_, paths);
+  selected_[{peer, channel}].Ask(paths_, std::move(question), own(),
+                                 contacts_[static_cast<size_t>(peer)].listeners, wake_fd_, paths);
 }
 
 void Links::LookAtPaths() {
@@ -121,45 +83,27 @@ void Links::LookAtPaths() {
 Result Links::SendTo(int peer, uint16_t channel, SendConnection** connection) {
   std::unique_ptr<SendConnection>& place = sends_[{peer, channel}];
   if (place == nullptr) {
-    const SocketAddress& listener = listeners_[static_cast<size_t>(peer)].front();
-    std::shared_ptr<shm::PeerBell> bell = BellOf(peer);
-    if (bell != nullptr) {
-      over_memory_ = true;
-      C4_RETURN_IF_ERROR(
-          shm::ConnectSender(RecordingOf(peer, channel), listener, std::move(bell), shm::Shape(), &place));
-    } else {
-      over_network_ = true;
-      const tcp::Shape shape = tcp::KnobShape();
-      std::vector<QpPath> paths =
-          PathsOverPlanes(own(), listeners_[static_cast<size_t>(peer)], shape.queue_pairs);
+    const Contact& contact = contacts_[static_cast<size_t>(peer)];
+    Backend* const backend = backends_.To(contact);
+    Uses(*backend);
+    const Shape shape = KnobShape();
+    std::vector<QpPath> paths;
+    if (backend->has_paths()) {
+      paths = PathsOverPlanes(own(), contact.listeners, shape.queue_pairs);
       AskForPaths(peer, channel, &paths);
-      C4_RETURN_IF_ERROR(tcp::ConnectSender(RecordingOf(peer, channel), paths, shape, &place));
     }
+    C4_RETURN_IF_ERROR(backend->Dial(RecordingOf(peer, channel), contact, paths, shape, &place));
   }
   *connection = place.get();
   return Ok();
 }
 
-Result Links::Attach(int peer, uint16_t channel, std::vector<tcp::Accepted> accepted,
+Result Links::Attach(int peer, uint16_t channel, std::vector<Accepted> accepted,
                      ReceiveConnection* connection) {
-  const Recording recording = RecordingOf(peer, channel);
-  if (tcp::IsTcp(accepted.front().hello)) {
-    over_network_ = true;
-    tcp::TcpReceiveControl* control = nullptr;
-    tcp::AttachReceiver(std::move(accepted), recording, connection, &control);
-    if (control != nullptr) controls_[{peer, channel}] = control;
-    return Ok();
-  }
-  over_memory_ = true;
-  const uint32_t chunk_bytes = accepted.front().hello.chunk_bytes;
-  std::vector<std::unique_ptr<ReceiveQueuePair>> queue_pairs;
-  queue_pairs.reserve(accepted.size());
-  for (tcp::Accepted& entry : accepted) {
-    queue_pairs.emplace_back();
-    C4_RETURN_IF_ERROR(
-        shm::Accept(std::move(entry), BellOf(peer), shm::KnobCopy(), recording, &queue_pairs.back()));
-  }
-  connection->Attach(std::move(queue_pairs), chunk_bytes);
+  Backend* const backend = backends_.Of(accepted.front().hello);
+  Uses(*backend);
+  C4_RETURN_IF_ERROR(backend->Accept(std::move(accepted), RecordingOf(peer, channel), connection));
+  fails_over_ = fails_over_ || connection->fails_over();
   return Ok();
 }
 
@@ -195,8 +139,8 @@ bool Links::Expecting() const {
                      [](const auto& entry) { return !entry.second->attached(); });
 }
 
-void Links::LookAtCarrier() {
-  for (const SocketAddress& address : carrier_.TakeLost()) {
+void Links::LookAtDevices() {
+  for (const SocketAddress& address : backends_.TakeLost()) {
     for (auto& [key, connection] : sends_) connection->LoseAddress(address);
   }
 }
@@ -208,15 +152,15 @@ Result Links::TakeIn(bool expecting, bool* moved) {
   C4_RETURN_IF_ERROR(acceptor_->Progress(expecting ? moved : &accepted_any));
   for (auto it = receives_.begin(); expecting && it != receives_.end(); ++it) {
     auto& [key, connection] = *it;
-    std::vector<tcp::Accepted> accepted;
+    std::vector<Accepted> accepted;
     if (connection->attached() || !acceptor_->Take(key.first, key.second, &accepted)) continue;
     C4_RETURN_IF_ERROR(Attach(key.first, key.second, std::move(accepted), connection.get()));
     *moved = true;
   }
   Key key;
-  for (tcp::Accepted late; acceptor_->TakeLate(&key.first, &key.second, &late); late = tcp::Accepted()) {
-    const auto found = controls_.find(key);
-    if (found != controls_.end()) found->second->Take(std::move(late));
+  for (Accepted late; acceptor_->TakeLate(&key.first, &key.second, &late); late = Accepted()) {
+    const auto found = receives_.find(key);
+    if (found != receives_.end()) found->second->TakeLate(std::move(late));
   }
   return Ok();
 }
@@ -232,11 +176,11 @@ Result Links::Progress(bool* moved) {
   if (std::exchange(moved_in_wait_, false)) *moved = true;
   const bool expecting = Expecting();
   const uint64_t now_ns = MonotonicNs();
-  if (over_network_ && now_ns - polled_ns_ >= kPollAgainNs) C4_RETURN_IF_ERROR(LookAtStreams());
+  if (far_ && now_ns - polled_ns_ >= kPollAgainNs) C4_RETURN_IF_ERROR(LookAtStreams());
   // Who connects and does not say who it is has to be turned away some day.
   const bool callers = callers_ || now_ns - last_accept_ns_ >= kAcceptNs;
-  if (expecting || (callers && !controls_.empty())) C4_RETURN_IF_ERROR(TakeIn(expecting, moved));
-  if (std::exchange(carrier_news_, false)) LookAtCarrier();
+  if (expecting || (callers && fails_over_)) C4_RETURN_IF_ERROR(TakeIn(expecting, moved));
+  if (std::exchange(device_news_, false)) LookAtDevices();
   if (!selected_.empty() && now_ns - last_look_ns_ >= kLookNs) {
     last_look_ns_ = now_ns;
     LookAtPaths();
@@ -247,10 +191,8 @@ Result Links::Progress(bool* moved) {
 }
 
 void Links::WakeNeighbours() {
-  if (!crowded_) return;
-  for (auto& [rank, neighbour] : neighbours_) {
-    if (neighbour.bell != nullptr) neighbour.bell->RingNoted();
-  }
+  if (!near_) return;
+  for (const auto& backend : backends_.all()) backend->WakePeers();
 }
 
 void Links::CollectPolls() {
@@ -258,22 +200,23 @@ void Links::CollectPolls() {
   polls_.push_back({wake_fd_, POLLIN, 0});
   for (auto& [key, connection] : sends_) connection->AppendDataPolls(&polls_);
   for (auto& [key, connection] : receives_) connection->AppendDataPolls(&polls_);
-  for (auto& [key, connection] : sends_) connection->AppendControlPolls(&polls_);
-  for (auto& [key, connection] : receives_) connection->AppendControlPolls(&polls_);
+  for (auto& [key, connection] : sends_) connection->AppendFencePolls(&polls_);
+  for (auto& [key, connection] : receives_) connection->AppendFencePolls(&polls_);
   acceptor_at_ = polls_.size();
   // A peer that has connected before this rank receives from it waits in the listener's queue: it is not
   // taken in, so it must not wake anybody either, again and again. With connections that fail over it is.
-  if (!controls_.empty() || Expecting()) acceptor_->AppendPolls(&polls_);
-  carrier_at_ = polls_.size();
-  if (carrier_.fd() >= 0) polls_.push_back({carrier_.fd(), POLLIN, 0});
+  if (fails_over_ || Expecting()) acceptor_->AppendPolls(&polls_);
+  devices_at_ = polls_.size();
+  backends_.AppendDevicePolls(&polls_);
 }
 
 void Links::TakePolls() {
   const pollfd* at = polls_.data() + 1;
   for (auto& [key, connection] : sends_) at = connection->TakeDataPolls(at);
   for (auto& [key, connection] : receives_) at = connection->TakeDataPolls(at);
-  for (size_t i = acceptor_at_; i < carrier_at_; ++i) callers_ = callers_ || polls_[i].revents != 0;
-  if (carrier_.fd() >= 0 && polls_[carrier_at_].revents != 0) carrier_news_ = true;
+  for (size_t i = acceptor_at_; i < devices_at_; ++i) callers_ = callers_ || polls_[i].revents != 0;
+  const pollfd* const behind = backends_.TakeDevicePolls(polls_.data() + devices_at_);
+  for (at = polls_.data() + devices_at_; at != behind; ++at) device_news_ = device_news_ || at->revents != 0;
   polled_ns_ = MonotonicNs();
 }
 
@@ -301,8 +244,7 @@ Result Links::Poll(int ms) {
 
 Result Links::Spin(bool* moved) {
   // Over a network an answer is far away, and the time is better spent on nothing.
-  if (!over_memory_ || spin_ns_ == 0 || (vain_spins_ >= kVainSpins && ++waits_ % kWaitsASpin != 0))
-    return Ok();
+  if (!near_ || spin_ns_ == 0 || (vain_spins_ >= kVainSpins && ++waits_ % kWaitsASpin != 0)) return Ok();
   const uint64_t until_ns = MonotonicNs() + spin_ns_;
   do {
     C4_RETURN_IF_ERROR(Progress(moved));
@@ -316,26 +258,32 @@ Result Links::Spin(bool* moved) {
   return Ok();
 }
 
+void Links::AfterSleep() {
+  for (const auto& backend : backends_.all()) backend->AfterSleep();
+}
+
 Result Links::Wait(int ms) {
   bool moved = false;
-  if (over_memory_) C4_RETURN_IF_ERROR(Spin(&moved));
-  if (over_memory_ && !moved) {
-    bell_.BeforeSleep();
+  if (near_) C4_RETURN_IF_ERROR(Spin(&moved));
+  if (near_ && !moved) {
+    for (const auto& backend : backends_.all()) backend->BeforeSleep();
     // What came before the others saw that we sleep has rung nobody.
     const Result result = Progress(&moved);
-    if (moved || !result.ok()) bell_.AfterSleep();
+    if (moved || !result.ok()) AfterSleep();
     C4_RETURN_IF_ERROR(result);
   }
   moved_in_wait_ = moved;
   if (moved) return Ok();
   CollectPolls();
   ms = WatchMs(ms);
-  if (!over_memory_) return Poll(ms);
-  polls_.push_back({bell_.fd(), POLLIN, 0});
+  if (!near_) return Poll(ms);
+  const size_t wakes_at = polls_.size();
+  for (const auto& backend : backends_.all()) backend->AppendWakePolls(&polls_);
   WakeNeighbours();
   Result result = Poll(ms);
-  bell_.AfterSleep();
-  if (polls_.back().revents != 0) bell_.Drain();
+  AfterSleep();
+  const pollfd* at = polls_.data() + wakes_at;
+  for (const auto& backend : backends_.all()) at = backend->TakeWakePolls(at);
   return result;
 }
 
@@ -345,10 +293,10 @@ void Links::AppendIdlePolls(std::vector<pollfd>* polls) const {
   for (const auto& [key, connection] : receives_) connection->AppendDataPolls(polls);
   for (size_t i = before; i < polls->size(); ++i) (*polls)[i].events = POLLRDHUP;
   // Control channels speak only when there is something to do.
-  for (const auto& [key, connection] : sends_) connection->AppendControlPolls(polls);
-  for (const auto& [key, connection] : receives_) connection->AppendControlPolls(polls);
-  if (!controls_.empty()) acceptor_->AppendPolls(polls);
-  if (carrier_.fd() >= 0) polls->push_back({carrier_.fd(), POLLIN, 0});
+  for (const auto& [key, connection] : sends_) connection->AppendFencePolls(polls);
+  for (const auto& [key, connection] : receives_) connection->AppendFencePolls(polls);
+  if (fails_over_) acceptor_->AppendPolls(polls);
+  backends_.AppendDevicePolls(polls);
 }
 
 Result Links::Idle() {
@@ -373,7 +321,6 @@ void Links::SayGoodbye() {
 void Links::Close() {
   selected_.clear();
   sends_.clear();
-  controls_.clear();
   receives_.clear();
   acceptor_.reset();
 }

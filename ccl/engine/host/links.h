@@ -13,13 +13,10 @@
 #include <vector>
 
 #include "ccl/base/socket.h"
-#include "ccl/bootstrap/protocol.h"
+#include "ccl/transport/acceptor.h"
+#include "ccl/transport/backend.h"
 #include "ccl/transport/connection.h"
 #include "ccl/transport/selected_paths.h"
-#include "ccl/transport/shm/bell.h"
-#include "ccl/transport/tcp/acceptor.h"
-#include "ccl/transport/tcp/carrier.h"
-#include "ccl/transport/tcp/connect.h"
 
 namespace c4::host {
 
@@ -36,12 +33,10 @@ class Links {
   Links(const Links&) = delete;
   Links& operator=(const Links&) = delete;
 
-  // `listeners`: every rank's, by rank, one a plane; this rank's own are where it connects from.
-  void Open(Fd listener, std::vector<std::vector<SocketAddress>> listeners);
-  // From here on, connections with ranks of the same host are made over shared memory where both ends can.
-  // `bell` is this rank's, as the others know it from `ranks`. After Open.
-  void ShareMemory(shm::Bell bell, const std::vector<bootstrap::RankInfo>& ranks);
-  // From here on, connections over TCP ask `paths` which ports to take, heed its corrections, and tell it
+  // `backends` have listened. `contacts`: every rank's, by rank; this rank's own listeners are where it
+  // connects from.
+  void Open(Fd listener, Backends backends, std::vector<Contact> contacts);
+  // From here on, connections that have paths ask `paths` which to take, heed its corrections, and tell it
   // what they use; it outlives the links.
   void SelectPaths(PathSelector* paths) { paths_ = paths; }
   // Connects the ring to `next` and from `previous`; blocks until the deadline.
@@ -53,7 +48,7 @@ class Links {
   ReceiveConnection* ReceiveFrom(int peer, uint16_t channel);
 
   // Where messages to several neighbours are written once; nullptr: nowhere.
-  shm::Shelf* shelf() { return bell_.valid() ? bell_.shelf() : nullptr; }
+  Shelf* shelf() { return shelf_; }
 
   // What can be done now, on all connections.
   Result Progress(bool* moved);
@@ -79,25 +74,19 @@ class Links {
  private:
   using Key = std::pair<int, uint16_t>;  // peer, channel
 
-  // A rank of this host that takes shared memory.
-  struct Neighbour {
-    wire::ProcessIdentity process{};
-    uint32_t bell_descriptor = 0;
-    std::shared_ptr<shm::PeerBell> bell;
-  };
-
-  // Of a neighbour; null when it is none, or cannot be reached.
-  std::shared_ptr<shm::PeerBell> BellOf(int peer);
-  Result Attach(int peer, uint16_t channel, std::vector<tcp::Accepted> accepted,
-                ReceiveConnection* connection);
+  // A connection of it is made.
+  void Uses(const Backend& backend);
+  Result Attach(int peer, uint16_t channel, std::vector<Accepted> accepted, ReceiveConnection* connection);
   Recording RecordingOf(int peer, uint16_t channel) const;
-  const std::vector<SocketAddress>& own() const { return listeners_[static_cast<size_t>(recording_.rank)]; }
+  const std::vector<SocketAddress>& own() const {
+    return contacts_[static_cast<size_t>(recording_.rank)].listeners;
+  }
   // Asks for paths, which may take a moment, and puts them in.
   void AskForPaths(int peer, uint16_t channel, std::vector<QpPath>* paths);
   void LookAtPaths();
   // A receive connection waits for its sender to connect.
   bool Expecting() const;
-  void LookAtCarrier();
+  void LookAtDevices();
   Result TakeIn(bool expecting, bool* moved);
   void CollectPolls();
   // What poll() has said of what was collected.
@@ -105,38 +94,37 @@ class Links {
   // Which streams have something to read, as of now.
   Result LookAtStreams();
   Result Poll(int ms);
+  void AfterSleep();
   // Looks for a while before sleeping, where that has paid lately; *moved when there was something.
   Result Spin(bool* moved);
 
   const Recording recording_;
   const int wake_fd_;
-  std::vector<std::vector<SocketAddress>> listeners_;
-  std::optional<tcp::Acceptor> acceptor_;
-  shm::Bell bell_;  // outlives the connections, which share messages on its shelf
+  std::vector<Contact> contacts_;
+  std::optional<Acceptor> acceptor_;
+  Backends backends_;  // outlive the connections
   std::map<Key, std::unique_ptr<SendConnection>> sends_;
   std::map<Key, std::unique_ptr<ReceiveConnection>> receives_;
-  tcp::Carrier carrier_;
-  std::map<Key, tcp::TcpReceiveControl*> controls_;  // of those of receives_ that fail over
-  std::map<int, Neighbour> neighbours_;
+  bool fails_over_ = false;  // one of receives_ does
   uint64_t last_accept_ns_ = 0;
   uint64_t last_look_ns_ = 0;
-  bool callers_ = true;        // at the acceptor
-  bool carrier_news_ = false;  // of some device
+  bool callers_ = true;  // at the acceptor
+  bool device_news_ = false;
   PathSelector* paths_ = nullptr;
   std::map<Key, SelectedPaths> selected_;
-  uint64_t path_news_ = 0;    // that were looked at
-  bool over_memory_ = false;  // a connection is
-  bool over_network_ = false;
+  uint64_t path_news_ = 0;  // that were looked at
+  bool near_ = false;       // a connection is of a backend whose peers are near
+  bool far_ = false;
   uint64_t polled_ns_ = 0;
-  bool crowded_ = false;  // more ranks on this host than processors
   uint64_t spin_ns_ = 0;
+  Shelf* shelf_ = nullptr;
   uint32_t vain_spins_ = 0;
   uint32_t waits_ = 0;
   bool moved_in_wait_ = false;
-  // The wake descriptor first; data, control, acceptor, carrier. Kept to spare allocations.
+  // The wake descriptor first; data, fences, acceptor, devices. Kept to spare allocations.
   std::vector<pollfd> polls_;
   size_t acceptor_at_ = 0;
-  size_t carrier_at_ = 0;
+  size_t devices_at_ = 0;
 };
 
 }  // namespace c4::host

@@ -299,7 +299,7 @@ void PlanRun::PostReceives(Inbox* inbox, bool* moved) {
   for (; inbox->posted < inbox->messages.size() && PostReceive(inbox); ++inbox->posted) *moved = true;
 }
 
-std::shared_ptr<shm::SharedMessage> PlanRun::ShareSlice(State* state, const Message& message) {
+std::shared_ptr<SharedMessage> PlanRun::ShareSlice(State* state, const Message& message) {
   if (!std::exchange(state->sends, true)) {
     for (size_t i = 0; i < state->target_count; ++i) {
       End& target = state->targets[i];
@@ -312,12 +312,11 @@ std::shared_ptr<shm::SharedMessage> PlanRun::ShareSlice(State* state, const Mess
   auto found = std::find_if(state->shared.begin(), state->shared.end(),
                             [&](const Shared& shared) { return shared.slice == message.slice; });
   if (found == state->shared.end()) {
-    auto made =
-        std::make_shared<shm::SharedMessage>(links_->shelf(), SliceBytes(*state, message.slice),
-                                             outboxes_[end.box].connection->chunk_bytes(), state->sharing);
+    auto made = std::make_shared<SharedMessage>(links_->shelf(), SliceBytes(*state, message.slice),
+                                                outboxes_[end.box].connection->chunk_bytes(), state->sharing);
     found = state->shared.insert(found, {message.slice, state->sharing, std::move(made)});
   }
-  std::shared_ptr<shm::SharedMessage> message_of_all = found->message;
+  std::shared_ptr<SharedMessage> message_of_all = found->message;
   if (--found->to_post == 0) state->shared.erase(found);
   return message_of_all;
 }

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "ccl/engine/host/executor.h"
+#include "ccl/transport/shelf.h"
 
 namespace c4::host {
 
@@ -68,7 +69,7 @@ class PlanRun {
   struct Shared {
     size_t slice;
     uint32_t to_post;
-    std::shared_ptr<shm::SharedMessage> message;
+    std::shared_ptr<SharedMessage> message;
   };
   struct State {
     const Step* step = nullptr;
@@ -126,7 +127,7 @@ class PlanRun {
   bool PostReceive(Inbox* inbox);
   void PostReceives(Inbox* inbox, bool* moved);
   // Nothing where it goes to that target alone.
-  std::shared_ptr<shm::SharedMessage> ShareSlice(State* state, const Message& message);
+  std::shared_ptr<SharedMessage> ShareSlice(State* state, const Message& message);
   void PostSends(Outbox* outbox, bool* moved);
   bool TakeSent(State* state);
 

@@ -114,7 +114,7 @@ void Comm::AppendPolls(std::vector<pollfd>* polls) {
   AppendDataPolls(polls);
   // Reports, and what comes early, wake nobody while nothing is under way.
   for (size_t i = before; under_way_ == 0 && i < polls->size(); ++i) (*polls)[i].events = POLLRDHUP;
-  AppendControlPolls(polls);
+  AppendFencePolls(polls);
 }
 
 }  // namespace c4::net

@@ -14,6 +14,7 @@
 #include "ccl/base/fork.h"
 #include "ccl/plugins/net/identity.h"
 #include "ccl/plugins/net/net_plugin.h"
+#include "ccl/transport/backend.h"
 #include "ccl/transport/connection.h"
 
 namespace c4::net {
@@ -35,6 +36,8 @@ class Comm {
   Comm& operator=(const Comm&) = delete;
 
   ncclResult_t Test(Request* request, int* done, int* bytes);
+  // Memory for its messages; the caller owns what is made of it.
+  virtual Backend* backend() const = 0;
   // In order, if there is anybody to tell. Nothing may be called afterwards but by the service thread.
   void Close();
   // A forked child has it from its parent: it may not be touched.
@@ -56,7 +59,7 @@ class Comm {
   virtual uint64_t completed() const = 0;
   virtual bool watchful() const = 0;
   virtual void AppendDataPolls(std::vector<pollfd>* polls) const = 0;
-  virtual void AppendControlPolls(std::vector<pollfd>* polls) const = 0;
+  virtual void AppendFencePolls(std::vector<pollfd>* polls) const = 0;
   virtual void LookAtPaths(bool /*news*/) {}
   virtual void Leave() = 0;
 

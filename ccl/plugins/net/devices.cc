@@ -111,7 +111,7 @@ DeviceList::DeviceList(const Sources& sources) {
   const bool wanted = strcasecmp(sources.wanted.c_str(), "C4") == 0;
   if (!wanted && !Entries(sources.sys + "/class/infiniband", "").empty()) {
     C4_INFO(
-        "the host has RDMA devices: NCCL's own network code has them (NCCL_NET=C4 takes TCP all the same)");
+        "the host has RDMA devices: NCCL's own network code has them (NCCL_NET=C4 takes ours all the same)");
     return;
   }
   std::vector<Interface> interfaces;

@@ -13,7 +13,8 @@ constexpr int kBacklog = 1024;
 
 }  // namespace
 
-Result Gate::Open(const std::vector<SocketAddress>& addresses, std::unique_ptr<Gate>* gate) {
+Result Gate::Open(const std::vector<SocketAddress>& addresses, const Backends* backends,
+                  std::unique_ptr<Gate>* gate) {
   CloseStreamsInChildren();
   SocketAddress at = addresses.front();
   if (addresses.size() > 1) {
@@ -23,7 +24,7 @@ Result Gate::Open(const std::vector<SocketAddress>& addresses, std::unique_ptr<G
   C4_RETURN_IF_ERROR(ListenWithin(KnobText(Knob::C4_LISTEN_PORTS), &at, kBacklog, &listener));
   std::vector<SocketAddress> reached = addresses;
   for (SocketAddress& address : reached) address.set_port(at.port());
-  gate->reset(new Gate(std::move(listener), std::move(reached)));
+  gate->reset(new Gate(std::move(listener), std::move(reached), backends));
   return Ok();
 }
 
@@ -50,16 +51,22 @@ Result Gate::Take(uint64_t number, const Make& make) {
   const std::lock_guard<std::mutex> lock(mutex_);
   bool moved = false;
   C4_RETURN_IF_ERROR(acceptor_.Progress(&moved));
-  tcp::ConnectionKey key;
-  std::vector<tcp::Accepted> queue_pairs;
+  ConnectionKey key;
+  std::vector<Accepted> queue_pairs;
   if (!acceptor_.TakeExpected(number, &key, &queue_pairs)) return Ok();
-  comms_[key] = make(key, std::move(queue_pairs));
+  Backend* const backend = backends_->Of(queue_pairs.front().hello);
+  ReceiveComm* const made = make(key, backend, std::move(queue_pairs));
+  if (made == nullptr) {
+    acceptor_.ForgetTaken(key);
+    return Ok();
+  }
+  comms_[key] = made;
   ++expected_[number];
   HandOn();
   return Ok();
 }
 
-void Gate::Leave(const tcp::ConnectionKey& key) {
+void Gate::Leave(const ConnectionKey& key) {
   const std::lock_guard<std::mutex> lock(mutex_);
   comms_.erase(key);
   acceptor_.ForgetTaken(key);
@@ -67,8 +74,8 @@ void Gate::Leave(const tcp::ConnectionKey& key) {
 }
 
 void Gate::HandOn() {
-  tcp::ConnectionKey key;
-  for (tcp::Accepted late; acceptor_.TakeLate(&key, &late); late = tcp::Accepted()) {
+  ConnectionKey key;
+  for (Accepted late; acceptor_.TakeLate(&key, &late); late = Accepted()) {
     const auto found = comms_.find(key);
     if (found != comms_.end()) found->second->TakeLate(std::move(late));
   }

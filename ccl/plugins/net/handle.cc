@@ -21,7 +21,7 @@ struct Handle {
   uint8_t address_bytes;  // of each: 4 or 16, and 2 of the port
   int32_t rank;
   int32_t rank_count;
-  uint32_t reserved;
+  uint32_t takes;
   uint64_t number;
   uint8_t addresses[kAddressRoom];
   uint64_t end;
@@ -41,6 +41,7 @@ void WriteHandle(const ListenerInfo& info, void* to) {
   handle.major = kMajor;
   handle.rank = info.rank;
   handle.rank_count = info.rank_count;
+  handle.takes = info.takes;
   handle.number = info.number;
   const bool v6 = info.addresses.front().storage.ss_family == AF_INET6;
   handle.address_bytes = v6 ? 16 : 4;
@@ -77,6 +78,7 @@ Result ReadHandle(const void* from, ListenerInfo* info) {
       (handle.address_bytes != 4 && handle.address_bytes != 16) || handle.count * stride > kAddressRoom) {
     return Fail(ncclInternalError, "a network handle came damaged");
   }
+  info->takes = handle.takes;
   info->number = handle.number;
   info->rank = handle.rank;
   info->rank_count = handle.rank_count;

@@ -16,6 +16,7 @@ struct ListenerInfo {
   uint64_t number = 0;  // that the connection's hellos have to name
   int rank = 0;         // the listener's
   int rank_count = 0;
+  uint32_t takes = 0;                    // as Contact::takes has it (transport/backend.h)
   std::vector<SocketAddress> addresses;  // by plane
 };
 

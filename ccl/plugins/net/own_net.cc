@@ -20,10 +20,23 @@ ncclResult_t Inherited() {
   return ncclInvalidUsage;
 }
 
-// The properties say so too; some callers try all the same, and go on without.
-ncclResult_t NotHostMemory() {
-  C4_INFO("the network takes host memory only");
-  return ncclInvalidArgument;
+// Whether it may be used says whoever carries the messages. Some callers try kinds that the properties do not
+// offer, and go on without.
+ncclResult_t RegisterFor(void* comm, void* data, size_t bytes, int kind, uint64_t offset, int fd,
+                         void** memory) {
+  *memory = nullptr;
+  const auto* const user = static_cast<const Comm*>(comm);
+  if (user->inherited()) return Inherited();
+  const MemoryKind of = kind == abi::kHostPointer ? MemoryKind::kHost : MemoryKind::kCuda;
+  std::unique_ptr<Registration> made;
+  const Result registered = user->backend()->Register({data, of, -1, nullptr}, bytes, fd, offset, &made);
+  if (!registered.ok()) C4_INFO("%s", registered.message().c_str());
+  *memory = made.release();
+  return registered.code();
+}
+
+Buffer BufferOf(void* data, void* memory) {
+  return {data, static_cast<const Registration*>(memory)};
 }
 
 Result RandomNumber(uint64_t* number) {
@@ -110,11 +123,12 @@ Result OwnNet::Open(int device, ListenerInfo* info, ListenComm* listen) {
   std::shared_ptr<Gate>& gate = gates_[device];
   if (gate == nullptr) {
     std::unique_ptr<Gate> opened;
-    C4_RETURN_IF_ERROR(Gate::Open(addresses, &opened));
+    C4_RETURN_IF_ERROR(Gate::Open(addresses, &service_->backends(), &opened));
     gate = std::move(opened);
     service_->Add(gate);
   }
   gate->Expect(info->number);
+  info->takes = service_->takes();
   info->addresses = gate->addresses();
   *listen = {Forks(), info->number, device, gate};
   return Ok();
@@ -145,8 +159,8 @@ Result OwnNet::Begin(int device, const void* handle, std::shared_ptr<SendComm>* 
   C4_RETURN_IF_ERROR(Enter());
   const Identity identity = TakeIdentity();
   const std::lock_guard<std::mutex> lock(mutex_);
-  *comm = std::make_shared<SendComm>(identity, next_channel_++, listener, own, devices().count() > 1,
-                                     service_->selector(), service_->wake_fd());
+  *comm = std::make_shared<SendComm>(identity, next_channel_++, listener, service_->backends(), own,
+                                     devices().count() > 1, service_->selector(), service_->wake_fd());
   service_->Add(*comm);
   return Ok();
 }
@@ -189,14 +203,17 @@ ncclResult_t OwnNet::Accept(void* listen, void** comm, abi::DeviceHandle** /*off
   if (const Result entered = Enter(); !entered.ok()) return Say(entered);
   const Identity identity = TakeIdentity();
   std::shared_ptr<ReceiveComm> made;
+  Result attached;
   const Result taken = from->gate->Take(
-      from->number, [&](const tcp::ConnectionKey& key, std::vector<tcp::Accepted> queue_pairs) {
-        made = std::make_shared<ReceiveComm>(identity, from->gate, key, std::move(queue_pairs));
+      from->number, [&](const ConnectionKey& key, Backend* backend, std::vector<Accepted> queue_pairs) {
+        made = std::make_shared<ReceiveComm>(identity, from->gate, key);
+        attached = made->Attach(backend, std::move(queue_pairs));
+        if (!attached.ok()) made.reset();
         return made.get();
       });
   if (made == nullptr) {
     Exit();
-    return Say(taken);
+    return Say(taken.ok() ? attached : taken);
   }
   *comm = static_cast<Comm*>(made.get());
   const std::lock_guard<std::mutex> lock(mutex_);
@@ -204,20 +221,17 @@ ncclResult_t OwnNet::Accept(void* listen, void** comm, abi::DeviceHandle** /*off
   return ncclSuccess;
 }
 
-// TCP takes any host memory as it is.
-ncclResult_t OwnNet::Register(void* /*comm*/, void* /*data*/, size_t /*bytes*/, int kind, void** memory) {
-  *memory = nullptr;
-  if (kind == abi::kHostPointer) return ncclSuccess;
-  return NotHostMemory();
+ncclResult_t OwnNet::Register(void* comm, void* data, size_t bytes, int kind, void** memory) {
+  return RegisterFor(comm, data, bytes, kind, 0, -1, memory);
 }
 
-ncclResult_t OwnNet::RegisterDmaBuf(void* /*comm*/, void* /*data*/, size_t /*bytes*/, int /*kind*/,
-                                    uint64_t /*offset*/, int /*fd*/, void** memory) {
-  *memory = nullptr;
-  return NotHostMemory();
+ncclResult_t OwnNet::RegisterDmaBuf(void* comm, void* data, size_t bytes, int kind, uint64_t offset, int fd,
+                                    void** memory) {
+  return RegisterFor(comm, data, bytes, kind, offset, fd, memory);
 }
 
-ncclResult_t OwnNet::Deregister(void* /*comm*/, void* /*memory*/) {
+ncclResult_t OwnNet::Deregister(void* /*comm*/, void* memory) {
+  delete static_cast<Registration*>(memory);
   return ncclSuccess;
 }
 
@@ -225,22 +239,24 @@ ncclResult_t OwnNet::DeviceMemory(void* /*comm*/, void* /*memory*/, void** /*dev
   return ncclInvalidUsage;  // for devices that offload, which none of ours does
 }
 
-ncclResult_t OwnNet::Send(void* comm, void* data, size_t bytes, int tag, void* /*memory*/, void* /*profiled*/,
+ncclResult_t OwnNet::Send(void* comm, void* data, size_t bytes, int tag, void* memory, void* /*profiled*/,
                           void** request) {
   *request = nullptr;
   if (Sender(comm)->inherited()) return Inherited();
-  return Sender(comm)->Send(data, bytes, tag, request);
+  return Sender(comm)->Send(BufferOf(data, memory), bytes, tag, request);
 }
 
 // A request that enters as kOptionalCompletion is completed like any other.
 ncclResult_t OwnNet::Receive(void* comm, int count, void** data, const size_t* bytes, int* tags,
-                             void** /*memory*/, void** /*profiled*/, void** request) {
+                             void** memory, void** /*profiled*/, void** request) {
   *request = nullptr;
   if (Receiver(comm)->inherited()) return Inherited();
   if (count < 1 || count > kMostReceives) {
     return Say(Fail(ncclInvalidArgument, "a receive of %d messages: 1 to %d", count, kMostReceives));
   }
-  return Receiver(comm)->Receive(count, data, bytes, tags, request);
+  Buffer to[kMostReceives];
+  for (int i = 0; i < count; ++i) to[i] = BufferOf(data[i], memory == nullptr ? nullptr : memory[i]);
+  return Receiver(comm)->Receive(count, to, bytes, tags, request);
 }
 
 // Host memory is there when the message is.

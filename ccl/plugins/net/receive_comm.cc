@@ -4,33 +4,37 @@
 
 namespace c4::net {
 
-ReceiveComm::ReceiveComm(const Identity& identity, std::shared_ptr<Gate> gate, const tcp::ConnectionKey& key,
-                         std::vector<tcp::Accepted> queue_pairs)
+ReceiveComm::ReceiveComm(const Identity& identity, std::shared_ptr<Gate> gate, const ConnectionKey& key)
     : Comm(identity, key.peer, key.channel, key.communicator_id, abi::kMaxRequests * kMostReceives),
       gate_(std::move(gate)),
       key_(key),
       connection_(std::make_unique<ReceiveConnection>(identity.rank, key.peer)) {
   connection_->UseTags();
-  tcp::AttachReceiver(std::move(queue_pairs), recording(), connection_.get(), &control_);
 }
 
-ncclResult_t ReceiveComm::Receive(int count, void** data, const size_t* bytes, const int* tags,
+Result ReceiveComm::Attach(Backend* backend, std::vector<Accepted> queue_pairs) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  backend_ = backend;
+  return backend->Accept(std::move(queue_pairs), recording(), connection_.get());
+}
+
+ncclResult_t ReceiveComm::Receive(int count, const Buffer* to, const size_t* bytes, const int* tags,
                                   void** request) {
   const std::lock_guard<std::mutex> lock(mutex_);
   ++drives_;
   if (!failed_.ok()) return failed_.code();
   Request* const made = TakeRequest();
   if (made == nullptr) return Drive();
-  for (int i = 0; i < count; ++i) connection_->PostAtMost(data[i], bytes[i], tags[i], &made->bytes[i]);
+  for (int i = 0; i < count; ++i) connection_->PostAtMost(to[i], bytes[i], tags[i], &made->bytes[i]);
   made->done_at = connection_->posted();
   made->count = count;
   *request = made;
   return Drive();
 }
 
-void ReceiveComm::TakeLate(tcp::Accepted late) {
+void ReceiveComm::TakeLate(Accepted late) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (!closed_ && control_ != nullptr) control_->Take(std::move(late));
+  if (!closed_) connection_->TakeLate(std::move(late));
 }
 
 void ReceiveComm::Leave() {

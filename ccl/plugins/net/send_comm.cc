@@ -12,13 +12,25 @@ namespace {
 constexpr uint64_t kAbandonedNs = 60000000000u;
 constexpr size_t kMostWaiting = abi::kMaxRequests * kMostReceives / 2;
 
+Contact ContactOf(const ListenerInfo& listener) {
+  Contact contact;
+  contact.rank = listener.rank;
+  contact.listeners = listener.addresses;
+  contact.takes = listener.takes;
+  return contact;
+}
+
 }  // namespace
 
 SendComm::SendComm(const Identity& identity, uint16_t channel, const ListenerInfo& listener,
-                   std::vector<SocketAddress> own, bool bind, PathSelector* selector, int wake_fd)
+                   const Backends& backends, std::vector<SocketAddress> own, bool bind,
+                   PathSelector* selector, int wake_fd)
     : Comm(identity, listener.rank, channel, listener.number, abi::kMaxRequests * kMostReceives),
+      contact_(ContactOf(listener)),
+      backend_(backends.To(contact_)),
       asked_for_ns_(MonotonicNs()) {
-  paths_ = PathsOverPlanes(own, listener.addresses, tcp::KnobShape().queue_pairs);
+  if (!backend_->has_paths()) return;
+  paths_ = PathsOverPlanes(own, listener.addresses, KnobShape().queue_pairs);
   for (size_t i = 0; bind && i < paths_.size(); ++i) paths_[i].source = own[i % own.size()];
   if (selector == nullptr) return;
   PathQuestion question;
@@ -42,7 +54,7 @@ ncclResult_t SendComm::Connect(bool* ready) {
 Result SendComm::Progress(bool* moved) {
   if (connection_ == nullptr) {
     if (!selected_.Answered(&paths_)) return Ok();
-    C4_RETURN_IF_ERROR(tcp::ConnectSender(recording(), paths_, tcp::KnobShape(), &connection_));
+    C4_RETURN_IF_ERROR(backend_->Dial(recording(), contact_, paths_, KnobShape(), &connection_));
     connection_->UseTags();
   }
   C4_RETURN_IF_ERROR(connection_->Progress(moved));
@@ -53,7 +65,7 @@ Result SendComm::Progress(bool* moved) {
 bool SendComm::Match() {
   if (waiting_.empty() || !connection_->offers()) return false;
   return std::erase_if(waiting_, [this](const Waiting& send) {
-           if (!connection_->PostTagged(send.data, send.request->bytes[0], send.tag)) return false;
+           if (!connection_->PostTagged(send.from, send.request->bytes[0], send.tag)) return false;
            send.request->done_at = connection_->posted();
            return true;
          }) > 0;
@@ -61,7 +73,7 @@ bool SendComm::Match() {
 
 // Early sends are taken too, so that it shows who waits for whom; but not so many that they keep those from
 // being taken that there is a receive for.
-ncclResult_t SendComm::Send(const void* data, size_t bytes, int tag, void** request) {
+ncclResult_t SendComm::Send(const Buffer& from, size_t bytes, int tag, void** request) {
   const std::lock_guard<std::mutex> lock(mutex_);
   ++drives_;
   if (!failed_.ok()) return failed_.code();
@@ -71,7 +83,7 @@ ncclResult_t SendComm::Send(const void* data, size_t bytes, int tag, void** requ
   made->done_at = UINT64_MAX;
   made->count = 1;
   made->bytes[0] = bytes;
-  waiting_.push_back({made, data, tag});
+  waiting_.push_back({made, from, tag});
   connection_->Want(bytes);
   (void)Match();
   *request = made;
@@ -92,8 +104,8 @@ void SendComm::AppendDataPolls(std::vector<pollfd>* polls) const {
   if (connection_ != nullptr) connection_->AppendDataPolls(polls);
 }
 
-void SendComm::AppendControlPolls(std::vector<pollfd>* polls) const {
-  if (connection_ != nullptr) connection_->AppendControlPolls(polls);
+void SendComm::AppendFencePolls(std::vector<pollfd>* polls) const {
+  if (connection_ != nullptr) connection_->AppendFencePolls(polls);
 }
 
 void SendComm::LookAtPaths(bool news) {

@@ -8,22 +8,24 @@
 
 #include "ccl/plugins/net/comm.h"
 #include "ccl/plugins/net/handle.h"
+#include "ccl/transport/backend.h"
 #include "ccl/transport/selected_paths.h"
-#include "ccl/transport/tcp/connect.h"
 
 namespace c4::net {
 
 class SendComm final : public Comm {
  public:
   // `own`: addresses to connect from, by plane. `bind`: also when there is only one. `selector`: null where
-  // nobody selects paths; it raises `wake_fd` for corrections. Both outlive the comm.
-  SendComm(const Identity& identity, uint16_t channel, const ListenerInfo& listener,
+  // nobody selects paths; it raises `wake_fd` for corrections. All that it is given pointers to outlives the
+  // comm.
+  SendComm(const Identity& identity, uint16_t channel, const ListenerInfo& listener, const Backends& backends,
            std::vector<SocketAddress> own, bool bind, PathSelector* selector, int wake_fd);
 
   // What can be done now; *ready: it can be handed to the caller.
   ncclResult_t Connect(bool* ready);
-  ncclResult_t Send(const void* data, size_t bytes, int tag, void** request);
+  ncclResult_t Send(const Buffer& from, size_t bytes, int tag, void** request);
 
+  Backend* backend() const override { return backend_; }
   void LoseAddress(const SocketAddress& address) override;
   bool abandoned(uint64_t now_ns) override;
 
@@ -32,20 +34,22 @@ class SendComm final : public Comm {
   uint64_t completed() const override { return connection_->completed(); }
   bool watchful() const override { return connection_ == nullptr || connection_->watchful(); }
   void AppendDataPolls(std::vector<pollfd>* polls) const override;
-  void AppendControlPolls(std::vector<pollfd>* polls) const override;
+  void AppendFencePolls(std::vector<pollfd>* polls) const override;
   void LookAtPaths(bool news) override;
   void Leave() override;
 
   // Sends for which no receive is posted yet, oldest first.
   struct Waiting {
     Request* request;
-    const void* data;
+    Buffer from;
     int tag;
   };
 
   bool Match();  // whether any was posted
 
   std::deque<Waiting> waiting_;
+  Contact contact_;
+  Backend* const backend_;
   std::vector<QpPath> paths_;
   SelectedPaths selected_;
   std::unique_ptr<SendConnection> connection_;  // null until there is advice

@@ -34,7 +34,10 @@ Result Service::Start() {
   wake_.Reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!wake_.valid()) return Fail(ncclSystemError, "cannot make an eventfd: %s", ErrnoText(errno).c_str());
   selector_ = PathSelector::ForProcess();
-  if (KnobNumber(Knob::C4_FAILOVER) != 0) carrier_.Open();
+  // Whom peers reach by a handle shares no memory with them, as far as is known.
+  backends_ = Backends::Make(false);
+  own_ = Contact();
+  backends_.Listen(&own_);
   stop_.store(false);
   return thread_.Start("c4-net", [this] {
     // Connections fail for want of memory one by one; those that have enough are still looked after.
@@ -115,7 +118,7 @@ uint64_t Service::LookAtComms(uint64_t now_ns, bool news) {
 void Service::CollectPolls() {
   polls_.clear();
   polls_.push_back({wake_.get(), POLLIN, 0});
-  if (carrier_.fd() >= 0) polls_.push_back({carrier_.fd(), POLLIN, 0});
+  backends_.AppendDevicePolls(&polls_);
   for (const auto& gate : watched_gates_) gate->AppendPolls(&polls_);
   for (Watched& watched : watched_) {
     const size_t before = polls_.size();
@@ -132,6 +135,7 @@ void Service::Sleep(int ms) {
     const ssize_t ignored = read(wake_.get(), &count, sizeof count);
     (void)ignored;
   }
+  (void)backends_.TakeDevicePolls(polls_.data() + 1);
   size_t at = polls_.size();
   for (auto watched = watched_.rbegin(); watched != watched_.rend(); ++watched) {
     for (size_t i = 0; i < watched->polls; ++i) {
@@ -148,9 +152,7 @@ void Service::Run() {
     turns_.fetch_add(1, std::memory_order_relaxed);
     TakeChanges();
     for (const auto& gate : watched_gates_) gate->Look();
-    const std::vector<SocketAddress> lost =
-        carrier_.fd() >= 0 ? carrier_.TakeLost() : std::vector<SocketAddress>();
-    for (const SocketAddress& address : lost) {
+    for (const SocketAddress& address : backends_.TakeLost()) {
       for (Watched& watched : watched_) {
         watched.comm->LoseAddress(address);
         watched.due_ns = 0;

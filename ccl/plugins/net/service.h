@@ -18,7 +18,7 @@
 #include "ccl/pathsel/pathsel.h"
 #include "ccl/plugins/net/comm.h"
 #include "ccl/plugins/net/gate.h"
-#include "ccl/transport/tcp/carrier.h"
+#include "ccl/transport/backend.h"
 
 namespace c4::net {
 
@@ -35,6 +35,8 @@ class Service {
   int wake_fd() const { return wake_.get(); }  // an eventfd that ends its sleep
   // nullptr: nobody selects paths.
   PathSelector* selector() const { return selector_; }
+  const Backends& backends() const { return backends_; }
+  uint32_t takes() const { return own_.takes; }
 
   void Add(std::shared_ptr<Comm> comm);
   std::shared_ptr<Comm> Remove(const Comm* comm);
@@ -61,6 +63,8 @@ class Service {
   Thread thread_;
   Fd wake_;
   PathSelector* selector_ = nullptr;
+  Backends backends_;
+  Contact own_;
   std::atomic<bool> stop_{false};
   std::atomic<uint64_t> turns_{0};
 
@@ -70,7 +74,6 @@ class Service {
   std::vector<std::shared_ptr<Gate>> gates_;
 
   // The thread's own.
-  tcp::Carrier carrier_;
   std::vector<Watched> watched_;
   std::vector<std::shared_ptr<Gate>> watched_gates_;
   std::vector<pollfd> polls_;

@@ -11,9 +11,9 @@
 
 #include <memory>
 
+#include "ccl/transport/shelf.h"
 #include "ccl/transport/shm/memory.h"
 #include "ccl/transport/shm/ring.h"
-#include "ccl/transport/shm/shelf.h"
 
 namespace c4::shm {
 

@@ -9,7 +9,7 @@
 #include <poll.h>
 
 #include "ccl/base/socket.h"
-#include "ccl/transport/tcp/frame.h"
+#include "ccl/transport/frame.h"
 
 namespace c4::shm {
 
@@ -49,7 +49,7 @@ class Lifeline {
   const uint64_t every_ticks_;
   uint64_t last_look_ticks_ = 0;
   mutable bool polled_ = true;
-  char in_[sizeof(tcp::Frame)];
+  char in_[sizeof(Frame)];
   size_t in_bytes_ = 0;
   bool peer_left_ = false;
   bool ended_ = false;

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "ccl/base/clock.h"
-#include "ccl/transport/tcp/seal.h"
-#include "ccl/transport/tcp/stream.h"
+#include "ccl/transport/seal.h"
+#include "ccl/transport/stream.h"
 
 namespace c4::shm {
 namespace {
@@ -22,7 +22,7 @@ uint64_t TicksPerSecond(const Recording& recording) {
 
 }  // namespace
 
-ShmSendQueuePair::ShmSendQueuePair(Fd fd, const SocketAddress& peer, const tcp::Hello& hello, Memory memory,
+ShmSendQueuePair::ShmSendQueuePair(Fd fd, const SocketAddress& peer, const Hello& hello, Memory memory,
                                    Fd file, const uint8_t (&cookie)[16], std::shared_ptr<PeerBell> bell,
                                    const Recording& recording)
     : lifeline_(std::move(fd), TicksPerSecond(recording)),
@@ -48,7 +48,7 @@ ShmSendQueuePair::ShmSendQueuePair(Fd fd, const SocketAddress& peer, const tcp::
   region.header.record_bytes = geometry.slot_bytes;
   region.header.total_bytes = geometry.total_bytes;
 
-  tcp::Hello with_offer = hello;
+  Hello with_offer = hello;
   with_offer.transport = wire::kTransportShm;
   with_offer.header.total_bytes = sizeof hello_;
   Offer offer{};
@@ -58,9 +58,8 @@ ShmSendQueuePair::ShmSendQueuePair(Fd fd, const SocketAddress& peer, const tcp::
   static_assert(sizeof hello_ == sizeof with_offer + sizeof offer);
   memcpy(hello_, &with_offer, sizeof with_offer);
   memcpy(hello_ + sizeof with_offer, &offer, sizeof offer);
-  tcp::Seal(hello_, sizeof hello_, recording.key);
-  recorder_ =
-      tcp::OpenRecorder(lifeline_.fd(), peer, recording, hello, wire::kDirectionSend, wire::kTransportShm);
+  Seal(hello_, sizeof hello_, recording.key);
+  recorder_ = OpenRecorder(lifeline_.fd(), peer, recording, hello, wire::kDirectionSend, wire::kTransportShm);
 }
 
 ShmSendQueuePair::~ShmSendQueuePair() {
@@ -69,15 +68,15 @@ ShmSendQueuePair::~ShmSendQueuePair() {
                                      error_);
 }
 
-void ShmSendQueuePair::Post(const Chunk& chunk, const char* data,
+void ShmSendQueuePair::Post(const Chunk& chunk, const Buffer& from,
                             const std::shared_ptr<SharedMessage>& shared, uint64_t now_ticks) {
-  chunks_.push_back({chunk, data, now_ticks, 0, false, shared, false, 0});
+  chunks_.push_back({chunk, from.address, now_ticks, 0, false, shared, false, 0});
 }
 
 Result ShmSendQueuePair::Lost(const char* what, int error) {
   failed_ = true;
   error_ = error;
-  return tcp::LostText(true, recording_.peer, what, error);
+  return LostText(true, recording_.peer, what, error);
 }
 
 Result ShmSendQueuePair::Progress(bool* moved) {
@@ -89,9 +88,9 @@ Result ShmSendQueuePair::Progress(bool* moved) {
   if (lifeline_.ended()) {
     if (lifeline_.fault() != nullptr) return Lost(lifeline_.fault(), lifeline_.error());
     if (!peer_left()) {
-      return lifeline_.error() != 0 ? Lost("broke", lifeline_.error()) : Lost(tcp::kClosedText, 0);
+      return lifeline_.error() != 0 ? Lost("broke", lifeline_.error()) : Lost(kClosedText, 0);
     }
-    return chunks_.empty() ? Ok() : Lost(tcp::kLeftText, 0);
+    return chunks_.empty() ? Ok() : Lost(kLeftText, 0);
   }
   if (said_hello()) WriteAll(moved);
   TellWanted();
@@ -101,7 +100,7 @@ Result ShmSendQueuePair::Progress(bool* moved) {
 Result ShmSendQueuePair::WriteHello(bool* moved) {
   const ssize_t sent =
       send(lifeline_.fd(), hello_ + hello_written_, sizeof hello_ - hello_written_, MSG_NOSIGNAL);
-  if (sent < 0) return tcp::WouldBlock(errno) ? Ok() : Lost("cannot be made", errno);
+  if (sent < 0) return WouldBlock(errno) ? Ok() : Lost("cannot be made", errno);
   *moved = true;
   hello_written_ += static_cast<size_t>(sent);
   return Ok();
@@ -272,10 +271,10 @@ pollfd ShmSendQueuePair::Poll() const {
 
 void ShmSendQueuePair::SayGoodbye() {
   // What is not complete yet the receiver could not get once we have gone: that is no goodbye.
-  if (chunks_.empty() && said_hello()) tcp::SendGoodbye(lifeline_.fd());
+  if (chunks_.empty() && said_hello()) SendGoodbye(lifeline_.fd());
 }
 
-ShmReceiveQueuePair::ShmReceiveQueuePair(Fd fd, const tcp::Hello& hello, Memory memory, Copy copy,
+ShmReceiveQueuePair::ShmReceiveQueuePair(Fd fd, const Hello& hello, Memory memory, Copy copy,
                                          std::shared_ptr<PeerBell> bell, const Recording& recording)
     : lifeline_(std::move(fd), TicksPerSecond(recording)),
       recording_(recording),
@@ -288,7 +287,7 @@ ShmReceiveQueuePair::ShmReceiveQueuePair(Fd fd, const tcp::Hello& hello, Memory 
   SocketAddress peer;
   (void)PeerAddress(lifeline_.fd(), &peer);  // one that has gone already has none; its end shows on reading
   recorder_ =
-      tcp::OpenRecorder(lifeline_.fd(), peer, recording, hello, wire::kDirectionReceive, wire::kTransportShm);
+      OpenRecorder(lifeline_.fd(), peer, recording, hello, wire::kDirectionReceive, wire::kTransportShm);
   Store<uint32_t>(memory_.region().copy, copy);
   bell_->Ring();
 }
@@ -301,7 +300,7 @@ ShmReceiveQueuePair::~ShmReceiveQueuePair() {
 Result ShmReceiveQueuePair::Lost(const char* what, int error) {
   failed_ = true;
   error_ = error;
-  return tcp::LostText(false, recording_.peer, what, error);
+  return LostText(false, recording_.peer, what, error);
 }
 
 Result ShmReceiveQueuePair::Progress(ChunkSink* sink, bool* moved) {
@@ -310,8 +309,7 @@ Result ShmReceiveQueuePair::Progress(ChunkSink* sink, bool* moved) {
   if (lifeline_.fault() != nullptr) return Lost(lifeline_.fault(), lifeline_.error());
   if (lifeline_.ended() && !lifeline_.peer_left()) {
     if (lifeline_.error() != 0) return Lost("broke", lifeline_.error());
-    return Lost(open_ ? "was closed by it in the middle of a message: its process ended" : tcp::kClosedText,
-                0);
+    return Lost(open_ ? "was closed by it in the middle of a message: its process ended" : kClosedText, 0);
   }
   bool news = false;
   Publish(now, &news);
@@ -323,7 +321,7 @@ Result ShmReceiveQueuePair::Progress(ChunkSink* sink, bool* moved) {
   }
   Publish(now, &news);
   if (news) RingWhereWanted();
-  return lifeline_.ended() && !idle() ? Lost(tcp::kLeftText, 0) : Ok();
+  return lifeline_.ended() && !idle() ? Lost(kLeftText, 0) : Ok();
 }
 
 void ShmReceiveQueuePair::Publish(uint64_t now_ticks, bool* news) {
@@ -402,7 +400,7 @@ Result ShmReceiveQueuePair::Begin(const Slot& slot, ChunkSink* sink) {
   }
   open_ = true;
   first_ = slot;
-  to_ = place.to;
+  to_ = place.to.address;
   fold_ = place.fold;
   recorder_.Posted(slot.chunk_bytes, began_ticks_);
   if (place.first) recorder_.Waited(place.waited_ticks);
@@ -429,7 +427,7 @@ Result ShmReceiveQueuePair::CopyOut(const Slot& slot) {
   const int error = Pull(bell_->process().pid, slot.address, to, slot.bytes);
   // What it points to may be somebody else's by now, when the sender has given up.
   if (error == ESRCH || Load(memory_.region().closed, std::memory_order_acquire) != 0) {
-    return Lost(tcp::kClosedText, 0);
+    return Lost(kClosedText, 0);
   }
   if (error == 0) return Ok();
   return Lost("points to memory that cannot be read (C4_SHM_COPY=pool goes without)", error);
@@ -451,7 +449,7 @@ pollfd ShmReceiveQueuePair::Poll() const {
 }
 
 void ShmReceiveQueuePair::SayGoodbye() {
-  tcp::SendGoodbye(lifeline_.fd());
+  SendGoodbye(lifeline_.fd());
 }
 
 }  // namespace c4::shm

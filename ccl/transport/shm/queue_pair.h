@@ -12,11 +12,11 @@
 #include <deque>
 #include <memory>
 
+#include "ccl/transport/frame.h"
 #include "ccl/transport/queue_pair.h"
 #include "ccl/transport/shm/bell.h"
 #include "ccl/transport/shm/lifeline.h"
 #include "ccl/transport/shm/ring.h"
-#include "ccl/transport/tcp/frame.h"
 
 namespace c4::shm {
 
@@ -42,11 +42,11 @@ class ShmSendQueuePair final : public SendQueuePair {
 
   // `fd` may still be connecting to `peer`; `hello` and the offer of `memory`, found by others as descriptor
   // `file`, are the first that goes out.
-  ShmSendQueuePair(Fd fd, const SocketAddress& peer, const tcp::Hello& hello, Memory memory, Fd file,
+  ShmSendQueuePair(Fd fd, const SocketAddress& peer, const Hello& hello, Memory memory, Fd file,
                    const uint8_t (&cookie)[16], std::shared_ptr<PeerBell> bell, const Recording& recording);
   ~ShmSendQueuePair() override;
 
-  void Post(const Chunk& chunk, const char* data, const std::shared_ptr<SharedMessage>& shared,
+  void Post(const Chunk& chunk, const Buffer& from, const std::shared_ptr<SharedMessage>& shared,
             uint64_t now_ticks) override;
   uint64_t completed() const override { return completed_; }
   uint64_t granted() const override { return granted_; }
@@ -97,7 +97,7 @@ class ShmSendQueuePair final : public SendQueuePair {
 
   Lifeline lifeline_;
   const Recording recording_;
-  char hello_[tcp::kMaxHelloBytes];
+  char hello_[kMaxHelloBytes];
   size_t hello_written_ = 0;
   Memory memory_;
   Fd file_;  // until the receiver has opened it too
@@ -129,8 +129,8 @@ class ShmSendQueuePair final : public SendQueuePair {
 class ShmReceiveQueuePair final : public ReceiveQueuePair {
  public:
   // `fd` has said `hello` and offered `memory`, which was checked; `copy` is how its bytes can be had.
-  ShmReceiveQueuePair(Fd fd, const tcp::Hello& hello, Memory memory, Copy copy,
-                      std::shared_ptr<PeerBell> bell, const Recording& recording);
+  ShmReceiveQueuePair(Fd fd, const Hello& hello, Memory memory, Copy copy, std::shared_ptr<PeerBell> bell,
+                      const Recording& recording);
   ~ShmReceiveQueuePair() override;
 
   void Grant(uint64_t messages) override { granted_ = messages; }

@@ -6,41 +6,12 @@
 #include <utility>
 
 #include "ccl/base/knobs.h"
-#include "ccl/transport/tcp/info.h"
+#include "ccl/transport/fence_channel.h"
+#include "ccl/transport/stream.h"
+#include "ccl/transport/stream_info.h"
+#include "ccl/transport/tcp/queue_pair.h"
 
 namespace c4::tcp {
-
-Shape KnobShape() {
-  Shape shape;
-  shape.queue_pairs = static_cast<uint32_t>(KnobNumber(Knob::C4_QUEUE_PAIRS));
-  shape.chunk_bytes = static_cast<uint32_t>(KnobNumber(Knob::C4_CHUNK_BYTES));
-  shape.window_bytes = static_cast<size_t>(KnobNumber(Knob::C4_WINDOW_BYTES));
-  shape.fails_over = KnobNumber(Knob::C4_FAILOVER) != 0;
-  return shape;
-}
-
-Hello MakeHello(const Recording& recording, uint32_t index, uint32_t count, uint32_t chunk_bytes) {
-  static std::atomic<uint64_t> next_number{1};
-  Hello hello{};
-  hello.header.magic = kHelloMagic;
-  hello.header.major = kMajor;
-  hello.header.minor = kMinor;
-  hello.header.endian = wire::kEndianMark;
-  hello.header.header_bytes = sizeof hello;
-  hello.header.total_bytes = sizeof hello;
-  hello.header.writer = recording.monitor->segment().header().header.writer;
-  hello.communicator_id =
-      recording.number != 0 ? recording.number : recording.communicator->slot().communicator_id;
-  hello.from_rank = recording.rank;
-  hello.to_rank = recording.peer;
-  hello.channel = recording.channel;
-  hello.queue_pair_index = static_cast<uint16_t>(index);
-  hello.queue_pair_count = static_cast<uint16_t>(count);
-  hello.transport = wire::kTransportTcp;
-  hello.queue_pair_number = next_number.fetch_add(1);
-  hello.chunk_bytes = chunk_bytes;
-  return hello;
-}
 
 namespace {
 
@@ -79,10 +50,8 @@ Result ConnectSender(const Recording& recording, const std::vector<QpPath>& path
   *connection = std::make_unique<SendConnection>(recording.peer, std::move(queue_pairs), shape.chunk_bytes,
                                                  shape.window_bytes);
   (*connection)
-      ->FailOver(std::make_unique<TcpSendControl>(paths, hello, recording.peer, recording.key),
-                 shape.give_up_ns != 0
-                     ? shape.give_up_ns
-                     : static_cast<uint64_t>(KnobNumber(Knob::C4_FENCE_TIMEOUT)) * 1000000000u);
+      ->FailOver(std::make_unique<SendFenceStreams>(paths, hello, recording.peer, recording.key),
+                 shape.give_up_ns != 0 ? shape.give_up_ns : KnobShape().give_up_ns);
   return Ok();
 }
 
@@ -92,20 +61,40 @@ Result ConnectSender(const Recording& recording, const SocketAddress& peer_liste
                        connection);
 }
 
-void AttachReceiver(std::vector<Accepted> accepted, const Recording& recording, ReceiveConnection* connection,
-                    TcpReceiveControl** control) {
+void AttachReceiver(std::vector<Accepted> accepted, const Recording& recording,
+                    ReceiveConnection* connection) {
   const Hello first = accepted.front().hello;
   std::vector<std::unique_ptr<ReceiveQueuePair>> queue_pairs;
-  std::vector<TcpReceiveQueuePair*> known;
+  std::vector<ReceiveQueuePair*> known;
   for (Accepted& entry : accepted) {
-    auto queue_pair = std::make_unique<TcpReceiveQueuePair>(std::move(entry.fd), entry.hello, recording);
-    known.push_back(queue_pair.get());
-    queue_pairs.push_back(std::move(queue_pair));
+    queue_pairs.push_back(std::make_unique<TcpReceiveQueuePair>(std::move(entry.fd), entry.hello, recording));
+    known.push_back(queue_pairs.back().get());
   }
-  std::unique_ptr<TcpReceiveControl> made;
-  if (FailsOver(first)) made = std::make_unique<TcpReceiveControl>(std::move(known), recording.peer);
-  *control = made.get();
-  connection->Attach(std::move(queue_pairs), first.chunk_bytes, std::move(made));
+  std::unique_ptr<ReceiveFenceStreams> fence_channel;
+  if (FailsOver(first)) {
+    fence_channel = std::make_unique<ReceiveFenceStreams>(std::move(known), recording.peer);
+  }
+  connection->Attach(std::move(queue_pairs), first.chunk_bytes, std::move(fence_channel));
+}
+
+Result TcpBackend::Listen(Contact* /*own*/) {
+  if (KnobNumber(Knob::C4_FAILOVER) != 0) carrier_.Open();
+  return Ok();
+}
+
+void TcpBackend::AppendDevicePolls(std::vector<pollfd>* polls) const {
+  if (carrier_.fd() >= 0) polls->push_back({carrier_.fd(), POLLIN, 0});
+}
+
+const pollfd* TcpBackend::TakeDevicePolls(const pollfd* polls) {
+  if (carrier_.fd() < 0) return polls;
+  carrier_news_ = carrier_news_ || polls->revents != 0;
+  return polls + 1;
+}
+
+void TcpBackend::TakeLost(std::vector<SocketAddress>* lost) {
+  if (!std::exchange(carrier_news_, false)) return;
+  for (SocketAddress& address : carrier_.TakeLost()) lost->push_back(address);
 }
 
 }  // namespace c4::tcp

@@ -1,7 +1,7 @@
 // The two ends of a queue pair over TCP (docs/formats/tcp.md), one stream an epoch. See
 // transport/queue_pair.h for the rules; both record every chunk and their byte progress in the monitor.
 //
-// Where the connection has a control channel, the sender's end dials until a stream works, watches it, and
+// Where the connection has a fence channel, the sender's end dials until a stream works, watches it, and
 // dials anew once its epoch is fenced; the receiver's end closes what is fenced and takes the next stream.
 #pragma once
 
@@ -10,10 +10,10 @@
 
 #include "ccl/base/socket.h"
 #include "ccl/transport/epochs.h"
+#include "ccl/transport/frame.h"
 #include "ccl/transport/queue_pair.h"
 #include "ccl/transport/readiness.h"
 #include "ccl/transport/stall.h"
-#include "ccl/transport/tcp/frame.h"
 
 namespace c4::tcp {
 
@@ -25,13 +25,14 @@ class TcpSendQueuePair final : public SendQueuePair, private SendStreams {
   TcpSendQueuePair(const QpPath& path, const Hello& hello, const Recording& recording);
   ~TcpSendQueuePair() override;
 
-  void Post(const Chunk& chunk, const char* data, const std::shared_ptr<shm::SharedMessage>& shared,
+  void Post(const Chunk& chunk, const Buffer& from, const std::shared_ptr<SharedMessage>& shared,
             uint64_t now_ticks) override;
   uint64_t completed() const override { return completed_; }
   uint64_t granted() const override { return granted_; }
   bool HearTags(TagRun* run) override;
   Result Progress(bool* moved) override;
   QpState state() const override { return fails_over_ ? epochs_.state() : QpState::kLive; }
+  bool drained() const override { return epochs_.drained(); }
   uint32_t epoch() const override { return hello_.epoch; }
   uint64_t heard_ns() const override { return fd_.valid() ? heard_ns_ : 0; }
   void PeerHeard(uint64_t heard_ns) override { peer_heard_ns_ = heard_ns; }
@@ -70,6 +71,7 @@ class TcpSendQueuePair final : public SendQueuePair, private SendStreams {
   void DialNext(uint32_t epoch, bool ask_port) override;
   void DiscardNext() override;
   void AdoptNext() override;
+  void CloseCurrent() override;
   void DiscardCurrent() override;
   bool busy() const override { return !chunks_.empty(); }
 
@@ -101,7 +103,7 @@ class TcpSendQueuePair final : public SendQueuePair, private SendStreams {
   size_t written_ = 0;         // bytes of it, header included, that the kernel has taken
   uint64_t posted_ = 0;
   uint64_t completed_ = 0;
-  uint64_t reported_ = 0;  // of these, on the stream itself: the control channel may have been faster
+  uint64_t reported_ = 0;  // of these, on the stream itself: the fence channel may have been faster
   uint64_t granted_ = 0;
   std::deque<TagRun> tags_;  // heard and not taken
   uint64_t last_completed_ticks_ = 0;
@@ -124,7 +126,7 @@ class TcpSendQueuePair final : public SendQueuePair, private SendStreams {
   StallRule stall_;
 };
 
-class TcpReceiveQueuePair final : public ReceiveQueuePair {
+class TcpReceiveQueuePair final : public ReceiveQueuePair, private ReceiveStreams {
  public:
   // `fd` has said `hello`.
   TcpReceiveQueuePair(Fd fd, const Hello& hello, const Recording& recording);
@@ -137,9 +139,8 @@ class TcpReceiveQueuePair final : public ReceiveQueuePair {
   bool ended() const override { return ended_; }
   uint32_t epoch() const override { return epochs_.epoch(); }
   uint64_t received() const override { return completed_; }
-  Result Fence(uint32_t epoch, ChunkSink* sink, uint64_t* received, bool* known) override;
-  // The stream of a later epoch has come.
-  void Renew(Fd fd, const Hello& hello);
+  Result Fence(uint32_t epoch, ChunkSink* sink, uint64_t* received, EpochAnswer* answer) override;
+  void Renew(Accepted next) override;
   pollfd Poll() const override;
   void Polled(short events) override { readiness_.Polled((events & ~POLLOUT) != 0); }
   void SayGoodbye() override;
@@ -156,8 +157,11 @@ class TcpReceiveQueuePair final : public ReceiveQueuePair {
   void NameTags(const ChunkSink* sink, Frame* report);
   Result Lost(const char* what, int error);
   Result Ended(const char* what, int error);
-  void Close();
-  void Adopt(Fd fd);
+  // What the machine asks for (transport/epochs.h).
+  void CloseCurrent() override;
+  void AdoptNext() override;
+  void DiscardNext() override { next_.Reset(); }
+
   Chunk chunk() const { return {frame_.message, frame_.message_bytes, frame_.chunk, frame_.bytes}; }
 
   Fd fd_;
@@ -185,7 +189,8 @@ class TcpReceiveQueuePair final : public ReceiveQueuePair {
   ReceiveEpochs epochs_;
   bool touched_ = false;  // data came in this epoch
   bool ended_ = false;
-  Fd kept_;  // until the stream in use is fenced
+  Fd next_;                       // while the machine has a next stream
+  ChunkSink* fencing_ = nullptr;  // in Fence: where the chunks go
 };
 
 }  // namespace c4::tcp

@@ -3,9 +3,9 @@
 #include <cstring>
 
 #include "ccl/base/clock.h"
-#include "ccl/transport/tcp/info.h"
+#include "ccl/transport/stream.h"
+#include "ccl/transport/stream_info.h"
 #include "ccl/transport/tcp/queue_pair.h"
-#include "ccl/transport/tcp/stream.h"
 
 namespace c4::tcp {
 namespace {
@@ -15,8 +15,8 @@ constexpr uint64_t kHeartbeatNs = 1000000000u;
 }  // namespace
 
 TcpReceiveQueuePair::TcpReceiveQueuePair(Fd fd, const Hello& hello, const Recording& recording)
-    : fd_(std::move(fd)), recording_(recording), fails_over_(FailsOver(hello)), epochs_(hello.epoch) {
-  SetOptions(fd_.get());
+    : fd_(std::move(fd)), recording_(recording), fails_over_(FailsOver(hello)), epochs_(hello.epoch, this) {
+  SetStreamOptions(fd_.get());
   SocketAddress peer;
   (void)PeerAddress(fd_.get(), &peer);  // one that has gone already has none; its end shows on reading
   recorder_ = OpenRecorder(fd_.get(), peer, recording, hello, wire::kDirectionReceive, wire::kTransportTcp);
@@ -43,54 +43,46 @@ Result TcpReceiveQueuePair::Ended(const char* what, int error) {
 }
 
 // Its half of a chunk stays as it is until the fence: nobody else may write there before.
-Result TcpReceiveQueuePair::Fence(uint32_t epoch, ChunkSink* sink, uint64_t* received, bool* known) {
-  const ReceiveEpochs::Answer answer = epochs_.Ask(epoch);
-  *known = answer != ReceiveEpochs::Answer::kUnknown;
-  if (answer == ReceiveEpochs::Answer::kClose) {
+Result TcpReceiveQueuePair::Fence(uint32_t epoch, ChunkSink* sink, uint64_t* received, EpochAnswer* answer) {
+  if (epochs_.closes(epoch) && open()) {
     bool moved = false;
     readiness_.Forget();
-    if (open()) C4_RETURN_IF_ERROR(Progress(sink, &moved));
-    if (frame_bytes_ == sizeof(Frame)) {
-      recorder_.TakenBack(1, frame_.bytes);
-      sink->Abandoned(chunk());
-    }
-    Close();
-    recorder_.Fenced();
-    if (epochs_.Close(epoch, completed_)) Adopt(std::move(kept_));
-    kept_.Reset();
+    C4_RETURN_IF_ERROR(Progress(sink, &moved));
   }
+  fencing_ = sink;
+  *answer = epochs_.Fence(epoch);
+  fencing_ = nullptr;
   *received = epochs_.closed_at();
   return Ok();
 }
 
-void TcpReceiveQueuePair::Close() {
+void TcpReceiveQueuePair::CloseCurrent() {
+  if (fencing_ != nullptr) {
+    if (frame_bytes_ == sizeof(Frame)) {
+      recorder_.TakenBack(1, frame_.bytes);
+      fencing_->Abandoned(chunk());
+    }
+    recorder_.Fenced();
+  }
   Discard(&fd_);
   ended_ = false;
   frame_bytes_ = payload_bytes_ = 0;
+  epochs_.CurrentClosed(completed_);
 }
 
-void TcpReceiveQueuePair::Renew(Fd fd, const Hello& hello) {
+void TcpReceiveQueuePair::Renew(Accepted next) {
+  if (!epochs_.takes(next.hello.epoch)) return;
   // What has come and was not read yet is the sender's work as well: it drains before it leaves.
   char unread = 0;
   const bool in_use = touched_ || (open() && recv(fd_.get(), &unread, 1, MSG_PEEK) > 0);
-  switch (epochs_.Arrive(hello.epoch, in_use, completed_)) {
-    case ReceiveEpochs::kAdopt:
-      kept_.Reset();
-      Close();
-      Adopt(std::move(fd));
-      break;
-    case ReceiveEpochs::kKeep:
-      kept_ = std::move(fd);
-      break;
-    case ReceiveEpochs::kRefuse:
-      break;
-  }
+  next_ = std::move(next.fd);
+  epochs_.Arrive(next.hello.epoch, in_use);
 }
 
-void TcpReceiveQueuePair::Adopt(Fd fd) {
-  fd_ = std::move(fd);
+void TcpReceiveQueuePair::AdoptNext() {
+  fd_ = std::move(next_);
   readiness_.Forget();
-  SetOptions(fd_.get());
+  SetStreamOptions(fd_.get());
   touched_ = false;
   out_.clear();
   out_at_ = 0;
@@ -133,7 +125,7 @@ Result TcpReceiveQueuePair::ReadFrame(ChunkSink* sink, bool* moved, bool* more) 
 
 Result TcpReceiveQueuePair::TakeFrame(ChunkSink* sink, bool* more) {
   if (const char* fault = CheckChunk(frame_, completed_)) return Lost(fault, EPROTO);
-  if (frame_.kind == kGoodbye) {
+  if (frame_.kind == kFrameGoodbye) {
     peer_left_ = *more = true;
     frame_bytes_ = 0;
     return Ok();
@@ -146,7 +138,7 @@ Result TcpReceiveQueuePair::TakeFrame(ChunkSink* sink, bool* more) {
     error_ = accepted.code() == ncclInvalidUsage ? EMSGSIZE : EPROTO;
     return accepted;
   }
-  to_ = place.to;
+  to_ = place.to.address;
   recorder_.Posted(frame_.bytes, began_ticks_);
   if (place.first) recorder_.Waited(place.waited_ticks);
   return Ok();
@@ -204,7 +196,7 @@ Result TcpReceiveQueuePair::Report(const ChunkSink* sink, bool heartbeat) {
       const bool news = reported_completed_ != completed_ || reported_granted_ != granted_;
       if (peer_left_ || (!news && !(heartbeat && now_ns - last_report_ns_ >= kHeartbeatNs))) return Ok();
       last_report_ns_ = now_ns;
-      Frame frame = MakeFrame(kReport);
+      Frame frame = MakeFrame(kFrameReport);
       frame.sequence = reported_completed_ = completed_;
       frame.message = reported_granted_ = granted_;
       out_.assign(sizeof frame, '\0');
@@ -233,7 +225,7 @@ void TcpReceiveQueuePair::NameTags(const ChunkSink* sink, Frame* report) {
     }
   }
   while (reported_tags_ < granted_) {
-    Frame frame = MakeFrame(kTags);
+    Frame frame = MakeFrame(kFrameTags);
     frame.message = reported_tags_;
     for (; frame.chunk < kTagsAFrame && reported_tags_ < granted_; ++reported_tags_) {
       SetTag(&frame, frame.chunk++, sink->TagOf(reported_tags_));

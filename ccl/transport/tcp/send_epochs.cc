@@ -3,10 +3,10 @@
 #include <cerrno>
 
 #include "ccl/base/clock.h"
-#include "ccl/transport/tcp/info.h"
+#include "ccl/transport/seal.h"
+#include "ccl/transport/stream.h"
+#include "ccl/transport/stream_info.h"
 #include "ccl/transport/tcp/queue_pair.h"
-#include "ccl/transport/tcp/seal.h"
-#include "ccl/transport/tcp/stream.h"
 
 namespace c4::tcp {
 namespace {
@@ -34,10 +34,10 @@ void TcpSendQueuePair::DialNext(uint32_t epoch, bool ask_port) {
   next_.hello = hello_;
   next_.hello.epoch = epoch;
   Seal(&next_.hello, recording_.key);
-  const int error = tcp::Dial(path, &next_.fd, &next_.other_port);
+  const int error = c4::Dial(path, &next_.fd, &next_.other_port);
   if (error != 0) error_ = error;
   next_.other_port = next_.other_port || (!ask_port && path_.source.port() != 0);
-  SetOptions(next_.fd.get());
+  SetStreamOptions(next_.fd.get());
 }
 
 void TcpSendQueuePair::DiscardNext() {
@@ -61,6 +61,12 @@ void TcpSendQueuePair::AdoptNext() {
   if (LocalAddress(fd_.get(), &local).ok()) {
     recorder_.Rerouted(ToEndpoint(local), ToEndpoint(path_.destination));
   }
+}
+
+// What the kernel has not sent yet stays unsent.
+void TcpSendQueuePair::CloseCurrent() {
+  DiscardCurrent();
+  epochs_.CurrentClosed(MonotonicNs());
 }
 
 void TcpSendQueuePair::DiscardCurrent() {

@@ -4,10 +4,10 @@
 #include <sys/uio.h>
 
 #include "ccl/base/clock.h"
-#include "ccl/transport/tcp/info.h"
+#include "ccl/transport/seal.h"
+#include "ccl/transport/stream.h"
+#include "ccl/transport/stream_info.h"
 #include "ccl/transport/tcp/queue_pair.h"
-#include "ccl/transport/tcp/seal.h"
-#include "ccl/transport/tcp/stream.h"
 
 namespace c4::tcp {
 namespace {
@@ -20,7 +20,7 @@ TcpSendQueuePair::TcpSendQueuePair(Fd fd, const SocketAddress& peer, const Hello
                                    const Recording& recording)
     : fd_(std::move(fd)), recording_(recording), hello_(hello) {
   Seal(&hello_, recording_.key);
-  SetOptions(fd_.get());
+  SetStreamOptions(fd_.get());
   recorder_ = OpenRecorder(fd_.get(), peer, recording, hello, wire::kDirectionSend, wire::kTransportTcp);
   const uint64_t per_second = recording.monitor->segment().header().ticks_per_second;
   ns_per_tick_ = per_second == 0 ? 1.0 : 1e9 / static_cast<double>(per_second);
@@ -41,16 +41,16 @@ TcpSendQueuePair::~TcpSendQueuePair() {
                                      error_);
 }
 
-void TcpSendQueuePair::Post(const Chunk& chunk, const char* data,
-                            const std::shared_ptr<shm::SharedMessage>& /*shared*/, uint64_t now_ticks) {
-  Frame frame = MakeFrame(kChunk);
+void TcpSendQueuePair::Post(const Chunk& chunk, const Buffer& from,
+                            const std::shared_ptr<SharedMessage>& /*shared*/, uint64_t now_ticks) {
+  Frame frame = MakeFrame(kFrameChunk);
   frame.chunk = chunk.index;
   frame.bytes = chunk.bytes;
   frame.sequence = posted_++;
   frame.message = chunk.message;
   frame.message_bytes = chunk.message_bytes;
   if (chunks_.empty()) stall_.Restart();
-  chunks_.push_back({frame, data, now_ticks});
+  chunks_.push_back({frame, from.address, now_ticks});
   recorder_.Posted(chunk.bytes, now_ticks);
 }
 
@@ -152,11 +152,11 @@ Result TcpSendQueuePair::TakeReport(const Frame& frame) {
   if (const char* fault = CheckReport(frame, reported_, granted_, completed_ + writing_)) {
     return Lost(fault, EPROTO);
   }
-  if (frame.kind == kGoodbye) {
+  if (frame.kind == kFrameGoodbye) {
     peer_left_ = true;
     return Ok();
   }
-  if (frame.kind == kTags) {
+  if (frame.kind == kFrameTags) {
     tags_.push_back(TagsOf(frame));
     return Ok();
   }

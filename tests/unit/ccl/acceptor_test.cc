@@ -160,7 +160,7 @@ class LateStreams : public Ends, public ::testing::Test {
 
 TEST_F(LateStreams, OneThatCountsOtherwiseThanItsConnectionIsTurnedAway) {
   TakeFirst();
-  for (const uint16_t transport : {uint16_t{kFailOverTcp}, uint16_t{kControl}}) {
+  for (const uint16_t transport : {uint16_t{kFailOverTcp}, uint16_t{kFenceStream}}) {
     const Fd bad = Dial(address);
     Say(bad, Late(63, 64, transport));
     EXPECT_FALSE(HandedOn(bad)) << transport;
@@ -177,7 +177,7 @@ TEST_F(LateStreams, OneThatCountsOtherwiseThanItsConnectionIsTurnedAway) {
 
 TEST_F(LateStreams, AControlStreamThatCameFirstIsHeldToTheConnectionToo) {
   const Fd bad = Dial(address);
-  Say(bad, Late(0, 64, kControl));
+  Say(bad, Late(0, 64, kFenceStream));
   bool moved = false;
   while (!moved) ASSERT_TRUE(acceptor->Progress(&moved).ok());
   TakeFirst();

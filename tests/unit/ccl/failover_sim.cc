@@ -33,6 +33,16 @@ void FakeSend::AdoptNext() {
   progress_ns_ = heard_ns_ = now_ns;
 }
 
+void FakeSend::CloseCurrent() {
+  DiscardCurrent();
+  drained_ns_ = now_ns + world_->DrainNs();
+  if (drained_ns_ == now_ns) epochs_.CurrentClosed(now_ns);
+}
+
+bool FakeSend::drained() const {
+  return world_->sabotage.fences_before_it_has_drained || epochs_.drained();
+}
+
 void FakeSend::DiscardCurrent() {
   if (!has_stream_) return;
   Stream& stream = world_->stream(index_, epoch_);
@@ -40,19 +50,19 @@ void FakeSend::DiscardCurrent() {
   has_stream_ = false;
 }
 
-void FakeSend::Post(const Chunk& chunk, const char* data, const std::shared_ptr<shm::SharedMessage>&,
-                    uint64_t) {
+void FakeSend::Post(const Chunk& chunk, const Buffer& from, const std::shared_ptr<SharedMessage>&, uint64_t) {
   if (state() != QpState::kLive) world_->Fault("posted to a queue pair that is not live");
   world_->WasPosted(index_, epoch_, chunk);
   Stream& stream = world_->stream(index_, epoch_);
   const uint64_t half = world_->After(&stream.last_forward_ns);
   stream.forward.push_back(
-      {chunk, std::string(data, chunk.bytes), half, world_->After(&stream.last_forward_ns)});
+      {chunk, std::string(from.address, chunk.bytes), half, world_->After(&stream.last_forward_ns)});
   if (posted_.empty()) progress_ns_ = now_ns;
   posted_.push_back(chunk);
 }
 
 Result FakeSend::Progress(bool*) {
+  if (!epochs_.drained() && now_ns >= drained_ns_) epochs_.CurrentClosed(now_ns);
   if (epochs_.has_next() && !epochs_.next_greeted()) {
     const Stream& next = world_->stream(index_, next_epoch_);
     if (now_ns >= next.greeted_ns) epochs_.NextGreeted();
@@ -85,6 +95,7 @@ bool FakeSend::Acknowledged(uint64_t received) {
 bool FakeSend::Fenced(uint64_t received) {
   if (!Acknowledged(received)) return false;
   if (!world_->stream(index_, epoch_).closed) world_->Fault("fenced before the receiver has closed");
+  if (reads()) world_->Fault("chunks were taken back that are still read");
   posted_.clear();
   ++fences_;
   epochs_.Fenced(now_ns);
@@ -97,11 +108,28 @@ void FakeSend::Move() {
   epochs_.Move(now_ns);
 }
 
-void FakeReceive::Close() {
-  half_ = ended_ = open_ = false;
+void FakeReceive::CloseCurrent() {
+  closed_ns_ = now_ns;
+  drained_ns_ = now_ns + (open_ ? world_->DrainNs() : 0);
 }
 
-void FakeReceive::Adopt() {
+Result FakeReceive::Drain(ChunkSink* sink, bool* moved) {
+  if (!epochs_.closing()) return Ok();
+  // Bit by bit, or all at the end.
+  const bool last = now_ns >= drained_ns_;
+  if (open_ && (last || world_->Chance(0.3))) C4_RETURN_IF_ERROR(Take(sink, closed_ns_, moved));
+  if (!last) return Ok();
+  if (half_) sink->Abandoned(world_->stream(index_, epochs_.epoch()).forward.front().chunk);
+  for (uint32_t past = 0; past <= std::max(epochs_.epoch(), fenced_to_); ++past) {
+    world_->stream(index_, past).closed = true;
+  }
+  half_ = ended_ = open_ = false;
+  epochs_.CurrentClosed(completed_);
+  return Ok();
+}
+
+void FakeReceive::AdoptNext() {
+  for (uint32_t past = 0; past < epochs_.epoch(); ++past) world_->stream(index_, past).closed = true;
   open_ = true;
   ended_ = touched_ = false;
   said_ns_ = 0;
@@ -109,33 +137,27 @@ void FakeReceive::Adopt() {
 
 // In whatever order they come.
 void FakeReceive::TakeStreams() {
-  for (Stream* stream : world_->Arrived(index_)) {
-    Stream& present = world_->stream(index_, epochs_.epoch());
+  for (const Stream* stream : world_->Arrived(index_)) {
+    const Stream& present = world_->stream(index_, epochs_.epoch());
     const bool unread = open_ && !present.forward.empty() && present.forward.front().half_ns <= now_ns &&
                         present.forward.front().half_ns < std::min(present.cut_forward_ns, present.reset_ns);
-    if (epochs_.Arrive(stream->epoch, touched_ || unread, completed_) != ReceiveEpochs::kAdopt) continue;
-    for (uint32_t epoch = 0; epoch < stream->epoch; ++epoch) world_->stream(index_, epoch).closed = true;
-    Close();
-    Adopt();
+    if (epochs_.takes(stream->epoch)) epochs_.Arrive(stream->epoch, touched_ || unread);
   }
 }
 
-Result FakeReceive::Progress(ChunkSink* sink, bool* moved) {
-  TakeStreams();
-  if (!open_) return Ok();
+Result FakeReceive::Take(ChunkSink* sink, uint64_t until_ns, bool* moved) {
   Stream& stream = world_->stream(index_, epochs_.epoch());
-  if (now_ns < stream.arrives_ns) return Ok();
   const uint64_t end = std::min(stream.cut_forward_ns, stream.reset_ns);
   while (!stream.forward.empty()) {
     const Stream::Sent& sent = stream.forward.front();
     if (!half_) {
-      if (sent.half_ns > now_ns || sent.half_ns >= end) break;
+      if (sent.half_ns > until_ns || sent.half_ns >= end) break;
       C4_RETURN_IF_ERROR(sink->Begin(sent.chunk, now_ns, &place_));
-      memcpy(place_.to, sent.bytes.data(), sent.bytes.size() / 2);
+      memcpy(place_.to.address, sent.bytes.data(), sent.bytes.size() / 2);
       half_ = touched_ = true;
     }
-    if (sent.full_ns > now_ns || sent.full_ns >= end) break;
-    memcpy(place_.to, sent.bytes.data(), sent.bytes.size());
+    if (sent.full_ns > until_ns || sent.full_ns >= end) break;
+    memcpy(place_.to.address, sent.bytes.data(), sent.bytes.size());
     world_->WasWritten(sent.chunk);
     half_ = false;
     ++completed_;
@@ -144,6 +166,17 @@ Result FakeReceive::Progress(ChunkSink* sink, bool* moved) {
     sink->Arrived(chunk, now_ns);
     *moved = true;
   }
+  return Ok();
+}
+
+Result FakeReceive::Progress(ChunkSink* sink, bool* moved) {
+  TakeStreams();
+  C4_RETURN_IF_ERROR(Drain(sink, moved));
+  if (!open_ || epochs_.closing()) return Ok();
+  Stream& stream = world_->stream(index_, epochs_.epoch());
+  if (now_ns < stream.arrives_ns) return Ok();
+  C4_RETURN_IF_ERROR(Take(sink, now_ns, moved));
+  const uint64_t end = std::min(stream.cut_forward_ns, stream.reset_ns);
   if (now_ns >= stream.reset_ns || (now_ns >= stream.end_ns && stream.end_ns < end)) {
     open_ = false;
     ended_ = true;
@@ -159,41 +192,40 @@ Result FakeReceive::Progress(ChunkSink* sink, bool* moved) {
   return Ok();
 }
 
-Result FakeReceive::Fence(uint32_t epoch, ChunkSink* sink, uint64_t* received, bool* known) {
-  const ReceiveEpochs::Answer answer = epochs_.Ask(epoch);
-  *known = answer != ReceiveEpochs::Answer::kUnknown;
-  if (answer == ReceiveEpochs::Answer::kClose) {
-    bool moved = false;
-    if (open_) C4_RETURN_IF_ERROR(Progress(sink, &moved));
-    if (world_->sabotage.answers_without_closing) {
-      world_->stream(index_, epoch).closed = true;  // so it says
-      *received = completed_;
-      return Ok();
-    }
-    if (half_) sink->Abandoned(world_->stream(index_, epochs_.epoch()).forward.front().chunk);
-    for (uint32_t past = 0; past <= epoch; ++past) world_->stream(index_, past).closed = true;
-    Close();
-    if (epochs_.Close(epoch, completed_)) Adopt();
+Result FakeReceive::Fence(uint32_t epoch, ChunkSink* sink, uint64_t* received, EpochAnswer* answer) {
+  bool moved = false;
+  if (world_->sabotage.answers_without_closing && epochs_.closes(epoch)) {
+    world_->stream(index_, epoch).closed = true;  // so it says
+    *received = completed_;
+    *answer = EpochAnswer::kClosed;
+    return Ok();
+  }
+  fenced_to_ = std::max(fenced_to_, epoch);
+  *answer = epochs_.Fence(epoch);
+  if (*answer == EpochAnswer::kClosing) {
+    C4_RETURN_IF_ERROR(Drain(sink, &moved));
+    *answer = epochs_.Fence(epoch);
   }
   *received = epochs_.closed_at();
   return Ok();
 }
 
-void FakeSendControl::Say(const FenceCall& call) {
+void FakeSendFenceChannel::Say(const FenceCall& call) {
+  if (world_->Reads(call.queue_pair)) world_->Fault("a fence was asked for while chunks are still read");
   world_->SayOver(&world_->calls, call);
 }
 
-bool FakeSendControl::Hear(FenceAnswer* answer) {
+bool FakeSendFenceChannel::Hear(FenceAnswer* answer) {
   if (!world_->HearFrom(&world_->answers, answer)) return false;
   heard_ns_ = now_ns;
   return true;
 }
 
-bool FakeReceiveControl::Hear(FenceCall* call) {
+bool FakeReceiveFenceChannel::Hear(FenceCall* call) {
   return world_->HearFrom(&world_->calls, call);
 }
 
-void FakeReceiveControl::Say(const FenceAnswer& answer) {
+void FakeReceiveFenceChannel::Say(const FenceAnswer& answer) {
   world_->SayOver(&world_->answers, answer);
 }
 
@@ -201,6 +233,7 @@ World::World(unsigned seed, Sabotage wanted)
     : sabotage(wanted), random_(seed), queue_pairs_(1 + random_() % 4) {
   now_ns = 1000 * kMs;
   delay_ns_ = kMs / 10 + Random(Chance(0.2) ? 60 * kMs : 4 * kMs);
+  drain_ns_ = Chance(0.5) ? 0 : Random(40 * kMs);
   loss_ = static_cast<double>(Random(60)) / 100;
   deaths_ = static_cast<double>(Random(30)) / 1000;
   moves_ = Chance(0.5) ? 0 : static_cast<double>(Random(50)) / 1000;
@@ -215,9 +248,9 @@ World::World(unsigned seed, Sabotage wanted)
   }
   sender_ =
       std::make_unique<SendConnection>(1, std::move(sends), kChunkBytes, 1 + Random(6 * kChunkBytes), Now);
-  sender_->FailOver(std::make_unique<FakeSendControl>(this), 3600000 * kMs);
+  sender_->FailOver(std::make_unique<FakeSendFenceChannel>(this), 3600000 * kMs);
   receiver_ = std::make_unique<ReceiveConnection>(1, 0, Now);
-  receiver_->Attach(std::move(receives), kChunkBytes, std::make_unique<FakeReceiveControl>(this));
+  receiver_->Attach(std::move(receives), kChunkBytes, std::make_unique<FakeReceiveFenceChannel>(this));
   const size_t messages = 1 + Random(8);
   for (size_t i = 0; i < messages; ++i) {
     sent_.emplace_back(Random(12 * kChunkBytes), '\0');

@@ -1,5 +1,5 @@
 // A connection in simulated time: both of its ends as they are, and the machines of its queue pairs' epochs
-// as they are (transport/epochs.h), over streams and a control channel that are made up. Streams deliver in
+// as they are (transport/epochs.h), over streams and a fence channel that are made up. Streams deliver in
 // order, late, in part, or no more, in either direction or both; control messages get lost, come twice, late
 // and out of order. One history follows from its seed. One thread.
 #pragma once
@@ -60,12 +60,15 @@ struct Stream {
 class FakeSend final : public SendQueuePair, private SendStreams {
  public:
   FakeSend(World* world, size_t index) : world_(world), index_(index) {}
-  void Post(const Chunk& chunk, const char* data, const std::shared_ptr<shm::SharedMessage>& shared,
+  void Post(const Chunk& chunk, const Buffer& from, const std::shared_ptr<SharedMessage>& shared,
             uint64_t now_ticks) override;
   uint64_t completed() const override { return completed_; }
   uint64_t granted() const override { return granted_; }
   Result Progress(bool* moved) override;
   QpState state() const override { return epochs_.state(); }
+  bool drained() const override;
+  // What was posted is still read from its buffers.
+  bool reads() const { return !epochs_.drained() && !posted_.empty(); }
   uint32_t epoch() const override { return epoch_; }
   uint64_t heard_ns() const override {
     return state() == QpState::kLive || state() == QpState::kMoving ? heard_ns_ : 0;
@@ -88,6 +91,7 @@ class FakeSend final : public SendQueuePair, private SendStreams {
   void DialNext(uint32_t epoch, bool ask_port) override;
   void DiscardNext() override;
   void AdoptNext() override;
+  void CloseCurrent() override;
   void DiscardCurrent() override;
   bool busy() const override { return !posted_.empty(); }
 
@@ -97,6 +101,7 @@ class FakeSend final : public SendQueuePair, private SendStreams {
   uint32_t epoch_ = 0;
   uint32_t next_epoch_ = 0;
   bool has_stream_ = false;
+  uint64_t drained_ns_ = 0;
   std::deque<Chunk> posted_;
   uint64_t completed_ = 0;
   uint64_t granted_ = 0;
@@ -111,7 +116,7 @@ class FakeSend final : public SendQueuePair, private SendStreams {
   QueuePairRecorder recorder_{&slot_, 0};
 };
 
-class FakeReceive final : public ReceiveQueuePair {
+class FakeReceive final : public ReceiveQueuePair, private ReceiveStreams {
  public:
   FakeReceive(World* world, size_t index) : world_(world), index_(index) {}
   void Grant(uint64_t messages) override { granted_ = messages; }
@@ -121,7 +126,7 @@ class FakeReceive final : public ReceiveQueuePair {
   bool ended() const override { return ended_; }
   uint32_t epoch() const override { return epochs_.epoch(); }
   uint64_t received() const override { return completed_; }
-  Result Fence(uint32_t epoch, ChunkSink* sink, uint64_t* received, bool* known) override;
+  Result Fence(uint32_t epoch, ChunkSink* sink, uint64_t* received, EpochAnswer* answer) override;
   pollfd Poll() const override { return {-1, 0, 0}; }
   void SayGoodbye() override {}
   bool peer_left() const override { return false; }
@@ -130,17 +135,24 @@ class FakeReceive final : public ReceiveQueuePair {
  private:
   // Takes the streams whose hellos have come.
   void TakeStreams();
-  void Close();
-  void Adopt();
+  // Takes in what has arrived by then.
+  Result Take(ChunkSink* sink, uint64_t until_ns, bool* moved);
+  Result Drain(ChunkSink* sink, bool* moved);
+  void CloseCurrent() override;
+  void AdoptNext() override;
+  void DiscardNext() override {}
 
   World* world_;
   const size_t index_;
   // Epoch 0 has the connection made: its hello is the first that comes.
-  ReceiveEpochs epochs_{0};
+  ReceiveEpochs epochs_{0, this};
   bool open_ = true;
   bool ended_ = false;
   bool half_ = false;
   bool touched_ = false;
+  uint64_t closed_ns_ = 0;   // nothing arrives from then on, and
+  uint64_t drained_ns_ = 0;  // what did is taken in by then
+  uint32_t fenced_to_ = 0;
   ChunkSink::Place place_;
   uint64_t completed_ = 0;
   uint64_t granted_ = 0;
@@ -151,10 +163,10 @@ class FakeReceive final : public ReceiveQueuePair {
   QueuePairRecorder recorder_{&slot_, 0};
 };
 
-// Both ends of the control channel share the lines of the world.
-class FakeSendControl final : public SendControl {
+// Both ends of the fence channel share the lines of the world.
+class FakeSendFenceChannel final : public SendFenceChannel {
  public:
-  explicit FakeSendControl(World* world) : world_(world) {}
+  explicit FakeSendFenceChannel(World* world) : world_(world) {}
   Result Progress(uint64_t) override { return Ok(); }
   void Say(const FenceCall& call) override;
   bool Hear(FenceAnswer* answer) override;
@@ -174,9 +186,9 @@ class FakeSendControl final : public SendControl {
   uint64_t heard_ns_ = 0;
 };
 
-class FakeReceiveControl final : public ReceiveControl {
+class FakeReceiveFenceChannel final : public ReceiveFenceChannel {
  public:
-  explicit FakeReceiveControl(World* world) : world_(world) {}
+  explicit FakeReceiveFenceChannel(World* world) : world_(world) {}
   Result Progress(uint64_t) override { return Ok(); }
   bool Hear(FenceCall* call) override;
   void Say(const FenceAnswer& answer) override;
@@ -193,6 +205,7 @@ class FakeReceiveControl final : public ReceiveControl {
 // What a history can be told to leave out, to see that the checks notice.
 struct Sabotage {
   bool answers_without_closing = false;
+  bool fences_before_it_has_drained = false;
 };
 
 class World {
@@ -212,6 +225,9 @@ class World {
   void MakeStream(size_t queue_pair, uint32_t epoch);
   // Whose hellos have come since the last call, in the order in which they came.
   std::vector<Stream*> Arrived(size_t queue_pair);
+  // How long an end takes to close: nothing in half of the histories.
+  uint64_t DrainNs() { return Random(drain_ns_); }
+  bool Reads(uint32_t queue_pair) const { return fakes_[queue_pair]->reads(); }
   // Arrivals of one stream are in order; those of a bad network can be late.
   uint64_t After(uint64_t* last_ns);
   void WasPosted(size_t queue_pair, uint32_t epoch, const Chunk& chunk);
@@ -246,6 +262,7 @@ class World {
   std::mt19937_64 random_;
   const size_t queue_pairs_;
   uint64_t delay_ns_;
+  uint64_t drain_ns_;
   double loss_;
   double deaths_;  // a millisecond
   double moves_;   // a millisecond

@@ -33,12 +33,12 @@ class Pair : public Ends {
     C4_RETURN_IF_ERROR(acceptor->Progress(moved));
     std::vector<Accepted> accepted;
     if (!receiver->attached() && acceptor->Take(0, 0, &accepted)) {
-      AttachReceiver(std::move(accepted), recording(1), receiver.get(), &control_);
+      AttachReceiver(std::move(accepted), recording(1), receiver.get());
     }
     int peer = 0;
     uint16_t channel = 0;
     for (Accepted late; acceptor->TakeLate(&peer, &channel, &late); late = Accepted())
-      control_->Take(std::move(late));
+      receiver->TakeLate(std::move(late));
     return receiver->Progress(moved);
   }
   template <typename Done>
@@ -75,7 +75,6 @@ class Pair : public Ends {
 
  private:
   Shape shape_;
-  TcpReceiveControl* control_ = nullptr;
 };
 
 TEST(FailOverTcp, ItConnectsAndCarriesAsWithout) {
@@ -223,14 +222,14 @@ TEST(FailOverTcp, TheFenceOfAnEpochIsAnsweredBehindOthersThatBroughtNothing) {
   TcpReceiveQueuePair queue_pair(stream(), hello, ends.recording(1));
   for (uint32_t epoch = 1; epoch <= 3; ++epoch) {
     hello.epoch = epoch;
-    queue_pair.Renew(stream(), hello);
+    queue_pair.Renew({stream(), hello});
     EXPECT_EQ(queue_pair.epoch(), epoch);
   }
   for (uint32_t epoch = 0; epoch < 3; ++epoch) {
     uint64_t received = 7;
-    bool known = false;
-    ASSERT_TRUE(queue_pair.Fence(epoch, nullptr, &received, &known).ok());
-    EXPECT_TRUE(known) << epoch;
+    EpochAnswer answer = EpochAnswer::kUnknown;
+    ASSERT_TRUE(queue_pair.Fence(epoch, nullptr, &received, &answer).ok());
+    EXPECT_EQ(answer, EpochAnswer::kClosed) << epoch;
     EXPECT_EQ(received, 0U);
   }
   EXPECT_TRUE(queue_pair.open()) << "the one in use is not fenced";

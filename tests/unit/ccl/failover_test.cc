@@ -38,10 +38,17 @@ TEST(FailOver, AnAnswerWithoutClosingIsNoticed) {
   EXPECT_GT(noticed, 30u);
 }
 
+// The checks see a sender that has chunks sent elsewhere while its own end still reads them.
+TEST(FailOver, AFenceBeforeItHasDrainedIsNoticed) {
+  unsigned noticed = 0;
+  for (unsigned seed = 1; seed <= 300; ++seed) noticed += World(seed, {false, true}).Run().empty() ? 0 : 1;
+  EXPECT_GT(noticed, 30u);
+}
+
 // A queue pair that says when it was last heard, and whether it was given up.
 class HeardSend final : public SendQueuePair {
  public:
-  void Post(const Chunk&, const char*, const std::shared_ptr<shm::SharedMessage>&, uint64_t) override {}
+  void Post(const Chunk&, const Buffer&, const std::shared_ptr<SharedMessage>&, uint64_t) override {}
   uint64_t completed() const override { return 0; }
   uint64_t granted() const override { return 0; }
   Result Progress(bool*) override { return Ok(); }
@@ -74,7 +81,7 @@ TEST(FailOver, NobodyIsUnheardForAPauseOfOurOwn) {
     queue_pairs.push_back(std::move(early));
     queue_pairs.push_back(std::move(late));
     SendConnection connection(1, std::move(queue_pairs), kChunkBytes, kChunkBytes, Now);
-    connection.FailOver(std::make_unique<FakeSendControl>(&world), 3600000 * kMs);
+    connection.FailOver(std::make_unique<FakeSendFenceChannel>(&world), 3600000 * kMs);
     first->heard = second->heard = now_ns;
     bool moved = false;
     for (int look = 0; look < 10; ++look) {

@@ -5,14 +5,12 @@
 #include <thread>
 #include <vector>
 
-#include "ccl/transport/tcp/seal.h"
+#include "ccl/transport/frame.h"
+#include "ccl/transport/seal.h"
 #include "tests/unit/ccl/engine_ranks.h"
 
 namespace c4::host {
 namespace {
-
-using tcp::Frame;
-using tcp::Hello;
 
 class ForgedStreams : public EngineRanks {
  protected:
@@ -30,18 +28,18 @@ class ForgedStreams : public EngineRanks {
 
   static Hello Forge(const wire::QueuePairSlot& slot, uint64_t communicator_id, uint16_t transport) {
     Hello hello{};
-    hello.header.magic = tcp::kHelloMagic;
-    hello.header.major = tcp::kMajor;
-    hello.header.minor = tcp::kMinor;
+    hello.header.magic = kHelloMagic;
+    hello.header.major = kHelloMajor;
+    hello.header.minor = kHelloMinor;
     hello.header.endian = wire::kEndianMark;
     hello.header.header_bytes = hello.header.total_bytes = sizeof hello;
     hello.communicator_id = communicator_id;
     hello.from_rank = 1 - slot.peer;
     hello.to_rank = slot.peer;
     hello.channel = slot.channel;
-    hello.queue_pair_count = static_cast<uint16_t>(tcp::KnobShape().queue_pairs);
+    hello.queue_pair_count = static_cast<uint16_t>(KnobShape().queue_pairs);
     hello.transport = transport;
-    hello.chunk_bytes = tcp::KnobShape().chunk_bytes;
+    hello.chunk_bytes = KnobShape().chunk_bytes;
     hello.epoch = 1000;
     return hello;
   }
@@ -63,22 +61,22 @@ class ForgedStreams : public EngineRanks {
   void AttackAll(uint64_t communicator_id) {
     const wire::QueuePairSlot* const slot = AnyTarget(monitor_);
     ASSERT_NE(slot, nullptr);
-    const Frame goodbye{tcp::kFrameMark, tcp::kGoodbye, 0, 0, 0, 0, 0, 0};
-    const Frame chunk{tcp::kFrameMark, tcp::kChunk, 0, 0, 4096, 0, 0, 4096};
+    const Frame goodbye{kFrameMark, kFrameGoodbye, 0, 0, 0, 0, 0, 0};
+    const Frame chunk{kFrameMark, kFrameChunk, 0, 0, 4096, 0, 0, 4096};
     const Frame noise{1, 2, 3, 4, 5, 6, 7, 8};
     // Guesses at the key: none at all, and what is made of the id.
     const Sha256Digest guesses[] = {{}, HmacSha256(&communicator_id, 8, "C4 stream key", 13)};
     for (const uint16_t transport :
-         {uint16_t{tcp::kControl}, uint16_t{tcp::kFailOverTcp}, uint16_t{wire::kTransportTcp}}) {
+         {uint16_t{kFenceStream}, uint16_t{kFailOverTcp}, uint16_t{wire::kTransportTcp}}) {
       for (const Frame& frame : {goodbye, chunk, noise}) {
         for (const Sha256Digest& guess : guesses) {
           Hello hello = Forge(*slot, communicator_id, transport);
-          tcp::Seal(&hello, guess);
-          Attack(*slot, hello, frame, frame.kind == tcp::kChunk ? 4096 : 0);
+          Seal(&hello, guess);
+          Attack(*slot, hello, frame, frame.kind == kFrameChunk ? 4096 : 0);
         }
       }
     }
-    Hello many = Forge(*slot, communicator_id, tcp::kFailOverTcp);
+    Hello many = Forge(*slot, communicator_id, kFailOverTcp);
     many.queue_pair_count = 64;
     many.queue_pair_index = 63;
     Attack(*slot, many, goodbye, 0);

@@ -1,7 +1,7 @@
 // What a test says as the peer of a rank's port: hellos that are in order until the test changes them.
 #pragma once
 
-#include "ccl/transport/tcp/seal.h"
+#include "ccl/transport/seal.h"
 #include "tests/unit/ccl/transport_ends.h"
 
 namespace c4::tcp {
@@ -11,8 +11,8 @@ inline constexpr uint32_t kChunkBytes = 1024;
 inline Hello GoodHello(uint16_t index = 0, uint16_t count = 1) {
   Hello hello{};
   hello.header = {.magic = kHelloMagic,
-                  .major = kMajor,
-                  .minor = kMinor,
+                  .major = kHelloMajor,
+                  .minor = kHelloMinor,
                   .endian = wire::kEndianMark,
                   .header_bytes = sizeof hello,
                   .record_bytes = 0,

@@ -57,13 +57,13 @@ class ShmEnds : public tcp::Ends {
       EXPECT_TRUE(bells[rank].Make(CurrentProcess()).ok());
       EXPECT_TRUE(PeerBell::Open(CurrentProcess(), bells[rank].descriptor(), &peers[rank]).ok());
     }
-    acceptor->TakeSharedMemory();
+    acceptor->Take(wire::kTransportShm);
   }
 
   // What has come from a sender that `step` drives.
   template <typename Step>
-  tcp::Accepted Accepted(Step step) {
-    std::vector<tcp::Accepted> accepted;
+  Accepted AcceptedFrom(Step step) {
+    std::vector<Accepted> accepted;
     const Result result = Drive(
         [&](bool* moved) {
           C4_RETURN_IF_ERROR(step(moved));
@@ -71,9 +71,9 @@ class ShmEnds : public tcp::Ends {
         },
         [&] { return acceptor->Take(0, 0, &accepted); });
     EXPECT_TRUE(result.ok()) << result.message();
-    return accepted.empty() ? tcp::Accepted() : std::move(accepted.front());
+    return accepted.empty() ? Accepted() : std::move(accepted.front());
   }
-  Result Attach(tcp::Accepted accepted, Copy copy) {
+  Result Attach(Accepted accepted, Copy copy) {
     const uint32_t chunk_bytes = accepted.hello.chunk_bytes;
     std::vector<std::unique_ptr<ReceiveQueuePair>> queue_pairs(1);
     C4_RETURN_IF_ERROR(Accept(std::move(accepted), peers[0], copy, recording(1), &queue_pairs[0]));
@@ -83,7 +83,7 @@ class ShmEnds : public tcp::Ends {
   }
   void Connect(const Shape& shape, Copy copy) {
     ASSERT_TRUE(ConnectSender(recording(0), address, peers[1], shape, &sender).ok());
-    const Result attached = Attach(Accepted([&](bool* moved) { return sender->Progress(moved); }), copy);
+    const Result attached = Attach(AcceptedFrom([&](bool* moved) { return sender->Progress(moved); }), copy);
     ASSERT_TRUE(attached.ok()) << attached.message();
   }
 

@@ -73,7 +73,7 @@ TEST(ShmOffer, ARankThatTakesNoneTurnsItAway) {
   ASSERT_TRUE(ParseAddress("127.0.0.1:0", &address).ok());
   Fd listener;
   ASSERT_TRUE(Listen(&address, 4, &listener).ok());
-  tcp::Acceptor without(std::move(listener), tcp::kCommunicator, 1, 2);
+  Acceptor without(std::move(listener), tcp::kCommunicator, 1, 2);
   ASSERT_TRUE(ConnectSender(ends.recording(0), address, ends.peers[1], Shape(), &ends.sender).ok());
   const Result result = ShmEnds::Drive(
       [&](bool* moved) {
@@ -87,8 +87,8 @@ TEST(ShmOffer, ARankThatTakesNoneTurnsItAway) {
 TEST(ShmOffer, WithoutABellOrADescriptorItIsAnErrorThatSaysWhatToDo) {
   ShmEnds ends;
   ASSERT_TRUE(ConnectSender(ends.recording(0), ends.address, ends.peers[1], Shape(), &ends.sender).ok());
-  tcp::Accepted accepted = ends.Accepted([&](bool* moved) { return ends.sender->Progress(moved); });
-  tcp::Accepted twice;
+  Accepted accepted = ends.AcceptedFrom([&](bool* moved) { return ends.sender->Progress(moved); });
+  Accepted twice;
   twice.hello = accepted.hello;
   memcpy(twice.tail, accepted.tail, sizeof twice.tail);
   std::unique_ptr<ReceiveQueuePair> queue_pair;

@@ -5,8 +5,9 @@
 #include <random>
 #include <sys/mman.h>
 
+#include "ccl/transport/seal.h"
+#include "ccl/transport/stream.h"
 #include "ccl/transport/tcp/connect.h"
-#include "ccl/transport/tcp/seal.h"
 #include "tests/unit/ccl/shm_ends.h"
 
 namespace c4::shm {
@@ -56,24 +57,24 @@ class LyingSender : public ShmEnds {
  private:
   Result SayHello() {
     EXPECT_TRUE(c4::Connect(address, AfterSeconds(2), false, &stream).ok());
-    tcp::Hello hello = tcp::MakeHello(recording(0), 0, 1, kChunkBytes);
+    Hello hello = MakeHello(recording(0), 0, 1, kChunkBytes);
     hello.transport = wire::kTransportShm;
     hello.header.total_bytes = sizeof hello + sizeof(Offer);
     Offer offer{};
     memcpy(offer.cookie, kCookie, sizeof kCookie);
     offer.bytes = memory.geometry.total_bytes;
     offer.descriptor = static_cast<uint32_t>(file.get());
-    char said[tcp::kMaxHelloBytes];
+    char said[kMaxHelloBytes];
     memcpy(said, &hello, sizeof hello);
     memcpy(said + sizeof hello, &offer, sizeof offer);
-    tcp::Seal(said, sizeof said, recording(0).key);
+    Seal(said, sizeof said, recording(0).key);
     C4_RETURN_IF_ERROR(SendAll(stream.get(), said, sizeof said, AfterSeconds(2)));
-    accepted_ = Accepted([](bool*) { return Ok(); });
+    accepted_ = AcceptedFrom([](bool*) { return Ok(); });
     return Ok();
   }
 
   static constexpr char payload_[kChunkBytes] = {'p'};
-  tcp::Accepted accepted_;
+  Accepted accepted_;
   char first_[10000];
   char second_[16];
 };
@@ -300,7 +301,7 @@ TEST(LyingShmPeer, AChunkThatComesTwiceEndsTheConnection) {
 
 TEST(LyingShmPeer, NoiseOnTheStreamEndsTheConnection) {
   LyingSender peer;
-  const char noise[sizeof(tcp::Frame)] = {1};
+  const char noise[sizeof(Frame)] = {1};
   EXPECT_TRUE(SendAll(peer.stream.get(), noise, sizeof noise, AfterSeconds(2)).ok());
   const Result result =
       ShmEnds::Drive([&](bool* moved) { return peer.receiver->Progress(moved); }, [] { return false; });
@@ -346,7 +347,7 @@ class LyingReceiver : public ShmEnds {
  public:
   LyingReceiver() {
     EXPECT_TRUE(ConnectSender(recording(0), address, peers[1], Shape(), &sender).ok());
-    accepted_ = Accepted([&](bool* moved) { return sender->Progress(moved); });
+    accepted_ = AcceptedFrom([&](bool* moved) { return sender->Progress(moved); });
     Offer offer;
     memcpy(&offer, accepted_.tail, sizeof offer);
     const Result opened =
@@ -367,7 +368,7 @@ class LyingReceiver : public ShmEnds {
   Memory memory;
 
  private:
-  tcp::Accepted accepted_;
+  Accepted accepted_;
   char data_[100] = {};
 };
 

@@ -8,8 +8,10 @@
 #include <vector>
 
 #include "ccl/base/clock.h"
-#include "ccl/transport/tcp/acceptor.h"
+#include "ccl/transport/acceptor.h"
+#include "ccl/transport/frame.h"
 #include "ccl/transport/tcp/connect.h"
+#include "ccl/transport/tcp/queue_pair.h"
 
 namespace c4::tcp {
 

@@ -35,7 +35,7 @@ class LyingSender : public Ends {
 
 Frame ChunkFrame(uint64_t sequence, uint64_t message, uint64_t message_bytes, uint32_t chunk,
                  uint32_t bytes) {
-  return {kFrameMark, kChunk, 0, chunk, bytes, sequence, message, message_bytes};
+  return {kFrameMark, kFrameChunk, 0, chunk, bytes, sequence, message, message_bytes};
 }
 
 TEST(LyingPeer, ASenderThatSaysTheTruthInAnyOrderIsBelieved) {
@@ -60,8 +60,8 @@ TEST(LyingPeer, EveryFieldOfAChunkIsChecked) {
   const Case cases[] = {
       {"mark", [](Frame* f) { f->mark = 1; }},
       {"unknown kind", [](Frame* f) { f->kind = 77; }},
-      {"kind of a receiver", [](Frame* f) { f->kind = kReport; }},
-      {"goodbye with a payload", [](Frame* f) { f->kind = kGoodbye; }},
+      {"kind of a receiver", [](Frame* f) { f->kind = kFrameReport; }},
+      {"goodbye with a payload", [](Frame* f) { f->kind = kFrameGoodbye; }},
       {"chunk beyond the message", [](Frame* f) { f->chunk = 3; }},
       {"chunk whose offset wraps 32 bits", [](Frame* f) { f->chunk = UINT32_MAX; }},
       {"shorter than its place", [](Frame* f) { f->bytes = 1023; }},
@@ -107,7 +107,7 @@ TEST(LyingPeer, AChunkThatComesTwiceEndsTheConnection) {
 TEST(LyingPeer, AnEndInTheMiddleOfAChunkIsNoGoodbye) {
   for (const bool goodbye : {false, true}) {
     LyingSender peer;
-    if (goodbye) Say(peer.fd, Frame{kFrameMark, kGoodbye, 0, 0, 0, 0, 0, 0});
+    if (goodbye) Say(peer.fd, Frame{kFrameMark, kFrameGoodbye, 0, 0, 0, 0, 0, 0});
     Say(peer.fd, ChunkFrame(0, 0, 3000, 0, 1024));
     Say(peer.fd, 'x');
     peer.fd.Reset();
@@ -139,7 +139,7 @@ class LyingReceiver : public Ends {
                  [&] { return sender->completed() == 1; });
   }
   void Report(uint64_t received, uint64_t granted) {
-    Say(fd, Frame{kFrameMark, kReport, 0, 0, 0, received, granted, 0});
+    Say(fd, Frame{kFrameMark, kFrameReport, 0, 0, 0, received, granted, 0});
   }
 
   Fd fd;
@@ -177,23 +177,23 @@ TEST(LyingPeer, AReceiverIsBelievedOnlyWhatItCanKnow) {
        }},
       {"mark",
        [](LyingReceiver* p) {
-         Say(p->fd, Frame{1, kReport, 0, 0, 0, 0, 1, 0});
+         Say(p->fd, Frame{1, kFrameReport, 0, 0, 0, 0, 1, 0});
        }},
       {"payload",
        [](LyingReceiver* p) {
-         Say(p->fd, Frame{kFrameMark, kReport, 0, 0, 1, 0, 1, 0});
+         Say(p->fd, Frame{kFrameMark, kFrameReport, 0, 0, 1, 0, 1, 0});
        }},
       {"more tags than a report has room for",
        [](LyingReceiver* p) {
-         Say(p->fd, Frame{kFrameMark, kReport, 0, 3, 0, 0, 3, 0});
+         Say(p->fd, Frame{kFrameMark, kFrameReport, 0, 3, 0, 0, 3, 0});
        }},
       {"tags of messages before the first",
        [](LyingReceiver* p) {
-         Say(p->fd, Frame{kFrameMark, kReport, 0, 2, 0, 0, 1, 0});
+         Say(p->fd, Frame{kFrameMark, kFrameReport, 0, 2, 0, 0, 1, 0});
        }},
       {"kind of a sender",
        [](LyingReceiver* p) {
-         Say(p->fd, Frame{kFrameMark, kChunk, 0, 0, 0, 0, 1, 0});
+         Say(p->fd, Frame{kFrameMark, kFrameChunk, 0, 0, 0, 0, 1, 0});
        }},
       {"unknown kind",
        [](LyingReceiver* p) {
@@ -234,7 +234,7 @@ std::vector<Frame> SaidOfTags(int receives, size_t frames) {
 TEST(Tags, StandInTheReportWhereTheyFitAndTheSenderLooksThere) {
   for (const int receives : {1, 2}) {
     const Frame report = SaidOfTags(receives, 1).front();
-    EXPECT_EQ(report.kind, kReport);
+    EXPECT_EQ(report.kind, kFrameReport);
     EXPECT_EQ(report.message, static_cast<uint64_t>(receives));
     ASSERT_EQ(report.chunk, static_cast<uint32_t>(receives));
     for (int i = 0; i < receives; ++i) EXPECT_EQ(TagInReport(report, static_cast<uint32_t>(i)), 100 + i);
@@ -245,10 +245,10 @@ TEST(Tags, StandInTheReportWhereTheyFitAndTheSenderLooksThere) {
 TEST(Tags, FollowTheReportWhereTheyAreMany) {
   constexpr int kReceives = 3;
   const std::vector<Frame> said = SaidOfTags(kReceives, 2);
-  EXPECT_EQ(said[0].kind, kReport);
+  EXPECT_EQ(said[0].kind, kFrameReport);
   EXPECT_EQ(said[0].chunk, 0U);
   EXPECT_EQ(said[0].message_bytes, 0U);
-  EXPECT_EQ(said[1].kind, kTags);
+  EXPECT_EQ(said[1].kind, kFrameTags);
   EXPECT_EQ(said[1].message, 0U);
   ASSERT_EQ(said[1].chunk, static_cast<uint32_t>(kReceives));
   for (int i = 0; i < kReceives; ++i) EXPECT_EQ(TagIn(said[1], static_cast<uint32_t>(i)), 100 + i);
@@ -257,11 +257,11 @@ TEST(Tags, FollowTheReportWhereTheyAreMany) {
 TEST(Tags, OfReportsAndFramesAreOneOrder) {
   LyingReceiver peer;
   peer.sender->UseTags();
-  Frame report{kFrameMark, kReport, 0, 2, 0, 0, 2, 0};
+  Frame report{kFrameMark, kFrameReport, 0, 2, 0, 0, 2, 0};
   SetTagInReport(&report, 0, -5);
   SetTagInReport(&report, 1, INT32_MAX);
   Say(peer.fd, report);
-  Frame tags{kFrameMark, kTags, 0, 2, 0, 0, 1, 0};  // the first of them said again
+  Frame tags{kFrameMark, kFrameTags, 0, 2, 0, 0, 1, 0};  // the first of them said again
   SetTag(&tags, 0, INT32_MAX);
   SetTag(&tags, 1, 8);
   Say(peer.fd, tags);

@@ -11,13 +11,13 @@ using bootstrap::Met;
 using bootstrap::RankInfo;
 using bootstrap::Table;
 using bootstrap::UniqueId;
-using tcp::Frame;
-using tcp::Hello;
 
 constexpr char kBootstrapName[] = "bootstrap-1.0.bin";
 constexpr char kBootstrapName11[] = "bootstrap-1.1.bin";
 constexpr char kBootstrapName13[] = "bootstrap-1.3.bin";
+constexpr char kBootstrapName14[] = "bootstrap-1.4.bin";
 constexpr char kTcpName[] = "tcp-4.0.bin";
+constexpr char kTcp41Name[] = "tcp-4.1.bin";
 constexpr char kShmName[] = "shm-2.0.bin";
 constexpr ProcessIdentity kProcess{.boot_id = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16},
                                    .start_time_ticks = 8675309,
@@ -198,6 +198,25 @@ TEST(BootstrapGolden, FramesOf13) {
   ExpectFields(bytes, 152, ExpectedJoin13().knobs, SharedKnobsLayout());
 }
 
+// Since 1.4: what a rank's listener takes, beside its bell.
+TEST(BootstrapGolden, FramesOf14) {
+  Join join = ExpectedJoin13();
+  join.header.minor = 4;
+  join.info.process.reserved = bootstrap::ReservedOf(21, 1u << kTransportVerbs);
+  std::string written;
+  Append(&written, join);
+  const std::string bytes = Golden(kBootstrapName14, written);
+  ASSERT_EQ(bytes.size(), 192u);
+  EXPECT_EQ(bootstrap::CheckJoin(bytes.data(), 192, kNonce), nullptr);
+  ExpectFields(bytes, 0, join, JoinLayout());
+  Join read;
+  memcpy(&read, bytes.data(), sizeof read);
+  EXPECT_EQ(read.info.process.reserved, 0x04000015u);
+  EXPECT_EQ(bootstrap::BellIn(read.info.process.reserved), 21u);
+  EXPECT_EQ(bootstrap::TakesIn(read.info.process.reserved), 4u);
+  EXPECT_EQ(bootstrap::TakesIn(ExpectedJoin13().info.process.reserved), 0u) << "of an older writer";
+}
+
 TEST(BootstrapGolden, MeetingsOfOthersAreRefused) {
   constexpr uint64_t kId = 0xc4c4'0000'0000'0001;
   const Meet good = ExpectedMeet();
@@ -228,7 +247,7 @@ TEST(BootstrapGolden, AnotherMajorIsRefused) {
 
 Hello ExpectedHello() {
   Hello hello{};
-  hello.header = HeaderOf(tcp::kHelloMagic, 120, 0, 120);
+  hello.header = HeaderOf(kHelloMagic, 120, 0, 120);
   hello.header.major = 4;
   hello.communicator_id = 0xc4c4'0000'0000'0001;
   hello.from_rank = 1;
@@ -270,7 +289,7 @@ shm::Offer ExpectedOffer() {
   return offer;
 }
 
-// What is said of queue pair 4 and its epoch 3 over a control stream.
+// What is said of queue pair 4 and its epoch 3 over a fence stream.
 constexpr Frame ControlFrame(uint16_t kind, uint64_t sequence, uint64_t message) {
   return {.mark = 0x51503443,
           .kind = kind,
@@ -293,8 +312,8 @@ std::string WrittenTcp() {
   Append(&written, ExpectedHelloOf(kTransportShm));
   Append(&written, ExpectedOffer());
   Append(&written, FrameOf(3, 0, 0, 0));
-  Append(&written, ExpectedHelloOf(tcp::kFailOverTcp));
-  Append(&written, ExpectedHelloOf(tcp::kControl));
+  Append(&written, ExpectedHelloOf(kFailOverTcp));
+  Append(&written, ExpectedHelloOf(kFenceStream));
   Append(&written, ControlFrame(4, 0, 0));
   Append(&written, FrameOf(7, 0, 0, 0));
   Append(&written, ControlFrame(5, 12, 7));
@@ -306,47 +325,102 @@ TEST(TcpGolden, StreamsOf40) {
   constexpr uint64_t kId = 0xc4c4'0000'0000'0001;
   const std::string bytes = Golden(kTcpName, WrittenTcp());
   ASSERT_EQ(bytes.size(), 120u + 40u + 8u + 40u + 40u + 120u + 32u + 40u + 120u + 120u + 4u * 40u);
-  EXPECT_EQ(tcp::CheckHello(bytes.data(), 120, kId, 2, 3), nullptr);
+  EXPECT_EQ(CheckHello(bytes.data(), 120, kId, 2, 3), nullptr);
   ExpectFields(bytes, 0, ExpectedHelloOf(kTransportTcp), TcpHelloLayout());
-  ExpectFields(bytes, 120, FrameOf(tcp::kChunk, 8, 0, 5), TcpFrameLayout());
+  ExpectFields(bytes, 120, FrameOf(kFrameChunk, 8, 0, 5), TcpFrameLayout());
   EXPECT_EQ(bytes.substr(160, 8), "payload.");
-  ExpectFields(bytes, 168, FrameOf(tcp::kGoodbye, 0, 0, 0), TcpFrameLayout());
-  ExpectFields(bytes, 208, FrameOf(tcp::kReport, 0, 1, 7), TcpFrameLayout());
-  EXPECT_EQ(tcp::CheckChunk(At<Frame>(bytes, 120), 0), nullptr);
-  EXPECT_EQ(tcp::CheckChunk(At<Frame>(bytes, 168), 1), nullptr);
-  EXPECT_EQ(tcp::CheckReport(At<Frame>(bytes, 208), 0, 0, 1), nullptr);
-  EXPECT_NE(tcp::CheckReport(At<Frame>(bytes, 208), 0, 0, 0), nullptr);
-  EXPECT_EQ(tcp::CheckHello(bytes.data() + 248, 120, kId, 2, 3), nullptr);
+  ExpectFields(bytes, 168, FrameOf(kFrameGoodbye, 0, 0, 0), TcpFrameLayout());
+  ExpectFields(bytes, 208, FrameOf(kFrameReport, 0, 1, 7), TcpFrameLayout());
+  EXPECT_EQ(CheckChunk(At<Frame>(bytes, 120), 0), nullptr);
+  EXPECT_EQ(CheckChunk(At<Frame>(bytes, 168), 1), nullptr);
+  EXPECT_EQ(CheckReport(At<Frame>(bytes, 208), 0, 0, 1), nullptr);
+  EXPECT_NE(CheckReport(At<Frame>(bytes, 208), 0, 0, 0), nullptr);
+  EXPECT_EQ(CheckHello(bytes.data() + 248, 120, kId, 2, 3), nullptr);
   ExpectFields(bytes, 248, ExpectedHelloOf(kTransportShm), TcpHelloLayout());
-  EXPECT_EQ(tcp::HelloBytes(At<Hello>(bytes, 248)), 152u);
+  EXPECT_EQ(HelloBytes(At<Hello>(bytes, 248)), 152u);
   ExpectFields(bytes, 368, ExpectedOffer(), ShmOfferLayout());
-  ExpectFields(bytes, 400, FrameOf(tcp::kGoodbye, 0, 0, 0), TcpFrameLayout());
-  for (const size_t at : {440u, 560u}) EXPECT_EQ(tcp::CheckHello(bytes.data() + at, 120, kId, 2, 3), nullptr);
-  EXPECT_TRUE(tcp::FailsOver(At<Hello>(bytes, 440)) && tcp::IsTcp(At<Hello>(bytes, 440)));
-  EXPECT_TRUE(tcp::IsControl(At<Hello>(bytes, 560)) && !tcp::IsTcp(At<Hello>(bytes, 560)));
+  ExpectFields(bytes, 400, FrameOf(kFrameGoodbye, 0, 0, 0), TcpFrameLayout());
+  for (const size_t at : {440u, 560u}) EXPECT_EQ(CheckHello(bytes.data() + at, 120, kId, 2, 3), nullptr);
+  EXPECT_TRUE(FailsOver(At<Hello>(bytes, 440)) && TransportOf(At<Hello>(bytes, 440)) == wire::kTransportTcp);
+  EXPECT_TRUE(IsFenceStream(At<Hello>(bytes, 560)) && TransportOf(At<Hello>(bytes, 560)) == 0);
   EXPECT_EQ(At<Hello>(bytes, 560).epoch, 3u);
 }
 
-TEST(TcpGolden, FramesOfAControlStream) {
+// Since 4.1: a hello over verbs, its tail, and the answer with the tail of the other end.
+Hello ExpectedVerbsHello() {
+  Hello hello = ExpectedHelloOf(kTransportVerbs);
+  hello.header.minor = 1;
+  hello.header.total_bytes = 152;
+  return hello;
+}
+
+Hello ExpectedAnswer() {
+  Hello answer = ExpectedVerbsHello();
+  answer.header.magic = kHelloAnswerMagic;
+  answer.header.writer.pid = 4711;
+  return answer;
+}
+
+std::string WrittenTcp41() {
+  std::string written;
+  Append(&written, ExpectedVerbsHello());
+  written += "the sender's end, of 32 bytes...";
+  Append(&written, ExpectedAnswer());
+  written += "the receiver's end, of 32 bytes.";
+  return written;
+}
+
+TEST(TcpGolden, AHelloAndItsAnswerOf41) {
+  constexpr uint64_t kId = 0xc4c4'0000'0000'0001;
+  const std::string bytes = Golden(kTcp41Name, WrittenTcp41());
+  ASSERT_EQ(bytes.size(), 2u * 152u);
+  const auto hello = At<Hello>(bytes, 0);
+  ExpectFields(bytes, 0, ExpectedVerbsHello(), TcpHelloLayout());
+  EXPECT_EQ(CheckHello(bytes.data(), 120, kId, 2, 3), nullptr);
+  EXPECT_EQ(HelloBytes(hello), 152u);
+  EXPECT_TRUE(FailsOver(hello));
+  EXPECT_EQ(TransportOf(hello), kTransportVerbs);
+  ExpectFields(bytes, 152, ExpectedAnswer(), TcpHelloLayout());
+  EXPECT_EQ(CheckAnswer(bytes.data() + 152, 152, hello), nullptr);
+  EXPECT_NE(CheckHello(bytes.data() + 152, 120, kId, 2, 3), nullptr) << "an answer is no hello";
+  EXPECT_NE(CheckAnswer(bytes.data(), 152, hello), nullptr) << "a hello is no answer";
+  EXPECT_STREQ(CheckAnswer(bytes.data() + 152, 119, hello), "is too short");
+  ProcessIdentity writer{};
+  writer.pid = 4711;
+  Hello said = AnswerTo(hello, writer);
+  EXPECT_EQ(said.header.writer.pid, 4711u);
+  EXPECT_EQ(CheckAnswer(&said, sizeof said, hello), nullptr);
+  for (const auto change : {+[](Hello* h) { ++h->epoch; }, +[](Hello* h) { ++h->queue_pair_number; },
+                            +[](Hello* h) { ++h->queue_pair_index; }, +[](Hello* h) { ++h->channel; },
+                            +[](Hello* h) { ++h->from_rank; }, +[](Hello* h) { ++h->communicator_id; }}) {
+    Hello other = said;
+    change(&other);
+    EXPECT_STREQ(CheckAnswer(&other, sizeof other, hello), "answers another hello");
+  }
+  said.header.major = 5;
+  EXPECT_STREQ(CheckAnswer(&said, sizeof said, hello), HeaderFaultText(HeaderFault::kMajor));
+}
+
+TEST(TcpGolden, FramesOfAFenceStream) {
   const std::string bytes = Golden(kTcpName, WrittenTcp());
-  const uint16_t kinds[] = {tcp::kFence, tcp::kPing, tcp::kFenced, tcp::kCount};
+  const uint16_t kinds[] = {kFrameFence, kFramePing, kFrameFenced, kFrameCount};
   for (size_t i = 0; i < 4; ++i) {
     const auto frame = At<Frame>(bytes, 680 + 40 * i);
     EXPECT_EQ(frame.kind, kinds[i]);
     const bool from_sender = i < 2;
-    EXPECT_EQ(tcp::CheckControl(frame, from_sender, 5), nullptr) << i;
-    EXPECT_NE(tcp::CheckControl(frame, !from_sender, 5), nullptr) << "of the other side: " << i;
-    EXPECT_NE(tcp::CheckChunk(frame, 0), nullptr) << i;
-    EXPECT_NE(tcp::CheckReport(frame, 0, 0, 99), nullptr) << i;
-    EXPECT_EQ(tcp::CheckControl(frame, from_sender, 4) == nullptr, i == 1) << "no such queue pair: " << i;
+    EXPECT_EQ(CheckFenceFrame(frame, from_sender, 5), nullptr) << i;
+    EXPECT_NE(CheckFenceFrame(frame, !from_sender, 5), nullptr) << "of the other side: " << i;
+    EXPECT_NE(CheckChunk(frame, 0), nullptr) << i;
+    EXPECT_NE(CheckReport(frame, 0, 0, 99), nullptr) << i;
+    EXPECT_EQ(CheckFenceFrame(frame, from_sender, 4) == nullptr, i == 1) << "no such queue pair: " << i;
     Frame marred = frame;
     marred.mark = 1;
-    EXPECT_NE(tcp::CheckControl(marred, from_sender, 5), nullptr) << i;
+    EXPECT_NE(CheckFenceFrame(marred, from_sender, 5), nullptr) << i;
   }
   for (const bool from_sender : {false, true}) {
-    EXPECT_EQ(tcp::CheckControl(FrameOf(tcp::kGoodbye, 0, 0, 0), from_sender, 1), nullptr);
-    EXPECT_NE(tcp::CheckControl(FrameOf(tcp::kChunk, 8, 0, 5), from_sender, 5), nullptr);
-    EXPECT_NE(tcp::CheckControl(FrameOf(tcp::kReport, 0, 1, 7), from_sender, 5), nullptr);
+    EXPECT_EQ(CheckFenceFrame(FrameOf(kFrameGoodbye, 0, 0, 0), from_sender, 1), nullptr);
+    EXPECT_NE(CheckFenceFrame(FrameOf(kFrameChunk, 8, 0, 5), from_sender, 5), nullptr);
+    EXPECT_NE(CheckFenceFrame(FrameOf(kFrameReport, 0, 1, 7), from_sender, 5), nullptr);
   }
 }
 
@@ -355,17 +429,19 @@ TEST(TcpGolden, ATransportIsTakenOnlyWithWhatItNeeds) {
     Hello hello = ExpectedHelloOf(kTransportTcp);
     hello.transport = transport;
     hello.header.total_bytes = bytes;
-    return tcp::CheckHello(&hello, sizeof hello, hello.communicator_id, 2, 3);
+    return CheckHello(&hello, sizeof hello, hello.communicator_id, 2, 3);
   };
   EXPECT_NE(check(0, 120), nullptr);
   EXPECT_EQ(check(kTransportTcp, 120), nullptr);
-  EXPECT_EQ(check(tcp::kFailOverTcp, 120), nullptr);
-  EXPECT_EQ(check(tcp::kControl, 120), nullptr);
-  EXPECT_NE(check(tcp::kControl, 152), nullptr);
+  EXPECT_EQ(check(kFailOverTcp, 120), nullptr);
+  EXPECT_EQ(check(kFenceStream, 120), nullptr);
+  EXPECT_NE(check(kFenceStream, 152), nullptr);
   EXPECT_EQ(check(kTransportShm, 152), nullptr);
   EXPECT_NE(check(kTransportTcp, 152), nullptr);
   EXPECT_NE(check(kTransportShm, 120), nullptr);
-  EXPECT_STREQ(check(kTransportVerbs, 120), "asks for a transport that this version does not have");
+  EXPECT_EQ(check(kTransportVerbs, 152), nullptr);
+  EXPECT_NE(check(kTransportVerbs, 120), nullptr);
+  EXPECT_STREQ(check(kTransportVendor, 120), "asks for a transport that this version does not have");
 }
 
 // A memory of 4 slots with room for 72 bytes each, and 2 pieces of 64; four slots; the page of a bell.
@@ -466,12 +542,12 @@ TEST(TcpGolden, AnotherMajorIsRefused) {
   Hello hello = ExpectedHelloOf(kTransportTcp);
   for (const uint16_t major : {uint16_t{3}, uint16_t{5}}) {
     hello.header.major = major;
-    EXPECT_STREQ(tcp::CheckHello(&hello, sizeof hello, hello.communicator_id, 2, 3),
+    EXPECT_STREQ(CheckHello(&hello, sizeof hello, hello.communicator_id, 2, 3),
                  HeaderFaultText(HeaderFault::kMajor));
   }
   hello.header.major = 4;
   hello.header.minor = 9;
-  EXPECT_EQ(tcp::CheckHello(&hello, sizeof hello, hello.communicator_id, 2, 3), nullptr);
+  EXPECT_EQ(CheckHello(&hello, sizeof hello, hello.communicator_id, 2, 3), nullptr);
 }
 
 // Ranks with an older library have to be updated: 1.0 sends whole messages, 2.x knows no fences, 3.x proves
@@ -479,7 +555,7 @@ TEST(TcpGolden, AnotherMajorIsRefused) {
 TEST(TcpGolden, OlderStreamsAreRefusedByTheirVersion) {
   for (const char* name : {"tcp-1.0.bin", "tcp-2.0.bin", "tcp-2.1.bin", "tcp-3.0.bin"}) {
     const std::string bytes = Golden(name, "");
-    EXPECT_STREQ(tcp::CheckHello(bytes.data(), bytes.size(), 0xc4c4'0000'0000'0001, 2, 3),
+    EXPECT_STREQ(CheckHello(bytes.data(), bytes.size(), 0xc4c4'0000'0000'0001, 2, 3),
                  HeaderFaultText(HeaderFault::kMajor))
         << name;
   }

@@ -7,8 +7,9 @@
 #include <vector>
 
 #include "ccl/bootstrap/protocol.h"
+#include "ccl/transport/frame.h"
+#include "ccl/transport/hello.h"
 #include "ccl/transport/shm/ring.h"
-#include "ccl/transport/tcp/frame.h"
 #include "wire/control.h"
 #include "wire/header.h"
 #include "wire/segment.h"
@@ -363,7 +364,7 @@ inline Layout MetLayout() {
 }
 
 inline Layout TcpHelloLayout() {
-  using T = tcp::Hello;
+  using T = Hello;
   return {"Hello",
           "tcp.md",
           sizeof(T),
@@ -373,7 +374,7 @@ inline Layout TcpHelloLayout() {
 }
 
 inline Layout TcpFrameLayout() {
-  using T = tcp::Frame;
+  using T = Frame;
   return {"Frame",
           "tcp.md",
           sizeof(T),

@@ -1,0 +1,30 @@
+// The UDP source port of RoCE v2, which switches hash: what a flow label becomes, and a label for a port.
+// This is the kernel's own convention, which providers share where they know no better. Pure.
+#pragma once
+
+#include <cstdint>
+
+namespace c4::verbs {
+
+inline constexpr uint16_t kRoceUdpPort = 4791;  // the destination port
+inline constexpr uint16_t kLeastSourcePort = 0xc000;
+inline constexpr uint32_t kFlowLabelBits = 20;
+
+constexpr bool CanBeSourcePort(uint16_t port) {
+  return port >= kLeastSourcePort;
+}
+
+// Of a label other than 0; 0 leaves the choice to the kernel.
+constexpr uint16_t SourcePortOf(uint32_t flow_label) {
+  const uint32_t low = flow_label & 0x3fff;
+  const uint32_t high = (flow_label >> 14) & 0x3f;
+  return static_cast<uint16_t>(kLeastSourcePort | (low ^ high));
+}
+
+// Never 0: port 0xc000 has labels, too, with bits above the fourteenth.
+constexpr uint32_t FlowLabelOf(uint16_t port) {
+  const uint32_t low = port & 0x3fffu;
+  return low != 0 ? low : (1u << 14 | 1u);
+}
+
+}  // namespace c4::verbs

@@ -1,0 +1,240 @@
+#!/usr/bin/env python3
+"""The transport's queue pairs over real verbs, in two guests with Soft-RoCE (guests.py).
+
+run.py --build BUILD [--only NAME] [--histories N]: boots the guests, runs every test, and ends with the line
+"rdma: N passed, N failed". Exit codes: 0 nothing failed, or the guests cannot run here, which a loud line says;
+1 a test failed; 2 wrong usage.
+"""
+
+import argparse
+import os
+import pathlib
+import re
+import statistics
+import sys
+import time
+
+import guests
+import library
+from checks import Failed, check, number
+
+PORT = 7000
+# What a queue pair takes to give up with the knobs' defaults (ccl/transport/verbs/device.h): 7 x 4.096 us x 2^14.
+RETRY_S = 7 * 4.096e-6 * 2**14
+
+
+class Bench:
+    """The two guests and the program in them: `one` receives, `two` sends."""
+
+    def __init__(self, one, two, program):
+        self.one, self.two, self.program = one, two, program
+        self.port = PORT
+
+    def both(self, arguments, sender="", receiver="", environment="", around="{}", limit_s=120):
+        """(sender's output, receiver's output); fails unless both programs ended well."""
+        results = self.try_both(arguments, sender, receiver, environment, around, limit_s)
+        for who, (status, output) in zip(("sender", "receiver"), results):
+            check(status == 0, f"the {who} ended with {status}:\n{output[-1500:]}")
+        return [output for _, output in results]
+
+    def try_both(self, arguments, sender="", receiver="", environment="", around="{}", limit_s=120):
+        """`around`: what the receiver's guest does with its program, which stands for the {}."""
+        self.port += 1
+        call = f"timeout {limit_s} env NCCL_DEBUG=INFO {environment} {self.program} {arguments}"
+        listening = self.one.start(around.format(f"{call} --listen {self.port} {receiver}"))
+        sending = self.two.start(f"{call} --connect 10.1.0.1:{self.port} {sender}")
+        return [self.two.finish(sending, limit_s + 20), self.one.finish(listening, limit_s + 20)]
+
+
+# The tests: each takes the bench and gives back a word on what it saw, or raises Failed.
+
+
+def pingpong(bench):
+    listening = bench.one.start("timeout 30 ibv_rc_pingpong -d rxe0 -g 1 -n 100")
+    time.sleep(1)
+    status, output = bench.two.run("timeout 30 ibv_rc_pingpong -d rxe0 -g 1 -n 100 10.1.0.1")
+    bench.one.finish(listening)
+    check(status == 0, output)
+    return output.strip().splitlines()[-1]
+
+
+def devices(bench):
+    def refusal(environment):
+        status, output = bench.two.run(f"env {environment} {bench.program} faults --connect 10.1.0.1:1")
+        check(status == 1, f"{environment}: {output}")
+        return output
+
+    check("NCCL_IB_HCA=mlx9 matches none of rxe0" in refusal("NCCL_IB_HCA=mlx9"), "NCCL_IB_HCA that matches nothing")
+    check("no GID at index 77" in refusal("NCCL_IB_GID_INDEX=77"), "NCCL_IB_GID_INDEX that is not there")
+    check("NCCL_IB_DISABLE=1" in refusal("NCCL_IB_DISABLE=1"), "NCCL_IB_DISABLE")
+    check("matches none" in refusal("NCCL_IB_HCA=^rxe0"), "NCCL_IB_HCA that excludes everything")
+    return "each refusal says what to do"
+
+
+def no_memlock(bench):
+    drop = "setpriv --reuid 65534 --clear-groups --bounding-set -all"
+    bench.two.run("chmod 666 /dev/infiniband/*")
+    bench.port += 1
+    listening = bench.one.start(f"timeout 20 {bench.program} faults --listen {bench.port}")
+    status, output = bench.two.run(
+        f"ulimit -l 8; timeout 20 {drop} {bench.program} faults --connect 10.1.0.1:{bench.port}", 30
+    )
+    bench.one.finish(listening, 30)
+    check(status == 1 and "ulimit -l" in output, output)
+    return output.strip().splitlines()[-1]
+
+
+def faults(bench):
+    sender, receiver = bench.both("faults")
+    return f"{(sender + receiver).count('right: ')} rules"
+
+
+def histories(bench):
+    count = bench.histories
+    sender, receiver = bench.both(f"histories --count {count}", limit_s=400)
+    check(number("chunks", sender) == number("chunks", receiver), "chunks were lost or doubled")
+    check(number("epochs", sender) >= count / 10, "too few queue pairs broke to show anything")
+    return sender.strip().splitlines()[-2]
+
+
+def silent_cut(bench):
+    cut = "tc qdisc add dev eth1 root netem loss 100%; (sleep 1; tc qdisc del dev eth1 root) >/dev/null 2>&1 &"
+    sender, _ = bench.both("stream --messages 60", sender=f"--at 20 --command '{cut}'")
+    check("status 12" in sender, f"no queue pair gave up:\n{sender}")
+    gap_s = number("longest_gap_ms", sender) / 1000
+    check(gap_s < 1 + 2 * RETRY_S, f"nothing came for {gap_s} s, 1 s of them cut; twice the retry time is {2 * RETRY_S:.2f} s")
+    return sender.strip().splitlines()[-2]
+
+
+def port_down(bench):
+    down = "ip link set eth1 down; (sleep 1; ip link set eth1 up) >/dev/null 2>&1 &"
+    sender, _ = bench.both("stream --messages 60", sender=f"--at 20 --command '{down}'")
+    check("port rxe0:1 is down" in sender and "port rxe0:1 is up again" in sender, f"no event was said:\n{sender}")
+    return sender.strip().splitlines()[-2]
+
+
+def peers_port_down(bench):
+    around = "{} & program=$!; sleep 0.7; ip link set eth1 down; sleep 1; ip link set eth1 up; wait $program"
+    sender, receiver = bench.both("stream --messages 200", around=around)
+    check("port rxe0:1 is down" in receiver, f"no event was said:\n{receiver}")
+    check("status 12" in sender, f"no queue pair gave up:\n{sender}")
+    return sender.strip().splitlines()[-2]
+
+
+def address_that_changes(bench):
+    change = "ip address del 10.2.0.2/24 dev eth1; sleep 0.2; ip address add 10.2.0.2/24 dev eth1"
+    sender, _ = bench.both("stream --messages 60", sender=f"--at 20 --command '{change}'")
+    return sender.strip().splitlines()[-2]
+
+
+def smaller_mtu(bench):
+    try:
+        bench.one.run("ip link set eth1 mtu 700")
+        sender, receiver = bench.both("stream --messages 20")
+        check("MTU 512" in receiver and "MTU 1024" in sender, f"the MTU is not what was set:\n{receiver}")
+    finally:
+        bench.one.run("ip link set eth1 mtu 1500")
+    return sender.strip().splitlines()[-2]
+
+
+def ipv6(bench):
+    for guest in (bench.one, bench.two):
+        guest.run(f"ip address add fd00:c4::{guest.number}/64 dev eth1 nodad; sleep 0.3")
+    sender, _ = bench.both("stream --messages 20", environment="NCCL_IB_ADDR_FAMILY=AF_INET6")
+    check("fd00:c4::2" in sender, f"not the GID of IPv6:\n{sender}")
+    return sender.strip().splitlines()[0]
+
+
+def steering(bench):
+    wanted = [50000, 61234, 65535, 49152]
+    capture = "tcpdump -i eth1 -n -U -w /tmp/work/steer.pcap udp port 4791 2>/dev/null & sleep 1.5; "
+    around = capture + "{}; status=$?; sleep 0.5; kill %1; wait %1 2>/dev/null; (exit $status)"
+    bench.both(f"steer --ports {','.join(map(str, wanted))}", around=around)
+    _, output = bench.one.run(
+        "tcpdump -n -r /tmp/work/steer.pcap 2>/dev/null | awk '{print $3}' | sort | uniq -c"
+    )
+    seen = {1: {}, 2: {}}
+    for count, guest, port in re.findall(r"(\d+) 10\.2\.0\.(\d)\.(\d+)", output):
+        seen[int(guest)][int(port)] = int(count)
+    check(set(seen[2]) == set(wanted), f"asked for {wanted}, seen {output}")
+    check(all(seen[2][port] >= 64 for port in wanted), f"too few packets on a port: {output}")
+    check(set(seen[1]) == {wanted[0]}, f"acknowledgements do not take the sender's port: {output}")
+    return f"{sum(seen[2].values())} packets, none on another port"
+
+
+def bandwidth(bench):
+    def theirs():
+        call = "timeout 60 ib_write_bw -d rxe0 -x 1 -s 65536 -n 200 -q 1 -F"
+        listening = bench.one.start(call)
+        time.sleep(1)
+        status, output = bench.two.run(f"{call} 10.1.0.1", 70)
+        bench.one.finish(listening, 70)
+        found = re.search(r"^ 65536 .*", output, re.M)
+        check(status == 0 and found, output)
+        return float(found.group(0).split()[3])
+
+    def ours(queue_pairs):
+        sender, _ = bench.both(f"bandwidth --chunks 200 --queue-pairs {queue_pairs}", sender="--spin")
+        return number("bandwidth", sender)
+
+    rows = [(theirs(), ours(1), ours(4)) for _ in range(bench.alternations)]
+    medians = [statistics.median(column) for column in zip(*rows)]
+    load = os.getloadavg()[0]
+    text = (
+        f"64 KiB, medians of {len(rows)} in alternation, load {load:.1f}: ib_write_bw {medians[0]:.2f} MiB/s, "
+        f"one queue pair {medians[1]:.2f}, four {medians[2]:.2f}; ratio {medians[1] / medians[0]:.2f}"
+    )
+    check(medians[1] >= 0.9 * medians[0], text)
+    return text
+
+
+TESTS = [
+    pingpong, devices, faults, no_memlock, steering, silent_cut, port_down, peers_port_down, address_that_changes,
+    smaller_mtu, ipv6, *library.TESTS, histories, bandwidth,
+]  # fmt: skip
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--build", type=pathlib.Path, required=True)
+    parser.add_argument("--only", action="append", choices=[test.__name__ for test in TESTS])
+    parser.add_argument("--histories", type=int, default=1000)
+    parser.add_argument("--alternations", type=int, default=5)
+    options = parser.parse_args()
+    program = (options.build / "tests" / "rdma_ends").resolve()
+    passed = failed = 0
+    try:
+        if not program.exists():
+            raise guests.Unavailable(f"{program} is not built")
+        begin_s = time.monotonic()
+        image = guests.Image(options.build.resolve() / "rdma")
+        with guests.Pair(image, options.build.resolve() / "rdma" / "pair") as (one, two):
+            print(f"two guests with Soft-RoCE, up after {time.monotonic() - begin_s:.1f} s", flush=True)
+            bench = Bench(one, two, program)
+            bench.programs = (options.build / "bin").resolve()
+            bench.histories, bench.alternations = options.histories, options.alternations
+            for test in TESTS:
+                if options.only and test.__name__ not in options.only:
+                    continue
+                test_s = time.monotonic()
+                try:
+                    said = test(bench)
+                    passed += 1
+                    print(f"passed {test.__name__} ({time.monotonic() - test_s:.1f} s): {said}", flush=True)
+                except Failed as fault:
+                    failed += 1
+                    print(f"FAILED {test.__name__} ({time.monotonic() - test_s:.1f} s): {fault}", flush=True)
+    except guests.Unavailable as why:
+        if passed + failed == 0:
+            print("*" * 100)
+            print(f"RDMA WAS NOT TESTED: {why}")
+            print("*" * 100)
+        else:
+            failed += 1
+            print(f"FAILED: {why}")
+    print(f"rdma: {passed} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
