@@ -29,10 +29,13 @@ std::atomic<bool> warned[kCount];
 
 struct Values {
   uint64_t forks = 0;
+  uint64_t forgotten = 0;
+  const Values* before = nullptr;
   std::string text[kCount];  // empty: not set
 };
 // Replaced in children of forks and by tests only, and never freed: somebody may be reading it.
 std::atomic<const Values*> values{nullptr};
+std::atomic<uint64_t> forgotten{0};  // how often ForgetKnobs was called
 
 const Entry& At(Knob knob) {
   return kTable[static_cast<size_t>(knob)];
@@ -40,9 +43,14 @@ const Entry& At(Knob knob) {
 
 const Values& Read() {
   const Values* current = values.load(std::memory_order_acquire);
-  if (current != nullptr && current->forks == Forks()) return *current;
+  const auto is_good = [](const Values* read) {
+    return read != nullptr && read->forks == Forks() && read->forgotten == forgotten.load();
+  };
+  if (is_good(current)) return *current;
   auto* const made = new Values;
   made->forks = Forks();
+  made->forgotten = forgotten.load();
+  made->before = current;
   for (size_t i = 0; i < kCount; ++i) {
     // NOLINTNEXTLINE(concurrency-mt-unsafe): once, on the thread of the program's first call
     const char* const value = getenv(kTable[i].name);
@@ -142,7 +150,7 @@ const char* KnobName(Knob knob) {
 }
 
 void ForgetKnobs() {
-  values.store(nullptr, std::memory_order_release);
+  ++forgotten;
 }
 
 }  // namespace c4

@@ -51,6 +51,7 @@ struct Process {
   std::map<std::string, uint64_t> calls;
   std::map<std::string, std::pair<int, int>> failures;  // code, times
   std::vector<Stream*> streams;
+  std::deque<Graph> graphs;  // nobody destroys them, and their addresses are handles
   Machine machine;
 };
 Process& The() {
@@ -279,7 +280,9 @@ FAKE_EXPORT void* fake_cuda_end_capture(void* handle) {
   stream->capturing = false;
   Graph captured;
   captured.swap(stream->captured);
-  return stream->invalidated ? nullptr : new Graph(std::move(captured));
+  if (stream->invalidated) return nullptr;
+  const std::lock_guard<std::mutex> process_lock(The().mutex);
+  return &The().graphs.emplace_back(std::move(captured));
 }
 FAKE_EXPORT void fake_cuda_launch_graph(void* graph, void* stream) {
   for (const std::function<void()>& work : *static_cast<Graph*>(graph)) Enqueue(Of(stream), work);

@@ -152,8 +152,11 @@ TEST_F(ApiResources, MakingAReductionChecksItsArguments) {
   ExpectRefused(create(nullptr, &scalar, ncclFloat, 1, comm_), "op is NULL");
   ExpectRefused(create(&made, nullptr, ncclFloat, 1, comm_), "scalar is NULL");
   ExpectRefused(create(&made, &scalar, 12, 1, comm_), "12 is not a data type");
+#if !defined( \
+    __SANITIZE_ADDRESS__)  // built together with UBSan: C passes such numbers, C++ must not load them
   ExpectRefused(create(&made, &scalar, ncclFloat, 2, comm_), "2 is no residence");
   ExpectRefused(create(&made, &scalar, ncclFloat, -1, comm_), "-1 is no residence");
+#endif
   ExpectRefused(create(&made, &scalar, ncclFloat, 1, nullptr), "the communicator is NULL");
   EXPECT_EQ(made, ncclSum);
   EXPECT_THAT(ncclGetLastError(nullptr), StartsWith("ncclRedOpCreatePreMulSum: "));

@@ -184,8 +184,8 @@ TEST(HttpServer, WhatIsNoRequestIsRefused) {
                            "GET / HTTP/1.1\r\nA: b\nC: d\r\n\r\n", "GET / HTTP/1.1\r\nA: \033[2J\r\n\r\n"}) {
     EXPECT_THAT(ask(text), testing::StartsWith("HTTP/1.1 400 ")) << text;
   }
-  EXPECT_THAT(ask(std::string("GET /v1/status\0 HTTP/1.1\r\n\r\n", 30)),
-              testing::StartsWith("HTTP/1.1 400 "));
+  constexpr char kWithNul[] = "GET /v1/status\0 HTTP/1.1\r\n\r\n";
+  EXPECT_THAT(ask(std::string(kWithNul, sizeof kWithNul - 1)), testing::StartsWith("HTTP/1.1 400 "));
   EXPECT_THAT(ask("GET /%zz HTTP/1.1\r\n\r\n"), testing::StartsWith("HTTP/1.1 400 "));
   EXPECT_THAT(ask("GET / HTTP/1.1\r\nX: " + std::string(limits::kHttpHeadBytes, 'x')),
               testing::StartsWith("HTTP/1.1 431 "));
