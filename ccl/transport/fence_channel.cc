@@ -273,7 +273,8 @@ ReceiveFenceStreams::ReceiveFenceStreams(std::vector<ReceiveQueuePair*> queue_pa
 
 void ReceiveFenceStreams::Take(Accepted late) {
   if (!IsFenceStream(late.hello)) {
-    queue_pairs_[late.hello.queue_pair_index]->Renew(std::move(late));
+    ReceiveQueuePair* const renewed = queue_pairs_[late.hello.queue_pair_index];
+    renewed->Renew(std::move(late));
     return;
   }
   if (lines_.size() >= kMostLines) lines_.erase(lines_.begin());

@@ -37,8 +37,8 @@ Result FrameEnd::Make(const UsablePort& port, const Settings& settings, uint32_t
   const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
   const size_t bytes = (receives + kSlots) * sizeof(Frame);
   end->memory_.resize((bytes + page - 1) / page * page + page);
-  const auto begin = (reinterpret_cast<uintptr_t>(end->memory_.data()) + page - 1) & ~(page - 1);
-  end->incoming_ = reinterpret_cast<Frame*>(begin);
+  const size_t past = reinterpret_cast<uintptr_t>(end->memory_.data()) % page;
+  end->incoming_ = reinterpret_cast<Frame*>(end->memory_.data() + (page - past) % page);
   end->outgoing_ = end->incoming_ + receives;
   end->receives_ = receives;
   C4_RETURN_IF_ERROR(port.device->memory().Acquire(end->incoming_, bytes, false, &end->registration_));

@@ -11,6 +11,7 @@ namespace {
 
 // Kernels say ENOMEM, too, of memory that is not there.
 bool IsMapped(uintptr_t from, size_t bytes) {
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): whole pages around what the user gave
   return msync(reinterpret_cast<void*>(from), bytes, MS_ASYNC) == 0 || errno != ENOMEM;
 }
 
@@ -113,10 +114,12 @@ Result RegistrationCache::Acquire(const void* address, size_t bytes, bool lastin
     entries_.splice(entries_.begin(), entries_, entry);
     return give();
   }
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): as above
+  auto* const begin = reinterpret_cast<void*>(from);
   abi::MemoryRegion* region = nullptr;
   for (;;) {
     errno = 0;
-    region = library_->register_region(domain_, reinterpret_cast<void*>(from), to - from,
+    region = library_->register_region(domain_, begin, to - from,
                                        abi::kLocalWrite | abi::kRemoteWrite | abi::kRemoteRead);
     if (region != nullptr) break;
     const int error = errno;
