@@ -13,7 +13,11 @@ namespace c4::service_test {
 namespace {
 
 constexpr Seconds kSuspectLimit(5);
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr size_t kMemoryKib = 4 << 20;  // sanitizers keep what was freed
+#else
 constexpr size_t kMemoryKib = 200 << 10;
+#endif
 
 size_t PeakKib(pid_t pid) {
   std::ifstream file("/proc/" + std::to_string(pid) + "/status");
