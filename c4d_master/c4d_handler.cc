@@ -339,13 +339,14 @@ void C4dHandler::Save(const std::vector<VerdictChange>& changes, Now now) {
 void C4dHandler::Publish(const std::vector<VerdictChange>& changes, Now now) {
   for (const VerdictChange& change : changes) {
     metrics_.verdict_changes[static_cast<size_t>(change.kind)].Add();
+    for (const auto& [id, on_verdict] : subscribers_) on_verdict(change.verdict);
+    if (!options_.log_verdicts) continue;
     const std::string line = service::VerdictLine(change.verdict, now.unix_ns);
     if (change.kind == VerdictChange::Kind::kConfirmed) {
       service::LogWarning(line, " [verdict ", change.verdict.id(), "]");
     } else {
       service::LogInfo(line, " [verdict ", change.verdict.id(), "]");
     }
-    for (const auto& [id, on_verdict] : subscribers_) on_verdict(change.verdict);
   }
 }
 

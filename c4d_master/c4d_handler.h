@@ -30,6 +30,7 @@ struct HandlerOptions {
   int64_t agent_stale_ns = 3 * kSecondNs;
   int64_t owner_uid = -1;  // whose processes are the job's; -1: anybody's
   Thresholds thresholds;
+  bool log_verdicts = true;  // not where a recording is replayed: its reader is told by the result
 };
 
 class C4dHandler {

@@ -73,6 +73,9 @@ absl::Status Run(const MasterOptions& options, const std::vector<service::Settin
   const std::unique_ptr<PathSource> paths = MakePathSource(options, *credentials);
   C4dHandler handler(options.ForHandler(epoch), &store, &metrics, paths.get());
 
+  RollingRecording last_minutes(options.ForRecording());
+  handler.Record([&](const v1::TelemetryBatch& batch, Now arrival) { last_minutes.Take(batch, arrival); });
+
   TelemetryProfileSource profiles(&handler);
   SmonStore smon_store(store.file(), options.job);
   SmonWorkers smon_workers;
@@ -101,6 +104,7 @@ absl::Status Run(const MasterOptions& options, const std::vector<service::Settin
   smon_workers.Stop();
   state_thread.Post([&] { smon.End(ReadClock(clock)); });
   state_thread.Stop();
+  last_minutes.Close();
   return absl::OkStatus();
 }
 

@@ -45,6 +45,10 @@ SmonOptions MasterOptions::ForSmon() const {
   return result;
 }
 
+RollingOptions MasterOptions::ForRecording() const {
+  return {.path = recording, .job = job, .span_ns = recording_minutes * 60 * kSecondNs};
+}
+
 namespace {
 
 std::vector<service::Setting> SmonSettings(MasterOptions* options) {
@@ -96,6 +100,16 @@ std::vector<service::Setting> MasterSettings(MasterOptions* options) {
        .field = &options->audit,
        .help = "file to which every action on the master is appended, who, what and when, whether allowed or "
                "refused (default: c4d-JOB.audit.jsonl beside the directory)"},
+      {.name = "recording",
+       .field = &options->recording,
+       .help =
+           "file for the last minutes of telemetry, always written, for `c4 replay` when the job is over; "
+           "with what came before in FILE.before (default: none)"},
+      {.name = "recording-minutes",
+       .field = &options->recording_minutes,
+       .help = "how much of it: between once and twice as long",
+       .min = 1,
+       .max = 1440},
       {.name = "owner-uid",
        .field = &options->owner_uid,
        .help = "user whose processes the job's are; those of others are left out (default, -1: this master's "

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "c4d_master/c4d_handler.h"
+#include "c4d_master/rolling_recording.h"
 #include "c4d_master/smon/smon.h"
 #include "service/config.h"
 
@@ -21,6 +22,8 @@ struct MasterOptions {
   std::string store;      // default: beside the directory, by the job's name
   std::string audit;      // default: the same place, c4d-JOB.audit.jsonl
   bool audit_by_default = false;
+  std::string recording;  // of the last minutes; empty: none
+  int64_t recording_minutes = 5;
   int64_t owner_uid = -1;  // of the job; -1: this process's own, of root anybody's
   std::string c4p;         // address, "off", or empty: the directory's entry
   double hang_suspect_s = 2;
@@ -39,6 +42,7 @@ struct MasterOptions {
 
   HandlerOptions ForHandler(uint64_t master_epoch) const;
   SmonOptions ForSmon() const;
+  RollingOptions ForRecording() const;
 };
 
 // The table; its fields point into `options`.

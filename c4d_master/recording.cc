@@ -110,9 +110,14 @@ absl::StatusOr<std::unique_ptr<RecordingWriter>> RecordingWriter::Create(const s
 absl::Status RecordingWriter::Write(const v1::RecordedBatch& batch) {
   bool good = google::protobuf::util::SerializeDelimitedToZeroCopyStream(batch, parts_->gzip.get());
   constexpr uint64_t kFlushEvery = 256;
-  if (good && ++parts_->written % kFlushEvery == 0) good = parts_->gzip->Flush() && parts_->file->Flush();
+  if (good && ++parts_->written % kFlushEvery == 0) return Flush();
   return good ? absl::OkStatus()
               : service::ErrnoStatus(parts_->file->GetErrno(), Concat("write ", parts_->path));
+}
+
+absl::Status RecordingWriter::Flush() {
+  if (parts_->gzip->Flush() && parts_->file->Flush()) return absl::OkStatus();
+  return service::ErrnoStatus(parts_->file->GetErrno(), Concat("write ", parts_->path));
 }
 
 absl::Status RecordingWriter::Close() {
@@ -227,6 +232,7 @@ absl::StatusOr<Replay> ReplayRecording(const std::string& path) {
       }
       if (options.job.empty()) return;  // a node without processes; the next one tells
       options.master_epoch = 1;
+      options.log_verdicts = false;
       handler = std::make_unique<C4dHandler>(options, &store, &metrics);
       replay.job = options.job;
       handler->Subscribe([&](const v1::Verdict& verdict) {
@@ -251,6 +257,7 @@ absl::StatusOr<Replay> ReplayRecording(const std::string& path) {
   tick(now.monotonic_ns);
   if (replay.matrix.cells().empty()) replay.matrix = handler->GetMatrix(now);
   replay.verdicts = handler->ListVerdicts(/*include_cleared=*/true);
+  replay.status = handler->GetStatus(now);
   replay.length_ns = now.monotonic_ns - begin_ns;
   replay.end_unix_ns = now.unix_ns;
   return replay;

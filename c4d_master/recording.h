@@ -22,6 +22,8 @@ class RecordingWriter {
   ~RecordingWriter();
 
   absl::Status Write(const v1::RecordedBatch& batch);
+  // What was written so far can be read from the file, whatever becomes of the writer.
+  absl::Status Flush();
   // Everything to the file. To be called once, at the end.
   absl::Status Close();
 
@@ -74,6 +76,7 @@ struct Replay {
   std::vector<ReplayScene> scenes;    // one for each verdict that was confirmed, in that order
   v1::ListVerdictsReply verdicts;     // all, at the end
   v1::GetMatrixReply matrix;          // the last one while anything moved
+  v1::GetStatusReply status;          // at the end
   int64_t length_ns = 0;
   int64_t end_unix_ns = 0;
   absl::Status end;  // of the file

@@ -24,6 +24,12 @@ constexpr Knob kLibraryKnobs[] = {
 constexpr Knob kCommandKnobs[] = {
     {"C4_MASTER", "text", "", "",
      "host:port of the master that `c4 verdicts` and `c4 status` ask, without a look-up."},
+    {"C4_LOG_DIR", "text", "", "",
+     "Where `c4 run` keeps the logs of jobs, ended ones too; default /var/log/c4 for root, else "
+     "~/.local/state/c4."},
+    {"C4_LOG_KEEP_DAYS", "number", "14", "0.001..36500", "How long the logs of an ended job are kept."},
+    {"C4_LOG_KEEP_MIB", "number", "1024", "1..1e9",
+     "How large the logs of all ended jobs may be; the oldest go."},
     {"C4_TLS_CA", "text", "", "", "Mutual TLS with the master: file with the certificates to trust (PEM)."},
     {"C4_TLS_CERT", "text", "", "", "Mutual TLS with the master: file with the own certificate (PEM)."},
     {"C4_TLS_KEY", "text", "", "", "Mutual TLS with the master: file with the own key (PEM)."},

@@ -60,6 +60,7 @@ absl::Status FaultRange::Start() {
   job.restarts = options_.restarts;
   job.rank_logs = true;
   job.grace_s = kGraceS;
+  job.keep_log = !options_.log_dir.empty();
   job.log_dir = options_.log_dir;
   job.command = {"/usr/bin/env"};
   job.command.insert(job.command.end(), options_.environment.begin(), options_.environment.end());

@@ -102,9 +102,10 @@ std::vector<std::string> MasterArguments(const LaunchPlan& plan) {
                                      "--listen",       plan.master_host + ":0",
                                      "--http-address", "127.0.0.1:0",
                                      "--directory",    plan.directory,
-                                     "--store",        plan.run_dir + "/c4d.db",
-                                     "--audit",        plan.run_dir + "/c4d.audit.jsonl",
+                                     "--store",        plan.log_dir + "/" + kStoreName,
+                                     "--audit",        plan.log_dir + "/c4d.audit.jsonl",
                                      "--key-file",     plan.key_file};
+  if (plan.recording) result.insert(result.end(), {"--recording", plan.log_dir + "/" + kRecordingName});
   if (plan.owner_uid >= 0) result.insert(result.end(), {"--owner-uid", std::to_string(plan.owner_uid)});
   return result;
 }

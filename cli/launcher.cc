@@ -83,6 +83,14 @@ absl::StatusOr<std::unique_ptr<Launcher>> Launcher::Start(LaunchOptions options,
     launcher->AwaitMonitor();
   }
   if (launcher->interrupted_) return launcher;
+  if (launcher->monitored() && launcher->options_.verdict_lines) {
+    MasterOptions master;
+    master.job = launcher->plan_.job;
+    master.address = launcher->options_.master;
+    master.base_dir = launcher->options_.base_dir;
+    master.security.key_file = launcher->plan_.key_file;
+    launcher->feed_ = std::make_unique<VerdictFeed>(std::move(master));
+  }
   launcher->plan_.agent = launcher->monitored() && !launcher->monitor_failed_;
   if (absl::Status fault = launcher->StartRanks(); !fault.ok()) return fault;
   return launcher;
@@ -120,6 +128,8 @@ absl::Status Launcher::Prepare() {
     plan_.run_dir = options_.base_dir;
     if (plan_.job.empty()) plan_.job = absl::StrCat("run-", getpid());
   }
+  C4_RETURN_IF_NOT_OK(service::CheckJobName(plan_.job));
+  OpenLog();
   const std::string incarnation = EnvironmentValue(environment, "C4_INCARNATION").value_or("");
   if (!absl::SimpleAtoi(incarnation, &plan_.incarnation) || plan_.incarnation < 0) plan_.incarnation = 0;
   if (options_.monitor) C4_RETURN_IF_NOT_OK(MakeKey());
@@ -127,6 +137,25 @@ absl::Status Launcher::Prepare() {
   plan_.topology = options_.topology;
   if (!options_.fabric.empty()) C4_RETURN_IF_NOT_OK(EnterFabric());
   return ChoosePorts();
+}
+
+void Launcher::OpenLog() {
+  plan_.log_dir = plan_.run_dir;
+  if (!options_.keep_log) return;
+  JobRecord record;
+  record.job = plan_.job;
+  record.command = options_.command;
+  record.ranks = options_.ranks;
+  absl::StatusOr<std::unique_ptr<JobLog>> log = JobLog::Create(
+      options_.log_dir.empty() ? DefaultLogDir() : options_.log_dir, std::move(record), options_.retention);
+  if (!log.ok()) {
+    report_(absl::StrCat("warning: ", std::string(log.status().message()),
+                         "; nothing of this job will be kept when it is over"));
+    return;
+  }
+  log_ = *std::move(log);
+  plan_.log_dir = log_->path();
+  plan_.recording = true;
 }
 
 // Of this job alone, for as long as it runs: its daemons and its owner's commands make their tokens with it.
@@ -244,11 +273,9 @@ void Launcher::StartMonitor() {
       daemons_.clear();
       return;
     }
-    const std::string log_dir = options_.log_dir.empty() ? plan_.run_dir : options_.log_dir;
-    std::error_code ignored;
-    fs::create_directories(log_dir, ignored);
     daemons_.push_back(std::make_unique<Daemon>(kind.name, program, kind.arguments, OwnEnvironment(),
-                                                absl::StrCat(log_dir, "/", kind.name, ".log"), kind.place));
+                                                absl::StrCat(plan_.log_dir, "/", kind.name, ".log"),
+                                                kind.place));
   }
   TickDaemons();
 }

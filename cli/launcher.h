@@ -28,6 +28,7 @@
 #include "cli/job_dir.h"
 #include "cli/launch_plan.h"
 #include "cli/line_prefixer.h"
+#include "cli/verdict_feed.h"
 #include "service/status.h"
 
 namespace c4::cli {
@@ -82,6 +83,8 @@ class Launcher {
   Launcher(LaunchOptions options, Report report);
 
   absl::Status Prepare();
+  // The directory that outlives the job; without one the job runs all the same.
+  void OpenLog();
   absl::Status EnterFabric();
   // Places on free ports where rank 0 gathers the others.
   absl::Status ChoosePorts();
@@ -111,8 +114,16 @@ class Launcher {
   Clock::time_point NextDeadline(Clock::time_point latest) const;
   bool RanksRunning() const;
   void SignalRanks(int signal);
-  // What the job's master says of a job that failed. Waits for its verdict on a rank that was killed.
-  void TellVerdicts();
+  // Verdicts as they come, a line each.
+  void TellNews();
+  // Why the job ended: the verdict first, then how the ranks did. Of a rank that was killed the master's
+  // verdict is waited for.
+  void TellEnd();
+  std::vector<v1::Verdict> VerdictsAtEnd();
+  std::string EndsText() const;
+  // From when on what happens to the job is its end, and no longer what was wrong with it.
+  void EndBegins(std::string why);
+  void KeepRecord();
   void EndDaemon(const Daemon& daemon);
   // Helpers that ranks left behind; the daemons too where they are still children.
   void EndStragglers() const;
@@ -123,6 +134,8 @@ class Launcher {
   LaunchPlan plan_;
   int signal_fd_ = -1;
   std::unique_ptr<JobDirectory> job_dir_;
+  std::unique_ptr<JobLog> log_;                   // null: nothing is kept
+  std::unique_ptr<VerdictFeed> feed_;             // null without a master
   std::unique_ptr<FabricJob> fabric_job_;         // null: over loopback
   std::vector<std::unique_ptr<Daemon>> daemons_;  // in the order in which they are ended
   std::vector<Rank> ranks_;
@@ -136,6 +149,9 @@ class Launcher {
   std::optional<Clock::time_point> terminate_at_;  // SIGTERM to all ranks
   std::optional<Clock::time_point> kill_at_;       // SIGKILL to all ranks
   Clock::time_point failed_at_;                    // of outcome_.failed
+  std::string why_;                                // the job ends: "rank 2 was ended by signal 9 (SIGKILL)"
+  std::vector<v1::Verdict> open_then_;             // what was wrong with the job when its end began
+  std::string verdict_;                            // who was to blame, for the record
 };
 
 }  // namespace c4::cli

@@ -16,6 +16,7 @@
 #include "cli/launcher.h"
 #include "cli/master_client.h"
 #include "cli/process.h"
+#include "cli/verdict_text.h"
 #include "service/directory.h"
 #include "service/verdict_json.h"
 
@@ -55,7 +56,7 @@ bool Launcher::Poll(milliseconds wait) {
   TickDaemons();
   ApplyDeadlines();
   if (RanksRunning() || Restarts()) return true;
-  if (outcome_.failed.has_value() && !interrupted_) TellVerdicts();
+  if (!why_.empty()) TellEnd();
   CleanUp();
   over_ = true;
   return false;
@@ -73,6 +74,8 @@ bool Launcher::Restarts() {
   pipes_.clear();
   terminate_at_.reset();
   kill_at_.reset();
+  why_.clear();
+  open_then_.clear();
   report_(absl::StrCat("starting the job again, incarnation ", plan_.incarnation));
   const Outcome failed = std::exchange(outcome_, Outcome());
   absl::Status started = ChoosePorts();
@@ -91,10 +94,12 @@ void Launcher::WaitForEvents(milliseconds wait) {
   const auto left = std::chrono::ceil<milliseconds>(std::max(until - now, Clock::duration(0)));
   std::vector<pollfd> fds = {{signal_fd_, POLLIN, 0}};
   for (const OutputPipe& pipe : pipes_) fds.push_back({pipe.fd, POLLIN, 0});  // fd -1 is passed over
+  if (feed_ != nullptr) fds.push_back({feed_->event_fd(), POLLIN, 0});
   poll(fds.data(), fds.size(), static_cast<int>(left.count()));
   for (size_t i = 0; i < pipes_.size(); ++i) {
     if (fds[i + 1].revents != 0) ReadOutput(&pipes_[i]);
   }
+  TellNews();
   ReadSignals();
   Reap();
 }
@@ -119,6 +124,7 @@ void Launcher::ReadSignals() {
       kill_at_ = Clock::now();
       continue;
     }
+    EndBegins(absl::StrCat("it was ended by ", SignalName(signal)));
     interrupted_ = true;
     if (outcome_.exit_code == 0) outcome_.exit_code = kExitSignalBase + signal;
     SignalRanks(signal);
@@ -183,6 +189,7 @@ void Launcher::ReapInto(std::vector<RankEnd>* ended) {
 }
 
 void Launcher::RankFailed(const RankEnd& end) {
+  EndBegins(absl::StrCat("rank ", end.rank, " ", DescribeExit(end.wait_status)));
   outcome_.failed = end;
   failed_at_ = Clock::now();
   outcome_.exit_code = ExitCode(end.wait_status);
@@ -196,8 +203,26 @@ void Launcher::RankFailed(const RankEnd& end) {
   report_(absl::StrCat("rank ", end.rank, " ", DescribeExit(end.wait_status), others));
 }
 
-void Launcher::TellVerdicts() {
-  if (!monitored() || !options_.master.empty() || monitor_failed_) return;
+void Launcher::EndBegins(std::string why) {
+  if (!why_.empty()) return;
+  why_ = std::move(why);
+  if (feed_ != nullptr) open_then_ = feed_->Open();
+}
+
+void Launcher::TellNews() {
+  if (feed_ == nullptr) return;
+  const int64_t now_unix_ns = absl::GetCurrentTimeNanos();
+  for (const v1::Verdict& verdict : feed_->Take()) {
+    // Everybody leaves: that somebody is not there is no news any more.
+    if (interrupted_ || ending_daemons_) continue;
+    report_(absl::StrCat(ClockText(now_unix_ns, now_unix_ns), " ", service::VerdictHead(verdict)));
+  }
+}
+
+// Of a rank that was killed only the master knows that nobody died first, and it needs a moment. Of a job
+// that was told to end (a signal, its time limit) what was open before that is what counts.
+std::vector<v1::Verdict> Launcher::VerdictsAtEnd() {
+  if (!outcome_.failed.has_value() || interrupted_) return open_then_;
   const bool killed = WasKilled(outcome_.failed->wait_status);
   const Clock::time_point until = failed_at_ + kVerdictPatience;
   MasterOptions master;
@@ -208,7 +233,7 @@ void Launcher::TellVerdicts() {
     const absl::StatusOr<std::unique_ptr<MasterClient>> client = ConnectToMaster(master);
     if (client.ok()) {
       const absl::StatusOr<v1::GetStatusReply> status = (*client)->GetStatus(kVerdictCallLimit);
-      if (status.ok() && status->ranks().empty()) return;  // the program makes no communicators
+      if (status.ok() && status->ranks().empty()) return {};  // the program makes no communicators
       const absl::StatusOr<v1::ListVerdictsReply> reply = (*client)->ListVerdicts(false, kVerdictCallLimit);
       if (reply.ok()) {
         verdicts.assign(reply->verdicts().begin(), reply->verdicts().end());
@@ -219,24 +244,56 @@ void Launcher::TellVerdicts() {
     if (!told) WaitForEvents(milliseconds(100));
     TickDaemons();
   }
+  TellNews();
   std::erase_if(verdicts, [](const v1::Verdict& verdict) {
     return verdict.state() != v1::VERDICT_STATE_CONFIRMED && !TellsOfAnEnd(verdict);
   });
-  if (verdicts.empty()) {
-    if (killed && !interrupted_)
-      report_(absl::StrCat("the master gave no verdict on rank ", outcome_.failed->rank, " within ",
-                           kVerdictPatience.count(), " s"));
-    return;
+  if (verdicts.empty() && killed && !interrupted_) {
+    report_(absl::StrCat("the master gave no verdict on rank ", outcome_.failed->rank, " within ",
+                         kVerdictPatience.count(), " s"));
   }
+  // What tells of an end comes first, then what was wrong before it.
+  std::stable_partition(verdicts.begin(), verdicts.end(), TellsOfAnEnd);
+  return verdicts;
+}
+
+std::string Launcher::EndsText() const {
+  std::vector<RankEnd> ends;
+  for (size_t i = 0; i < ranks_.size(); ++i) ends.push_back({static_cast<int>(i), ranks_[i].wait_status});
+  return outcome_.failed.has_value() ? DescribeEnds(*outcome_.failed, ends) : "";
+}
+
+void Launcher::TellEnd() {
+  std::vector<v1::Verdict> verdicts;
+  if (monitored() && options_.master.empty() && !monitor_failed_) verdicts = VerdictsAtEnd();
+  if (verdicts.empty()) return;
   const int64_t now_unix_ns = absl::GetCurrentTimeNanos();
+  verdict_ = service::VerdictHead(verdicts.front());
   for (const v1::Verdict& verdict : verdicts) {
-    std::string text = service::VerdictText(verdict, now_unix_ns);
+    std::string text = ShortVerdictText(verdict, now_unix_ns, Screen());
     while (text.ends_with('\n')) text.pop_back();
     report_(text);
   }
-  std::vector<RankEnd> ends;
-  for (size_t i = 0; i < ranks_.size(); ++i) ends.push_back({static_cast<int>(i), ranks_[i].wait_status});
-  report_(DescribeEnds(*outcome_.failed, ends));
+  report_(outcome_.failed.has_value() ? EndsText() : why_);
+  if (log_ != nullptr) {
+    report_(absl::StrCat("the evidence: c4 verdicts --job ", plan_.job, " -v"));
+  }
+}
+
+// All daemons have ended: what they keep is complete.
+void Launcher::KeepRecord() {
+  if (log_ == nullptr) return;
+  JobRecord& record = log_->record();
+  record.ended_unix_ns = absl::GetCurrentTimeNanos();
+  record.exit_code = outcome_.exit_code;
+  record.incarnation = plan_.incarnation;
+  record.verdict = verdict_;
+  record.why = outcome_.failed.has_value() ? EndsText() : why_;
+  if (record.why.empty()) record.why = ranks_.empty() ? "it never began" : "all ranks ended with 0";
+  if (absl::Status written = log_->Write(); !written.ok()) {
+    report_(absl::StrCat("warning: how the job ended is not kept: ", std::string(written.message())));
+  }
+  log_.reset();
 }
 
 void Launcher::TickDaemons() {
@@ -268,6 +325,7 @@ void Launcher::ApplyDeadlines() {
     timeout_at_.reset();
     options_.restarts = 0;
     if (outcome_.exit_code == 0) outcome_.exit_code = kExitTimeout;
+    EndBegins(absl::StrCat("it did not end within ", options_.timeout_s, " s (--timeout)"));
     report_(absl::StrCat("the job did not end within ", options_.timeout_s, " s (--timeout); ending it"));
     terminate_at_ = now;
   }
@@ -327,6 +385,7 @@ void Launcher::CleanUp() {
   timeout_at_.reset();
   terminate_at_.reset();
   kill_at_.reset();
+  feed_.reset();
   // The agent first: it still hands over what it has.
   for (const auto& daemon : daemons_) EndDaemon(*daemon);
   EndStragglers();
@@ -340,6 +399,7 @@ void Launcher::CleanUp() {
     const absl::StatusOr<service::MasterEntry> entry = directory.LookUp(plan_.job);
     if (entry.ok()) directory.Remove(plan_.job, entry->epoch).IgnoreError();
   }
+  KeepRecord();
   fabric_job_.reset();
   job_dir_.reset();
 }

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <chrono>
 #include <grpcpp/grpcpp.h>
+#include <mutex>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "c4/v1/c4d.grpc.pb.h"
@@ -125,6 +127,16 @@ struct MasterClient::Parts {
   service::Credentials credentials;
   std::unique_ptr<v1::C4d::Stub> stub;
   std::unique_ptr<v1::Smon::Stub> smon;
+  std::mutex watch_mutex;
+  grpc::ClientContext* watching = nullptr;
+  bool watch_stopped = false;
+
+  // Who watches, for StopWatching. False once it was called.
+  bool Watches(grpc::ClientContext* context) {
+    const std::lock_guard lock(watch_mutex);
+    watching = context;
+    return !watch_stopped;
+  }
 
   void Prepare(grpc::ClientContext* context, absl::Duration timeout) const {
     credentials.AddToken(context, master);
@@ -282,6 +294,8 @@ absl::Status MasterClient::Record(absl::Duration limit,
 absl::Status MasterClient::WatchVerdicts(const std::function<bool(const v1::Verdict&)>& on_verdict) const {
   grpc::ClientContext context;
   parts_->credentials.AddToken(&context, parts_->master);
+  if (!parts_->Watches(&context)) return absl::CancelledError("no longer watching");
+  const absl::Cleanup left = [this] { parts_->Watches(nullptr); };
   const std::unique_ptr<grpc::ClientReader<v1::Verdict>> reader =
       parts_->stub->WatchVerdicts(&context, v1::WatchVerdictsRequest());
   v1::Verdict verdict;
@@ -297,6 +311,12 @@ absl::Status MasterClient::WatchVerdicts(const std::function<bool(const v1::Verd
   const grpc::Status status = reader->Finish();
   if (status.ok()) return absl::UnavailableError(absl::StrCat("the master at ", parts_->address, " ended"));
   return FromGrpc(status, parts_->address, parts_->credentials);
+}
+
+void MasterClient::StopWatching() const {
+  const std::lock_guard lock(parts_->watch_mutex);
+  parts_->watch_stopped = true;
+  if (parts_->watching != nullptr) parts_->watching->TryCancel();
 }
 
 absl::StatusOr<std::unique_ptr<MasterClient>> ConnectToMaster(const MasterOptions& options) {

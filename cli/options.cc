@@ -159,12 +159,14 @@ void Options::Seconds(const std::string& names, double* value, double min, doubl
 }
 
 void Options::Real(const std::string& names, double* value, double min, double max,
-                   const std::string& metavar, const std::string& help) {
+                   const std::string& metavar, const std::string& help, const std::string& environment) {
   // 0 stands for "not said" in most verbs, whose help then tells what that means.
-  parts_
-      ->Declare(parts_->app.add_option(names, *value, help), names, metavar, help,
-                Joined({RangeText(min, max), *value > 0 ? absl::StrCat("default ", *value) : ""}))
-      ->check(CLI::Range(min, max));
+  CLI::Option* option =
+      parts_->Declare(parts_->app.add_option(names, *value, help), names, metavar, help,
+                      Joined({RangeText(min, max), *value > 0 ? absl::StrCat("default ", *value) : "",
+                              environment.empty() ? "" : "or " + environment}));
+  option->check(CLI::Range(min, max));
+  if (!environment.empty()) option->envname(environment);
 }
 
 void Options::List(const std::string& names, std::vector<std::string>* values, const std::string& metavar,

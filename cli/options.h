@@ -34,7 +34,7 @@ class Options {
   void Whole(const std::string& names, int* value, int min, int max, const std::string& help);
   void Seconds(const std::string& names, double* value, double min, double max, const std::string& help);
   void Real(const std::string& names, double* value, double min, double max, const std::string& metavar,
-            const std::string& help);
+            const std::string& help, const std::string& environment = "");
   // May be given several times.
   void List(const std::string& names, std::vector<std::string>* values, const std::string& metavar,
             const std::string& help);

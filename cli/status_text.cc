@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "cli/table.h"
 #include "service/verdict_json.h"
 
 namespace c4::cli {
@@ -15,62 +16,6 @@ namespace {
 
 // The most ranks that are shown one by one unless somebody asks for it.
 constexpr int kMostRanks = 32;
-
-// A column of a table. Columns with the highest `spare` go first where a line does not fit; 0: it always
-// stays.
-struct Column {
-  std::string head;
-  int spare = 0;
-};
-
-// Rows of words under their heads, padded to the widest of each column; the last one is left as it is.
-struct Table {
-  std::vector<Column> columns;
-  std::vector<std::vector<std::string>> rows;
-
-  std::vector<size_t> Widths() const {
-    std::vector<size_t> widths;
-    for (const Column& column : columns) widths.push_back(TextColumns(column.head));
-    for (const std::vector<std::string>& row : rows) {
-      for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], TextColumns(row[i]));
-    }
-    return widths;
-  }
-
-  // Without the column that is missed least; false when all have to stay.
-  bool Narrow() {
-    const auto spare = std::max_element(columns.begin(), columns.end(),
-                                        [](const Column& a, const Column& b) { return a.spare < b.spare; });
-    if (spare == columns.end() || spare->spare == 0) return false;
-    const std::ptrdiff_t index = spare - columns.begin();
-    columns.erase(spare);
-    for (std::vector<std::string>& row : rows) row.erase(row.begin() + index);
-    return true;
-  }
-
-  std::string Text(const Screen& screen) {
-    constexpr size_t kGap = 2;
-    std::vector<size_t> widths = Widths();
-    const auto too_wide = [&] {
-      size_t width = 0;
-      for (const size_t column : widths) width += column + kGap;
-      return screen.columns > 0 && width - kGap > static_cast<size_t>(screen.columns);
-    };
-    while (too_wide() && Narrow()) widths = Widths();
-    const auto line = [&](const std::vector<std::string>& words) {
-      std::string text;
-      for (size_t i = 0; i + 1 < words.size(); ++i) {
-        absl::StrAppend(&text, words[i], std::string(widths[i] - TextColumns(words[i]) + kGap, ' '));
-      }
-      return Fit(text + words.back(), screen.columns) + "\n";
-    };
-    std::vector<std::string> heads;
-    for (const Column& column : columns) heads.push_back(column.head);
-    std::string text = line(heads);
-    for (const std::vector<std::string>& row : rows) text += line(row);
-    return text;
-  }
-};
 
 std::string RankTable(const v1::GetStatusReply& status, const Screen& screen) {
   Table table;

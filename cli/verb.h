@@ -24,6 +24,7 @@ std::span<const Verb* const> Verbs();
 extern const Verb kRunVerb;
 extern const Verb kVerdictsVerb;
 extern const Verb kStatusVerb;
+extern const Verb kJobsVerb;
 extern const Verb kMatrixVerb;
 extern const Verb kLevelVerb;
 extern const Verb kRecordVerb;

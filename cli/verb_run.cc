@@ -38,6 +38,7 @@ Arguments WithFabricName(Arguments arguments) {
 int RunJob(const Arguments& arguments) {
   LaunchOptions job;
   bool no_monitor = false;
+  bool no_log = false;
   Options options("run", kSummary);
   options.Whole("-n,--ranks", &job.ranks, 1, 4096, "how many ranks to start");
   options.Text("--job", &job.job, "ID", "name of the job; default: C4_JOB_ID, else one of its own");
@@ -56,7 +57,14 @@ int RunJob(const Arguments& arguments) {
       "--topology", &job.topology, "FILE",
       "with --c4p: what the network is (docs/formats/topology.md); default: a fabric's own, else learnt");
   options.Text("--log-dir", &job.log_dir, "DIR",
-               "where agent and master log; default: the job's own directory");
+               "a directory for the job is made in here that outlives it: verdicts, logs, the last minutes; "
+               "default: /var/log/c4 for root, else ~/.local/state/c4",
+               "C4_LOG_DIR");
+  options.Real("--log-keep-days", &job.retention.keep_days, 0.001, 36500, "DAYS",
+               "how long logs of ended jobs are kept", "C4_LOG_KEEP_DAYS");
+  options.Real("--log-keep-mib", &job.retention.keep_mib, 1, 1e9, "MIB",
+               "how large they may be together; the oldest go", "C4_LOG_KEEP_MIB");
+  options.Flag("--no-log", &no_log, "keep nothing when the job is over");
   options.Seconds("--timeout", &job.timeout_s, 0, 1e9, "end the job after this long, with exit code 124");
   options.Seconds("--grace", &job.grace_s, 0, 1e6,
                   "once a rank has failed, let the others end by themselves for this long");
@@ -72,6 +80,8 @@ int RunJob(const Arguments& arguments) {
   options.Command(&job.command, "PROGRAM ARGS...");
   if (const std::optional<int> exit_code = options.Parse(WithFabricName(arguments))) return *exit_code;
   job.monitor = !no_monitor;
+  job.keep_log = !no_log;
+  job.verdict_lines = true;
 
   const auto report = [](const std::string& text) { fprintf(stderr, "c4 run: %s\n", text.c_str()); };
   const absl::StatusOr<std::unique_ptr<Launcher>> launcher = Launcher::Start(std::move(job), report);

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "cli/ended_job.h"
 #include "cli/exit_codes.h"
 #include "cli/master_client.h"
 #include "cli/options.h"
@@ -33,10 +34,11 @@ struct Form {
   bool all = false;
   bool json = false;
   bool verbose = false;
+  std::string log_dir;  // of jobs that are over
 };
 
-void PrintText(const v1::ListVerdictsReply& reply, bool verbose) {
-  const int64_t now_unix_ns = absl::GetCurrentTimeNanos();
+// `now_unix_ns`: of a job that is over its end.
+void PrintText(const v1::ListVerdictsReply& reply, bool verbose, int64_t now_unix_ns) {
   if (std::none_of(reply.verdicts().begin(), reply.verdicts().end(), IsOpen)) {
     printf("job %s: no open verdict\n", reply.job().c_str());
   }
@@ -65,6 +67,19 @@ void PrintText(const v1::ListVerdictsReply& reply, bool verbose) {
   }
 }
 
+// Of a job that is over.
+int PrintEnded(const JobRecord& record, const Form& form) {
+  const absl::StatusOr<v1::ListVerdictsReply> reply = EndedVerdicts(record, form.all);
+  if (!reply.ok()) return Unreachable(reply.status());
+  if (form.json) {
+    printf("%s\n", service::VerdictListJson(*reply, 2).c_str());
+  } else {
+    printf("%s", EndedHead(record, absl::GetCurrentTimeNanos(), ScreenOf(stdout)).c_str());
+    PrintText(*reply, form.verbose, EndOf(record));
+  }
+  return VerdictsExitCode(reply->verdicts());
+}
+
 int PrintOnce(const MasterOptions& master, const Form& form) {
   v1::ListVerdictsReply reply;
   const absl::Status asked = AskMaster(master, kPatience, [&](const MasterClient& client) {
@@ -73,12 +88,15 @@ int PrintOnce(const MasterOptions& master, const Form& form) {
     reply = *std::move(verdicts);
     return absl::OkStatus();
   });
-  if (!asked.ok()) return Unreachable(asked);
+  if (!asked.ok()) {
+    const absl::StatusOr<JobRecord> record = EndedInstead(asked, master, form.log_dir);
+    return record.ok() ? PrintEnded(*record, form) : Unreachable(record.status());
+  }
   if (form.json) {
     printf("%s\n", service::VerdictListJson(reply, 2).c_str());
     return VerdictsExitCode(reply.verdicts());
   }
-  PrintText(reply, form.verbose);
+  PrintText(reply, form.verbose, absl::GetCurrentTimeNanos());
   return VerdictsExitCode(reply.verdicts());
 }
 
@@ -137,6 +155,7 @@ int RunVerdicts(const Arguments& arguments) {
                "one JSON document {\"job\",\"verdicts\":[...]}; with --watch one object a line");
   options.Flag("--all", &form.all, "cleared verdicts too");
   options.Flag("-v,--verbose", &form.verbose, "every open verdict whole, with its evidence");
+  DeclareLogDir(&options, &form.log_dir);
   options.Flag("--watch", &watch, "go on and print a line for each change");
   if (const std::optional<int> exit_code = options.Parse(arguments)) return *exit_code;
   return watch ? Watch(master, form) : PrintOnce(master, form);

@@ -55,7 +55,7 @@ function(c4_test name label)
     math(EXPR ARG_TIMEOUT "${ARG_TIMEOUT} * 8")
   endif()
   set_tests_properties(${name} PROPERTIES LABELS ${label} TIMEOUT ${ARG_TIMEOUT} ENVIRONMENT
-                       "C4_BUILD_DIR=${CMAKE_BINARY_DIR};C4_SOURCE_DIR=${PROJECT_SOURCE_DIR};C4_RUN_DIR=${CMAKE_BINARY_DIR}/tests/run;C4_ENGINE=host${C4_SANITIZER_ENVIRONMENT}")
+                       "C4_BUILD_DIR=${CMAKE_BINARY_DIR};C4_SOURCE_DIR=${PROJECT_SOURCE_DIR};C4_RUN_DIR=${CMAKE_BINARY_DIR}/tests/run;C4_LOG_DIR=${CMAKE_BINARY_DIR}/tests/logs;C4_ENGINE=host${C4_SANITIZER_ENVIRONMENT}")
   if(ARG_SERIAL)
     set_tests_properties(${name} PROPERTIES RUN_SERIAL ON)
   endif()

@@ -30,17 +30,11 @@ std::string Whole(const std::string& path) {
   return text.str();
 }
 
-std::vector<std::string> Options(const std::string& logs, const std::vector<std::string>& more) {
-  std::vector<std::string> options = {"--log-dir", logs};
-  options.insert(options.end(), more.begin(), more.end());
-  return options;
-}
-
 }  // namespace
 
 AttackedJob::AttackedJob(const std::vector<std::string>& more_options,
                          const std::function<void(const std::string& base_dir)>& prepare)
-    : job_(kRanks, Options(scratch_.path(), more_options),
+    : job_(kRanks, more_options,
            {Binary("all_reduce_perf"), "-b", "256K", "-e", "256K", "-N", "0", "--pause-ms", "5"}, {},
            prepare) {
   EXPECT_TRUE(job_.AwaitAtWork(20, Seconds(20)));
@@ -58,11 +52,11 @@ service::TokenKey AttackedJob::Key() const {
 }
 
 std::string AttackedJob::Log(const std::string& daemon) const {
-  return Whole(scratch_.path() + "/" + daemon + ".log");
+  return Whole(job_.LogDir() + "/" + daemon + ".log");
 }
 
 std::string AttackedJob::Audit() const {
-  return Whole(run_dir() + "/c4d.audit.jsonl");
+  return Whole(AuditFile());
 }
 
 void AttackedJob::StoppedRankIsNamedDuring(const std::function<void()>& attack) {

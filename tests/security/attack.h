@@ -22,7 +22,7 @@ namespace c4::service_test {
 std::string Attack(const std::string& name);
 #define C4_ATTACK(name) SCOPED_TRACE(::c4::service_test::Attack(name))
 
-// The four ranks of a job under `c4 run`, with an agent and a master that log below base_dir().
+// The four ranks of a job under `c4 run`, with an agent and a master that log below log_root().
 class AttackedJob {
  public:
   explicit AttackedJob(const std::vector<std::string>& more_options = {},
@@ -36,6 +36,7 @@ class AttackedJob {
   // Of the job's own key: what only its owner and the daemons have.
   service::TokenKey Key() const;
   std::string Log(const std::string& daemon) const;
+  std::string AuditFile() const { return job_.LogDir() + "/c4d.audit.jsonl"; }
   std::string Audit() const;
 
   // Stops a rank while `attack` is made again and again by another thread; the rank is suspected within 5 s,
@@ -43,8 +44,6 @@ class AttackedJob {
   void StoppedRankIsNamedDuring(const std::function<void()>& attack);
 
  private:
-  const std::string logs_;
-  ScratchDir scratch_;
   RunningJob job_;
   Json master_;
 };

@@ -147,7 +147,7 @@ TEST_F(ForgedCallsTest, NoRoleDoesWhatIsAnothers) {
   // What was tried and done is in the audit, unbroken.
   EXPECT_THAT(attacked_.Audit(), HasSubstr("c4.v1.Smon/SilenceAlert"));
   EXPECT_THAT(attacked_.Audit(), HasSubstr("\"allowed\":false"));
-  EXPECT_TRUE(service::VerifyAudit(attacked_.run_dir() + "/c4d.audit.jsonl").ok());
+  EXPECT_TRUE(service::VerifyAudit(attacked_.AuditFile()).ok());
 }
 
 TEST_F(ForgedCallsTest, ForgedTelemetryBlindsNobody) {

@@ -171,8 +171,7 @@ TEST_F(PlantedTest, NoNameReachesTheTerminalAsItIs) {
   const std::string library = fs::path(Binary("c4")).parent_path().parent_path().string() + "/lib";
   const CommandResult refused = RunC4({"run", "-n", "1", "--job", "j\x1b[31m", "--", "true"});
   EXPECT_THAT(refused.errors, testing::AllOf(HasSubstr("control characters"), Not(HasSubstr("\x1b"))));
-  RunningJob job(2, {"--log-dir", scratch_.path()},
-                 {program, "-b", "64K", "-e", "64K", "-N", "0", "--pause-ms", "5"},
+  RunningJob job(2, {}, {program, "-b", "64K", "-e", "64K", "-N", "0", "--pause-ms", "5"},
                  {"LD_LIBRARY_PATH=" + library});
   ASSERT_TRUE(job.AwaitAtWork(5, Seconds(20)));
   for (const std::vector<std::string>& words :
@@ -189,7 +188,7 @@ TEST_F(PlantedTest, NoNameReachesTheTerminalAsItIs) {
   }
   for (const char* log : {"/c4a.log", "/c4d_master.log"}) {
     std::stringstream text;
-    text << std::ifstream(scratch_.path() + log).rdbuf();
+    text << std::ifstream(job.LogDir() + log).rdbuf();
     EXPECT_FALSE(text.str().empty());
     EXPECT_EQ(text.str().find('\x1b'), std::string::npos) << log;
   }

@@ -34,6 +34,7 @@ class Tmpfs {
   Tmpfs& operator=(const Tmpfs&) = delete;
 
   void Mount(const std::string& path) {
+    fs::create_directories(path);
     ASSERT_EQ(mount("c4-test", path.c_str(), "tmpfs", MS_NOSUID | MS_NODEV, "size=128m,mode=0700"), 0)
         << std::generic_category().message(errno);
     path_ = path;
@@ -50,6 +51,7 @@ class Tmpfs {
     }
     close(fd);
   }
+  const std::string& path() const { return path_; }
   void Empty() const { fs::remove(path_ + "/filler"); }
 
  private:
@@ -86,13 +88,12 @@ void Wait() {
 }
 
 TEST_F(StorageTest, AFullDiskCostsNoVerdict) {
-  C4_ATTACK("storage: the run directory is full");
+  C4_ATTACK("storage: the run directory and the logs are on a disk that is full");
   Tmpfs disk;
   AttackedJob attacked({}, [&](const std::string& base) { disk.Mount(base); });
   disk.Fill();
   attacked.StoppedRankIsNamedDuring(Wait);
   EXPECT_TRUE(InMemory(attacked.http_address(), true));
-  EXPECT_THAT(attacked.Log("c4d_master"), HasSubstr("make room on that disk"));
   disk.Empty();
   EXPECT_TRUE(InMemory(attacked.http_address(), false));
   EXPECT_THAT(attacked.Log("c4d_master"), HasSubstr("works again"));
@@ -102,7 +103,7 @@ TEST_F(StorageTest, AStoreThatIsLockedForSecondsCostsNoVerdict) {
   C4_ATTACK("storage: somebody holds the store's lock");
   AttackedJob attacked;
   sqlite3* store = nullptr;
-  ASSERT_EQ(sqlite3_open(FileThatEndsWith(attacked.run_dir(), ".db").c_str(), &store), SQLITE_OK);
+  ASSERT_EQ(sqlite3_open(FileThatEndsWith(attacked.job().LogDir(), ".db").c_str(), &store), SQLITE_OK);
   ASSERT_EQ(sqlite3_exec(store, "BEGIN IMMEDIATE", nullptr, nullptr, nullptr), SQLITE_OK);
   attacked.StoppedRankIsNamedDuring(Wait);
   EXPECT_TRUE(InMemory(attacked.http_address(), true));
@@ -112,27 +113,41 @@ TEST_F(StorageTest, AStoreThatIsLockedForSecondsCostsNoVerdict) {
   EXPECT_TRUE(InMemory(attacked.http_address(), false));
 }
 
-TEST_F(StorageTest, AReadOnlyDiskIsToldAndRecoveredFrom) {
-  C4_ATTACK("storage: a store on a disk that is read-only");
-  const ScratchDir scratch;
-  const std::string mounted = scratch.path() + "/disk";
-  ASSERT_EQ(mkdir(mounted.c_str(), 0700), 0);
-  Tmpfs disk;
-  disk.Mount(mounted);
-  disk.Writable(false);
+// A master without ranks whose store alone is on `disk`, from before it starts until `mend`: it says `told`.
+void StoreFailsUntilMended(const Tmpfs& disk, const std::string& scratch, const std::string& told,
+                           const std::function<void()>& mend) {
   Process master({Binary("c4d_master"), "--job", "j", "--listen", "127.0.0.1:0", "--http-address",
-                  "127.0.0.1:0", "--c4p", "off", "--directory", scratch.path() + "/masters", "--store",
-                  mounted + "/j.db", "--audit", scratch.path() + "/audit"},
-                 {}, scratch.path() + "/log");
-  const std::string entry = scratch.path() + "/masters/j.json";
+                  "127.0.0.1:0", "--c4p", "off", "--directory", scratch + "/masters", "--store",
+                  disk.path() + "/j.db", "--audit", scratch + "/audit"},
+                 {}, scratch + "/log");
+  const std::string entry = scratch + "/masters/j.json";
   ASSERT_TRUE(Eventually(Seconds(10), [&] { return fs::exists(entry); })) << master.Errors();
   const Json json = Json::parse(std::ifstream(entry));
   EXPECT_TRUE(InMemory(json["http_address"], true));
-  EXPECT_THAT(master.Errors(), HasSubstr("is writable"));
-  disk.Writable(true);
+  EXPECT_THAT(master.Errors(), HasSubstr(told));
+  mend();
   EXPECT_TRUE(InMemory(json["http_address"], false)) << master.Errors();
+  EXPECT_THAT(master.Errors(), HasSubstr("works again"));
   master.Signal(SIGTERM);
   EXPECT_TRUE(master.Wait(Seconds(10)));
+}
+
+TEST_F(StorageTest, AReadOnlyDiskIsToldAndRecoveredFrom) {
+  C4_ATTACK("storage: a store on a disk that is read-only");
+  const ScratchDir scratch;
+  Tmpfs disk;
+  disk.Mount(scratch.path() + "/disk");
+  disk.Writable(false);
+  StoreFailsUntilMended(disk, scratch.path(), "is writable", [&] { disk.Writable(true); });
+}
+
+TEST_F(StorageTest, AFullDiskIsToldAndRecoveredFrom) {
+  C4_ATTACK("storage: a store on a disk that is full from the start");
+  const ScratchDir scratch;
+  Tmpfs disk;
+  disk.Mount(scratch.path() + "/disk");
+  disk.Fill();
+  StoreFailsUntilMended(disk, scratch.path(), "make room on that disk", [&] { disk.Empty(); });
 }
 
 TEST_F(StorageTest, ATruncatedSegmentBlindsNobody) {

@@ -26,12 +26,14 @@ std::string FileText(const std::string& path) {
 }
 
 // Without what the user, or ctest, has set for C4.
-std::vector<std::string> CleanEnvironment(const std::vector<std::string>& more) {
+// Logs of jobs go to `logs`.
+std::vector<std::string> CleanEnvironment(const std::vector<std::string>& more, const std::string& logs) {
   std::vector<std::string> environment = cli::OwnEnvironment();
   std::erase_if(environment, [](const std::string& entry) {
     return entry.starts_with("C4_") || entry.starts_with("C4A_") || entry.starts_with("C4D_") ||
            entry.starts_with("NCCL_");
   });
+  environment.push_back("C4_LOG_DIR=" + logs);
   environment.insert(environment.end(), more.begin(), more.end());
   return environment;
 }
@@ -136,7 +138,8 @@ CommandResult RunC4(const std::vector<std::string>& arguments,
   const ScratchDir scratch;
   std::vector<std::string> command = {Binary("c4")};
   command.insert(command.end(), arguments.begin(), arguments.end());
-  Process process(command, CleanEnvironment(more_environment), scratch.path() + "/c4");
+  Process process(command, CleanEnvironment(more_environment, scratch.path() + "/logs"),
+                  scratch.path() + "/c4");
   if (!process.Wait(limit)) {
     ADD_FAILURE() << "c4 " << arguments.front() << " did not end within " << limit.count() << " s";
     process.Signal(SIGINT);
@@ -156,7 +159,8 @@ RunningJob::RunningJob(int ranks, const std::vector<std::string>& options,
   words.insert(words.end(), options.begin(), options.end());
   words.emplace_back("--");
   words.insert(words.end(), command.begin(), command.end());
-  launcher_ = std::make_unique<Process>(words, CleanEnvironment(more_environment), base_dir() + "/launcher");
+  launcher_ = std::make_unique<Process>(words, CleanEnvironment(more_environment, log_root()),
+                                        base_dir() + "/launcher");
 }
 
 RunningJob::~RunningJob() {
@@ -169,6 +173,12 @@ RunningJob::~RunningJob() {
     printf("--- output of c4 run\n%s--- errors of c4 run\n%s---\n", launcher_->Output().c_str(),
            launcher_->Errors().c_str());
   }
+}
+
+std::string RunningJob::LogDir() const {
+  std::error_code error;
+  std::filesystem::directory_iterator entry(log_root(), error);
+  return error || entry == std::filesystem::directory_iterator() ? "" : entry->path().string();
 }
 
 Json RunningJob::Verdicts() const {
@@ -256,7 +266,7 @@ bool RunningJob::RunDirIsClean() const {
   std::error_code error;
   for (const fs::directory_entry& entry : fs::directory_iterator(base_dir(), error)) {
     const std::string name = entry.path().filename();
-    if (name.starts_with("launcher.")) continue;  // our own
+    if (name.starts_with("launcher.") || name == "logs") continue;  // our own
     if (name == "masters" && fs::is_empty(entry.path(), error)) continue;
     printf("left in the run directory: %s\n", name.c_str());
     return false;

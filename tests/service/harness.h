@@ -88,6 +88,10 @@ class RunningJob {
 
   Process& launcher() { return *launcher_; }
   const std::string& base_dir() const { return scratch_.path(); }
+  // Where the logs of jobs are kept, below base_dir(), and this job's own directory in it ("" until it is
+  // made).
+  std::string log_root() const { return base_dir() + "/logs"; }
+  std::string LogDir() const;
 
   // Of `c4 verdicts --all --json` and `c4 status --json`; an empty object when no master answers.
   Json Verdicts() const;

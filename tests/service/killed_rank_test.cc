@@ -66,6 +66,32 @@ TEST(KilledRankTest, TheVerdictComesBeforeTheExitStatuses) {
   EXPECT_TRUE(job.RunDirIsClean());
 }
 
+// The morning after: launcher, master and run directory are gone.
+TEST(KilledRankTest, WhatTheMasterSaidOutlivesTheJob) {
+  RunningJob job(4, {"--job", "night"},
+                 {Binary("all_reduce_perf"), "-b", "1M", "-e", "1M", "-N", "0", "--pause-ms", "5"});
+  ASSERT_TRUE(job.AwaitAtWork(20, Seconds(20)));
+  ASSERT_EQ(kill(job.Counters(2).pid, SIGKILL), 0);
+  ASSERT_TRUE(job.launcher().Wait(Seconds(15)));
+  const std::string told = job.launcher().Errors();
+  EXPECT_THAT(told, HasSubstr("the evidence: c4 verdicts --job night -v"));
+  EXPECT_TRUE(job.RunDirIsClean());
+
+  const auto ask = [&](std::vector<std::string> words) {
+    words.insert(words.end(), {"--log-dir", job.log_root()});
+    return RunC4(words);
+  };
+  const CommandResult jobs = ask({"jobs"});
+  EXPECT_THAT(jobs.output, testing::AllOf(HasSubstr("night"), HasSubstr("ended"), HasSubstr("rank 2")));
+  const CommandResult verdicts = ask({"verdicts", "--job", "night", "--run-dir", job.base_dir()});
+  EXPECT_THAT(verdicts.output, testing::AllOf(HasSubstr("job night ended at"), HasSubstr("crash: rank 2")))
+      << verdicts.errors;
+  const CommandResult status = ask({"status", "--job", "night", "--run-dir", job.base_dir()});
+  EXPECT_EQ(status.exit_code, 0) << status.errors;
+  EXPECT_THAT(status.output, testing::AllOf(HasSubstr("job night ended at"), HasSubstr("4 ranks")));
+  EXPECT_NE(ask({"verdicts", "--job", "other", "--run-dir", job.base_dir()}).exit_code, 0);
+}
+
 TEST(KilledRankTest, AProgramThatTheMasterNeverSawIsNotWaitedFor) {
   const ScratchDir scratch;
   const auto start = Clock::now();

@@ -26,6 +26,7 @@ LaunchOptions Options(int ranks) {
 LaunchPlan Plan() {
   return {.job = "job-1",
           .run_dir = "/dev/shm/c4/run-1",
+          .log_dir = "/var/log/c4/job-1",
           .key_file = "/dev/shm/c4/run-1/job.key",
           .directory = "/dev/shm/c4/masters",
           .library_dir = "/opt/c4/lib",
@@ -107,12 +108,12 @@ TEST(DaemonArgumentsTest, AgentGoesToTheGivenMasterOnly) {
   EXPECT_EQ(*(master + 1), "10.0.0.1:15141");
 }
 
-TEST(DaemonArgumentsTest, MasterSitsOnAnyPortAndStoresInTheRunDirectory) {
+TEST(DaemonArgumentsTest, MasterSitsOnAnyPortAndStoresWhereLogsAreKept) {
   EXPECT_THAT(
       MasterArguments(Plan()),
       ElementsAre("--job", "job-1", "--listen", "127.0.0.1:0", "--http-address", "127.0.0.1:0", "--directory",
-                  "/dev/shm/c4/masters", "--store", "/dev/shm/c4/run-1/c4d.db", "--audit",
-                  "/dev/shm/c4/run-1/c4d.audit.jsonl", "--key-file", "/dev/shm/c4/run-1/job.key"));
+                  "/dev/shm/c4/masters", "--store", "/var/log/c4/job-1/c4d.db", "--audit",
+                  "/var/log/c4/job-1/c4d.audit.jsonl", "--key-file", "/dev/shm/c4/run-1/job.key"));
   LaunchPlan of_a_user = Plan();
   of_a_user.owner_uid = 1000;
   const std::vector<std::string> arguments = MasterArguments(of_a_user);
