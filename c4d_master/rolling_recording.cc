@@ -26,7 +26,7 @@ void RollingRecording::Take(const v1::TelemetryBatch& batch, Now arrival) {
 absl::Status RollingRecording::Write(const v1::TelemetryBatch& batch, Now arrival) {
   const bool full = arrival.monotonic_ns - began_ns_ >= options_.span_ns || bytes_ >= options_.max_bytes;
   if (writer_ != nullptr && full) {
-    const absl::Status closed = writer_->Close();
+    absl::Status closed = writer_->Close();
     writer_.reset();
     if (!closed.ok()) return closed;
   }

@@ -121,7 +121,7 @@ std::string_view JobLifeWord(JobLife life) {
 std::string DefaultLogDir() {
   const std::vector<std::string> environment = OwnEnvironment();
   const auto value = [&](const char* name) { return EnvironmentValue(environment, name).value_or(""); };
-  if (const std::string given = value("C4_LOG_DIR"); !given.empty()) return given;
+  if (std::string given = value("C4_LOG_DIR"); !given.empty()) return given;
   if (geteuid() == 0) return "/var/log/c4";
   const std::string state = value("XDG_STATE_HOME");
   if (!state.empty()) return state + "/c4";
