@@ -47,23 +47,23 @@ std::string CommonName(const X509_NAME* name) {
   return ToUtf8(text);
 }
 
-std::string UriOf(const X509* certificate) {
+}  // namespace
+
+std::vector<std::string> UrisOf(const X509* certificate) {
+  std::vector<std::string> uris;
   auto* const names =
       static_cast<GENERAL_NAMES*>(X509_get_ext_d2i(certificate, NID_subject_alt_name, nullptr, nullptr));
-  if (names == nullptr) return {};
-  std::string uri;
-  for (int i = 0; i < sk_GENERAL_NAME_num(names) && uri.empty(); ++i) {
+  if (names == nullptr) return uris;
+  for (int i = 0; i < sk_GENERAL_NAME_num(names); ++i) {
     const GENERAL_NAME* const name = sk_GENERAL_NAME_value(names, i);
     if (name->type != GEN_URI) continue;
     const ASN1_IA5STRING* const text = name->d.uniformResourceIdentifier;
-    uri.assign(reinterpret_cast<const char*>(ASN1_STRING_get0_data(text)),
-               static_cast<size_t>(ASN1_STRING_length(text)));
+    uris.emplace_back(reinterpret_cast<const char*>(ASN1_STRING_get0_data(text)),
+                      static_cast<size_t>(ASN1_STRING_length(text)));
   }
   GENERAL_NAMES_free(names);
-  return uri;
+  return uris;
 }
-
-}  // namespace
 
 absl::Status CheckCertificateFiles(const TlsOptions& tls) {
   const absl::StatusOr<std::string> ca = ReadPem(tls.ca, "--tls-ca", false);
@@ -106,8 +106,9 @@ std::string DescribeCertificateFile(const std::string& path) {
   const CertificateHandle certificate(PEM_read_bio_X509(Reading(*text).get(), nullptr, nullptr, nullptr),
                                       X509_free);
   if (certificate == nullptr) return path;
-  const std::string uri = UriOf(certificate.get());
-  return Concat(path, " (", uri.empty() ? CommonName(X509_get_subject_name(certificate.get())) : ToUtf8(uri),
+  const std::vector<std::string> uris = UrisOf(certificate.get());
+  return Concat(path, " (",
+                uris.empty() ? CommonName(X509_get_subject_name(certificate.get())) : ToUtf8(uris.front()),
                 ", signed by ", CommonName(X509_get_issuer_name(certificate.get())), ", valid until ",
                 TimeText(X509_get0_notAfter(certificate.get())), ")");
 }

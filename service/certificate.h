@@ -2,9 +2,12 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "service/config.h"
 #include "service/status.h"
+
+using X509 = struct x509_st;
 
 namespace c4::service {
 
@@ -14,5 +17,8 @@ absl::Status CheckCertificateFiles(const TlsOptions& tls);
 
 // "/etc/c4/node7.pem (c4://role/agent/node7, signed by C4 authority, valid until 2026-11-24 08:00 UTC)".
 std::string DescribeCertificateFile(const std::string& path);
+
+// Of its subject's alternative names, in their order.
+std::vector<std::string> UrisOf(const X509* certificate);
 
 }  // namespace c4::service

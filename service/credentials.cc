@@ -2,7 +2,6 @@
 
 #include <grpcpp/client_context.h>
 #include <grpcpp/security/credentials.h>
-#include <grpcpp/security/server_credentials.h>
 #include <grpcpp/security/tls_certificate_provider.h>
 #include <grpcpp/security/tls_credentials_options.h>
 #include <mutex>
@@ -154,13 +153,8 @@ bool Credentials::has_token() const {
   return material_->token != nullptr;
 }
 
-std::shared_ptr<grpc::ServerCredentials> Credentials::Server() const {
-  if (!has_tls()) return grpc::InsecureServerCredentials();
-  grpc::experimental::TlsServerCredentialsOptions options(material_->certificates);
-  options.watch_root_certs();
-  options.watch_identity_key_cert_pairs();
-  options.set_cert_request_type(GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
-  return grpc::experimental::TlsServerCredentials(options);
+const TlsOptions& Credentials::tls_files() const {
+  return material_->options.tls;
 }
 
 std::shared_ptr<grpc::ChannelCredentials> Credentials::Channel(Role role, const std::string& job) const {
@@ -200,7 +194,7 @@ std::string Credentials::key_id() const {
 absl::Status Credentials::Explain(const absl::Status& status) const {
   if (!has_tls() || !absl::IsUnavailable(status)) return status;
   const std::string text(status.message());
-  for (const char* end : {"Socket closed", "Connection reset", "Broken pipe"}) {
+  for (const char* end : {"Socket closed", "Endpoint read failed", "Connection reset", "Broken pipe"}) {
     if (text.find(end) == std::string::npos) continue;
     return absl::UnavailableError(Concat(
         "the server ended the connection at the TLS handshake, so it has most likely refused this "

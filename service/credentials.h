@@ -24,7 +24,6 @@
 namespace grpc {
 class ChannelCredentials;
 class ClientContext;
-class ServerCredentials;
 }  // namespace grpc
 
 namespace c4::service {
@@ -41,7 +40,8 @@ class Credentials {
   bool has_key() const;
   bool has_token() const;
 
-  std::shared_ptr<grpc::ServerCredentials> Server() const;
+  // Where the PEM files are; all empty without TLS.
+  const TlsOptions& tls_files() const;
   // `role`: of the server, and `job` where it is a job's.
   std::shared_ptr<grpc::ChannelCredentials> Channel(Role role, const std::string& job) const;
 

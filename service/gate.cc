@@ -1,6 +1,5 @@
 #include "service/gate.h"
 
-#include <grpcpp/security/auth_context.h>
 #include <grpcpp/server_context.h>
 #include <map>
 #include <mutex>
@@ -44,6 +43,7 @@ struct Gate::State {
   const Options options;
   mutable absl::Mutex mutex;
   std::string grpc_address ABSL_GUARDED_BY(mutex);
+  std::shared_ptr<const PeerCertificates> certificates ABSL_GUARDED_BY(mutex);
   int64_t minute_ns ABSL_GUARDED_BY(mutex) = 0;
   std::map<std::string, uint64_t> refusals ABSL_GUARDED_BY(mutex);  // of this minute, by caller and reason
   uint64_t untold ABSL_GUARDED_BY(mutex) = 0;
@@ -188,6 +188,11 @@ void Gate::ListensOn(const std::string& address) const {
   state_->grpc_address = address;
 }
 
+void Gate::CertificatesFrom(std::shared_ptr<const PeerCertificates> certificates) const {
+  const absl::MutexLock lock(&state_->mutex);
+  state_->certificates = std::move(certificates);
+}
+
 absl::StatusOr<Identity> Gate::Admit(const grpc::ServerContextBase& context, std::string_view method,
                                      std::string_view detail) const {
   CallFacts facts{.call = std::string(method), .detail = std::string(detail)};
@@ -197,12 +202,16 @@ absl::StatusOr<Identity> Gate::Admit(const grpc::ServerContextBase& context, std
   }
   facts.peer = AddressBehindIngress(context.peer());
   if (facts.peer.empty()) facts.peer = AddressOfGrpcPeer(context.peer());
-  if (const auto peer = context.auth_context(); peer != nullptr) {
-    for (const grpc::string_ref& uri : peer->FindPropertyValues(kUriProperty)) {
+  std::shared_ptr<const PeerCertificates> certificates;
+  {
+    const absl::MutexLock lock(&state_->mutex);
+    certificates = state_->certificates;
+  }
+  if (certificates != nullptr) {
+    for (const std::string& uri : certificates->UrisOf(context.peer())) {
       if (!uri.starts_with("c4://")) continue;
       // With two roles in one certificate nobody could say which one calls.
-      facts.certificate_uri =
-          facts.certificate_uri.empty() ? std::string(uri.data(), uri.size()) : "c4://two";
+      facts.certificate_uri = facts.certificate_uri.empty() ? uri : "c4://two";
     }
   }
   return Admit(facts);

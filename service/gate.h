@@ -25,6 +25,8 @@ class ServerContextBase;
 
 namespace c4::service {
 
+class PeerCertificates;
+
 // What is known of a call before it is judged.
 struct CallFacts {
   std::string call;           // the table's name of it
@@ -58,6 +60,8 @@ class Gate {
 
   // Told by GrpcServer::Start: where it listens, host:port, for the kernel's word on a connection.
   void ListensOn(const std::string& address) const;
+  // Told by it as well: what callers' certificates say.
+  void CertificatesFrom(std::shared_ptr<const PeerCertificates> certificates) const;
 
  private:
   struct State;

@@ -1,6 +1,6 @@
 // Takes gRPC's own log lines and protobuf's into the daemons' log, at level debug: what matters of them
 // reaches us as a status as well, gRPC repeats itself at every retry, and protobuf says a line for every text
-// of a peer that is no UTF-8. What a server hears of no other way are failed TLS handshakes. Any thread.
+// of a peer that is no UTF-8. Any thread.
 #pragma once
 
 #include <string>
@@ -9,11 +9,6 @@ namespace c4::service {
 
 // From now on, once a process.
 void RouteGrpcLog();
-
-// From now on this process's failed TLS handshakes are warnings, one line in ten seconds with the number of
-// those that were left out: for servers, where they are all that is seen of somebody with a wrong
-// certificate.
-void WarnOfFailedHandshakes();
 
 // Collects what gRPC says on this thread while it lives, for calls that give no reason themselves.
 class GrpcLogCapture {

@@ -1,7 +1,6 @@
 #include "service/grpc_server.h"
 
 #include <chrono>
-#include <grpcpp/generic/async_generic_service.h>
 #include <grpcpp/resource_quota.h>
 #include <grpcpp/security/server_credentials.h>
 #include <grpcpp/server.h>
@@ -22,23 +21,6 @@ namespace {
 
 using ExternalType = grpc::ServerBuilder::experimental_type::ExternalConnectionType;
 
-// gRPC looks at a certificate only when it opens a port itself, which the server does not. Empty: it is good.
-std::string FaultOf(const Credentials& credentials) {
-  grpc::ServerBuilder builder;
-  grpc::CallbackGenericService nothing;  // answers each call with "unimplemented"
-  int port = 0;
-  builder.AddListeningPort("127.0.0.1:0", credentials.Server(), &port);
-  builder.RegisterCallbackGenericService(&nothing);
-  const GrpcLogCapture capture;
-  const std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
-  if (server != nullptr && port != 0) {
-    server->Shutdown();
-    return "";
-  }
-  const std::string reason = capture.Reason();
-  return reason.empty() ? "gRPC gives no reason" : reason;
-}
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const std::string& address, const Gate& gate,
@@ -55,13 +37,16 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const std::string&
   if (!ingress.ok()) {
     return absl::UnavailableError(Concat("cannot listen on ", address, ": ", ingress.status().message()));
   }
-  if (const std::string fault = gate.credentials().has_tls() ? FaultOf(gate.credentials()) : "";
-      !fault.empty()) {
-    return absl::UnavailableError(Concat("cannot listen on ", address, " with TLS: ", fault));
+  std::unique_ptr<TlsServer> tls;
+  if (gate.credentials().has_tls()) {
+    absl::StatusOr<std::unique_ptr<TlsServer>> opened = TlsServer::Open(gate.credentials().tls_files());
+    if (!opened.ok()) return Annotate(opened.status(), Concat("cannot listen on ", address, " with TLS"));
+    tls = *std::move(opened);
   }
   grpc::ServerBuilder builder;
+  // What the door hands over is in clear already.
   auto acceptor = builder.experimental().AddExternalConnectionAcceptor(ExternalType::FROM_FD,
-                                                                       gate.credentials().Server());
+                                                                       grpc::InsecureServerCredentials());
   // Calls and buffers are charged to it: under pressure the library lets idle connections and streams go.
   grpc::ResourceQuota quota("c4");
   quota.Resize(limits::kGrpcMemoryBytes).SetMaxThreads(limits::kGrpcThreads);
@@ -84,18 +69,17 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const std::string&
   std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
   if (server == nullptr) {
     const std::string reason = capture.Reason();
-    return absl::UnavailableError(Concat("cannot listen on ", address,
-                                         gate.credentials().has_tls() ? " with TLS: " : ": ",
-                                         reason.empty() ? "gRPC gives no reason" : reason));
+    return absl::UnavailableError(
+        Concat("cannot listen on ", address, ": ", reason.empty() ? "gRPC gives no reason" : reason));
   }
   const std::shared_ptr<grpc::experimental::ExternalConnectionAcceptor> shared = std::move(acceptor);
-  const absl::Status started = (*ingress)->Start(!gate.credentials().has_tls(), [shared](int fd) {
+  const absl::Status started = (*ingress)->Start(std::move(tls), [shared](int fd) {
     grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
     connection.fd = fd;
     shared->HandleNewConnection(&connection);
   });
   if (!started.ok()) return started;
-  if (gate.credentials().has_tls()) WarnOfFailedHandshakes();
+  gate.CertificatesFrom((*ingress)->certificates());
   const std::string bound = JoinHostPort(parts->host, (*ingress)->port());
   gate.ListensOn(bound);
   if (!gate.has_identity()) {

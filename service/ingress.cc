@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <charconv>
 #include <cstring>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -13,7 +14,7 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
-#include <vector>
+#include <utility>
 
 #include "service/limits.h"
 #include "service/listen.h"
@@ -25,7 +26,10 @@ namespace {
 
 constexpr size_t kBufferBytes = 64 << 10;
 constexpr int kLookMs = 20;          // how often held-back bytes are asked about again
-constexpr int64_t kTellMs = 60'000;  // between two lines about connections that were cut
+constexpr int64_t kTellMs = 10'000;  // between two lines about connections that were cut
+// With TLS, answers of the handshake and of the protocol itself add to what is to be sent: a peer that does
+// not read them is not read either.
+constexpr size_t kMostUnsentBytes = 4 * kBufferBytes;
 constexpr rlim_t kWantedDescriptors = 16'384;
 constexpr rlim_t kOtherDescriptors = 256;  // files, HTTP, the library's own
 constexpr char kMark[] = "c4-ingress/";
@@ -59,9 +63,8 @@ void NameEnd(int fd, const std::string& peer, uint64_t id) {
              static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size()));
 }
 
-}  // namespace
-
-std::string AddressBehindIngress(std::string_view grpc_peer) {
+// "ADDRESS:PORT/PID.NUMBER" of a name that NameEnd gave; empty for others.
+std::string NameBehindIngress(std::string_view grpc_peer) {
   const std::string mark = std::string("unix-abstract:") + kMark;
   std::string plain;  // of the URI; only its own marks are encoded
   for (size_t i = 0; i < grpc_peer.size(); ++i) {
@@ -70,9 +73,37 @@ std::string AddressBehindIngress(std::string_view grpc_peer) {
     plain += known ? static_cast<char>(std::stoi(std::string(code.substr(1)), nullptr, 16)) : grpc_peer[i];
     if (known) i += 2;
   }
-  if (!plain.starts_with(mark)) return "";
-  const size_t end = plain.find('/', mark.size());
-  return end == std::string::npos ? "" : plain.substr(mark.size(), end - mark.size());
+  return plain.starts_with(mark) ? plain.substr(mark.size()) : "";
+}
+
+}  // namespace
+
+std::string AddressBehindIngress(std::string_view grpc_peer) {
+  const std::string name = NameBehindIngress(grpc_peer);
+  const size_t end = name.find('/');
+  return end == std::string::npos ? "" : name.substr(0, end);
+}
+
+std::vector<std::string> PeerCertificates::UrisOf(std::string_view grpc_peer) const {
+  const std::string name = NameBehindIngress(grpc_peer);
+  uint64_t connection = 0;
+  const size_t dot = name.rfind('.');
+  if (dot == std::string::npos) return {};
+  const char* const end = name.data() + name.size();
+  if (std::from_chars(name.data() + dot + 1, end, connection).ptr != end) return {};
+  const std::scoped_lock lock(mutex_);
+  const auto at = uris_.find(connection);
+  return at == uris_.end() ? std::vector<std::string>() : at->second;
+}
+
+void PeerCertificates::Set(uint64_t connection, std::vector<std::string> uris) {
+  const std::scoped_lock lock(mutex_);
+  uris_[connection] = std::move(uris);
+}
+
+void PeerCertificates::Erase(uint64_t connection) {
+  const std::scoped_lock lock(mutex_);
+  uris_.erase(connection);
 }
 
 struct Ingress::Flow {
@@ -88,17 +119,23 @@ struct Ingress::Flow {
 };
 
 struct Ingress::Link {
-  Link(uint64_t its_id, Http2Totals* totals) : id(its_id), meter(totals) {}
+  Link(uint64_t its_id, Http2Totals* totals, PeerCertificates* its_certificates)
+      : id(its_id), meter(totals), certificates(its_certificates) {}
   ~Link() {
     close(in.from);
     close(in.to);
+    if (library_end >= 0) close(library_end);
+    if (tls != nullptr) certificates->Erase(id);
   }
   const uint64_t id;
   std::string peer;
   int64_t since_ms = 0;
   Http2Meter meter;
-  Flow in;   // from the peer
-  Flow out;  // to it
+  PeerCertificates* const certificates;
+  std::unique_ptr<TlsSession> tls;  // nullptr: it speaks in clear
+  int library_end = -1;             // until the library has it
+  Flow in;                          // from the peer
+  Flow out;                         // to it
   uint32_t peer_events = 0;
   uint32_t own_events = 0;
 };
@@ -118,8 +155,9 @@ Ingress::~Ingress() {
   if (wake_fd_ >= 0) close(wake_fd_);
 }
 
-absl::Status Ingress::Start(bool readable, std::function<void(int)> serve) {
-  readable_ = readable;
+absl::Status Ingress::Start(std::unique_ptr<TlsServer> tls, std::function<void(int)> serve) {
+  tls_ = std::move(tls);
+  scratch_.resize(kBufferBytes);
   serve_ = std::move(serve);
   most_ = MostConnections();
   epoll_fd_ = epoll_create1(EPOLL_CLOEXEC);
@@ -197,7 +235,7 @@ void Ingress::Admit(int fd) {
     // One that has said nothing yet makes room; else the newest is turned away.
     const auto silent = std::find_if(links_.begin(), links_.end(),
                                      [](const auto& entry) { return !entry.second->meter.greeted(); });
-    if (!readable_ || silent == links_.end()) {
+    if (silent == links_.end()) {
       close(fd);
       return Tell(peer, Concat("there are ", most_, " connections"));
     }
@@ -210,12 +248,17 @@ void Ingress::Admit(int fd) {
   }
   const int yes = 1;
   setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
-  NameEnd(pair[0], peer, next_id_);
-  auto link = std::make_unique<Link>(++next_id_, &totals_);
+  auto link = std::make_unique<Link>(++next_id_, &totals_, certificates_.get());
   link->peer = peer;
   link->since_ms = MonotonicMs();
   link->in.from = link->out.to = fd;
   link->in.to = link->out.from = pair[0];
+  link->library_end = pair[1];
+  NameEnd(pair[0], peer, link->id);
+  if (tls_ != nullptr) {
+    link->tls = tls_->NewSession(link->since_ms);
+    if (link->tls == nullptr) return Tell(peer, "there is no memory for TLS");
+  }
   for (const int end : {fd, pair[0]}) {
     epoll_event event{.events = EPOLLIN, .data = {.u64 = link->id << 1 | (end == fd ? 0U : 1U)}};
     epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, end, &event);
@@ -223,23 +266,55 @@ void Ingress::Admit(int fd) {
   link->peer_events = link->own_events = EPOLLIN;
   Link* const added = link.get();
   links_[added->id] = std::move(link);
-  serve_(pair[1]);
+  if (added->tls == nullptr) serve_(std::exchange(added->library_end, -1));
   Serve(added);
 }
 
+bool Ingress::TakeSealed(Link* link, std::string_view bytes) {
+  TlsSession& tls = *link->tls;
+  const bool goes_on = tls.Take(bytes, &link->in.held, &link->out.held);
+  link->out.may_pass = link->out.held.size();
+  if (!tls.fault().empty()) {
+    // An alert, which says why.
+    (void)send(link->out.to, link->out.held.data(), link->out.held.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+    Tell(link->peer, tls.fault());
+    return false;
+  }
+  if (!goes_on) link->in.ended = true;
+  if (link->library_end >= 0 && tls.established()) {
+    certificates_->Set(link->id, tls.uris());
+    serve_(std::exchange(link->library_end, -1));
+  }
+  return true;
+}
+
+bool Ingress::Fill(Link* link, Flow* flow) {
+  if (flow == &link->in && link->out.held.size() > kMostUnsentBytes) return true;
+  const ssize_t bytes = recv(flow->from, scratch_.data(), scratch_.size(), MSG_DONTWAIT);
+  if (bytes < 0) return errno == EAGAIN || errno == EINTR;
+  flow->ended = bytes == 0;
+  const std::string_view read(scratch_.data(), static_cast<size_t>(bytes));
+  if (link->tls == nullptr) {
+    flow->held = read;
+  } else if (flow == &link->in) {
+    return read.empty() || TakeSealed(link, read);
+  } else if (read.empty()) {
+    link->tls->End(&flow->held);
+  } else if (!link->tls->Put(read, &flow->held)) {
+    Tell(link->peer, "there is no memory for TLS");
+    return false;
+  }
+  return true;
+}
+
 bool Ingress::Pump(Link* link, Flow* flow) {
-  const bool metered = readable_ && flow == &link->in;
+  const bool metered = flow == &link->in;
   flow->full = false;
   flow->waits = false;
   // A few rounds only: the others have their turn.
   for (int round = 0; round < 4; ++round) {
     if (flow->held.empty() && !flow->ended) {
-      flow->held.resize(kBufferBytes);
-      const ssize_t bytes = recv(flow->from, flow->held.data(), flow->held.size(), MSG_DONTWAIT);
-      const int error = errno;
-      flow->held.resize(bytes > 0 ? static_cast<size_t>(bytes) : 0);
-      if (bytes < 0 && error != EAGAIN && error != EINTR) return false;
-      if (bytes == 0) flow->ended = true;
+      if (!Fill(link, flow)) return false;
       flow->may_pass = metered ? 0 : flow->held.size();
     }
     if (metered && flow->may_pass < flow->held.size()) {
@@ -286,7 +361,7 @@ void Ingress::Watch(Link* link) {
   const Flow& in = link->in;
   const Flow& out = link->out;
   const auto wanted = [](const Flow& reads, const Flow& writes) {
-    const bool read = !reads.ended && reads.held.empty();
+    const bool read = !reads.ended && reads.held.empty() && writes.held.size() <= kMostUnsentBytes;
     return (read ? uint32_t{EPOLLIN} : 0U) | (writes.full ? uint32_t{EPOLLOUT} : 0U);
   };
   const auto set = [&](int fd, uint64_t side, uint32_t events, uint32_t* now) {
@@ -314,7 +389,7 @@ void Ingress::LookAtTime(int64_t now_ms) {
     const auto stuck = [&](const Flow& flow) {
       return flow.full && now_ms - flow.stuck_ms > limits::kGrpcStuckMs;
     };
-    if (readable_ && !link->meter.greeted() && now_ms - link->since_ms > limits::kGrpcHandshakeMs) {
+    if (!link->meter.greeted() && now_ms - link->since_ms > limits::kGrpcHandshakeMs) {
       over.emplace_back(link.get(), "has said nothing for too long");
     } else if (stuck(link->out)) {
       over.emplace_back(link.get(), "does not read what it asked for");

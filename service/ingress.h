@@ -1,9 +1,10 @@
 // The door of a gRPC server: takes the TCP connections of its port, and hands their bytes on to the library
 // within the limits of service/limits.h. Connections have a number, those that say nothing or do not read are
-// cut, and where the bytes can be read (no TLS) HTTP/2's frames have a rate (service/http2_meter.h). With TLS
-// only who shows a certificate comes as far as a frame; there the door counts connections and looks at time.
+// cut, and HTTP/2's frames have a rate (service/http2_meter.h). TLS ends here (service/tls_server.h): the
+// library gets a connection when its peer has shown a certificate of the authority, and sees what is within.
 //
-// The library sees a local socket in the place of the peer's; AddressBehindIngress gives the peer's address.
+// The library sees a local socket in the place of the peer's; AddressBehindIngress gives the peer's address,
+// PeerCertificates what its certificate says.
 // One thread of its own; Open, Start and Stop by one thread.
 #pragma once
 
@@ -12,17 +13,33 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <thread>
+#include <vector>
 
 #include "service/http2_meter.h"
 #include "service/status.h"
+#include "service/tls_server.h"
 
 namespace c4::service {
 
 // "127.0.0.1:4000" of what a call of such a server names as its peer; empty for others.
 std::string AddressBehindIngress(std::string_view grpc_peer);
+
+// The URIs in the certificates of the peers that are connected. Any thread.
+class PeerCertificates {
+ public:
+  // `grpc_peer`: what a call of such a server names as its peer. Empty where it has shown none, or is gone.
+  std::vector<std::string> UrisOf(std::string_view grpc_peer) const;
+  void Set(uint64_t connection, std::vector<std::string> uris);
+  void Erase(uint64_t connection);
+
+ private:
+  mutable std::mutex mutex_;
+  std::map<uint64_t, std::vector<std::string>> uris_;
+};
 
 class Ingress {
  public:
@@ -33,8 +50,10 @@ class Ingress {
   Ingress& operator=(const Ingress&) = delete;
 
   uint16_t port() const { return port_; }
-  // `serve` is given a connected, non-blocking descriptor to own, on the door's thread.
-  absl::Status Start(bool readable, std::function<void(int fd)> serve);
+  std::shared_ptr<const PeerCertificates> certificates() const { return certificates_; }
+  // `tls`: nullptr where peers speak in clear. `serve` is given a connected, non-blocking descriptor to own,
+  // on the door's thread.
+  absl::Status Start(std::unique_ptr<TlsServer> tls, std::function<void(int fd)> serve);
   // Takes no new ones; what is connected stays.
   void Close() { closing_ = true; }
   void Stop();  // and cuts all
@@ -48,6 +67,8 @@ class Ingress {
   void Accept();
   void Admit(int fd);
   // False: the link is over.
+  bool Fill(Link* link, Flow* flow);
+  bool TakeSealed(Link* link, std::string_view bytes);
   bool Pump(Link* link, Flow* flow);
   void Serve(Link* link);
   void Watch(Link* link);
@@ -59,8 +80,10 @@ class Ingress {
   int epoll_fd_ = -1;
   int wake_fd_ = -1;
   const uint16_t port_;
-  bool readable_ = true;
+  std::unique_ptr<TlsServer> tls_;
   std::function<void(int)> serve_;
+  const std::shared_ptr<PeerCertificates> certificates_ = std::make_shared<PeerCertificates>();
+  std::string scratch_;  // what was just read
   size_t most_ = 0;
   Http2Totals totals_;
   std::map<uint64_t, std::unique_ptr<Link>> links_;  // the thread's own

@@ -130,4 +130,17 @@ std::string HttpAsk(const std::string& address, const std::string& request) {
   return answer;
 }
 
+size_t PeakKib(pid_t pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/status");
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with("VmHWM:")) return std::stoul(line.substr(6));
+  }
+  return 0;
+}
+
+std::string Script(const std::string& name) {
+  const char* const source = getenv("C4_SOURCE_DIR");  // NOLINT(concurrency-mt-unsafe): one thread
+  return std::string(source == nullptr ? "." : source) + "/tests/security/" + name;
+}
+
 }  // namespace c4::service_test

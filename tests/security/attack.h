@@ -56,4 +56,16 @@ service::TokenKey NewKey();
 // A whole HTTP answer with its head; "" where none came.
 std::string HttpAsk(const std::string& address, const std::string& request);
 
+// What a daemon may have taken at most while one client attacks it.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+inline constexpr size_t kDaemonKib = 4 << 20;  // sanitizers keep what was freed
+#else
+inline constexpr size_t kDaemonKib = 200 << 10;
+#endif
+// The most memory that a process has held; 0: it is gone.
+size_t PeakKib(pid_t pid);
+
+// Of a script beside these tests.
+std::string Script(const std::string& name);
+
 }  // namespace c4::service_test

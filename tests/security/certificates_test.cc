@@ -87,6 +87,21 @@ TEST_F(CertificatesTest, WrongAuthorityAndNoCertificateAreRefusedAsSuch) {
   EXPECT_NE(RunC4({"level", "fine", "--job", "j", "--run-dir", scratch_.path()}).exit_code, 0);
 }
 
+// Whoever has lost a certificate: the door counts frames within TLS as it does without.
+TEST_F(CertificatesTest, RapidResetOverTlsCostsItsConnectionOnly) {
+  C4_ATTACK("flood: HTTP/2 rapid reset over TLS, by one who has a certificate");
+  const std::string address = Json::parse(std::ifstream(File("masters/j.json")))["address"];
+  Process attacker({"/usr/bin/python3", Script("rapid_reset.py"), address, "6", "2",
+                    "/c4.v1.C4d/StreamTelemetry", File("ann.ca"), File("ann.pem"), File("ann.key")},
+                   {}, File("attacker"));
+  for (int i = 0; i < 10; ++i) EXPECT_EQ(Level("ann").exit_code, 0);
+  EXPECT_TRUE(attacker.Wait(Seconds(15)));
+  EXPECT_EQ(attacker.exit_code(), 0) << attacker.Errors();
+  EXPECT_GT(std::strtol(attacker.Output().c_str(), nullptr, 10), 100) << attacker.Output();
+  EXPECT_LT(PeakKib(master_->pid()), kDaemonKib);
+  EXPECT_THAT(master_->Errors(), HasSubstr("resets"));
+}
+
 // The server behind the entry is an agent's: its certificate does not make it the master of the job.
 TEST_F(CertificatesTest, AnAgentsCertificateMakesNoMaster) {
   C4_ATTACK("role confusion: an agent's certificate poses as the job's master");

