@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "c4/v1/c4d.grpc.pb.h"
+#include "service/bounded_parse.h"
 #include "service/grpc_server.h"
 #include "service/limits.h"
 #include "service/log.h"
@@ -37,12 +38,12 @@ grpc::Status Crowded(size_t most) {
 
 // One agent's stream: read a batch, have it taken in, write the reply, read the next. At any time exactly
 // one of these is under way, so Finish is called once, from where the stream ends.
-class TelemetryReactor final : public grpc::ServerBidiReactor<v1::TelemetryBatch, v1::TelemetryReply> {
+class TelemetryReactor final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
  public:
   TelemetryReactor(Backend* backend, const absl::StatusOr<service::Identity>& caller) : backend_(backend) {
     if (caller.ok()) {
       agent_ = *caller;
-      StartRead(&batch_);
+      StartRead(&wire_);
     } else {
       Finish(ToGrpcStatus(caller.status()));
     }
@@ -51,6 +52,14 @@ class TelemetryReactor final : public grpc::ServerBidiReactor<v1::TelemetryBatch
   void OnReadDone(bool ok) override {
     if (!ok) {
       Finish(grpc::Status::OK);  // the agent has left, or the connection is gone
+      return;
+    }
+    const absl::Status parsed =
+        service::PeersMessages().Parse(wire_, service::limits::kStreamedParsedBytes, &batch_, &share_);
+    wire_.Clear();
+    if (!parsed.ok()) {
+      service::LogWarning("telemetry of ", service::Describe(agent_), " is refused: ", parsed.message());
+      Finish(ToGrpcStatus(parsed));
       return;
     }
     if (!service::SpeaksForHost(agent_, batch_.host())) {
@@ -65,7 +74,7 @@ class TelemetryReactor final : public grpc::ServerBidiReactor<v1::TelemetryBatch
 
   void OnWriteDone(bool ok) override {
     if (ok) {
-      StartRead(&batch_);
+      StartRead(&wire_);
     } else {
       Finish(grpc::Status::OK);
     }
@@ -80,24 +89,28 @@ class TelemetryReactor final : public grpc::ServerBidiReactor<v1::TelemetryBatch
       Finish(ToGrpcStatus(reply.status()));
       return;
     }
-    reply_ = *std::move(reply);
-    reply_.set_sent_ns(ReadClock(*backend_->clock).monotonic_ns);
+    batch_ = v1::TelemetryBatch();
+    share_.Free();
+    reply->set_sent_ns(ReadClock(*backend_->clock).monotonic_ns);
+    reply_ = service::Serialized(*reply);
     StartWrite(&reply_);
   }
 
   Backend* const backend_;
   service::Identity agent_;  // who brings it
+  grpc::ByteBuffer wire_;
+  service::ParseShare share_;  // of batch_
   v1::TelemetryBatch batch_;
-  v1::TelemetryReply reply_;
+  grpc::ByteBuffer reply_;
 };
 
-using WatchStream = service::QueuedStream<grpc::ServerWriteReactor<v1::Verdict>, v1::Verdict>;
+using WriteStream = service::QueuedStream<grpc::ServerWriteReactor<grpc::ByteBuffer>>;
 
 // One watcher.
-class WatchReactor final : public WatchStream {
+class WatchReactor final : public WriteStream {
  public:
   WatchReactor(Backend* backend, const grpc::Status& allowed)
-      : WatchStream(backend->state_thread, [backend](uint64_t id) {
+      : WriteStream(backend->state_thread, [backend](uint64_t id) {
           if (id == 0) return;  // refused
           backend->handler->Unsubscribe(id);
           --backend->watchers;
@@ -110,7 +123,7 @@ class WatchReactor final : public WatchStream {
       ++backend->watchers;
       return backend->handler->Subscribe(
           [queue, most = backend->max_watch_backlog](const v1::Verdict& verdict) {
-            if (queue->Push(verdict, most) != Pushed::kFull) return;
+            if (queue->Push(verdict, most, service::limits::kWatcherBytes) != Pushed::kFull) return;
             queue->End({grpc::StatusCode::RESOURCE_EXHAUSTED,
                         "this watcher reads too slowly; call again, the stream begins with what is open"});
           });
@@ -118,13 +131,11 @@ class WatchReactor final : public WatchStream {
   }
 };
 
-using RecordStream = service::QueuedStream<grpc::ServerWriteReactor<v1::RecordedBatch>, v1::RecordedBatch>;
-
 // One recorder. Batches for which there is no room are counted, not kept.
-class RecordReactor final : public RecordStream {
+class RecordReactor final : public WriteStream {
  public:
   RecordReactor(Backend* backend, const grpc::Status& allowed)
-      : RecordStream(backend->state_thread, [backend](uint64_t id) {
+      : WriteStream(backend->state_thread, [backend](uint64_t id) {
           if (id == 0) return;  // refused
           backend->handler->StopRecord(id);
           --backend->recorders;
@@ -142,8 +153,7 @@ class RecordReactor final : public RecordStream {
             item.set_arrival_unix_ns(arrival.unix_ns);
             item.set_dropped(dropped);
             *item.mutable_batch() = batch;
-            if (queue->Push(std::move(item), kMaxPending, service::limits::kRecorderBytes) == Pushed::kFull)
-              ++dropped;
+            if (queue->Push(item, kMaxPending, service::limits::kRecorderBytes) == Pushed::kFull) ++dropped;
           });
     });
   }
@@ -152,59 +162,75 @@ class RecordReactor final : public RecordStream {
   static constexpr size_t kMaxPending = 4096;
 };
 
-class C4dService final : public v1::C4d::CallbackService {
+// All methods take and give bytes: see bounded_parse.h.
+using Raw = v1::C4d::WithRawCallbackMethod_StreamTelemetry<v1::C4d::WithRawCallbackMethod_WatchVerdicts<
+    v1::C4d::WithRawCallbackMethod_Record<v1::C4d::WithRawCallbackMethod_ListVerdicts<
+        v1::C4d::WithRawCallbackMethod_GetStatus<v1::C4d::WithRawCallbackMethod_GetMatrix<
+            v1::C4d::WithRawCallbackMethod_SetLevel<v1::C4d::Service>>>>>>>;
+
+class C4dService final : public Raw {
  public:
   explicit C4dService(Backend backend)
       : backend_(std::move(backend)), answers_(backend_.state_thread, backend_.gate) {}
 
-  grpc::ServerBidiReactor<v1::TelemetryBatch, v1::TelemetryReply>* StreamTelemetry(
+  grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* StreamTelemetry(
       grpc::CallbackServerContext* context) override {
     return new TelemetryReactor(&backend_, backend_.gate.Admit(*context, "c4.v1.C4d/StreamTelemetry"));
   }
 
-  grpc::ServerWriteReactor<v1::Verdict>* WatchVerdicts(grpc::CallbackServerContext* context,
-                                                       const v1::WatchVerdictsRequest*) override {
+  // These two requests have no fields: what comes in their place is not looked at.
+  grpc::ServerWriteReactor<grpc::ByteBuffer>* WatchVerdicts(grpc::CallbackServerContext* context,
+                                                            const grpc::ByteBuffer*) override {
     return new WatchReactor(&backend_, Allowed(*context, "c4.v1.C4d/WatchVerdicts"));
   }
 
-  grpc::ServerWriteReactor<v1::RecordedBatch>* Record(grpc::CallbackServerContext* context,
-                                                      const v1::RecordRequest*) override {
+  grpc::ServerWriteReactor<grpc::ByteBuffer>* Record(grpc::CallbackServerContext* context,
+                                                     const grpc::ByteBuffer*) override {
     return new RecordReactor(&backend_, Allowed(*context, "c4.v1.C4d/Record"));
   }
 
-  grpc::ServerUnaryReactor* GetMatrix(grpc::CallbackServerContext* context, const v1::GetMatrixRequest*,
-                                      v1::GetMatrixReply* reply) override {
-    return answers_.Answer(context, "c4.v1.C4d/GetMatrix", "", [this, reply] {
-      *reply = backend_.handler->GetMatrix(ReadClock(*backend_.clock));
-      return absl::OkStatus();
-    });
+  grpc::ServerUnaryReactor* GetMatrix(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
+                                      grpc::ByteBuffer* reply) override {
+    return answers_.Answer<v1::GetMatrixRequest, v1::GetMatrixReply>(
+        context, request, reply, "c4.v1.C4d/GetMatrix",
+        [this](const v1::GetMatrixRequest&, v1::GetMatrixReply* answer) {
+          *answer = backend_.handler->GetMatrix(ReadClock(*backend_.clock));
+          return absl::OkStatus();
+        });
   }
 
-  grpc::ServerUnaryReactor* SetLevel(grpc::CallbackServerContext* context, const v1::SetLevelRequest* request,
-                                     v1::SetLevelReply* reply) override {
-    const std::string level = service::Concat("level=", v1::RecordLevel_Name(request->level()));
-    return answers_.Answer(context, "c4.v1.C4d/SetLevel", level, [this, request, reply] {
-      *reply = backend_.handler->SetLevel(request->level());
-      service::LogInfo("the level of recording asked for is ", v1::RecordLevel_Name(request->level()));
-      return absl::OkStatus();
-    });
+  grpc::ServerUnaryReactor* SetLevel(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
+                                     grpc::ByteBuffer* reply) override {
+    return answers_.Answer<v1::SetLevelRequest, v1::SetLevelReply>(
+        context, request, reply, "c4.v1.C4d/SetLevel",
+        [this](const v1::SetLevelRequest& asked, v1::SetLevelReply* answer) {
+          *answer = backend_.handler->SetLevel(asked.level());
+          service::LogInfo("the level of recording asked for is ", v1::RecordLevel_Name(asked.level()));
+          return absl::OkStatus();
+        },
+        [](const v1::SetLevelRequest& asked) {
+          return service::Concat("level=", v1::RecordLevel_Name(asked.level()));
+        });
   }
 
   grpc::ServerUnaryReactor* ListVerdicts(grpc::CallbackServerContext* context,
-                                         const v1::ListVerdictsRequest* request,
-                                         v1::ListVerdictsReply* reply) override {
-    return answers_.Answer(context, "c4.v1.C4d/ListVerdicts", "", [this, request, reply] {
-      *reply = backend_.handler->ListVerdicts(request->include_cleared());
-      return absl::OkStatus();
-    });
+                                         const grpc::ByteBuffer* request, grpc::ByteBuffer* reply) override {
+    return answers_.Answer<v1::ListVerdictsRequest, v1::ListVerdictsReply>(
+        context, request, reply, "c4.v1.C4d/ListVerdicts",
+        [this](const v1::ListVerdictsRequest& asked, v1::ListVerdictsReply* answer) {
+          *answer = backend_.handler->ListVerdicts(asked.include_cleared());
+          return absl::OkStatus();
+        });
   }
 
-  grpc::ServerUnaryReactor* GetStatus(grpc::CallbackServerContext* context, const v1::GetStatusRequest*,
-                                      v1::GetStatusReply* reply) override {
-    return answers_.Answer(context, "c4.v1.C4d/GetStatus", "", [this, reply] {
-      *reply = backend_.handler->GetStatus(ReadClock(*backend_.clock));
-      return absl::OkStatus();
-    });
+  grpc::ServerUnaryReactor* GetStatus(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
+                                      grpc::ByteBuffer* reply) override {
+    return answers_.Answer<v1::GetStatusRequest, v1::GetStatusReply>(
+        context, request, reply, "c4.v1.C4d/GetStatus",
+        [this](const v1::GetStatusRequest&, v1::GetStatusReply* answer) {
+          *answer = backend_.handler->GetStatus(ReadClock(*backend_.clock));
+          return absl::OkStatus();
+        });
   }
 
  private:

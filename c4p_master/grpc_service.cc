@@ -1,11 +1,15 @@
 #include "c4p_master/grpc_service.h"
 
 #include <grpcpp/grpcpp.h>
+#include <map>
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "c4/v1/c4p.grpc.pb.h"
+#include "service/bounded_parse.h"
 #include "service/grpc_server.h"
+#include "service/limits.h"
 #include "service/log.h"
 #include "service/queued_stream.h"
 #include "service/text.h"
@@ -23,10 +27,10 @@ struct Backend {
   service::Gate gate;
   const service::Clock* clock;
   size_t max_session_backlog;
+  std::map<std::string, size_t> sessions;  // by their agents' host; on the state thread
 };
 
-using SessionStream =
-    service::QueuedStream<grpc::ServerBidiReactor<v1::AgentToC4p, v1::C4pToAgent>, v1::C4pToAgent>;
+using SessionStream = service::QueuedStream<grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>>;
 
 // One agent. gRPC's threads read; each message is taken in by the state thread before the next is read. What
 // the handler sends goes through the queue.
@@ -34,36 +38,58 @@ class SessionReactor final : public SessionStream {
  public:
   SessionReactor(Backend* backend, const absl::StatusOr<service::Identity>& caller)
       : SessionStream(backend->state_thread,
-                      [backend](uint64_t session) {
+                      [backend, host = caller.value_or(service::Identity()).host](uint64_t session) {
+                        if (session == 0) return;  // refused
+                        if (--backend->sessions[host] == 0) backend->sessions.erase(host);
                         backend->handler->Disconnect(session, backend->clock->MonotonicNs());
                       }),
         backend_(backend),
         agent_(caller.value_or(service::Identity())) {
-    Begin(ToGrpcStatus(caller.status()), MasterIsEnding(), [backend](const std::shared_ptr<Queue>& queue) {
-      return backend->handler->Connect(
-          [queue, most = backend->max_session_backlog](const v1::C4pToAgent& message) {
-            if (queue->Push(message, most) != Pushed::kFull) return;
-            queue->End({grpc::StatusCode::RESOURCE_EXHAUSTED,
-                        "this agent reads too slowly; make a new session and say everything again"});
+    Begin(ToGrpcStatus(caller.status()), MasterIsEnding(),
+          [backend, host = agent_.host](const std::shared_ptr<Queue>& queue) -> uint64_t {
+            if (backend->sessions[host] >= service::limits::kSessionsPerHost) {
+              queue->End(
+                  {grpc::StatusCode::RESOURCE_EXHAUSTED,
+                   service::Concat("agents of host \"", host, "\" have ", service::limits::kSessionsPerHost,
+                                   " sessions already; end one of them")});
+              return 0;
+            }
+            ++backend->sessions[host];
+            return backend->handler->Connect(
+                [queue, most = backend->max_session_backlog](const v1::C4pToAgent& message) {
+                  if (queue->Push(message, most, service::limits::kSessionBytes) != Pushed::kFull) return;
+                  queue->End({grpc::StatusCode::RESOURCE_EXHAUSTED,
+                              "this agent reads too slowly; make a new session and say everything again"});
+                });
           });
-    });
   }
 
   void OnReadDone(bool ok) override {
     const std::shared_ptr<Queue> queue = this->queue();
     if (!ok) return queue->End(grpc::Status::OK);
     // The stream may be gone by the time that the message is taken in.
-    auto message = std::make_shared<v1::AgentToC4p>();
-    message->Swap(&message_);
+    struct Taken {
+      service::ParseShare share;
+      v1::AgentToC4p message;
+    };
+    auto taken = std::make_shared<Taken>();
+    const v1::AgentToC4p* const message = &taken->message;
+    const absl::Status parsed = service::PeersMessages().Parse(wire_, service::limits::kStreamedParsedBytes,
+                                                               &taken->message, &taken->share);
+    wire_.Clear();
+    if (!parsed.ok()) {
+      service::LogWarning("a message of ", service::Describe(agent_), " is refused: ", parsed.message());
+      return queue->End(ToGrpcStatus(parsed));
+    }
     if (message->has_hello() && !service::SpeaksForHost(agent_, message->hello().host())) {
       service::LogWarning("a session for host ", service::ToUtf8(message->hello().host()),
                           " is refused: it was opened by ", service::Describe(agent_));
       return queue->End({grpc::StatusCode::PERMISSION_DENIED, "an agent speaks for its own host only"});
     }
-    if (!backend_->state_thread->Post([backend = backend_, session = session_, queue, message] {
-          backend->handler->Take(session, *message, backend->clock->MonotonicNs());
+    if (!backend_->state_thread->Post([backend = backend_, session = session_, queue, taken] {
+          backend->handler->Take(session, taken->message, backend->clock->MonotonicNs());
           WithStream<SessionReactor>(queue,
-                                     [](SessionReactor* stream) { stream->StartRead(&stream->message_); });
+                                     [](SessionReactor* stream) { stream->StartRead(&stream->wire_); });
         })) {
       queue->End(MasterIsEnding());
     }
@@ -71,61 +97,73 @@ class SessionReactor final : public SessionStream {
 
  private:
   void OnBegun(uint64_t id) override {
+    if (id == 0) return;  // refused
     session_ = id;
-    StartRead(&message_);
+    StartRead(&wire_);
   }
 
   Backend* const backend_;
   const service::Identity agent_;  // whose session it is
   SessionId session_ = 0;
-  v1::AgentToC4p message_;
+  grpc::ByteBuffer wire_;
 };
 
-class C4pService final : public v1::C4p::CallbackService {
+// All methods take and give bytes: see bounded_parse.h.
+using Raw = v1::C4p::WithRawCallbackMethod_Session<v1::C4p::WithRawCallbackMethod_ResolvePaths<
+    v1::C4p::WithRawCallbackMethod_ListPaths<v1::C4p::WithRawCallbackMethod_GetTopology<
+        v1::C4p::WithRawCallbackMethod_Explain<v1::C4p::Service>>>>>;
+
+class C4pService final : public Raw {
  public:
   explicit C4pService(Backend backend)
       : backend_(std::move(backend)), answers_(backend_.state_thread, backend_.gate) {}
 
-  grpc::ServerBidiReactor<v1::AgentToC4p, v1::C4pToAgent>* Session(
+  grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Session(
       grpc::CallbackServerContext* context) override {
     return new SessionReactor(&backend_, backend_.gate.Admit(*context, "c4.v1.C4p/Session"));
   }
 
   grpc::ServerUnaryReactor* ResolvePaths(grpc::CallbackServerContext* context,
-                                         const v1::ResolvePathsRequest* request,
-                                         v1::ResolvePathsReply* reply) override {
-    return answers_.Answer(context, "c4.v1.C4p/ResolvePaths", "", [this, request, reply] {
-      *reply = backend_.handler->ResolvePaths(*request, backend_.clock->MonotonicNs());
-      return absl::OkStatus();
-    });
+                                         const grpc::ByteBuffer* request, grpc::ByteBuffer* reply) override {
+    return answers_.Answer<v1::ResolvePathsRequest, v1::ResolvePathsReply>(
+        context, request, reply, "c4.v1.C4p/ResolvePaths",
+        [this](const v1::ResolvePathsRequest& asked, v1::ResolvePathsReply* answer) {
+          *answer = backend_.handler->ResolvePaths(asked, backend_.clock->MonotonicNs());
+          return absl::OkStatus();
+        });
   }
 
-  grpc::ServerUnaryReactor* ListPaths(grpc::CallbackServerContext* context,
-                                      const v1::ListPathsRequest* request,
-                                      v1::ListPathsReply* reply) override {
-    return answers_.Answer(context, "c4.v1.C4p/ListPaths", "", [this, request, reply] {
-      *reply = backend_.handler->ListPaths(*request, backend_.clock->MonotonicNs());
-      return absl::OkStatus();
-    });
+  grpc::ServerUnaryReactor* ListPaths(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
+                                      grpc::ByteBuffer* reply) override {
+    return answers_.Answer<v1::ListPathsRequest, v1::ListPathsReply>(
+        context, request, reply, "c4.v1.C4p/ListPaths",
+        [this](const v1::ListPathsRequest& asked, v1::ListPathsReply* answer) {
+          *answer = backend_.handler->ListPaths(asked, backend_.clock->MonotonicNs());
+          return absl::OkStatus();
+        });
   }
 
-  grpc::ServerUnaryReactor* GetTopology(grpc::CallbackServerContext* context, const v1::GetTopologyRequest*,
-                                        v1::GetTopologyReply* reply) override {
-    return answers_.Answer(context, "c4.v1.C4p/GetTopology", "", [this, reply] {
-      *reply = backend_.handler->GetTopology(backend_.clock->MonotonicNs());
-      return absl::OkStatus();
-    });
+  grpc::ServerUnaryReactor* GetTopology(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
+                                        grpc::ByteBuffer* reply) override {
+    return answers_.Answer<v1::GetTopologyRequest, v1::GetTopologyReply>(
+        context, request, reply, "c4.v1.C4p/GetTopology",
+        [this](const v1::GetTopologyRequest&, v1::GetTopologyReply* answer) {
+          *answer = backend_.handler->GetTopology(backend_.clock->MonotonicNs());
+          return absl::OkStatus();
+        });
   }
 
-  grpc::ServerUnaryReactor* Explain(grpc::CallbackServerContext* context, const v1::ExplainRequest* request,
-                                    v1::ExplainReply* reply) override {
-    return answers_.Answer(context, "c4.v1.C4p/Explain", "", [this, request, reply] {
-      absl::StatusOr<v1::ExplainReply> found =
-          backend_.handler->Explain(request->connection(), backend_.clock->MonotonicNs());
-      if (!found.ok()) return found.status();
-      *reply = *std::move(found);
-      return absl::OkStatus();
-    });
+  grpc::ServerUnaryReactor* Explain(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
+                                    grpc::ByteBuffer* reply) override {
+    return answers_.Answer<v1::ExplainRequest, v1::ExplainReply>(
+        context, request, reply, "c4.v1.C4p/Explain",
+        [this](const v1::ExplainRequest& asked, v1::ExplainReply* answer) {
+          absl::StatusOr<v1::ExplainReply> found =
+              backend_.handler->Explain(asked.connection(), backend_.clock->MonotonicNs());
+          if (!found.ok()) return found.status();
+          *answer = *std::move(found);
+          return absl::OkStatus();
+        });
   }
 
  private:
@@ -138,7 +176,7 @@ class C4pService final : public v1::C4p::CallbackService {
 std::unique_ptr<grpc::Service> MakeGrpcService(C4pHandler* handler, service::StateThread* state_thread,
                                                const service::Gate& gate, const service::Clock& clock,
                                                size_t max_session_backlog) {
-  return std::make_unique<C4pService>(Backend{handler, state_thread, gate, &clock, max_session_backlog});
+  return std::make_unique<C4pService>(Backend{handler, state_thread, gate, &clock, max_session_backlog, {}});
 }
 
 }  // namespace c4::c4p

@@ -63,7 +63,7 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const std::string&
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 3000);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   builder.SetMaxReceiveMessageSize(limits::kGrpcMessageBytes);
-  builder.SetMaxSendMessageSize(limits::kGrpcMessageBytes);
+  builder.SetMaxSendMessageSize(limits::kGrpcReplyBytes);
   for (grpc::Service* service : services) builder.RegisterService(service);
   const GrpcLogCapture capture;
   std::unique_ptr<grpc::Server> server = builder.BuildAndStart();

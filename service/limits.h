@@ -9,15 +9,20 @@
 namespace c4::service::limits {
 
 // gRPC, per daemon.
-inline constexpr size_t kGrpcConnections = 2048;        // fewer where descriptors are scarce: three each
-inline constexpr int64_t kGrpcHandshakeMs = 5'000;      // to say that it speaks HTTP/2, and TLS before
-inline constexpr int64_t kGrpcStuckMs = 15'000;         // of one that does not read what it asked for
-inline constexpr int kGrpcIdleMs = 600'000;             // without a call
-inline constexpr int kGrpcStreams = 128;                // at a time, a connection
-inline constexpr int kGrpcMessageBytes = 64 << 20;      // a batch of a large node is some MiB
+inline constexpr size_t kGrpcConnections = 2048;    // fewer where descriptors are scarce: three each
+inline constexpr int64_t kGrpcHandshakeMs = 5'000;  // to say that it speaks HTTP/2, and TLS before
+inline constexpr int64_t kGrpcStuckMs = 15'000;     // of one that does not read what it asked for
+inline constexpr int kGrpcIdleMs = 600'000;         // without a call
+inline constexpr int kGrpcStreams = 128;            // at a time, a connection
+inline constexpr int kGrpcMessageBytes = 32 << 20;  // received; a batch of a large node is some MiB
+inline constexpr int kGrpcReplyBytes = 64 << 20;
 inline constexpr int kGrpcHeaderBytes = 16 << 10;       // metadata of a call
 inline constexpr size_t kGrpcMemoryBytes = 512U << 20;  // buffers and calls of gRPC
 inline constexpr int kGrpcThreads = 64;
+// Messages of peers when they are parsed (service/bounded_parse.h).
+inline constexpr size_t kRequestParsedBytes = 16U << 20;
+inline constexpr size_t kStreamedParsedBytes = 192U << 20;  // one that an agent streams
+inline constexpr size_t kParsedBytes = 512U << 20;          // all together, at a time
 // HTTP/2 frames that open a stream, slowed down beyond; a connection, and all.
 inline constexpr double kOpensPerSecond = 1'000;
 inline constexpr double kOpensBurst = 1'000;
@@ -46,5 +51,9 @@ inline constexpr int kHttpWorkers = 8;
 inline constexpr size_t kWatchers = 64;
 inline constexpr size_t kRecorders = 4;
 inline constexpr size_t kRecorderBytes = 64U << 20;
+inline constexpr size_t kWatcherBytes = 8U << 20;
+// Sessions of a host's agents with c4p_master, and what each may leave unread.
+inline constexpr size_t kSessionsPerHost = 16;
+inline constexpr size_t kSessionBytes = 16U << 20;
 
 }  // namespace c4::service::limits

@@ -1,7 +1,7 @@
 // A gRPC server's stream whose messages come from elsewhere, as from a state thread: they are queued and
 // written one after the other. What sends holds the queue, which may outlive the stream for a moment.
 //
-// Reactor: grpc::ServerWriteReactor<Message>, or a ServerBidiReactor that writes Message. Derived objects are
+// Reactor: grpc::ServerWriteReactor<grpc::ByteBuffer>, or a ServerBidiReactor of these. Derived objects are
 // made with new and delete themselves. Any thread pushes and ends; a message that was pushed when the stream
 // has ended, or is full, is not kept, and the pusher is told.
 #pragma once
@@ -15,12 +15,12 @@
 #include <optional>
 #include <utility>
 
-#include "service/limits.h"
+#include "service/bounded_parse.h"
 #include "service/state_thread.h"
 
 namespace c4::service {
 
-template <typename Reactor, typename Message>
+template <typename Reactor>
 class QueuedStream : public Reactor {
  public:
   enum class Pushed { kTaken, kFull, kGone };
@@ -28,13 +28,13 @@ class QueuedStream : public Reactor {
   class Queue {
    public:
     // At most `most` messages of `most_bytes` together wait to be read.
-    Pushed Push(Message message, size_t most, size_t most_bytes = limits::kRecorderBytes) {
+    Pushed Push(const google::protobuf::Message& message, size_t most, size_t most_bytes) {
       const std::lock_guard lock(mutex_);
       if (stream_ == nullptr || stream_->ending_.has_value()) return Pushed::kGone;
       const size_t bytes = message.ByteSizeLong();
       if (pending_.size() >= most || (bytes_ > 0 && bytes_ + bytes > most_bytes)) return Pushed::kFull;
       bytes_ += bytes;
-      pending_.push_back(std::move(message));
+      pending_.push_back(Serialized(message));
       stream_->NextLocked();
       return Pushed::kTaken;
     }
@@ -49,16 +49,16 @@ class QueuedStream : public Reactor {
    private:
     friend class QueuedStream;
     std::mutex mutex_;
-    QueuedStream* stream_ = nullptr;  // nullptr: it is gone
-    uint64_t id_ = 0;                 // 0: not begun yet
-    size_t bytes_ = 0;                // of pending_
-    std::deque<Message> pending_;     // the first is being written while writing_
+    QueuedStream* stream_ = nullptr;        // nullptr: it is gone
+    uint64_t id_ = 0;                       // 0: not begun yet
+    size_t bytes_ = 0;                      // of pending_
+    std::deque<grpc::ByteBuffer> pending_;  // the first is being written while writing_
   };
 
   void OnWriteDone(bool ok) override {
     const std::shared_ptr<Queue> queue = queue_;  // Finish may let the stream go before the lock
     const std::lock_guard lock(queue->mutex_);
-    queue->bytes_ -= queue->pending_.front().ByteSizeLong();
+    queue->bytes_ -= queue->pending_.front().Length();
     queue->pending_.pop_front();
     writing_ = false;
     if (!ok && !ending_.has_value()) ending_ = grpc::Status::OK;

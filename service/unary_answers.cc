@@ -14,13 +14,13 @@ grpc::Status MasterIsEnding() {
 UnaryAnswers::UnaryAnswers(StateThread* state_thread, Gate gate)
     : state_thread_(state_thread), gate_(std::move(gate)) {}
 
-grpc::ServerUnaryReactor* UnaryAnswers::Answer(grpc::CallbackServerContext* context, std::string_view call,
-                                               std::string_view detail,
+grpc::ServerUnaryReactor* UnaryAnswers::Finish(grpc::CallbackServerContext* context, std::string_view call,
+                                               std::string_view detail, const absl::Status& parsed,
                                                std::function<absl::Status()> fill) const {
   grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
   const grpc::Status allowed = ToGrpcStatus(gate_.Admit(*context, call, detail).status());
-  if (!allowed.ok()) {
-    reactor->Finish(allowed);
+  if (!allowed.ok() || !parsed.ok()) {
+    reactor->Finish(allowed.ok() ? ToGrpcStatus(parsed) : allowed);
   } else if (!state_thread_->Post(
                  [reactor, fill = std::move(fill)] { reactor->Finish(ToGrpcStatus(fill())); })) {
     reactor->Finish(MasterIsEnding());

@@ -12,76 +12,91 @@
 namespace c4::c4d {
 namespace {
 
-class SmonService final : public v1::Smon::CallbackService {
+using Raw = v1::Smon::WithRawCallbackMethod_RunSession<
+    v1::Smon::WithRawCallbackMethod_ListSessions<v1::Smon::WithRawCallbackMethod_GetSession<
+        v1::Smon::WithRawCallbackMethod_ListAlerts<v1::Smon::WithRawCallbackMethod_SilenceAlert<
+            v1::Smon::WithRawCallbackMethod_TestAlert<v1::Smon::Service>>>>>>;
+
+class SmonService final : public Raw {
  public:
   SmonService(Smon* smon, service::StateThread* state_thread, service::Gate gate, const service::Clock& clock)
       : smon_(smon), clock_(&clock), answers_(state_thread, std::move(gate)) {}
 
-  grpc::ServerUnaryReactor* RunSession(grpc::CallbackServerContext* context,
-                                       const v1::RunSessionRequest* request,
-                                       v1::RunSessionReply* reply) override {
-    const std::string detail =
-        service::Concat("steps=", request->steps(), " at_most_s=", request->at_most_s());
-    return answers_.Answer(context, "c4.v1.Smon/RunSession", detail, [this, request, reply] {
-      absl::StatusOr<v1::ProfilingSession> session =
-          smon_->Run(request->steps(), request->at_most_s(), Moment());
-      if (!session.ok()) return session.status();
-      *reply->mutable_session() = *std::move(session);
-      return absl::OkStatus();
-    });
+  grpc::ServerUnaryReactor* RunSession(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
+                                       grpc::ByteBuffer* reply) override {
+    return answers_.Answer<v1::RunSessionRequest, v1::RunSessionReply>(
+        context, request, reply, "c4.v1.Smon/RunSession",
+        [this](const v1::RunSessionRequest& asked, v1::RunSessionReply* answer) {
+          absl::StatusOr<v1::ProfilingSession> session =
+              smon_->Run(asked.steps(), asked.at_most_s(), Moment());
+          if (!session.ok()) return session.status();
+          *answer->mutable_session() = *std::move(session);
+          return absl::OkStatus();
+        },
+        [](const v1::RunSessionRequest& asked) {
+          return service::Concat("steps=", asked.steps(), " at_most_s=", asked.at_most_s());
+        });
   }
 
   grpc::ServerUnaryReactor* ListSessions(grpc::CallbackServerContext* context,
-                                         const v1::ListSessionsRequest* request,
-                                         v1::ListSessionsReply* reply) override {
-    return answers_.Answer(context, "c4.v1.Smon/ListSessions", "", [this, request, reply] {
-      *reply = smon_->List(std::min(request->limit(), kMaxListed));
-      return absl::OkStatus();
-    });
+                                         const grpc::ByteBuffer* request, grpc::ByteBuffer* reply) override {
+    return answers_.Answer<v1::ListSessionsRequest, v1::ListSessionsReply>(
+        context, request, reply, "c4.v1.Smon/ListSessions",
+        [this](const v1::ListSessionsRequest& asked, v1::ListSessionsReply* answer) {
+          *answer = smon_->List(std::min(asked.limit(), kMaxListed));
+          return absl::OkStatus();
+        });
   }
 
-  grpc::ServerUnaryReactor* GetSession(grpc::CallbackServerContext* context,
-                                       const v1::GetSessionRequest* request,
-                                       v1::GetSessionReply* reply) override {
-    return answers_.Answer(context, "c4.v1.Smon/GetSession", "", [this, request, reply] {
-      absl::StatusOr<Smon::Found> found = smon_->Find(request->number());
-      if (!found.ok()) return found.status();
-      *reply->mutable_session() = std::move(found->session);
-      reply->set_report_json(*found->report);
-      reply->set_report_text(*found->text);
-      return absl::OkStatus();
-    });
+  grpc::ServerUnaryReactor* GetSession(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
+                                       grpc::ByteBuffer* reply) override {
+    return answers_.Answer<v1::GetSessionRequest, v1::GetSessionReply>(
+        context, request, reply, "c4.v1.Smon/GetSession",
+        [this](const v1::GetSessionRequest& asked, v1::GetSessionReply* answer) {
+          absl::StatusOr<Smon::Found> found = smon_->Find(asked.number());
+          if (!found.ok()) return found.status();
+          *answer->mutable_session() = std::move(found->session);
+          answer->set_report_json(*found->report);
+          answer->set_report_text(*found->text);
+          return absl::OkStatus();
+        });
   }
 
-  grpc::ServerUnaryReactor* ListAlerts(grpc::CallbackServerContext* context, const v1::ListAlertsRequest*,
-                                       v1::ListAlertsReply* reply) override {
-    return answers_.Answer(context, "c4.v1.Smon/ListAlerts", "", [this, reply] {
-      *reply = smon_->ListAlerts();
-      return absl::OkStatus();
-    });
+  grpc::ServerUnaryReactor* ListAlerts(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
+                                       grpc::ByteBuffer* reply) override {
+    return answers_.Answer<v1::ListAlertsRequest, v1::ListAlertsReply>(
+        context, request, reply, "c4.v1.Smon/ListAlerts",
+        [this](const v1::ListAlertsRequest&, v1::ListAlertsReply* answer) {
+          *answer = smon_->ListAlerts();
+          return absl::OkStatus();
+        });
   }
 
   grpc::ServerUnaryReactor* SilenceAlert(grpc::CallbackServerContext* context,
-                                         const v1::SilenceAlertRequest* request,
-                                         v1::SilenceAlertReply* reply) override {
-    const std::string detail = service::Concat("rule=", request->rule(), " seconds=", request->seconds());
-    return answers_.Answer(context, "c4.v1.Smon/SilenceAlert", detail, [this, request, reply] {
-      absl::StatusOr<v1::Alert> alert = smon_->Silence(request->rule(), request->seconds(), Moment());
-      if (!alert.ok()) return alert.status();
-      *reply->mutable_alert() = *std::move(alert);
-      return absl::OkStatus();
-    });
+                                         const grpc::ByteBuffer* request, grpc::ByteBuffer* reply) override {
+    return answers_.Answer<v1::SilenceAlertRequest, v1::SilenceAlertReply>(
+        context, request, reply, "c4.v1.Smon/SilenceAlert",
+        [this](const v1::SilenceAlertRequest& asked, v1::SilenceAlertReply* answer) {
+          absl::StatusOr<v1::Alert> alert = smon_->Silence(asked.rule(), asked.seconds(), Moment());
+          if (!alert.ok()) return alert.status();
+          *answer->mutable_alert() = *std::move(alert);
+          return absl::OkStatus();
+        },
+        [](const v1::SilenceAlertRequest& asked) {
+          return service::Concat("rule=", asked.rule(), " seconds=", asked.seconds());
+        });
   }
 
-  grpc::ServerUnaryReactor* TestAlert(grpc::CallbackServerContext* context,
-                                      const v1::TestAlertRequest* request,
-                                      v1::TestAlertReply* reply) override {
-    const std::string detail = service::Concat("rule=", request->rule());
-    return answers_.Answer(context, "c4.v1.Smon/TestAlert", detail, [this, request, reply] {
-      const absl::StatusOr<uint64_t> delivery = smon_->Test(request->rule(), Moment());
-      if (delivery.ok()) reply->set_delivery(*delivery);
-      return delivery.status();
-    });
+  grpc::ServerUnaryReactor* TestAlert(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
+                                      grpc::ByteBuffer* reply) override {
+    return answers_.Answer<v1::TestAlertRequest, v1::TestAlertReply>(
+        context, request, reply, "c4.v1.Smon/TestAlert",
+        [this](const v1::TestAlertRequest& asked, v1::TestAlertReply* answer) {
+          const absl::StatusOr<uint64_t> delivery = smon_->Test(asked.rule(), Moment());
+          if (delivery.ok()) answer->set_delivery(*delivery);
+          return delivery.status();
+        },
+        [](const v1::TestAlertRequest& asked) { return service::Concat("rule=", asked.rule()); });
   }
 
  private:
