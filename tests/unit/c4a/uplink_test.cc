@@ -27,7 +27,9 @@ class FakeMaster final : public v1::C4d::Service {
     EXPECT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);
   }
-  ~FakeMaster() override {
+  ~FakeMaster() override { End(); }
+  // Nothing is taken in any more.
+  void End() {
     Resume();
     server_->Shutdown(absl::ZeroDuration());
   }
@@ -321,6 +323,7 @@ TEST_F(UplinkTest, ManyRestartsLoseNothingUnseen) {
       absl::SleepFor(absl::Milliseconds(1));
     }
     ASSERT_TRUE(Eventually([&] { return uplink.connected(); }));
+    master.End();  // what is answered until then is collected
     collect(&master);
   }
   FakeMaster last;
