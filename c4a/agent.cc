@@ -271,6 +271,7 @@ void Agent::ReportOnce() {
   const std::vector<SegmentFile*> processes = scanner_->Processes();
   const int64_t now_ns = scanner_->scanned_monotonic_ns();
   const int64_t unix_ns = scanner_->scanned_unix_ns();
+  reporter_->SetRefused(scanner_->figures().segments_refused, scanner_->figures().refusal);
   std::map<std::string, v1::TelemetryBatch> batches = reporter_->Report(processes, now_ns, unix_ns);
   for (auto& [name, job] : jobs_) {
     job.processes = 0;

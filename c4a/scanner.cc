@@ -89,6 +89,8 @@ absl::Status Scanner::Scan() {
   std::erase_if(told_, [&](const auto& name) { return !segments_.contains(name); });
   figures_.processes = segments_.size();
   figures_.segments_refused = refused_.size();
+  figures_.refusal =
+      refused_.empty() ? "" : Concat(refused_.begin()->second.why, " (", Shown(refused_.begin()->first), ")");
   first_scan_ = false;
   return absl::OkStatus();
 }
@@ -139,6 +141,7 @@ void Scanner::Refuse(const std::string& name, dev_t device, ino_t inode, const a
   if (refusal.device == device && refusal.inode == inode) return;
   refusal.device = device;
   refusal.inode = inode;
+  refusal.why = service::Printable(std::string(why.message()));
   service::LogWarning("segment ", Shown(name), " is left out: ", why.message());
 }
 

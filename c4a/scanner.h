@@ -33,6 +33,7 @@ struct ScannerOptions {
 struct ScanFigures {
   uint64_t processes = 0;
   uint64_t segments_refused = 0;  // now there
+  std::string refusal;            // why one of them is; empty: there is none
   uint64_t segments_suspect = 0;  // now there
   uint64_t records_read = 0;      // in all
   uint64_t records_lost = 0;      // in all
@@ -56,6 +57,7 @@ class Scanner {
     dev_t device = 0;
     ino_t inode = 0;
     bool seen = false;
+    std::string why;
   };
 
   void SampleClock();

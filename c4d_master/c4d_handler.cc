@@ -236,6 +236,7 @@ v1::ListVerdictsReply C4dHandler::ListVerdicts(bool include_cleared) const {
   v1::ListVerdictsReply reply;
   reply.set_job(options_.job);
   reply.set_master_epoch(options_.master_epoch);
+  reply.set_agents(static_cast<uint32_t>(view_.hosts().size()));
   for (v1::Verdict& verdict : verdicts_.List(include_cleared)) *reply.add_verdicts() = std::move(verdict);
   return reply;
 }
@@ -251,6 +252,8 @@ v1::GetStatusReply C4dHandler::GetStatus(Now now) const {
     agent->set_batches(host.batches);
     agent->set_batches_dropped(host.batches_dropped);
     agent->set_version(host.agent_version);
+    agent->set_segments_refused(host.segments_refused);
+    agent->set_refusal(host.refusal);
     if (host.clock_error_ns.has_value()) agent->set_clock_error_ns(*host.clock_error_ns);
     for (const Process& process : host.processes)
       *reply.add_ranks() = StatusOf(host, process, now.monotonic_ns);

@@ -181,6 +181,8 @@ struct Host {
   uint64_t agent_epoch = 0;
   uint64_t sequence = 0;
   std::string agent_version;
+  uint64_t segments_refused = 0;
+  std::string refusal;
   uint64_t batches = 0;                   // taken in
   uint64_t batches_dropped = 0;           // by the agent, in all
   std::optional<int64_t> clock_error_ns;  // of the relation of its clock to the master's, where that is known

@@ -92,6 +92,8 @@ JobView::Taken JobView::Ingest(const v1::TelemetryBatch& batch, int64_t arrival_
   host.agent_epoch = batch.agent_epoch();
   host.sequence = batch.sequence();
   host.agent_version = CutText(batch.agent_version());
+  host.segments_refused = batch.segments_refused();
+  host.refusal = CutText(batch.refusal());
   ++host.batches;
   host.batches_dropped = batch.batches_dropped();
   host.clock_error_ns = session.clock.error_ns();

@@ -132,6 +132,13 @@ std::string AgentTable(const v1::GetStatusReply& status, bool by_node, const Scr
                           agent.version()});
   }
   std::string text = table.rows.empty() ? "" : table.Text(screen);
+  for (const v1::AgentStatus& agent : status.agents()) {
+    if (agent.segments_refused() == 0) continue;
+    // The reason is not cut: it says what to do.
+    absl::StrAppend(&text, agent.segments_refused(),
+                    agent.segments_refused() == 1 ? " process" : " processes", " on ", agent.host(),
+                    " cannot be watched:\n  ", agent.refusal(), "\n");
+  }
   if (by_node) {
     absl::StrAppend(&text,
                     Fit(absl::StrCat(in_order, in_order == 1 ? " agent reports" : " agents report",

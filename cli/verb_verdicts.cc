@@ -39,7 +39,10 @@ struct Form {
 
 // `now_unix_ns`: of a job that is over its end.
 void PrintText(const v1::ListVerdictsReply& reply, bool verbose, int64_t now_unix_ns) {
-  if (std::none_of(reply.verdicts().begin(), reply.verdicts().end(), IsOpen)) {
+  if (KnowsNothing(reply)) {
+    printf("job %s: no agent has reported to this master yet: it knows nothing of the job\n",
+           reply.job().c_str());
+  } else if (std::none_of(reply.verdicts().begin(), reply.verdicts().end(), IsOpen)) {
     printf("job %s: no open verdict\n", reply.job().c_str());
   }
   size_t folded = 0;
@@ -77,7 +80,7 @@ int PrintEnded(const JobRecord& record, const Form& form) {
     printf("%s", EndedHead(record, absl::GetCurrentTimeNanos(), ScreenOf(stdout)).c_str());
     PrintText(*reply, form.verbose, EndOf(record));
   }
-  return VerdictsExitCode(reply->verdicts());
+  return VerdictsExitCode(*reply);
 }
 
 int PrintOnce(const MasterOptions& master, const Form& form) {
@@ -94,10 +97,10 @@ int PrintOnce(const MasterOptions& master, const Form& form) {
   }
   if (form.json) {
     printf("%s\n", service::VerdictListJson(reply, 2).c_str());
-    return VerdictsExitCode(reply.verdicts());
+    return VerdictsExitCode(reply);
   }
   PrintText(reply, form.verbose, absl::GetCurrentTimeNanos());
-  return VerdictsExitCode(reply.verdicts());
+  return VerdictsExitCode(reply);
 }
 
 // How a stream ends when its master ends, in order or not.

@@ -20,4 +20,13 @@ int VerdictsExitCode(const Verdicts& verdicts) {
   return exit_code;
 }
 
+// A master that no agent has found: that it has no verdict means nothing.
+inline bool KnowsNothing(const v1::ListVerdictsReply& reply) {
+  return reply.has_agents() && reply.agents() == 0 && VerdictsExitCode(reply.verdicts()) == kExitOk;
+}
+
+inline int VerdictsExitCode(const v1::ListVerdictsReply& reply) {
+  return KnowsNothing(reply) ? kExitUnreachable : VerdictsExitCode(reply.verdicts());
+}
+
 }  // namespace c4::cli

@@ -100,14 +100,15 @@ Json VerdictToJson(const v1::Verdict& verdict) {
 }
 
 Json AgentToJson(const v1::AgentStatus& agent) {
-  return Json{
-      {"host", agent.host()},
-      {"last_batch_age_s", static_cast<double>(agent.last_batch_age_ns()) / 1e9},
-      {"batches", agent.batches()},
-      {"batches_dropped", agent.batches_dropped()},
-      {"version", agent.version()},
-      {"clock_error_s",
-       agent.has_clock_error_ns() ? Json(static_cast<double>(agent.clock_error_ns()) / 1e9) : Json()}};
+  return Json{{"host", agent.host()},
+              {"last_batch_age_s", static_cast<double>(agent.last_batch_age_ns()) / 1e9},
+              {"batches", agent.batches()},
+              {"batches_dropped", agent.batches_dropped()},
+              {"version", agent.version()},
+              {"clock_error_s",
+               agent.has_clock_error_ns() ? Json(static_cast<double>(agent.clock_error_ns()) / 1e9) : Json()},
+              {"segments_refused", agent.segments_refused()},
+              {"refusal", agent.refusal()}};
 }
 
 Json RankToJson(const v1::RankStatus& rank) {
@@ -268,6 +269,7 @@ std::string VerdictListJson(const v1::ListVerdictsReply& reply, int indent) {
   for (const v1::Verdict& verdict : reply.verdicts()) verdicts.push_back(VerdictToJson(verdict));
   return Dump(Json{{"job", reply.job()},
                    {"master_epoch", CommunicatorText(reply.master_epoch())},
+                   {"agents", reply.has_agents() ? Json(reply.agents()) : Json()},
                    {"verdicts", std::move(verdicts)}},
               indent);
 }

@@ -194,6 +194,20 @@ TEST_F(PlantedTest, NoNameReachesTheTerminalAsItIs) {
   }
 }
 
+// It is asked by its address, or in the moment before agents have found it.
+TEST_F(PlantedTest, AMasterWithoutAgentsDoesNotSayThatAllIsWell) {
+  C4_ATTACK("second master: one that no agent has found is asked for verdicts");
+  Process master({Binary("c4d_master"), "--job", "j", "--listen", "127.0.0.1:0", "--http-address",
+                  "127.0.0.1:0", "--c4p", "off", "--directory", File("masters")},
+                 {}, File("second"));
+  ASSERT_TRUE(Eventually(Seconds(10), [&] { return fs::exists(File("masters/j.json")); })) << master.Errors();
+  const std::string address = Json::parse(std::ifstream(File("masters/j.json")))["address"];
+  const CommandResult asked = RunC4({"verdicts", "--master", address});
+  EXPECT_EQ(asked.exit_code, 3);
+  EXPECT_THAT(asked.output, HasSubstr("knows nothing of the job"));
+  EXPECT_EQ(asked.output.find("no open verdict"), std::string::npos);
+}
+
 TEST_F(PlantedTest, AnotherUsersMasterOfTheJobIsNotAsked) {
   C4_ATTACK("second master: another user's, of the same job, in the same directory");
   AttackedJob attacked;

@@ -162,6 +162,29 @@ TEST_F(StorageTest, ATruncatedSegmentBlindsNobody) {
   EXPECT_THAT(attacked.Log("c4a"), HasSubstr(start));
 }
 
+// The library of one process is newer than the agent: whoever asks for the job's status hears it.
+TEST_F(StorageTest, ASegmentOfAnotherMajorVersionIsToldInTheStatus) {
+  C4_ATTACK("storage: a segment of another major version");
+  AttackedJob attacked;
+  const std::string start = std::to_string(attacked.job().Counters(1).pid) + "-";
+  const fs::path segment = FileThatEndsWith(attacked.run_dir(), wire::kSegmentSuffix, start);
+  const fs::path other = segment.parent_path() / ("1-00000000000000aa" + std::string(wire::kSegmentSuffix));
+  fs::copy_file(segment, other);
+  std::fstream file(other, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(offsetof(wire::Header, major));
+  const uint16_t major = wire::kSegmentMajor + 1;
+  file.write(reinterpret_cast<const char*>(&major), sizeof major);
+  file.close();
+  const auto status = [&] { return RunC4({"status", "--run-dir", attacked.job().base_dir()}).output; };
+  EXPECT_TRUE(Eventually(Seconds(5), [&] { return status().find("1 process on") != std::string::npos; }))
+      << status();
+  EXPECT_THAT(status(), HasSubstr("cannot be watched:"));
+  EXPECT_THAT(status(), HasSubstr("segment format 2."));
+  fs::remove(other);
+  EXPECT_TRUE(
+      Eventually(Seconds(5), [&] { return status().find("cannot be watched") == std::string::npos; }));
+}
+
 TEST_F(StorageTest, ARemovedDirectoryOfMastersComesBack) {
   C4_ATTACK("storage: the directory of masters is removed");
   AttackedJob attacked;
