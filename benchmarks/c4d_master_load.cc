@@ -21,6 +21,8 @@
 #include <vector>
 
 #include "c4d_master/c4d_handler.h"
+#include "service/bounded_parse.h"
+#include "service/limits.h"
 
 namespace {
 
@@ -254,6 +256,7 @@ bool Parse(int argc, char** argv, Options* options) {
 }
 
 struct Load {
+  Stage weigh{"weigh"};
   Stage parse{"parse"};
   Stage ingest{"ingest"};
   Stage tick{"tick"};
@@ -307,7 +310,7 @@ Load Measure(const Options& options) {
     if (slot + 1 < slots) next = make(slot + 1);
     if (slot == kWarmUpSlots) {
       load.bytes = 0;
-      for (Stage* stage : {&load.parse, &load.ingest, &load.tick}) stage->Forget();
+      for (Stage* stage : {&load.weigh, &load.parse, &load.ingest, &load.tick}) stage->Forget();
       real_begin_ns = ClockNs(CLOCK_MONOTONIC);
     }
     const bool paced = options.real && slot >= kWarmUpSlots;
@@ -320,6 +323,11 @@ Load Measure(const Options& options) {
     for (const std::string& bytes : wire) {
       v1::TelemetryBatch batch;
       load.bytes += bytes.size();
+      const grpc::Slice slice(bytes);
+      load.weigh.Run([&] {
+        load.refused |=
+            !c4::service::ParsedBytes(slice, batch, c4::service::limits::kStreamedParsedBytes).ok();
+      });
       load.parse.Run([&] { load.refused |= !batch.ParseFromString(bytes); });
       load.ingest.Run([&] { load.refused |= !handler.Ingest(batch, now).ok(); });
       if (paced) load.delay.Add(static_cast<double>(ClockNs(CLOCK_MONOTONIC) - due_ns) / 1e3);
@@ -350,13 +358,15 @@ int main(int argc, char** argv) {
     fprintf(stderr, "c4d_master_load: the master refused a batch\n");
     return 2;
   }
-  const double share = (load.parse.total_s() + load.ingest.total_s() + load.tick.total_s()) / options.seconds;
+  const double share =
+      (load.weigh.total_s() + load.parse.total_s() + load.ingest.total_s() + load.tick.total_s()) /
+      options.seconds;
   const uint32_t ranks = options.hosts * options.ranks_per_host;
   if (options.json) {
     printf("{\"hosts\":%u,\"ranks\":%u,\"queue_pair_ends\":%zu,\"seconds\":%d,\"real\":%s,", options.hosts,
            ranks, queue_pairs, options.seconds, options.real ? "true" : "false");
     for (const Stage* stage :
-         {&load.parse, &load.ingest, &load.tick, &load.status, &load.matrix, &load.delay}) {
+         {&load.weigh, &load.parse, &load.ingest, &load.tick, &load.status, &load.matrix, &load.delay}) {
       printf("\"%s\":{\"share\":%.4f,\"median_us\":%.1f,\"p99_us\":%.1f,\"max_us\":%.1f},", stage->name(),
              stage->total_s() / options.seconds, stage->QuantileUs(0.5), stage->QuantileUs(0.99),
              stage->QuantileUs(1));
@@ -370,9 +380,10 @@ int main(int argc, char** argv) {
     printf("%-16s %8s %12s %12s %12s %12s\n", "stage", "times", "of a core", "median us", "99 % us",
            "longest us");
     for (const Stage* stage :
-         {&load.parse, &load.ingest, &load.tick, &load.delay, &load.status, &load.matrix}) {
+         {&load.weigh, &load.parse, &load.ingest, &load.tick, &load.delay, &load.status, &load.matrix}) {
       if (stage->count() == 0) continue;
-      const bool continuous = stage == &load.parse || stage == &load.ingest || stage == &load.tick;
+      const bool continuous =
+          stage == &load.weigh || stage == &load.parse || stage == &load.ingest || stage == &load.tick;
       char of_core[16] = "-";
       if (continuous) snprintf(of_core, sizeof of_core, "%.1f %%", 100 * stage->total_s() / options.seconds);
       printf("%-16s %8zu %12s %12.1f %12.1f %12.1f\n", stage->name(), stage->count(), of_core,

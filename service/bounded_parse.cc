@@ -1,12 +1,11 @@
 #include "service/bounded_parse.h"
 
-#include <google/protobuf/io/coded_stream.h>
-#include <google/protobuf/unknown_field_set.h>
-#include <google/protobuf/wire_format_lite.h>
-#include <grpcpp/support/proto_buffer_reader.h>
+#include <google/protobuf/descriptor.h>
 #include <grpcpp/support/slice.h>
+#include <map>
+#include <mutex>
 #include <string>
-#include <unordered_map>
+#include <vector>
 
 #include "service/limits.h"
 #include "service/text.h"
@@ -16,10 +15,7 @@ namespace {
 
 using google::protobuf::Descriptor;
 using google::protobuf::FieldDescriptor;
-using google::protobuf::Message;
 using google::protobuf::MessageFactory;
-using google::protobuf::internal::WireFormatLite;
-using google::protobuf::io::CodedInputStream;
 
 constexpr int kDeepest = 100;  // as the parser
 // Each of these with what the allocator adds, and the room that a list keeps when it grows.
@@ -27,73 +23,145 @@ constexpr size_t kElementBytes = 24;
 constexpr size_t kStringBytes = 64;
 constexpr size_t kUnknownBytes = 48;
 constexpr size_t kScalarBytes = 16;
+constexpr int kMostTabled =
+    256;  // fields with greater numbers count as unknown ones, and their content as text
 
-// Of an empty message of that type, which every one takes.
-size_t EmptyBytes(const Descriptor* type) {
-  thread_local std::unordered_map<const Descriptor*, size_t> known;
-  const auto at = known.find(type);
-  if (at != known.end()) return at->second;
-  const Message* const prototype = MessageFactory::generated_factory()->GetPrototype(type);
-  const size_t bytes = prototype == nullptr ? 1024 : prototype->SpaceUsedLong();
-  known.emplace(type, bytes);
-  return bytes;
+// What a walk has to know of a type: telling it from its descriptor again and again would cost as much as the
+// parser takes.
+struct Shape {
+  enum class Kind : uint8_t { kUnknown, kNumber, kText, kMessage };
+  struct Field {
+    Kind kind = Kind::kUnknown;
+    const Shape* inner = nullptr;
+  };
+  size_t empty_bytes = 0;     // of a message without content, which every one takes
+  std::vector<Field> fields;  // by number
+};
+
+// Stays for ever: types are few.
+const Shape* ShapeOf(const Descriptor* type, std::map<const Descriptor*, Shape>* known) {
+  const auto [at, is_new] = known->try_emplace(type);
+  Shape& shape = at->second;
+  if (!is_new) return &shape;
+  shape.empty_bytes = MessageFactory::generated_factory()->GetPrototype(type)->SpaceUsedLong();
+  for (int i = 0; i < type->field_count(); ++i) {
+    const FieldDescriptor& field = *type->field(i);
+    if (field.number() >= kMostTabled) continue;
+    const auto number = static_cast<size_t>(field.number());
+    if (shape.fields.size() <= number) shape.fields.resize(number + 1);
+    Shape::Field entry;
+    switch (field.cpp_type()) {
+      case FieldDescriptor::CPPTYPE_MESSAGE:
+        entry = {Shape::Kind::kMessage, ShapeOf(field.message_type(), known)};
+        break;
+      case FieldDescriptor::CPPTYPE_STRING:
+        entry.kind = Shape::Kind::kText;
+        break;
+      default:
+        entry.kind = Shape::Kind::kNumber;
+    }
+    shape.fields[number] = entry;
+  }
+  return &shape;
 }
 
+const Shape& ShapeOf(const Descriptor* type) {
+  static std::mutex mutex;
+  static std::map<const Descriptor*, Shape> known;
+  const std::scoped_lock lock(mutex);
+  return *ShapeOf(type, &known);
+}
+
+// Over the bytes of the wire, which are of nobody known. Places in them are passed on and given back, never
+// stored: bytes may alias whatever is stored.
 class Walk {
  public:
-  Walk(CodedInputStream* in, size_t most) : in_(in), most_(most) {}
+  explicit Walk(size_t most) : most_(most) {}
 
-  // Up to the end of the bytes, or of the group that began with field `group`. `type`: nullptr within what is
-  // not known.
-  bool Fields(const Descriptor* type, int depth, int group = 0) {
-    if (depth > kDeepest) return false;
-    while (const uint32_t tag = in_->ReadTag()) {
-      const int number = WireFormatLite::GetTagFieldNumber(tag);
-      if (number == 0) return false;
-      if (WireFormatLite::GetTagWireType(tag) == WireFormatLite::WIRETYPE_END_GROUP) return number == group;
-      if (!Field(type == nullptr ? nullptr : type->FindFieldByNumber(number), tag, depth)) return false;
+  // From `at` up to `end`, or to the end of the group that began with field `group`. `shape`: nullptr within
+  // what is not known. nullptr: this is no message, or it is too much.
+  const uint8_t* Fields(const uint8_t* at, const uint8_t* end, const Shape* shape, int depth,
+                        uint64_t group = 0) {
+    if (depth > kDeepest) return nullptr;
+    const size_t known = shape == nullptr ? 0 : shape->fields.size();
+    size_t bytes = 0;
+    while (at < end) {
+      uint64_t tag = 0;
+      if ((at = Number(at, end, &tag)) == nullptr || tag > UINT32_MAX) return nullptr;
+      const uint64_t number = tag >> 3;
+      if (number == 0) return nullptr;
+      const Shape::Field field = number < known ? shape->fields[number] : Shape::Field();
+      uint64_t value = 0;
+      switch (tag & 7) {
+        case kVarint:
+          bytes += Single(field);
+          at = Number(at, end, &value);
+          break;
+        case kEight:
+          bytes += Single(field);
+          at = end - at < 8 ? nullptr : at + 8;
+          break;
+        case kFour:
+          bytes += Single(field);
+          at = end - at < 4 ? nullptr : at + 4;
+          break;
+        case kLength:
+          if ((at = Number(at, end, &value)) == nullptr || value > static_cast<uint64_t>(end - at))
+            return nullptr;
+          if (field.kind == Shape::Kind::kMessage) {
+            if (!Take(field.inner->empty_bytes + kElementBytes)) return nullptr;
+            if (Fields(at, at + value, field.inner, depth + 1) == nullptr) return nullptr;
+          } else if (field.kind == Shape::Kind::kNumber) {
+            bytes += value * kScalarBytes;  // packed: a byte of the wire is one at the most
+          } else {
+            bytes += kStringBytes + value;
+          }
+          at += value;
+          break;
+        case kStartGroup:
+          // A set of unknown fields of its own.
+          if (!Take(2 * kUnknownBytes)) return nullptr;
+          at = Fields(at, end, nullptr, depth + 1, number);
+          break;
+        case kEndGroup:
+          return number == group && Take(bytes) ? at : nullptr;
+        default:
+          return nullptr;
+      }
+      if (at == nullptr) return nullptr;
     }
-    return group == 0 && in_->ConsumedEntireMessage();
+    return group == 0 && Take(bytes) ? at : nullptr;
   }
 
   size_t bytes() const { return bytes_; }
   bool too_much() const { return bytes_ > most_; }
 
  private:
-  bool Field(const FieldDescriptor* field, uint32_t tag, int depth) {
-    uint64_t number = 0;
-    uint32_t four = 0;
-    switch (WireFormatLite::GetTagWireType(tag)) {
-      case WireFormatLite::WIRETYPE_VARINT:
-        return in_->ReadVarint64(&number) && Take(field == nullptr ? kUnknownBytes : kScalarBytes);
-      case WireFormatLite::WIRETYPE_FIXED64:
-        return in_->ReadLittleEndian64(&number) && Take(field == nullptr ? kUnknownBytes : kScalarBytes);
-      case WireFormatLite::WIRETYPE_FIXED32:
-        return in_->ReadLittleEndian32(&four) && Take(field == nullptr ? kUnknownBytes : kScalarBytes);
-      case WireFormatLite::WIRETYPE_START_GROUP:
-        // A set of unknown fields of its own.
-        return Take(2 * kUnknownBytes) && Fields(nullptr, depth + 1, WireFormatLite::GetTagFieldNumber(tag));
-      case WireFormatLite::WIRETYPE_LENGTH_DELIMITED:
-        return in_->ReadVarint32(&four) && Bytes(field, four, depth);
-      default:
-        return false;
-    }
+  static constexpr uint64_t kVarint = 0;
+  static constexpr uint64_t kEight = 1;
+  static constexpr uint64_t kLength = 2;
+  static constexpr uint64_t kStartGroup = 3;
+  static constexpr uint64_t kEndGroup = 4;
+  static constexpr uint64_t kFour = 5;
+
+  static size_t Single(Shape::Field field) {
+    return field.kind == Shape::Kind::kUnknown ? kUnknownBytes : kScalarBytes;
   }
 
-  bool Bytes(const FieldDescriptor* field, uint32_t length, int depth) {
-    if (length > static_cast<uint32_t>(INT32_MAX)) return false;
-    const int size = static_cast<int>(length);
-    if (field != nullptr && field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
-      if (!Take(EmptyBytes(field->message_type()) + kElementBytes)) return false;
-      const CodedInputStream::Limit limit = in_->PushLimit(size);
-      const bool whole = Fields(field->message_type(), depth + 1) && in_->BytesUntilLimit() == 0;
-      in_->PopLimit(limit);
-      return whole;
+  static const uint8_t* Number(const uint8_t* at, const uint8_t* end, uint64_t* value) {
+    if (at < end && *at < 0x80) {
+      *value = *at;
+      return at + 1;
     }
-    const bool text = field == nullptr || field->cpp_type() == FieldDescriptor::CPPTYPE_STRING;
-    // Packed numbers: a byte of the wire is one at the most.
-    const size_t taken = text ? kStringBytes + length : size_t{length} * kScalarBytes;
-    return Take(taken) && in_->Skip(size);
+    uint64_t number = 0;
+    for (unsigned shift = 0; shift < 70 && at < end; shift += 7) {
+      const uint8_t byte = *at++;
+      if (shift < 64) number |= static_cast<uint64_t>(byte & 0x7f) << shift;
+      if (byte >= 0x80) continue;
+      *value = number;
+      return at;
+    }
+    return nullptr;
   }
 
   bool Take(size_t bytes) {
@@ -101,7 +169,6 @@ class Walk {
     return bytes_ <= most_;
   }
 
-  CodedInputStream* const in_;
   const size_t most_;
   size_t bytes_ = 0;
 };
@@ -115,17 +182,16 @@ absl::Status TooLarge(const google::protobuf::Message& message, size_t most) {
 
 }  // namespace
 
-absl::StatusOr<size_t> ParsedBytes(const grpc::ByteBuffer& wire, const google::protobuf::Message& prototype,
+absl::StatusOr<size_t> ParsedBytes(const grpc::Slice& wire, const google::protobuf::Message& prototype,
                                    size_t most) {
-  grpc::ByteBuffer bytes = wire;  // shares what it holds
-  grpc::ProtoBufferReader reader(&bytes);
-  CodedInputStream in(&reader);
-  Walk walk(&in, most);
-  const Descriptor* const type = prototype.GetDescriptor();
-  const bool whole = reader.status().ok() && walk.Fields(type, 0);
+  const Shape& shape = ShapeOf(prototype.GetDescriptor());
+  Walk walk(most);
+  const bool whole = walk.Fields(wire.begin(), wire.end(), &shape, 0) != nullptr;
   if (walk.too_much()) return TooLarge(prototype, most);
-  if (!whole) return absl::InvalidArgumentError(Concat("this is no ", std::string(type->name())));
-  return walk.bytes() + EmptyBytes(type);
+  if (!whole) {
+    return absl::InvalidArgumentError(Concat("this is no ", std::string(prototype.GetDescriptor()->name())));
+  }
+  return walk.bytes() + shape.empty_bytes;
 }
 
 void ParseShare::Free() {
@@ -136,7 +202,11 @@ void ParseShare::Free() {
 
 absl::Status ParseBudget::Parse(const grpc::ByteBuffer& wire, size_t most, google::protobuf::Message* message,
                                 ParseShare* share) {
-  const absl::StatusOr<size_t> bytes = ParsedBytes(wire, *message, most);
+  grpc::Slice whole;
+  if (!wire.TrySingleSlice(&whole).ok() && !wire.DumpToSingleSlice(&whole).ok()) {
+    return absl::InvalidArgumentError("the message cannot be read");
+  }
+  const absl::StatusOr<size_t> bytes = ParsedBytes(whole, *message, most);
   if (!bytes.ok()) return bytes.status();
   share->Free();
   if (taken_.fetch_add(*bytes) + *bytes > most_) {
@@ -146,9 +216,7 @@ absl::Status ParseBudget::Parse(const grpc::ByteBuffer& wire, size_t most, googl
   }
   share->budget_ = this;
   share->bytes_ = *bytes;
-  grpc::ByteBuffer shared = wire;
-  grpc::ProtoBufferReader reader(&shared);
-  if (!message->ParseFromZeroCopyStream(&reader)) {
+  if (!message->ParseFromArray(whole.begin(), static_cast<int>(whole.size()))) {
     return absl::InvalidArgumentError(Concat("this is no ", std::string(message->GetDescriptor()->name())));
   }
   return absl::OkStatus();

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <google/protobuf/message.h>
 #include <grpcpp/support/byte_buffer.h>
+#include <grpcpp/support/slice.h>
 #include <utility>
 
 #include "service/status.h"
@@ -16,7 +17,7 @@ namespace c4::service {
 
 // The bytes of memory that `wire` would take when it is parsed as a message of type `prototype`: at least.
 // ResourceExhausted: more than `most`; InvalidArgument: it is no such message.
-absl::StatusOr<size_t> ParsedBytes(const grpc::ByteBuffer& wire, const google::protobuf::Message& prototype,
+absl::StatusOr<size_t> ParsedBytes(const grpc::Slice& wire, const google::protobuf::Message& prototype,
                                    size_t most);
 
 class ParseBudget;

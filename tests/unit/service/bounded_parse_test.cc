@@ -11,7 +11,12 @@ namespace {
 
 constexpr size_t kMost = 256 << 20;
 
-grpc::ByteBuffer Wire(const std::string& bytes, size_t piece = 1 << 20) {
+grpc::Slice Wire(const std::string& bytes) {
+  return grpc::Slice(bytes);
+}
+
+// As gRPC gives what came in several frames.
+grpc::ByteBuffer Cut(const std::string& bytes, size_t piece) {
   std::vector<grpc::Slice> slices;
   for (size_t at = 0; at < bytes.size(); at += piece) slices.emplace_back(bytes.substr(at, piece));
   return {slices.data(), slices.size()};
@@ -39,10 +44,13 @@ TEST(ParsedBytes, IsNoLessThanWhatTheMessageTakes) {
   for (const int processes : {0, 1, 7, 300}) {
     const v1::TelemetryBatch batch = Batch(processes);
     for (const size_t piece : {size_t{1}, size_t{13}, size_t{1} << 20}) {
-      const auto bytes = ParsedBytes(Wire(batch.SerializeAsString(), piece), v1::TelemetryBatch(), kMost);
+      const auto bytes = ParsedBytes(Wire(batch.SerializeAsString()), v1::TelemetryBatch(), kMost);
       ASSERT_TRUE(bytes.ok()) << bytes.status();
       v1::TelemetryBatch parsed;
-      ASSERT_TRUE(parsed.ParseFromString(batch.SerializeAsString()));
+      ParseBudget budget(kMost);
+      ParseShare share;
+      ASSERT_TRUE(budget.Parse(Cut(batch.SerializeAsString(), piece), kMost, &parsed, &share).ok());
+      EXPECT_EQ(parsed.SerializeAsString(), batch.SerializeAsString());
       EXPECT_GE(*bytes, parsed.SpaceUsedLong()) << processes;
       EXPECT_LT(*bytes, 4 * parsed.SpaceUsedLong() + 1000) << processes;
     }
@@ -83,7 +91,7 @@ TEST(ParsedBytes, RefusesWhatTheParserRefuses) {
 
 TEST(ParseBudget, IsSharedAndGivenBack) {
   const grpc::ByteBuffer wire = Serialized(Batch(100));
-  const size_t bytes = *ParsedBytes(wire, v1::TelemetryBatch(), kMost);
+  const size_t bytes = *ParsedBytes(Wire(Batch(100).SerializeAsString()), v1::TelemetryBatch(), kMost);
   ParseBudget budget(2 * bytes + bytes / 2);
   v1::TelemetryBatch a, b, c;
   ParseShare of_a, of_b, of_c;
