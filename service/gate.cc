@@ -24,7 +24,6 @@ constexpr int64_t kMinuteNs = 60'000'000'000;
 // Refusals that are logged, and written to the audit, in a minute; what is more is counted.
 constexpr size_t kMaxRefusals = 60;
 constexpr char kHeader[] = "authorization";
-constexpr char kUriProperty[] = "peer_uri";
 
 std::string LoopbackOf(const std::string& address) {
   return address.starts_with("[") ? "::1" : "127.0.0.1";
