@@ -32,11 +32,37 @@ struct Shape {
   enum class Kind : uint8_t { kUnknown, kNumber, kText, kMessage };
   struct Field {
     Kind kind = Kind::kUnknown;
+    // How a number that stands alone is written. In another form the parser keeps it as a field that it does
+    // not know, which takes more.
+    uint8_t form = 0;
     const Shape* inner = nullptr;
   };
   size_t empty_bytes = 0;     // of a message without content, which every one takes
   std::vector<Field> fields;  // by number
 };
+
+// The forms of fields on the wire.
+constexpr uint8_t kVarint = 0;
+constexpr uint8_t kEight = 1;
+constexpr uint8_t kLength = 2;
+constexpr uint8_t kStartGroup = 3;
+constexpr uint8_t kEndGroup = 4;
+constexpr uint8_t kFour = 5;
+
+uint8_t FormOf(FieldDescriptor::Type type) {
+  switch (type) {
+    case FieldDescriptor::TYPE_DOUBLE:
+    case FieldDescriptor::TYPE_FIXED64:
+    case FieldDescriptor::TYPE_SFIXED64:
+      return kEight;
+    case FieldDescriptor::TYPE_FLOAT:
+    case FieldDescriptor::TYPE_FIXED32:
+    case FieldDescriptor::TYPE_SFIXED32:
+      return kFour;
+    default:
+      return kVarint;
+  }
+}
 
 // Stays for ever: types are few.
 const Shape* ShapeOf(const Descriptor* type, std::map<const Descriptor*, Shape>* known) {
@@ -52,13 +78,14 @@ const Shape* ShapeOf(const Descriptor* type, std::map<const Descriptor*, Shape>*
     Shape::Field entry;
     switch (field.cpp_type()) {
       case FieldDescriptor::CPPTYPE_MESSAGE:
-        entry = {Shape::Kind::kMessage, ShapeOf(field.message_type(), known)};
+        entry = {Shape::Kind::kMessage, 0, ShapeOf(field.message_type(), known)};
         break;
       case FieldDescriptor::CPPTYPE_STRING:
         entry.kind = Shape::Kind::kText;
         break;
       default:
         entry.kind = Shape::Kind::kNumber;
+        entry.form = FormOf(field.type());
     }
     shape.fields[number] = entry;
   }
@@ -94,15 +121,15 @@ class Walk {
       uint64_t value = 0;
       switch (tag & 7) {
         case kVarint:
-          bytes += Single(field);
+          bytes += Single(field, kVarint);
           at = Number(at, end, &value);
           break;
         case kEight:
-          bytes += Single(field);
+          bytes += Single(field, kEight);
           at = end - at < 8 ? nullptr : at + 8;
           break;
         case kFour:
-          bytes += Single(field);
+          bytes += Single(field, kFour);
           at = end - at < 4 ? nullptr : at + 4;
           break;
         case kLength:
@@ -112,7 +139,7 @@ class Walk {
             if (!Take(field.inner->empty_bytes + kElementBytes)) return nullptr;
             if (Fields(at, at + value, field.inner, depth + 1) == nullptr) return nullptr;
           } else if (field.kind == Shape::Kind::kNumber) {
-            bytes += value * kScalarBytes;  // packed: a byte of the wire is one at the most
+            bytes += kStringBytes + value * kScalarBytes;  // packed: a byte of the wire is one at the most
           } else {
             bytes += kStringBytes + value;
           }
@@ -137,15 +164,8 @@ class Walk {
   bool too_much() const { return bytes_ > most_; }
 
  private:
-  static constexpr uint64_t kVarint = 0;
-  static constexpr uint64_t kEight = 1;
-  static constexpr uint64_t kLength = 2;
-  static constexpr uint64_t kStartGroup = 3;
-  static constexpr uint64_t kEndGroup = 4;
-  static constexpr uint64_t kFour = 5;
-
-  static size_t Single(Shape::Field field) {
-    return field.kind == Shape::Kind::kUnknown ? kUnknownBytes : kScalarBytes;
+  static size_t Single(Shape::Field field, uint8_t form) {
+    return field.kind == Shape::Kind::kNumber && field.form == form ? kScalarBytes : kUnknownBytes;
   }
 
   static const uint8_t* Number(const uint8_t* at, const uint8_t* end, uint64_t* value) {

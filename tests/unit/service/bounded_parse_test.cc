@@ -65,7 +65,8 @@ TEST(ParsedBytes, CountsWhatGrows) {
   const std::string nested = Repeated("\x7b", 50) + Repeated("\x7c", 50);
   const std::string number("\x78\x01");
   const std::string text("\x7a\x00", 2);
-  for (const std::string& piece : {one.SerializeAsString(), group, nested, number, text}) {
+  const std::string wrong_form("\x08\x08");  // of the host's name
+  for (const std::string& piece : {one.SerializeAsString(), group, nested, number, text, wrong_form}) {
     const std::string wire = Repeated(piece, 20'000);
     v1::TelemetryBatch parsed;
     ASSERT_TRUE(parsed.ParseFromString(wire));
