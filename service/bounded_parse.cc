@@ -114,7 +114,8 @@ class Walk {
     size_t bytes = 0;
     while (at < end) {
       uint64_t tag = 0;
-      if ((at = Number(at, end, &tag)) == nullptr || tag > UINT32_MAX) return nullptr;
+      if ((at = Number(at, end, &tag)) == nullptr) return nullptr;
+      tag &= UINT32_MAX;  // what is above the parser passes over
       const uint64_t number = tag >> 3;
       if (number == 0) return nullptr;
       const Shape::Field field = number < known ? shape->fields[number] : Shape::Field();
