@@ -6,43 +6,51 @@
 
 #include <nlohmann/json.hpp>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
+#include "cli/daemon_knobs.h"
 #include "cli/process.h"
 
 namespace c4::cli {
 namespace {
 
-constexpr Knob kLibraryKnobs[] = {
+const std::vector<Knob>& Library() {
+  static const std::vector<Knob> knobs = {
 #define C4_KNOB(name, type, default_value, range, help) {#name, #type, default_value, range, help},
 #include "ccl/include/c4/knobs.inc"
 #undef C4_KNOB
-};
-
-constexpr Knob kCommandKnobs[] = {
-    {"C4_MASTER", "text", "", "",
-     "host:port of the master that `c4 verdicts` and `c4 status` ask, without a look-up."},
-    {"C4_LOG_DIR", "text", "", "",
-     "Where `c4 run` keeps the logs of jobs, ended ones too; default /var/log/c4 for root, else "
-     "~/.local/state/c4."},
-    {"C4_LOG_KEEP_DAYS", "number", "14", "0.001..36500", "How long the logs of an ended job are kept."},
-    {"C4_LOG_KEEP_MIB", "number", "1024", "1..1e9",
-     "How large the logs of all ended jobs may be; the oldest go."},
-    {"C4_TLS_CA", "text", "", "", "Mutual TLS with the master: file with the certificates to trust (PEM)."},
-    {"C4_TLS_CERT", "text", "", "", "Mutual TLS with the master: file with the own certificate (PEM)."},
-    {"C4_TLS_KEY", "text", "", "", "Mutual TLS with the master: file with the own key (PEM)."},
-    {"C4_TOKEN_FILE", "text", "", "", "File with the token to show to masters (`c4 pki token`)."},
-    {"C4_KEY_FILE", "text", "", "", "File with the key to make tokens for masters with (`c4 pki key`)."},
-};
-
-// absl's own string_view type is not the standard's in the distribution that we build on.
-std::string Text(std::string_view view) {
-  return std::string(view);
+  };
+  return knobs;
 }
 
-size_t EditDistance(std::string_view a, std::string_view b) {
+const std::vector<Knob>& Command() {
+  static const std::vector<Knob> knobs = {
+      {"C4_MASTER", "text", "", "",
+       "host:port of the master that `c4 verdicts`, `c4 status` and all others ask, without a look-up."},
+      {"C4_PATH_MASTER", "text", "", "",
+       "host:port of the path master that `c4 paths` and `c4 topology` ask, without a look-up."},
+      {"C4_LOG_DIR", "text", "", "",
+       "Where `c4 run` keeps the logs of jobs, ended ones too; default /var/log/c4 for root, else "
+       "~/.local/state/c4."},
+      {"C4_LOG_KEEP_DAYS", "real", "14", "0.001..36500", "How long the logs of an ended job are kept."},
+      {"C4_LOG_KEEP_MIB", "real", "1024", "1..1000000000",
+       "How large the logs of all ended jobs may be; the oldest go."},
+      {"C4_TLS_CA", "text", "", "", "Mutual TLS with the master: file with the certificates to trust (PEM)."},
+      {"C4_TLS_CERT", "text", "", "", "Mutual TLS with the master: file with the own certificate (PEM)."},
+      {"C4_TLS_KEY", "text", "", "", "Mutual TLS with the master: file with the own key (PEM)."},
+      {"C4_TOKEN_FILE", "text", "", "", "File with the token to show to masters (`c4 pki token`)."},
+      {"C4_KEY_FILE", "text", "", "",
+       "File with the key to make tokens for masters with (`c4 pki key`); `c4 run` gives it to what it "
+       "starts."},
+      {"NO_COLOR", "text", "", "", "Not empty: no colours, on a terminal either."},
+  };
+  return knobs;
+}
+
+size_t EditDistance(const std::string& a, const std::string& b) {
   std::vector<size_t> row(b.size() + 1);
   for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
   for (size_t i = 1; i <= a.size(); ++i) {
@@ -57,16 +65,17 @@ size_t EditDistance(std::string_view a, std::string_view b) {
   return row[b.size()];
 }
 
-bool InTables(std::string_view name) {
-  const auto named = [name](const Knob& knob) { return knob.name == name; };
-  return std::ranges::any_of(kLibraryKnobs, named) || std::ranges::any_of(kCommandKnobs, named);
+bool InTables(const std::string& name) {
+  return std::ranges::any_of(KnobTables(), [&name](const KnobTable& table) {
+    return std::ranges::find(table.knobs, name, &Knob::name) != table.knobs.end();
+  });
 }
 
-std::string_view Nearest(std::string_view name) {
-  std::string_view nearest;
+std::string Nearest(const std::string& name) {
+  std::string nearest;
   size_t best = 4;  // further away it is no slip of the pen
-  for (const std::span<const Knob> table : {LibraryKnobs(), CommandKnobs()}) {
-    for (const Knob& knob : table) {
+  for (const KnobTable& table : KnobTables()) {
+    for (const Knob& knob : table.knobs) {
       const size_t distance = EditDistance(name, knob.name);
       if (distance < best) {
         best = distance;
@@ -77,21 +86,36 @@ std::string_view Nearest(std::string_view name) {
   return nearest;
 }
 
-std::optional<std::string> ValueOf(const Knob& knob, const std::vector<std::string>& environment) {
-  return EnvironmentValue(environment, knob.name);
+// Whether one of our programs would read it, going by its first letters.
+bool LooksLikeOurs(const std::string& name) {
+  return std::ranges::any_of(std::array{"C4_", "C4A_", "C4D_", "C4P_"},
+                             [&name](const char* prefix) { return name.starts_with(prefix); });
 }
 
-std::optional<int64_t> ParseWhole(std::string_view text) {
-  int64_t value = 0;
+std::optional<std::string> ValueOf(const Knob& knob, const std::vector<std::string>& environment) {
+  std::optional<std::string> value = EnvironmentValue(environment, knob.name);
+  if (!knob.setting.empty() && value.has_value() && value->empty()) return std::nullopt;
+  return value;
+}
+
+std::optional<double> ParseNumber(const std::string& text) {
+  double value = 0;
   const auto parsed = std::from_chars(text.data(), text.data() + text.size(), value);
   if (parsed.ec != std::errc() || parsed.ptr != text.data() + text.size()) return std::nullopt;
   return value;
+}
+
+bool IsWhole(const std::string& text) {
+  int64_t value = 0;
+  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), value);
+  return parsed.ec == std::errc() && parsed.ptr == text.data() + text.size();
 }
 
 nlohmann::ordered_json KnobJson(const Knob& knob, const std::vector<std::string>& environment) {
   const std::optional<std::string> value = ValueOf(knob, environment);
   nlohmann::ordered_json json = {{"name", knob.name},   {"type", knob.type}, {"default", knob.default_value},
                                  {"range", knob.range}, {"help", knob.help}, {"value", nullptr}};
+  if (!knob.setting.empty()) json["setting"] = knob.setting;
   if (value.has_value()) {
     json["value"] = *value;
     if (const auto fault = ValueFault(knob, *value)) json["fault"] = *fault;
@@ -103,58 +127,69 @@ void AppendTable(std::span<const Knob> knobs, const std::vector<std::string>& en
                  std::string* text) {
   for (const Knob& knob : knobs) {
     const std::optional<std::string> value = ValueOf(knob, environment);
-    std::string shown = value.has_value() ? absl::StrCat(*value, "  (set)") : Text(knob.default_value);
+    std::string shown = value.has_value() ? absl::StrCat(*value, "  (set)") : knob.default_value;
     if (shown.empty()) shown.assign(1, '-');
-    if (!knob.range.empty()) absl::StrAppend(&shown, "  [", Text(knob.range), "]");
-    absl::StrAppendFormat(text, "%-26s %s\n", Text(knob.name), shown);
+    if (!knob.range.empty()) absl::StrAppend(&shown, "  [", knob.range, "]");
+    absl::StrAppendFormat(text, "%-26s %s\n", knob.name, shown);
     if (value.has_value()) {
       if (const auto fault = ValueFault(knob, *value))
         absl::StrAppend(text, "    ! its value ", *fault, "\n");
     }
-    absl::StrAppend(text, "    ", Text(knob.help), "\n");
+    absl::StrAppend(text, "    ", knob.help, "\n");
   }
 }
 
 void AppendMarkdown(std::span<const Knob> knobs, std::string* text) {
   absl::StrAppend(text, "| name | type | default | range | what it does |\n|---|---|---|---|---|\n");
-  const auto code = [](std::string_view view) {
-    return view.empty() ? std::string()
-                        : absl::StrCat("`", absl::StrReplaceAll(Text(view), {{"|", "\\|"}}), "`");
+  const auto code = [](const std::string& plain) {
+    return plain.empty() ? std::string() : absl::StrCat("`", absl::StrReplaceAll(plain, {{"|", "\\|"}}), "`");
   };
   for (const Knob& knob : knobs) {
-    absl::StrAppend(text, "| `", Text(knob.name), "` | ", Text(knob.type), " | ", code(knob.default_value),
-                    " | ", code(knob.range), " | ", absl::StrReplaceAll(Text(knob.help), {{"|", "\\|"}}),
-                    " |\n");
+    absl::StrAppend(text, "| `", knob.name, "` | ", knob.type, " | ", code(knob.default_value), " | ",
+                    code(knob.range), " | ", absl::StrReplaceAll(knob.help, {{"|", "\\|"}}), " |\n");
   }
 }
 
 }  // namespace
 
 std::span<const Knob> LibraryKnobs() {
-  return kLibraryKnobs;
+  return Library();
 }
 
 std::span<const Knob> CommandKnobs() {
-  return kCommandKnobs;
+  return Command();
 }
 
-std::optional<std::string> ValueFault(const Knob& knob, std::string_view value) {
+std::span<const KnobTable> KnobTables() {
+  static const std::vector<Knob> agent = AgentKnobs();
+  static const std::vector<Knob> job_master = JobMasterKnobs();
+  static const std::vector<Knob> path_master = PathMasterKnobs();
+  static const std::vector<KnobTable> tables = {{"the library", Library()},
+                                                {"the c4 command", Command()},
+                                                {"c4a, the node agent", agent},
+                                                {"c4d_master, the master of a job", job_master},
+                                                {"c4p_master, the path master", path_master}};
+  return tables;
+}
+
+std::optional<std::string> ValueFault(const Knob& knob, const std::string& value) {
   if (knob.type == "choice") {
-    for (const std::string& choice : std::vector<std::string>(absl::StrSplit(Text(knob.range), '|'))) {
-      if (value == choice) return std::nullopt;
-    }
-    return absl::StrCat("is none of ", Text(knob.range));
+    const std::vector<std::string> choices = absl::StrSplit(knob.range, '|');
+    if (std::ranges::find(choices, value) != choices.end()) return std::nullopt;
+    return absl::StrCat("is none of ", knob.range);
   }
-  if (knob.type == "number") {
-    const size_t dots = knob.range.find("..");
-    const std::optional<int64_t> number = ParseWhole(value);
-    if (!number.has_value()) return "is not a whole number";
-    if (dots == std::string_view::npos) return std::nullopt;
-    const std::optional<int64_t> low = ParseWhole(knob.range.substr(0, dots));
-    const std::optional<int64_t> high = ParseWhole(knob.range.substr(dots + 2));
-    if ((low.has_value() && *number < *low) || (high.has_value() && *number > *high)) {
-      return absl::StrCat("is out of range (", Text(knob.range), ")");
-    }
+  bool flag = false;
+  if (knob.type == "flag" && !absl::SimpleAtob(value, &flag)) return "is neither true nor false";
+  if (knob.type != "number" && knob.type != "real") return std::nullopt;
+  const std::optional<double> number = ParseNumber(value);
+  if (knob.type == "number" && !IsWhole(value)) return "is not a whole number";
+  if (!number.has_value()) return "is no number";
+  const size_t dots = knob.range.find("..");
+  if (dots == std::string::npos) return std::nullopt;
+  const std::optional<double> low = ParseNumber(knob.range.substr(0, dots));
+  const std::optional<double> high = ParseNumber(knob.range.substr(dots + 2));
+  if ((low.has_value() && *number < *low) || (high.has_value() && *number > *high)) {
+    return absl::StrCat("is out of range (", knob.range, ")");
   }
   return std::nullopt;
 }
@@ -163,7 +198,7 @@ std::vector<UnknownVariable> UnknownVariables(const std::vector<std::string>& en
   std::vector<UnknownVariable> unknown;
   for (const std::string& entry : environment) {
     const std::string name = entry.substr(0, entry.find('='));
-    if (name.starts_with("C4_") && !InTables(name)) unknown.push_back({name, Nearest(name)});
+    if (LooksLikeOurs(name) && !InTables(name)) unknown.push_back({name, Nearest(name)});
   }
   std::ranges::sort(unknown, {}, &UnknownVariable::name);
   return unknown;
@@ -171,13 +206,13 @@ std::vector<UnknownVariable> UnknownVariables(const std::vector<std::string>& en
 
 std::string KnobsAsText(const std::vector<std::string>& environment) {
   std::string text;
-  AppendTable(LibraryKnobs(), environment, &text);
-  absl::StrAppend(&text, "\nOf the c4 command:\n");
-  AppendTable(CommandKnobs(), environment, &text);
+  for (const KnobTable& table : KnobTables()) {
+    absl::StrAppend(&text, text.empty() ? "" : "\n", "Of ", table.owner, ":\n");
+    AppendTable(table.knobs, environment, &text);
+  }
   for (const UnknownVariable& variable : UnknownVariables(environment)) {
-    absl::StrAppend(
-        &text, "\n! ", variable.name, " is set, and nothing reads it",
-        variable.meant.empty() ? "." : absl::StrCat("; did you mean ", Text(variable.meant), "?"));
+    absl::StrAppend(&text, "\n! ", variable.name, " is set, and nothing reads it",
+                    variable.meant.empty() ? "." : absl::StrCat("; did you mean ", variable.meant, "?"));
   }
   if (!text.ends_with('\n')) text += '\n';
   return text;
@@ -185,8 +220,11 @@ std::string KnobsAsText(const std::vector<std::string>& environment) {
 
 std::string KnobsAsJson(const std::vector<std::string>& environment) {
   nlohmann::ordered_json knobs = nlohmann::ordered_json::array();
-  for (const std::span<const Knob> table : {LibraryKnobs(), CommandKnobs()}) {
-    for (const Knob& knob : table) knobs.push_back(KnobJson(knob, environment));
+  for (const KnobTable& table : KnobTables()) {
+    for (const Knob& knob : table.knobs) {
+      knobs.push_back(KnobJson(knob, environment));
+      knobs.back()["of"] = table.owner;
+    }
   }
   nlohmann::ordered_json unknown = nlohmann::ordered_json::array();
   for (const UnknownVariable& variable : UnknownVariables(environment)) {
@@ -199,14 +237,20 @@ std::string KnobsAsJson(const std::vector<std::string>& environment) {
 
 std::string KnobsAsMarkdown() {
   std::string text =
-      "<!-- Made by `c4 env --markdown > docs/knobs.md` from ccl/include/c4/knobs.inc; do not edit. -->\n"
+      "<!-- Made by `c4 env --markdown > docs/knobs.md` from the tables that the programs read; do not edit. "
+      "-->\n"
       "# Knobs\n\n"
       "Environment variables, read once in each process. `c4 env` shows them with the values that are set,\n"
-      "and points out names that nothing reads.\n\n"
-      "## Of the library\n\n";
-  AppendMarkdown(LibraryKnobs(), &text);
-  absl::StrAppend(&text, "\n## Of the c4 command\n\n`C4_RUN_DIR` and `C4_JOB_ID` as above, and:\n\n");
-  AppendMarkdown(CommandKnobs(), &text);
+      "and points out names that nothing reads. Each of a daemon's is a flag as well, and a key of its\n"
+      "configuration file: `C4A_SCAN_INTERVAL_MS` is `--scan-interval-ms` and `scan-interval-ms`\n"
+      "([configuration.md](configuration.md)).\n";
+  for (const KnobTable& table : KnobTables()) {
+    absl::StrAppend(&text, "\n## Of ", table.owner, "\n\n");
+    if (table.knobs.data() == CommandKnobs().data()) {
+      absl::StrAppend(&text, "`C4_RUN_DIR` and `C4_JOB_ID` as above, and:\n\n");
+    }
+    AppendMarkdown(table.knobs, &text);
+  }
   return text;
 }
 

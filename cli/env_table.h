@@ -1,5 +1,6 @@
-// The library's knobs as `c4 env` and docs/knobs.md show them: the table of ccl/include/c4/knobs.inc, what
-// the environment says of each, and variables that look like knobs and are none.
+// All environment variables of C4 as `c4 env` and docs/knobs.md show them: the library's, of
+// ccl/include/c4/knobs.inc, the command's, and the daemons' settings, of the tables that the daemons
+// themselves read; what the environment says of each, and variables that look like knobs and are none.
 //
 // Pure: the environment is passed in as NAME=value. Any thread.
 #pragma once
@@ -7,31 +8,41 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 namespace c4::cli {
 
 struct Knob {
-  std::string_view name;
-  std::string_view type;           // text, number, choice
-  std::string_view default_value;  // empty where there is none
-  std::string_view range;          // "low..high", "a|b|c", empty for a text
-  std::string_view help;
+  std::string name;
+  std::string type;           // text, number (a whole one), real, choice, flag
+  std::string default_value;  // empty where there is none
+  std::string range;          // "low..high", "a|b|c", empty for a text; of a number empty: any
+  std::string help;
+  // Of a daemon's setting its name in files and, behind two dashes, on the command line; else empty. Such a
+  // variable counts as not set when it is empty.
+  std::string setting = {};
 };
 
 std::span<const Knob> LibraryKnobs();
 // Variables that the c4 command itself reads.
 std::span<const Knob> CommandKnobs();
 
+// One table of variables: whose they are, and the variables.
+struct KnobTable {
+  std::string owner;  // "the library", "c4a, the node agent"
+  std::span<const Knob> knobs;
+};
+// All of them, in the order in which they are shown.
+std::span<const KnobTable> KnobTables();
+
 // What is wrong with `value` for this knob, as half a sentence; nullopt when it may be used.
-std::optional<std::string> ValueFault(const Knob& knob, std::string_view value);
+std::optional<std::string> ValueFault(const Knob& knob, const std::string& value);
 
 struct UnknownVariable {
   std::string name;
-  std::string_view meant;  // the knob whose name is nearest; empty when none is near
+  std::string meant;  // the knob whose name is nearest; empty when none is near
 };
-// Variables named C4_* that no table holds, in order of their names.
+// Variables named C4_*, C4A_*, C4D_* or C4P_* that no table holds, in order of their names.
 std::vector<UnknownVariable> UnknownVariables(const std::vector<std::string>& environment);
 
 std::string KnobsAsText(const std::vector<std::string>& environment);

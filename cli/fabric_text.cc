@@ -81,4 +81,14 @@ std::string FabricJson(const fabric::FabricStatus& status) {
   return json.dump(2) + "\n";
 }
 
+std::string DownText(const std::string& name, const fabric::DownReport& report) {
+  return absl::StrFormat("fabric %s is down: %d namespaces removed, %d processes ended\n", name,
+                         report.namespaces, report.processes);
+}
+
+std::string DownJson(const std::string& name, const fabric::DownReport& report) {
+  const Json json = {{"fabric", name}, {"namespaces", report.namespaces}, {"processes", report.processes}};
+  return json.dump(2) + "\n";
+}
+
 }  // namespace c4::cli

@@ -11,4 +11,7 @@ std::string FabricText(const fabric::FabricStatus& status);
 // One document (docs/fabric.md).
 std::string FabricJson(const fabric::FabricStatus& status);
 
+std::string DownText(const std::string& name, const fabric::DownReport& report);
+std::string DownJson(const std::string& name, const fabric::DownReport& report);
+
 }  // namespace c4::cli

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "cli/screen.h"
 
 namespace c4::cli {
 namespace {
@@ -33,18 +34,22 @@ int CountOf(const Findings& findings, Grade grade) {
       std::ranges::count_if(findings, [grade](const Finding& finding) { return finding.grade == grade; }));
 }
 
-std::string FindingsText(const Findings& findings) {
+std::string FindingsText(const Findings& findings, int columns) {
   size_t width = 0;
   for (const Finding& finding : findings) width = std::max(width, finding.subject.size());
   std::string text = absl::StrCat(Counted(CountOf(findings, Grade::kProblem), "problem"), ", ",
                                   Counted(CountOf(findings, Grade::kNote), "note"), "\n\n");
+  const size_t indent = 9 + width + 2;
+  const size_t room =
+      columns == 0 ? std::string::npos : std::max(static_cast<size_t>(columns), indent + 20) - indent;
   for (const Grade grade : {Grade::kProblem, Grade::kNote, Grade::kOk}) {
     for (const Finding& finding : findings) {
       if (finding.grade != grade) continue;
       absl::StrAppend(&text, absl::StrFormat("%-8s %-*s  %s\n", Word(grade), static_cast<int>(width),
-                                             finding.subject, finding.text));
+                                             finding.subject, Wrapped(finding.text, room, indent)));
       if (finding.advice.empty()) continue;
-      absl::StrAppend(&text, std::string(9 + width, ' '), "  -> ", finding.advice, "\n");
+      absl::StrAppend(&text, std::string(indent, ' '), Wrapped("-> " + finding.advice, room, indent + 3),
+                      "\n");
     }
   }
   return text;

@@ -20,7 +20,8 @@ using Findings = std::vector<Finding>;
 int CountOf(const Findings& findings, Grade grade);
 
 // Problems first, then notes, then what is good.
-std::string FindingsText(const Findings& findings);
+// In lines of at most `columns` (0: as long as they are).
+std::string FindingsText(const Findings& findings, int columns = 0);
 // {"problems","notes","findings":[{"grade","subject","text","advice"}]}, in the order of the checks.
 std::string FindingsJson(const Findings& findings);
 

@@ -26,6 +26,7 @@ struct RunDirFacts {
   bool writable = false;
   bool on_tmpfs = false;
   Agent agent = Agent::kNoSocket;
+  int agents_elsewhere = 0;    // that masters here hear of: each job of `c4 run` has an agent of its own
   uint32_t agent_version = 0;  // major << 16 | minor << 8 | patch
   // As C4_MONITOR and C4_CONTROL have it.
   bool monitor_off = false;

@@ -35,10 +35,21 @@ Finding Agent(const RunDirFacts& facts) {
   const std::string socket = absl::StrCat(facts.path, "/", wire::kControlSocketName);
   const std::string start =
       "start c4a on this node, with the same C4_RUN_DIR (`c4 run` starts one by itself)";
+  // The jobs that run are watched, so that nothing is amiss unless one is started without `c4 run`.
+  if (facts.agent == RunDirFacts::Agent::kNoSocket && facts.agents_elsewhere > 0) {
+    return {Grade::kNote, subject,
+            absl::StrCat("no agent of the node: there is no ", socket,
+                         "; jobs of `c4 run` bring their own, others are not watched"),
+            "nothing to do for `c4 run`; else start c4a on this node"};
+  }
   switch (facts.agent) {
     case RunDirFacts::Agent::kNoSocket:
-      return {Grade::kProblem, subject,
-              absl::StrCat("no agent: there is no ", socket, "; jobs run, but nobody watches them"), start};
+      return {
+          Grade::kProblem, subject,
+          absl::StrCat("no agent: there is no ", socket,
+                       "; jobs that are started without `c4 run` are not watched"),
+          "nothing to do for `c4 run`, which starts one for its job; else start c4a on this node, with the "
+          "same C4_RUN_DIR"};
     case RunDirFacts::Agent::kNobody:
       return {Grade::kProblem, subject, absl::StrCat("the agent is gone: nobody listens at ", socket), start};
     case RunDirFacts::Agent::kNoRights:

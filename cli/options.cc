@@ -27,6 +27,10 @@ struct Entry {
   std::string note;  // range, default and variable; empty: none
 };
 
+std::string VersionLine() {
+  return "c4 " + std::string(service::Version());
+}
+
 // "1 to 8", "at least 1", or nothing where the bound is only there to catch mistakes.
 std::string RangeText(double min, double max) {
   constexpr double kNoBound = 1e6;
@@ -41,26 +45,11 @@ std::string Joined(std::initializer_list<std::string> parts) {
   return absl::StrJoin(said, "; ");
 }
 
-// `text` in lines of at most `width` characters, cut at blanks, each after the first behind `indent` blanks.
-std::string Wrapped(const std::string& text, size_t width, size_t indent) {
-  std::string wrapped;
-  size_t used = 0;
-  for (const absl::string_view word : absl::StrSplit(text, ' ', absl::SkipEmpty())) {
-    if (used != 0 && used + 1 + word.size() > width) {
-      absl::StrAppend(&wrapped, "\n", std::string(indent, ' '));
-      used = 0;
-    }
-    absl::StrAppend(&wrapped, used == 0 ? "" : " ", word);
-    used += (used == 0 ? 0 : 1) + word.size();
-  }
-  return wrapped;
-}
-
 }  // namespace
 
 struct Options::Parts {
   Parts(std::string name, std::string what) : verb(std::move(name)), summary(std::move(what)), app(summary) {
-    app.set_version_flag("--version", "c4 " + std::string(service::Version()));
+    app.set_version_flag("--version", VersionLine());
   }
 
   CLI::Option* Declare(CLI::Option* option, const std::string& names, const std::string& metavar,
@@ -227,6 +216,16 @@ std::optional<int> Options::Parse(const Arguments& arguments) {
     return UsageError(parts_->verb, error.what());
   }
   return std::nullopt;
+}
+
+std::optional<int> HelpOrVersion(const std::string& word, const std::string& help) {
+  if (word == "--help" || word == "-h") {
+    fputs(help.c_str(), stdout);
+    return kExitOk;
+  }
+  if (word != "--version") return std::nullopt;
+  printf("%s\n", VersionLine().c_str());
+  return kExitOk;
 }
 
 int UsageError(const std::string& verb, const std::string& message) {

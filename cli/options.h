@@ -55,6 +55,10 @@ class Options {
   std::unique_ptr<Parts> parts_;
 };
 
+// Of a verb that has verbs of its own, when `word` stands in place of one: --help and -h print `help`, and
+// --version the version, and give the exit code to return; nullopt: it is neither.
+std::optional<int> HelpOrVersion(const std::string& word, const std::string& help);
+
 // Prints "c4 VERB: MESSAGE" with a pointer to --help on stderr and returns kExitUsage.
 int UsageError(const std::string& verb, const std::string& message);
 

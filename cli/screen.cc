@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "service/text.h"
 
 namespace c4::cli {
@@ -96,6 +97,22 @@ std::string Fit(std::string_view line, int columns) {
   const size_t blank = line.substr(0, kept.size() + 1).find_last_of(' ');
   if (blank != std::string_view::npos && blank > kept.size() / 2) kept = kept.substr(0, blank);
   return service::Concat(kept, kMore);
+}
+
+std::string Wrapped(std::string_view text, size_t width, size_t indent) {
+  std::string wrapped;
+  size_t used = 0;
+  for (const absl::string_view word :
+       absl::StrSplit(absl::string_view(text.data(), text.size()), ' ', absl::SkipEmpty())) {
+    const size_t columns = TextColumns({word.data(), word.size()});
+    if (used != 0 && used + 1 + columns > width) {
+      absl::StrAppend(&wrapped, "\n", std::string(indent, ' '));
+      used = 0;
+    }
+    absl::StrAppend(&wrapped, used == 0 ? "" : " ", word);
+    used += (used == 0 ? 0 : 1) + columns;
+  }
+  return wrapped;
 }
 
 std::string Repainted(const Screen& screen, std::string_view text) {

@@ -39,6 +39,9 @@ size_t TextColumns(std::string_view text);
 // end.
 std::string Fit(std::string_view line, int columns);
 
+// `text` in lines of at most `width` columns, cut at blanks, each after the first behind `indent` blanks.
+std::string Wrapped(std::string_view text, size_t width, size_t indent);
+
 // Shows `text` in the place of what was shown before: each line is overwritten and what is left of the old
 // one erased, so that nothing flickers. Lines below the screen's last one are left out, and said. On what is
 // no terminal just the text, with an empty line after it.

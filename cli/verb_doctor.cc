@@ -10,6 +10,7 @@
 #include "cli/node_facts.h"
 #include "cli/options.h"
 #include "cli/process.h"
+#include "cli/screen.h"
 #include "cli/verb.h"
 #include "service/authorize.h"
 #include "service/run_dir.h"
@@ -28,20 +29,24 @@ void Add(const Findings& more, Findings* findings) {
 Findings JudgeKnobs(const std::vector<std::string>& environment) {
   Findings findings;
   for (const UnknownVariable& variable : UnknownVariables(environment)) {
-    const std::string meant(variable.meant);
-    findings.push_back(
-        {Grade::kNote, "settings", variable.name + ": nothing reads it",
-         meant.empty() ? "`c4 env` shows what there is" : absl::StrCat("is ", meant, " meant?")});
+    findings.push_back({Grade::kNote, "settings", variable.name + ": nothing reads it",
+                        variable.meant.empty() ? "`c4 env` shows what there is"
+                                               : absl::StrCat("is ", variable.meant, " meant?")});
   }
-  for (const Knob& knob : LibraryKnobs()) {
-    const std::optional<std::string> value = EnvironmentValue(environment, knob.name);
-    if (!value.has_value() || value->empty()) continue;
-    const std::optional<std::string> fault = ValueFault(knob, *value);
-    if (!fault.has_value()) continue;
-    findings.push_back(
-        {Grade::kProblem, "settings",
-         absl::StrCat(std::string(knob.name), "=", *value, " ", *fault, ": refused"),
-         absl::StrCat("the default holds, ", std::string(knob.default_value), "; correct it or unset it")});
+  for (const KnobTable& table : KnobTables()) {
+    for (const Knob& knob : table.knobs) {
+      const std::optional<std::string> value = EnvironmentValue(environment, knob.name);
+      if (!value.has_value() || value->empty()) continue;
+      const std::optional<std::string> fault = ValueFault(knob, *value);
+      if (!fault.has_value()) continue;
+      // The library goes on with its default; a daemon and the command end.
+      const bool of_library = table.knobs.data() == LibraryKnobs().data();
+      findings.push_back({Grade::kProblem, "settings",
+                          absl::StrCat(knob.name, "=", *value, " ", *fault, ": refused"),
+                          absl::StrCat(of_library ? "the default holds, " + knob.default_value
+                                                  : table.owner + " does not start with it",
+                                       "; correct it or unset it")});
+    }
   }
   return findings;
 }
@@ -50,6 +55,7 @@ int RunDoctor(const Arguments& arguments) {
   MasterOptions master;
   LibraryQuestion question;
   bool json = false;
+  bool image = false;
   bool roles = false;
   bool roles_markdown = false;
   Options options("doctor", kSummary);
@@ -58,6 +64,10 @@ int RunDoctor(const Arguments& arguments) {
                "look at this libnccl.so.2; default: the one that programs here get");
   options.Text("--python", &question.python, "PATH",
                "the Python whose packages to look at; default: python3 of PATH");
+  options.Flag(
+      "--image", &image,
+      "of a container image that is being built: library and settings alone, as neither agent, master "
+      "nor the machine of its jobs is here");
   options.Flag("--roles", &roles, "print only which roles may make which calls of the daemons");
   options.Flag("--roles-markdown", &roles_markdown, "the same as SECURITY.md has it");
   master.Declare(&options);
@@ -72,11 +82,16 @@ int RunDoctor(const Arguments& arguments) {
   // Before anything starts a thread: it forks.
   Findings findings = JudgeLibraries(ReadLibraries(question));
   Add(JudgeKnobs(OwnEnvironment()), &findings);
-  // Where the library looks; --run-dir is for masters only, which `c4 run` publishes one folder up.
-  Add(JudgeRunDir(ReadRunDir(service::DefaultRunDir(), kPatience)), &findings);
-  Add(JudgeMasters(ReadMasters(master, kPatience)), &findings);
-  Add(JudgeMachine(machine), &findings);
-  fputs((json ? FindingsJson(findings) : FindingsText(findings)).c_str(), stdout);
+  if (!image) {
+    const MasterFacts masters = ReadMasters(master, kPatience);
+    // Where the library looks; --run-dir is for masters only, which `c4 run` publishes one folder up.
+    RunDirFacts run_dir = ReadRunDir(service::DefaultRunDir(), kPatience);
+    for (const MasterFacts::Master& known : masters.masters) run_dir.agents_elsewhere += known.agents;
+    Add(JudgeRunDir(run_dir), &findings);
+    Add(JudgeMasters(masters), &findings);
+    Add(JudgeMachine(machine), &findings);
+  }
+  fputs((json ? FindingsJson(findings) : FindingsText(findings, ScreenOf(stdout).columns)).c_str(), stdout);
   return CountOf(findings, Grade::kProblem) == 0 ? kExitOk : kExitFailed;
 }
 

@@ -21,18 +21,20 @@ using fabric::Fabric;
 
 constexpr char kSummary[] = "make, show, break and heal an emulated leaf-spine fabric on this machine";
 constexpr char kUsage[] =
-    "usage: c4 fabric VERB ...\n\n"
-    "  up LEAVESxSPINESxHOSTS      make a fabric (--help lists how)\n"
+    "c4 fabric: make, show, break and heal an emulated leaf-spine fabric on this machine\n\n"
+    "usage: c4 fabric VERB [OPTIONS] ...; `c4 fabric VERB --help` lists the options\n\n"
+    "  up [LEAVESxSPINESxHOSTS]    make a fabric; 2x2x1 when no size is given\n"
     "  down [NAME]                 end what runs in it and remove it\n"
-    "  status [NAME] [--json]      what is up, links, faults in force\n"
+    "  status [NAME]               what is up, links, faults in force\n"
     "  topology [NAME]             its topology file, for c4p_master --topology\n"
-    "  break LINK [--converge-ms]  take the carrier off; remote routers notice later\n"
+    "  break LINK                  take the carrier off; remote routers notice later\n"
     "  cut LINK                    drop everything on it in silence\n"
     "  slow LINK MBPS              give it a lower rate\n"
     "  loss LINK PERMILLE          drop some of the packets\n"
     "  quota HOST PERCENT          CPU of a host's ranks, in % of one core; 0: no limit\n"
     "  heal [LINK]                 take the faults off that link, or off everything\n\n"
-    "A LINK is leaf0-spine1 or host3; all but up, down, status and topology take --name NAME (default c4).\n";
+    "A LINK is leaf0-spine1 or host3. NAME is c4 when none is given; all but down, status\nand topology take "
+    "it as --name NAME. All take --json.\n";
 
 int Report(const absl::Status& status) {
   if (status.ok()) return kExitOk;
@@ -41,18 +43,10 @@ int Report(const absl::Status& status) {
   return absl::IsPermissionDenied(status) ? kExitNoRights : kExitFailed;
 }
 
-// The words in front of the first option.
-std::vector<std::string> TakeWords(Arguments* arguments) {
-  std::vector<std::string> words;
-  while (!arguments->empty() && !arguments->front().starts_with("-")) {
-    words.push_back(arguments->front());
-    arguments->erase(arguments->begin());
-  }
-  return words;
-}
-
-int RunUp(const std::vector<std::string>& words, const Arguments& arguments) {
+int RunUp(const Arguments& arguments) {
   fabric::FabricSpec spec;
+  std::string size = "2x2x1";
+  bool json = false;
   std::string ports = "one", convergence = "delay";
   Options options("fabric up",
                   "make a fabric of LEAVESxSPINESxHOSTS, hosts counted a leaf (or pair of leaves)");
@@ -68,9 +62,10 @@ int RunUp(const std::vector<std::string>& words, const Arguments& arguments) {
   options.Text("--convergence", &convergence, "delay|bird", "how routes follow a failure");
   options.Whole("--converge-ms", &spec.converge_ms, 0, 600000,
                 "how late the remote routers notice a broken link");
+  options.Flag("--json", &json, "say what is up as `c4 fabric status --json` does");
+  options.Text("LEAVESxSPINESxHOSTS", &size, "", "how large");
   if (const std::optional<int> exit_code = options.Parse(arguments)) return *exit_code;
-  if (words.size() != 1) return UsageError("fabric", "say how large: c4 fabric up LEAVESxSPINESxHOSTS");
-  if (absl::Status fault = fabric::ParseSize(words[0], &spec); !fault.ok()) return Report(fault);
+  if (absl::Status fault = fabric::ParseSize(size, &spec); !fault.ok()) return Report(fault);
   const absl::StatusOr<fabric::Ports> parsed = fabric::ParsePorts(ports);
   if (!parsed.ok()) return Report(parsed.status());
   spec.ports = *parsed;
@@ -80,41 +75,50 @@ int RunUp(const std::vector<std::string>& words, const Arguments& arguments) {
   spec.convergence = convergence == "bird" ? fabric::Convergence::kBird : fabric::Convergence::kDelay;
   const absl::StatusOr<Fabric> made = Fabric::Up(spec);
   if (!made.ok()) return Report(made.status());
+  if (json) {
+    const absl::StatusOr<fabric::FabricStatus> status = made->Status();
+    if (!status.ok()) return Report(status.status());
+    fputs(FabricJson(*status).c_str(), stdout);
+    return kExitOk;
+  }
   printf("fabric %s is up: %d leaves, %d spines, %d hosts\n", spec.name.c_str(), spec.leaves, spec.spines,
          fabric::HostCount(spec));
   return kExitOk;
 }
 
-int RunDown(const std::vector<std::string>& words, const Arguments& arguments) {
+int RunDown(const Arguments& arguments) {
+  std::string name = "c4";
+  bool json = false;
   Options options("fabric down", "end what runs in a fabric and remove it");
+  options.Flag("--json", &json, "one JSON document: {\"fabric\",\"namespaces\",\"processes\"}");
+  options.Text("NAME", &name, "", "of the fabric");
   if (const std::optional<int> exit_code = options.Parse(arguments)) return *exit_code;
-  if (words.size() > 1) return UsageError("fabric", "down takes one name");
-  const std::string name = words.empty() ? "c4" : words[0];
   const absl::StatusOr<fabric::DownReport> report = Fabric::Down(name);
   if (!report.ok()) return Report(report.status());
-  printf("fabric %s is down: %d namespaces removed, %d processes ended\n", name.c_str(), report->namespaces,
-         report->processes);
+  const std::string text = json ? DownJson(name, *report) : DownText(name, *report);
+  fputs(text.c_str(), stdout);
   return kExitOk;
 }
 
-int RunTopology(const std::vector<std::string>& words, const Arguments& arguments) {
-  Options options("fabric topology", "print a fabric's topology file (docs/formats/topology.md)");
+int RunTopology(const Arguments& arguments) {
+  std::string name = "c4";
+  Options options("fabric topology", "print a fabric's topology file, JSON (docs/formats/topology.md)");
+  options.Text("NAME", &name, "", "of the fabric");
   if (const std::optional<int> exit_code = options.Parse(arguments)) return *exit_code;
-  if (words.size() > 1) return UsageError("fabric", "topology takes one name");
-  const absl::StatusOr<Fabric> opened = Fabric::Open(words.empty() ? "c4" : words[0]);
+  const absl::StatusOr<Fabric> opened = Fabric::Open(name);
   if (!opened.ok()) return Report(opened.status());
   fputs(fabric::TopologyFile(opened->spec()).c_str(), stdout);
   return kExitOk;
 }
 
-int RunStatus(const std::vector<std::string>& words, const Arguments& arguments) {
+int RunStatus(const Arguments& arguments) {
   bool json = false;
+  std::string only;
   Options options("fabric status", "show what is up, links, faults in force");
   options.Flag("--json", &json, "one JSON document");
+  options.Text("NAME", &only, "", "of the fabric; default: all that are up");
   if (const std::optional<int> exit_code = options.Parse(arguments)) return *exit_code;
-  if (words.size() > 1) return UsageError("fabric", "status takes one name");
-  std::vector<std::string> names = words;
-  if (names.empty()) names = Fabric::Names();
+  const std::vector<std::string> names = only.empty() ? Fabric::Names() : std::vector{only};
   if (json && names.size() > 1) return UsageError("fabric", "several fabrics are up: say which to --json");
   if (names.empty()) {
     fprintf(stderr, "c4 fabric: no fabric is up: `c4 fabric up 2x2x1` makes one\n");
@@ -136,79 +140,120 @@ absl::StatusOr<double> NumberOf(const std::string& word, const char* what) {
   return absl::InvalidArgumentError(absl::StrCat("'", word, "' is no number of ", what));
 }
 
+using Words = std::vector<std::string>;
+
 // One of the operations on a fabric that is up.
 struct Operation {
-  const char* words;  // what it takes
-  size_t least_words;
-  size_t most_words;
-  std::function<absl::Status(Fabric*, const std::vector<std::string>&, int converge_ms)> run;
+  const char* summary;
+  std::vector<std::pair<const char*, const char*>> words;  // what it takes, with their help
+  bool words_may_miss;
+  std::function<absl::Status(Fabric*, const Words&, int converge_ms)> run;
 };
 
+absl::Status SlowLink(Fabric* fabric, const Words& words, int) {
+  const absl::StatusOr<double> rate = NumberOf(words[1], "Mbit/s");
+  return rate.ok() ? fabric->Slow(words[0], *rate) : rate.status();
+}
+
+absl::Status LosePackets(Fabric* fabric, const Words& words, int) {
+  const absl::StatusOr<double> share = NumberOf(words[1], "lost packets in a thousand");
+  return share.ok() ? fabric->Loss(words[0], static_cast<int>(*share)) : share.status();
+}
+
+absl::Status LimitHost(Fabric* fabric, const Words& words, int) {
+  const absl::StatusOr<int> host = fabric::ParseHost(fabric->spec(), words[0]);
+  const absl::StatusOr<double> percent = NumberOf(words[1], "per cent");
+  if (!host.ok()) return host.status();
+  return percent.ok() ? fabric->SetQuota(*host, *percent) : percent.status();
+}
+
 const std::map<std::string, Operation>& Operations() {
-  using Words = std::vector<std::string>;
+  constexpr char kLink[] = "leaf0-spine1 or host3";
   static const std::map<std::string, Operation> operations = {
-      {"break", {"LINK", 1, 1, [](Fabric* f, const Words& w, int ms) { return f->Break(w[0], ms); }}},
-      {"cut", {"LINK", 1, 1, [](Fabric* f, const Words& w, int) { return f->Cut(w[0]); }}},
+      {"break",
+       {"take the carrier off a link; remote routers notice later",
+        {{"LINK", kLink}},
+        false,
+        [](Fabric* f, const Words& w, int ms) { return f->Break(w[0], ms); }}},
+      {"cut",
+       {"drop everything on a link in silence",
+        {{"LINK", kLink}},
+        false,
+        [](Fabric* f, const Words& w, int) { return f->Cut(w[0]); }}},
       {"slow",
-       {"LINK MBPS", 2, 2,
-        [](Fabric* f, const Words& w, int) {
-          const absl::StatusOr<double> rate = NumberOf(w[1], "Mbit/s");
-          return rate.ok() ? f->Slow(w[0], *rate) : rate.status();
-        }}},
+       {"give a link a lower rate",
+        {{"LINK", kLink}, {"MBPS", "the rate of both directions, Mbit/s"}},
+        false,
+        SlowLink}},
       {"loss",
-       {"LINK PERMILLE", 2, 2,
-        [](Fabric* f, const Words& w, int) {
-          const absl::StatusOr<double> share = NumberOf(w[1], "lost packets in a thousand");
-          return share.ok() ? f->Loss(w[0], static_cast<int>(*share)) : share.status();
-        }}},
+       {"drop some of a link's packets",
+        {{"LINK", kLink}, {"PERMILLE", "how many of a thousand, in each direction"}},
+        false,
+        LosePackets}},
       {"quota",
-       {"HOST PERCENT", 2, 2,
-        [](Fabric* f, const Words& w, int) {
-          const absl::StatusOr<int> host = fabric::ParseHost(f->spec(), w[0]);
-          const absl::StatusOr<double> percent = NumberOf(w[1], "per cent");
-          if (!host.ok()) return host.status();
-          return percent.ok() ? f->SetQuota(*host, *percent) : percent.status();
-        }}},
-      {"heal", {"[LINK]", 0, 1, [](Fabric* f, const Words& w, int) {
-                  return w.empty() ? f->HealAll() : f->Heal(w[0]);
-                }}}};
+       {"limit the CPU of a host's ranks",
+        {{"HOST", "host3"}, {"PERCENT", "of one core; 0: no limit"}},
+        false,
+        LimitHost}},
+      {"heal",
+       {"take the faults off a link, or off everything",
+        {{"LINK", "leaf0-spine1 or host3; default: everything"}},
+        true,
+        [](Fabric* f, const Words& w, int) { return w[0].empty() ? f->HealAll() : f->Heal(w[0]); }}}};
   return operations;
 }
 
-int RunFabric(const Arguments& given) {
-  Arguments arguments = given;
-  if (arguments.empty() || arguments[0] == "--help" || arguments[0] == "-h") {
-    fputs(kUsage, arguments.empty() ? stderr : stdout);
-    return arguments.empty() ? kExitUsage : kExitOk;
-  }
-  const std::string verb = arguments[0];
-  arguments.erase(arguments.begin());
-  const std::vector<std::string> words = TakeWords(&arguments);
-  if (verb == "up") return RunUp(words, arguments);
-  if (verb == "down") return RunDown(words, arguments);
-  if (verb == "status") return RunStatus(words, arguments);
-  if (verb == "topology") return RunTopology(words, arguments);
-  const auto found = Operations().find(verb);
-  if (found == Operations().end()) {
-    return UsageError("fabric", absl::StrCat("there is no `c4 fabric ", verb, "`"));
-  }
-  const Operation& operation = found->second;
+int RunOperation(const std::string& verb, const Operation& operation, const Arguments& arguments) {
   std::string name = "c4";
   int converge_ms = -1;
-  Options options("fabric " + verb, "takes " + std::string(operation.words));
+  bool json = false;
+  Words words(operation.words.size());
+  Options options("fabric " + verb, operation.summary);
   options.Text("--name", &name, "NAME", "of the fabric");
   if (verb == "break") {
     options.Whole("--converge-ms", &converge_ms, 0, 600000,
                   "how late the remote routers notice; default: as made");
   }
-  if (const std::optional<int> exit_code = options.Parse(arguments)) return *exit_code;
-  if (words.size() < operation.least_words || words.size() > operation.most_words) {
-    return UsageError("fabric", absl::StrCat(verb, " takes ", operation.words));
+  options.Flag("--json", &json,
+               "say what is up then as `c4 fabric status --json` does; else nothing is said");
+  for (size_t i = 0; i < words.size(); ++i) {
+    const auto& [word, help] = operation.words[i];
+    if (operation.words_may_miss) {
+      options.Text(word, &words[i], "", help);
+    } else {
+      options.Word(word, &words[i], help);
+    }
   }
+  if (const std::optional<int> exit_code = options.Parse(arguments)) return *exit_code;
   if (absl::Status fault = fabric::CheckRights(); !fault.ok()) return Report(fault);
   absl::StatusOr<Fabric> opened = Fabric::Open(name);
   if (!opened.ok()) return Report(opened.status());
-  return Report(operation.run(&*opened, words, converge_ms));
+  const absl::Status done = operation.run(&*opened, words, converge_ms);
+  if (!done.ok() || !json) return Report(done);
+  const absl::StatusOr<fabric::FabricStatus> status = opened->Status();
+  if (!status.ok()) return Report(status.status());
+  fputs(FabricJson(*status).c_str(), stdout);
+  return kExitOk;
+}
+
+int RunFabric(const Arguments& given) {
+  Arguments arguments = given;
+  if (arguments.empty()) {
+    fputs(kUsage, stderr);
+    return kExitUsage;
+  }
+  if (const std::optional<int> exit_code = HelpOrVersion(arguments[0], kUsage)) return *exit_code;
+  const std::string verb = arguments[0];
+  arguments.erase(arguments.begin());
+  if (verb == "up") return RunUp(arguments);
+  if (verb == "down") return RunDown(arguments);
+  if (verb == "status") return RunStatus(arguments);
+  if (verb == "topology") return RunTopology(arguments);
+  const auto found = Operations().find(verb);
+  if (found == Operations().end()) {
+    return UsageError("fabric", absl::StrCat("there is no `c4 fabric ", verb, "`"));
+  }
+  return RunOperation(verb, found->second, arguments);
 }
 
 }  // namespace

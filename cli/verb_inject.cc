@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "cli/exit_codes.h"
+#include "cli/faults_in_force.h"
 #include "cli/options.h"
 #include "cli/verb.h"
 #include "fabric/emulator/command.h"
@@ -34,7 +35,9 @@ std::string KindsText() {
     absl::StrAppendFormat(&text, "  %-11s %s\n", fabric::KindName(kind), fabric::KindSummary(kind));
   }
   absl::StrAppendFormat(&text, "  %-11s %s\n", "heal", "take back all that was injected");
-  return text + "\nTargets are rank2, host3 or leaf0-spine1; without one the seed chooses.\n";
+  return text +
+         "\nTargets are rank2, host3 or leaf0-spine1; a bare number is that rank, or host\nwhere the kind "
+         "takes hosts; without one the seed chooses.\n";
 }
 
 // Waits for the time, or for a signal that asks us to end (false).
@@ -43,6 +46,18 @@ bool SleepOrSignal(const sigset_t& signals, double seconds) {
       static_cast<time_t>(seconds),
       static_cast<long>((seconds - static_cast<double>(static_cast<time_t>(seconds))) * 1e9)};
   return sigtimedwait(&signals, nullptr, &time) < 0;
+}
+
+// Takes back whatever anybody injected, and says what that was.
+int Heal(const fabric::JobView& view, const fabric::Injector::Options& job, bool json) {
+  const absl::StatusOr<std::vector<FaultInForce>> faults = FaultsInForce(view);
+  if (!faults.ok()) return Report(faults.status());
+  if (absl::Status done = fabric::HealJob(job.base_dir, job.job); !done.ok()) return Report(done);
+  const double now_s = fabric::UnixNow();
+  const std::string document = HealedAllJson(*faults, now_s);
+  printf("%s\n", json ? document.c_str() : HealedAllText(*faults, now_s).c_str());
+  if (faults->empty() || job.plan_path.empty()) return kExitOk;
+  return Report(AppendToPlan(job.plan_path, document));
 }
 
 int RunInject(const Arguments& arguments) {
@@ -80,10 +95,8 @@ int RunInject(const Arguments& arguments) {
   }
   if (words.size() > (heals ? 1U : 2U))
     return UsageError("inject", absl::StrCat("'", words.back(), "' is too much"));
-  if (heals) return Report(fabric::HealJob(job.base_dir, job.job));
-
   std::vector<fabric::Injection> schedule;
-  if (schedule_path.empty()) {
+  if (schedule_path.empty() && !heals) {
     const absl::StatusOr<fabric::Kind> kind = fabric::ParseKind(words[0]);
     if (!kind.ok()) return Report(kind.status());
     injection.kind = *kind;
@@ -92,7 +105,7 @@ int RunInject(const Arguments& arguments) {
     if (injection.kind == fabric::Kind::kJitter && injection.for_s == 0) {
       return UsageError("inject", "jitter lasts as long as this command: say --for SECONDS");
     }
-  } else {
+  } else if (!heals) {
     const absl::StatusOr<std::string> text =
         service::ReadSmallFile(schedule_path, size_t{1} << 20, service::Links::kFollow);
     if (!text.ok()) return Report(text.status());
@@ -109,6 +122,7 @@ int RunInject(const Arguments& arguments) {
     std::string name = service::DirectoryFileName(job.job);  // ends in .json
     job.plan_path = absl::StrCat(base, "/inject-", name, "l");
   }
+  if (heals) return Heal(*view, job, json);
   sigset_t signals;
   sigemptyset(&signals);
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&signals, signal);

@@ -3,7 +3,11 @@
 #include <fstream>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <iterator>
+#include <regex>
+#include <set>
 
+#include "cli/process.h"
 #include "tests/service/harness.h"
 
 namespace c4::service_test {
@@ -130,6 +134,70 @@ TEST(CommandLineTest, EnvIsJson) {
   EXPECT_TRUE(seen);
   ASSERT_EQ(json["unknown"].size(), 1U);
   EXPECT_EQ(json["unknown"][0]["meant"], "C4_RUN_DIR");
+}
+
+// Of each daemon: what its --help says it reads is what `c4 env` shows, no more and no less.
+TEST(CommandLineTest, EnvHoldsTheDaemonsVariables) {
+  const CommandResult result = RunC4({"env", "--json"});
+  const Json json = Json::parse(result.output, nullptr, /*allow_exceptions=*/false);
+  ASSERT_TRUE(json.is_object()) << result.output;
+  const ScratchDir scratch;
+  for (const auto& [program, prefix] :
+       {std::pair("c4a", "C4A_"), std::pair("c4d_master", "C4D_"), std::pair("c4p_master", "C4P_")}) {
+    SCOPED_TRACE(program);
+    std::set<std::string> shown;
+    for (const Json& knob : json["knobs"]) {
+      if (knob["name"].get<std::string>().starts_with(prefix)) shown.insert(knob["name"]);
+    }
+    Process daemon({Binary(program), "--help"}, {"PATH=/usr/bin:/bin"}, scratch.path() + "/" + program);
+    ASSERT_TRUE(daemon.Wait(Seconds(10)));
+    const std::string help = daemon.Output();
+    std::set<std::string> read;
+    const std::regex name(std::string(prefix) + "[A-Z0-9_]+");
+    for (auto match = std::sregex_iterator(help.begin(), help.end(), name); match != std::sregex_iterator();
+         ++match) {
+      read.insert(match->str());
+    }
+    EXPECT_GT(read.size(), 10U);
+    EXPECT_EQ(shown, read);
+  }
+}
+
+// A Dockerfile that has installed C4, and nothing runs yet: no agent is missed.
+TEST(CommandLineTest, DoctorOfAnImageMissesNoAgent) {
+  const ScratchDir scratch;
+  const std::string library = Binary("../lib/libnccl.so.2");
+  const std::vector<std::string> environment = {"C4_RUN_DIR=" + scratch.path() + "/none"};
+  const CommandResult image = RunC4({"doctor", "--image", "--library", library}, environment);
+  EXPECT_EQ(image.exit_code, 0) << image.output;
+  EXPECT_THAT(image.output, testing::Not(HasSubstr("agent")));
+  const CommandResult node = RunC4({"doctor", "--library", library}, environment);
+  EXPECT_EQ(node.exit_code, 1) << node.output;
+}
+
+TEST(CommandLineTest, HealSaysWhatItHeals) {
+  RunningJob job(3, {"--job", "healed"},
+                 {Binary("all_reduce_perf"), "-b", "1M", "-e", "1M", "-N", "0", "--pause-ms", "5"});
+  ASSERT_TRUE(job.AwaitAtWork(5, Seconds(20)));
+  const ScratchDir scratch;
+  const std::string plan_path = scratch.path() + "/plan";
+  const std::vector<std::string> where = {"--run-dir", job.base_dir(), "--plan", plan_path};
+  const auto inject = [&where](std::vector<std::string> words) {
+    words.insert(words.begin(), "inject");
+    words.insert(words.end(), where.begin(), where.end());
+    return RunC4(words);
+  };
+  EXPECT_THAT(inject({"heal"}).output, HasSubstr("nothing was in force"));
+  EXPECT_THAT(inject({"stop", "2"}).output, HasSubstr("stop rank2"));  // a bare number is that rank
+  const pid_t stopped = job.Counters(2).pid;
+  EXPECT_TRUE(Eventually(Seconds(2), [&] { return cli::IsStopped(stopped); }));
+  const CommandResult healed = inject({"heal"});
+  EXPECT_EQ(healed.exit_code, 0) << healed.errors;
+  EXPECT_THAT(healed.output, HasSubstr("heal: rank2 (stopped)"));
+  EXPECT_FALSE(cli::IsStopped(stopped));
+  std::ifstream plan(plan_path);
+  const std::string lines((std::istreambuf_iterator<char>(plan)), std::istreambuf_iterator<char>());
+  EXPECT_THAT(lines, HasSubstr(R"("healed":[{"kind":"stopped","target":"rank2"}])"));
 }
 
 TEST(CommandLineTest, ADeadMastersEntryIsSaid) {

@@ -15,14 +15,19 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 TEST(KnobTableTest, EveryRowIsWellFormed) {
-  std::set<std::string_view> names;
-  for (const std::span<const Knob> table : {LibraryKnobs(), CommandKnobs()}) {
-    for (const Knob& knob : table) {
+  std::set<std::string> names;
+  const std::set<std::string> types = {"text", "number", "real", "choice", "flag"};
+  for (const KnobTable& table : KnobTables()) {
+    for (const Knob& knob : table.knobs) {
       SCOPED_TRACE(knob.name);
       EXPECT_TRUE(names.insert(knob.name).second) << "named twice";
-      EXPECT_TRUE(knob.type == "text" || knob.type == "number" || knob.type == "choice") << knob.type;
+      EXPECT_TRUE(types.contains(knob.type)) << knob.type;
       EXPECT_FALSE(knob.help.empty());
-      EXPECT_EQ(knob.range.empty(), knob.type == "text");
+      if (knob.type == "text") {
+        EXPECT_EQ(knob.range, "");
+      } else if (knob.setting.empty() || knob.type == "choice") {
+        EXPECT_NE(knob.range, "");  // a daemon's number may be any
+      }
       if (!knob.default_value.empty()) {
         EXPECT_EQ(ValueFault(knob, knob.default_value), std::nullopt) << "its default is out of its range";
       }
@@ -49,18 +54,28 @@ TEST(ValueFaultTest, ChecksNumbersAndChoices) {
   const Knob choice = {"C", "choice", "a", "a|bc", "help"};
   EXPECT_EQ(ValueFault(choice, "bc"), std::nullopt);
   EXPECT_NE(ValueFault(choice, "a|bc"), std::nullopt);
+  const Knob real = {"R", "real", "14", "0.5..100", "help"};
+  EXPECT_EQ(ValueFault(real, "0.5"), std::nullopt);
+  EXPECT_EQ(ValueFault(real, "99.5"), std::nullopt);
+  EXPECT_NE(ValueFault(real, "0.4"), std::nullopt);
+  EXPECT_NE(ValueFault(real, "days"), std::nullopt);
+  const Knob flag = {"F", "flag", "false", "true|false", "help"};
+  EXPECT_EQ(ValueFault(flag, "1"), std::nullopt);
+  EXPECT_NE(ValueFault(flag, "maybe"), std::nullopt);
   const Knob text = {"T", "text", "", "", "help"};
   EXPECT_EQ(ValueFault(text, "anything"), std::nullopt);
 }
 
 TEST(UnknownVariablesTest, PointsOutSlipsOfThePen) {
-  const std::vector<UnknownVariable> unknown = UnknownVariables(
-      {"C4_RUNDIR=/x", "C4_ENGINE=host", "C4A_RUN_DIR=/x", "NCCL_WHAT=1", "C4_ZZZZZZZZZZ=1"});
-  ASSERT_EQ(unknown.size(), 2U);
-  EXPECT_EQ(unknown[0].name, "C4_RUNDIR");
-  EXPECT_EQ(unknown[0].meant, "C4_RUN_DIR");
-  EXPECT_EQ(unknown[1].name, "C4_ZZZZZZZZZZ");
-  EXPECT_EQ(unknown[1].meant, "");
+  const std::vector<UnknownVariable> unknown =
+      UnknownVariables({"C4_RUNDIR=/x", "C4_ENGINE=host", "C4A_RUN_DIR=/x", "NCCL_WHAT=1", "C4_ZZZZZZZZZZ=1",
+                        "C4_PATH_MASTER=h:1", "C4D_HANG_LIMITS=5"});
+  ASSERT_EQ(unknown.size(), 3U);
+  EXPECT_EQ(unknown[0].meant, "C4D_HANG_LIMIT_S");
+  EXPECT_EQ(unknown[1].name, "C4_RUNDIR");
+  EXPECT_EQ(unknown[1].meant, "C4_RUN_DIR");
+  EXPECT_EQ(unknown[2].name, "C4_ZZZZZZZZZZ");
+  EXPECT_EQ(unknown[2].meant, "");
 }
 
 TEST(KnobsAsTextTest, ShowsValuesAndFaults) {

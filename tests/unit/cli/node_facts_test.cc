@@ -41,6 +41,16 @@ Finding Worst(const Findings& findings) {
   return worst;
 }
 
+// Two lines that contradict each other: "nobody watches them" above "master answers: 8 ranks, 1 agent".
+TEST(JudgeRunDirTest, JobsOfC4RunBringTheirAgents) {
+  RunDirFacts facts = GoodRunDir();
+  facts.agent = Agent::kNoSocket;
+  facts.agents_elsewhere = 1;
+  const Finding finding = Worst(JudgeRunDir(facts));
+  EXPECT_EQ(finding.grade, Grade::kNote);
+  EXPECT_THAT(finding.text, AllOf(HasSubstr("no agent of the node"), HasSubstr("bring their own")));
+}
+
 TEST(JudgeRunDirTest, EachFaultIsNamed) {
   EXPECT_EQ(Worst(JudgeRunDir(GoodRunDir())).grade, Grade::kOk);
   RunDirFacts facts = GoodRunDir();
