@@ -254,6 +254,10 @@ int Main(int argc, char** argv) {
     printf("%s", HelpText("mpi_perf COLLECTIVE").c_str());
     return 0;
   }
+  if (options.version) {
+    printf("%s", VersionText("mpi_perf").c_str());
+    return 0;
+  }
   Place place;
   MPI_Comm_rank(MPI_COMM_WORLD, &place.rank);
   MPI_Comm_size(MPI_COMM_WORLD, &place.ranks);

@@ -186,6 +186,10 @@ int PerfMain(int argc, char** argv, Kind kind, MakeCall make_call) {
     printf("%s", HelpText(subject.program.c_str()).c_str());
     return 0;
   }
+  if (subject.options.version) {
+    printf("%s", VersionText(subject.program.c_str()).c_str());
+    return 0;
+  }
   Place process;
   const auto environment = [](const char* name) -> const char* {
     return getenv(name);  // NOLINT(concurrency-mt-unsafe): before any other thread

@@ -164,6 +164,11 @@ const Option kOptions[] = {
        options->help = true;
        return {};
      }},
+    {"", "--version", nullptr, "of the interface that is measured",
+     [](const std::string&, Options* options) -> std::string {
+       options->version = true;
+       return {};
+     }},
 };
 
 // The option that `argument` names. A value that hangs on it (-b8, --minbytes=8) comes in `attached`.
@@ -228,6 +233,11 @@ bool ParseOptions(const std::vector<std::string>& arguments, Options* options, s
   }
   *error = WhatIsWrong(*options, step_bytes_given);
   return error->empty();
+}
+
+std::string VersionText(const char* program) {
+  return std::string(program) + ": NCCL interface " + std::to_string(NCCL_MAJOR) + "." +
+         std::to_string(NCCL_MINOR) + "." + std::to_string(NCCL_PATCH) + "\n";
 }
 
 std::string HelpText(const char* program) {

@@ -38,12 +38,14 @@ struct Options {
   Average average = Average::kMean;
   std::string json_path;
   bool help = false;
+  bool version = false;
 };
 
 // Fills in `options`; on failure gives false and in `error` a sentence that names the option.
 bool ParseOptions(const std::vector<std::string>& arguments, Options* options, std::string* error);
 
 std::string HelpText(const char* program);
+std::string VersionText(const char* program);
 
 // The sizes of one cycle, in bytes.
 std::vector<size_t> Sizes(const Options& options);

@@ -1,4 +1,4 @@
-// Exit codes of the `c4` command (docs/cli.md). `c4 run` hands on the code of the rank that failed, so its
+// Exit codes of the `c4` command (docs/exit-codes.md). `c4 run` hands on the code of the rank that failed, so its
 // own failures keep to the numbers that shells, timeout(1) and srun use.
 #pragma once
 

@@ -4,6 +4,8 @@
 #include <ctime>
 #include <optional>
 
+#include <nlohmann/json.hpp>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "absl/time/time.h"
@@ -18,9 +20,24 @@
 namespace c4::cli {
 namespace {
 
+using Json = nlohmann::ordered_json;
+
 constexpr char kSummary[] = "keys, tokens and certificates that say who is who";
+constexpr char kUsage[] =
+    "c4 pki: keys, tokens and certificates that say who is who\n\n"
+    "usage: c4 pki VERB [OPTIONS] ...; `c4 pki VERB --help` lists the options\n\n"
+    "  init DIR      make an authority: DIR/ca.pem and DIR/ca.key\n"
+    "  issue PREFIX  make a certificate and its key for one program\n"
+    "  renew FILE    make a certificate valid for longer\n"
+    "  key FILE      make a key that signs and checks tokens\n"
+    "  token         sign a token for one program or person\n"
+    "  show FILE     say what a certificate, token or key is, without its secret\n";
 constexpr size_t kMaxFileBytes = 1024 * 1024;
 constexpr double kLongestHours = 24 * 366;
+
+std::string Dumped(const Json& document) {
+  return document.dump(2, ' ', false, Json::error_handler_t::replace);
+}
 
 // For whom a token or certificate is; the same words for both.
 struct Subject {
@@ -70,6 +87,8 @@ int Issue(const Arguments& arguments) {
   int days = 30;
   Options options("pki issue", "make a certificate and its key for one program");
   options.Text("--dir", &directory, "DIR", "of the authority");
+  bool json = false;
+  options.Flag("--json", &json, "one JSON document: {\"ca\",\"certificate\",\"key\"}");
   subject.Declare(&options);
   options.List("--also", &names, "NAME", "a further name of the certificate, DNS:host or IP:address");
   options.Whole("--days", &days, 1, 3650, "how long it is valid");
@@ -80,6 +99,11 @@ int Issue(const Arguments& arguments) {
   if (!identity.ok()) return UsageError("pki issue", std::string(identity.status().message()));
   const auto files = service::IssueCertificate(directory, *identity, names, days, prefix);
   if (!files.ok()) return Ended(files.status());
+  if (json) {
+    const Json document = {{"ca", files->ca}, {"certificate", files->certificate}, {"key", files->key}};
+    printf("%s\n", Dumped(document).c_str());
+    return kExitOk;
+  }
   printf("--tls-ca %s --tls-cert %s --tls-key %s\n", files->ca.c_str(), files->certificate.c_str(),
          files->key.c_str());
   return kExitOk;
@@ -117,10 +141,12 @@ int Token(const Arguments& arguments) {
   std::string key_file, out;
   Subject subject;
   double hours = 24;
+  bool json = false;
   Options options("pki token", "sign a token for one program or person");
   options.Text("--key-file", &key_file, "FILE", "the key that the daemons have", "C4_KEY_FILE");
   subject.Declare(&options);
   options.Real("--hours", &hours, 0.01, kLongestHours, "HOURS", "how long it is valid");
+  options.Flag("--json", &json, "what is printed as a JSON document: {\"token\"}");
   options.Text("--out", &out, "FILE", "write it here, 0600, in place of what is there; default: print it");
   if (const std::optional<int> exit_code = options.Parse(arguments)) return *exit_code;
   if (key_file.empty()) return UsageError("pki token", "name the key with --key-file");
@@ -137,34 +163,49 @@ int Token(const Arguments& arguments) {
                                           .expires_s = now_s + static_cast<int64_t>(hours * 3600)});
   if (!token.ok()) return Ended(token.status());
   if (!out.empty()) return Ended(service::WriteFileAtomically(out, *token + "\n", 0600));
-  printf("%s\n", token->c_str());
+  printf("%s\n", json ? Dumped({{"token", *token}}).c_str() : token->c_str());
   return kExitOk;
 }
 
 int Show(const Arguments& arguments) {
   std::string path;
+  bool json = false;
   Options options("pki show", "say what a certificate, token or key is, without its secret");
+  options.Flag("--json", &json, "one JSON document: {\"is\",...}");
   options.Word("FILE", &path, "the file");
   if (const std::optional<int> exit_code = options.Parse(arguments)) return *exit_code;
-  const absl::StatusOr<std::string> text =
+  const absl::StatusOr<std::string> content =
       service::ReadSmallFile(path, kMaxFileBytes, service::Links::kFollow);
-  if (!text.ok()) return Ended(text.status());
-  if (text->find("-----BEGIN CERTIFICATE") != std::string::npos) {
-    printf("certificate %s\n", service::DescribeCertificateFile(path).c_str());
+  if (!content.ok()) return Ended(content.status());
+  if (content->find("-----BEGIN CERTIFICATE") != std::string::npos) {
+    const std::string text = service::DescribeCertificateFile(path);
+    printf("%s\n",
+           json ? Dumped({{"is", "certificate"}, {"text", text}}).c_str() : ("certificate " + text).c_str());
     return kExitOk;
   }
-  const std::string line(absl::StripAsciiWhitespace(*text));
+  const std::string line(absl::StripAsciiWhitespace(*content));
   if (const auto claims = service::ReadTokenClaims(line); claims.ok()) {
-    printf("token: %s, key %s, until %s\n", service::Describe(claims->identity).c_str(),
-           claims->key_id.c_str(),
-           absl::FormatTime("%Y-%m-%d %H:%M:%S UTC", absl::FromUnixSeconds(claims->expires_s),
-                            absl::UTCTimeZone())
-               .c_str());
+    const std::string who = service::Describe(claims->identity);
+    const std::string until = absl::FormatTime("%Y-%m-%d %H:%M:%S UTC",
+                                               absl::FromUnixSeconds(claims->expires_s), absl::UTCTimeZone());
+    if (json) {
+      const Json document = {
+          {"is", "token"}, {"for", who}, {"key", claims->key_id}, {"expires_unix_s", claims->expires_s}};
+      printf("%s\n", Dumped(document).c_str());
+    } else {
+      printf("token: %s, key %s, until %s\n", who.c_str(), claims->key_id.c_str(), until.c_str());
+    }
     return kExitOk;
   }
-  const auto keys = service::ParseKeys(*text, path);
+  const auto keys = service::ParseKeys(*content, path);
   if (!keys.ok()) {
     return Ended(absl::InvalidArgumentError(absl::StrCat(path, " is no certificate, token or key file")));
+  }
+  if (json) {
+    Json document = {{"is", "keys"}, {"ids", Json::array()}, {"signs", keys->front().id}};
+    for (const service::TokenKey& key : *keys) document["ids"].push_back(key.id);
+    printf("%s\n", Dumped(document).c_str());
+    return kExitOk;
   }
   for (const service::TokenKey& key : *keys) {
     printf("key %s%s\n", key.id.c_str(), &key == &keys->front() ? ": signs" : "");
@@ -186,10 +227,7 @@ int RunPki(const Arguments& arguments) {
       return arguments.front() == candidate.word;
     });
     if (part != std::end(kParts)) return part->run({arguments.begin() + 1, arguments.end()});
-    if (arguments.front() == "--help" || arguments.front() == "-h") {
-      printf("c4 pki: %s\n\nUsage: c4 pki init|issue|renew|key|token|show ...; each has --help\n", kSummary);
-      return kExitOk;
-    }
+    if (const std::optional<int> exit_code = HelpOrVersion(arguments.front(), kUsage)) return *exit_code;
   }
   return UsageError("pki", "say first: init, issue, renew, key, token or show");
 }

@@ -24,12 +24,14 @@ int RunRecord(const Arguments& arguments) {
   std::string file;
   double seconds = 60;
   bool fine = false;
+  bool json = false;
   Options options("record", kSummary);
   master.Declare(&options);
   options.Text("-o,--output", &file, "FILE", "the recording (docs/formats/recording.md)");
   options.Seconds("--seconds", &seconds, 1, 86400, "for how long; the end of the job ends it, too");
   options.Flag("--fine", &fine,
                "meanwhile let the job record each operation and mark, as `c4 whatif` needs it");
+  options.Flag("--json", &json, "at the end one JSON document: {\"batches\",\"dropped\"}");
   if (const std::optional<int> exit_code = options.Parse(arguments)) return *exit_code;
   if (file.empty()) return UsageError("record", "say where to with -o FILE");
   const absl::StatusOr<FoundMaster> found = FindMaster(master);
@@ -62,6 +64,11 @@ int RunRecord(const Arguments& arguments) {
   if (written.ok()) written = (*writer)->Close();
   if (!written.ok()) return Fail(written, kExitUsage);
   if (batches == 0 && !absl::IsDeadlineExceeded(ended)) return Fail(ended, kExitUnreachable);
+  if (json) {
+    printf("{\"batches\":%llu,\"dropped\":%llu}\n", static_cast<unsigned long long>(batches),
+           static_cast<unsigned long long>(dropped));
+    return kExitOk;
+  }
   printf("%llu batches in %s%s\n", static_cast<unsigned long long>(batches), file.c_str(),
          dropped == 0 ? "" : "; some were lost because this reader was too slow");
   return kExitOk;

@@ -40,7 +40,7 @@ int RunJob(const Arguments& arguments) {
   bool no_monitor = false;
   bool no_log = false;
   Options options("run", kSummary);
-  options.Whole("-n,--ranks", &job.ranks, 1, 4096, "how many ranks to start");
+  options.Whole("-n,--ranks", &job.ranks, 1, 4096, "how many ranks to start; required");
   options.Text("--job", &job.job, "ID", "name of the job; default: C4_JOB_ID, else one of its own");
   options.Text("--run-dir", &job.base_dir, "DIR",
                "the job's own directory is made in here; default: C4_RUN_DIR, else /dev/shm/c4");
@@ -65,13 +65,13 @@ int RunJob(const Arguments& arguments) {
   options.Real("--log-keep-mib", &job.retention.keep_mib, 1, 1e9, "MIB",
                "how large they may be together; the oldest go", "C4_LOG_KEEP_MIB");
   options.Flag("--no-log", &no_log, "keep nothing when the job is over");
-  options.Seconds("--timeout", &job.timeout_s, 0, 1e9, "end the job after this long, with exit code 124");
+  options.Seconds("--timeout", &job.timeout_s, 0, 1e9,
+                  "end the job after this long, with exit code 124; default: it may last");
   options.Seconds("--grace", &job.grace_s, 0, 1e6,
                   "once a rank has failed, let the others end by themselves for this long");
-  options.Text(
-      "--fabric", &job.fabric, "NAME|LxSxH",
-      "run on the hosts of an emulated fabric: of one that is up (c4 when no name is given), or of one "
-      "of that size, made for this job");
+  options.Text("--fabric", &job.fabric, "NAME|LxSxH",
+               "run on the hosts of an emulated fabric: of one that is up (default c4), or of one "
+               "of that size, made for this job");
   options.Whole("--ranks-per-host", &job.ranks_per_host, 1, 4096,
                 "with --fabric: fill host after host; default: rank i on host i % hosts");
   options.Whole("--restarts", &job.restarts, 0, 1000000,

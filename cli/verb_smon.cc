@@ -21,6 +21,15 @@ namespace c4::cli {
 namespace {
 
 constexpr char kSummary[] = "profile a running job: what its stragglers cost, and alerts about it";
+constexpr char kUsage[] =
+    "c4 smon: profile a running job: what its stragglers cost, and alerts about it\n\n"
+    "usage: c4 smon VERB [OPTIONS] ...; `c4 smon VERB --help` lists the options\n\n"
+    "  run                   profile the job now and show what came of it\n"
+    "  list                  the sessions of the job, the newest last\n"
+    "  show [N]              a session with its report; without N the newest\n"
+    "  alerts                the alert rules and their states\n"
+    "  silence RULE SECONDS  send nothing about an alert for a while\n"
+    "  test-alert RULE       send a notification that is marked as a test\n";
 constexpr absl::Duration kCallLimit = absl::Seconds(10);
 constexpr absl::Duration kPatience = absl::Seconds(3);
 constexpr absl::Duration kLook = absl::Milliseconds(300);
@@ -29,7 +38,7 @@ constexpr absl::Duration kAnalysisLimit = absl::Minutes(10);
 constexpr absl::Duration kTestLimit = absl::Minutes(5);
 constexpr int kJsonIndent = 2;
 
-// The word after `smon`, and the word after that where there is one, taken out.
+// The word after `smon`, taken out.
 std::string TakeWord(Arguments* arguments) {
   if (arguments->empty() || arguments->front().starts_with('-')) return "";
   std::string word = arguments->front();
@@ -84,7 +93,9 @@ int RunSession(const Arguments& arguments) {
   Options options("smon run", "profile the job now and show what came of it");
   master.Declare(&options);
   options.Whole("--steps", &steps, 1, 10000, "training steps; default: as the master is configured");
-  options.Seconds("--seconds", &seconds, 1, 86400, "end after so long, with the steps there are by then");
+  options.Seconds(
+      "--seconds", &seconds, 1, 86400,
+      "end after so long, with the steps there are by then; default: as the master is configured");
   options.Flag("--no-wait", &no_wait, "do not wait for the result");
   options.Flag("--json", &json, "one JSON document {\"session\",\"report\"}");
   if (const std::optional<int> exit_code = options.Parse(arguments)) return *exit_code;
@@ -95,6 +106,10 @@ int RunSession(const Arguments& arguments) {
       master, [&request](const MasterClient& client) { return client.RunSession(request, kCallLimit); });
   if (!begun.ok()) return Complain(begun.status());
   const v1::ProfilingSession& session = begun->session();
+  if (no_wait && json) {
+    printf("%s\n", c4d::SessionJson(session, "", kJsonIndent).c_str());
+    return kExitOk;
+  }
   if (no_wait) {
     printf("session %llu has begun; c4 smon show %llu tells what came of it\n",
            static_cast<unsigned long long>(session.number()),
@@ -151,20 +166,20 @@ int WriteHeatmap(const std::string& report, const std::string& path) {
 }
 
 int Show(const Arguments& arguments) {
-  Arguments rest = arguments;
-  const std::string word = TakeWord(&rest);
+  std::string word;
+  MasterOptions master;
+  std::string heatmap;
+  bool json = false;
+  Options options("smon show", "a session with its report");
+  options.Text("N", &word, "", "number of the session; default: the newest");
+  master.Declare(&options);
+  options.Text("--heatmap", &heatmap, "FILE.svg", "draw the slow-down of each worker");
+  options.Flag("--json", &json, "one JSON document {\"session\",\"report\"}");
+  if (const std::optional<int> exit_code = options.Parse(arguments)) return *exit_code;
   uint64_t number = 0;
   if (!word.empty() && (!absl::SimpleAtoi(word, &number) || number == 0)) {
     return UsageError("smon show", absl::StrCat("'", word, "' is no number of a session (from 1)"));
   }
-  MasterOptions master;
-  std::string heatmap;
-  bool json = false;
-  Options options("smon show [N]", "a session with its report; without N the newest");
-  master.Declare(&options);
-  options.Text("--heatmap", &heatmap, "FILE.svg", "draw the slow-down of each worker");
-  options.Flag("--json", &json, "one JSON document {\"session\",\"report\"}");
-  if (const std::optional<int> exit_code = options.Parse(rest)) return *exit_code;
   const absl::StatusOr<v1::GetSessionReply> reply = Get(master, number);
   if (!reply.ok()) return Complain(reply.status());
   if (!heatmap.empty()) {
@@ -194,16 +209,18 @@ int ShowAlerts(const Arguments& arguments) {
 }
 
 int Silence(const Arguments& arguments) {
-  Arguments rest = arguments;
-  const std::string rule = TakeWord(&rest);
-  const std::string time = TakeWord(&rest);
+  std::string rule;
+  std::string time;
+  bool json = false;
   MasterOptions master;
-  Options options("smon silence RULE SECONDS",
-                  "send nothing about an alert for so long; 0: no longer silent");
+  Options options("smon silence", "send nothing about an alert for a while");
   master.Declare(&options);
-  if (const std::optional<int> exit_code = options.Parse(rest)) return *exit_code;
+  options.Flag("--json", &json, "one JSON document, as of `c4 smon alerts`");
+  options.Word("RULE", &rule, "name of the rule; `c4 smon alerts` lists them");
+  options.Word("SECONDS", &time, "for how many seconds; 0: no longer silent");
+  if (const std::optional<int> exit_code = options.Parse(arguments)) return *exit_code;
   double seconds = 0;
-  if (rule.empty() || !absl::SimpleAtod(time, &seconds) || !std::isfinite(seconds) || seconds < 0) {
+  if (!absl::SimpleAtod(time, &seconds) || !std::isfinite(seconds) || seconds < 0) {
     return UsageError("smon silence", "say which rule and for how many seconds: c4 smon silence RULE 3600");
   }
   const absl::StatusOr<v1::SilenceAlertReply> reply = Ask<v1::SilenceAlertReply>(
@@ -211,18 +228,21 @@ int Silence(const Arguments& arguments) {
   if (!reply.ok()) return Complain(reply.status());
   v1::ListAlertsReply alerts;
   *alerts.add_alerts() = reply->alert();
-  fputs(AlertTable(alerts, absl::GetCurrentTimeNanos()).c_str(), stdout);
+  const std::string text =
+      json ? c4d::AlertListJson(alerts, kJsonIndent) + "\n" : AlertTable(alerts, absl::GetCurrentTimeNanos());
+  fputs(text.c_str(), stdout);
   return kExitOk;
 }
 
 int TestAlert(const Arguments& arguments) {
-  Arguments rest = arguments;
-  const std::string rule = TakeWord(&rest);
+  std::string rule;
+  bool json = false;
   MasterOptions master;
-  Options options("smon test-alert RULE", "send a notification that is marked as a test");
+  Options options("smon test-alert", "send a notification that is marked as a test");
   master.Declare(&options);
-  if (const std::optional<int> exit_code = options.Parse(rest)) return *exit_code;
-  if (rule.empty()) return UsageError("smon test-alert", "say which rule; c4 smon alerts lists them");
+  options.Flag("--json", &json, "one JSON document: {\"delivered\"}; why not is on standard error");
+  options.Word("RULE", &rule, "which rule's; `c4 smon alerts` lists them");
+  if (const std::optional<int> exit_code = options.Parse(arguments)) return *exit_code;
   const absl::StatusOr<v1::TestAlertReply> begun = Ask<v1::TestAlertReply>(
       master, [&rule](const MasterClient& client) { return client.TestAlert(rule, kCallLimit); });
   if (!begun.ok()) return Complain(begun.status());
@@ -232,11 +252,12 @@ int TestAlert(const Arguments& arguments) {
     for (const v1::Alert& alert : reply->alerts()) {
       const v1::AlertDelivery& last = alert.last_test();
       if (alert.rule() != rule || last.number() < begun->delivery()) continue;
+      if (json) printf("{\"delivered\":%s}\n", last.delivered() ? "true" : "false");
       if (!last.delivered()) {
         fprintf(stderr, "c4 smon: the test could not be delivered: %s\n", last.text().c_str());
         return kExitFailed;
       }
-      printf("the test was delivered to %s\n", alert.way().c_str());
+      if (!json) printf("the test was delivered to %s\n", alert.way().c_str());
       return kExitOk;
     }
   }
@@ -253,12 +274,8 @@ int RunSmon(const Arguments& arguments) {
   if (verb == "alerts") return ShowAlerts(rest);
   if (verb == "silence") return Silence(rest);
   if (verb == "test-alert") return TestAlert(rest);
-  if (verb.empty() && !rest.empty() && (rest.front() == "--help" || rest.front() == "-h")) {
-    printf(
-        "%s\nusage: c4 smon run|list|show [N]|alerts|silence RULE SECONDS|test-alert RULE [OPTIONS]\n"
-        "c4 smon WORD --help lists the options\n",
-        kSummary);
-    return kExitOk;
+  if (verb.empty() && !rest.empty()) {
+    if (const std::optional<int> exit_code = HelpOrVersion(rest.front(), kUsage)) return *exit_code;
   }
   return UsageError("smon", "say first: run, list, show, alerts, silence or test-alert");
 }
