@@ -1,5 +1,5 @@
-// Exit codes of the `c4` command (docs/exit-codes.md). `c4 run` hands on the code of the rank that failed, so its
-// own failures keep to the numbers that shells, timeout(1) and srun use.
+// Exit codes of the `c4` command (docs/exit-codes.md). `c4 run` hands on the code of the rank that failed, so
+// its own failures keep to the numbers that shells, timeout(1) and srun use.
 #pragma once
 
 namespace c4::cli {

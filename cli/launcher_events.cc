@@ -10,15 +10,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
-#include "c4/v1/c4d.pb.h"
 #include "cli/exit_codes.h"
 #include "cli/launcher.h"
-#include "cli/master_client.h"
 #include "cli/process.h"
-#include "cli/verdict_text.h"
 #include "service/directory.h"
-#include "service/verdict_json.h"
 
 namespace c4::cli {
 namespace {
@@ -28,24 +23,12 @@ using std::chrono::milliseconds;
 // From SIGTERM to SIGKILL: of a rank, and of a daemon.
 constexpr std::chrono::seconds kRankPatience{5};
 constexpr std::chrono::seconds kDaemonPatience{3};
-// From a rank's death to the master's verdict on it: the agent's look, its report, the detectors.
-constexpr std::chrono::seconds kVerdictPatience{5};
-constexpr absl::Duration kVerdictCallLimit = absl::Milliseconds(500);
 constexpr int kLogLines = 10;
 constexpr int kFirstFailureMs = 100;
 
 void WriteOutput(const std::string& lines, FILE* to) {
   fwrite(lines.data(), 1, lines.size(), to);
   fflush(to);
-}
-
-// As a shell in between gives it, too.
-bool WasKilled(int wait_status) {
-  return WIFSIGNALED(wait_status) || WEXITSTATUS(wait_status) > kExitSignalBase;
-}
-
-bool TellsOfAnEnd(const v1::Verdict& verdict) {
-  return verdict.syndrome() == v1::SYNDROME_CRASH || verdict.syndrome() == v1::SYNDROME_MISMATCH;
 }
 
 }  // namespace
@@ -201,99 +184,6 @@ void Launcher::RankFailed(const RankEnd& end) {
                                   : "; ending the others";
   }
   report_(absl::StrCat("rank ", end.rank, " ", DescribeExit(end.wait_status), others));
-}
-
-void Launcher::EndBegins(std::string why) {
-  if (!why_.empty()) return;
-  why_ = std::move(why);
-  if (feed_ != nullptr) open_then_ = feed_->Open();
-}
-
-void Launcher::TellNews() {
-  if (feed_ == nullptr) return;
-  const int64_t now_unix_ns = absl::GetCurrentTimeNanos();
-  for (const v1::Verdict& verdict : feed_->Take()) {
-    // Everybody leaves: that somebody is not there is no news any more.
-    if (interrupted_ || ending_daemons_) continue;
-    report_(absl::StrCat(ClockText(now_unix_ns, now_unix_ns), " ", service::VerdictHead(verdict)));
-  }
-}
-
-// Of a rank that was killed only the master knows that nobody died first, and it needs a moment. Of a job
-// that was told to end (a signal, its time limit) what was open before that is what counts.
-std::vector<v1::Verdict> Launcher::VerdictsAtEnd() {
-  if (!outcome_.failed.has_value() || interrupted_) return open_then_;
-  const bool killed = WasKilled(outcome_.failed->wait_status);
-  const Clock::time_point until = failed_at_ + kVerdictPatience;
-  MasterOptions master;
-  master.job = plan_.job;
-  master.base_dir = options_.base_dir;
-  std::vector<v1::Verdict> verdicts;
-  for (bool told = false; !told && !interrupted_;) {
-    const absl::StatusOr<std::unique_ptr<MasterClient>> client = ConnectToMaster(master);
-    if (client.ok()) {
-      const absl::StatusOr<v1::GetStatusReply> status = (*client)->GetStatus(kVerdictCallLimit);
-      if (status.ok() && status->ranks().empty()) return {};  // the program makes no communicators
-      const absl::StatusOr<v1::ListVerdictsReply> reply = (*client)->ListVerdicts(false, kVerdictCallLimit);
-      if (reply.ok()) {
-        verdicts.assign(reply->verdicts().begin(), reply->verdicts().end());
-        told = std::any_of(verdicts.begin(), verdicts.end(), TellsOfAnEnd);
-      }
-    }
-    if (!killed || Clock::now() >= until) break;
-    if (!told) WaitForEvents(milliseconds(100));
-    TickDaemons();
-  }
-  TellNews();
-  std::erase_if(verdicts, [](const v1::Verdict& verdict) {
-    return verdict.state() != v1::VERDICT_STATE_CONFIRMED && !TellsOfAnEnd(verdict);
-  });
-  if (verdicts.empty() && killed && !interrupted_) {
-    report_(absl::StrCat("the master gave no verdict on rank ", outcome_.failed->rank, " within ",
-                         kVerdictPatience.count(), " s"));
-  }
-  // What tells of an end comes first, then what was wrong before it.
-  std::stable_partition(verdicts.begin(), verdicts.end(), TellsOfAnEnd);
-  return verdicts;
-}
-
-std::string Launcher::EndsText() const {
-  std::vector<RankEnd> ends;
-  for (size_t i = 0; i < ranks_.size(); ++i) ends.push_back({static_cast<int>(i), ranks_[i].wait_status});
-  return outcome_.failed.has_value() ? DescribeEnds(*outcome_.failed, ends) : "";
-}
-
-void Launcher::TellEnd() {
-  std::vector<v1::Verdict> verdicts;
-  if (monitored() && options_.master.empty() && !monitor_failed_) verdicts = VerdictsAtEnd();
-  if (verdicts.empty()) return;
-  const int64_t now_unix_ns = absl::GetCurrentTimeNanos();
-  verdict_ = service::VerdictHead(verdicts.front());
-  for (const v1::Verdict& verdict : verdicts) {
-    std::string text = ShortVerdictText(verdict, now_unix_ns, Screen());
-    while (text.ends_with('\n')) text.pop_back();
-    report_(text);
-  }
-  report_(outcome_.failed.has_value() ? EndsText() : why_);
-  if (log_ != nullptr) {
-    report_(absl::StrCat("the evidence: c4 verdicts --job ", plan_.job, " -v"));
-  }
-}
-
-// All daemons have ended: what they keep is complete.
-void Launcher::KeepRecord() {
-  if (log_ == nullptr) return;
-  JobRecord& record = log_->record();
-  record.ended_unix_ns = absl::GetCurrentTimeNanos();
-  record.exit_code = outcome_.exit_code;
-  record.incarnation = plan_.incarnation;
-  record.verdict = verdict_;
-  record.why = outcome_.failed.has_value() ? EndsText() : why_;
-  if (record.why.empty()) record.why = ranks_.empty() ? "it never began" : "all ranks ended with 0";
-  if (absl::Status written = log_->Write(); !written.ok()) {
-    report_(absl::StrCat("warning: how the job ended is not kept: ", std::string(written.message())));
-  }
-  log_.reset();
 }
 
 void Launcher::TickDaemons() {

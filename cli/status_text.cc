@@ -17,6 +17,30 @@ namespace {
 // The most ranks that are shown one by one unless somebody asks for it.
 constexpr int kMostRanks = 32;
 
+// Of each rank the process that counts: a job that was started again still has those that are gone. Those
+// that another process of their rank has outlived are taken out; gives how many.
+int TakeOutEarlier(v1::GetStatusReply* status) {
+  // Of each rank the shortest time for which a process of it has been gone; 0: one is there.
+  std::map<int32_t, int64_t> last_gone_ns;
+  const auto gone_ns = [](const v1::RankStatus& rank) {
+    return rank.health().state() == v1::PROCESS_STATE_GONE
+               ? std::max<int64_t>(rank.health().state_age_ns(), 1)
+               : 0;
+  };
+  for (const v1::RankStatus& rank : status->ranks()) {
+    const auto [it, first] = last_gone_ns.emplace(rank.rank(), gone_ns(rank));
+    if (!first) it->second = std::min(it->second, gone_ns(rank));
+  }
+  auto* const ranks = status->mutable_ranks();
+  const int before = ranks->size();
+  ranks->erase(std::remove_if(ranks->begin(), ranks->end(),
+                              [&](const v1::RankStatus& rank) {
+                                return rank.rank() >= 0 && gone_ns(rank) > last_gone_ns.at(rank.rank());
+                              }),
+               ranks->end());
+  return before - ranks->size();
+}
+
 std::string RankTable(const v1::GetStatusReply& status, const Screen& screen) {
   Table table;
   table.columns = {{"RANK"},        {"HOST"},      {"PID", 3},     {"STATE"},    {"FOR", 4},
@@ -61,7 +85,7 @@ std::string StatesText(const NodeLine& node) {
 }
 
 std::string NodeTable(const v1::GetStatusReply& status, const Screen& screen) {
-  std::map<std::string, NodeLine> nodes;
+  std::map<std::string, NodeLine, NumbersInOrder> nodes;
   for (const v1::RankStatus& rank : status.ranks()) {
     NodeLine& node = nodes[rank.process().host()];
     node.host = rank.process().host();
@@ -119,7 +143,13 @@ std::string AgentTable(const v1::GetStatusReply& status, bool by_node, const Scr
   table.columns = {{"AGENT ON"}, {"LAST BATCH"},        {"BATCHES", 2},
                    {"DROPPED"},  {"CLOCK KNOWN TO", 1}, {"VERSION", 3}};
   int in_order = 0;
-  for (const v1::AgentStatus& agent : status.agents()) {
+  std::vector<const v1::AgentStatus*> agents;
+  for (const v1::AgentStatus& agent : status.agents()) agents.push_back(&agent);
+  std::stable_sort(agents.begin(), agents.end(), [](const v1::AgentStatus* a, const v1::AgentStatus* b) {
+    return NumbersInOrder()(a->host(), b->host());
+  });
+  for (const v1::AgentStatus* one : agents) {
+    const v1::AgentStatus& agent = *one;
     if (by_node && agent.last_batch_age_ns() < kLateNs && agent.batches_dropped() == 0) {
       ++in_order;
       continue;
@@ -160,7 +190,9 @@ std::string DurationText(int64_t duration_ns) {
   return absl::StrFormat("%d h %d min", whole / 3600, whole % 3600 / 60);
 }
 
-std::string StatusText(const v1::GetStatusReply& status, StatusBy by, const Screen& screen) {
+std::string StatusText(const v1::GetStatusReply& known, StatusBy by, const Screen& screen) {
+  v1::GetStatusReply status = known;
+  const int earlier = TakeOutEarlier(&status);
   const bool by_node =
       by == StatusBy::kNode || (by == StatusBy::kFitting && status.ranks_size() > kMostRanks);
   const std::string head =
@@ -169,7 +201,15 @@ std::string StatusText(const v1::GetStatusReply& status, StatusBy by, const Scre
   const std::string ranks = status.ranks().empty() ? "no rank has been seen yet\n"
                             : by_node              ? NodeTable(status, screen)
                                                    : RankTable(status, screen);
-  return absl::StrCat(Fit(head, screen.columns), "\n\n", ranks, "\n", AgentTable(status, by_node, screen));
+  const std::string restarted =
+      earlier == 0 ? ""
+                   : Fit(absl::StrCat("started again: ", earlier,
+                                      earlier == 1 ? " process of an earlier incarnation is gone"
+                                                   : " processes of earlier incarnations are gone"),
+                         screen.columns) +
+                         "\n";
+  return absl::StrCat(Fit(head, screen.columns), "\n", restarted, "\n", ranks, "\n",
+                      AgentTable(status, by_node, screen));
 }
 
 }  // namespace c4::cli

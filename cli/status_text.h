@@ -20,7 +20,8 @@ enum class StatusBy {
 };
 // The tables of `c4 status`: ranks or nodes, then agents. Columns that a person misses least are left out
 // until a line fits the screen's width. By node, nodes that look alike share a line, and what differs stands
-// first.
-std::string StatusText(const v1::GetStatusReply& status, StatusBy by, const Screen& screen);
+// first. Of a rank that was started again the process that is there counts, or that was there last; how many
+// others there were is said.
+std::string StatusText(const v1::GetStatusReply& known, StatusBy by, const Screen& screen);
 
 }  // namespace c4::cli

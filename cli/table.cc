@@ -6,6 +6,32 @@
 
 namespace c4::cli {
 
+bool NumbersInOrder::operator()(const std::string& a, const std::string& b) const {
+  const auto digit = [](char c) { return c >= '0' && c <= '9'; };
+  size_t i = 0;
+  size_t j = 0;
+  while (i < a.size() && j < b.size()) {
+    if (!digit(a[i]) || !digit(b[j])) {
+      if (a[i] != b[j]) return a[i] < b[j];
+      ++i;
+      ++j;
+      continue;
+    }
+    const auto number = [&digit](const std::string& text, size_t* at) {
+      while (*at < text.size() && text[*at] == '0') ++*at;
+      const size_t from = *at;
+      while (*at < text.size() && digit(text[*at])) ++*at;
+      return text.substr(from, *at - from);
+    };
+    const std::string x = number(a, &i);
+    const std::string y = number(b, &j);
+    if (x.size() != y.size()) return x.size() < y.size();
+    if (x != y) return x < y;
+  }
+  if ((i < a.size()) != (j < b.size())) return j < b.size();
+  return a < b;  // host01 and host1 are two
+}
+
 std::vector<size_t> Table::Widths() const {
   std::vector<size_t> widths;
   for (const Column& column : columns) widths.push_back(TextColumns(column.head));

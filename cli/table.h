@@ -9,6 +9,11 @@
 
 namespace c4::cli {
 
+// Orders names so that numbers in them are numbers: host2 before host10.
+struct NumbersInOrder {
+  bool operator()(const std::string& a, const std::string& b) const;
+};
+
 // A column of a table. Columns with the highest `spare` go first where a line does not fit; 0: it always
 // stays.
 struct Column {

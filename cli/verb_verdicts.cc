@@ -48,8 +48,12 @@ void PrintText(const v1::ListVerdictsReply& reply, bool verbose, int64_t now_uni
   size_t folded = 0;
   const std::vector<const v1::Verdict*> shown = VerdictsToShow(reply, &folded);
   if (verbose) {
-    // All of them, as they came to be: nothing is folded or cut.
+    // All of them, the folded ones last; nothing is cut.
+    for (const v1::Verdict* verdict : shown) {
+      printf("%s", service::VerdictText(*verdict, now_unix_ns).c_str());
+    }
     for (const v1::Verdict& verdict : reply.verdicts()) {
+      if (std::find(shown.begin(), shown.end(), &verdict) != shown.end()) continue;
       printf("%s", service::VerdictText(verdict, now_unix_ns).c_str());
     }
     return;

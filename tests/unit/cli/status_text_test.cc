@@ -43,6 +43,38 @@ TEST(StatusTextTest, ShowsRanksInColumns) {
   EXPECT_THAT(text, HasSubstr("0.2 s ago"));
 }
 
+// After a restart the dead and the living were listed side by side.
+TEST(StatusTextTest, OfARankThatWasStartedAgainTheLivingProcessCounts) {
+  v1::GetStatusReply status;
+  const auto add = [&status](int rank, uint32_t pid, v1::ProcessState state, int64_t age_ns) {
+    v1::RankStatus* one = status.add_ranks();
+    one->set_rank(rank);
+    one->mutable_process()->set_pid(pid);
+    one->mutable_health()->set_state(state);
+    one->mutable_health()->set_state_age_ns(age_ns);
+  };
+  add(0, 100, v1::PROCESS_STATE_GONE, 9);
+  add(0, 200, v1::PROCESS_STATE_RUNNING, 50);
+  add(1, 101, v1::PROCESS_STATE_GONE, 9);  // and again: nobody is there yet
+  add(1, 201, v1::PROCESS_STATE_GONE, 2);
+  add(2, 102, v1::PROCESS_STATE_GONE, 9);  // the only one
+  const std::string text = StatusText(status, StatusBy::kRank, {});
+  EXPECT_THAT(text, HasSubstr(": 3 ranks"));
+  EXPECT_THAT(text, HasSubstr("started again: 2 processes of earlier incarnations are gone"));
+  for (const char* pid : {"200", "201", "102"}) EXPECT_THAT(text, HasSubstr(absl::StrCat("  ", pid, "  ")));
+  for (const char* pid : {"100", "101"}) {
+    EXPECT_THAT(text, testing::Not(HasSubstr(absl::StrCat("  ", pid, "  "))));
+  }
+}
+
+TEST(StatusTextTest, AgentsStandInTheOrderOfTheirNumbers) {
+  v1::GetStatusReply status;
+  for (const char* host : {"host10", "host2", "host1"}) status.add_agents()->set_host(host);
+  const std::string text = StatusText(status, StatusBy::kRank, {});
+  EXPECT_LT(text.find("host1 "), text.find("host2 "));
+  EXPECT_LT(text.find("host2 "), text.find("host10 "));
+}
+
 v1::GetStatusReply Job(int nodes, int ranks_per_node) {
   v1::GetStatusReply status;
   status.set_job("job-1");
