@@ -23,6 +23,11 @@ constexpr size_t kNamed = 4;  // ranks that a sentence names
 // The duration of a computation without a cause.
 using Without = std::function<double(size_t operation, size_t lane, double recorded_s)>;
 
+// What a user may expect of a gain: a replay says "-0.5 %" of what others hide, or of rounding.
+std::string Gain(double percent) {
+  return percent < 0.05 ? "no faster" : absl::StrFormat("%.1f %% faster", percent);
+}
+
 class Finder {
  public:
   Finder(const Job& job, const Analysis& analysis, int threads)
@@ -138,14 +143,14 @@ class Finder {
           absl::StrFormat("rank %d (dp %d, stage %d) takes %.2f times as long as the others of its stage",
                           cause.ranks.back(), worker.dp, worker.stage, worker.factor));
       gains.push_back(
-          absl::StrFormat("rank %d: %.1f %% faster", cause.ranks.back(), GainOfFixing({together.back()})));
+          absl::StrFormat("rank %d: %s", cause.ranks.back(), Gain(GainOfFixing({together.back()}))));
     }
     const char* more = slow.size() > named.size() ? ", ..." : "";
     cause.evidence = absl::StrCat(absl::StrJoin(named, ", "), more);
     cause.advice = absl::StrCat("check or replace the node of ", absl::StrJoin(gains, ", of "), more);
     if (slow.size() > 1) {
-      absl::StrAppend(&cause.advice, absl::StrFormat("; of all %d together: %.1f %% faster", slow.size(),
-                                                     GainOfFixing(together)));
+      absl::StrAppend(&cause.advice,
+                      absl::StrFormat("; of all %d together: %s", slow.size(), Gain(GainOfFixing(together))));
     }
   }
 
@@ -201,7 +206,7 @@ class Finder {
                                       longest, last ? " (the last, with the loss)" : "", ratio);
     // Layers that go from this stage to the others, evenly: until all take the same time.
     const double share = (ratio - 1) * (trace_.pp_size - 1) / trace_.pp_size;
-    const std::string gain = absl::StrFormat("up to %.1f %% faster", Faster(cause->step_time_s));
+    const std::string gain = "up to " + Gain(Faster(cause->step_time_s));
     if (trace_.shape.layers > 0) {
       const double layers = share * trace_.shape.layers / trace_.pp_size;
       cause->advice =
@@ -234,8 +239,8 @@ class Finder {
     cause.advice = absl::StrFormat(
         "deal the sequences of a step out by their work, the longest first, over DP ranks and then "
         "micro-batches: with "
-        "whole micro-batches alone %.1f %% faster, with single sequences up to %.1f %%",
-        std::max(0.0, Faster(step_time_s)), Faster(cause.step_time_s));
+        "whole micro-batches alone %s, with single sequences up to %.1f %%",
+        Gain(Faster(step_time_s)), std::max(0.0, Faster(cause.step_time_s)));
   }
 
   // The work of each micro-batch and lane when the micro-batches of a step are dealt out over the ranks.
@@ -280,13 +285,14 @@ class Finder {
     cause.evidence = absl::StrFormat(
         "%d forward computations on %d workers were interrupted for %.3f s (median), at irregular times and "
         "without their "
-        "backward computations: as by garbage collection",
+        "backward computations: as by garbage collection, or by something else on those processors",
         pauses.size(), ranks.size(), length_s);
     cause.advice = absl::StrFormat(
-        "switch automatic collection off and collect on all workers together, every %d steps as often as "
-        "now: %.1f %% faster; "
-        "less often while the memory lasts",
-        interval, std::max(0.0, Faster(cause.step_time_s + length_s / interval)));
+        "a program that collects (Python): switch automatic collection off and collect on all workers "
+        "together, "
+        "every %d steps as often as now: %s; less often while the memory lasts. Another one: look what else "
+        "runs on those processors",
+        interval, Gain(Faster(cause.step_time_s + length_s / interval)));
   }
 
   void Communication() {
@@ -309,9 +315,8 @@ class Finder {
     cause.evidence =
         absl::StrFormat("transfers take longer than their median; %s alone makes the job %.3f times as long",
                         TypeGroupName(group), most);
-    cause.advice =
-        absl::StrFormat("look at `c4 matrix` and `c4 paths` for the slow connection: up to %.1f %% faster",
-                        Faster(cause.step_time_s));
+    cause.advice = absl::StrCat("look at `c4 matrix` and `c4 paths` for the slow connection: up to ",
+                                Gain(Faster(cause.step_time_s)));
   }
 
   void LaunchDelay() {
@@ -325,9 +330,8 @@ class Finder {
         delay_s);
     cause.advice = absl::StrFormat(
         "look at what the processors do between steps (data loading, padding, collection before the "
-        "gradients): up to "
-        "%.1f %% faster",
-        100 * (analysis_.launch_slowdown - 1));
+        "gradients): up to %s",
+        Gain(100 * (analysis_.launch_slowdown - 1)));
     found_.causes.push_back(cause);
   }
 

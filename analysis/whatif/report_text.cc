@@ -18,8 +18,11 @@ std::string Percent(double share) {
   return absl::StrFormat("%.1f %%", 100 * share);
 }
 
-std::string Percent(const std::optional<double>& share) {
-  return share ? Percent(*share) : "-";
+// Below nothing: what is fixed hid something else. Above all of it: the rest is faster than its ideal.
+std::string Regained(const std::optional<double>& share) {
+  if (!share) return "-";
+  if (*share < 0.0005) return "nothing";
+  return *share > 0.9995 ? "all" : Percent(*share);
 }
 
 std::vector<size_t> Slowest(const std::vector<Slowdown>& slowdowns) {
@@ -48,12 +51,27 @@ std::string Verdict(const Analysis& analysis) {
       Percent(analysis.waste()), analysis.slowdown, analysis.step_time_ideal_s, analysis.step_time_s);
 }
 
-std::string Why(const Causes& causes) {
+bool IsDoubtful(const Analysis& analysis) {
+  return analysis.discrepancy > kDoubtfulDiscrepancy;
+}
+
+// Before all figures, so that nobody acts upon them.
+std::string Doubt(const Analysis& analysis) {
+  if (!IsDoubtful(analysis)) return "";
+  return absl::StrFormat(
+      "DOUBTFUL: the replay of what was recorded is %.1f %% off, more than 5 %%. These figures should not "
+      "be\n"
+      "relied on; therefore there is no advice.\n\n",
+      100 * analysis.discrepancy);
+}
+
+std::string Why(const Causes& causes, bool doubtful) {
   std::string text;
   for (const Cause& cause : causes.causes) {
     absl::StrAppend(&text, text.empty() ? "\nWhy, with the share of the lost time that goes with it\n" : "",
                     absl::StrFormat("  %5.0f %%  %s: ", 100 * cause.share, CauseName(cause.kind)),
-                    cause.evidence, "\n           -> ", cause.advice, "\n");
+                    cause.evidence, "\n");
+    if (!doubtful) absl::StrAppend(&text, "           -> ", cause.advice, "\n");
   }
   if (causes.straggling && causes.causes.empty()) {
     text = "\nNone of the known causes explains it: look at the heat map and the timeline.\n";
@@ -85,10 +103,11 @@ std::string Workers(const Job& job, const Analysis& analysis) {
         absl::StrFormat("rank %d (dp %d, stage %d)", trace.ranks[worker], worker % dp_size, worker / dp_size),
         analysis.by_worker[worker].overall);
   }
-  absl::StrAppend(&text, "  fixing the slowest 3 % of the workers regains ", Percent(analysis.m_w.removed),
+  if (analysis.slowdown < kStraggling) return text;  // shares of next to nothing
+  absl::StrAppend(&text, "  fixing the slowest 3 % of the workers regains ", Regained(analysis.m_w.removed),
                   " of what is lost (M_W)\n");
   if (trace.pp_size > 1) {
-    absl::StrAppend(&text, "  fixing the last stage regains ", Percent(analysis.m_s.removed), " (M_S)\n");
+    absl::StrAppend(&text, "  fixing the last stage regains ", Regained(analysis.m_s.removed), " (M_S)\n");
   }
   return text;
 }
@@ -117,8 +136,8 @@ std::string Steps(const Job& job, const Analysis& analysis) {
 
 std::string Communication(const Analysis& analysis) {
   return absl::StrFormat("Without pipeline communication %.1f %% faster, without data-parallel %.1f %%.\n",
-                         100 * (analysis.speedup_if_pp_comm_zero - 1),
-                         100 * (analysis.speedup_if_dp_comm_zero - 1));
+                         std::max(0.0, 100 * (analysis.speedup_if_pp_comm_zero - 1)),
+                         std::max(0.0, 100 * (analysis.speedup_if_dp_comm_zero - 1)));
 }
 
 std::string Correlations(const Analysis& analysis) {
@@ -136,9 +155,6 @@ std::string Trust(const Job& job, const Analysis& analysis) {
   std::string text =
       absl::StrFormat("The replay of what was recorded is %.1f %% off; launch delays cost %.1f %%.\n",
                       100 * analysis.discrepancy, 100 * (analysis.launch_slowdown - 1));
-  if (analysis.discrepancy > kDoubtfulDiscrepancy) {
-    text += "DOUBTFUL: more than 5 % off, these figures should not be relied on.\n";
-  }
   for (const std::string& note : job.trace.notes) absl::StrAppend(&text, "Note: ", note, ".\n");
   return text;
 }
@@ -164,8 +180,9 @@ std::string Asked(const std::vector<Question>& questions) {
 std::string ReportText(const Report& report) {
   const Job& job = report.job;
   const Analysis& analysis = report.analysis;
-  return absl::StrCat(Title(job, analysis), Verdict(analysis), Why(report.causes), Asked(report.questions),
-                      Types(analysis), Workers(job, analysis), Map(job, analysis), Steps(job, analysis),
+  return absl::StrCat(Title(job, analysis), Doubt(analysis), Verdict(analysis),
+                      Why(report.causes, IsDoubtful(analysis)), Asked(report.questions), Types(analysis),
+                      Workers(job, analysis), Map(job, analysis), Steps(job, analysis),
                       Communication(analysis), Correlations(analysis), Trust(job, analysis));
 }
 

@@ -97,6 +97,28 @@ TEST_F(ReportTest, WhatIsNoReportIsRefused) {
   EXPECT_TRUE(absl::IsDataLoss(ReadSteps("{\"slowdown_by_step\":{\"x\":1}}").status()));
 }
 
+// A report that somebody acts upon: doubt first, and no advice then; no gain below nothing, none above all.
+TEST_F(ReportTest, DoubtStandsFirstAndAdvisesNothing) {
+  const std::string sure = ReportText({job_, analysis_, causes_, {}});
+  EXPECT_THAT(sure, HasSubstr("           -> "));
+  EXPECT_THAT(sure, Not(HasSubstr("DOUBTFUL")));
+  analysis_.discrepancy = 0.16;
+  const std::string doubtful = ReportText({job_, analysis_, causes_, {}});
+  EXPECT_LT(doubtful.find("DOUBTFUL: the replay of what was recorded is 16.0 % off"),
+            doubtful.find("Stragglers waste"));
+  EXPECT_THAT(doubtful, Not(HasSubstr("-> ")));
+}
+
+TEST_F(ReportTest, SharesAreSharesAndOfAHealthyJobThereAreNone) {
+  analysis_.m_w.removed = 1.219;
+  analysis_.m_s.removed = -0.07;
+  const std::string text = ReportText({job_, analysis_, causes_, {}});
+  EXPECT_THAT(text, HasSubstr("workers regains all of what is lost (M_W)"));
+  EXPECT_THAT(text, HasSubstr("the last stage regains nothing (M_S)"));
+  analysis_.slowdown = 1.02;
+  EXPECT_THAT(ReportText({job_, analysis_, {}, {}}), Not(HasSubstr("regains")));
+}
+
 TEST(AdviceTest, EachSlowWorkerIsQuotedWithTheGainOfFixingItAlone) {
   benchmarks::SyntheticJob made_up;
   made_up.slow_dp = 2;
@@ -119,7 +141,8 @@ TEST(AdviceTest, EachSlowWorkerIsQuotedWithTheGainOfFixingItAlone) {
   ASSERT_TRUE(analysis.ok()) << analysis.status();
   const auto faster = [&](const std::vector<Selection>& chosen) {
     const double speedup = Ask(*job, *analysis, Scenario::Chosen::kFix, chosen, 1).speedup;
-    return absl::StrFormat("%.1f %% faster", 100 * (speedup - 1));
+    const double percent = 100 * (speedup - 1);
+    return percent < 0.05 ? "no faster" : absl::StrFormat("%.1f %% faster", percent);
   };
   const Selection one = Selection::Worker(2, 0);
   const Selection other = Selection::Worker(5, 0);
