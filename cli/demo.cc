@@ -57,6 +57,8 @@ absl::Status Demo::Start(bool on_fabric, const std::string& size) {
   range_.reset();
   range_ = std::make_unique<FaultRange>(std::move(options), [this](const std::string& text) { Say(text); });
   size_ = on_fabric ? size : "";
+  if (on_fabric)
+    Say(service::Concat("building a fabric of ", size, " and starting its ", range_->ranks(), " ranks"));
   return range_->Start();
 }
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "cli/fault_range.h"
+#include "cli/screen.h"
 
 namespace c4::cli {
 
@@ -18,6 +19,11 @@ struct DemoOptions {
   bool loopback = false;
   uint64_t seed = 1;
 };
+
+// What was injected, when, as what it was named, and after how many seconds: one line a fault, then one for
+// each false alarm. Times are the clock's. Pure.
+std::string DemoTable(const std::vector<FaultJudgement>& judged, const std::vector<FalseAlarm>& false_alarms,
+                      int64_t now_unix_ns, const Screen& screen);
 
 class Demo {
  public:

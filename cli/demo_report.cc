@@ -1,7 +1,10 @@
-// The document that `c4 demo --json` writes.
+// The document that `c4 demo --json` writes, and the table that the demonstration ends with.
 #include <nlohmann/json.hpp>
 
+#include "absl/strings/str_format.h"
 #include "cli/demo.h"
+#include "cli/table.h"
+#include "cli/verdict_text.h"
 #include "service/verdict_json.h"
 
 namespace c4::cli {
@@ -32,6 +35,32 @@ Json PhaseJson(const FaultJudgement& judgement) {
 }
 
 }  // namespace
+
+std::string DemoTable(const std::vector<FaultJudgement>& judged, const std::vector<FalseAlarm>& false_alarms,
+                      int64_t now_unix_ns, const Screen& screen) {
+  Table table;
+  table.columns = {{"FAULT"}, {"AT", 1}, {"NAMED AFTER"}, {"CLEARED", 2}, {"NAMED AS"}};
+  table.enough_of_last = 24;
+  const auto seconds = [](const std::optional<double>& value) {
+    return value.has_value() ? absl::StrFormat("%.1f s", *value) : std::string("-");
+  };
+  for (const FaultJudgement& judgement : judged) {
+    const bool quiet = judgement.expected.kind == v1::CULPRIT_KIND_UNSPECIFIED;
+    const bool named = !judgement.verdict_id.empty() && judgement.confirmed_after_s.has_value();
+    std::string as = named ? service::VerdictHead(judgement.verdict) : quiet ? "nobody, rightly" : "nobody";
+    if (!judgement.right()) as = "WRONG: " + as;
+    const int64_t at_unix_ns = judgement.verdict.confirmed_unix_ns() -
+                               static_cast<int64_t>(judgement.confirmed_after_s.value_or(0) * 1e9);
+    table.rows.push_back({judgement.expected.fault, named ? ClockText(at_unix_ns, now_unix_ns) : "-",
+                          named ? seconds(judgement.confirmed_after_s) : "-",
+                          judgement.expected.ends_job ? "restart" : seconds(judgement.cleared_after_s), as});
+  }
+  for (const FalseAlarm& alarm : false_alarms) {
+    table.rows.push_back({"none", ClockText(alarm.verdict.confirmed_unix_ns(), now_unix_ns), "-", "-",
+                          "FALSE ALARM: " + service::VerdictHead(alarm.verdict)});
+  }
+  return table.Text(screen);
+}
 
 std::string Demo::ReportJson() const {
   Json phases = Json::array();

@@ -2,6 +2,7 @@
 #include <cstdio>
 #include <fstream>
 
+#include "absl/time/clock.h"
 #include "cli/demo.h"
 #include "cli/exit_codes.h"
 #include "cli/options.h"
@@ -47,6 +48,9 @@ int RunDemo(const Arguments& arguments) {
     fprintf(stderr, "c4 demo: %s\n", std::string(played.message()).c_str());
     return kExitLauncher;
   }
+  printf("\n%s\n", DemoTable(demo.range()->judge().judged(), demo.range()->judge().false_alarms(),
+                             absl::GetCurrentTimeNanos(), ScreenOf(stdout))
+                       .c_str());
   PrintFaults(demo.range()->judge());
   if (!played.ok()) fprintf(stderr, "c4 demo: %s\n", std::string(played.message()).c_str());
   const bool right = played.ok() && demo.AllRight();
