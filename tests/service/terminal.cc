@@ -10,8 +10,14 @@ constexpr char kPrompt[] = "night$ ";
 
 }  // namespace
 
+// A server that ends takes its socket along, also where another one of that name has begun meanwhile.
+int Terminal::Next() {
+  static int next = 0;
+  return ++next;
+}
+
 Terminal::Terminal(const std::string& name, const std::vector<std::string>& environment)
-    : server_("c4-" + name + "-" + std::to_string(getpid())) {
+    : server_("c4-" + name + "-" + std::to_string(getpid()) + "-" + std::to_string(Next())) {
   std::vector<std::string> words = {"-f", "/dev/null", "new-session", "-d",  "-x",
                                     "80", "-y",        "24",          "env", "-i"};
   words.insert(words.end(), environment.begin(), environment.end());

@@ -30,6 +30,8 @@ class Terminal {
  private:
   std::string Tmux(const std::vector<std::string>& words) const;
 
+  static int Next();
+
   const std::string server_;
   ScratchDir scratch_;
 };
