@@ -4,7 +4,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sstream>
+#include <thread>
+#include <unistd.h>
 
+#include "absl/status/status.h"
 #include "tests/service/terminal.h"
 
 namespace c4::service_test {
@@ -138,6 +141,68 @@ TEST_F(NightTest, AMismatch) {
   EXPECT_THAT(job_.Screen(), HasSubstr("CONFIRMED mismatch: rank 5 "));
   EXPECT_THAT(Ask("c4 verdicts --job night", "mismatch", Seconds(5)),
               HasSubstr("CONFIRMED mismatch: rank 5 "));
+}
+
+// The same of a network: on an emulated fabric, which only root can make.
+class NightOnFabricTest : public NightTest {
+ protected:
+  ~NightOnFabricTest() override {
+    job_.Interrupt();
+    EXPECT_TRUE(Eventually(Seconds(15), [this] { return JobIsOver(); })) << job_.Screen();
+    if (up_) RunC4({"fabric", "down", fabric_}, {}, Seconds(60));
+  }
+
+  // Links and processors that are the bottleneck, as in `c4 demo`.
+  absl::Status StartFabric() {
+    const CommandResult up = RunC4({"fabric", "up", "2x4x4", "--name", fabric_, "--rate", "200", "--quota",
+                                    "11", "--quota-period-us", "10000"},
+                                   {}, Seconds(60));
+    up_ = up.exit_code == 0;
+    return up_ ? absl::OkStatus() : absl::UnavailableError(up.errors);
+  }
+
+  bool UsualIsLearnt() const {
+    const CommandResult result = RunC4({"matrix", "--json", "--run-dir", scratch_.path(), "--job", "night"});
+    const Json matrix = Json::parse(result.output, nullptr, false);
+    if (!matrix.is_object() || matrix["ranks"].size() < kRanks) return false;
+    return std::ranges::all_of(matrix["ranks"], [](const Json& rank) { return rank["usual_own_ns"] > 0; });
+  }
+
+  void Inject(const std::vector<std::string>& fault) const {
+    std::vector<std::string> words = {"inject", "--run-dir", scratch_.path(), "--plan",
+                                      scratch_.path() + "/plan"};
+    words.insert(words.end(), fault.begin(), fault.end());
+    const CommandResult result = RunC4(words);
+    ASSERT_EQ(result.exit_code, 0) << result.errors;
+  }
+
+  void Heal() const {
+    Inject({"heal"});
+    EXPECT_THAT(Ask("c4 verdicts", "no open verdict", Seconds(40)), HasSubstr("job night"));
+    std::this_thread::sleep_for(Seconds(4));  // the usual pace again
+  }
+
+  const std::string fabric_ = "nt" + std::to_string(getpid() % 1000);
+  bool up_ = false;
+};
+
+TEST_F(NightOnFabricTest, ASlowRankACutLinkAndASlowNic) {
+  if (geteuid() != 0) GTEST_SKIP() << "a fabric needs root";
+  ASSERT_TRUE(StartFabric().ok());
+  StartJob("--c4p --fabric " + fabric_);
+  ASSERT_TRUE(Eventually(Seconds(60), [this] { return UsualIsLearnt(); }));
+
+  Inject({"slow-rank", "rank5"});
+  EXPECT_THAT(FirstLine(Ask("c4 verdicts", "CONFIRMED", Seconds(20))),
+              HasSubstr("CONFIRMED non-communication slow: rank 5 "));
+  Heal();
+  Inject({"cut", "leaf0-spine1"});
+  EXPECT_THAT(FirstLine(Ask("c4 verdicts", "CONFIRMED", Seconds(20))),
+              AllOf(HasSubstr("CONFIRMED path lost: "), testing::ContainsRegex("leaf0.spine1")));
+  Heal();
+  Inject({"slow-nic", "host3"});
+  EXPECT_THAT(Ask("c4 verdicts", "CONFIRMED communication slow", Seconds(40)),
+              AllOf(HasSubstr("NIC "), HasSubstr(" of host3")));
 }
 
 }  // namespace
