@@ -64,6 +64,7 @@ Knob KnobOf(const std::string& prefix, const service::Setting& setting) {
 
 std::vector<Knob> KnobsOf(const std::string& prefix, const std::vector<service::Setting>& settings) {
   std::vector<Knob> knobs;
+  knobs.reserve(settings.size() + 1);
   for (const service::Setting& setting : settings) knobs.push_back(KnobOf(prefix, setting));
   // LoadConfig's own, which stands in no table.
   knobs.push_back({.name = VariableOf(prefix, "config"),

@@ -48,7 +48,7 @@ std::string DemoTable(const std::vector<FaultJudgement>& judged, const std::vect
     const bool quiet = judgement.expected.kind == v1::CULPRIT_KIND_UNSPECIFIED;
     const bool named = !judgement.verdict_id.empty() && judgement.confirmed_after_s.has_value();
     std::string as = named ? service::VerdictHead(judgement.verdict) : quiet ? "nobody, rightly" : "nobody";
-    if (!judgement.right()) as = "WRONG: " + as;
+    if (!judgement.right()) as.insert(0, "WRONG: ");
     const int64_t at_unix_ns = judgement.verdict.confirmed_unix_ns() -
                                static_cast<int64_t>(judgement.confirmed_after_s.value_or(0) * 1e9);
     table.rows.push_back({judgement.expected.fault, named ? ClockText(at_unix_ns, now_unix_ns) : "-",
