@@ -290,7 +290,12 @@ std::string VerdictHead(const v1::Verdict& verdict) {
   std::string line =
       Concat(absl::AsciiStrToUpper(std::string(VerdictStateWord(verdict.state()))), " ",
              std::string(SyndromeWord(verdict.syndrome())), ": ", CulpritName(verdict.culprit()));
-  if (verdict.culprit().kind() == v1::CULPRIT_KIND_RANK && verdict.culprit().process().pid() != 0) {
+  if (verdict.culprit().kind() != v1::CULPRIT_KIND_RANK || verdict.culprit().process().pid() == 0)
+    return line;
+  if (verdict.syndrome() == v1::SYNDROME_MISMATCH) {
+    // What became of the process since is not what it is named for.
+    absl::StrAppend(&line, " called something else");
+  } else {
     absl::StrAppend(&line, verdict.cleared_unix_ns() != 0 ? " was " : " is ",
                     IsSlow(verdict) ? "late" : std::string(ProcessStateWord(verdict.culprit().state())));
   }
