@@ -162,6 +162,7 @@ int RunThreads(const Subject& subject, int process) {
   if (threads == 1) return Runner(subject, first_rank).Run(id);
   std::vector<int> statuses(static_cast<size_t>(threads));
   std::vector<std::thread> running;
+  running.reserve(static_cast<size_t>(threads));
   for (int i = 0; i < threads; ++i) {
     running.emplace_back([&, i] {
       statuses[static_cast<size_t>(i)] = Runner(subject, first_rank + i * ranks_per_thread).Run(id);
