@@ -130,11 +130,12 @@ TEST_F(FabricJobTest, AFaultIsInjectedAndTheMonitorSeesIt) {
     return open.size() == 1 && open[0]["culprit"]["rank"] == 2 && open[0]["culprit"]["host"] == "host2" &&
            open[0]["state"] == "confirmed";
   })) << job.Verdicts().dump(2);
-  EXPECT_EQ(RunC4({"inject", "heal", "--run-dir", job.base_dir()}).exit_code, 0);
+  const CommandResult heal = RunC4({"inject", "heal", "--plan", plan_path, "--run-dir", job.base_dir()});
+  EXPECT_EQ(heal.exit_code, 0) << heal.errors;
   EXPECT_TRUE(Eventually(Seconds(8), [&] { return confirmed().empty(); }));
-  // All of it stands in the plan: the cut, its end, the stop.
+  // All of it stands in the plan: the cut, its end, the stop, what was healed.
   const std::string plan = fabric::ReadText(plan_path);
-  EXPECT_EQ(std::count(plan.begin(), plan.end(), '\n'), 3) << plan;
+  EXPECT_EQ(std::count(plan.begin(), plan.end(), '\n'), 4) << plan;
 }
 
 TEST_F(FabricJobTest, OverLoopbackProcessesCanBeMetAndLinksCannot) {
