@@ -54,6 +54,7 @@ absl::Status Demo::Start(bool on_fabric, const std::string& size) {
   options.job = service::Concat("demo-", getpid());
   options.seed = options_.seed;
   options.restarts = 8;
+  options.tls = options_.tls;
   range_.reset();
   range_ = std::make_unique<FaultRange>(std::move(options), [this](const std::string& text) { Say(text); });
   size_ = on_fabric ? size : "";

@@ -17,6 +17,7 @@ namespace c4::cli {
 
 struct DemoOptions {
   bool loopback = false;
+  bool tls = false;  // between the daemons, and to them
   uint64_t seed = 1;
 };
 

@@ -58,6 +58,7 @@ absl::Status FaultRange::Start() {
   job.ranks = ranks();
   job.job = options_.job;
   job.restarts = options_.restarts;
+  job.tls = options_.tls;
   job.rank_logs = true;
   job.grace_s = kGraceS;
   job.keep_log = !options_.log_dir.empty();

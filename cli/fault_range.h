@@ -30,6 +30,7 @@ struct FaultRangeOptions {
   std::string job;
   uint64_t seed = 1;
   int restarts = 0;
+  bool tls = false;     // between the daemons, and to them
   std::string log_dir;  // empty: none are kept
   NetworkTerms network;
 };

@@ -24,6 +24,16 @@ absl::Status CheckLaunchOptions(const LaunchOptions& options) {
     return absl::InvalidArgumentError(
         "--master and --no-monitor exclude each other: without an agent nothing talks to a master");
   }
+  if (options.tls && (!options.monitor || !options.master.empty())) {
+    return absl::InvalidArgumentError(
+        "--tls is for the daemons that this command starts, so --no-monitor and --master exclude it; an "
+        "agent "
+        "that joins a master with certificates of its own is started by hand (docs/configuration.md)");
+  }
+  if (options.tls && !options.key_file.empty()) {
+    return absl::InvalidArgumentError(
+        "--tls makes a key of the job's own beside its certificates; leave --key-file (C4_KEY_FILE) out");
+  }
   if (!options.paths && !options.topology.empty()) {
     return absl::InvalidArgumentError("--topology needs --c4p: it is the path master that reads it");
   }
@@ -107,6 +117,7 @@ std::vector<std::string> MasterArguments(const LaunchPlan& plan) {
                                      "--key-file",     plan.key_file};
   if (plan.recording) result.insert(result.end(), {"--recording", plan.log_dir + "/" + kRecordingName});
   if (plan.owner_uid >= 0) result.insert(result.end(), {"--owner-uid", std::to_string(plan.owner_uid)});
+  AppendTlsArguments(plan.certificates.master, &result);
   return result;
 }
 
@@ -114,6 +125,7 @@ std::vector<std::string> PathMasterArguments(const LaunchPlan& plan) {
   std::vector<std::string> result = {"--listen",    plan.master_host + ":0", "--http-address", "127.0.0.1:0",
                                      "--directory", plan.directory,          "--key-file",     plan.key_file};
   if (!plan.topology.empty()) result.insert(result.end(), {"--topology", plan.topology});
+  AppendTlsArguments(plan.certificates.path_master, &result);
   return result;
 }
 
@@ -121,8 +133,14 @@ std::vector<std::string> AgentArguments(const LaunchOptions& options, const Laun
   std::vector<std::string> result = {"--run-dir",   RunDirOf(plan, host), "--http-address", "127.0.0.1:0",
                                      "--directory", plan.directory,       "--key-file",     plan.key_file};
   if (!options.master.empty()) result.insert(result.end(), {"--master", options.master});
-  // The fabric's management network is within this machine: the bridge is the only one on the way.
-  if (!plan.fabric.empty()) result.insert(result.end(), {"--nics", plan.interfaces, "--token-in-clear"});
+  // Without TLS the token goes in clear: the fabric's management network is within this machine.
+  if (!plan.fabric.empty()) result.insert(result.end(), {"--nics", plan.interfaces});
+  const size_t index = static_cast<size_t>(host);
+  if (index < plan.certificates.agents.size()) {
+    AppendTlsArguments(plan.certificates.agents[index], &result);
+  } else if (!plan.fabric.empty()) {
+    result.emplace_back("--token-in-clear");
+  }
   return result;
 }
 

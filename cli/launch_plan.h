@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/job_certificates.h"
 #include "cli/job_log.h"
 #include "service/status.h"
 
@@ -21,6 +22,7 @@ struct LaunchOptions {
   std::string master;          // host:port of a master that runs already; empty: start one
   std::string key_file;        // of the job's tokens; empty: a new key in the run directory
   bool monitor = true;         // start an agent (and a master)
+  bool tls = false;            // these show certificates of an authority of the job's own
   bool paths = false;          // start a path master as well, unless one is published
   std::string topology;        // its topology file; empty: of an emulated fabric its own, else it learns
   bool keep_log = false;       // after the job's end: a directory of its own in log_dir
@@ -43,18 +45,19 @@ absl::Status CheckLaunchOptions(const LaunchOptions& options);
 // What the launcher found out before it starts anything.
 struct LaunchPlan {
   std::string job;
-  std::string run_dir;        // of this job alone
-  std::string log_dir;        // where daemons log; the run directory where nothing is kept
-  bool recording = false;     // the last minutes are kept in log_dir
-  std::string key_file;       // signs and checks the tokens of its daemons
-  int64_t owner_uid = -1;     // of the job's processes; -1: what root starts may go on as another user
-  std::string directory;      // of masters
-  std::string library_dir;    // holds libnccl.so.2
-  std::string binary_dir;     // holds c4a and c4d_master
-  int master_port = 0;        // MASTER_PORT, for frameworks
-  int communicator_port = 0;  // NCCL_COMM_ID
-  bool agent = true;          // there is one that ranks can connect to
-  int incarnation = 0;        // how often the job has been started again
+  std::string run_dir;           // of this job alone
+  std::string log_dir;           // where daemons log; the run directory where nothing is kept
+  bool recording = false;        // the last minutes are kept in log_dir
+  std::string key_file;          // signs and checks the tokens of its daemons
+  JobCertificates certificates;  // empty without TLS
+  int64_t owner_uid = -1;        // of the job's processes; -1: what root starts may go on as another user
+  std::string directory;         // of masters
+  std::string library_dir;       // holds libnccl.so.2
+  std::string binary_dir;        // holds c4a and c4d_master
+  int master_port = 0;           // MASTER_PORT, for frameworks
+  int communicator_port = 0;     // NCCL_COMM_ID
+  bool agent = true;             // there is one that ranks can connect to
+  int incarnation = 0;           // how often the job has been started again
 
   // In a fabric: its name, the hosts in use and each rank's; else one host, this machine.
   struct Host {

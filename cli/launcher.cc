@@ -18,6 +18,7 @@
 #include "cli/job_file.h"
 #include "cli/process.h"
 #include "fabric/emulator/topology.h"
+#include "service/address.h"
 #include "service/directory.h"
 #include "service/run_dir.h"
 #include "service/token.h"
@@ -136,6 +137,7 @@ absl::Status Launcher::Prepare() {
   if (options_.monitor && options_.master.empty()) C4_RETURN_IF_NOT_OK(CheckJobIsFree());
   plan_.topology = options_.topology;
   if (!options_.fabric.empty()) C4_RETURN_IF_NOT_OK(EnterFabric());
+  if (options_.tls) C4_RETURN_IF_NOT_OK(MakeCertificates());
   return ChoosePorts();
 }
 
@@ -167,6 +169,23 @@ absl::Status Launcher::MakeKey() {
   if (!key.ok()) return key.status();
   plan_.key_file = plan_.run_dir + "/job.key";
   return service::WriteFileAtomically(plan_.key_file, *key + "\n", 0600);
+}
+
+absl::Status Launcher::MakeCertificates() {
+  if (!options_.monitor) return absl::OkStatus();  // the run directory could not be made
+  if (options_.paths && IsServed(service::kPathMasterName)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the path master published in ", plan_.directory,
+                     " knows nothing of the certificates that --tls makes; leave --c4p or --tls out, or "
+                     "name another directory with --run-dir"));
+  }
+  std::vector<std::string> hosts;
+  for (const LaunchPlan::Host& host : plan_.hosts) hosts.push_back(host.name);
+  if (hosts.empty()) hosts.push_back(service::HostName());
+  absl::StatusOr<JobCertificates> made = MakeJobCertificates(plan_.key_file, plan_.job, hosts);
+  if (!made.ok()) return made.status();
+  plan_.certificates = *std::move(made);
+  return absl::OkStatus();
 }
 
 absl::Status Launcher::ChoosePorts() {

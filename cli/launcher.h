@@ -89,6 +89,7 @@ class Launcher {
   // Places on free ports where rank 0 gathers the others.
   absl::Status ChoosePorts();
   absl::Status MakeKey();
+  absl::Status MakeCertificates();
   // For whoever injects faults (docs/inject.md): who runs where.
   void WriteJobFile() const;
   // True when a failed job is started again.

@@ -10,6 +10,7 @@
 #include "absl/time/clock.h"
 #include "c4/v1/c4d.grpc.pb.h"
 #include "c4/v1/smon.grpc.pb.h"
+#include "cli/job_certificates.h"
 #include "cli/process.h"
 #include "service/address.h"
 #include "service/channel.h"
@@ -175,8 +176,10 @@ MasterClient::~MasterClient() = default;
 
 absl::StatusOr<std::unique_ptr<MasterClient>> MasterClient::Open(const service::MasterAddress& master,
                                                                  const MasterOptions& options) {
+  service::SecurityOptions security = options.security;
+  if (security.tls.cert.empty()) security.tls = OwnersCertificates(master);
   absl::StatusOr<service::Credentials> credentials =
-      service::Credentials::Load(options.security, service::OwnOperator());
+      service::Credentials::Load(security, service::OwnOperator());
   if (!credentials.ok()) return credentials.status();
   auto parts = std::make_unique<Parts>();
   parts->address = master.address;

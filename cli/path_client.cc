@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "c4/v1/c4p.grpc.pb.h"
+#include "cli/job_certificates.h"
 #include "cli/master_client.h"
 #include "service/channel.h"
 #include "service/credentials.h"
@@ -46,9 +47,8 @@ struct PathClient::Parts {
       return reply;
     }
     if (status.error_code() == grpc::StatusCode::NOT_FOUND) return service::FromGrpcStatus(status);
-    return absl::Status(static_cast<absl::StatusCode>(status.error_code()),
-                        absl::StrCat("the path master at ", address,
-                                     " did not answer: ", service::FromGrpcStatus(status).message()));
+    return service::Annotate(credentials.Explain(service::FromGrpcStatus(status)),
+                             absl::StrCat("the path master at ", address, " did not answer"));
   }
 };
 
@@ -74,8 +74,10 @@ absl::StatusOr<std::unique_ptr<PathClient>> PathClient::Open(const PathMasterOpt
     parts->address = entry->address;
     parts->master = service::AddressOf(*entry);
   }
+  service::SecurityOptions security = options.security;
+  if (security.tls.cert.empty()) security.tls = OwnersCertificates(parts->master);
   absl::StatusOr<service::Credentials> credentials =
-      service::Credentials::Load(options.security, service::OwnOperator());
+      service::Credentials::Load(security, service::OwnOperator());
   if (!credentials.ok()) return credentials.status();
   parts->credentials = *credentials;
   parts->stub =

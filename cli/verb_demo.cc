@@ -34,6 +34,7 @@ int RunDemo(const Arguments& arguments) {
   Options options("demo", kSummary);
   options.Text("--json", &json_path, "FILE", "write what was injected and what was said to FILE");
   options.Flag("--loopback", &demo_options.loopback, "no fabric, only the faults that need none");
+  options.Flag("--tls", &demo_options.tls, "the daemons speak mutual TLS, as with `c4 run --tls`");
   options.Whole("--seed", &seed, 0, 1 << 30, "chooses the links, hosts and ranks");
   if (const std::optional<int> exit_code = options.Parse(arguments)) return *exit_code;
   demo_options.seed = static_cast<uint64_t>(seed);

@@ -50,6 +50,8 @@ int RunJob(const Arguments& arguments) {
       "key of the tokens between agent, masters and commands (c4 pki key); default: a new one of the "
       "job's own",
       "C4_KEY_FILE");
+  options.Flag("--tls", &job.tls,
+               "the daemons of this job speak mutual TLS, with certificates of an authority of its own");
   options.Flag("--no-monitor", &no_monitor, "start neither agent nor master");
   options.Flag("--c4p", &job.paths,
                "start a path master as well, unless one is published in the run directory");

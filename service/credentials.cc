@@ -192,10 +192,16 @@ std::string Credentials::key_id() const {
 }
 
 absl::Status Credentials::Explain(const absl::Status& status) const {
-  if (!has_tls() || !absl::IsUnavailable(status)) return status;
+  if (!absl::IsUnavailable(status)) return status;
   const std::string text(status.message());
   for (const char* end : {"Socket closed", "Endpoint read failed", "Connection reset", "Broken pipe"}) {
     if (text.find(end) == std::string::npos) continue;
+    if (!has_tls()) {
+      return absl::UnavailableError(
+          Concat("the server ended the connection as soon as it was made: most likely it asks for TLS, and "
+                 "this side came without (--tls-ca, --tls-cert, --tls-key; c4 pki) (",
+                 text, ")"));
+    }
     return absl::UnavailableError(Concat(
         "the server ended the connection at the TLS handshake, so it has most likely refused this "
         "side's certificate, ",

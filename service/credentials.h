@@ -56,8 +56,8 @@ class Credentials {
   std::string key_file() const;
   std::string key_id() const;
 
-  // What a failed call means: a connection that ends during or after the TLS handshake is, most of the
-  // time, a certificate that was refused.
+  // What a failed call means: a connection that ends at once is, most of the time, a certificate that was
+  // refused, or one that was not shown.
   absl::Status Explain(const absl::Status& status) const;
 
  private:

@@ -4,7 +4,9 @@
 #include <signal.h>
 #include <thread>
 
+#include "cli/exit_codes.h"
 #include "service/address.h"
+#include "service/directory.h"
 #include "tests/service/harness.h"
 
 namespace c4::service_test {
@@ -107,6 +109,29 @@ TEST_F(StoppedRankTest, ARankStoppedBetweenTwoOperationsIsNamed) {
   const RankCounters counters = job.Counters(kRank);
   EXPECT_EQ(counters.called, counters.finished) << "it was not between two operations";
   ResumeAndAwait(job, pid);
+}
+
+TEST_F(StoppedRankTest, UnderMutualTlsItIsNamedToItsOwnerAndTheMasterHearsNobodyInClear) {
+  RunningJob job(kRanks, {"--tls", "--c4p"},
+                 {Binary("all_reduce_perf"), "-b", "1M", "-e", "1M", "-N", "0", "--pause-ms", "5"});
+  ASSERT_TRUE(job.AwaitAtWork(20, Seconds(20)));
+  const pid_t pid = job.Counters(2).pid;
+  StopAndAwait(job, 2, pid);
+  ResumeAndAwait(job, pid);
+  const CommandResult paths = RunC4({"topology", "--run-dir", job.base_dir()});
+  EXPECT_EQ(paths.exit_code, 0) << paths.errors;
+
+  const auto entries = service::MasterDirectory(job.base_dir() + "/masters").List();
+  ASSERT_TRUE(entries.ok()) << entries.status();
+  ASSERT_EQ(entries->size(), 2U);
+  for (const service::MasterEntry& entry : *entries) {
+    const bool paths_asked = entry.job == service::kPathMasterName;
+    const CommandResult in_clear =
+        RunC4({paths_asked ? "topology" : "verdicts", paths_asked ? "--path-master" : "--master",
+               entry.address, "--key-file", entry.key_file});
+    EXPECT_EQ(in_clear.exit_code, cli::kExitUnreachable) << in_clear.output;
+    EXPECT_THAT(in_clear.errors, testing::HasSubstr("asks for TLS"));
+  }
 }
 
 TEST_F(StoppedRankTest, VerdictsTellTheStateByTheirExitCode) {

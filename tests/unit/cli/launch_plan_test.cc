@@ -67,6 +67,21 @@ TEST(CheckLaunchOptionsTest, SaysWhatIsMissing) {
   EXPECT_FALSE(CheckLaunchOptions(long_name).ok());
 }
 
+TEST(CheckLaunchOptionsTest, CertificatesAreForDaemonsOfItsOwn) {
+  LaunchOptions options = Options(2);
+  options.tls = true;
+  EXPECT_TRUE(CheckLaunchOptions(options).ok());
+  LaunchOptions joins = options;
+  joins.master = "host:1";
+  EXPECT_THAT(std::string(CheckLaunchOptions(joins).message()), HasSubstr("--tls"));
+  LaunchOptions unmonitored = options;
+  unmonitored.monitor = false;
+  EXPECT_FALSE(CheckLaunchOptions(unmonitored).ok());
+  LaunchOptions another_key = options;
+  another_key.key_file = "/etc/c4/cluster.key";
+  EXPECT_THAT(std::string(CheckLaunchOptions(another_key).message()), HasSubstr("C4_KEY_FILE"));
+}
+
 TEST(RankEnvironmentTest, SetsWhatTheLibraryAndTheFrameworksRead) {
   const std::vector<std::string> environment =
       RankEnvironment({"HOME=/root", "RANK=77", "LD_LIBRARY_PATH=/usr/local/lib"}, Options(4), Plan(), 2);
