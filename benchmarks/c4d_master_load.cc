@@ -20,23 +20,21 @@
 #include <unistd.h>
 #include <vector>
 
+#include "benchmarks/load_agents.h"
 #include "c4d_master/c4d_handler.h"
 #include "service/bounded_parse.h"
 #include "service/limits.h"
 
 namespace {
 
+using c4::benchmarks::LoadAgents;
 using c4::c4d::kSecondNs;
 namespace v1 = c4::v1;
 
 constexpr int kBatchesPerSecond = 4;
 constexpr int kTicksPerSecond = 10;
-constexpr uint64_t kChunkBytes = 256 << 10;
 
-struct Options {
-  uint32_t hosts = 512;
-  uint32_t ranks_per_host = 8;
-  uint32_t queue_pairs = 4;
+struct Options : c4::benchmarks::LoadShape {
   int seconds = 5;
   bool real = false;
   bool json = false;
@@ -90,151 +88,6 @@ class Stage {
   std::vector<double> us_;
 };
 
-// The agents: a batch for each host, moved on in place.
-class Agents {
- public:
-  explicit Agents(const Options& options) : options_(options), batches_(options.hosts) {
-    const uint32_t ranks = options.hosts * options.ranks_per_host;
-    const uint32_t stages = options.hosts >= 16 ? 8 : 1;
-    const uint32_t data = options.hosts / stages;  // hosts a stage
-    for (uint32_t host = 0; host < options.hosts; ++host) {
-      v1::TelemetryBatch& batch = batches_[host];
-      batch.set_host("node" + std::to_string(host));
-      batch.set_agent_epoch(1);
-      batch.set_agent_version("0.1.0");
-      for (uint32_t t = 0; t < options.ranks_per_host; ++t) AddProcess(host, t, ranks, stages, data, &batch);
-    }
-  }
-
-  size_t queue_pairs() const { return queue_pairs_; }
-
-  // A quarter of a second passes on this host.
-  void Advance(uint32_t host, int64_t now_ns) {
-    v1::TelemetryBatch& batch = batches_[host];
-    batch.set_sequence(batch.sequence() + 1);
-    batch.set_monotonic_ns(now_ns);
-    for (v1::ProcessReport& report : *batch.mutable_processes()) {
-      report.set_in_operation_ns(report.in_operation_ns() + 170'000'000);
-      report.set_operations_finished(report.operations_finished() + 12);
-      report.mutable_health()->set_cpu_ns(report.health().cpu_ns() + 200'000'000);
-      for (v1::CommunicatorState& state : *report.mutable_communicators()) {
-        const bool pipeline = state.rank_count() <= 8 && state.has_p2p_called();
-        for (v1::Counter* counter : {pipeline ? state.mutable_p2p_called() : state.mutable_called(),
-                                     pipeline ? state.mutable_p2p_started() : state.mutable_started(),
-                                     pipeline ? state.mutable_p2p_finished() : state.mutable_finished()}) {
-          counter->set_count(counter->count() + 4);
-          counter->set_age_ns(3'000'000);
-        }
-      }
-      for (v1::QueuePairState& state : *report.mutable_queue_pairs()) {
-        state.set_posted_messages(state.posted_messages() + 4);
-        state.set_posted_bytes(state.posted_bytes() + 4 * kChunkBytes);
-        state.set_completed_messages(state.posted_messages());
-        state.set_completed_bytes(state.posted_bytes());
-        state.set_moved_bytes(state.posted_bytes());
-        if (state.latency_histogram_size() != 0) {
-          // Scattered over five buckets, as measured latencies are.
-          random_ = random_ * 6364136223846793005U + 1442695040888963407U;
-          for (int chunk = 0; chunk < 4; ++chunk) {
-            const int bucket = 10 + static_cast<int>((random_ >> (20 + 8 * chunk)) % 5);
-            state.set_latency_histogram(bucket, state.latency_histogram(bucket) + 1);
-          }
-        }
-        if (state.has_connection()) {
-          v1::ConnectionState* connection = state.mutable_connection();
-          connection->set_wanted_messages(connection->wanted_messages() + 4);
-          connection->set_granted_messages(connection->wanted_messages());
-          connection->set_done_messages(connection->wanted_messages());
-          connection->set_first_waits(connection->first_waits() + 4);
-          connection->set_first_wait_sum_ns(connection->first_wait_sum_ns() + 4'000'000);
-        }
-      }
-    }
-  }
-
-  std::string Bytes(uint32_t host) const { return batches_[host].SerializeAsString(); }
-
- private:
-  void AddProcess(uint32_t host, uint32_t t, uint32_t ranks, uint32_t stages, uint32_t data,
-                  v1::TelemetryBatch* batch) {
-    const uint32_t rank = host * options_.ranks_per_host + t;
-    v1::ProcessReport* report = batch->add_processes();
-    report->mutable_process()->set_host(batch->host());
-    report->mutable_process()->set_boot_id("00112233445566778899aabbcc" + std::to_string(100000 + host));
-    report->mutable_process()->set_pid(1000 + t);
-    report->mutable_process()->set_start_time_ticks(5000);
-    report->set_job("load");
-    report->set_rank_label(static_cast<int32_t>(rank));
-    report->set_world_label(static_cast<int32_t>(ranks));
-    report->set_program("trainer");
-    report->mutable_health()->set_state(v1::PROCESS_STATE_RUNNING);
-    report->mutable_health()->set_state_age_ns(kSecondNs);
-    const uint32_t stage = host / data;
-    const uint32_t replica = host % data;
-    AddRing(0x1, rank, ranks, false, report);                                // everybody
-    AddRing(0x1000000 + host, t, options_.ranks_per_host, false, report);    // tensor parallel
-    AddRing(0x2000000 + stage * 0x1000 + t, replica, data, false, report);   // data parallel
-    AddRing(0x3000000 + replica * 0x1000 + t, stage, stages, true, report);  // pipeline
-  }
-
-  void AddRing(uint64_t id, uint32_t rank, uint32_t count, bool pipeline, v1::ProcessReport* report) {
-    if (count < 2) return;
-    v1::CommunicatorState* state = report->add_communicators();
-    state->set_communicator_id(id);
-    state->set_rank(rank);
-    state->set_rank_count(count);
-    state->set_phase(v1::PHASE_READY);
-    if (pipeline) {
-      state->mutable_p2p_called()->set_count(0);
-      if (rank > 0) AddConnection(id, rank, rank - 1, report);
-      if (rank + 1 < count) AddConnection(id, rank, rank + 1, report);
-      return;
-    }
-    v1::OperationInfo* info = state->mutable_last_called();
-    info->set_function(v1::FUNCTION_ALL_REDUCE);
-    info->set_data_type(7);
-    info->set_root(-1);
-    info->set_count(1 << 20);
-    *state->mutable_last_started() = *info;
-    AddQueuePairs(id, rank, (rank + 1) % count, true, report);
-    AddQueuePairs(id, rank, (rank + count - 1) % count, false, report);
-  }
-
-  // Both directions.
-  void AddConnection(uint64_t id, uint32_t rank, uint32_t peer, v1::ProcessReport* report) {
-    AddQueuePairs(id, rank, peer, true, report);
-    AddQueuePairs(id, rank, peer, false, report);
-  }
-
-  void AddQueuePairs(uint64_t id, uint32_t rank, uint32_t peer, bool sends, v1::ProcessReport* report) {
-    const auto address = [id](uint32_t end, uint32_t port) {
-      return "10." + std::to_string(end / 62500) + "." + std::to_string(end / 250 % 250) + "." +
-             std::to_string(1 + end % 250) + ":" + std::to_string(20000 + (id % 1000) * 16 + port);
-    };
-    for (uint32_t index = 0; index < options_.queue_pairs; ++index) {
-      v1::QueuePairState* state = report->add_queue_pairs();
-      ++queue_pairs_;
-      state->set_communicator_id(id);
-      state->set_rank(rank);
-      state->set_peer(peer);
-      state->set_direction(sends ? v1::DIRECTION_SEND : v1::DIRECTION_RECEIVE);
-      state->set_index(index);
-      state->set_phase(v1::PHASE_READY);
-      state->set_local(address(static_cast<uint32_t>(report->rank_label()), index));
-      state->set_remote(address(peer, index));
-      state->set_last_post_age_ns(3'000'000);
-      state->set_last_progress_age_ns(2'000'000);
-      if (sends) state->mutable_latency_histogram()->Resize(15, 0);
-      if (index == 0) state->mutable_connection()->set_wanted_messages(0);
-    }
-  }
-
-  const Options options_;
-  std::vector<v1::TelemetryBatch> batches_;
-  size_t queue_pairs_ = 0;
-  uint64_t random_ = 1;
-};
-
 bool Parse(int argc, char** argv, Options* options) {
   for (int i = 1; i < argc; ++i) {
     const auto number = [&](const char* name, auto* value) {
@@ -278,18 +131,18 @@ constexpr int64_t kStartNs = 1000 * kSecondNs;
 constexpr int64_t kUnixNs = 1'700'000'000 * kSecondNs;
 
 // What the agents of one slot send.
-std::vector<std::string> MakeSlot(const Options& options, Agents* agents, int slot) {
+std::vector<std::string> MakeSlot(const Options& options, LoadAgents* agents, int slot) {
   std::vector<std::string> wire;
   for (auto host = static_cast<uint32_t>(slot % kGroups); host < options.hosts; host += kGroups) {
     agents->Advance(host, kStartNs + slot * kSlotNs);
-    wire.push_back(agents->Bytes(host));
+    wire.push_back(agents->batch(host).SerializeAsString());
   }
   return wire;
 }
 
 Load Measure(const Options& options) {
   Load load;
-  Agents agents(options);
+  LoadAgents agents(options);
   c4::service::Metrics metrics;
   c4::c4d::VerdictStore store(":memory:");
   c4::c4d::HandlerOptions handler_options;
@@ -352,7 +205,7 @@ int main(int argc, char** argv) {
             "[--real] [--json]\n");
     return 2;
   }
-  const size_t queue_pairs = Agents(options).queue_pairs();
+  const size_t queue_pairs = LoadAgents(options).queue_pairs();
   const Load load = Measure(options);
   if (load.refused) {
     fprintf(stderr, "c4d_master_load: the master refused a batch\n");

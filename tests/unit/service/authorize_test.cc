@@ -6,6 +6,7 @@
 #include <set>
 #include <sys/stat.h>
 
+#include "absl/strings/str_cat.h"
 #include "service/audit.h"
 #include "service/gate.h"
 #include "tests/unit/service/temporary_directory.h"
@@ -17,7 +18,7 @@ using testing::HasSubstr;
 
 std::string Source(const std::string& path) {
   const char* root = getenv("C4_SOURCE_DIR");  // NOLINT(concurrency-mt-unsafe)
-  const std::string text = test::ReadWhole(std::string(root == nullptr ? "." : root) + "/" + path);
+  std::string text = test::ReadWhole(std::string(root == nullptr ? "." : root) + "/" + path);
   EXPECT_FALSE(text.empty()) << path << ": is C4_SOURCE_DIR set?";
   return text;
 }
@@ -41,7 +42,7 @@ std::set<std::string> MethodsOfProto() {
         words >> service;
       } else if (word == "rpc") {
         words >> word;
-        methods.insert(package + "." + service + "/" + word.substr(0, word.find('(')));
+        methods.insert(absl::StrCat(package, ".", service, "/", word.substr(0, word.find('('))));
       }
     }
   }

@@ -174,7 +174,7 @@ TEST(HttpServer, WhatIsNoRequestIsRefused) {
   const auto ask = [&](const std::string& text) {
     const int fd = ConnectTo(server.port());
     SendText(fd, text);
-    const std::string answer = ReadToEnd(fd);
+    std::string answer = ReadToEnd(fd);
     close(fd);
     return answer;
   };
