@@ -95,7 +95,7 @@ class Guest:
             "-m", str(memory_mb), "-nodefaults", "-no-user-config", "-display", "none", "-monitor", "none",
             "-no-reboot", "-serial", f"file:{self.console}", "-kernel", str(image.kernel),
             "-initrd", str(image.initrd),
-            "-append", f"console=ttyS0 panic=-1 quiet loglevel=4 mitigations=off tsc=reliable c4guest={number}",
+            "-append", f"console=ttyS0 no_timer_check panic=-1 quiet loglevel=4 mitigations=off tsc=reliable c4guest={number}",
             "-fsdev", "local,id=host,path=/,security_model=none,readonly=on,multidevs=remap",
             "-device", "virtio-9p-pci,fsdev=host,mount_tag=host",
             "-fsdev", f"local,id=share,path={self.share},security_model=none",

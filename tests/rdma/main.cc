@@ -6,6 +6,7 @@
 //   stream     --messages N --bytes B        one long history; --at K --command C, --then L --command2 C2
 //   bandwidth  --bytes B --seconds S --queue-pairs Q [--spin]
 //   steer      --ports P,P,...               one queue pair, over each port in turn
+//   once       --bytes B --window W --count N --queue-pairs Q   bare writes: once and in order?
 //   faults                                   what is refused: keys, memory, ends, lengths
 #include <cstdio>
 #include <cstring>
@@ -59,6 +60,8 @@ int Run(int count, char** words) {
     Bandwidth(context, options, sends);
   } else if (mode == "steer") {
     Steer(context, options, sends);
+  } else if (mode == "once") {
+    Once(context, options, sends);
   } else if (mode == "faults") {
     Faults(context, sends);
   } else {

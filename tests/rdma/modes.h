@@ -28,6 +28,7 @@ void Histories(const Context& context, const Options& options, bool sends);
 void Stream(const Context& context, const Options& options, bool sends);
 void Bandwidth(const Context& context, const Options& options, bool sends);
 void Steer(const Context& context, const Options& options, bool sends);
+void Once(const Context& context, const Options& options, bool sends);
 void Faults(const Context& context, bool sends);
 
 }  // namespace c4::rdma_test

@@ -60,13 +60,14 @@ class Receiver final : private verbs::Arrivals {
   void Open(size_t i, const Message& from) {
     Receiving& pair = pairs_[i];
     if (pair.end != nullptr && !pair.fencing) Die("a second epoch came before the first was fenced");
-    DieUnless(verbs::ReceiveEnd::Create(context_.port, context_.settings, plan_.chunk_bytes, &pair.end));
+    DieUnless(
+        verbs::ReceiveEnd::Create(PresentPort(context_), context_.settings, plan_.chunk_bytes, &pair.end));
     pair.fencing = pair.said_lost = pair.answered = false;
     // What the sender has not settled yet is still to be described, also what has come here already.
     pair.end->Begin(from.number);
     for (uint64_t message = from.number; message < granted_; ++message) Describe(i, message);
     pair.end->Forget(oldest_);
-    DieUnless(pair.end->queue_pair().Connect(from.end));
+    ConnectOrBreak(pair.end.get(), from.end);
     context_.oob->Say({Word::kEnd, static_cast<uint32_t>(i), 0, pair.end->queue_pair().end()});
   }
 

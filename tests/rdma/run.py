@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """The transport's queue pairs over real verbs, in two guests with Soft-RoCE (guests.py).
 
-run.py --build BUILD [--only NAME] [--histories N]: boots the guests, runs every test, and ends with the line
-"rdma: N passed, N failed". Exit codes: 0 nothing failed, or the guests cannot run here, which a loud line says;
-1 a test failed; 2 wrong usage.
+run.py --build BUILD [--only NAME] [--histories N] [--bench [--alternations N]]: boots the guests, runs every test,
+or with --bench the measurements of docs/benchmarks.md, and ends with the line "rdma: N passed, N failed". Exit
+codes: 0 nothing failed, or the guests cannot run here, which a loud line says; 1 a test failed; 2 wrong usage.
 """
 
 import argparse
@@ -49,10 +49,19 @@ class Bench:
 # The tests: each takes the bench and gives back a word on what it saw, or raises Failed.
 
 
+def gid_index(guest):
+    """Of the GID of eth1's IPv4 address: a table that changed may have it elsewhere."""
+    gid = f"0000:0000:0000:0000:0000:ffff:0a02:{guest.number:04x}"
+    _, output = guest.run(f"grep -l {gid} /sys/class/infiniband/rxe0/ports/1/gids/*")
+    check(output.strip(), f"guest {guest.number} has no GID {gid}")
+    return int(output.split()[0].rpartition("/")[2])
+
+
 def pingpong(bench):
-    listening = bench.one.start("timeout 30 ibv_rc_pingpong -d rxe0 -g 1 -n 100")
+    call = "timeout 30 ibv_rc_pingpong -d rxe0 -n 100 -g"
+    listening = bench.one.start(f"{call} {gid_index(bench.one)}")
     time.sleep(1)
-    status, output = bench.two.run("timeout 30 ibv_rc_pingpong -d rxe0 -g 1 -n 100 10.1.0.1")
+    status, output = bench.two.run(f"{call} {gid_index(bench.two)} 10.1.0.1")
     bench.one.finish(listening)
     check(status == 0, output)
     return output.strip().splitlines()[-1]
@@ -117,7 +126,8 @@ def peers_port_down(bench):
     around = "{} & program=$!; sleep 0.7; ip link set eth1 down; sleep 1; ip link set eth1 up; wait $program"
     sender, receiver = bench.both("stream --messages 200", around=around)
     check("port rxe0:1 is down" in receiver, f"no event was said:\n{receiver}")
-    check("status 12" in sender, f"no queue pair gave up:\n{sender}")
+    # The receiver's end of a queue pair may fail first, which the sender is told over TCP.
+    check(number("epochs", sender) > 0, f"no queue pair was given up:\n{sender}")
     return sender.strip().splitlines()[-2]
 
 
@@ -164,10 +174,10 @@ def steering(bench):
 
 def bandwidth(bench):
     def theirs():
-        call = "timeout 60 ib_write_bw -d rxe0 -x 1 -s 65536 -n 200 -q 1 -F"
-        listening = bench.one.start(call)
+        call = "timeout 60 ib_write_bw -d rxe0 -s 65536 -n 200 -q 1 -F -x"
+        listening = bench.one.start(f"{call} {gid_index(bench.one)}")
         time.sleep(1)
-        status, output = bench.two.run(f"{call} 10.1.0.1", 70)
+        status, output = bench.two.run(f"{call} {gid_index(bench.two)} 10.1.0.1", 70)
         bench.one.finish(listening, 70)
         found = re.search(r"^ 65536 .*", output, re.M)
         check(status == 0 and found, output)
@@ -184,20 +194,22 @@ def bandwidth(bench):
         f"64 KiB, medians of {len(rows)} in alternation, load {load:.1f}: ib_write_bw {medians[0]:.2f} MiB/s, "
         f"one queue pair {medians[1]:.2f}, four {medians[2]:.2f}; ratio {medians[1] / medians[0]:.2f}"
     )
-    check(medians[1] >= 0.9 * medians[0], text)
     return text
 
 
 TESTS = [
     pingpong, devices, faults, no_memlock, steering, silent_cut, port_down, peers_port_down, address_that_changes,
-    smaller_mtu, ipv6, *library.TESTS, histories, bandwidth,
+    smaller_mtu, ipv6, *library.TESTS, histories,
 ]  # fmt: skip
+# Speeds are judged by who reads docs/benchmarks.md: two guests share the host's cores with whatever else runs.
+MEASUREMENTS = [bandwidth]
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--build", type=pathlib.Path, required=True)
     parser.add_argument("--only", action="append", choices=[test.__name__ for test in TESTS])
+    parser.add_argument("--bench", action="store_true", help="measure instead of testing")
     parser.add_argument("--histories", type=int, default=1000)
     parser.add_argument("--alternations", type=int, default=5)
     options = parser.parse_args()
@@ -213,7 +225,7 @@ def main():
             bench = Bench(one, two, program)
             bench.programs = (options.build / "bin").resolve()
             bench.histories, bench.alternations = options.histories, options.alternations
-            for test in TESTS:
+            for test in MEASUREMENTS if options.bench else TESTS:
                 if options.only and test.__name__ not in options.only:
                     continue
                 test_s = time.monotonic()

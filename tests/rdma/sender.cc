@@ -59,7 +59,7 @@ class Sender {
  private:
   void Open(size_t i) {
     Sending& pair = pairs_[i];
-    DieUnless(verbs::SendEnd::Create(context_.port, context_.settings, plan_.chunk_bytes, &pair.end));
+    DieUnless(verbs::SendEnd::Create(PresentPort(context_), context_.settings, plan_.chunk_bytes, &pair.end));
     pair.end->Begin(oldest_);
     pair.connected = pair.fencing = false;
     pair.settled = 0;
@@ -73,7 +73,7 @@ class Sender {
       Settle(pair.under_way.front());
       pair.under_way.pop_front();
     }
-    if (!pair.end->failed() || pair.fencing || !pair.connected) return;
+    if (!pair.end->failed() || pair.fencing) return;
     if (pair.end->status() != verbs::abi::kSuccess) tally_->statuses.insert(pair.end->status());
     DieUnless(pair.end->Break());
     if (!pair.end->drained()) return;
@@ -102,10 +102,11 @@ class Sender {
       *moved = true;
       Sending& pair = pairs_.at(message.queue_pair);
       if (message.word == Word::kEnd) {
-        DieUnless(pair.end->queue_pair().Connect(message.end));
+        ConnectOrBreak(pair.end.get(), message.end);
         pair.connected = true;
       } else if (message.word == Word::kLost) {
-        if (!pair.fencing && pair.connected && pair.before <= message.number) DieUnless(pair.end->Break());
+        // Of this epoch: of the one before, it came before the answer to its fence.
+        if (!pair.fencing) DieUnless(pair.end->Break());
       } else if (message.word == Word::kFenced) {
         Fenced(message.queue_pair, message.number);
       } else {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <poll.h>
 
 namespace c4::rdma_test {
 
@@ -44,6 +45,20 @@ Plan Plan::Stream(uint64_t seed, size_t queue_pairs, uint32_t chunk_bytes, uint6
   plan.chunk_bytes = chunk_bytes;
   plan.messages.assign(messages, {message_bytes, message_bytes});
   return plan;
+}
+
+verbs::UsablePort PresentPort(const Context& context) {
+  verbs::UsablePort port = context.port;
+  verbs::RenewGid(context.settings.gid, &port);
+  return port;
+}
+
+void ConnectOrBreak(verbs::FrameEnd* end, const verbs::End& peer) {
+  const Result connected = end->queue_pair().Connect(peer);
+  if (connected.ok()) return;
+  if (connected.code() != ncclSystemError) Die(connected.message());
+  poll(nullptr, 0, 20);  // not again and again at once
+  DieUnless(end->Break());
 }
 
 }  // namespace c4::rdma_test

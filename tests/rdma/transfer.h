@@ -56,6 +56,12 @@ struct Context {
   Oob* oob = nullptr;
 };
 
+// The port with the GID that it has now.
+verbs::UsablePort PresentPort(const Context& context);
+// An end without a path (the port is down, its address is gone) has failed like any other: it is fenced, and
+// the next epoch tries again. Any other fault ends the program.
+void ConnectOrBreak(verbs::FrameEnd* end, const verbs::End& peer);
+
 void RunSender(const Context& context, const Plan& plan, Tally* tally);
 void RunReceiver(const Context& context, const Plan& plan, Tally* tally);
 

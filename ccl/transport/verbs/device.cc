@@ -182,6 +182,12 @@ bool Device::port_up(int number) const {
   return !lost() && number >= 1 && number <= kMostPorts && up_[number].load(std::memory_order_relaxed);
 }
 
+void RenewGid(const GidWish& wish, UsablePort* port) {
+  if (port->device->gid_changes() == 0) return;
+  (void)ChooseGid(port->device->GidTable(port->port.number), wish, port->port.ethernet, port->name(),
+                  &port->gid);
+}
+
 std::vector<UsablePort> FindPorts(const Library& library, const Settings& settings, std::string* why_none) {
   std::vector<UsablePort> ports;
   if (settings.disabled) {

@@ -98,6 +98,11 @@ struct UsablePort {
   std::string name() const { return device->name() + ":" + std::to_string(port.number); }
 };
 
+// Gives it the GID that its table has for it now: addresses come and go, and a row that was emptied may be
+// filled elsewhere. Where there is none, it keeps the old one: a queue pair cannot be connected then, and is
+// tried again.
+void RenewGid(const GidWish& wish, UsablePort* port);
+
 // Every active port of this host that the settings allow. None is no error: *why_none then says what there is
 // instead ("no RDMA device", "NCCL_IB_HCA=mlx9 matches none of rxe0").
 std::vector<UsablePort> FindPorts(const Library& library, const Settings& settings, std::string* why_none);

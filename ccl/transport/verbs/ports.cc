@@ -64,11 +64,7 @@ std::vector<UsablePort> Ports::Sorted(uint32_t index, const std::vector<int>& me
   sorted.reserve(count);
   for (const size_t i : order) {
     sorted.push_back(ports_[i]);
-    UsablePort& port = sorted.back();
-    if (port.device->gid_changes() == 0) continue;
-    // Where it has none now, the old one is as good as any: the queue pair is not made, and tried again.
-    (void)ChooseGid(port.device->GidTable(port.port.number), settings_.gid, port.port.ethernet, port.name(),
-                    &port.gid);
+    RenewGid(settings_.gid, &sorted.back());
   }
   return sorted;
 }
