@@ -197,18 +197,41 @@ def bandwidth(bench):
     return text
 
 
+def device_once(bench):
+    """Bare writes, each posted once, both ways at a time: does the device keep the promise of a reliable connection?
+
+    With patience, and with a retry timeout that answers come too late for, so that it sends again what was delivered.
+    """
+    rows = []
+    for timeout in (18, 10):
+        doubled = broken = 0
+        call = f"timeout 60 env NCCL_IB_TIMEOUT={timeout} {bench.program} once --queue-pairs 4 --window 32 --bytes 16384 --count 300"
+        for _ in range(bench.alternations):
+            begun = []
+            for listens, connects, address in ((bench.one, bench.two, "10.1.0.1"), (bench.two, bench.one, "10.1.0.2")):
+                bench.port += 1
+                begun.append((listens, listens.start(f"{call} --listen {bench.port}")))
+                begun.append((connects, connects.start(f"{call} --connect {address}:{bench.port}")))
+            for guest, program in begun:
+                _, output = guest.finish(program, 80)
+                doubled += sum(map(int, re.findall(r"doubled (\d+)", output)))
+                broken += len(re.findall(r"status \d+ .* of \d+", output))
+        rows.append(f"NCCL_IB_TIMEOUT={timeout}: {doubled} writes delivered twice, {broken} queue pairs broken")
+    return f"of {bench.alternations * 2400} writes on {bench.alternations * 8} queue pairs: {'; '.join(rows)}"
+
+
 TESTS = [
     pingpong, devices, faults, no_memlock, steering, silent_cut, port_down, peers_port_down, address_that_changes,
     smaller_mtu, ipv6, *library.TESTS, histories,
 ]  # fmt: skip
 # Speeds are judged by who reads docs/benchmarks.md: two guests share the host's cores with whatever else runs.
-MEASUREMENTS = [bandwidth]
+MEASUREMENTS = [bandwidth, device_once]
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--build", type=pathlib.Path, required=True)
-    parser.add_argument("--only", action="append", choices=[test.__name__ for test in TESTS])
+    parser.add_argument("--only", action="append", choices=[test.__name__ for test in TESTS + MEASUREMENTS])
     parser.add_argument("--bench", action="store_true", help="measure instead of testing")
     parser.add_argument("--histories", type=int, default=1000)
     parser.add_argument("--alternations", type=int, default=5)
