@@ -192,7 +192,7 @@ bool Windows::ObserveProcess(const Host& host, const Process& process) {
   std::erase_if(history.queue_pairs, [&](const auto& entry) { return entry.second.round != slice.number; });
   if (warm) {
     history.recent.push_back(slice);
-    ++history.seen;
+    if (history.seen++ == 0) history.seen_since_ns = history.start_ns;
     ++slices_;
     Mature(&history);
   }
@@ -307,6 +307,7 @@ OwnTime Windows::Own(const ProcessKey& process, size_t back) const {
   }
   result.slices = own.size();
   result.seen = history.seen;
+  result.since_ns = history.seen_since_ns;
   result.recent_ns = analysis::LowerMedian(own);
   result.cycle_ns = analysis::LowerMedian(cycle);
   result.first_wait_ns = analysis::LowerMedian(waits);

@@ -64,8 +64,9 @@ struct OwnTime {
   double usual_ns = 0;   // median of the healthy ones; 0: not known yet
   double cycle_ns = 0;   // all the time per operation, recently
   double first_wait_ns = 0;
-  size_t slices = 0;  // recent ones that were looked at
-  size_t seen = 0;    // since it began, without warm-up
+  size_t slices = 0;          // recent ones that were looked at
+  size_t seen = 0;            // since it began, without warm-up
+  int64_t since_ns = kNever;  // the first of those began then
 };
 
 class Windows {
@@ -132,6 +133,7 @@ class Windows {
     uint64_t start_first_wait_ns = 0;
     uint64_t next_slice = 0;
     size_t seen = 0;
+    int64_t seen_since_ns = kNever;
     std::deque<Slice> recent;
     std::deque<double> usual_own_ns;
     std::map<QueuePairKey, QueuePairHistory> queue_pairs;

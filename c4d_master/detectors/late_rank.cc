@@ -34,29 +34,58 @@ std::vector<Late> Lateness(const JobSnapshot& snapshot, const Windows& windows, 
   return ranks;
 }
 
-// The rank that is late and alone in that; nullptr when there is none.
-const Late* FindLate(std::vector<Late>* ranks, const SlowThresholds& thresholds) {
-  if (ranks->size() < 3) return nullptr;
-  const Late& first = ranks->front();
+namespace {
+
+double Share(double ns, const OwnTime& own) {
+  return own.cycle_ns > 0 ? ns / own.cycle_ns : 0;
+}
+
+// What is usual for a rank that was slow before it was first seen is slow too. So the ranks are held against
+// each other, by their shares of the time: who does half the operations has twice the time for each. Somebody
+// who is late is also waited for: others wait for their first data longer than it does.
+std::optional<Late> FindLateFromStart(const std::vector<Late>& ranks, const SlowThresholds& thresholds) {
+  std::vector<double> shares;
+  std::vector<double> waits;
+  for (const Late& rank : ranks) {
+    shares.push_back(Share(rank.own.recent_ns, rank.own));
+    waits.push_back(Share(rank.own.first_wait_ns, rank.own));
+  }
+  const auto first = static_cast<size_t>(std::max_element(shares.begin(), shares.end()) - shares.begin());
+  const Late& slowest = ranks[first];
+  // One of whose operations nothing is measured seems to have all the time for itself.
+  const bool known =
+      slowest.own.seen >= thresholds.blind_late_slices && slowest.own.recent_ns < slowest.own.cycle_ns;
+  // What is far from usual for it is not from the start.
+  const OwnTime& own = slowest.own;
+  const double longest = Share(own.usual_ns > 0 ? std::min(own.usual_ns, own.recent_ns) : own.recent_ns, own);
+  const double median = analysis::LowerMedian(shares);
+  const bool is_waited_for = waits[first] <= analysis::LowerMedian(waits);
+  shares.erase(shares.begin() + static_cast<std::ptrdiff_t>(first));
+  const double second = *std::max_element(shares.begin(), shares.end());
+  const bool late = known && is_waited_for && longest >= thresholds.blind_late_median * median &&
+                    longest >= thresholds.late_alone * second &&
+                    longest - median >= thresholds.late_cycle_share;
+  if (!late) return std::nullopt;
+  Late result = slowest;
+  result.from_start = true;
+  return result;
+}
+
+}  // namespace
+
+// The rank that is late and alone in that, if there is one.
+std::optional<Late> FindLate(const std::vector<Late>& ranks, const SlowThresholds& thresholds) {
+  if (ranks.size() < 3) return std::nullopt;
+  const Late& first = ranks.front();
   if (first.own.usual_ns > 0) {
-    const double second = std::max((*ranks)[1].ratio, 1.0);
+    const double second = std::max(ranks[1].ratio, 1.0);
     const double growth_ns = first.own.recent_ns - first.own.usual_ns;
     const bool late = first.ratio >= thresholds.late_factor &&
                       first.ratio >= thresholds.late_alone * second &&
                       growth_ns >= thresholds.late_cycle_share * first.own.cycle_ns;
-    return late ? &first : nullptr;
+    if (late) return first;
   }
-  // Slow from the start: against the others, after long enough.
-  std::stable_sort(ranks->begin(), ranks->end(),
-                   [](const Late& a, const Late& b) { return a.own.recent_ns > b.own.recent_ns; });
-  const Late& slowest = ranks->front();
-  if (slowest.own.seen < thresholds.blind_late_slices) return nullptr;
-  std::vector<double> all;
-  for (const Late& rank : *ranks) all.push_back(rank.own.recent_ns);
-  const bool late = slowest.own.recent_ns >= thresholds.blind_late_median * analysis::LowerMedian(all) &&
-                    slowest.own.recent_ns >= thresholds.late_alone * (*ranks)[1].own.recent_ns &&
-                    slowest.own.recent_ns >= thresholds.late_cycle_share * slowest.own.cycle_ns;
-  return late ? &slowest : nullptr;
+  return FindLateFromStart(ranks, thresholds);
 }
 
 // A rank that may be late: not enough to blame it, but enough not to blame the network for what touches it.
@@ -80,29 +109,32 @@ Finding DescribeLate(const JobSnapshot& snapshot, const Late& late, const std::v
   Finding finding;
   finding.syndrome = Syndrome::kNonCommunicationSlow;
   FillProcess(culprit, &finding);
-  finding.since_at_ns = culprit.host->as_of_ns - 4 * kSecondNs;
+  finding.since_at_ns = late.from_start ? late.own.since_ns : culprit.host->as_of_ns - 4 * kSecondNs;
   std::vector<uint32_t> others;
   std::vector<double> waits;
   std::vector<double> ratios;
+  std::vector<double> shares;
   for (const Late& rank : ranks) {
     if (rank.process == late.process) continue;
     others.push_back(rank.process);
     waits.push_back(rank.own.first_wait_ns);
     ratios.push_back(rank.ratio);
+    shares.push_back(100 * Share(rank.own.recent_ns, rank.own));
   }
   finding.waiting = RanksOf(snapshot, others);
   finding.evidence.push_back(
       {"own-time",
-       late.own.usual_ns > 0
+       late.from_start
            ? absl::StrFormat(
+                 "rank %d has had %.0f %% of the time for itself since it began, %s on each operation; the "
+                 "median of the others is %.0f %%",
+                 finding.rank, 100 * Share(late.own.recent_ns, late.own),
+                 MillisecondsText(late.own.recent_ns), analysis::LowerMedian(shares))
+           : absl::StrFormat(
                  "rank %d spends %s of its own on each operation, %.1f times what is usual for it "
                  "(%s); the median of the others is %.1f times",
                  finding.rank, MillisecondsText(late.own.recent_ns), late.ratio,
-                 MillisecondsText(late.own.usual_ns), analysis::LowerMedian(ratios))
-           : absl::StrFormat(
-                 "rank %d has spent %s of its own on each operation since it began, far more than "
-                 "any other",
-                 finding.rank, MillisecondsText(late.own.recent_ns))});
+                 MillisecondsText(late.own.usual_ns), analysis::LowerMedian(ratios))});
   finding.evidence.push_back(
       {"waiting", absl::StrFormat("it waits %s for the first data of an operation, the others %s (median)",
                                   MillisecondsText(late.own.first_wait_ns),

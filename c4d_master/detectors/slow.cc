@@ -299,19 +299,18 @@ std::vector<Finding> DetectSlow(const JobSnapshot& snapshot, const Windows& wind
                                 const NetworkView& network, int64_t now_ns,
                                 const SlowThresholds& thresholds) {
   std::vector<Finding> findings;
-  std::vector<Late> ranks = Lateness(snapshot, windows, 0);
+  const std::vector<Late> ranks = Lateness(snapshot, windows, 0);
   std::set<const Process*> explains;
   if (const Late* late = FindExplaining(ranks, thresholds)) {
     explains.insert(snapshot.processes[late->process].process);
   }
-  if (const Late* late = FindLate(&ranks, thresholds)) {
+  if (const std::optional<Late> late = FindLate(ranks, thresholds)) {
     Finding finding = DescribeLate(snapshot, *late, ranks);
     finding.confidence = 0.5;
     bool lasting = true;
     for (size_t back = 1; back <= thresholds.late_persist; ++back) {
-      std::vector<Late> then = Lateness(snapshot, windows, back);
-      const Late* same = FindLate(&then, thresholds);
-      lasting = lasting && same != nullptr && same->process == late->process;
+      const std::optional<Late> same = FindLate(Lateness(snapshot, windows, back), thresholds);
+      lasting = lasting && same.has_value() && same->process == late->process;
     }
     if (lasting) Confirm(&finding);
     explains.insert(snapshot.processes[late->process].process);

@@ -15,7 +15,7 @@ struct Expected {
   double within_s = 0;
 };
 
-Expected ExpectedOf(Fault fault, bool fail_over, bool paths_known) {
+Expected ExpectedOf(Fault fault, const TrainingShape& shape, bool paths_known) {
   switch (fault) {
     case Fault::kStop:
       return {v1::SYNDROME_NON_COMMUNICATION_HANG, 5};
@@ -25,7 +25,7 @@ Expected ExpectedOf(Fault fault, bool fail_over, bool paths_known) {
       return {v1::SYNDROME_MISMATCH, 5};
     case Fault::kCutLink:
       // Without paths a dead link that the transport goes around is not told from congestion.
-      if (fail_over) return {paths_known ? v1::SYNDROME_PATH_LOST : v1::SYNDROME_UNSPECIFIED, 5};
+      if (shape.fail_over) return {paths_known ? v1::SYNDROME_PATH_LOST : v1::SYNDROME_UNSPECIFIED, 5};
       return {v1::SYNDROME_COMMUNICATION_HANG, 5};
     case Fault::kCutNic:
       return {v1::SYNDROME_COMMUNICATION_HANG, 5};
@@ -33,7 +33,7 @@ Expected ExpectedOf(Fault fault, bool fail_over, bool paths_known) {
     case Fault::kSlowNic:
       return {v1::SYNDROME_COMMUNICATION_SLOW, 10};
     case Fault::kSlowRank:
-      return {v1::SYNDROME_NON_COMMUNICATION_SLOW, 10};
+      return {v1::SYNDROME_NON_COMMUNICATION_SLOW, shape.from_start ? 45.0 : 10.0};
     case Fault::kLostNode:
       return {v1::SYNDROME_LOST_NODE, 10};
     default:
@@ -134,7 +134,7 @@ TrialResult RunTrial(Fault fault, const TrainingShape& shape, uint64_t seed, boo
   SimulatedPaths source(&sim);
   c4d::C4dHandler handler(options, &store, &metrics, paths_known ? &source : nullptr);
   TrialResult result;
-  const Expected expected = ExpectedOf(fault, shape.fail_over, paths_known);
+  const Expected expected = ExpectedOf(fault, shape, paths_known);
   uint32_t target = 0;
   int64_t injected_ns = INT64_MAX;
   std::set<std::string> judged;
@@ -165,7 +165,7 @@ TrialResult RunTrial(Fault fault, const TrainingShape& shape, uint64_t seed, boo
       handler.Tick({sim.now_ns(), sim.unix_ns()});
     }
   };
-  pass(30 + static_cast<double>(random() % 20));
+  if (!shape.from_start) pass(30 + static_cast<double>(random() % 20));
   const uint32_t leaves = (shape.ranks() + shape.hosts_per_leaf - 1) / shape.hosts_per_leaf;
   const bool link = fault == Fault::kCutLink || fault == Fault::kSlowLink;
   target = static_cast<uint32_t>(random() % (link ? leaves * shape.spines : shape.ranks()));
@@ -178,7 +178,7 @@ TrialResult RunTrial(Fault fault, const TrainingShape& shape, uint64_t seed, boo
       return shape.fail_over ? path.over_target || path.acks_over_target : path.stuck;
     });
   }
-  pass(fault == Fault::kCheckpoint ? 60 : 20);
+  pass(fault == Fault::kCheckpoint || shape.from_start ? 60 : 20);
   sim.Heal();
   const bool ends = fault == Fault::kKill || fault == Fault::kMismatch;
   if (!ends) {

@@ -31,6 +31,7 @@ struct TrainingShape {
   double paused = 0;        // share of the chunks in groups of two that wait for a receiver without its quota
   bool fail_over = false;   // the transport fences queue pairs on a link that is cut, and builds them anew
   bool steered = false;     // on a path that avoids it; else on any
+  bool from_start = false;  // a trial's fault is there before the job begins
   uint32_t ranks() const { return tensor * pipeline * data; }
 };
 

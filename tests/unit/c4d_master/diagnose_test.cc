@@ -68,6 +68,19 @@ TEST(DiagnoseLinks, ALinkIsNotHeldAgainstItsNics) {
   }
 }
 
+// Nothing was ever usual for it but to be slow.
+TEST(DiagnoseFromTheStart, ARankThatWasAlwaysSlowIsNamed) {
+  TrainingShape shape;
+  shape.from_start = true;
+  for (uint64_t seed = 1; seed <= 6; ++seed) {
+    shape.pipeline = 1 + static_cast<uint32_t>(seed % 3);
+    const TrialResult result = RunTrial(Fault::kSlowRank, shape, seed);
+    EXPECT_TRUE(result.found) << "seed " << seed << "\n" << result.told;
+    EXPECT_EQ(result.wrong, 0U) << "seed " << seed << "\n" << result.told;
+    EXPECT_TRUE(result.cleared) << "seed " << seed << "\n" << result.told;
+  }
+}
+
 // A link that the transport went around is named, once, and forgotten when it is healed.
 TEST(DiagnoseFences, ADeadLinkIsNamedThoughTheJobGoesOn) {
   for (const bool steered : {true, false}) {
