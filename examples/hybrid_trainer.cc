@@ -101,8 +101,10 @@ class Trainer {
 
 bool Trainer::Check(ncclResult_t code, const char* call, ncclComm_t comm) const {
   if (code == ncclSuccess) return true;
-  fprintf(stderr, "hybrid_trainer: rank %d: %s: %s: %s\n", world_.rank, call, ncclGetErrorString(code),
-          ncclGetLastError(comm));
+  // Who is gone, the library has said.
+  const std::string sentence = code == ncclRemoteError ? "a peer is gone" : ncclGetLastError(comm);
+  fprintf(stderr, "hybrid_trainer: rank %d: %s: %s\n", world_.rank, call,
+          sentence.empty() ? ncclGetErrorString(code) : sentence.c_str());
   return false;
 }
 

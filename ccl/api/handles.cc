@@ -154,10 +154,20 @@ Result CheckReady(const Entry& entry) {
   return Ok();
 }
 
+namespace {
+
+constexpr char kFailedBefore[] = "the communicator failed before";
+
+}  // namespace
+
+bool IsEcho(const Result& result) {
+  return result.message().rfind(kFailedBefore, 0) == 0;
+}
+
 Result CheckAlive(const Entry& entry) {
   C4_RETURN_IF_ERROR(CheckReady(entry));
   if (entry.phase == Phase::kFailed) {
-    return Fail(entry.failure.code(), "the communicator failed before: %s", entry.failure.message().c_str());
+    return Fail(entry.failure.code(), "%s: %s", kFailedBefore, entry.failure.message().c_str());
   }
   if (entry.phase != Phase::kActive) {
     return Fail(ncclInvalidArgument, "the communicator was finalized; it takes no more operations");
@@ -165,7 +175,7 @@ Result CheckAlive(const Entry& entry) {
   if (entry.revoked) return Ok();
   const Result earlier = entry.communicator->AsyncError();
   if (earlier.ok()) return Ok();
-  return Fail(earlier.code(), "the communicator failed before: %s", earlier.message().c_str());
+  return Fail(earlier.code(), "%s: %s", kFailedBefore, earlier.message().c_str());
 }
 
 Result CheckUsable(const Entry& entry) {

@@ -101,6 +101,8 @@ Result BadHandle(ncclComm_t handle);
 Result CheckReady(const Entry& entry);
 // The same, and it was neither finalized nor did it fail.
 Result CheckAlive(const Entry& entry);
+// What CheckAlive says of a communicator that failed: its failure once more.
+bool IsEcho(const Result& result);
 // The same, and it was not revoked: it takes operations.
 Result CheckUsable(const Entry& entry);
 

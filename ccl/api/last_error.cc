@@ -30,8 +30,9 @@ void KeepSentence(const char* call, ncclComm_t comm, const Result& result) {
 
 void KeepFailure(const char* call, ncclComm_t comm, const Result& result) {
   KeepSentence(call, comm, result);
-  (void)Caught([] {
-    C4_WARN("%s", thread_sentence);
+  (void)Caught([&result] {
+    const LogLevel level = IsEcho(result) ? LevelOfFailure() : LogLevel::kWarn;
+    C4_LOG_AT(level, "%s", thread_sentence);
     return Ok();
   });
 }

@@ -11,6 +11,7 @@
 #include <unistd.h>
 #include <utility>
 
+#include "ccl/base/caught.h"
 #include "ccl/base/clock.h"
 #include "ccl/base/identity.h"
 #include "ccl/base/knobs.h"
@@ -47,6 +48,22 @@ std::string ExpandFileName(const std::string& pattern) {
   return name;
 }
 
+// "[job night, rank 3] "; of many ranks' lines in one file, which are whose. A job's name comes from
+// anywhere: nothing of it may steer a terminal, or take the room that the sentence needs.
+std::string WhoText() {
+  constexpr size_t kMostBytes = 64;
+  const JobIdentity job = ReadJobIdentity();
+  std::string text;
+  if (!job.name.empty()) {
+    text = "job " + job.name.substr(0, kMostBytes) + (job.name.size() > kMostBytes ? "..." : "");
+    for (char& c : text) {
+      if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
+    }
+  }
+  if (job.rank >= 0) text += (text.empty() ? "rank " : ", rank ") + std::to_string(job.rank);
+  return text.empty() ? text : "[" + text + "] ";
+}
+
 int ReadLevel() {
   const std::string word = KnobText(Knob::NCCL_DEBUG);
   const char* const words[] = {"NONE", "VERSION", "WARN", "INFO", "TRACE"};
@@ -80,8 +97,15 @@ void ResetLog() {
 
 void Log(LogLevel level, const char* format, ...) {
   char line[1024];
-  int used = snprintf(line, sizeof line, "%s:%d:%ld C4 %s ", HostName().c_str(), static_cast<int>(getpid()),
-                      syscall(SYS_gettid), Word(level));
+  std::string who;
+  if (level == LogLevel::kWarn) {
+    (void)Caught([&who] {
+      who = WhoText();
+      return Ok();
+    });
+  }
+  int used = snprintf(line, sizeof line, "%s:%d:%ld %sC4 %s ", HostName().c_str(), static_cast<int>(getpid()),
+                      syscall(SYS_gettid), who.c_str(), Word(level));
   if (used < 0) return;
   va_list arguments;
   va_start(arguments, format);
@@ -93,6 +117,19 @@ void Log(LogLevel level, const char* format, ...) {
   line[used++] = '\n';
   ssize_t ignored = write(log_fd.load(), line, static_cast<size_t>(used));
   (void)ignored;  // a log that cannot be written is no reason to disturb the job
+}
+
+LogLevel FailureLevel::Next(uint64_t now_ns) {
+  constexpr uint64_t kEchoNs = 10000000000u;
+  uint64_t warned_ns = warned_ns_.load(std::memory_order_relaxed);
+  if (warned_ns != 0 && now_ns - warned_ns < kEchoNs) return LogLevel::kInfo;
+  // Of two that come at once, one is first.
+  return warned_ns_.compare_exchange_strong(warned_ns, now_ns) ? LogLevel::kWarn : LogLevel::kInfo;
+}
+
+LogLevel LevelOfFailure() {
+  static auto* const level = new FailureLevel();
+  return level->Next(MonotonicNs());
 }
 
 bool LogLimit::Pass(uint64_t now_ns, uint64_t* kept_back) {

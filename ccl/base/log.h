@@ -1,8 +1,10 @@
 // The library's log, under NCCL's own switches NCCL_DEBUG and NCCL_DEBUG_FILE. One line is one write, so
-// that lines of many ranks do not mix. Any thread may log; nothing is logged in a hot path. Unlike NCCL,
-// warnings are shown when NCCL_DEBUG is not set: a monitor that is silently inactive helps nobody.
+// that lines of many ranks do not mix; it names host, process and thread, and a warning also the job and the
+// rank in it, where the environment tells them. Any thread may log; nothing is logged in a hot path. Unlike
+// NCCL, warnings are shown when NCCL_DEBUG is not set: a monitor that is silently inactive helps nobody.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <mutex>
 
@@ -14,6 +16,20 @@ LogLevel CurrentLogLevel();
 // Reads NCCL_DEBUG and NCCL_DEBUG_FILE again (ncclResetDebugInit).
 void ResetLog();
 void Log(LogLevel level, const char* format, ...) __attribute__((format(printf, 2, 3)));
+
+// A peer that is lost fails every communicator of the process with it, and each call on them that comes
+// later: of that the first line within ten seconds is a warning, the others are for NCCL_DEBUG=INFO. Any
+// thread.
+class FailureLevel {
+ public:
+  LogLevel Next(uint64_t now_ns);
+
+ private:
+  std::atomic<uint64_t> warned_ns_{0};  // 0: never
+};
+
+// For the failures of this process's communicators, now.
+LogLevel LevelOfFailure();
 
 // For lines that strangers can cause as often as they like: ten a minute go through, the others are counted.
 // Any thread.

@@ -1,7 +1,9 @@
 // A rank that is killed: the others get ncclRemoteError, the launcher says which rank it was, nothing stays.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <map>
 #include <signal.h>
+#include <sstream>
 
 #include "cli/process.h"
 #include "tests/service/harness.h"
@@ -64,6 +66,34 @@ TEST(KilledRankTest, TheVerdictComesBeforeTheExitStatuses) {
   ASSERT_NE(statuses, std::string::npos) << errors;
   EXPECT_LT(verdict, statuses);
   EXPECT_TRUE(job.RunDirIsClean());
+}
+
+// Each survivor warns once, though several of its communicators fail and later calls on them do, and says
+// which rank of which job it is; who died stands there as a process.
+TEST(KilledRankTest, WarningsComeOncePerProcessAndNameJobAndRank) {
+  constexpr int kRanks = 8;
+  RunningJob job(kRanks, {"--job", "night"}, {Binary("hybrid_trainer"), "--seconds", "60"});
+  ASSERT_TRUE(job.AwaitAtWork(100, Seconds(20)));
+  const pid_t victim = job.Counters(3).pid;
+  ASSERT_EQ(kill(victim, SIGKILL), 0);
+  ASSERT_TRUE(job.launcher().Wait(Seconds(15)));
+  const std::string errors = job.launcher().Errors();
+  std::map<std::string, int> warnings;  // by rank
+  bool victim_named = false;
+  std::istringstream lines(errors);
+  for (std::string line; std::getline(lines, line);) {
+    const size_t at = line.find("] C4 WARN ");
+    if (line.find(" C4 WARN ") == std::string::npos) continue;
+    const size_t who = line.find(" [job night, rank ");
+    ASSERT_NE(at, std::string::npos) << line;
+    ASSERT_NE(who, std::string::npos) << line;
+    ++warnings[line.substr(who, at - who)];
+    victim_named = victim_named || line.find("(pid " + std::to_string(victim) + " at ") != std::string::npos;
+  }
+  EXPECT_LE(warnings.size(), kRanks - 1U) << errors;
+  EXPECT_GE(warnings.size(), 3U) << errors;  // who had to do with the victim
+  for (const auto& [rank, count] : warnings) EXPECT_EQ(count, 1) << rank << "\n" << errors;
+  EXPECT_TRUE(victim_named) << errors;
 }
 
 // The morning after: launcher, master and run directory are gone.

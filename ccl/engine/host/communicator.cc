@@ -447,7 +447,8 @@ void HostCommunicator::FailWith(const Result& result) {
   }
   recorder_.SetPhase(wire::kPhaseFailed);
   (void)Caught([this, &result] {
-    C4_WARN("rank %d: the communicator failed: %s", rank_, result.message().c_str());
+    const LogLevel level = LevelOfFailure();
+    C4_LOG_AT(level, "communicator of %d: %s", rank_count_, result.message().c_str());
     CloseConnections(false);
     return Ok();
   });

@@ -185,9 +185,25 @@ Result Links::Progress(bool* moved) {
     last_look_ns_ = now_ns;
     LookAtPaths();
   }
-  for (auto& [key, connection] : sends_) C4_RETURN_IF_ERROR(connection->Progress(moved));
-  for (auto& [key, connection] : receives_) C4_RETURN_IF_ERROR(connection->Progress(moved));
+  for (auto& [key, connection] : sends_) {
+    const Result result = connection->Progress(moved);
+    if (!result.ok()) return Named(key.first, result);
+  }
+  for (auto& [key, connection] : receives_) {
+    const Result result = connection->Progress(moved);
+    if (!result.ok()) return Named(key.first, result);
+  }
   return Ok();
+}
+
+// A rank of one communicator is another one of the next: its process and host are whom to look for.
+Result Links::Named(int peer, const Result& failure) const {
+  const Contact& contact = contacts_[static_cast<size_t>(peer)];
+  if (contact.process.pid == 0 || contact.listeners.empty()) return failure;
+  std::string host = contact.listeners.front().ToString();
+  host.resize(host.rfind(':'));  // its port says nothing
+  return {failure.code(),
+          failure.message() + " (pid " + std::to_string(contact.process.pid) + " at " + host + ")"};
 }
 
 void Links::WakeNeighbours() {

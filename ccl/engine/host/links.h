@@ -86,6 +86,8 @@ class Links {
   void LookAtPaths();
   // A receive connection waits for its sender to connect.
   bool Expecting() const;
+  // The failure of a connection to that rank, with who that is.
+  Result Named(int peer, const Result& failure) const;
   void LookAtDevices();
   Result TakeIn(bool expecting, bool* moved);
   void CollectPolls();

@@ -228,6 +228,48 @@ TEST(Log, StrangersCauseTenLinesAMinute) {
   EXPECT_EQ(kept_back, 3931u - 10u + 1u);
 }
 
+TEST(Log, AFailureHasOneWarningAndEchoes) {
+  FailureLevel level;
+  constexpr uint64_t kSecondNs = 1000000000u;
+  EXPECT_EQ(level.Next(5 * kSecondNs), LogLevel::kWarn);
+  EXPECT_EQ(level.Next(5 * kSecondNs), LogLevel::kInfo);
+  EXPECT_EQ(level.Next(14 * kSecondNs), LogLevel::kInfo);
+  EXPECT_EQ(level.Next(15 * kSecondNs), LogLevel::kWarn) << "something else";
+}
+
+// In a process of its own, for the log's file and the environment are the process's.
+TEST(Log, AWarningNamesJobRankAndHost) {
+  char file[] = "/tmp/c4-log-test-XXXXXX";
+  const int fd = mkstemp(file);
+  ASSERT_GE(fd, 0);
+  const pid_t pid = fork();
+  if (pid == 0) {
+    setenv("NCCL_DEBUG_FILE", file, 1);
+    setenv("NCCL_DEBUG", "INFO", 1);
+    setenv("C4_JOB_ID", ("ni\x1b[31mght" + std::string(300, 'x')).c_str(), 1);
+    setenv("RANK", "3", 1);
+    ForgetKnobs();
+    ResetLog();
+    C4_WARN("the sentence");
+    C4_INFO("the other");
+    _exit(0);
+  }
+  int status = 0;
+  waitpid(pid, &status, 0);
+  char text[4096] = "";
+  const ssize_t bytes = read(fd, text, sizeof text - 1);
+  close(fd);
+  unlink(file);
+  ASSERT_GT(bytes, 0);
+  const std::string log = text;
+  EXPECT_EQ(log.rfind(HostName() + ":" + std::to_string(pid) + ":", 0), 0U) << log;
+  EXPECT_NE(log.find(" [job ni?[31mghtxx"), std::string::npos) << log;
+  EXPECT_NE(log.find("x..., rank 3] C4 WARN the sentence\n"), std::string::npos) << log;
+  EXPECT_LT(log.find('\n'), 200U) << log;
+  EXPECT_EQ(log.find('\x1b'), std::string::npos);
+  EXPECT_NE(log.find(" C4 INFO the other"), std::string::npos) << log;
+}
+
 // A data loader keeps no stream of its parent open, and whatever else it inherited stays as it was.
 TEST(Fork, AChildClosesItsParentsStreamsAndNothingElse) {
   CloseStreamsInChildren();
