@@ -41,6 +41,7 @@ v1::RankStatus StatusOf(const Host& host, const Process& process, int64_t now_ns
   health->set_cpu_ns(process.health.cpu_ns);
   health->set_io_bytes(process.health.io_bytes);
   health->set_progress_age_ns(std::max<int64_t>(0, now_ns - process.health.last_progress_at_ns));
+  status.set_incarnation(process.incarnation);
   const Membership* widest = nullptr;
   for (const Membership& membership : process.communicators) {
     if (widest == nullptr || membership.rank_count > widest->rank_count) widest = &membership;

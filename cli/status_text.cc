@@ -41,10 +41,21 @@ int TakeOutEarlier(v1::GetStatusReply* status) {
   return before - ranks->size();
 }
 
+// The incarnation of all ranks; -1 where they differ, because some are not started again yet.
+int64_t CommonIncarnation(const v1::GetStatusReply& status) {
+  if (status.ranks().empty()) return 0;
+  const uint32_t first = status.ranks(0).incarnation();
+  const bool common = std::all_of(status.ranks().begin(), status.ranks().end(),
+                                  [&](const auto& rank) { return rank.incarnation() == first; });
+  return common ? int64_t{first} : -1;
+}
+
 std::string RankTable(const v1::GetStatusReply& status, const Screen& screen) {
   Table table;
   table.columns = {{"RANK"},        {"HOST"},      {"PID", 3},     {"STATE"},    {"FOR", 4},
                    {"NO PROGRESS"}, {"CALLED", 1}, {"STARTED", 2}, {"FINISHED"}, {"COMMUNICATOR", 5}};
+  const bool differ = CommonIncarnation(status) < 0;
+  if (differ) table.columns.insert(table.columns.begin() + 1, {"INCARNATION"});
   for (const v1::RankStatus& rank : status.ranks()) {
     const v1::ProcessHealth& health = rank.health();
     table.rows.push_back({rank.rank() < 0 ? "?" : absl::StrCat(rank.rank()), rank.process().host(),
@@ -53,6 +64,8 @@ std::string RankTable(const v1::GetStatusReply& status, const Screen& screen) {
                           DurationText(health.state_age_ns()), DurationText(health.progress_age_ns()),
                           absl::StrCat(rank.called()), absl::StrCat(rank.started()),
                           absl::StrCat(rank.finished()), service::CommunicatorText(rank.communicator_id())});
+    std::vector<std::string>& row = table.rows.back();
+    if (differ) row.insert(row.begin() + 1, absl::StrCat(rank.incarnation()));
   }
   return table.Text(screen);
 }
@@ -195,8 +208,10 @@ std::string StatusText(const v1::GetStatusReply& known, StatusBy by, const Scree
   const int earlier = TakeOutEarlier(&status);
   const bool by_node =
       by == StatusBy::kNode || (by == StatusBy::kFitting && status.ranks_size() > kMostRanks);
+  const int64_t incarnation = CommonIncarnation(status);
   const std::string head =
-      absl::StrCat("job ", status.job(), ": ", status.ranks_size(), " ranks, master epoch ",
+      absl::StrCat("job ", status.job(), ": ", status.ranks_size(), " ranks, ",
+                   incarnation > 0 ? absl::StrCat("incarnation ", incarnation, ", ") : "", "master epoch ",
                    service::CommunicatorText(status.master_epoch()));
   const std::string ranks = status.ranks().empty() ? "no rank has been seen yet\n"
                             : by_node              ? NodeTable(status, screen)

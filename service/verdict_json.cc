@@ -113,6 +113,7 @@ Json AgentToJson(const v1::AgentStatus& agent) {
 
 Json RankToJson(const v1::RankStatus& rank) {
   return Json{{"rank", rank.rank()},
+              {"incarnation", rank.incarnation()},
               {"host", rank.process().host()},
               {"pid", rank.process().pid()},
               {"boot_id", rank.process().boot_id()},

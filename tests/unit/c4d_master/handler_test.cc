@@ -258,6 +258,16 @@ TEST_F(HandlerTest, StatusSaysWhatIsKnown) {
   }
 }
 
+TEST_F(HandlerTest, StatusSaysWhichIncarnationARankIs) {
+  Train(3);
+  v1::TelemetryBatch batch = job_.Batch("host0");
+  for (v1::ProcessReport& report : *batch.mutable_processes()) report.set_incarnation(3);
+  ASSERT_TRUE(handler_->Ingest(batch, job_.now()).ok());
+  const v1::GetStatusReply status = handler_->GetStatus(job_.now());
+  ASSERT_THAT(status.ranks(), Not(IsEmpty()));
+  EXPECT_EQ(status.ranks(0).incarnation(), 3U);
+}
+
 TEST_F(HandlerTest, ASubscriberBeginsWithWhatIsOpen) {
   Train(15);
   for (uint32_t rank = 0; rank < 4; ++rank) job_.Enter(rank);

@@ -67,6 +67,22 @@ TEST(StatusTextTest, OfARankThatWasStartedAgainTheLivingProcessCounts) {
   }
 }
 
+TEST(StatusTextTest, ShowsWhichIncarnationRuns) {
+  v1::GetStatusReply status;
+  status.set_job("job-1");
+  for (int rank = 0; rank < 2; ++rank) status.add_ranks()->set_rank(rank);
+  EXPECT_THAT(StatusText(status, StatusBy::kRank, {}), testing::Not(HasSubstr("ncarnation")));
+  for (v1::RankStatus& rank : *status.mutable_ranks()) rank.set_incarnation(2);
+  EXPECT_THAT(StatusText(status, StatusBy::kRank, {}),
+              HasSubstr("job job-1: 2 ranks, incarnation 2, master"));
+  // One has not come yet.
+  status.mutable_ranks(1)->set_incarnation(1);
+  const std::string text = StatusText(status, StatusBy::kRank, {});
+  EXPECT_THAT(text, testing::ContainsRegex("RANK +INCARNATION +HOST"));
+  EXPECT_THAT(text, testing::ContainsRegex("\n0 +2 "));
+  EXPECT_THAT(text, testing::ContainsRegex("\n1 +1 "));
+}
+
 TEST(StatusTextTest, AgentsStandInTheOrderOfTheirNumbers) {
   v1::GetStatusReply status;
   for (const char* host : {"host10", "host2", "host1"}) status.add_agents()->set_host(host);
