@@ -201,7 +201,7 @@ class Figures {
     request.program = folder_ + "/c4";
     request.arguments = {"run", "--fabric",  spec_.name, "-n", std::to_string(2 * kJobs), "--ranks-per-host",
                          "1",   "--run-dir", scratch_};
-    if (with_c4p) request.arguments.emplace_back("--c4p");
+    request.arguments.emplace_back(with_c4p ? "--c4p" : "--no-c4p");
     for (const std::string& word :
          {std::string("--"), folder_ + "/figure_rank", roots, std::to_string(bytes_),
           std::to_string(kSettleS + seconds_ + 2), scratch_}) {

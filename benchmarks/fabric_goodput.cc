@@ -92,29 +92,18 @@ std::map<uint64_t, double> MeasureJob(const fabric::FabricSpec& spec, const Pair
   const std::string results = scratch + "/results.json";
   cli::SpawnRequest request;
   request.program = folder + "/c4";
-  request.arguments = {"run",
-                       "--fabric",
-                       spec.name,
-                       "-n",
-                       std::to_string(options.ranks),
-                       "--run-dir",
-                       scratch,
-                       "--",
-                       folder + "/all_reduce_perf",
-                       "-b",
-                       "16M",
-                       "-e",
-                       "64M",
-                       "-f",
-                       "2",
-                       "-n",
-                       std::to_string(options.iterations),
-                       "-w",
-                       "3",
-                       "-c",
-                       "0",
-                       "--json",
-                       results};
+  request.arguments = {"run",       "--fabric",
+                       spec.name,   "--no-c4p",
+                       "-n",        std::to_string(options.ranks),
+                       "--run-dir", scratch,
+                       "--",        folder + "/all_reduce_perf",
+                       "-b",        "16M",
+                       "-e",        "64M",
+                       "-f",        "2",
+                       "-n",        std::to_string(options.iterations),
+                       "-w",        "3",
+                       "-c",        "0",
+                       "--json",    results};
   request.environment = cli::OwnEnvironment();
   request.death_signal = SIGTERM;
   request.stdout_fd = STDERR_FILENO;

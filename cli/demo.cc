@@ -2,10 +2,12 @@
 
 #include <cstdio>
 #include <iterator>
+#include <thread>
 #include <unistd.h>
 
 #include "absl/strings/str_format.h"
 #include "cli/process.h"
+#include "cli/processors.h"
 #include "service/text.h"
 #include "service/verdict_json.h"
 
@@ -63,7 +65,21 @@ absl::Status Demo::Start(bool on_fabric, const std::string& size) {
   return range_->Start();
 }
 
+std::string BusyNote(double others_share) {
+  constexpr double kNoticed = 0.25;
+  if (others_share < kNoticed) return "";
+  return absl::StrFormat(
+      "other programs keep %.0f %% of this machine's processors busy. So expect it coarser: verdicts come "
+      "seconds later, a link may be named together with others that the same connections take, and where the "
+      "processors are more than %.0f %% busy with the job at work, it has 8 ranks in the place of 16",
+      100 * others_share, 100 * kBusyLimit);
+}
+
 absl::Status Demo::StartAnywhere() {
+  Processors processors;
+  processors.Busy();
+  std::this_thread::sleep_for(std::chrono::seconds(1));
+  if (const std::string note = BusyNote(processors.Busy()); !note.empty()) Say(note);
   if (options_.loopback) return Start(false, "");
   absl::Status started = Start(true, "4x4x4");
   if (absl::IsPermissionDenied(started) || absl::IsFailedPrecondition(started)) {

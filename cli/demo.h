@@ -26,6 +26,10 @@ struct DemoOptions {
 std::string DemoTable(const std::vector<FaultJudgement>& judged, const std::vector<FalseAlarm>& false_alarms,
                       int64_t now_unix_ns, const Screen& screen);
 
+// What to expect where other programs take that share of the processors, before anything is begun; empty:
+// nothing out of the ordinary. Pure.
+std::string BusyNote(double others_share);
+
 class Demo {
  public:
   explicit Demo(const DemoOptions& options) : options_(options) {}

@@ -34,6 +34,15 @@ Json PhaseJson(const FaultJudgement& judgement) {
           {"faults", judgement.faults}};
 }
 
+// "communication slow: link leaf0-spine1": all in the table is confirmed, and which connections go over a
+// link was printed with its verdict.
+std::string NameInTable(const v1::Verdict& verdict) {
+  std::string name = service::VerdictHead(verdict);
+  if (const size_t word = name.find(' '); word != std::string::npos) name.erase(0, word + 1);
+  if (verdict.culprit().kind() == v1::CULPRIT_KIND_LINK) name = name.substr(0, name.find(", over which"));
+  return name;
+}
+
 }  // namespace
 
 std::string DemoTable(const std::vector<FaultJudgement>& judged, const std::vector<FalseAlarm>& false_alarms,
@@ -47,7 +56,7 @@ std::string DemoTable(const std::vector<FaultJudgement>& judged, const std::vect
   for (const FaultJudgement& judgement : judged) {
     const bool quiet = judgement.expected.kind == v1::CULPRIT_KIND_UNSPECIFIED;
     const bool named = !judgement.verdict_id.empty() && judgement.confirmed_after_s.has_value();
-    std::string as = named ? service::VerdictHead(judgement.verdict) : quiet ? "nobody, rightly" : "nobody";
+    std::string as = named ? NameInTable(judgement.verdict) : quiet ? "nobody, rightly" : "nobody";
     if (!judgement.right()) as.insert(0, "WRONG: ");
     const int64_t at_unix_ns = judgement.verdict.confirmed_unix_ns() -
                                static_cast<int64_t>(judgement.confirmed_after_s.value_or(0) * 1e9);
@@ -57,7 +66,7 @@ std::string DemoTable(const std::vector<FaultJudgement>& judged, const std::vect
   }
   for (const FalseAlarm& alarm : false_alarms) {
     table.rows.push_back({"none", ClockText(alarm.verdict.confirmed_unix_ns(), now_unix_ns), "-", "-",
-                          "FALSE ALARM: " + service::VerdictHead(alarm.verdict)});
+                          "FALSE ALARM: " + NameInTable(alarm.verdict)});
   }
   return table.Text(screen);
 }

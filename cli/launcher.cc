@@ -207,6 +207,7 @@ absl::Status Launcher::EnterFabric() {
   if (absl::IsPermissionDenied(entered.status())) {
     report_(
         absl::StrCat("warning: ", std::string(entered.status().message()), "; the job runs over loopback"));
+    options_.paths = false;  // there are none to choose among
     return absl::OkStatus();
   }
   if (!entered.ok()) return entered.status();

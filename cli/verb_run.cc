@@ -39,6 +39,7 @@ int RunJob(const Arguments& arguments) {
   LaunchOptions job;
   bool no_monitor = false;
   bool no_log = false;
+  bool no_paths = false;
   Options options("run", kSummary);
   options.Whole("-n,--ranks", &job.ranks, 1, 4096, "how many ranks to start; required");
   options.Text("--job", &job.job, "ID", "name of the job; default: C4_JOB_ID, else one of its own");
@@ -54,7 +55,9 @@ int RunJob(const Arguments& arguments) {
                "the daemons of this job speak mutual TLS, with certificates of an authority of its own");
   options.Flag("--no-monitor", &no_monitor, "start neither agent nor master");
   options.Flag("--c4p", &job.paths,
-               "start a path master as well, unless one is published in the run directory");
+               "start a path master as well, unless one is published in the run directory; default with "
+               "--fabric");
+  options.Flag("--no-c4p", &no_paths, "with --fabric: start no path master, so that no link is named");
   options.Text(
       "--topology", &job.topology, "FILE",
       "with --c4p: what the network is (docs/formats/topology.md); default: a fabric's own, else learnt");
@@ -81,7 +84,10 @@ int RunJob(const Arguments& arguments) {
   options.Flag("--prefix", &job.prefix, "put [rank] before each line of output");
   options.Command(&job.command, "PROGRAM ARGS...");
   if (const std::optional<int> exit_code = options.Parse(WithFabricName(arguments))) return *exit_code;
+  if (job.paths && no_paths) return UsageError("run", "--c4p and --no-c4p exclude each other");
   job.monitor = !no_monitor;
+  // On a fabric there are links to be named, and paths to choose among.
+  job.paths = job.paths || (!job.fabric.empty() && job.monitor && !no_paths);
   job.keep_log = !no_log;
   job.verdict_lines = true;
 

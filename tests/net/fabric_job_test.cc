@@ -96,6 +96,7 @@ TEST_F(FabricJobTest, AKilledLauncherLeavesNothing) {
 TEST_F(FabricJobTest, AFaultIsInjectedAndTheMonitorSeesIt) {
   RunningJob job(4, {"--fabric", "2x2x2"}, Trainer());
   ASSERT_TRUE(job.AwaitAtWork(20, Seconds(20)));
+  EXPECT_GT(job.DaemonPid("c4p_master"), 0) << "on a fabric paths are chosen, and links named, by default";
   const ScratchDir scratch;
   const std::string plan_path = scratch.path() + "/plan.jsonl";
   const CommandResult cut = RunC4({"inject", "cut", "--seed", "5", "--for", "0.3", "--json", "--plan",
@@ -136,6 +137,13 @@ TEST_F(FabricJobTest, AFaultIsInjectedAndTheMonitorSeesIt) {
   // All of it stands in the plan: the cut, its end, the stop, what was healed.
   const std::string plan = fabric::ReadText(plan_path);
   EXPECT_EQ(std::count(plan.begin(), plan.end(), '\n'), 4) << plan;
+}
+
+TEST_F(FabricJobTest, WithoutAPathMasterWhereNoneIsWanted) {
+  RunningJob job(2, {"--fabric", "2x2x1", "--no-c4p"}, Trainer());
+  ASSERT_TRUE(job.AwaitAtWork(5, Seconds(20)));
+  EXPECT_LE(job.DaemonPid("c4p_master"), 0);
+  EXPECT_GT(job.DaemonPid("c4d_master"), 0);
 }
 
 TEST_F(FabricJobTest, OverLoopbackProcessesCanBeMetAndLinksCannot) {

@@ -39,7 +39,7 @@ class PathMasterTest : public testing::Test {
     fabric_.emplace(*std::move(up));
   }
   void StartJob() {
-    job_.emplace(kRanks, std::vector<std::string>{"--fabric", spec_.name, "--c4p"}, Program());
+    job_.emplace(kRanks, std::vector<std::string>{"--fabric", spec_.name}, Program());
     ASSERT_TRUE(job_->AwaitAtWork(20, Seconds(20)));
   }
   void StartJobAndLearn() {

@@ -189,7 +189,7 @@ class NightOnFabricTest : public NightTest {
 TEST_F(NightOnFabricTest, ASlowRankACutLinkAndASlowNic) {
   if (geteuid() != 0) GTEST_SKIP() << "a fabric needs root";
   ASSERT_TRUE(StartFabric().ok());
-  StartJob("--c4p --fabric " + fabric_);
+  StartJob("--fabric " + fabric_);
   ASSERT_TRUE(Eventually(Seconds(60), [this] { return UsualIsLearnt(); }));
 
   Inject({"slow-rank", "rank5"});

@@ -59,12 +59,28 @@ TEST(DemoTableTest, OneLineAFaultWithItsTimes) {
   EXPECT_THAT(LineWith(text, "FALSE ALARM"), HasSubstr("01:46:43"));
 }
 
+TEST(DemoTableTest, ALinkIsNamedWithoutWhatGoesOverIt) {
+  FaultJudgement slow = Named("slow-link leaf2-spine0", 6.1);
+  v1::Culprit& culprit = *slow.verdict.mutable_culprit();
+  culprit.set_kind(v1::CULPRIT_KIND_LINK);
+  culprit.set_cable("leaf2-spine0");
+  for (int i = 0; i < 8; ++i) culprit.add_connections()->set_to_rank(i);
+  const std::string line = LineWith(DemoTable({slow}, {}, 0, {}), "slow-link");
+  EXPECT_TRUE(line.ends_with(": link leaf2-spine0")) << line;
+  EXPECT_EQ(line.find("CONFIRMED"), std::string::npos) << line;
+}
+
 TEST(DemoTableTest, FitsTheTerminal) {
   Screen screen;
   screen.columns = 80;
   std::istringstream stream(
       DemoTable({Named("slow-link leaf2-spine0", 8.1), Named("stop rank5", 3)}, {}, 0, screen));
   for (std::string line; std::getline(stream, line);) EXPECT_LE(TextColumns(line), 80U) << line;
+}
+
+TEST(DemoTest, SaysBeforehandWhatABusyMachineMakesCoarser) {
+  EXPECT_EQ(BusyNote(0.1), "");
+  EXPECT_THAT(BusyNote(0.97), AllOf(HasSubstr("97 %"), HasSubstr("coarser"), HasSubstr("8 ranks")));
 }
 
 }  // namespace
