@@ -144,6 +144,16 @@ struct MasterClient::Parts {
     context->set_deadline(std::chrono::system_clock::now() + absl::ToChronoMilliseconds(timeout));
   }
 
+  static void MakeHarmless(google::protobuf::Message* reply) { service::MakePrintable(reply); }
+  // A report is a page: its lines stay lines.
+  static void MakeHarmless(v1::GetSessionReply* reply) {
+    const std::string text = service::PrintablePage(reply->report_text());
+    const std::string json = service::PrintablePage(reply->report_json());
+    service::MakePrintable(reply);
+    reply->set_report_text(text);
+    reply->set_report_json(json);
+  }
+
   template <typename Request, typename Reply>
   absl::StatusOr<Reply> AskSmon(grpc::Status (v1::Smon::Stub::*method)(grpc::ClientContext*, const Request&,
                                                                        Reply*),
@@ -154,7 +164,7 @@ struct MasterClient::Parts {
     const grpc::Status status = (smon.get()->*method)(&context, request, &reply);
     switch (status.error_code()) {
       case grpc::StatusCode::OK:
-        service::MakePrintable(&reply);
+        MakeHarmless(&reply);
         return reply;
       case grpc::StatusCode::UNIMPLEMENTED:
         return absl::FailedPreconditionError(

@@ -15,6 +15,7 @@
 #include "cli/master_client.h"
 #include "cli/options.h"
 #include "cli/smon_text.h"
+#include "cli/smon_verdicts.h"
 #include "cli/verb.h"
 
 namespace c4::cli {
@@ -75,9 +76,15 @@ absl::StatusOr<v1::GetSessionReply> Get(const MasterOptions& master, uint64_t nu
       master, [number](const MasterClient& client) { return client.GetSession(number, kCallLimit); });
 }
 
-int Print(const v1::GetSessionReply& reply, bool json) {
-  const std::string text =
+int Print(const MasterOptions& master, const v1::GetSessionReply& reply, bool json) {
+  std::string text =
       json ? c4d::SessionJson(reply.session(), reply.report_json(), kJsonIndent) + "\n" : SessionText(reply);
+  if (!json) {
+    const absl::StatusOr<v1::ListVerdictsReply> verdicts = Ask<v1::ListVerdictsReply>(
+        master, [](const MasterClient& client) { return client.ListVerdicts(true, kCallLimit); });
+    const std::string beside = verdicts.ok() ? VerdictsBeside(reply, *verdicts) : "";
+    if (!beside.empty()) absl::StrAppend(&text, "\n", beside);
+  }
   fputs(text.c_str(), stdout);
   const v1::SessionState state = reply.session().state();
   return state == v1::SESSION_STATE_NOTHING_TO_ANALYSE || state == v1::SESSION_STATE_FAILED ? kExitFailed
@@ -125,7 +132,7 @@ int RunSession(const Arguments& arguments) {
     if (!reply.ok()) return Complain(reply.status());
     const v1::SessionState state = reply->session().state();
     if (state != v1::SESSION_STATE_COLLECTING && state != v1::SESSION_STATE_ANALYSING)
-      return Print(*reply, json);
+      return Print(master, *reply, json);
     if (absl::Now() >= give_up) {
       fprintf(stderr, "c4 smon: the session is not over; c4 smon show tells when it is\n");
       return kExitFailed;
@@ -185,7 +192,7 @@ int Show(const Arguments& arguments) {
   if (!heatmap.empty()) {
     if (const int failed = WriteHeatmap(reply->report_json(), heatmap); failed != kExitOk) return failed;
   }
-  return Print(*reply, json);
+  return Print(master, *reply, json);
 }
 
 absl::StatusOr<v1::ListAlertsReply> GetAlerts(const MasterOptions& master) {

@@ -115,7 +115,8 @@ TEST_F(SmonTest, FromStoreToAlertsAndBack) {
   std::ifstream map(scratch_.path() + "/map.svg");
   EXPECT_THAT(std::string(std::istreambuf_iterator<char>(map), {}), HasSubstr("rank "));
   result = Smon({"show", "4"});
-  EXPECT_THAT(result.output, HasSubstr("Stragglers waste"));
+  EXPECT_THAT(result.output, HasSubstr("\nStragglers waste")) << "a report has lines";
+  EXPECT_THAT(result.output, HasSubstr("c4 verdicts names nobody in that time"));
   EXPECT_EQ(Smon({"show", "5"}).exit_code, 1);
 
   // What was not told is told now, once.
