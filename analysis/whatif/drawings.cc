@@ -12,12 +12,45 @@ namespace {
 
 constexpr int kLeft = 60;
 constexpr int kTop = 40;
+constexpr int kLineHeight = 16;
+constexpr int kLetterWidth = 7;  // of a title, about; rather too much
+
+// How far a slow-down is from 1 towards 1.5, from where on all are alike.
+constexpr double kDeepest = 1.5;
+double Depth(double slowdown) {
+  return std::clamp((slowdown - 1) / (kDeepest - 1), 0.0, 1.0);
+}
 
 // White at 1, full red from 1.5.
 std::string Color(double slowdown) {
-  const double depth = std::clamp((slowdown - 1) / 0.5, 0.0, 1.0);
+  const double depth = Depth(slowdown);
   const auto other = static_cast<int>(std::lround(255 * (1 - depth)));
   return absl::StrFormat("#%02x%02x%02x", static_cast<int>(std::lround(255 - 55 * depth)), other, other);
+}
+
+// Attributes hold the colours of a light page; where the reader's is dark, these take their place, by class.
+constexpr int kShades = 10;
+std::string DarkStyle() {
+  std::string style =
+      "<style>@media (prefers-color-scheme: dark) {\n"
+      ".paper { fill: #16191d } text { fill: #d8dde3 } .grid { stroke: #3a4149 } .cell { stroke: #4a525b }\n"
+      ".line { stroke: #7db3ff } .dot { fill: #7db3ff; stroke: #7db3ff } .hollow { fill: #16191d; stroke: "
+      "#7db3ff }\n.limit { stroke: #ff7b72 } .on-deep { fill: #16191d }\n";
+  for (int shade = 0; shade <= kShades; ++shade) {
+    const double depth = static_cast<double>(shade) / kShades;
+    const auto between = [depth](int from, int to) {
+      return static_cast<int>(std::lround(from + (to - from) * depth));
+    };
+    absl::StrAppendFormat(&style, ".h%d { fill: #%02x%02x%02x }\n", shade, between(0x24, 0xff),
+                          between(0x29, 0x6a), between(0x2f, 0x5e));
+  }
+  return style + "}</style>\n";
+}
+
+// fill and class of an area that shows a slow-down.
+std::string Heat(double slowdown) {
+  return absl::StrFormat("class=\"cell h%d\" fill=\"%s\"", std::lround(Depth(slowdown) * kShades),
+                         Color(slowdown));
 }
 
 std::string Escaped(const std::string& text) {
@@ -32,24 +65,74 @@ std::string Escaped(const std::string& text) {
   return escaped;
 }
 
-std::string Head(int width, int height, const std::string& title) {
-  return absl::StrFormat(
+// A title is shown whole: in as many lines as it needs, broken at spaces where there are some.
+std::vector<std::string> Lines(std::string title, size_t columns) {
+  std::vector<std::string> lines;
+  while (title.size() > columns) {
+    size_t end = title.rfind(' ', columns);
+    const bool at_space = end != std::string::npos && end > 0;
+    if (!at_space) {
+      end = columns;
+      // Not within a character.
+      while (end > 1 && (static_cast<unsigned char>(title[end]) & 0xc0) == 0x80) --end;
+    }
+    lines.push_back(title.substr(0, end));
+    title.erase(0, at_space ? end + 1 : end);
+  }
+  lines.push_back(std::move(title));
+  return lines;
+}
+
+// A picture of that size below its title; `body` may use the room from y = 24 on.
+std::string Picture(int width, int height, const std::string& title, const std::string& body) {
+  const std::vector<std::string> lines =
+      Lines(title, static_cast<size_t>(std::max(1, (width - kLeft) / kLetterWidth)));
+  const int extra = static_cast<int>(lines.size() - 1) * kLineHeight;
+  std::string svg = absl::StrFormat(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" font-family=\"sans-serif\" "
-      "font-size=\"12\">\n<rect width=\"%d\" height=\"%d\" fill=\"white\"/>\n"
-      "<text x=\"%d\" y=\"20\">%s</text>\n",
-      width, height, width, height, kLeft, Escaped(title));
+      "font-size=\"12\">\n%s<rect class=\"paper\" width=\"%d\" height=\"%d\" fill=\"white\"/>\n",
+      width, height + extra, DarkStyle(), width, height + extra);
+  for (size_t i = 0; i < lines.size(); ++i) {
+    absl::StrAppendFormat(&svg, "<text x=\"%d\" y=\"%d\">%s</text>\n", kLeft,
+                          20 + static_cast<int>(i) * kLineHeight, Escaped(lines[i]));
+  }
+  return absl::StrFormat("%s<g transform=\"translate(0 %d)\">\n%s</g>\n</svg>\n", svg, extra, body);
 }
 
 std::string Cell(const WorkerMap& map, int dp, int stage, int size) {
+  constexpr int kRoomForNumber = 32;
   const size_t worker =
       static_cast<size_t>(stage) * static_cast<size_t>(map.dp_size) + static_cast<size_t>(dp);
+  const double slowdown = map.slowdown[worker];
   const std::string alone = map.alone.empty() ? "" : absl::StrFormat(", alone %.3f", map.alone[worker]);
-  return absl::StrFormat(
-      "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" fill=\"%s\" stroke=\"#bbb\"><title>rank %d (dp %d, "
-      "stage %d): "
-      "%.3f%s</title></rect>\n",
-      kLeft + dp * size, kTop + stage * size, size, size, Color(map.slowdown[worker]), map.ranks[worker], dp,
-      stage, map.slowdown[worker], alone);
+  const int x = kLeft + dp * size;
+  const int y = kTop + stage * size;
+  std::string svg = absl::StrFormat(
+      "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" %s stroke=\"#bbb\"><title>rank %d (dp %d, "
+      "stage %d): %.3f%s</title></rect>\n",
+      x, y, size, size, Heat(slowdown), map.ranks[worker], dp, stage, slowdown, alone);
+  if (size < kRoomForNumber) return svg;
+  const bool deep = Depth(slowdown) > 0.6;
+  absl::StrAppendFormat(
+      &svg, "<text x=\"%d\" y=\"%d\" text-anchor=\"middle\"%s pointer-events=\"none\">%s</text>\n",
+      x + size / 2, y + size / 2 + 4, deep ? " class=\"on-deep\" fill=\"white\"" : "",
+      slowdown < 99.95 ? absl::StrFormat(slowdown < 9.995 ? "%.2f" : "%.1f", slowdown) : ">99");
+  return svg;
+}
+
+// What the colours mean: one box a tenth of the way, with numbers below the ends and the middle.
+std::string Scale(int x, int y) {
+  constexpr int kBox = 18;
+  std::string svg;
+  for (int i = 0; i <= kShades; ++i) {
+    const double slowdown = 1 + (kDeepest - 1) * i / kShades;
+    absl::StrAppendFormat(&svg, "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"12\" %s stroke=\"#bbb\"/>\n",
+                          x + i * kBox, y, kBox, Heat(slowdown));
+    if (i % (kShades / 2) != 0) continue;
+    absl::StrAppendFormat(&svg, "<text x=\"%d\" y=\"%d\" text-anchor=\"middle\">%.2f%s</text>\n",
+                          x + i * kBox + kBox / 2, y + 26, slowdown, i == kShades ? " and more" : "");
+  }
+  return svg;
 }
 
 // The upper end of an axis from 1 that shows `most`.
@@ -70,30 +153,65 @@ std::string Axis(double end, int width) {
   for (const double value : {1.0, (1 + end) / 2, end}) {
     absl::StrAppendFormat(&svg,
                           "<text x=\"%d\" y=\"%d\" text-anchor=\"end\">%.2f</text>\n"
-                          "<line x1=\"%d\" y1=\"%d\" x2=\"%d\" y2=\"%d\" stroke=\"#ddd\"/>\n",
+                          "<line class=\"grid\" x1=\"%d\" y1=\"%d\" x2=\"%d\" y2=\"%d\" stroke=\"#ddd\"/>\n",
                           kLeft - 8, HeightAt(value, end) + 4, value, kLeft, HeightAt(value, end),
                           kLeft + width, HeightAt(value, end));
   }
-  absl::StrAppendFormat(
-      &svg, "<line x1=\"%d\" y1=\"%d\" x2=\"%d\" y2=\"%d\" stroke=\"#c33\" stroke-dasharray=\"4 3\"/>\n",
-      kLeft, HeightAt(kStraggling, end), kLeft + width, HeightAt(kStraggling, end));
+  absl::StrAppendFormat(&svg,
+                        "<line class=\"limit\" x1=\"%d\" y1=\"%d\" x2=\"%d\" y2=\"%d\" stroke=\"#c33\" "
+                        "stroke-dasharray=\"4 3\"><title>from here on a job straggles: %.2f</title></line>\n"
+                        "<text x=\"4\" y=\"34\">slow-down</text>\n",
+                        kLeft, HeightAt(kStraggling, end), kLeft + width, HeightAt(kStraggling, end),
+                        kStraggling);
   return svg;
 }
 
-std::string UtcText(int64_t unix_ns) {
+tm UtcOf(int64_t unix_ns) {
   const auto seconds = static_cast<time_t>(unix_ns / 1'000'000'000);
   tm parts{};
   gmtime_r(&seconds, &parts);
-  return absl::StrFormat("%04d-%02d-%02d %02d:%02d UTC", parts.tm_year + 1900, parts.tm_mon + 1,
-                         parts.tm_mday, parts.tm_hour, parts.tm_min);
+  return parts;
+}
+
+std::string DateText(const tm& parts) {
+  return absl::StrFormat("%04d-%02d-%02d", parts.tm_year + 1900, parts.tm_mon + 1, parts.tm_mday);
+}
+
+std::string UtcText(int64_t unix_ns) {
+  const tm parts = UtcOf(unix_ns);
+  return absl::StrFormat("%s %02d:%02d:%02d UTC", DateText(parts), parts.tm_hour, parts.tm_min, parts.tm_sec);
+}
+
+// Time along an axis: the clock, and below it the date where that is another than before.
+std::string TimeAxis(int64_t first_ns, int64_t last_ns, int width) {
+  constexpr int kParts = 8;
+  std::string svg;
+  std::string date;
+  for (int i = 0; i <= kParts; ++i) {
+    if (i > 0 && first_ns == last_ns) break;
+    const int64_t at_ns =
+        first_ns + static_cast<int64_t>(static_cast<double>(last_ns - first_ns) * i / kParts);
+    const int x = kLeft + width * i / kParts;
+    const tm parts = UtcOf(at_ns);
+    absl::StrAppendFormat(&svg,
+                          "<line class=\"grid\" x1=\"%d\" y1=\"%d\" x2=\"%d\" y2=\"%d\" stroke=\"#ddd\"/>\n"
+                          "<text x=\"%d\" y=\"%d\" text-anchor=\"middle\">%02d:%02d:%02d</text>\n",
+                          x, kTop, x, kTop + kChartHeight + 4, x, kTop + kChartHeight + 20, parts.tm_hour,
+                          parts.tm_min, parts.tm_sec);
+    if (DateText(parts) == date) continue;
+    date = DateText(parts);
+    absl::StrAppendFormat(&svg, "<text x=\"%d\" y=\"%d\" text-anchor=\"middle\">%s</text>\n", x,
+                          kTop + kChartHeight + 36, date);
+  }
+  absl::StrAppendFormat(&svg, "<text x=\"%d\" y=\"%d\">time (UTC)</text>\n", kLeft, kTop + kChartHeight + 54);
+  return svg;
 }
 
 }  // namespace
 
 WorkerMap MapOf(const Job& job, const Analysis& analysis) {
   WorkerMap map;
-  map.title = absl::StrFormat("%s slow-down %.3f; by worker, white 1, red from 1.5", job.trace.shape.name,
-                              analysis.slowdown);
+  map.title = absl::StrFormat("%s slow-down %.3f; by worker", job.trace.shape.name, analysis.slowdown);
   map.dp_size = job.trace.dp_size;
   map.pp_size = job.trace.pp_size;
   map.ranks = job.trace.ranks;
@@ -105,8 +223,8 @@ WorkerMap MapOf(const Job& job, const Analysis& analysis) {
 std::string HeatmapSvg(const WorkerMap& map) {
   const int size = std::clamp(900 / std::max({map.dp_size, map.pp_size, 1}), 4, 40);
   const int width = std::max(420, kLeft + 20 + map.dp_size * size);
-  const int height = kTop + 50 + map.pp_size * size;
-  std::string svg = Head(width, height, map.title);
+  const int height = kTop + 94 + map.pp_size * size;
+  std::string svg;
   for (int stage = 0; stage < map.pp_size; ++stage) {
     if (size >= 12 || stage % 8 == 0) {
       absl::StrAppendFormat(&svg, "<text x=\"%d\" y=\"%d\" text-anchor=\"end\">%d</text>\n", kLeft - 8,
@@ -122,9 +240,10 @@ std::string HeatmapSvg(const WorkerMap& map) {
   }
   absl::StrAppendFormat(
       &svg,
-      "<text x=\"%d\" y=\"%d\">data-parallel rank</text>\n<text x=\"4\" y=\"34\">stage</text>\n</svg>\n",
-      kLeft, below + 18);
-  return svg;
+      "<text x=\"%d\" y=\"%d\">data-parallel rank</text>\n<text x=\"4\" y=\"34\">stage</text>\n"
+      "<text x=\"%d\" y=\"%d\">slow-down</text>\n",
+      kLeft, below + 18, kLeft, below + 46);
+  return Picture(width, height, map.title, svg + Scale(kLeft + 70, below + 36));
 }
 
 std::string StepsSvg(const std::string& title, const std::vector<StepSlowdown>& steps) {
@@ -134,37 +253,37 @@ std::string StepsSvg(const std::string& title, const std::vector<StepSlowdown>& 
   const int count = std::max(1, static_cast<int>(steps.size()));
   const int pitch = std::clamp(900 / count, 2, 40);
   const int width = std::max(360, count * pitch);
-  std::string svg = Head(kLeft + width + 20, kTop + kChartHeight + 50, title);
-  svg += Axis(end, width);
+  std::string svg = Axis(end, width);
   // So many steps apart that their numbers do not run into each other.
   const int every = std::max(1, (44 + pitch - 1) / pitch);
   for (int i = 0; i < static_cast<int>(steps.size()); ++i) {
     const StepSlowdown& step = steps[static_cast<size_t>(i)];
     const int top = HeightAt(step.slowdown, end);
     absl::StrAppendFormat(&svg,
-                          "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" fill=\"%s\" stroke=\"#999\">"
+                          "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" %s stroke=\"#999\">"
                           "<title>step %d: %.3f</title></rect>\n",
                           kLeft + i * pitch, top, std::max(1, pitch - 1), kTop + kChartHeight - top,
-                          Color(step.slowdown), step.step, step.slowdown);
+                          Heat(step.slowdown), step.step, step.slowdown);
     if (i % every == 0) {
       absl::StrAppendFormat(&svg, "<text x=\"%d\" y=\"%d\" text-anchor=\"middle\">%d</text>\n",
                             kLeft + i * pitch + pitch / 2, kTop + kChartHeight + 16, step.step);
     }
   }
-  absl::StrAppendFormat(&svg, "<text x=\"%d\" y=\"%d\">step</text>\n</svg>\n", kLeft,
-                        kTop + kChartHeight + 34);
-  return svg;
+  absl::StrAppendFormat(&svg, "<text x=\"%d\" y=\"%d\">step</text>\n", kLeft, kTop + kChartHeight + 34);
+  return Picture(kLeft + width + 20, kTop + kChartHeight + 50, title, svg);
 }
 
 std::string LifeSvg(const std::string& title, const std::vector<LifePoint>& points) {
   constexpr int kWidth = 900;
+  constexpr int kHeight = kTop + kChartHeight + 66;
+  constexpr int kRight = 50;  // half of a date
   double most = 1;
   for (const LifePoint& point : points) most = std::max(most, point.slowdown);
   const double end = AxisEnd(most);
-  std::string svg = Head(kLeft + kWidth + 20, kTop + kChartHeight + 50, title);
-  svg += Axis(end, kWidth);
-  if (points.empty()) return svg + "</svg>\n";
+  std::string svg = Axis(end, kWidth);
+  if (points.empty()) return Picture(kLeft + kWidth + kRight, kHeight, title, svg);
   const int64_t first_ns = points.front().unix_ns;
+  svg += TimeAxis(first_ns, points.back().unix_ns, kWidth);
   const auto span_ns = static_cast<double>(std::max<int64_t>(1, points.back().unix_ns - first_ns));
   std::string line;
   std::string dots;
@@ -173,20 +292,16 @@ std::string LifeSvg(const std::string& title, const std::vector<LifePoint>& poin
     const int x = kLeft + static_cast<int>(std::lround(share * kWidth));
     const int y = HeightAt(point.slowdown, end);
     absl::StrAppendFormat(&line, "%d,%d ", x, y);
-    absl::StrAppendFormat(&dots,
-                          "<circle cx=\"%d\" cy=\"%d\" r=\"3\" fill=\"%s\" stroke=\"#236\"><title>%s: %.3f%s"
-                          "</title></circle>\n",
-                          x, y, point.doubtful ? "white" : "#236", UtcText(point.unix_ns), point.slowdown,
-                          point.doubtful ? ", doubtful" : "");
+    absl::StrAppendFormat(
+        &dots,
+        "<circle class=\"%s\" cx=\"%d\" cy=\"%d\" r=\"3\" fill=\"%s\" stroke=\"#236\"><title>%s: %.3f%s"
+        "</title></circle>\n",
+        point.doubtful ? "hollow" : "dot", x, y, point.doubtful ? "white" : "#236", UtcText(point.unix_ns),
+        point.slowdown, point.doubtful ? ", doubtful" : "");
   }
-  absl::StrAppendFormat(&svg, "<polyline points=\"%s\" fill=\"none\" stroke=\"#236\"/>\n%s", line, dots);
-  absl::StrAppendFormat(
-      &svg,
-      "<text x=\"%d\" y=\"%d\">%s</text>\n<text x=\"%d\" y=\"%d\" text-anchor=\"end\">%s</text>\n"
-      "</svg>\n",
-      kLeft, kTop + kChartHeight + 20, UtcText(first_ns), kLeft + kWidth, kTop + kChartHeight + 20,
-      UtcText(points.back().unix_ns));
-  return svg;
+  absl::StrAppendFormat(&svg, "<polyline class=\"line\" points=\"%s\" fill=\"none\" stroke=\"#236\"/>\n%s",
+                        line, dots);
+  return Picture(kLeft + kWidth + kRight, kHeight, title, svg);
 }
 
 }  // namespace c4::whatif

@@ -1,6 +1,6 @@
 // Drawings of what-if analyses, as SVG: workers as a heat map, steps as bars, a job's life as a line. From
-// plain values, so that they can be made of a report that was kept as well (report_reader.h). Pure; any
-// thread.
+// plain values, so that they can be made of a report that was kept as well (report_reader.h). On a dark page
+// they are dark, titles are shown whole, times are UTC. Pure; any thread.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,8 @@ struct WorkerMap {
 
 WorkerMap MapOf(const Job& job, const Analysis& analysis);
 
-// Data-parallel ranks beside each other, stages below each other, darker where slower.
+// Data-parallel ranks beside each other, stages below each other, redder where slower, with the number where
+// there is room; below them the scale.
 std::string HeatmapSvg(const WorkerMap& map);
 
 struct StepSlowdown {

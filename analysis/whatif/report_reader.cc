@@ -63,7 +63,7 @@ absl::StatusOr<WorkerMap> MapFrom(const Json& json, std::optional<int32_t> step)
   }
   const std::string name = job.at("name").get<std::string>();
   const auto slowdown = (step ? json.at("slowdown_by_step").at(wanted) : json.at("slowdown")).get<double>();
-  map.title = absl::StrFormat("%s%s slow-down %.3f; by worker, white 1, red from 1.5", name,
+  map.title = absl::StrFormat("%s%s slow-down %.3f; by worker", name,
                               step ? absl::StrCat(" step ", wanted) : "", slowdown);
   return map;
 }

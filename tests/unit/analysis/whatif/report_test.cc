@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
 #include "analysis/whatif/drawings.h"
 #include "analysis/whatif/report_reader.h"
 #include "benchmarks/synthetic_job.h"
@@ -15,6 +16,7 @@
 namespace c4::whatif {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -162,9 +164,36 @@ TEST(DrawingsTest, ALifeOfAnyLength) {
   EXPECT_THAT(LifeSvg("job", {}), HasSubstr("</svg>"));
   EXPECT_EQ(Count(LifeSvg("job", {{5'000'000'000, 1.3, false}}), "<circle"), 1U);
   const std::string svg = LifeSvg("job", {{0, 1, false}, {86'400'000'000'000, 9.5, true}});
-  EXPECT_THAT(svg, HasSubstr("1970-01-02 00:00 UTC: 9.500, doubtful"));
+  EXPECT_THAT(svg, HasSubstr("1970-01-02 00:00:00 UTC: 9.500, doubtful"));
+  // Along the axis the clock, and each date once.
+  EXPECT_EQ(Count(svg, ">03:00:00<"), 1U);
+  EXPECT_EQ(Count(svg, ">1970-01-01<"), 1U);
+  EXPECT_EQ(Count(svg, ">1970-01-02<"), 1U);
   EXPECT_THAT(svg, HasSubstr("points=\"60,200 960,"));
   EXPECT_THAT(StepsSvg("none", {}), HasSubstr("</svg>"));
+}
+
+TEST(DrawingsTest, AMapHasAScaleNumbersAndItsWholeTitle) {
+  WorkerMap map;
+  map.title = std::string(300, 'j') + " slow-down 1.4; by worker";
+  map.dp_size = 2;
+  map.pp_size = 1;
+  map.ranks = {0, 4};
+  map.slowdown = {1.02, 1.4};
+  const std::string svg = HeatmapSvg(map);
+  EXPECT_THAT(svg, AllOf(HasSubstr(">1.02<"), HasSubstr(">1.40<")));
+  EXPECT_THAT(svg, AllOf(HasSubstr(">1.00<"), HasSubstr(">1.25<"), HasSubstr(">1.50 and more<")));
+  // The title's lines: none is wider than the picture, nothing is lost.
+  EXPECT_EQ(Count(svg, "j"), 300U + Count(HeatmapSvg({"", 2, 1, {0, 4}, {1.02, 1.4}, {}}), "j"));
+  EXPECT_THAT(svg, HasSubstr("slow-down 1.4; by worker</text>"));
+  for (const std::string& line : std::vector<std::string>(absl::StrSplit(svg, '\n'))) {
+    EXPECT_LE(Count(line, "j"), 51U) << line;
+  }
+  EXPECT_THAT(svg, HasSubstr("prefers-color-scheme: dark"));
+  map.dp_size = 100;
+  map.ranks.assign(100, 0);
+  map.slowdown.assign(100, 1.44);
+  EXPECT_THAT(HeatmapSvg(map), Not(HasSubstr(">1.44<"))) << "no room";
 }
 
 }  // namespace
