@@ -116,7 +116,7 @@ std::string Cell(const WorkerMap& map, int dp, int stage, int size) {
   absl::StrAppendFormat(
       &svg, "<text x=\"%d\" y=\"%d\" text-anchor=\"middle\"%s pointer-events=\"none\">%s</text>\n",
       x + size / 2, y + size / 2 + 4, deep ? " class=\"on-deep\" fill=\"white\"" : "",
-      slowdown < 99.95 ? absl::StrFormat(slowdown < 9.995 ? "%.2f" : "%.1f", slowdown) : ">99");
+      slowdown < 9.995 ? absl::StrFormat("%.2f", slowdown) : "10+");
   return svg;
 }
 
