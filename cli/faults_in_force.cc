@@ -1,9 +1,6 @@
 #include "cli/faults_in_force.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <fcntl.h>
-#include <unistd.h>
 
 #include <nlohmann/json.hpp>
 
@@ -55,16 +52,6 @@ std::string HealedAllJson(const std::vector<FaultInForce>& healed, double unix_s
     json["healed"].push_back({{"kind", fault.kind}, {"target", fault.target}});
   }
   return json.dump();
-}
-
-absl::Status AppendToPlan(const std::string& path, const std::string& line) {
-  const int fd = open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
-  if (fd < 0) return absl::ErrnoToStatus(errno, "cannot write " + path);
-  const std::string text = line + "\n";
-  const bool written = write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size());
-  const int error = errno;
-  close(fd);
-  return written ? absl::OkStatus() : absl::ErrnoToStatus(error, "cannot write " + path);
 }
 
 }  // namespace c4::cli

@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "fabric/inject/job_view.h"
 
@@ -25,7 +24,5 @@ absl::StatusOr<std::vector<FaultInForce>> FaultsInForce(const fabric::JobView& j
 std::string HealedAllText(const std::vector<FaultInForce>& healed, double unix_s);
 // The line of the plan file: {"event":"heal","id":0,"healed":[{"kind","target"},...],"unix_s":...}.
 std::string HealedAllJson(const std::vector<FaultInForce>& healed, double unix_s);
-// Adds a line to a plan file, as the injector does with what it injects.
-absl::Status AppendToPlan(const std::string& path, const std::string& line);
 
 }  // namespace c4::cli

@@ -57,7 +57,7 @@ int Heal(const fabric::JobView& view, const fabric::Injector::Options& job, bool
   const std::string document = HealedAllJson(*faults, now_s);
   printf("%s\n", json ? document.c_str() : HealedAllText(*faults, now_s).c_str());
   if (faults->empty() || job.plan_path.empty()) return kExitOk;
-  return Report(AppendToPlan(job.plan_path, document));
+  return Report(fabric::AppendToPlan(job.plan_path, document));
 }
 
 int RunInject(const Arguments& arguments) {

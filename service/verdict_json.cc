@@ -144,6 +144,16 @@ std::string ConnectionsText(const v1::Culprit& culprit) {
   return text + ")";
 }
 
+// "leaf0<spine1" and "leaf0>spine1" are the two directions of one cable, which is named once.
+std::string CablesText(const v1::Culprit& culprit) {
+  std::vector<std::string> cables;
+  for (std::string cable : culprit.links()) {
+    if (const size_t mark = cable.find_first_of("<>"); mark != std::string::npos) cable[mark] = '-';
+    if (std::find(cables.begin(), cables.end(), cable) == cables.end()) cables.push_back(std::move(cable));
+  }
+  return Concat(cables.size() == 1 ? "perhaps the link " : "one of the links ", absl::StrJoin(cables, ", "));
+}
+
 std::string CulpritName(const v1::Culprit& culprit) {
   switch (culprit.kind()) {
     case v1::CULPRIT_KIND_NODE:
@@ -156,8 +166,7 @@ std::string CulpritName(const v1::Culprit& culprit) {
       return Concat("link ", culprit.cable(), ", over which go ", ConnectionsText(culprit));
     case v1::CULPRIT_KIND_AMBIGUOUS: {
       if (culprit.links_size() != 0) {
-        return Concat("ambiguous, one of the links ", absl::StrJoin(culprit.links(), ", "),
-                      ", over which go ", ConnectionsText(culprit));
+        return Concat("ambiguous, ", CablesText(culprit), ", over which go ", ConnectionsText(culprit));
       }
       std::vector<uint32_t> ranks;
       for (const int32_t rank : culprit.candidates()) {

@@ -202,7 +202,9 @@ Evidence LinkEvidence(const BlamedLink& link, std::string_view what) {
 }
 
 Evidence CandidatesEvidence(const LinkBlame& blame, std::string_view what) {
-  return {"link", Concat("one of the links ", absl::StrJoin(blame.candidates, ", "),
+  std::set<std::string> cables;
+  for (const std::string& link : blame.candidates) cables.insert(CableOf(link));
+  return {"link", Concat("one of the links ", absl::StrJoin(cables, ", "),
                          ": no queue pair tells them apart, those that ", what, " take all of them")};
 }
 

@@ -102,6 +102,9 @@ class Injector {
   std::map<int, std::unique_ptr<Jitter>> jitter_;
 };
 
+// Adds a line to a plan file.
+absl::Status AppendToPlan(const std::string& path, const std::string& line);
+
 // Heals whatever anybody injected into a job: all faults of its fabric, and all ranks and agents go on.
 absl::Status HealJob(const std::string& base_dir, const std::string& job);
 

@@ -49,15 +49,17 @@ absl::Status Injector::Play(const std::vector<Injection>& schedule, const Report
 }
 
 absl::Status Injector::AppendPlan(const std::string& line) const {
-  if (options_.plan_path.empty()) return absl::OkStatus();
-  const int fd =
-      open(options_.plan_path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
-  if (fd < 0) return absl::ErrnoToStatus(errno, "cannot write " + options_.plan_path);
+  return options_.plan_path.empty() ? absl::OkStatus() : AppendToPlan(options_.plan_path, line);
+}
+
+absl::Status AppendToPlan(const std::string& path, const std::string& line) {
+  const int fd = open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
+  if (fd < 0) return absl::ErrnoToStatus(errno, "cannot write " + path);
   const std::string text = line + "\n";
   const bool written = write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size());
   const int error = errno;
   close(fd);
-  return written ? absl::OkStatus() : absl::ErrnoToStatus(error, "cannot write " + options_.plan_path);
+  return written ? absl::OkStatus() : absl::ErrnoToStatus(error, "cannot write " + path);
 }
 
 }  // namespace c4::fabric

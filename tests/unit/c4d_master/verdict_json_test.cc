@@ -170,9 +170,13 @@ TEST(VerdictJsonTest, LinksByName) {
       VerdictLine(verdict, 1'700'000'003'250'000'000),
       HasSubstr("path lost: link leaf0-spine1, over which go 1 queue pair (rank 0 to rank 4) for 3.0 s"));
   culprit->set_kind(v1::CULPRIT_KIND_AMBIGUOUS);
+  EXPECT_THAT(VerdictLine(verdict, 1'700'000'003'250'000'000),
+              HasSubstr("ambiguous, perhaps the link leaf0-spine1, over which go 1 queue pair"));
+  // The two directions of a cable are one link.
+  culprit->add_links("leaf1>spine1");
   EXPECT_THAT(
       VerdictLine(verdict, 1'700'000'003'250'000'000),
-      HasSubstr("ambiguous, one of the links leaf0>spine1, leaf0<spine1, over which go 1 queue pair"));
+      HasSubstr("ambiguous, one of the links leaf0-spine1, leaf1-spine1, over which go 1 queue pair"));
 }
 
 }  // namespace
