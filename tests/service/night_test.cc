@@ -17,7 +17,6 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-constexpr int kRanks = 8;
 constexpr int kVictim = 5;
 
 // A job in one terminal and somebody at another.
@@ -35,9 +34,9 @@ class NightTest : public ::testing::Test {
     EXPECT_TRUE(Eventually(Seconds(15), [this] { return JobIsOver(); })) << job_.Screen();
   }
 
-  void StartJob(const std::string& options) {
-    job_.Type("clear; c4 run -n " + std::to_string(kRanks) + " --job night " + options +
-              " -- hybrid_trainer --seconds 150 > /dev/null");
+  void StartJob(const std::string& options, const std::string& of_program = "") {
+    job_.Type("clear; " + settings_ + "c4 run -n " + std::to_string(ranks_) + " --job night " + options +
+              " -- hybrid_trainer --seconds 200 " + of_program + " > /dev/null");
     ASSERT_TRUE(Eventually(Seconds(30), [this] { return LeastFinished() > 5; })) << job_.Screen();
   }
 
@@ -55,7 +54,7 @@ class NightTest : public ::testing::Test {
       least = std::min<uint64_t>(least, rank["finished"]);
       ++seen;
     }
-    return seen >= kRanks ? least : 0;
+    return seen >= ranks_ ? least : 0;
   }
 
   void Inject(const std::string& kind) {
@@ -93,6 +92,8 @@ class NightTest : public ::testing::Test {
 
   const ScratchDir scratch_;
   const std::vector<std::string> environment_;
+  size_t ranks_ = 8;
+  std::string settings_;  // of the job: "NAME=VALUE "
   Terminal job_;
   Terminal night_;
 };
@@ -106,6 +107,14 @@ TEST_F(NightTest, AStoppedRank) {
   EXPECT_THAT(Ask("c4 status", "stopped", Seconds(5)), Not(HasSubstr("gone")));
   // The terminal of the job tells it as well, without being asked.
   EXPECT_THAT(job_.Screen(), HasSubstr("CONFIRMED non-communication hang: rank 5"));
+}
+
+// Nothing was ever usual for it but that: it takes half a minute.
+TEST_F(NightTest, ARankThatIsSlowFromTheStart) {
+  StartJob("", "--slow-rank 5 --slow-factor 4");
+  const std::string screen = Ask("c4 verdicts", "CONFIRMED", Seconds(90));
+  EXPECT_THAT(FirstLine(screen), HasSubstr("CONFIRMED non-communication slow: rank 5 "));
+  EXPECT_THAT(Ask("c4 matrix", "OWN MS", Seconds(5)), HasSubstr("USUAL"));
 }
 
 // Without restarts the job is over before anybody looks.
@@ -153,18 +162,20 @@ class NightOnFabricTest : public NightTest {
   }
 
   // Links and processors that are the bottleneck, as in `c4 demo`.
-  absl::Status StartFabric() {
-    const CommandResult up = RunC4({"fabric", "up", "2x4x4", "--name", fabric_, "--rate", "200", "--quota",
-                                    "11", "--quota-period-us", "10000"},
+  absl::Status StartFabric(const std::string& size, const std::string& quota) {
+    const CommandResult up = RunC4({"fabric", "up", size, "--name", fabric_, "--rate", "200", "--quota",
+                                    quota, "--quota-period-us", "10000"},
                                    {}, Seconds(60));
     up_ = up.exit_code == 0;
+    // Chunks and windows in proportion to links of 200 Mbit/s.
+    settings_ = "C4_CHUNK_BYTES=32768 C4_WINDOW_BYTES=131072 ";
     return up_ ? absl::OkStatus() : absl::UnavailableError(up.errors);
   }
 
   bool UsualIsLearnt() const {
     const CommandResult result = RunC4({"matrix", "--json", "--run-dir", scratch_.path(), "--job", "night"});
     const Json matrix = Json::parse(result.output, nullptr, false);
-    if (!matrix.is_object() || matrix["ranks"].size() < kRanks) return false;
+    if (!matrix.is_object() || matrix["ranks"].size() < ranks_) return false;
     return std::ranges::all_of(matrix["ranks"], [](const Json& rank) { return rank["usual_own_ns"] > 0; });
   }
 
@@ -176,9 +187,17 @@ class NightOnFabricTest : public NightTest {
     ASSERT_EQ(result.exit_code, 0) << result.errors;
   }
 
+  // What is confirmed is cleared. Sixteen ranks on few processors lose a path now and then, and that may be
+  // suspected for as long as it goes on.
   void Heal() const {
     Inject({"heal"});
-    EXPECT_THAT(Ask("c4 verdicts", "no open verdict", Seconds(40)), HasSubstr("job night"));
+    std::string screen;
+    EXPECT_TRUE(Eventually(Seconds(40), [&] {
+      screen = night_.Screen("c4 verdicts");
+      const bool told = screen.find("no open verdict") != std::string::npos ||
+                        screen.find("SUSPECTED") != std::string::npos;
+      return told && screen.find("CONFIRMED") == std::string::npos;
+    })) << screen;
     std::this_thread::sleep_for(Seconds(4));  // the usual pace again
   }
 
@@ -188,7 +207,7 @@ class NightOnFabricTest : public NightTest {
 
 TEST_F(NightOnFabricTest, ASlowRankACutLinkAndASlowNic) {
   if (geteuid() != 0) GTEST_SKIP() << "a fabric needs root";
-  ASSERT_TRUE(StartFabric().ok());
+  ASSERT_TRUE(StartFabric("2x4x4", "11").ok());
   StartJob("--fabric " + fabric_);
   ASSERT_TRUE(Eventually(Seconds(60), [this] { return UsualIsLearnt(); }));
 
@@ -203,6 +222,40 @@ TEST_F(NightOnFabricTest, ASlowRankACutLinkAndASlowNic) {
   Inject({"slow-nic", "host3"});
   EXPECT_THAT(Ask("c4 verdicts", "CONFIRMED communication slow", Seconds(40)),
               AllOf(HasSubstr("NIC "), HasSubstr(" of host3")));
+  Heal();
+  // Between two leaves nothing tells a spine's two links apart.
+  Inject({"slow-link", "leaf0-spine1"});
+  EXPECT_THAT(Ask("c4 verdicts", "CONFIRMED communication slow", Seconds(40)), HasSubstr("leaf0-spine1"));
+}
+
+TEST_F(NightOnFabricTest, SixteenRanks) {
+  if (geteuid() != 0) GTEST_SKIP() << "a fabric needs root";
+  ranks_ = 16;
+  ASSERT_TRUE(StartFabric("4x4x4", "6").ok());
+  StartJob("--fabric " + fabric_);
+  ASSERT_TRUE(Eventually(Seconds(60), [this] { return UsualIsLearnt(); }));
+
+  Inject({"slow-link", "leaf2-spine0"});
+  EXPECT_THAT(FirstLine(Ask("c4 verdicts", "CONFIRMED", Seconds(40))),
+              HasSubstr("CONFIRMED communication slow: link leaf2-spine0"));
+  Heal();
+  Inject({"slow-nic", "host14"});
+  EXPECT_THAT(FirstLine(Ask("c4 verdicts", "CONFIRMED", Seconds(40))), HasSubstr(" of host14"));
+  Heal();
+  Inject({"slow-rank", "host10"});
+  EXPECT_THAT(FirstLine(Ask("c4 verdicts", "CONFIRMED", Seconds(20))),
+              HasSubstr("CONFIRMED non-communication slow: rank 10 "));
+  Heal();
+  Inject({"stop", "rank5"});
+  EXPECT_THAT(FirstLine(Ask("c4 verdicts", "CONFIRMED", Seconds(20))), HasSubstr("hang: rank 5 "));
+  Heal();
+  Inject({"cut", "leaf2-spine0"});
+  EXPECT_THAT(FirstLine(Ask("c4 verdicts", "CONFIRMED", Seconds(20))),
+              HasSubstr("CONFIRMED path lost: link leaf2-spine0"));
+  Heal();
+  Inject({"kill", "rank5"});
+  ASSERT_TRUE(Eventually(Seconds(30), [this] { return JobIsOver(); })) << job_.Screen();
+  EXPECT_THAT(Ask("c4 verdicts --job night", "crash", Seconds(5)), HasSubstr("CONFIRMED crash: rank 5 "));
 }
 
 }  // namespace
