@@ -38,6 +38,18 @@ void LeaveOutTheReturning(const JobSnapshot& snapshot, int64_t now_ns, std::vect
   });
 }
 
+// Ranks that wait for each other in a ring may be held up by one that nobody hears of: in what they call next
+// it may be missing. Only a ring that stood still before the silence closed by itself.
+void LeaveOutRingsOfTheSilent(const JobSnapshot& snapshot, std::vector<Finding>* hangs) {
+  for (const ProcessRef& ref : snapshot.processes) {
+    if (!ref.stale || ref.superseded || ref.process->ended) continue;
+    const int64_t from_ns = ref.host->as_of_ns - kBeforeSilenceNs;
+    std::erase_if(*hangs, [from_ns](const Finding& hang) {
+      return hang.kind == CulpritKind::kAmbiguous && hang.since_at_ns > from_ns;
+    });
+  }
+}
+
 }  // namespace
 
 std::vector<Finding> Diagnose(const JobSnapshot& snapshot, const NetworkView& network,
@@ -55,6 +67,7 @@ std::vector<Finding> Diagnose(const JobSnapshot& snapshot, const NetworkView& ne
     Append(std::move(hangs), &findings);
     return findings;
   }
+  LeaveOutRingsOfTheSilent(snapshot, &hangs);
   const bool held_up = !hangs.empty();
   std::vector<Finding> stuck =
       DetectCommunicationHangs(snapshot, network.paths, thresholds.communication_hang);

@@ -81,6 +81,19 @@ TEST(DiagnoseFromTheStart, ARankThatWasAlwaysSlowIsNamed) {
   }
 }
 
+// Neighbours in a pipeline that wait for what the lost node would have sent seem to wait for each other.
+TEST(DiagnoseLostNode, WhoeverWaitsWithoutItIsNotInADeadlock) {
+  for (uint64_t seed = 1; seed <= 12; ++seed) {
+    TrainingShape shape;
+    shape.pipeline = 3;
+    shape.data = 3 + static_cast<uint32_t>(seed % 4);
+    const TrialResult result = RunTrial(Fault::kLostNode, shape, seed);
+    EXPECT_TRUE(result.found) << "seed " << seed << "\n" << result.told;
+    EXPECT_EQ(result.wrong, 0U) << "seed " << seed << "\n" << result.told;
+    EXPECT_TRUE(result.cleared) << "seed " << seed << "\n" << result.told;
+  }
+}
+
 // A link that the transport went around is named, once, and forgotten when it is healed.
 TEST(DiagnoseFences, ADeadLinkIsNamedThoughTheJobGoesOn) {
   for (const bool steered : {true, false}) {
