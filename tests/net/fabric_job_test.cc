@@ -54,8 +54,8 @@ TEST_F(FabricJobTest, RanksRunOnTheirHosts) {
   const ScratchDir scratch;
   const CommandResult result = RunC4(
       {"run", "-n", "4", "--no-monitor", "--run-dir", scratch.path(), "--fabric", "2x2x1", "--", "sh", "-c",
-       "echo rank $RANK on $(hostname) local $LOCAL_RANK of $LOCAL_WORLD_SIZE, $NCCL_COMM_ID "
-       "$NCCL_SOCKET_IFNAME $(basename $C4_RUN_DIR)"});
+       ("echo rank $RANK on $(hostname) local $LOCAL_RANK of $LOCAL_WORLD_SIZE, $NCCL_COMM_ID "
+        "$NCCL_SOCKET_IFNAME $(basename $C4_RUN_DIR)")});
   EXPECT_EQ(result.exit_code, 0) << result.errors;
   EXPECT_THAT(result.output, HasSubstr("rank 0 on host0 local 0 of 2, 10.0.0.2:"));
   EXPECT_THAT(result.output, HasSubstr("rank 3 on host1 local 1 of 2, 10.0.0.2:"));
