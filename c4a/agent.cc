@@ -22,6 +22,9 @@ using service::Concat;
 
 constexpr int64_t kStaleScanNs = 5'000'000'000;
 constexpr int64_t kFarewellNs = 10'000'000'000;  // time for the last batches of a job that has left
+constexpr int64_t kLookAgainNs =
+    10'000'000'000;  // in the directory of masters, for those that are not asked for
+constexpr size_t kMostUnread = 64;
 constexpr double kMsToNs = 1e6;
 constexpr std::chrono::milliseconds kShortestInterval{10};
 
@@ -43,6 +46,15 @@ std::map<std::string, int64_t> OwnersOf(const std::vector<SegmentFile*>& process
     if (!added && at->second != process->owner_uid()) at->second = -1;
   }
   return owners;
+}
+
+// Of the job's own user: of whose job somebody else's are, nobody here knows either.
+void TellRefused(const std::map<int64_t, RefusedFiles>& refused, int64_t owner_uid,
+                 v1::TelemetryBatch* batch) {
+  const auto found = refused.find(owner_uid);
+  if (found == refused.end()) return;
+  batch->set_segments_refused(found->second.files);
+  batch->set_refusal(found->second.why);
 }
 
 uint64_t NewEpoch() {
@@ -258,34 +270,63 @@ absl::StatusOr<service::MasterAddress> Agent::FindMaster(const std::string& job,
   return master;
 }
 
+std::string Agent::DirectoryOfMasters() const {
+  return options_.directory.empty() ? options_.run_dir + "/masters" : options_.directory;
+}
+
 absl::StatusOr<service::MasterAddress> Agent::LookUp(const std::string& name,
                                                      const service::Believed& believed) const {
-  const service::MasterDirectory directory(options_.directory.empty() ? options_.run_dir + "/masters"
-                                                                      : options_.directory);
-  const absl::StatusOr<service::MasterEntry> entry = directory.LookUp(name, believed);
+  const absl::StatusOr<service::MasterEntry> entry =
+      service::MasterDirectory(DirectoryOfMasters()).LookUp(name, believed);
   if (!entry.ok()) return entry.status();
   return service::AddressOf(*entry);
+}
+
+// Of which job a process is stands in its segment. Of those whose segments this agent cannot read, the
+// masters of their users are told: else such a node would not be known to anybody.
+void Agent::FindMastersOfTheUnread(int64_t now_ns) {
+  const std::map<int64_t, RefusedFiles>& refused = scanner_->figures().refused;
+  if (refused.empty()) {
+    unread_.clear();
+    unread_at_ns_ = 0;
+    return;
+  }
+  if (unread_at_ns_ != 0 && now_ns - unread_at_ns_ < kLookAgainNs) return;
+  unread_at_ns_ = now_ns;
+  unread_.clear();
+  const auto entries = service::MasterDirectory(DirectoryOfMasters()).List();
+  if (!entries.ok()) return;
+  for (const service::MasterEntry& entry : *entries) {
+    if (entry.job == service::kPathMasterName || !refused.contains(entry.published_by)) continue;
+    if (unread_.size() < kMostUnread) unread_[entry.job] = entry.published_by;
+  }
 }
 
 void Agent::ReportOnce() {
   const std::vector<SegmentFile*> processes = scanner_->Processes();
   const int64_t now_ns = scanner_->scanned_monotonic_ns();
   const int64_t unix_ns = scanner_->scanned_unix_ns();
-  reporter_->SetRefused(scanner_->figures().segments_refused, scanner_->figures().refusal);
   std::map<std::string, v1::TelemetryBatch> batches = reporter_->Report(processes, now_ns, unix_ns);
+  std::map<std::string, int64_t> owners = OwnersOf(processes);
+  FindMastersOfTheUnread(now_ns);
+  for (const auto& [name, owner] : unread_) {
+    if (batches.contains(name)) continue;
+    batches[name] = reporter_->Empty(now_ns, unix_ns);
+    owners[name] = owner;
+  }
   for (auto& [name, job] : jobs_) {
     job.processes = 0;
     if (batches.contains(name) || job.left_ns != 0) continue;
     job.left_ns = now_ns;
     job.uplink->Offer(reporter_->Empty(now_ns, unix_ns));  // says that none is left here
   }
-  const std::map<std::string, int64_t> owners = OwnersOf(processes);
   for (auto& [name, batch] : batches) {
     Job& job = JobOf(name);
     const auto owner = owners.find(name);
     *job.owner_uid = owner == owners.end() ? -1 : owner->second;
     job.left_ns = 0;
     job.processes = static_cast<size_t>(batch.processes_size());
+    TellRefused(scanner_->figures().refused, *job.owner_uid, &batch);
     job.uplink->Offer(std::move(batch));
   }
   LetGo(now_ns);

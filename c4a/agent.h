@@ -59,8 +59,10 @@ class Agent {
   void LetGo(int64_t now_ns);
   void UpdateMetrics();
   Job& JobOf(const std::string& name);
+  void FindMastersOfTheUnread(int64_t now_ns);
   void RemoveJobMetrics(const std::string& name);
   absl::Status StartPaths(uint64_t epoch);
+  std::string DirectoryOfMasters() const;
   absl::StatusOr<service::MasterAddress> FindMaster(const std::string& job, int64_t owner_uid) const;
   // In the directory, of those who are believed.
   absl::StatusOr<service::MasterAddress> LookUp(const std::string& name,
@@ -84,6 +86,9 @@ class Agent {
   ScanFigures told_;                 // what the counters have been told
   ProberCounts told_probes_;
   bool scan_failed_ = false;
+  // Jobs of users of whom there are segments that cannot be read, with these users.
+  std::map<std::string, int64_t> unread_;
+  int64_t unread_at_ns_ = 0;
   std::atomic<int64_t> last_scan_ns_ = 0;
   absl::Mutex level_mutex_;
   std::map<std::string, v1::RecordLevel> wanted_levels_ ABSL_GUARDED_BY(level_mutex_);  // by job

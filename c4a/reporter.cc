@@ -332,8 +332,6 @@ v1::TelemetryBatch Reporter::Empty(int64_t monotonic_ns, int64_t unix_ns) {
   batch.set_monotonic_ns(monotonic_ns);
   batch.set_unix_ns(unix_ns);
   batch.set_agent_version(options_.agent_version);
-  batch.set_segments_refused(segments_refused_);
-  batch.set_refusal(refusal_);
   return batch;
 }
 

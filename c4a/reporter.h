@@ -26,19 +26,12 @@ class Reporter {
   // By job. Processes that have no job yet are left out. Marks processes that are no more as reported.
   std::map<std::string, v1::TelemetryBatch> Report(std::span<SegmentFile* const> processes,
                                                    int64_t monotonic_ns, int64_t unix_ns);
-  // What the scan could not read, for the batches that follow.
-  void SetRefused(uint64_t segments, const std::string& why) {
-    segments_refused_ = segments;
-    refusal_ = why;
-  }
   // A batch without processes: the job has left this node.
   v1::TelemetryBatch Empty(int64_t monotonic_ns, int64_t unix_ns);
 
  private:
   const ReporterOptions options_;
   uint64_t sequence_ = 0;  // one for all jobs: within one job it grows, with gaps
-  uint64_t segments_refused_ = 0;
-  std::string refusal_;
 };
 
 // Of a process, relative to `now_ns`.

@@ -89,8 +89,11 @@ absl::Status Scanner::Scan() {
   std::erase_if(told_, [&](const auto& name) { return !segments_.contains(name); });
   figures_.processes = segments_.size();
   figures_.segments_refused = refused_.size();
-  figures_.refusal =
-      refused_.empty() ? "" : Concat(refused_.begin()->second.why, " (", Shown(refused_.begin()->first), ")");
+  figures_.refused.clear();
+  for (const auto& [name, refusal] : refused_) {
+    RefusedFiles& of_owner = figures_.refused[refusal.owner_uid];
+    if (++of_owner.files == 1) of_owner.why = Concat(refusal.why, " (", Shown(name), ")");
+  }
   first_scan_ = false;
   return absl::OkStatus();
 }
@@ -107,13 +110,12 @@ void Scanner::Visit(int directory, const std::string& name) {
     told_.erase(name);
   }
   if (!S_ISREG(status.st_mode)) {
-    Refuse(name, status.st_dev, status.st_ino, absl::InvalidArgumentError("not a regular file"));
+    Refuse(name, status, absl::InvalidArgumentError("not a regular file"));
     return;
   }
   const int fd = openat(directory, name.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
   if (fd < 0) {
-    if (errno != ENOENT)
-      Refuse(name, status.st_dev, status.st_ino, service::ErrnoStatus(errno, "cannot open it"));
+    if (errno != ENOENT) Refuse(name, status, service::ErrnoStatus(errno, "cannot open it"));
     return;
   }
   struct stat opened {};
@@ -124,7 +126,7 @@ void Scanner::Visit(int directory, const std::string& name) {
   auto segment = std::make_unique<SegmentFile>(name, fd, status.st_dev, status.st_ino);
   const absl::Status started = segment->Start(first_scan_ ? RingStart::kNewest : RingStart::kOldest);
   if (!started.ok()) {
-    Refuse(name, status.st_dev, status.st_ino, started);
+    Refuse(name, status, started);
     return;
   }
   refused_.erase(name);
@@ -135,12 +137,13 @@ void Scanner::Visit(int directory, const std::string& name) {
   segments_[name] = std::move(segment);
 }
 
-void Scanner::Refuse(const std::string& name, dev_t device, ino_t inode, const absl::Status& why) {
+void Scanner::Refuse(const std::string& name, const struct stat& file, const absl::Status& why) {
   Refusal& refusal = refused_[name];
   refusal.seen = true;
-  if (refusal.device == device && refusal.inode == inode) return;
-  refusal.device = device;
-  refusal.inode = inode;
+  refusal.owner_uid = file.st_uid;
+  if (refusal.device == file.st_dev && refusal.inode == file.st_ino) return;
+  refusal.device = file.st_dev;
+  refusal.inode = file.st_ino;
   refusal.why = service::Printable(std::string(why.message()));
   service::LogWarning("segment ", Shown(name), " is left out: ", why.message());
 }

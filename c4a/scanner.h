@@ -14,6 +14,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <sys/stat.h>
 #include <vector>
 
 #include "c4a/clock_relation.h"
@@ -29,14 +30,20 @@ struct ScannerOptions {
   double keep_dead_s = 600;
 };
 
+// Files of one user that are no segments this agent can read.
+struct RefusedFiles {
+  uint64_t files = 0;
+  std::string why;  // one of them is
+};
+
 // Of the last scan, and since the start.
 struct ScanFigures {
   uint64_t processes = 0;
-  uint64_t segments_refused = 0;  // now there
-  std::string refusal;            // why one of them is; empty: there is none
-  uint64_t segments_suspect = 0;  // now there
-  uint64_t records_read = 0;      // in all
-  uint64_t records_lost = 0;      // in all
+  uint64_t segments_refused = 0;            // now there
+  std::map<int64_t, RefusedFiles> refused;  // the same, by their owners' uids
+  uint64_t segments_suspect = 0;            // now there
+  uint64_t records_read = 0;                // in all
+  uint64_t records_lost = 0;                // in all
 };
 
 class Scanner {
@@ -57,13 +64,14 @@ class Scanner {
     dev_t device = 0;
     ino_t inode = 0;
     bool seen = false;
+    int64_t owner_uid = -1;
     std::string why;
   };
 
   void SampleClock();
   void Visit(int directory, const std::string& name);
   void SweepHidden(int directory, const std::string& name) const;
-  void Refuse(const std::string& name, dev_t device, ino_t inode, const absl::Status& why);
+  void Refuse(const std::string& name, const struct stat& file, const absl::Status& why);
   void KeepUnlinked();
   void UpdateAll(int directory);
   bool MayGo(const SegmentFile& segment) const;

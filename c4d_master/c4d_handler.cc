@@ -237,7 +237,16 @@ v1::ListVerdictsReply C4dHandler::ListVerdicts(bool include_cleared) const {
   v1::ListVerdictsReply reply;
   reply.set_job(options_.job);
   reply.set_master_epoch(options_.master_epoch);
-  reply.set_agents(static_cast<uint32_t>(view_.hosts().size()));
+  uint32_t agents = 0;
+  uint64_t unwatched = 0;
+  for (const auto& [name, host] : view_.hosts()) {
+    if (host.segments_refused == 0 || !host.processes.empty()) ++agents;
+    if (host.segments_refused == 0) continue;
+    if (unwatched == 0) reply.set_unwatched_why(Concat("on ", name, ": ", host.refusal));
+    unwatched += host.segments_refused;
+  }
+  reply.set_agents(agents);
+  reply.set_processes_unwatched(unwatched);
   for (v1::Verdict& verdict : verdicts_.List(include_cleared)) *reply.add_verdicts() = std::move(verdict);
   return reply;
 }

@@ -45,9 +45,8 @@ std::string OfARank(int32_t rank, const v1::GetSessionReply& reply) {
         " is none of them; what it costs shows at the rank of its group that waits for it");
   }
   return absl::StrFormat(
-      "the session does not blame it (slow-down %.2f): it counts the computations that the program marks, "
-      "the "
-      "verdict all time outside of operations, such as data loading, checkpoints and stalls",
+      "the session does not blame it (slow-down %.2f): it counts the computations that the program "
+      "marks, the verdict all time outside of operations, such as data loading, checkpoints and stalls",
       *slowdown);
 }
 
@@ -74,11 +73,9 @@ std::string VerdictsBeside(const v1::GetSessionReply& reply, const v1::ListVerdi
   }
   if (!text.empty()) return absl::StrCat("Verdicts of that time (c4 verdicts)\n", text);
   if (SlowWorkers(session).empty()) return "";
-  return "c4 verdicts names nobody in that time: it wants one rank's own time to be 1.8 times what is usual "
-         "for "
-         "it,\nor from the start twice the others', by a fifth of all time; several slow ranks, or a little, "
-         "are "
-         "for this report\n";
+  return "c4 verdicts names nobody in that time: it wants one rank's own time to be 1.8 times what is\n"
+         "usual for it, or from the start twice the others', by a fifth of all time. Several slow ranks,\n"
+         "or a little slowness, are for this report\n";
 }
 
 }  // namespace c4::cli

@@ -40,10 +40,18 @@ struct Form {
 // `now_unix_ns`: of a job that is over its end.
 void PrintText(const v1::ListVerdictsReply& reply, bool verbose, int64_t now_unix_ns) {
   if (KnowsNothing(reply)) {
-    printf("job %s: no agent has reported to this master yet: it knows nothing of the job\n",
+    printf("job %s: no agent has reported a process to this master yet: it knows nothing of the job\n",
            reply.job().c_str());
   } else if (std::none_of(reply.verdicts().begin(), reply.verdicts().end(), IsOpen)) {
     printf("job %s: no open verdict\n", reply.job().c_str());
+  }
+  if (reply.processes_unwatched() > 0) {
+    // The reason is not cut: it says what to do.
+    printf("%s, and nothing here is about %s: %s\n",
+           reply.processes_unwatched() == 1
+               ? "1 process cannot be watched"
+               : absl::StrCat(reply.processes_unwatched(), " processes cannot be watched").c_str(),
+           reply.processes_unwatched() == 1 ? "it" : "them", reply.unwatched_why().c_str());
   }
   size_t folded = 0;
   const std::vector<const v1::Verdict*> shown = VerdictsToShow(reply, &folded);

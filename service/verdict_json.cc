@@ -280,6 +280,8 @@ std::string VerdictListJson(const v1::ListVerdictsReply& reply, int indent) {
   return Dump(Json{{"job", reply.job()},
                    {"master_epoch", CommunicatorText(reply.master_epoch())},
                    {"agents", reply.has_agents() ? Json(reply.agents()) : Json()},
+                   {"processes_unwatched", reply.processes_unwatched()},
+                   {"unwatched_why", reply.unwatched_why()},
                    {"verdicts", std::move(verdicts)}},
               indent);
 }
@@ -331,9 +333,10 @@ std::string VerdictLine(const v1::Verdict& verdict, int64_t now_unix_ns) {
 
 std::string VerdictText(const v1::Verdict& verdict, int64_t now_unix_ns) {
   std::string text = Concat(VerdictLine(verdict, now_unix_ns), "\n");
-  absl::StrAppend(&text, "  verdict ", verdict.id(), " of job ", verdict.job(), ", communicator ",
-                  CommunicatorText(verdict.communicator_id()), ", confidence ",
-                  absl::StrFormat("%.2f", verdict.confidence()),
+  absl::StrAppend(&text, "  verdict ", verdict.id(), " of job ", verdict.job(),
+                  verdict.communicator_id() == 0 ? "" : ", communicator ",
+                  verdict.communicator_id() == 0 ? "" : CommunicatorText(verdict.communicator_id()),
+                  ", confidence ", absl::StrFormat("%.2f", verdict.confidence()),
                   verdict.confirmed_by().empty() ? "" : Concat(", confirmed by: ", verdict.confirmed_by()),
                   "\n");
   for (const v1::Evidence& item : verdict.evidence()) {

@@ -17,6 +17,7 @@ namespace c4::service_test {
 namespace {
 
 namespace fs = std::filesystem;
+using testing::AllOf;
 using testing::HasSubstr;
 
 constexpr Seconds kRecovers(15);
@@ -150,31 +151,38 @@ TEST_F(StorageTest, AFullDiskIsToldAndRecoveredFrom) {
   StoreFailsUntilMended(disk, scratch.path(), "make room on that disk", [&] { disk.Empty(); });
 }
 
+fs::path SegmentOf(AttackedJob& attacked, int rank) {
+  const std::string start = std::to_string(attacked.job().Counters(rank).pid) + "-";
+  return FileThatEndsWith(attacked.run_dir(), wire::kSegmentSuffix, start);
+}
+
+// As a library writes it that is newer than the agent.
+fs::path CopyOfAnotherMajor(const fs::path& segment, const fs::path& directory) {
+  fs::path other = directory / ("1-00000000000000aa" + std::string(wire::kSegmentSuffix));
+  fs::copy_file(segment, other);
+  std::fstream file(other, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(offsetof(wire::Header, major));
+  const uint16_t major = wire::kSegmentMajor + 1;
+  file.write(reinterpret_cast<const char*>(&major), sizeof major);
+  return other;
+}
+
 TEST_F(StorageTest, ATruncatedSegmentBlindsNobody) {
   C4_ATTACK("storage: a rank's segment is cut short");
   AttackedJob attacked;
-  const std::string start = std::to_string(attacked.job().Counters(0).pid) + "-";
-  const std::string segment = FileThatEndsWith(attacked.run_dir(), wire::kSegmentSuffix, start);
+  const fs::path segment = SegmentOf(attacked, 0);
   attacked.StoppedRankIsNamedDuring([&] {
     EXPECT_EQ(truncate(segment.c_str(), 4096), 0);
     Wait();
   });
-  EXPECT_THAT(attacked.Log("c4a"), HasSubstr(start));
+  EXPECT_THAT(attacked.Log("c4a"), HasSubstr(segment.filename().string()));
 }
 
 // The library of one process is newer than the agent: whoever asks for the job's status hears it.
 TEST_F(StorageTest, ASegmentOfAnotherMajorVersionIsToldInTheStatus) {
   C4_ATTACK("storage: a segment of another major version");
   AttackedJob attacked;
-  const std::string start = std::to_string(attacked.job().Counters(1).pid) + "-";
-  const fs::path segment = FileThatEndsWith(attacked.run_dir(), wire::kSegmentSuffix, start);
-  const fs::path other = segment.parent_path() / ("1-00000000000000aa" + std::string(wire::kSegmentSuffix));
-  fs::copy_file(segment, other);
-  std::fstream file(other, std::ios::in | std::ios::out | std::ios::binary);
-  file.seekp(offsetof(wire::Header, major));
-  const uint16_t major = wire::kSegmentMajor + 1;
-  file.write(reinterpret_cast<const char*>(&major), sizeof major);
-  file.close();
+  const fs::path other = CopyOfAnotherMajor(SegmentOf(attacked, 1), attacked.run_dir());
   const auto status = [&] { return RunC4({"status", "--run-dir", attacked.job().base_dir()}).output; };
   EXPECT_TRUE(Eventually(Seconds(5), [&] { return status().find("1 process on") != std::string::npos; }))
       << status();
@@ -183,6 +191,29 @@ TEST_F(StorageTest, ASegmentOfAnotherMajorVersionIsToldInTheStatus) {
   fs::remove(other);
   EXPECT_TRUE(
       Eventually(Seconds(5), [&] { return status().find("cannot be watched") == std::string::npos; }));
+}
+
+// No process of the job can be read, so that the agent does not know of which job they are: their user's
+// masters are told.
+TEST_F(StorageTest, AJobWhoseSegmentsAreAllOfAnotherMajorVersionIsTold) {
+  C4_ATTACK("storage: all segments of a job are of another major version");
+  AttackedJob attacked;
+  RunningJob newer(1, {"--job", "newer"}, {"sleep", "100"});
+  const auto verdicts = [&] { return RunC4({"verdicts", "--run-dir", newer.base_dir(), "--job", "newer"}); };
+  ASSERT_TRUE(Eventually(Seconds(10), [&] {
+    return verdicts().output.find("knows nothing") != std::string::npos;
+  })) << verdicts().errors;
+  const std::string key = newer.MasterEntry()["key_file"];
+  CopyOfAnotherMajor(SegmentOf(attacked, 1), fs::path(key).parent_path());
+  EXPECT_TRUE(Eventually(Seconds(15), [&] {
+    return verdicts().output.find("1 process cannot be watched, and nothing here is about it: on ") !=
+           std::string::npos;
+  })) << verdicts().output;
+  EXPECT_THAT(verdicts().output, AllOf(HasSubstr("knows nothing"), HasSubstr("segment format 2.")));
+  EXPECT_EQ(verdicts().exit_code, 3);
+  EXPECT_THAT(RunC4({"status", "--run-dir", newer.base_dir(), "--job", "newer"}).output,
+              HasSubstr("cannot be watched:"));
+  attacked.StoppedRankIsNamedDuring(Wait);
 }
 
 TEST_F(StorageTest, ARemovedDirectoryOfMastersComesBack) {

@@ -231,7 +231,7 @@ TEST(CommandLineTest, SeveralJobsAreListed) {
   // `sleep` has no communicator: no agent has anything to report.
   const CommandResult two = RunC4({"verdicts", "--run-dir", scratch.path(), "--job", "two"});
   EXPECT_EQ(two.exit_code, 3);
-  EXPECT_THAT(two.output, HasSubstr("job two: no agent has reported"));
+  EXPECT_THAT(two.output, HasSubstr("job two: no agent has reported a process"));
 
   // The same name twice would mix two jobs up.
   const CommandResult twice =

@@ -256,6 +256,12 @@ TEST_F(NightOnFabricTest, SixteenRanks) {
   Inject({"kill", "rank5"});
   ASSERT_TRUE(Eventually(Seconds(30), [this] { return JobIsOver(); })) << job_.Screen();
   EXPECT_THAT(Ask("c4 verdicts --job night", "crash", Seconds(5)), HasSubstr("CONFIRMED crash: rank 5 "));
+
+  StartJob("--fabric " + fabric_);
+  Inject({"mismatch", "rank9"});
+  ASSERT_TRUE(Eventually(Seconds(30), [this] { return JobIsOver(); })) << job_.Screen();
+  EXPECT_THAT(Ask("c4 verdicts --job night", "mismatch", Seconds(5)),
+              HasSubstr("CONFIRMED mismatch: rank 9 "));
 }
 
 }  // namespace

@@ -167,6 +167,8 @@ TEST_F(ScannerTest, NoiseIsLeftOutWithOneWarningEach) {
   for (int i = 0; i < 5; ++i) Scan();
   EXPECT_TRUE(scanner_.Processes().empty());
   EXPECT_EQ(scanner_.figures().segments_refused, 6u);
+  ASSERT_TRUE(scanner_.figures().refused.contains(geteuid()));
+  EXPECT_EQ(scanner_.figures().refused.at(geteuid()).files, 6u);
   const auto warnings = Warnings();
   EXPECT_EQ(warnings.size(), 6u);
   EXPECT_THAT(warnings, testing::Contains(testing::AllOf(
