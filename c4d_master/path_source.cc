@@ -20,6 +20,7 @@ using std::chrono::milliseconds;
 // What an answer may hold at most; more is no path.
 constexpr int kMaxLinks = 64;
 constexpr size_t kMaxLinkBytes = 256;
+constexpr uint16_t kRocePort = 4791;
 
 int64_t NowMs() {
   return service::SystemClock().MonotonicNs() / 1'000'000;
@@ -35,11 +36,14 @@ bool FillTuple(const std::string& text, v1::FiveTuple* tuple) {
   const absl::StatusOr<service::HostPort> from = service::ParseHostPort(view.substr(0, space));
   const absl::StatusOr<service::HostPort> to = service::ParseHostPort(view.substr(space + 1));
   if (!from.ok() || !to.ok()) return false;
-  tuple->set_protocol(v1::IP_PROTOCOL_TCP);
+  // RoCE v2: packets of both directions go to its port, and acknowledgements leave from the sender's.
+  const bool roce = from->port == kRocePort || to->port == kRocePort;
+  const bool acknowledges = roce && from->port == kRocePort;
+  tuple->set_protocol(roce ? v1::IP_PROTOCOL_UDP : v1::IP_PROTOCOL_TCP);
   tuple->set_source(from->host);
-  tuple->set_source_port(from->port);
+  tuple->set_source_port(acknowledges ? to->port : from->port);
   tuple->set_destination(to->host);
-  tuple->set_destination_port(to->port);
+  tuple->set_destination_port(roce ? kRocePort : to->port);
   return true;
 }
 

@@ -74,8 +74,7 @@ void SetTuple(const service::IpTuple& tuple, v1::FiveTuple* to) {
 PlanOptions PlanOptionsOf(const HandlerOptions& options) {
   PlanOptions plan;
   plan.seed = options.seed;
-  plan.first_port = options.port_low;
-  plan.last_port = options.port_high;
+  plan.ports = options.ports;
   plan.miss_chance = kMissChance;
   return plan;
 }
@@ -86,7 +85,7 @@ C4pHandler::C4pHandler(const HandlerOptions& options, std::optional<Topology> fi
     : options_(options),
       view_(std::move(file), options.default_rate_mbps),
       catalogue_(ProbedOptions{.fresh_ns = 2 * options.refresh_ns, .keep_ns = 20 * options.refresh_ns}),
-      book_({options.port_low, options.port_high, options.expiry_ns}, &view_, &catalogue_),
+      book_({options.ports, options.expiry_ns}, &view_, &catalogue_),
       plan_(PlanOptionsOf(options)) {
   catalogue_.SetTopology(&view_.topology());
   metrics_.requests = metrics->Counter("c4p_requests_total", "Connections that asked for paths");
@@ -282,9 +281,7 @@ absl::Status C4pHandler::TakeUse(SessionId id, const Session& session, const v1:
   for (const FlowGroup& group : strays) strays_[group] = now_ns;
   // Where the kernel chose the port, nobody has probed it.
   for (const v1::QueuePairInUse& pair : use.queue_pairs()) {
-    v1::FiveTuple said = pair.tuple();
-    said.set_protocol(v1::IP_PROTOCOL_TCP);
-    if (const auto tuple = TupleOf(said); tuple && IsUnknown(*tuple, now_ns)) Wonder(*tuple, now_ns);
+    if (const auto tuple = TupleOf(pair.tuple()); tuple && IsUnknown(*tuple, now_ns)) Wonder(*tuple, now_ns);
   }
   return absl::OkStatus();
 }
@@ -338,7 +335,7 @@ void C4pHandler::TakeResult(const v1::ProbeResult& result, const service::IpTupl
   if (!failed) {
     view_.Add(seen, now_ns);
     catalogue_.Record(seen, now_ns);
-    const bool ours = tuple.source_port >= options_.port_low && tuple.source_port <= options_.port_high;
+    const bool ours = options_.ports.Of(tuple.protocol).Holds(tuple.source_port);
     if (seen.names_path() && ours) book_.Learnt(group, tuple.source_port);
     if (seen.hops.remote.known()) catalogue_.RecordEndToEnd(tuple, true, now_ns);
     learnt_.insert(group);

@@ -26,8 +26,7 @@ namespace c4::c4p {
 
 struct HandlerOptions {
   uint64_t master_epoch = 0;
-  uint16_t port_low = 20000;
-  uint16_t port_high = 28191;
+  SourcePorts ports;
   uint32_t ports_per_pair = 64;
   int64_t expiry_ns = 60'000'000'000;
   int64_t refresh_ns = 300'000'000'000;

@@ -18,7 +18,8 @@ constexpr double kMaxSeconds = 30.0 * 86400;
 HandlerOptions MasterOptions::ForHandler(uint64_t master_epoch) const {
   HandlerOptions result;
   result.master_epoch = master_epoch;
-  (void)ParsePortRange(source_ports, &result.port_low, &result.port_high);  // CompleteOptions has checked it
+  // CompleteOptions has checked it.
+  (void)ParsePortRange(source_ports, &result.ports.tcp.low, &result.ports.tcp.high);
   result.ports_per_pair = static_cast<uint32_t>(ports_per_pair);
   result.expiry_ns = static_cast<int64_t>(expiry_s * kSecondNs);
   result.refresh_ns = static_cast<int64_t>(refresh_s * kSecondNs);
@@ -39,7 +40,8 @@ std::vector<service::Setting> MasterSettings(MasterOptions* options) {
            "JSON file of switches, links and servers (docs/formats/topology.md); none: learnt by probing"},
       {.name = "source-ports",
        .field = &options->source_ports,
-       .help = "LOW-HIGH of the source ports that are given out; outside net.ipv4.ip_local_port_range"},
+       .help = "LOW-HIGH of the TCP source ports that are given out; outside net.ipv4.ip_local_port_range. "
+               "RoCE's are 49152-65535"},
       {.name = "ports-per-pair",
        .field = &options->ports_per_pair,
        .help = "source ports that are probed for a pair of addresses at a time",

@@ -10,6 +10,10 @@
 namespace c4::c4p {
 namespace {
 
+service::IpProtocol ProtocolOf(const v1::PathRequest& request) {
+  return request.protocol() == v1::IP_PROTOCOL_TCP ? service::IpProtocol::kTcp : service::IpProtocol::kUdp;
+}
+
 using service::Concat;
 using service::Ipv4;
 
@@ -128,8 +132,7 @@ void PathBook::Register(Connection* connection) {
 
 FlowGroup PathBook::GroupOfEnd(const Connection& connection, size_t end) const {
   service::IpTuple tuple;
-  tuple.protocol = connection.request.protocol() == v1::IP_PROTOCOL_TCP ? service::IpProtocol::kTcp
-                                                                        : service::IpProtocol::kUdp;
+  tuple.protocol = ProtocolOf(connection.request);
   tuple.source = connection.sources[end];
   tuple.destination = connection.destinations[end];
   tuple.destination_port = static_cast<uint16_t>(connection.request.destination_port());
@@ -161,14 +164,14 @@ PathBook::Offer PathBook::OfferOf(const Connection& connection, int64_t now_ns) 
     std::vector<uint16_t> ports;
     if (known != known_.end()) ports.assign(known->second.begin(), known->second.end());
     // A model, or the operator, may know ports that nobody has probed.
-    for (uint32_t port = options_.port_low; port <= options_.port_high && ports.size() < kPredictedPorts;
-         port += 31) {
+    const PortRange& range = options_.ports.Of(group.tuple.protocol);
+    for (uint32_t port = range.low; port <= range.high && ports.size() < kPredictedPorts; port += 31) {
       const auto found = catalogue_->Find(WithPort(group, static_cast<uint16_t>(port)), now_ns);
       if (!found || found->origin == PathOrigin::kProbed) break;
       ports.push_back(static_cast<uint16_t>(port));
     }
     for (const uint16_t port : ports) {
-      if (!ports_.IsFree(connection.sources[end], port)) continue;
+      if (!PortsOf(group.tuple.protocol).IsFree(connection.sources[end], port)) continue;
       const Place place = PlaceOfTuple(WithPort(group, port), now_ns);
       if (place.way == kNoWay) continue;
       offer[{place.plane, place.way}].push_back({static_cast<uint32_t>(end), port});
@@ -203,18 +206,19 @@ std::vector<PlaneWays> PathBook::WaysOf(const Connection& connection, const Offe
 
 void PathBook::SetPort(Connection* connection, size_t index, uint32_t end, uint32_t port) {
   QueuePair& pair = connection->pairs[index];
-  if (pair.advised_port != 0) ports_.Release(connection->sources[pair.end], pair.advised_port);
+  PortPool& ports = PortsOf(ProtocolOf(connection->request));
+  if (pair.advised_port != 0) ports.Release(connection->sources[pair.end], pair.advised_port);
   pair.end = end;
   pair.advised_port = port;
-  if (port != 0) ports_.Take(connection->sources[end], port);
+  if (port != 0) ports.Take(connection->sources[end], port);
 }
 
 // A port that is in use is not given to another queue pair, even if this one is advised to leave it: both
 // would want it for a moment, and one of them would have to take any.
 void PathBook::SetTuple(QueuePair* pair, const std::optional<service::IpTuple>& tuple) {
-  if (pair->tuple) ports_.Release(pair->tuple->source, pair->tuple->source_port);
+  if (pair->tuple) PortsOf(pair->tuple->protocol).Release(pair->tuple->source, pair->tuple->source_port);
   pair->tuple = tuple;
-  if (tuple) ports_.Take(tuple->source, tuple->source_port);
+  if (tuple) PortsOf(tuple->protocol).Take(tuple->source, tuple->source_port);
 }
 
 void PathBook::DropPorts(Connection* connection) {
@@ -416,10 +420,8 @@ absl::Status PathBook::Use(SessionId session, const v1::PathUse& use, int64_t no
       return absl::InvalidArgumentError(Concat("connection ", use.connection(), ": queue pair ", said.index(),
                                                " says that it uses no IPv4 tuple"));
     }
-    const service::IpTuple tuple = {connection.request.protocol() == v1::IP_PROTOCOL_TCP
-                                        ? service::IpProtocol::kTcp
-                                        : service::IpProtocol::kUdp,
-                                    *source, static_cast<uint16_t>(said.tuple().source_port()), *destination,
+    const service::IpTuple tuple = {ProtocolOf(connection.request), *source,
+                                    static_cast<uint16_t>(said.tuple().source_port()), *destination,
                                     static_cast<uint16_t>(said.tuple().destination_port())};
     const bool lost = said.fences() > pair.fences ||
                       (said.use() == v1::QUEUE_PAIR_USE_DEAD && pair.use != v1::QUEUE_PAIR_USE_DEAD);

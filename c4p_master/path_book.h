@@ -31,8 +31,7 @@ using SessionId = uint64_t;
 inline constexpr size_t kMostConnections = 65536;
 
 struct BookOptions {
-  uint16_t port_low = 20000;
-  uint16_t port_high = 28191;
+  SourcePorts ports;
   int64_t expiry_ns = 60'000'000'000;
 };
 
@@ -55,7 +54,8 @@ class PathBook {
       : options_(options),
         view_(view),
         catalogue_(catalogue),
-        ports_(options.port_low, options.port_high),
+        tcp_ports_(options.ports.tcp),
+        udp_ports_(options.ports.udp),
         allocator_(&view->network()) {}
 
   struct QueuePair {
@@ -117,7 +117,9 @@ class PathBook {
   // Of connections that leave from that leaf, or end there (the allocator's number).
   std::set<FlowGroup> GroupsAt(LeafId leaf) const;
   // Nobody uses its source port.
-  bool IsFree(const service::IpTuple& tuple) const { return ports_.IsFree(tuple.source, tuple.source_port); }
+  bool IsFree(const service::IpTuple& tuple) const {
+    return PortsOf(tuple.protocol).IsFree(tuple.source, tuple.source_port);
+  }
 
   const std::map<std::string, Connection>& connections() const { return connections_; }
   // A queue pair that has no path at present; empty: all have. One that stays dead is said once.
@@ -147,6 +149,12 @@ class PathBook {
   using Offer = std::map<std::pair<PlaneId, Way>, std::vector<Port>>;
 
   absl::Status Read(const v1::PathRequest& request, Connection* connection) const;
+  const PortPool& PortsOf(service::IpProtocol protocol) const {
+    return protocol == service::IpProtocol::kTcp ? tcp_ports_ : udp_ports_;
+  }
+  PortPool& PortsOf(service::IpProtocol protocol) {
+    return protocol == service::IpProtocol::kTcp ? tcp_ports_ : udp_ports_;
+  }
   FlowGroup GroupOfEnd(const Connection& connection, size_t end) const;
   Offer OfferOf(const Connection& connection, int64_t now_ns) const;
   std::vector<PlaneWays> WaysOf(const Connection& connection, const Offer& offer) const;
@@ -185,7 +193,8 @@ class PathBook {
   const BookOptions options_;
   const NetworkView* const view_;
   Catalogue* const catalogue_;
-  PortPool ports_;
+  PortPool tcp_ports_;
+  PortPool udp_ports_;
   Allocator allocator_;
   std::map<std::string, Connection> connections_;
   std::map<ConnectionId, std::string> names_;

@@ -31,7 +31,7 @@ bool PathBook::Adopt(Connection* connection, int64_t now_ns) {
   std::vector<Place> places(connection->pairs.size());
   for (size_t i = 0; i < places.size(); ++i) {
     const std::optional<service::IpTuple>& tuple = connection->pairs[i].tuple;
-    if (!tuple || tuple->source_port < options_.port_low || tuple->source_port > options_.port_high) continue;
+    if (!tuple || !options_.ports.Of(tuple->protocol).Holds(tuple->source_port)) continue;
     places[i] = PlaceOfTuple(*tuple, now_ns);
     if (places[i].way == kNoWay && !time_is_up) return false;
   }

@@ -12,12 +12,27 @@
 
 namespace c4::c4p {
 
+struct PortRange {
+  uint16_t low = 0;
+  uint16_t high = 0;  // not below `low`
+  bool Holds(uint32_t port) const { return port >= low && port <= high; }
+};
+
+// What is given out. Of TCP what an operator keeps free of the kernel's choices; of UDP, that is RoCE v2, what
+// its devices send from: their ports are none of the host's, and nothing else has them.
+struct SourcePorts {
+  PortRange tcp = {20000, 28191};
+  PortRange udp = {49152, 65535};
+  const PortRange& Of(service::IpProtocol protocol) const {
+    return protocol == service::IpProtocol::kTcp ? tcp : udp;
+  }
+};
+
+// Of one protocol.
 class PortPool {
  public:
-  // REQUIRES: low <= high.
-  PortPool(uint16_t low, uint16_t high) : low_(low), high_(high) {}
+  explicit PortPool(const PortRange& range) : range_(range) {}
 
-  bool InRange(uint32_t port) const { return port >= low_ && port <= high_; }
   bool IsFree(service::Ipv4 source, uint32_t port) const;
   // Users are counted: what two connections say they use is free when both have let it go.
   void Take(service::Ipv4 source, uint32_t port);
@@ -28,13 +43,12 @@ class PortPool {
 
  private:
   struct Source {
-    std::vector<uint16_t> users;  // by port - low
+    std::vector<uint16_t> users;  // by port - range_.low
     size_t used = 0;
     uint32_t next = 0;
   };
 
-  const uint16_t low_;
-  const uint16_t high_;
+  const PortRange range_;
   std::unordered_map<service::Ipv4, Source> sources_;
 };
 

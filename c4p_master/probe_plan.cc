@@ -108,7 +108,8 @@ void ProbePlan::Restart() {
 }
 
 uint16_t ProbePlan::RandomPort() {
-  std::uniform_int_distribution<int> port(options_.first_port, options_.last_port);
+  const PortRange& range = options_.ports.Of(options_.protocol);
+  std::uniform_int_distribution<int> port(range.low, range.high);
   return static_cast<uint16_t>(port(random_));
 }
 
@@ -121,7 +122,8 @@ int ProbePlan::Ask(const FlowGroup& group, int count, const std::set<uint16_t>& 
   const auto server = server_of_.find(group.tuple.source);
   if (server == server_of_.end()) return 0;
   std::vector<uint16_t> free;
-  for (int port = options_.first_port; port <= options_.last_port; ++port) {
+  const PortRange& range = options_.ports.Of(group.tuple.protocol);
+  for (int port = range.low; port <= range.high; ++port) {
     if (!known.contains(static_cast<uint16_t>(port))) free.push_back(static_cast<uint16_t>(port));
   }
   if (static_cast<int>(free.size()) < count) return 0;

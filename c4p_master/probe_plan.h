@@ -18,6 +18,7 @@
 
 #include "c4p_master/path_map.h"
 #include "c4p_master/path_observation.h"
+#include "c4p_master/port_pool.h"
 #include "c4p_master/topology.h"
 
 namespace c4::c4p {
@@ -25,7 +26,7 @@ namespace c4::c4p {
 struct PlanOptions {
   uint64_t seed = 1;
   int servers_per_leaf = 2;                        // that probe, and are probed, for each pair of leaves
-  uint16_t first_port = 49152, last_port = 57343;  // reserved on all servers: source ports
+  SourcePorts ports;
   service::IpProtocol protocol = service::IpProtocol::kUdp;  // of the mesh
   uint16_t destination_port = 4791;
   int batch = 32;             // tuples a pair of leaves at a time

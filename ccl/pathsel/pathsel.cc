@@ -26,7 +26,7 @@ wire::ControlPathAsk AskOf(const PathQuestion& question, uint64_t connection, co
   ask.channel = question.channel;
   ask.queue_pairs = static_cast<uint16_t>(std::min(question.queue_pairs, wire::kControlMostQueuePairs));
   ask.planes = static_cast<uint16_t>(std::min<size_t>(question.ends.size(), wire::kControlMostPlanes));
-  ask.protocol = IPPROTO_TCP;
+  ask.protocol = question.protocol;
   CopyText(ask.job, sizeof ask.job, job);
   for (size_t i = 0; i < ask.planes; ++i) {
     ask.ends[i] = {ToEndpoint(question.ends[i].source), ToEndpoint(question.ends[i].destination)};

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <netinet/in.h>
 #include <optional>
 #include <vector>
 
@@ -30,6 +31,7 @@ struct PathQuestion {
   int from_rank = 0;
   int to_rank = 0;
   uint16_t channel = 0;
+  uint16_t protocol = IPPROTO_TCP;  // or IPPROTO_UDP: what switches see
   uint32_t queue_pairs = 1;
   std::vector<PathEnds> ends;  // by plane
 };

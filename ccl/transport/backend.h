@@ -12,6 +12,7 @@
 #pragma once
 
 #include <memory>
+#include <netinet/in.h>
 #include <poll.h>
 #include <vector>
 
@@ -66,6 +67,10 @@ class Backend {
   // A switch chooses among paths for its queue pairs, so that somebody may be asked which: then Dial takes
   // one for each.
   virtual bool has_paths() const { return true; }
+  // What switches see of them. Where that is UDP, the addresses are those of devices, which contacts do not
+  // tell: paths given to Dial say where the peer's door is, and which paths there are to choose among is asked
+  // once the queue pairs are connected.
+  virtual uint16_t protocol() const { return IPPROTO_TCP; }
   // Begins to connect, and returns: what fails later fails the connection. `paths`: by queue pair.
   virtual Result Dial(const Recording& recording, const Contact& peer, const std::vector<QpPath>& paths,
                       const Shape& shape, std::unique_ptr<SendConnection>* connection) = 0;

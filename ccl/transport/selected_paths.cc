@@ -16,6 +16,13 @@ bool IsSamePath(const QpPath& a, const QpPath& b) {
          IsSameHost(a.destination, b.destination) && a.destination.port() == b.destination.port();
 }
 
+std::vector<PathEnds> EndsByPlane(const std::vector<SocketAddress>& own,
+                                  const std::vector<SocketAddress>& peers) {
+  std::vector<PathEnds> ends;
+  for (size_t i = 0; i < std::min(own.size(), peers.size()); ++i) ends.push_back({own[i], peers[i]});
+  return ends;
+}
+
 }  // namespace
 
 std::vector<QpPath> PathsOverPlanes(const std::vector<SocketAddress>& own,
@@ -31,13 +38,10 @@ std::vector<QpPath> PathsOverPlanes(const std::vector<SocketAddress>& own,
   return paths;
 }
 
-bool SelectedPaths::Prepare(PathQuestion* question, const std::vector<SocketAddress>& own,
-                            const std::vector<SocketAddress>& peers) {
-  ends_.clear();
-  for (size_t i = 0; i < std::min(own.size(), peers.size()); ++i) {
-    if (IsSameHost(own[i], peers[i])) return false;
-    ends_.push_back({own[i], peers[i]});
-  }
+bool SelectedPaths::Prepare(std::vector<PathEnds> ends, PathQuestion* question) {
+  const auto within = [](const PathEnds& end) { return IsSameHost(end.source, end.destination); };
+  if (std::any_of(ends.begin(), ends.end(), within)) return false;
+  ends_ = std::move(ends);
   question->ends = ends_;
   changes_ = UINT64_MAX;  // nothing was told yet
   return true;
@@ -45,7 +49,7 @@ bool SelectedPaths::Prepare(PathQuestion* question, const std::vector<SocketAddr
 
 void SelectedPaths::Ask(PathSelector* selector, PathQuestion question, const std::vector<SocketAddress>& own,
                         const std::vector<SocketAddress>& peers, int wake_fd, std::vector<QpPath>* paths) {
-  if (!Prepare(&question, own, peers)) return;
+  if (!Prepare(EndsByPlane(own, peers), &question)) return;
   selector_ = selector;
   PathAdvice advice;
   number_ = selector_->Open(question, wake_fd, &advice);
@@ -56,7 +60,7 @@ void SelectedPaths::Ask(PathSelector* selector, PathQuestion question, const std
 void SelectedPaths::Begin(PathSelector* selector, PathQuestion question,
                           const std::vector<SocketAddress>& own, const std::vector<SocketAddress>& peers,
                           int wake_fd) {
-  if (!Prepare(&question, own, peers)) return;
+  if (!Prepare(EndsByPlane(own, peers), &question)) return;
   selector_ = selector;
   number_ = selector_->Ask(question, wake_fd);
 }
@@ -72,6 +76,27 @@ bool SelectedPaths::Answered(std::vector<QpPath>* paths) {
   return true;
 }
 
+void SelectedPaths::BeginConnected(PathSelector* selector, PathQuestion question, int wake_fd) {
+  later_ = {selector, std::move(question), wake_fd};
+}
+
+// Each pair of addresses is a plane.
+void SelectedPaths::AskOf(const std::vector<QpUse>& uses) {
+  std::vector<PathEnds> ends;
+  for (const QpUse& use : uses) {
+    if (use.path.source.length == 0) return;  // not known yet
+    const PathEnds own = {use.path.source, use.path.destination};
+    const auto is_own = [&](const PathEnds& end) {
+      return IsSameHost(end.source, own.source) && IsSameHost(end.destination, own.destination);
+    };
+    if (std::none_of(ends.begin(), ends.end(), is_own)) ends.push_back(own);
+  }
+  Later later = *std::exchange(later_, std::nullopt);
+  if (!Prepare(std::move(ends), &later.question)) return;
+  selector_ = later.selector;
+  number_ = selector_->Ask(later.question, later.wake_fd);
+}
+
 // A queue pair for which there is no port keeps the one that it has.
 void SelectedPaths::Heed(const PathAdvice& advice, std::vector<QpPath>* paths) const {
   for (size_t i = 0; i < std::min(paths->size(), advice.paths.size()); ++i) {
@@ -83,6 +108,7 @@ void SelectedPaths::Heed(const PathAdvice& advice, std::vector<QpPath>* paths) c
 }
 
 void SelectedPaths::Follow(bool corrected, SendConnection* connection) {
+  if (later_) AskOf(connection->Paths());
   if (!asked()) return;
   PathAdvice advice;
   if (corrected && selector_->TakeCorrection(number_, &advice)) {

@@ -5,6 +5,7 @@
 // Not thread-safe; belongs to the thread that drives the connection. The selector outlives it.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "ccl/pathsel/pathsel.h"
@@ -27,6 +28,8 @@ class SelectedPaths {
   void Begin(PathSelector* selector, PathQuestion question, const std::vector<SocketAddress>& own,
              const std::vector<SocketAddress>& peers, int wake_fd);
   bool Answered(std::vector<QpPath>* paths);
+  // Asks once all queue pairs are connected and know their ends (Follow). What is advised comes as a correction.
+  void BeginConnected(PathSelector* selector, PathQuestion question, int wake_fd);
 
   bool asked() const { return selector_ != nullptr; }
   // Moves queue pairs as corrections say, and tells what is in use when that has changed. `corrected`: there
@@ -35,12 +38,20 @@ class SelectedPaths {
   void Close();
 
  private:
-  bool Prepare(PathQuestion* question, const std::vector<SocketAddress>& own,
-               const std::vector<SocketAddress>& peers);
+  struct Later {
+    PathSelector* selector;
+    PathQuestion question;
+    int wake_fd;
+  };
+
+  // False: there is no path to choose.
+  bool Prepare(std::vector<PathEnds> ends, PathQuestion* question);
+  void AskOf(const std::vector<QpUse>& uses);
   void Heed(const PathAdvice& advice, std::vector<QpPath>* paths) const;
   void Tell(const std::vector<QpUse>& uses);
 
   PathSelector* selector_ = nullptr;
+  std::optional<Later> later_;
   std::vector<PathEnds> ends_;
   uint64_t number_ = 0;   // the selector's
   uint64_t epoch_ = 0;    // of the advice that it follows

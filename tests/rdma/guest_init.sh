@@ -1,7 +1,8 @@
 #!/bin/busybox sh
-# Process 1 of a guest (tests/rdma/guests.py): loads the modules, takes the host's root over 9p, read-only, and
-# then runs what the host puts into the shared folder, one command after another: command.N, whose output goes
-# to output.N and whose exit status goes to status.N, until a command says "halt".
+# Process 1 of a guest (tests/rdma/guests.py): loads the modules, takes the host's root over 9p, read-only, sets
+# the network up as network.sh in the shared folder says, and then runs what the host puts there, one command
+# after another: command.N, whose output goes to output.N and whose exit status goes to status.N, until a command
+# says "halt".
 B=/bin/busybox
 $B mount -t proc proc /proc
 $B mount -t sysfs sysfs /sys
@@ -18,19 +19,10 @@ $B mkdir -p $root/dev/shm $root/dev/pts $root/mnt/share
 $B mount -t tmpfs tmpfs $root/dev/shm
 $B mount -t 9p -o trans=virtio,version=9p2000.L,rw,msize=512000,cache=none share $root/mnt/share || $B poweroff -f
 
-for word in $($B cat $root/proc/cmdline); do
-  case $word in c4guest=*) number=${word#c4guest=} ;; esac
-done
-export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/tmp C4_GUEST=$number
+export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/tmp
 share=$root/mnt/share
 
-# eth0 is for orders and programs' own TCP, eth1 carries the RDMA device.
-$B chroot $root /bin/sh -c "
-  ip link set lo up
-  ip address add 10.1.0.$number/24 dev eth0 && ip link set eth0 up
-  ip address add 10.2.0.$number/24 dev eth1 && ip link set eth1 up
-  rdma link add rxe0 type rxe netdev eth1
-  ulimit -c 0" >$share/boot.log 2>&1
+$B chroot $root /bin/sh /mnt/share/network.sh >$share/boot.log 2>&1
 echo ready >$share/ready.new && $B mv $share/ready.new $share/ready
 
 next=1

@@ -1,8 +1,8 @@
 """Guests that have RDMA: QEMU, Debian's own kernel, Soft-RoCE.
 
 A guest runs the host's own files, read-only over 9p, and takes its commands from a folder that it shares with
-the host. Its eth0 carries what is not to be disturbed (10.1.0.N), its eth1 and the RDMA device rxe0 on that
-carry what a test disturbs (10.2.0.N). Two guests are joined by datagrams over Unix sockets: no privilege is
+the host. Its eth0 carries what is not to be disturbed, its eth1 and the RDMA device rxe0 on that carry what a test
+disturbs. The two guests of a Pair (10.1.0.N, 10.2.0.N) are joined by datagrams over Unix sockets: no privilege is
 needed. The processors are emulated: /dev/kvm may be there and still not work.
 """
 
@@ -82,20 +82,26 @@ class Image:
 
 
 class Guest:
-    """One guest, numbered from 1. Ends with its QEMU, which the host ends by its id."""
+    """One guest, numbered from 1. Ends with its QEMU, which the host ends by its id.
 
-    def __init__(self, image, folder, number, networks, memory_mb=512):
+    `setup`: the lines of a shell that give eth0 and eth1 their addresses; `around`: what QEMU is started by.
+    """
+
+    def __init__(self, image, folder, number, networks, setup, around=(), memory_mb=512):
         self.number = number
         self.share = pathlib.Path(folder)
         self.share.mkdir(parents=True)
+        (self.share / "network.sh").write_text(
+            f"ip link set lo up\n{setup}\nip link set eth0 up\nip link set eth1 up\nrdma link add rxe0 type rxe netdev eth1\n"
+        )
         self.commands = 0
         self.console = self.share / "console.log"
         command = [
-            "nice", "qemu-system-x86_64", "-accel", "tcg,thread=multi", "-M", "q35", "-cpu", "max", "-smp", "1",
+            *around, "nice", "qemu-system-x86_64", "-accel", "tcg,thread=multi", "-M", "q35", "-cpu", "max", "-smp", "1",
             "-m", str(memory_mb), "-nodefaults", "-no-user-config", "-display", "none", "-monitor", "none",
             "-no-reboot", "-serial", f"file:{self.console}", "-kernel", str(image.kernel),
             "-initrd", str(image.initrd),
-            "-append", f"console=ttyS0 no_timer_check panic=-1 quiet loglevel=4 mitigations=off tsc=reliable c4guest={number}",
+            "-append", f"console=ttyS0 no_timer_check panic=-1 quiet loglevel=4 mitigations=off tsc=reliable",
             "-fsdev", "local,id=host,path=/,security_model=none,readonly=on,multidevs=remap",
             "-device", "virtio-9p-pci,fsdev=host,mount_tag=host",
             "-fsdev", f"local,id=share,path={self.share},security_model=none",
@@ -161,12 +167,11 @@ class Guest:
 class Pair:
     """Two guests, up and joined; `with Pair(image, folder) as (one, two)`."""
 
-    def __init__(self, image, folder, capture=False):
+    def __init__(self, image, folder):
         self.folder = pathlib.Path(folder)
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir(parents=True)
         self.image = image
-        self.capture = capture
         self.guests = []
 
     def __enter__(self):
@@ -178,7 +183,8 @@ class Pair:
                     networks.append(
                         f"dgram,local.type=unix,local.path={ends[0]},remote.type=unix,remote.path={ends[1]}"
                     )
-                self.guests.append(Guest(self.image, self.folder / f"guest{number}", number, networks))
+                setup = f"ip address add 10.1.0.{number}/24 dev eth0\nip address add 10.2.0.{number}/24 dev eth1"
+                self.guests.append(Guest(self.image, self.folder / f"guest{number}", number, networks, setup))
             for guest in self.guests:
                 guest.wait_until_ready()
             return self.guests

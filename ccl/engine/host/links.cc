@@ -59,15 +59,18 @@ Recording Links::RecordingOf(int peer, uint16_t channel) const {
   return recording;
 }
 
-void Links::AskForPaths(int peer, uint16_t channel, std::vector<QpPath>* paths) {
+void Links::AskForPaths(int peer, uint16_t channel, uint16_t protocol, std::vector<QpPath>* paths) {
   if (paths_ == nullptr) return;
   PathQuestion question;
   question.communicator_id = recording_.communicator->slot().communicator_id;
   question.from_rank = recording_.rank;
   question.to_rank = peer;
   question.channel = channel;
+  question.protocol = protocol;
   question.queue_pairs = static_cast<uint32_t>(paths->size());
-  selected_[{peer, channel}].Ask(paths_, std::move(question), own(),
+  SelectedPaths& selected = selected_[{peer, channel}];
+  if (protocol == IPPROTO_UDP) return selected.BeginConnected(paths_, std::move(question), wake_fd_);
+  selected.Ask(paths_, std::move(question), own(),
                                  contacts_[static_cast<size_t>(peer)].listeners, wake_fd_, paths);
 }
 
@@ -90,7 +93,7 @@ Result Links::SendTo(int peer, uint16_t channel, SendConnection** connection) {
     std::vector<QpPath> paths;
     if (backend->has_paths()) {
       paths = PathsOverPlanes(own(), contact.listeners, shape.queue_pairs);
-      AskForPaths(peer, channel, &paths);
+      AskForPaths(peer, channel, backend->protocol(), &paths);
     }
     C4_RETURN_IF_ERROR(backend->Dial(RecordingOf(peer, channel), contact, paths, shape, &place));
   }

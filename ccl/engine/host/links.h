@@ -82,7 +82,7 @@ class Links {
     return contacts_[static_cast<size_t>(recording_.rank)].listeners;
   }
   // Asks for paths, which may take a moment, and puts them in.
-  void AskForPaths(int peer, uint16_t channel, std::vector<QpPath>* paths);
+  void AskForPaths(int peer, uint16_t channel, uint16_t protocol, std::vector<QpPath>* paths);
   void LookAtPaths();
   // A receive connection waits for its sender to connect.
   bool Expecting() const;

@@ -38,7 +38,12 @@ SendComm::SendComm(const Identity& identity, uint16_t channel, const ListenerInf
   question.from_rank = identity.rank;
   question.to_rank = listener.rank;
   question.channel = channel;
+  question.protocol = backend_->protocol();
   question.queue_pairs = static_cast<uint32_t>(paths_.size());
+  if (question.protocol == IPPROTO_UDP) {
+    selected_.BeginConnected(selector, std::move(question), wake_fd);
+    return;
+  }
   selected_.Begin(selector, std::move(question), own, listener.addresses, wake_fd);
 }
 

@@ -14,6 +14,7 @@ class VerbsBackend final : public Backend {
  public:
   wire::TransportKind kind() const override { return wire::kTransportVerbs; }
   const char* name() const override { return "RDMA"; }
+  uint16_t protocol() const override { return IPPROTO_UDP; }
   // Not Ok without libibverbs, device, port or GID, or with NCCL_IB_DISABLE=1.
   Result Listen(Contact* own) override;
   bool Reaches(const Contact& peer) override { return (peer.takes & 1u << wire::kTransportVerbs) != 0; }

@@ -38,8 +38,9 @@ class VerbsSendQueuePair final : public SendQueuePair, private SendStreams {
     uint64_t give_up_ns = 0;  // fails when none has for so long
   };
 
-  // `ports` outlives it. `hello`: its epoch is 0; it dials by itself.
-  VerbsSendQueuePair(const QpPath& path, const Ports* ports, const Hello& hello, const Recording& recording,
+  // `ports` outlives it. `hello`: its epoch is 0; it dials by itself. `door`: of the peer, over TCP; a source
+  // address in it is that of the device to begin with, where there is one.
+  VerbsSendQueuePair(const QpPath& door, const Ports* ports, const Hello& hello, const Recording& recording,
                      std::shared_ptr<Shared> connection);
   ~VerbsSendQueuePair() override;
 
@@ -114,7 +115,9 @@ class VerbsSendQueuePair final : public SendQueuePair, private SendStreams {
   const Ports* const ports_;
   const Hello hello_;
   const std::shared_ptr<Shared> connection_;
-  QpPath path_;  // as asked for
+  const QpPath door_;
+  QpPath path_;             // as asked for
+  SocketAddress remote_{};  // where the epoch in use ends
   Watched watched_;
   QueuePairRecorder recorder_;
   double ns_per_tick_;

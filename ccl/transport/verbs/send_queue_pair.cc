@@ -42,11 +42,16 @@ void Watched::Change(int fd, uint32_t events) {
   (void)epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, fd, &event);
 }
 
-VerbsSendQueuePair::VerbsSendQueuePair(const QpPath& path, const Ports* ports, const Hello& hello,
+VerbsSendQueuePair::VerbsSendQueuePair(const QpPath& door, const Ports* ports, const Hello& hello,
                                        const Recording& recording, std::shared_ptr<Shared> connection)
-    : recording_(recording), ports_(ports), hello_(hello), connection_(std::move(connection)), path_(path) {
+    : recording_(recording),
+      ports_(ports),
+      hello_(hello),
+      connection_(std::move(connection)),
+      door_(door),
+      path_(door) {
   recorder_ =
-      OpenRecorder(-1, path.destination, recording, hello, wire::kDirectionSend, wire::kTransportVerbs);
+      OpenRecorder(-1, door.destination, recording, hello, wire::kDirectionSend, wire::kTransportVerbs);
   recorder_.Path(c4::QpState::kConnecting);
   const uint64_t per_second = recording.monitor->segment().header().ticks_per_second;
   ns_per_tick_ = per_second == 0 ? 1.0 : 1e9 / static_cast<double>(per_second);
@@ -82,8 +87,11 @@ Result VerbsSendQueuePair::MakeEnd(bool ask_port) {
        ports_->From(ask_port ? path_ : QpPath(), hello_.queue_pair_index + others_)) {
     made = SendEnd::Create(port, ports_->settings(), hello_.chunk_bytes, &next_.end);
     if (!made.ok()) continue;
-    const bool steers = possible && next_.end->queue_pair().WishPort(wished).ok();
+    RcQueuePair& pair = next_.end->queue_pair();
+    const bool steers = possible && pair.WishPort(wished).ok();
     next_.other_port = wished != 0 && !steers;
+    // Any port, but one that is known: so that it can be said which path its packets take.
+    if (!steers) (void)pair.WishPort(AnyPort(pair.number()));
     return Ok();
   }
   return made;
@@ -98,7 +106,7 @@ void VerbsSendQueuePair::DialNext(uint32_t epoch, bool ask_port) {
     return;
   }
   // The stream only finds the receiver: its own source port says nothing.
-  QpPath path = path_;
+  QpPath path = door_;
   path.source.set_port(0);
   Fd fd;
   bool ignored = false;
@@ -228,8 +236,8 @@ Result VerbsSendQueuePair::TakeAnswer(uint64_t now_ns) {
   heard_ns_ = now_ns;
   abi::Gid remote{};
   memcpy(remote.raw, answer.end.gid, sizeof remote.raw);
-  recorder_.Rerouted(ToEndpoint(AddressOf(pair.port().gid.gid, pair.source_port())),
-                     ToEndpoint(AddressOf(remote, kRoceUdpPort)));
+  remote_ = AddressOf(remote, kRoceUdpPort);
+  recorder_.Rerouted(ToEndpoint(AddressOf(pair.port().gid.gid, pair.source_port())), ToEndpoint(remote_));
   // The answer came over TCP: whether the path works is still to be seen.
   current_.end->Probe();
   return Ok();
@@ -379,8 +387,9 @@ void VerbsSendQueuePair::Move(const QpPath& path) {
 
 QpUse VerbsSendQueuePair::use() const {
   QpUse use;
-  use.path.destination = path_.destination;
-  if (current_.connected) {
+  use.path.destination = remote_;
+  // Packets of InfiniBand have no port to choose a path by.
+  if (current_.connected && current_.end->queue_pair().port().port.ethernet) {
     use.path.source = AddressOf(current_.end->queue_pair().port().gid.gid, source_port());
   }
   use.state = state();

@@ -21,6 +21,11 @@ constexpr uint16_t SourcePortOf(uint32_t flow_label) {
   return static_cast<uint16_t>(kLeastSourcePort | (low ^ high));
 }
 
+// For those whom nobody has told which: near numbers get ports far apart.
+constexpr uint16_t AnyPort(uint32_t number) {
+  return static_cast<uint16_t>(kLeastSourcePort | (number * 2654435761u >> 18));
+}
+
 // Never 0: port 0xc000 has labels, too, with bits above the fourteenth.
 constexpr uint32_t FlowLabelOf(uint16_t port) {
   const uint32_t low = port & 0x3fffu;
