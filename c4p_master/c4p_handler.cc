@@ -280,8 +280,12 @@ absl::Status C4pHandler::TakeUse(SessionId id, const Session& session, const v1:
   TakeTroubles(troubles, now_ns);
   for (const FlowGroup& group : strays) strays_[group] = now_ns;
   // Where the kernel chose the port, nobody has probed it.
+  const auto connection = book_.connections().find(use.connection());
+  if (connection == book_.connections().end()) return absl::OkStatus();
   for (const v1::QueuePairInUse& pair : use.queue_pairs()) {
-    if (const auto tuple = TupleOf(pair.tuple()); tuple && IsUnknown(*tuple, now_ns)) Wonder(*tuple, now_ns);
+    v1::FiveTuple said = pair.tuple();
+    said.set_protocol(connection->second.request.protocol());
+    if (const auto tuple = TupleOf(said); tuple && IsUnknown(*tuple, now_ns)) Wonder(*tuple, now_ns);
   }
   return absl::OkStatus();
 }

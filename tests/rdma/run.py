@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""The transport's queue pairs over real verbs, in two guests with Soft-RoCE (guests.py).
+"""The transport's queue pairs over real verbs, in two guests with Soft-RoCE (guests.py), and jobs over an emulated
+fabric in four (fabric.py).
 
 run.py --build BUILD [--only NAME] [--histories N] [--bench [--alternations N]]: boots the guests, runs every test,
 or with --bench the measurements of docs/benchmarks.md, and ends with the line "rdma: N passed, N failed". Exit
@@ -14,6 +15,7 @@ import statistics
 import sys
 import time
 
+import fabric
 import guests
 import library
 from checks import Failed, check, number
@@ -158,7 +160,9 @@ def ipv6(bench):
 def steering(bench):
     wanted = [50000, 61234, 65535, 49152]
     capture = "tcpdump -i eth1 -n -U -w /tmp/work/steer.pcap udp port 4791 2>/dev/null & sleep 1.5; "
-    around = capture + "{}; status=$?; sleep 0.5; kill %1; wait %1 2>/dev/null; (exit $status)"
+    # What is in tcpdump's buffer when it ends is lost.
+    settle = "old=; while new=$(stat -c %s steer.pcap); [ \"$new\" != \"$old\" ]; do old=$new; sleep 1; done"
+    around = capture + "{}; status=$?; " + settle + "; kill %1; wait %1 2>/dev/null; (exit $status)"
     bench.both(f"steer --ports {','.join(map(str, wanted))}", around=around)
     _, output = bench.one.run(
         "tcpdump -n -r /tmp/work/steer.pcap 2>/dev/null | awk '{print $3}' | sort | uniq -c"
@@ -228,16 +232,38 @@ TESTS = [
 MEASUREMENTS = [bandwidth, device_once]
 
 
+class Judge:
+    """Runs those tests that are wanted, and counts."""
+
+    def __init__(self, only):
+        self.only = only
+        self.passed = self.failed = 0
+
+    def wants(self, tests):
+        return [test for test in tests if not self.only or test.__name__ in self.only]
+
+    def run(self, tests, bench):
+        for test in self.wants(tests):
+            begin_s = time.monotonic()
+            try:
+                said = test(bench)
+                self.passed += 1
+                print(f"passed {test.__name__} ({time.monotonic() - begin_s:.1f} s): {said}", flush=True)
+            except Failed as fault:
+                self.failed += 1
+                print(f"FAILED {test.__name__} ({time.monotonic() - begin_s:.1f} s): {fault}", flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--build", type=pathlib.Path, required=True)
-    parser.add_argument("--only", action="append", choices=[test.__name__ for test in TESTS + MEASUREMENTS])
+    parser.add_argument("--only", action="append", choices=[test.__name__ for test in TESTS + fabric.TESTS + MEASUREMENTS])
     parser.add_argument("--bench", action="store_true", help="measure instead of testing")
     parser.add_argument("--histories", type=int, default=1000)
     parser.add_argument("--alternations", type=int, default=5)
     options = parser.parse_args()
     program = (options.build / "tests" / "rdma_ends").resolve()
-    passed = failed = 0
+    judge = Judge(options.only)
     try:
         if not program.exists():
             raise guests.Unavailable(f"{program} is not built")
@@ -248,27 +274,25 @@ def main():
             bench = Bench(one, two, program)
             bench.programs = (options.build / "bin").resolve()
             bench.histories, bench.alternations = options.histories, options.alternations
-            for test in MEASUREMENTS if options.bench else TESTS:
-                if options.only and test.__name__ not in options.only:
-                    continue
-                test_s = time.monotonic()
-                try:
-                    said = test(bench)
-                    passed += 1
-                    print(f"passed {test.__name__} ({time.monotonic() - test_s:.1f} s): {said}", flush=True)
-                except Failed as fault:
-                    failed += 1
-                    print(f"FAILED {test.__name__} ({time.monotonic() - test_s:.1f} s): {fault}", flush=True)
+            judge.run(MEASUREMENTS if options.bench else TESTS, bench)
+        if not options.bench and judge.wants(fabric.TESTS):
+            begin_s = time.monotonic()
+            with fabric.Fabric(image, options.build, options.build.resolve() / "rdma" / "fabric") as cluster:
+                print(f"four guests on an emulated fabric, up after {time.monotonic() - begin_s:.1f} s", flush=True)
+                judge.run(fabric.TESTS, cluster)
     except guests.Unavailable as why:
-        if passed + failed == 0:
+        if judge.passed + judge.failed == 0:
             print("*" * 100)
             print(f"RDMA WAS NOT TESTED: {why}")
             print("*" * 100)
         else:
-            failed += 1
+            judge.failed += 1
             print(f"FAILED: {why}")
-    print(f"rdma: {passed} passed, {failed} failed")
-    return 1 if failed else 0
+    except Failed as why:  # of what a test needs
+        judge.failed += 1
+        print(f"FAILED: {why}")
+    print(f"rdma: {judge.passed} passed, {judge.failed} failed")
+    return 1 if judge.failed else 0
 
 
 if __name__ == "__main__":

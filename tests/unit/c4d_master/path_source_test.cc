@@ -29,7 +29,9 @@ class FakeC4p final : public v1::C4p::Service {
     if (failing_) return {grpc::StatusCode::INTERNAL, "broken"};
     reply->set_master_epoch(epoch_);
     for (const v1::FiveTuple& tuple : request->tuples()) {
-      EXPECT_EQ(tuple.protocol(), v1::IP_PROTOCOL_TCP);
+      const bool roce = tuple.destination_port() == 4791;
+      EXPECT_EQ(tuple.protocol(), roce ? v1::IP_PROTOCOL_UDP : v1::IP_PROTOCOL_TCP);
+      if (roce) roce_.insert(service::Concat(tuple.source(), ":", tuple.source_port()));
       v1::ResolvedPath* path = reply->add_paths();
       *path->mutable_tuple() = tuple;
       const auto known = paths_.find(tuple.source_port());
@@ -60,6 +62,10 @@ class FakeC4p final : public v1::C4p::Service {
     const std::unique_lock lock(mutex_);
     return asked_[source_port];
   }
+  std::set<std::string> roce() {
+    const std::unique_lock lock(mutex_);
+    return roce_;
+  }
   int calls() {
     const std::unique_lock lock(mutex_);
     return calls_;
@@ -73,6 +79,7 @@ class FakeC4p final : public v1::C4p::Service {
   std::mutex mutex_;
   std::map<uint32_t, LinkPath> paths_;
   std::map<uint32_t, int> asked_;
+  std::set<std::string> roce_;
   uint64_t epoch_ = 1;
   bool failing_ = false;
   int calls_ = 0;
@@ -133,6 +140,15 @@ TEST(CableTest, IsTheSameBothWays) {
   EXPECT_EQ(CableOf("leaf0>spine1"), "leaf0-spine1");
   EXPECT_EQ(CableOf("leaf0<spine1"), "leaf0-spine1");
   EXPECT_EQ(CableOf("odd"), "odd");
+}
+
+// Of RoCE v2 both directions go to one port, and leave from the same.
+TEST_F(PathSourceTest, AcknowledgementsOfRoceLeaveFromTheSendersPort) {
+  source_ = std::make_unique<GrpcPathSource>(Quick());
+  (void)source_->Find("10.0.0.1:50000", "10.0.0.2:4791");
+  (void)source_->Find("10.0.0.2:4791", "10.0.0.1:50000");
+  EXPECT_TRUE(Eventually([&] { return c4p_.roce().size() == 2; }));
+  EXPECT_THAT(c4p_.roce(), ElementsAre("10.0.0.1:50000", "10.0.0.2:50000"));
 }
 
 TEST_F(PathSourceTest, AsksOnceForWhatIsKnownAndAgainForWhatIsNot) {

@@ -83,6 +83,14 @@ class Cluster {
     }
     return request;
   }
+  void AskRoce(int from, int to, const std::string& name) {
+    v1::AgentToC4p message;
+    *message.mutable_request() = RequestOf(from, to, name);
+    message.mutable_request()->set_protocol(v1::IP_PROTOCOL_UDP);
+    message.mutable_request()->set_destination_port(4791);
+    requests[name] = {from, message.request()};
+    Say(from, message);
+  }
   void Ask(int from, int to, const std::string& name, uint32_t queue_pairs = 4) {
     v1::AgentToC4p message;
     *message.mutable_request() = RequestOf(from, to, name, queue_pairs);

@@ -70,6 +70,33 @@ TEST(C4pHandlerTest, WhatIsKnownIsAnsweredAtOnce) {
   EXPECT_EQ(cluster.handler.book().connections().size(), 1u);
 }
 
+// Its packets leave from ports of their own, and nobody who speaks TCP has them.
+TEST(C4pHandlerTest, QueuePairsOfRoceGetPortsOfRoce) {
+  Cluster cluster({.leaves = 2, .spines = 4, .hosts_per_leaf = 2});
+  cluster.AskRoce(0, 2, "rdma");
+  cluster.Ask(0, 2, "tcp");
+  cluster.Use("rdma");
+  cluster.Run(3000);
+  EXPECT_THAT(cluster.Spines("rdma"), testing::UnorderedElementsAre(0, 1, 2, 3));
+  for (const auto& path : cluster.answers["rdma"].paths()) EXPECT_GE(path.source_port(), 49152u);
+  for (const auto& path : cluster.answers["tcp"].paths()) EXPECT_LE(path.source_port(), 28191u);
+  cluster.Use("rdma");
+  const v1::QueuePairPath path = cluster.answers["rdma"].paths(0);
+  const service::IpTuple tuple = {service::IpProtocol::kUdp, cluster.fabric.Address(0, 0),
+                                  static_cast<uint16_t>(path.source_port()), cluster.fabric.Address(2, 0),
+                                  4791};
+  EXPECT_FALSE(cluster.handler.book().IsFree(tuple));
+  // What C4D asks for is known.
+  v1::ResolvePathsRequest asked;
+  v1::FiveTuple* const five = asked.add_tuples();
+  five->set_protocol(v1::IP_PROTOCOL_UDP);
+  five->set_source(service::Ipv4Text(tuple.source));
+  five->set_source_port(path.source_port());
+  five->set_destination(service::Ipv4Text(tuple.destination));
+  five->set_destination_port(4791);
+  EXPECT_TRUE(cluster.handler.ResolvePaths(asked, cluster.now_ns).paths(0).known());
+}
+
 // Until its user has left it: two queue pairs that both want it would fight for it.
 TEST(C4pHandlerTest, APortInUseIsNobodyElses) {
   Cluster cluster({.leaves = 2, .spines = 4, .hosts_per_leaf = 4});

@@ -84,12 +84,15 @@ TEST_F(Pathsel, AsksAndTakesTheAnswer) {
     EXPECT_EQ(ask.to_rank, 4);
     EXPECT_EQ(ask.queue_pairs, 2);
     EXPECT_EQ(ask.planes, 2);
+    EXPECT_EQ(ask.protocol, IPPROTO_UDP);
     EXPECT_EQ(ask.ends[0].source.port, 0);
     EXPECT_EQ(FromEndpoint(ask.ends[1].destination).ToString(), "10.3.0.2:4000");
     agent_->Send(wire::kControlPathAnswer, AnswerWith(ask.connection, 1, {{20000, 0}, {20001, 1}}));
   });
   PathAdvice advice;
-  const uint64_t connection = selector_.Open(Question(), wake_.get(), &advice);
+  PathQuestion question = Question();
+  question.protocol = IPPROTO_UDP;
+  const uint64_t connection = selector_.Open(question, wake_.get(), &advice);
   agent.join();
   ASSERT_EQ(advice.epoch, 1u);
   ASSERT_EQ(advice.paths.size(), 2u);
