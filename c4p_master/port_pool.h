@@ -18,8 +18,8 @@ struct PortRange {
   bool Holds(uint32_t port) const { return port >= low && port <= high; }
 };
 
-// What is given out. Of TCP what an operator keeps free of the kernel's choices; of UDP, that is RoCE v2, what
-// its devices send from: their ports are none of the host's, and nothing else has them.
+// What is given out. Of TCP what an operator keeps free of the kernel's choices; of UDP, that is RoCE v2,
+// what its devices send from: their ports are none of the host's, and nothing else has them.
 struct SourcePorts {
   PortRange tcp = {20000, 28191};
   PortRange udp = {49152, 65535};

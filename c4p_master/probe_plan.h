@@ -25,7 +25,7 @@ namespace c4::c4p {
 
 struct PlanOptions {
   uint64_t seed = 1;
-  int servers_per_leaf = 2;                        // that probe, and are probed, for each pair of leaves
+  int servers_per_leaf = 2;  // that probe, and are probed, for each pair of leaves
   SourcePorts ports;
   service::IpProtocol protocol = service::IpProtocol::kUdp;  // of the mesh
   uint16_t destination_port = 4791;

@@ -68,8 +68,8 @@ class Backend {
   // one for each.
   virtual bool has_paths() const { return true; }
   // What switches see of them. Where that is UDP, the addresses are those of devices, which contacts do not
-  // tell: paths given to Dial say where the peer's door is, and which paths there are to choose among is asked
-  // once the queue pairs are connected.
+  // tell: paths given to Dial say where the peer's door is, and which paths there are to choose among is
+  // asked once the queue pairs are connected.
   virtual uint16_t protocol() const { return IPPROTO_TCP; }
   // Begins to connect, and returns: what fails later fails the connection. `paths`: by queue pair.
   virtual Result Dial(const Recording& recording, const Contact& peer, const std::vector<QpPath>& paths,

@@ -28,7 +28,8 @@ class SelectedPaths {
   void Begin(PathSelector* selector, PathQuestion question, const std::vector<SocketAddress>& own,
              const std::vector<SocketAddress>& peers, int wake_fd);
   bool Answered(std::vector<QpPath>* paths);
-  // Asks once all queue pairs are connected and know their ends (Follow). What is advised comes as a correction.
+  // Asks once all queue pairs are connected and know their ends (Follow). What is advised comes as a
+  // correction.
   void BeginConnected(PathSelector* selector, PathQuestion question, int wake_fd);
 
   bool asked() const { return selector_ != nullptr; }

@@ -70,8 +70,8 @@ void Links::AskForPaths(int peer, uint16_t channel, uint16_t protocol, std::vect
   question.queue_pairs = static_cast<uint32_t>(paths->size());
   SelectedPaths& selected = selected_[{peer, channel}];
   if (protocol == IPPROTO_UDP) return selected.BeginConnected(paths_, std::move(question), wake_fd_);
-  selected.Ask(paths_, std::move(question), own(),
-                                 contacts_[static_cast<size_t>(peer)].listeners, wake_fd_, paths);
+  selected.Ask(paths_, std::move(question), own(), contacts_[static_cast<size_t>(peer)].listeners, wake_fd_,
+               paths);
 }
 
 void Links::LookAtPaths() {
