@@ -218,7 +218,7 @@ TEST(ProbePlanTest, WhatIsAskedForComesFirstAndRepeatsSome) {
   std::map<uint16_t, int> times;
   for (const service::IpTuple& tuple : orders[0].tuples) {
     EXPECT_EQ(GroupOf(tuple), group);
-    EXPECT_TRUE(tuple.source_port >= 49152 && tuple.source_port <= 57343 &&
+    EXPECT_TRUE(SourcePorts().Of(tuple.protocol).Holds(tuple.source_port) &&
                 !known.contains(tuple.source_port));
     ++times[tuple.source_port];
   }
