@@ -168,7 +168,19 @@ Result RcQueuePair::Connect(const End& peer) {
                             "cannot be made ready to send"));
   if (flow_label_ != 0)
     steering_ = SetPort(SourcePortOf(flow_label_)) ? Steering::kByPort : Steering::kByLabel;
+  SpreadOverBond();
   return Ok();
+}
+
+// Last: other changes of the queue pair may undo it. Without a bond the provider refuses, and that is no
+// fault.
+void RcQueuePair::SpreadOverBond() {
+  const Library& library = port_.device->library();
+  if (bond_port_ == 0 || library.query_lag_port == nullptr || library.set_lag_port == nullptr) return;
+  uint8_t configured = 0;
+  uint8_t active = 0;
+  if (library.query_lag_port(queue_pair_, &configured, &active) != 0) return;
+  if (library.set_lag_port(queue_pair_, bond_port_) == 0) on_bond_port_ = bond_port_;
 }
 
 bool RcQueuePair::SetPort(uint16_t source_port) {

@@ -44,6 +44,9 @@ class RcQueuePair {
   // Its packets shall have that UDP source port; before end() is told to the peer. Without: any, or that of
   // the peer's end.
   Result WishPort(uint16_t source_port);
+  // Where the device bonds two ports behind one address, queue pairs alternate between them by that number:
+  // left to itself, a bond may put all of a connection's on one.
+  void WishBondPort(uint32_t index) { bond_port_ = static_cast<uint8_t>(1 + index % kBondPorts); }
   // To the peer's end. Receives may be posted before.
   Result Connect(const End& peer);
   // The same while it carries data. Where the provider changes a live queue pair by its flow label only, it
@@ -55,6 +58,8 @@ class RcQueuePair {
   Steering steering() const { return steering_; }
   // 0: the kernel's choice.
   uint16_t source_port() const;
+  // The port of the bond that it was put on; 0: there is no bond, or the device chooses.
+  uint8_t bond_port() const { return on_bond_port_; }
   // Every request that is posted completes soon, most as flushed; nothing of the peer's is taken any more.
   Result Break();
 
@@ -93,11 +98,14 @@ class RcQueuePair {
   int fd() const { return channel_->fd; }
 
  private:
+  static constexpr uint32_t kBondPorts = 2;
+
   RcQueuePair(const UsablePort& port, const Settings& settings, const Limits& limits);
 
   abi::AddressVector Address(uint32_t flow_label) const;
   Result Modify(abi::QpAttributes* attributes, int mask, const char* what);
   Result CheckPort(uint16_t source_port) const;
+  void SpreadOverBond();
   // By the provider's own call; false where it has none, or refuses.
   bool SetPort(uint16_t source_port);
   Result Post(abi::SendRequest* request, bool* posted);
@@ -116,6 +124,8 @@ class RcQueuePair {
   uint32_t flow_label_ = 0;
   uint32_t next_label_ = 0;  // while it pauses
   uint64_t paused_ns_ = 0;
+  uint8_t bond_port_ = 0;  // wished for
+  uint8_t on_bond_port_ = 0;
   uint32_t sends_posted_ = 0;
   uint32_t receives_posted_ = 0;
   bool armed_ = false;

@@ -44,6 +44,7 @@ Result VerbsReceiveQueuePair::MakeEnd(const End& peer, const Hello& hello) {
   for (const UsablePort& port : ports_->Facing(peer, hello.queue_pair_index)) {
     made = ReceiveEnd::Create(port, ports_->settings(), chunk_bytes_, &end_);
     if (!made.ok()) continue;
+    end_->queue_pair().WishBondPort(hello.queue_pair_index);
     made = end_->queue_pair().Connect(peer);
     if (made.ok()) return Ok();
     end_.reset();

@@ -92,6 +92,7 @@ Result VerbsSendQueuePair::MakeEnd(bool ask_port) {
     next_.other_port = wished != 0 && !steers;
     // Any port, but one that is known: so that it can be said which path its packets take.
     if (!steers) (void)pair.WishPort(AnyPort(pair.number()));
+    pair.WishBondPort(hello_.queue_pair_index + others_);
     return Ok();
   }
   return made;
