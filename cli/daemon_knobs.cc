@@ -76,8 +76,6 @@ std::vector<Knob> KnobsOf(const std::string& prefix, const std::vector<service::
   return knobs;
 }
 
-}  // namespace
-
 std::vector<Knob> AgentKnobs() {
   agent::AgentOptions options = agent::DefaultAgentOptions();
   return KnobsOf(agent::AgentProgram().environment_prefix, agent::AgentSettings(&options));
@@ -91,6 +89,22 @@ std::vector<Knob> JobMasterKnobs() {
 std::vector<Knob> PathMasterKnobs() {
   c4p::MasterOptions options;
   return KnobsOf("C4P_", c4p::MasterSettings(&options));
+}
+
+}  // namespace
+
+KnobTables AllKnobTables() {
+  static const std::vector<Knob> agent = AgentKnobs();
+  static const std::vector<Knob> job_master = JobMasterKnobs();
+  static const std::vector<Knob> path_master = PathMasterKnobs();
+  static const std::vector<KnobTable> tables = [] {
+    std::vector<KnobTable> all(ImageKnobTables().begin(), ImageKnobTables().end());
+    all.push_back({"c4a, the node agent", "C4A_", agent});
+    all.push_back({"c4d_master, the master of a job", "C4D_", job_master});
+    all.push_back({"c4p_master, the path master", "C4P_", path_master});
+    return all;
+  }();
+  return tables;
 }
 
 }  // namespace c4::cli

@@ -9,8 +9,7 @@
 
 namespace c4::cli {
 
-std::vector<Knob> AgentKnobs();
-std::vector<Knob> JobMasterKnobs();
-std::vector<Knob> PathMasterKnobs();
+// The library's and the command's tables, then one for each daemon, in the order in which they are shown.
+KnobTables AllKnobTables();
 
 }  // namespace c4::cli

@@ -9,6 +9,7 @@
 #include <optional>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <system_error>
 #include <unistd.h>
 
 namespace c4 {
@@ -30,13 +31,13 @@ class MappedFile {
     const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     struct stat status {};
     if (fd < 0 || fstat(fd, &status) != 0) {
-      error_ = std::string("cannot be opened: ") + strerrordesc_np(errno);
+      error_ = "cannot be opened: " + std::generic_category().message(errno);
     } else if (!S_ISREG(status.st_mode)) {
       error_ = S_ISDIR(status.st_mode) ? "is a directory" : "is no regular file";
     } else if (status.st_size > 0) {
       size_ = static_cast<size_t>(status.st_size);
       data_ = mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, fd, 0);
-      if (data_ == MAP_FAILED) error_ = std::string("cannot be mapped: ") + strerrordesc_np(errno);
+      if (data_ == MAP_FAILED) error_ = "cannot be mapped: " + std::generic_category().message(errno);
     }
     if (fd >= 0) close(fd);
   }

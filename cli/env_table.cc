@@ -6,13 +6,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "absl/strings/numbers.h"
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
-#include "absl/strings/str_replace.h"
-#include "absl/strings/str_split.h"
-#include "cli/daemon_knobs.h"
-#include "cli/process.h"
+#include "cli/child.h"
+#include "cli/plain_text.h"
 
 namespace c4::cli {
 namespace {
@@ -67,16 +62,16 @@ size_t EditDistance(const std::string& a, const std::string& b) {
   return row[b.size()];
 }
 
-bool InTables(const std::string& name) {
-  return std::ranges::any_of(KnobTables(), [&name](const KnobTable& table) {
+bool InTables(KnobTables tables, const std::string& name) {
+  return std::ranges::any_of(tables, [&name](const KnobTable& table) {
     return std::ranges::find(table.knobs, name, &Knob::name) != table.knobs.end();
   });
 }
 
-std::string Nearest(const std::string& name) {
+std::string Nearest(KnobTables tables, const std::string& name) {
   std::string nearest;
   size_t best = 4;  // further away it is no slip of the pen
-  for (const KnobTable& table : KnobTables()) {
+  for (const KnobTable& table : tables) {
     for (const Knob& knob : table.knobs) {
       const size_t distance = EditDistance(name, knob.name);
       if (distance < best) {
@@ -88,10 +83,10 @@ std::string Nearest(const std::string& name) {
   return nearest;
 }
 
-// Whether one of our programs would read it, going by its first letters.
-bool LooksLikeOurs(const std::string& name) {
-  return std::ranges::any_of(std::array{"C4_", "C4A_", "C4D_", "C4P_"},
-                             [&name](const char* prefix) { return name.starts_with(prefix); });
+// Whether one of the tables' programs would read it, going by its first letters.
+bool LooksLikeOurs(KnobTables tables, const std::string& name) {
+  return std::ranges::any_of(tables,
+                             [&name](const KnobTable& table) { return name.starts_with(table.prefix); });
 }
 
 std::optional<std::string> ValueOf(const Knob& knob, const std::vector<std::string>& environment) {
@@ -113,6 +108,12 @@ bool IsWhole(const std::string& text) {
   return parsed.ec == std::errc() && parsed.ptr == text.data() + text.size();
 }
 
+// What the daemons take for true or false (absl::SimpleAtob).
+bool IsFlag(const std::string& text) {
+  return std::ranges::any_of(std::array{"true", "t", "yes", "y", "1", "false", "f", "no", "n", "0"},
+                             [&text](const char* word) { return EqualsIgnoringCase(text, word); });
+}
+
 nlohmann::ordered_json KnobJson(const Knob& knob, const std::vector<std::string>& environment) {
   const std::optional<std::string> value = ValueOf(knob, environment);
   nlohmann::ordered_json json = {{"name", knob.name},   {"type", knob.type}, {"default", knob.default_value},
@@ -129,26 +130,25 @@ void AppendTable(std::span<const Knob> knobs, const std::vector<std::string>& en
                  std::string* text) {
   for (const Knob& knob : knobs) {
     const std::optional<std::string> value = ValueOf(knob, environment);
-    std::string shown = value.has_value() ? absl::StrCat(*value, "  (set)") : knob.default_value;
+    std::string shown = value.has_value() ? Cat(*value, "  (set)") : knob.default_value;
     if (shown.empty()) shown.assign(1, '-');
-    if (!knob.range.empty()) absl::StrAppend(&shown, "  [", knob.range, "]");
-    absl::StrAppendFormat(text, "%-26s %s\n", knob.name, shown);
+    if (!knob.range.empty()) CatTo(&shown, "  [", knob.range, "]");
+    CatTo(text, Padded(knob.name, 26), " ", shown, "\n");
     if (value.has_value()) {
-      if (const auto fault = ValueFault(knob, *value))
-        absl::StrAppend(text, "    ! its value ", *fault, "\n");
+      if (const auto fault = ValueFault(knob, *value)) CatTo(text, "    ! its value ", *fault, "\n");
     }
-    absl::StrAppend(text, "    ", knob.help, "\n");
+    CatTo(text, "    ", knob.help, "\n");
   }
 }
 
 void AppendMarkdown(std::span<const Knob> knobs, std::string* text) {
-  absl::StrAppend(text, "| name | type | default | range | what it does |\n|---|---|---|---|---|\n");
+  CatTo(text, "| name | type | default | range | what it does |\n|---|---|---|---|---|\n");
   const auto code = [](const std::string& plain) {
-    return plain.empty() ? std::string() : absl::StrCat("`", absl::StrReplaceAll(plain, {{"|", "\\|"}}), "`");
+    return plain.empty() ? std::string() : Cat("`", Replaced(plain, "|", "\\|"), "`");
   };
   for (const Knob& knob : knobs) {
-    absl::StrAppend(text, "| `", knob.name, "` | ", knob.type, " | ", code(knob.default_value), " | ",
-                    code(knob.range), " | ", absl::StrReplaceAll(knob.help, {{"|", "\\|"}}), " |\n");
+    CatTo(text, "| `", knob.name, "` | ", knob.type, " | ", code(knob.default_value), " | ", code(knob.range),
+          " | ", Replaced(knob.help, "|", "\\|"), " |\n");
   }
 }
 
@@ -162,26 +162,19 @@ std::span<const Knob> CommandKnobs() {
   return Command();
 }
 
-std::span<const KnobTable> KnobTables() {
-  static const std::vector<Knob> agent = AgentKnobs();
-  static const std::vector<Knob> job_master = JobMasterKnobs();
-  static const std::vector<Knob> path_master = PathMasterKnobs();
-  static const std::vector<KnobTable> tables = {{"the library", Library()},
-                                                {"the c4 command", Command()},
-                                                {"c4a, the node agent", agent},
-                                                {"c4d_master, the master of a job", job_master},
-                                                {"c4p_master, the path master", path_master}};
+KnobTables ImageKnobTables() {
+  static const std::vector<KnobTable> tables = {{"the library", "C4_", Library()},
+                                                {"the c4 command", "C4_", Command()}};
   return tables;
 }
 
 std::optional<std::string> ValueFault(const Knob& knob, const std::string& value) {
   if (knob.type == "choice") {
-    const std::vector<std::string> choices = absl::StrSplit(knob.range, '|');
+    const std::vector<std::string> choices = Split(knob.range, "|");
     if (std::ranges::find(choices, value) != choices.end()) return std::nullopt;
-    return absl::StrCat("is none of ", knob.range);
+    return Cat("is none of ", knob.range);
   }
-  bool flag = false;
-  if (knob.type == "flag" && !absl::SimpleAtob(value, &flag)) return "is neither true nor false";
+  if (knob.type == "flag" && !IsFlag(value)) return "is neither true nor false";
   if (knob.type != "number" && knob.type != "real") return std::nullopt;
   const std::optional<double> number = ParseNumber(value);
   if (knob.type == "number" && !IsWhole(value)) return "is not a whole number";
@@ -191,45 +184,47 @@ std::optional<std::string> ValueFault(const Knob& knob, const std::string& value
   const std::optional<double> low = ParseNumber(knob.range.substr(0, dots));
   const std::optional<double> high = ParseNumber(knob.range.substr(dots + 2));
   if ((low.has_value() && *number < *low) || (high.has_value() && *number > *high)) {
-    return absl::StrCat("is out of range (", knob.range, ")");
+    return Cat("is out of range (", knob.range, ")");
   }
   return std::nullopt;
 }
 
-std::vector<UnknownVariable> UnknownVariables(const std::vector<std::string>& environment) {
+std::vector<UnknownVariable> UnknownVariables(KnobTables tables,
+                                              const std::vector<std::string>& environment) {
   std::vector<UnknownVariable> unknown;
   for (const std::string& entry : environment) {
     const std::string name = entry.substr(0, entry.find('='));
-    if (LooksLikeOurs(name) && !InTables(name)) unknown.push_back({name, Nearest(name)});
+    if (LooksLikeOurs(tables, name) && !InTables(tables, name))
+      unknown.push_back({name, Nearest(tables, name)});
   }
   std::ranges::sort(unknown, {}, &UnknownVariable::name);
   return unknown;
 }
 
-std::string KnobsAsText(const std::vector<std::string>& environment) {
+std::string KnobsAsText(KnobTables tables, const std::vector<std::string>& environment) {
   std::string text;
-  for (const KnobTable& table : KnobTables()) {
-    absl::StrAppend(&text, text.empty() ? "" : "\n", "Of ", table.owner, ":\n");
+  for (const KnobTable& table : tables) {
+    CatTo(&text, text.empty() ? "" : "\n", "Of ", table.owner, ":\n");
     AppendTable(table.knobs, environment, &text);
   }
-  for (const UnknownVariable& variable : UnknownVariables(environment)) {
-    absl::StrAppend(&text, "\n! ", variable.name, " is set, and nothing reads it",
-                    variable.meant.empty() ? "." : absl::StrCat("; did you mean ", variable.meant, "?"));
+  for (const UnknownVariable& variable : UnknownVariables(tables, environment)) {
+    CatTo(&text, "\n! ", variable.name, " is set, and nothing reads it",
+          variable.meant.empty() ? "." : Cat("; did you mean ", variable.meant, "?"));
   }
   if (!text.ends_with('\n')) text += '\n';
   return text;
 }
 
-std::string KnobsAsJson(const std::vector<std::string>& environment) {
+std::string KnobsAsJson(KnobTables tables, const std::vector<std::string>& environment) {
   nlohmann::ordered_json knobs = nlohmann::ordered_json::array();
-  for (const KnobTable& table : KnobTables()) {
+  for (const KnobTable& table : tables) {
     for (const Knob& knob : table.knobs) {
       knobs.push_back(KnobJson(knob, environment));
       knobs.back()["of"] = table.owner;
     }
   }
   nlohmann::ordered_json unknown = nlohmann::ordered_json::array();
-  for (const UnknownVariable& variable : UnknownVariables(environment)) {
+  for (const UnknownVariable& variable : UnknownVariables(tables, environment)) {
     unknown.push_back({{"name", variable.name}, {"meant", variable.meant}});
   }
   const nlohmann::ordered_json document = {{"knobs", knobs}, {"unknown", unknown}};
@@ -237,7 +232,7 @@ std::string KnobsAsJson(const std::vector<std::string>& environment) {
   return document.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
-std::string KnobsAsMarkdown() {
+std::string KnobsAsMarkdown(KnobTables tables) {
   std::string text =
       "<!-- Made by `c4 env --markdown > docs/knobs.md` from the tables that the programs read; do not edit. "
       "-->\n"
@@ -246,10 +241,10 @@ std::string KnobsAsMarkdown() {
       "and points out names that nothing reads. Each of a daemon's is a flag as well, and a key of its\n"
       "configuration file: `C4A_SCAN_INTERVAL_MS` is `--scan-interval-ms` and `scan-interval-ms`\n"
       "([configuration.md](configuration.md)).\n";
-  for (const KnobTable& table : KnobTables()) {
-    absl::StrAppend(&text, "\n## Of ", table.owner, "\n\n");
+  for (const KnobTable& table : tables) {
+    CatTo(&text, "\n## Of ", table.owner, "\n\n");
     if (table.knobs.data() == CommandKnobs().data()) {
-      absl::StrAppend(&text, "`C4_RUN_DIR` and `C4_JOB_ID` as above, and:\n\n");
+      CatTo(&text, "`C4_RUN_DIR` and `C4_JOB_ID` as above, and:\n\n");
     }
     AppendMarkdown(table.knobs, &text);
   }

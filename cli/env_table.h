@@ -1,6 +1,6 @@
-// All environment variables of C4 as `c4 env` and docs/knobs.md show them: the library's, of
-// ccl/include/c4/knobs.inc, the command's, and the daemons' settings, of the tables that the daemons
-// themselves read; what the environment says of each, and variables that look like knobs and are none.
+// Tables of C4's environment variables as `c4 env`, `c4-install env` and docs/knobs.md show them: the
+// library's, of ccl/include/c4/knobs.inc, and the command's; what the environment says of each, and variables
+// that look like knobs and are none.
 //
 // Pure: the environment is passed in as NAME=value. Any thread.
 #pragma once
@@ -27,13 +27,16 @@ std::span<const Knob> LibraryKnobs();
 // Variables that the c4 command itself reads.
 std::span<const Knob> CommandKnobs();
 
-// One table of variables: whose they are, and the variables.
+// One table of variables: whose they are, what their names begin with, and the variables.
 struct KnobTable {
-  std::string owner;  // "the library", "c4a, the node agent"
+  std::string owner;   // "the library", "c4a, the node agent"
+  std::string prefix;  // "C4_", "C4A_"
   std::span<const Knob> knobs;
 };
-// All of them, in the order in which they are shown.
-std::span<const KnobTable> KnobTables();
+using KnobTables = std::span<const KnobTable>;
+// What is read in a training image: the library's and the command's. The daemons' as well: AllKnobTables
+// (cli/daemon_knobs.h).
+KnobTables ImageKnobTables();
 
 // What is wrong with `value` for this knob, as half a sentence; nullopt when it may be used.
 std::optional<std::string> ValueFault(const Knob& knob, const std::string& value);
@@ -42,12 +45,12 @@ struct UnknownVariable {
   std::string name;
   std::string meant;  // the knob whose name is nearest; empty when none is near
 };
-// Variables named C4_*, C4A_*, C4D_* or C4P_* that no table holds, in order of their names.
-std::vector<UnknownVariable> UnknownVariables(const std::vector<std::string>& environment);
+// Variables with a prefix of these tables that none of them holds, in order of their names.
+std::vector<UnknownVariable> UnknownVariables(KnobTables tables, const std::vector<std::string>& environment);
 
-std::string KnobsAsText(const std::vector<std::string>& environment);
-std::string KnobsAsJson(const std::vector<std::string>& environment);
+std::string KnobsAsText(KnobTables tables, const std::vector<std::string>& environment);
+std::string KnobsAsJson(KnobTables tables, const std::vector<std::string>& environment);
 // docs/knobs.md; the same in every environment.
-std::string KnobsAsMarkdown();
+std::string KnobsAsMarkdown(KnobTables tables);
 
 }  // namespace c4::cli

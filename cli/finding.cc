@@ -4,8 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
+#include "cli/plain_text.h"
 #include "cli/screen.h"
 
 namespace c4::cli {
@@ -24,7 +23,7 @@ const char* Word(Grade grade) {
 }
 
 std::string Counted(int count, const std::string& word) {
-  return absl::StrCat(count == 0 ? "no" : std::to_string(count), " ", word, count == 1 ? "" : "s");
+  return Cat(count == 0 ? "no" : std::to_string(count), " ", word, count == 1 ? "" : "s");
 }
 
 }  // namespace
@@ -37,19 +36,18 @@ int CountOf(const Findings& findings, Grade grade) {
 std::string FindingsText(const Findings& findings, int columns) {
   size_t width = 0;
   for (const Finding& finding : findings) width = std::max(width, finding.subject.size());
-  std::string text = absl::StrCat(Counted(CountOf(findings, Grade::kProblem), "problem"), ", ",
-                                  Counted(CountOf(findings, Grade::kNote), "note"), "\n\n");
+  std::string text = Cat(Counted(CountOf(findings, Grade::kProblem), "problem"), ", ",
+                         Counted(CountOf(findings, Grade::kNote), "note"), "\n\n");
   const size_t indent = 9 + width + 2;
   const size_t room =
       columns == 0 ? std::string::npos : std::max(static_cast<size_t>(columns), indent + 20) - indent;
   for (const Grade grade : {Grade::kProblem, Grade::kNote, Grade::kOk}) {
     for (const Finding& finding : findings) {
       if (finding.grade != grade) continue;
-      absl::StrAppend(&text, absl::StrFormat("%-8s %-*s  %s\n", Word(grade), static_cast<int>(width),
-                                             finding.subject, Wrapped(finding.text, room, indent)));
+      CatTo(&text, Padded(Word(grade), 8), " ", Padded(finding.subject, width), "  ",
+            Wrapped(finding.text, room, indent), "\n");
       if (finding.advice.empty()) continue;
-      absl::StrAppend(&text, std::string(indent, ' '), Wrapped("-> " + finding.advice, room, indent + 3),
-                      "\n");
+      CatTo(&text, std::string(indent, ' '), Wrapped("-> " + finding.advice, room, indent + 3), "\n");
     }
   }
   return text;

@@ -2,9 +2,10 @@
 
 #include <nlohmann/json.hpp>
 
-#include "absl/strings/str_cat.h"
 #include "cli/elf_image.h"
-#include "service/run_dir.h"
+#include "cli/plain_file.h"
+#include "cli/plain_text.h"
+#include "cli/program.h"
 
 namespace c4::cli {
 namespace {
@@ -17,57 +18,56 @@ constexpr size_t kMostRecordBytes = 65536;
 // The last resort of all refusals: what is ours can be taken away by hand.
 std::string RemoveByHand(const InstallFolder& folder) {
   std::string names;
-  if (folder.original.has_value()) absl::StrAppend(&names, " ", folder.OriginalPath());
-  if (folder.record.has_value()) absl::StrAppend(&names, " ", folder.RecordPath());
-  return absl::StrCat("rm", names);
+  if (folder.original.has_value()) CatTo(&names, " ", folder.OriginalPath());
+  if (folder.record.has_value()) CatTo(&names, " ", folder.RecordPath());
+  return Cat("rm", names);
 }
 
-absl::StatusOr<Standing> JudgeVendorLibrary(const InstallFolder& folder) {
+StatusOr<Standing> JudgeVendorLibrary(const InstallFolder& folder) {
   if (!folder.record.has_value()) {
     if (!folder.original.has_value()) return Standing::kUntouched;
-    return absl::FailedPreconditionError(
-        absl::StrCat(folder.OriginalPath(), " lies there and no record says that c4 install put it there: ",
-                     "move it away, then run c4 install again"));
+    return FailedPreconditionError(Cat(folder.OriginalPath(), " lies there and no record says that ",
+                                       CommandFor("install"), " put it there: ", "move it away, then run ",
+                                       CommandFor("install"), " again"));
   }
   const KeptFile& kept = folder.record->original;
   if (folder.library->IsSameAs(kept) && (!folder.original.has_value() || folder.original->IsSameAs(kept))) {
     return Standing::kBegun;
   }
-  return absl::FailedPreconditionError(absl::StrCat(
-      folder.LibraryPath(), " is neither C4's nor the NCCL ", folder.record->original_version,
-      " that c4 install replaced: somebody has upgraded it since. Remove what is left of the old one (",
-      RemoveByHand(folder), "), then run c4 install again"));
+  return FailedPreconditionError(
+      Cat(folder.LibraryPath(), " is neither C4's nor the NCCL ", folder.record->original_version, " that ",
+          CommandFor("install"),
+          " replaced: somebody has upgraded it since. Remove what is left of the old one (",
+          RemoveByHand(folder), "), then run ", CommandFor("install"), " again"));
 }
 
-absl::StatusOr<Standing> JudgeOurLibrary(const InstallFolder& folder) {
+StatusOr<Standing> JudgeOurLibrary(const InstallFolder& folder) {
   if (!folder.record.has_value() && !folder.original.has_value()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(folder.LibraryPath(),
-                     " is C4's already, and no original lies beside it: c4 install did not put it there, so "
-                     "there is nothing to update or to restore"));
+    return FailedPreconditionError(
+        Cat(folder.LibraryPath(), " is C4's already, and no original lies beside it: ", CommandFor("install"),
+            " did not put it there, so "
+            "there is nothing to update or to restore"));
   }
   if (!folder.record.has_value()) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        folder.RecordPath(), " is gone, and with it what the original was. If ", folder.OriginalPath(),
-        " is the original, put it back by hand: mv ", folder.OriginalPath(), " ", folder.LibraryPath()));
+    return FailedPreconditionError(
+        Cat(folder.RecordPath(), " is gone, and with it what the original was. If ", folder.OriginalPath(),
+            " is the original, put it back by hand: mv ", folder.OriginalPath(), " ", folder.LibraryPath()));
   }
   const std::string reinstall =
-      absl::StrCat("Reinstall NCCL ", folder.record->original_version, " (pip install --force-reinstall), ",
-                   RemoveByHand(folder), ", then run c4 install again");
+      Cat("Reinstall NCCL ", folder.record->original_version, " (pip install --force-reinstall), ",
+          RemoveByHand(folder), ", then run ", CommandFor("install"), " again");
   if (!folder.original.has_value()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("the original, ", folder.OriginalPath(), ", is gone. ", reinstall));
+    return FailedPreconditionError(Cat("the original, ", folder.OriginalPath(), ", is gone. ", reinstall));
   }
   const KeptFile& kept = folder.record->original;
   if (folder.original->IsSameAs(kept)) return Standing::kInstalled;
   if (folder.original->is_link && folder.original->sha256.empty()) {
-    return absl::FailedPreconditionError(absl::StrCat("the original, ", folder.OriginalPath(), ", leads to ",
-                                                      folder.original->link_target, ", which is gone. ",
-                                                      reinstall));
+    return FailedPreconditionError(Cat("the original, ", folder.OriginalPath(), ", leads to ",
+                                       folder.original->link_target, ", which is gone. ", reinstall));
   }
-  return absl::FailedPreconditionError(absl::StrCat(folder.OriginalPath(), " is not the NCCL ",
-                                                    folder.record->original_version,
-                                                    " that c4 install kept there. ", reinstall));
+  return FailedPreconditionError(Cat(folder.OriginalPath(), " is not the NCCL ",
+                                     folder.record->original_version, " that ", CommandFor("install"),
+                                     " kept there. ", reinstall));
 }
 
 }  // namespace
@@ -88,13 +88,13 @@ std::string RecordText(const InstallRecord& record) {
   return document.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
-absl::StatusOr<InstallRecord> ParseRecord(const std::string& text) {
+StatusOr<InstallRecord> ParseRecord(const std::string& text) {
   try {
     const Json document = Json::parse(text);
     const int format = document.at("format").get<int>();
     if (format != kRecordFormat) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("is of format ", format, ", this c4 knows ", kRecordFormat, ": use a newer c4"));
+      return FailedPreconditionError(Cat("is of format ", format, ", this ", ProgramName(), " knows ",
+                                         kRecordFormat, ": use a newer one"));
     }
     const Json& file = document.at("original");
     InstallRecord record;
@@ -109,47 +109,46 @@ absl::StatusOr<InstallRecord> ParseRecord(const std::string& text) {
     record.our_version = document.at("installed").at("c4").get<std::string>();
     return record;
   } catch (const Json::exception& error) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("is not what c4 install wrote (", error.what(), "): remove it, or restore it"));
+    return FailedPreconditionError(
+        Cat("is not what ", CommandFor("install"), " wrote (", error.what(), "): remove it, or restore it"));
   }
 }
 
-absl::StatusOr<InstallFolder> LookAtFolder(const std::string& path) {
+StatusOr<InstallFolder> LookAtFolder(const std::string& path) {
   InstallFolder folder;
   folder.path = path;
   const auto look = [](const std::string& file, std::optional<KeptFile>* kept) {
-    absl::StatusOr<std::optional<KeptFile>> seen = LookAtFile(file);
+    StatusOr<std::optional<KeptFile>> seen = LookAtFile(file);
     if (!seen.ok()) return seen.status();
     *kept = *std::move(seen);
-    return absl::OkStatus();
+    return Status();
   };
-  C4_RETURN_IF_NOT_OK(look(folder.LibraryPath(), &folder.library));
-  C4_RETURN_IF_NOT_OK(look(folder.OriginalPath(), &folder.original));
+  C4_RETURN_ON_FAILURE(look(folder.LibraryPath(), &folder.library));
+  C4_RETURN_ON_FAILURE(look(folder.OriginalPath(), &folder.original));
   if (folder.library.has_value()) {
     folder.library_is_ours = ElfImage::Read(folder.LibraryPath()).Exports(kOurMark);
   }
-  const absl::StatusOr<std::string> text =
-      service::ReadSmallFile(folder.RecordPath(), kMostRecordBytes, service::Links::kRefuse);
-  if (absl::IsNotFound(text.status())) return folder;
+  const StatusOr<std::string> text = ReadSmallFile(folder.RecordPath(), kMostRecordBytes, Links::kRefuse);
+  if (IsNotFound(text.status())) return folder;
   if (!text.ok()) return text.status();
-  absl::StatusOr<InstallRecord> record = ParseRecord(*text);
+  StatusOr<InstallRecord> record = ParseRecord(*text);
   if (!record.ok()) {
-    return absl::FailedPreconditionError(absl::StrCat(folder.RecordPath(), " ", record.status().message()));
+    return FailedPreconditionError(Cat(folder.RecordPath(), " ", record.status().message()));
   }
   folder.record = *std::move(record);
   return folder;
 }
 
-absl::StatusOr<Standing> Judge(const InstallFolder& folder) {
+StatusOr<Standing> Judge(const InstallFolder& folder) {
   if (!folder.library.has_value()) {
     if (!folder.record.has_value() && !folder.original.has_value()) {
-      return absl::NotFoundError(
-          absl::StrCat(folder.path, " has no ", kLibraryName,
-                       ": name the folder of the NCCL that the job loads, or give --pip for Python's"));
+      return NotFoundError(
+          Cat(folder.path, " has no ", kLibraryName,
+              ": name the folder of the NCCL that the job loads, or give --pip for Python's"));
     }
-    return absl::FailedPreconditionError(
-        absl::StrCat(folder.LibraryPath(), " is gone: somebody has removed the package since c4 install. ",
-                     "What is left: ", RemoveByHand(folder)));
+    return FailedPreconditionError(Cat(folder.LibraryPath(),
+                                       " is gone: somebody has removed the package since ",
+                                       CommandFor("install"), ". ", "What is left: ", RemoveByHand(folder)));
   }
   return folder.library_is_ours ? JudgeOurLibrary(folder) : JudgeVendorLibrary(folder);
 }

@@ -10,7 +10,7 @@
 
 #include "ccl/include/c4/installed.h"
 #include "cli/kept_file.h"
-#include "service/status.h"
+#include "cli/status.h"
 
 namespace c4::cli {
 
@@ -27,7 +27,7 @@ struct InstallRecord {
 
 std::string RecordText(const InstallRecord& record);
 // The reverse; the sentence of a failure tells what is wrong with the text.
-absl::StatusOr<InstallRecord> ParseRecord(const std::string& text);
+StatusOr<InstallRecord> ParseRecord(const std::string& text);
 
 struct InstallFolder {
   std::string path;
@@ -41,7 +41,7 @@ struct InstallFolder {
   std::string RecordPath() const { return path + "/" + kRecordName; }
 };
 
-absl::StatusOr<InstallFolder> LookAtFolder(const std::string& path);
+StatusOr<InstallFolder> LookAtFolder(const std::string& path);
 
 enum class Standing {
   kUntouched,  // the vendor's library, and nothing of ours
@@ -49,6 +49,6 @@ enum class Standing {
   kInstalled,  // ours, with the original beside
 };
 // FailedPrecondition, with what to do, when somebody has changed what we left; NotFound without a library.
-absl::StatusOr<Standing> Judge(const InstallFolder& folder);
+StatusOr<Standing> Judge(const InstallFolder& folder);
 
 }  // namespace c4::cli

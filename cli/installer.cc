@@ -7,12 +7,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
 #include "cli/elf_image.h"
 #include "cli/installation.h"
 #include "cli/library_probe.h"
-#include "service/run_dir.h"
+#include "cli/plain_file.h"
+#include "cli/plain_text.h"
+#include "cli/program.h"
 #include "service/version.h"
 
 namespace c4::cli {
@@ -34,98 +34,94 @@ class FolderLock {
   FolderLock(const FolderLock&) = delete;
   FolderLock& operator=(const FolderLock&) = delete;
 
-  absl::Status Take(const std::string& folder) {
+  Status Take(const std::string& folder) {
     fd_ = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd_ < 0) return service::ErrnoStatus(errno, absl::StrCat("cannot open the folder ", folder));
-    if (flock(fd_, LOCK_EX | LOCK_NB) == 0) return absl::OkStatus();
-    if (errno != EWOULDBLOCK) return absl::OkStatus();  // a file system without locks
-    return absl::UnavailableError(absl::StrCat("another c4 install is at work in ", folder, ": wait for it"));
+    if (fd_ < 0) return ErrnoStatus(errno, Cat("cannot open the folder ", folder));
+    if (flock(fd_, LOCK_EX | LOCK_NB) == 0) return Status();
+    if (errno != EWOULDBLOCK) return Status();  // a file system without locks
+    return UnavailableError(
+        Cat("another ", CommandFor("install"), " is at work in ", folder, ": wait for it"));
   }
 
  private:
   int fd_ = -1;
 };
 
-absl::StatusOr<std::string> Resolved(const std::string& folder) {
+StatusOr<std::string> Resolved(const std::string& folder) {
   std::error_code error;
   const fs::path path = fs::canonical(folder, error);
-  if (error) return service::ErrnoStatus(error.value(), absl::StrCat("cannot use the folder ", folder));
+  if (error) return ErrnoStatus(error.value(), Cat("cannot use the folder ", folder));
   if (!fs::is_directory(path, error)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(folder, " is no folder: name the one that libnccl.so.2 lies in"));
+    return InvalidArgumentError(Cat(folder, " is no folder: name the one that libnccl.so.2 lies in"));
   }
   return path.string();
 }
 
 // What killed runs left under names of their own.
-absl::Status RemoveLeftovers(const std::string& folder) {
+Status RemoveLeftovers(const std::string& folder) {
   std::error_code error;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
     const std::string name = entry.path().filename().string();
-    if (name != kNewName && name != kKeptName && !absl::StartsWith(name, absl::StrCat(kRecordName, ".")))
-      continue;
+    if (name != kNewName && name != kKeptName && !name.starts_with(Cat(kRecordName, "."))) continue;
     if (unlink(entry.path().c_str()) != 0 && errno != ENOENT) {
-      return service::ErrnoStatus(errno, absl::StrCat("cannot remove ", entry.path().string()));
+      return ErrnoStatus(errno, Cat("cannot remove ", entry.path().string()));
     }
   }
-  return absl::OkStatus();
+  return Status();
 }
 
 // The file, as it is, would load as the library of a job on this machine.
-absl::StatusOr<ElfImage> CheckFile(const std::string& path) {
+StatusOr<ElfImage> CheckFile(const std::string& path) {
   ElfImage image = ElfImage::Read(path);
-  if (!image.error.empty()) return absl::FailedPreconditionError(image.error);
+  if (!image.error.empty()) return FailedPreconditionError(image.error);
   if (!image.IsForThisMachine()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(path, ": is a library for ", image.Machine(), ", not for this machine"));
+    return FailedPreconditionError(
+        Cat(path, ": is a library for ", image.Machine(), ", not for this machine"));
   }
   return image;
 }
 
-absl::Status CheckOurs(const std::string& path) {
-  const absl::StatusOr<ElfImage> image = CheckFile(path);
+Status CheckOurs(const std::string& path) {
+  const StatusOr<ElfImage> image = CheckFile(path);
   if (!image.ok()) return image.status();
   if (!image->Exports(kOurMark)) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(path, ": is not C4's library; name that with --library"));
+    return FailedPreconditionError(Cat(path, ": is not C4's library; name that with --library"));
   }
-  return absl::OkStatus();
+  return Status();
 }
 
 // The vendor's library that ours will stand in front of: its version.
-absl::StatusOr<int> CheckOriginal(const std::string& path) {
-  const absl::StatusOr<ElfImage> image = CheckFile(path);
+StatusOr<int> CheckOriginal(const std::string& path) {
+  const StatusOr<ElfImage> image = CheckFile(path);
   if (!image.ok()) return image.status();
   if (!image->Exports("ncclGetVersion") || !image->Exports("ncclCommInitRank")) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        path, ": is no NCCL: it lacks ncclGetVersion or ncclCommInitRank; is this the right folder?"));
+    return FailedPreconditionError(
+        Cat(path, ": is no NCCL: it lacks ncclGetVersion or ncclCommInitRank; is this the right folder?"));
   }
-  const absl::StatusOr<LibraryProbe> probe = ProbeLibrary({.library = path});
+  const StatusOr<LibraryProbe> probe = ProbeLibrary({.library = path});
   if (!probe.ok()) return probe.status();
   if (probe->version >= kOldestVendorVersion) return probe->version;
-  return absl::FailedPreconditionError(absl::StrCat(path, " is NCCL ", VersionText(probe->version),
-                                                    ": C4 needs ", VersionText(kOldestVendorVersion),
-                                                    " or later"));
+  return FailedPreconditionError(Cat(path, " is NCCL ", VersionText(probe->version), ": C4 needs ",
+                                     VersionText(kOldestVendorVersion), " or later"));
 }
 
 // What a job gets now: ours, with the original behind it.
-absl::Status CheckInstalled(const InstallFolder& folder, const std::string& version) {
-  const absl::StatusOr<LibraryProbe> probe = ProbeLibrary({.library = folder.LibraryPath()});
+Status CheckInstalled(const InstallFolder& folder, const std::string& version) {
+  const StatusOr<LibraryProbe> probe = ProbeLibrary({.library = folder.LibraryPath()});
   if (!probe.ok()) return probe.status();
   std::error_code error;
   if (!probe->ours) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("loading it gave ", probe->path, ", which is not C4's"));
+    return FailedPreconditionError(Cat("loading it gave ", probe->path, ", which is not C4's"));
   }
   if (probe->vendor_path.empty() || !fs::equivalent(probe->vendor_path, folder.OriginalPath(), error)) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("it does not use ", folder.OriginalPath(), " but ",
-                     probe->vendor_path.empty() ? "no library of the vendor's" : probe->vendor_path,
-                     probe->log.empty() ? "" : absl::StrCat(" (it says: ", probe->log.back(), ")")));
+    return FailedPreconditionError(
+        Cat("it does not use ", folder.OriginalPath(), " but ",
+            probe->vendor_path.empty() ? "no library of the vendor's" : probe->vendor_path,
+            probe->log.empty() ? "" : Cat(" (it says: ", probe->log.back(), ")")));
   }
-  if (VersionText(probe->version) == version) return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      absl::StrCat("it says that it is NCCL ", VersionText(probe->version), ", the original is ", version));
+  if (VersionText(probe->version) == version) return Status();
+  return FailedPreconditionError(
+      Cat("it says that it is NCCL ", VersionText(probe->version), ", the original is ", version));
 }
 
 class Work {
@@ -134,69 +130,69 @@ class Work {
 
   InstallFolder& folder() { return folder_; }
 
-  absl::Status CopyOurs() {
-    C4_RETURN_IF_NOT_OK(CopyFile(request_.library, Temporary(kNewName), folder_.LibraryPath()));
+  Status CopyOurs() {
+    C4_RETURN_ON_FAILURE(CopyFile(request_.library, Temporary(kNewName), folder_.LibraryPath()));
     Did("copied");
-    return absl::OkStatus();
+    return Status();
   }
 
-  absl::Status WriteRecord(const InstallRecord& record) {
-    C4_RETURN_IF_NOT_OK(service::WriteFileAtomically(folder_.RecordPath(), RecordText(record), kRecordMode));
+  Status WriteRecord(const InstallRecord& record) {
+    C4_RETURN_ON_FAILURE(WriteFileAtomically(folder_.RecordPath(), RecordText(record), kRecordMode));
     folder_.record = record;
     Did("recorded");
-    return absl::OkStatus();
+    return Status();
   }
 
   // A second name for the same file or link, so that all of it stays; a copy where that is not to be had.
-  absl::Status KeepOriginal() {
-    if (folder_.original.has_value()) return absl::OkStatus();  // by the run that was killed
+  Status KeepOriginal() {
+    if (folder_.original.has_value()) return Status();  // by the run that was killed
     const std::string from = folder_.LibraryPath();
     const std::string to = folder_.OriginalPath();
     const bool linked =
         !request_.without_hard_links && linkat(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), 0) == 0;
     if (!linked && folder_.library->is_link) {
-      C4_RETURN_IF_NOT_OK(CopyLink(*folder_.library, to));
+      C4_RETURN_ON_FAILURE(CopyLink(*folder_.library, to));
     } else if (!linked) {
-      C4_RETURN_IF_NOT_OK(CopyFile(from, Temporary(kKeptName), from));
+      C4_RETURN_ON_FAILURE(CopyFile(from, Temporary(kKeptName), from));
       Did("original copied");
-      C4_RETURN_IF_NOT_OK(Rename(Temporary(kKeptName), to));
+      C4_RETURN_ON_FAILURE(Rename(Temporary(kKeptName), to));
     }
     FlushFolder(folder_.path);
     Did("kept");
-    return absl::OkStatus();
+    return Status();
   }
 
-  absl::Status Swap() {
-    C4_RETURN_IF_NOT_OK(Rename(Temporary(kNewName), folder_.LibraryPath()));
+  Status Swap() {
+    C4_RETURN_ON_FAILURE(Rename(Temporary(kNewName), folder_.LibraryPath()));
     FlushFolder(folder_.path);
     Did("swapped");
-    return absl::OkStatus();
+    return Status();
   }
 
   // From kInstalled and from kBegun.
-  absl::Status PutBack(bool installed) {
-    if (installed) C4_RETURN_IF_NOT_OK(Rename(folder_.OriginalPath(), folder_.LibraryPath()));
+  Status PutBack(bool installed) {
+    if (installed) C4_RETURN_ON_FAILURE(Rename(folder_.OriginalPath(), folder_.LibraryPath()));
     FlushFolder(folder_.path);
     Did("restored");
     // Still there after a run that was killed before the swap: both names are the original's then.
-    C4_RETURN_IF_NOT_OK(Remove(folder_.OriginalPath()));
-    C4_RETURN_IF_NOT_OK(Remove(folder_.RecordPath()));
+    C4_RETURN_ON_FAILURE(Remove(folder_.OriginalPath()));
+    C4_RETURN_ON_FAILURE(Remove(folder_.RecordPath()));
     Did("record removed");
-    return absl::OkStatus();
+    return Status();
   }
 
  private:
-  std::string Temporary(const char* name) const { return absl::StrCat(folder_.path, "/", name); }
+  std::string Temporary(const char* name) const { return Cat(folder_.path, "/", name); }
   void Did(const std::string& step) const {
     if (request_.after_step) request_.after_step(step);
   }
-  static absl::Status Rename(const std::string& from, const std::string& to) {
-    if (rename(from.c_str(), to.c_str()) == 0) return absl::OkStatus();
-    return service::ErrnoStatus(errno, absl::StrCat("cannot rename ", from, " to ", to));
+  static Status Rename(const std::string& from, const std::string& to) {
+    if (rename(from.c_str(), to.c_str()) == 0) return Status();
+    return ErrnoStatus(errno, Cat("cannot rename ", from, " to ", to));
   }
-  static absl::Status Remove(const std::string& path) {
-    if (unlink(path.c_str()) == 0 || errno == ENOENT) return absl::OkStatus();
-    return service::ErrnoStatus(errno, absl::StrCat("cannot remove ", path));
+  static Status Remove(const std::string& path) {
+    if (unlink(path.c_str()) == 0 || errno == ENOENT) return Status();
+    return ErrnoStatus(errno, Cat("cannot remove ", path));
   }
 
   const InstallRequest& request_;
@@ -204,21 +200,21 @@ class Work {
 };
 
 // Before anything is touched, so that who may not write hears that and not a half-done thing.
-absl::Status CheckWritable(const std::string& folder) {
-  if (access(folder.c_str(), W_OK | X_OK) == 0) return absl::OkStatus();
-  return absl::PermissionDeniedError(
-      absl::StrCat("cannot write to ", folder, ": ",
-                   errno == EROFS ? "it is mounted read-only" : "run this as the owner of that folder"));
+Status CheckWritable(const std::string& folder) {
+  if (access(folder.c_str(), W_OK | X_OK) == 0) return Status();
+  return PermissionDeniedError(
+      Cat("cannot write to ", folder, ": ",
+          errno == EROFS ? "it is mounted read-only" : "run this as the owner of that folder"));
 }
 
 // Opens, locks, looks and judges.
-absl::StatusOr<InstallFolder> Begin(const std::string& wanted, FolderLock* lock, Standing* standing) {
-  const absl::StatusOr<std::string> path = Resolved(wanted);
+StatusOr<InstallFolder> Begin(const std::string& wanted, FolderLock* lock, Standing* standing) {
+  const StatusOr<std::string> path = Resolved(wanted);
   if (!path.ok()) return path.status();
-  C4_RETURN_IF_NOT_OK(lock->Take(*path));
-  absl::StatusOr<InstallFolder> folder = LookAtFolder(*path);
+  C4_RETURN_ON_FAILURE(lock->Take(*path));
+  StatusOr<InstallFolder> folder = LookAtFolder(*path);
   if (!folder.ok()) return folder.status();
-  const absl::StatusOr<Standing> judged = Judge(*folder);
+  const StatusOr<Standing> judged = Judge(*folder);
   if (!judged.ok()) return judged.status();
   *standing = *judged;
   return folder;
@@ -233,13 +229,12 @@ InstallOutcome Outcome(InstallResult result, const InstallFolder& folder) {
   return outcome;
 }
 
-absl::StatusOr<InstallRecord> NewRecord(const InstallFolder& folder, Standing standing,
-                                        const KeptFile& ours) {
+StatusOr<InstallRecord> NewRecord(const InstallFolder& folder, Standing standing, const KeptFile& ours) {
   InstallRecord record;
   if (standing == Standing::kInstalled) {
     record = *folder.record;
   } else {
-    const absl::StatusOr<int> version = CheckOriginal(folder.LibraryPath());
+    const StatusOr<int> version = CheckOriginal(folder.LibraryPath());
     if (!version.ok()) return version.status();
     record.original = *folder.library;
     record.original_version = VersionText(*version);
@@ -249,44 +244,44 @@ absl::StatusOr<InstallRecord> NewRecord(const InstallFolder& folder, Standing st
   return record;
 }
 
-absl::Status PutInPlace(Work* work, const InstallRecord& record) {
-  C4_RETURN_IF_NOT_OK(work->CopyOurs());
-  C4_RETURN_IF_NOT_OK(work->WriteRecord(record));
-  C4_RETURN_IF_NOT_OK(work->KeepOriginal());
+Status PutInPlace(Work* work, const InstallRecord& record) {
+  C4_RETURN_ON_FAILURE(work->CopyOurs());
+  C4_RETURN_ON_FAILURE(work->WriteRecord(record));
+  C4_RETURN_ON_FAILURE(work->KeepOriginal());
   return work->Swap();
 }
 
 }  // namespace
 
-absl::StatusOr<InstallOutcome> Install(const InstallRequest& request) {
-  C4_RETURN_IF_NOT_OK(CheckOurs(request.library));
+StatusOr<InstallOutcome> Install(const InstallRequest& request) {
+  C4_RETURN_ON_FAILURE(CheckOurs(request.library));
   FolderLock lock;
   Standing standing = Standing::kUntouched;
-  absl::StatusOr<InstallFolder> found = Begin(request.folder, &lock, &standing);
+  StatusOr<InstallFolder> found = Begin(request.folder, &lock, &standing);
   if (!found.ok()) return found.status();
-  const absl::StatusOr<std::optional<KeptFile>> ours = LookAtFile(request.library);
+  const StatusOr<std::optional<KeptFile>> ours = LookAtFile(request.library);
   if (!ours.ok()) return ours.status();
   const bool there = standing == Standing::kInstalled && found->library->sha256 == (*ours)->sha256;
 
   Work work(request, *std::move(found));
   if (!there) {
-    const absl::StatusOr<InstallRecord> record = NewRecord(work.folder(), standing, **ours);
+    const StatusOr<InstallRecord> record = NewRecord(work.folder(), standing, **ours);
     if (!record.ok()) return record.status();
-    C4_RETURN_IF_NOT_OK(CheckWritable(work.folder().path));
-    C4_RETURN_IF_NOT_OK(RemoveLeftovers(work.folder().path));
-    if (const absl::Status placed = PutInPlace(&work, *record); !placed.ok()) {
+    C4_RETURN_ON_FAILURE(CheckWritable(work.folder().path));
+    C4_RETURN_ON_FAILURE(RemoveLeftovers(work.folder().path));
+    if (const Status placed = PutInPlace(&work, *record); !placed.ok()) {
       RemoveLeftovers(work.folder().path).IgnoreError();
       if (standing != Standing::kInstalled) work.PutBack(false).IgnoreError();
       return placed;
     }
   }
   const std::string version = work.folder().record->original_version;
-  if (const absl::Status checked = CheckInstalled(work.folder(), version); !checked.ok()) {
-    const absl::Status undone = work.PutBack(true);
-    return absl::FailedPreconditionError(
-        absl::StrCat("C4's library does not work there: ", checked.message(), ". ",
-                     undone.ok() ? "The original is back in place"
-                                 : absl::StrCat("It could not be taken out again: ", undone.message())));
+  if (const Status checked = CheckInstalled(work.folder(), version); !checked.ok()) {
+    const Status undone = work.PutBack(true);
+    return FailedPreconditionError(Cat("C4's library does not work there: ", checked.message(), ". ",
+                                       undone.ok()
+                                           ? "The original is back in place"
+                                           : Cat("It could not be taken out again: ", undone.message())));
   }
   return Outcome(there                              ? InstallResult::kAlready
                  : standing == Standing::kInstalled ? InstallResult::kUpdated
@@ -294,16 +289,16 @@ absl::StatusOr<InstallOutcome> Install(const InstallRequest& request) {
                  work.folder());
 }
 
-absl::StatusOr<InstallOutcome> UndoInstall(const InstallRequest& request) {
+StatusOr<InstallOutcome> UndoInstall(const InstallRequest& request) {
   FolderLock lock;
   Standing standing = Standing::kUntouched;
-  absl::StatusOr<InstallFolder> found = Begin(request.folder, &lock, &standing);
+  StatusOr<InstallFolder> found = Begin(request.folder, &lock, &standing);
   if (!found.ok()) return found.status();
   Work work(request, *std::move(found));
-  C4_RETURN_IF_NOT_OK(RemoveLeftovers(work.folder().path));
+  C4_RETURN_ON_FAILURE(RemoveLeftovers(work.folder().path));
   if (standing == Standing::kUntouched) return Outcome(InstallResult::kNothingToUndo, work.folder());
-  C4_RETURN_IF_NOT_OK(CheckWritable(work.folder().path));
-  C4_RETURN_IF_NOT_OK(work.PutBack(standing == Standing::kInstalled));
+  C4_RETURN_ON_FAILURE(CheckWritable(work.folder().path));
+  C4_RETURN_ON_FAILURE(work.PutBack(standing == Standing::kInstalled));
   InstallOutcome outcome = Outcome(InstallResult::kUndone, work.folder());
   outcome.original = work.folder().LibraryPath();
   return outcome;

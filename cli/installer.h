@@ -14,7 +14,7 @@
 #include <functional>
 #include <string>
 
-#include "service/status.h"
+#include "cli/status.h"
 
 namespace c4::cli {
 
@@ -44,7 +44,7 @@ struct InstallOutcome {
 // FailedPrecondition and NotFound when what is there is not what it should be. After a failure of any kind of
 // Install the library of before is in place; after one of UndoInstall (a disk that cannot be written) the
 // next run carries on.
-absl::StatusOr<InstallOutcome> Install(const InstallRequest& request);
-absl::StatusOr<InstallOutcome> UndoInstall(const InstallRequest& request);
+StatusOr<InstallOutcome> Install(const InstallRequest& request);
+StatusOr<InstallOutcome> UndoInstall(const InstallRequest& request);
 
 }  // namespace c4::cli

@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "service/status.h"
+#include "cli/status.h"
 
 namespace c4::cli {
 
@@ -23,14 +23,14 @@ struct KeptFile {
 };
 
 // nullopt: there is nothing of that name.
-absl::StatusOr<std::optional<KeptFile>> LookAtFile(const std::string& path);
+StatusOr<std::optional<KeptFile>> LookAtFile(const std::string& path);
 
 // The bytes of `from` in the new file `to` (an old one is replaced), on the disk when this returns. Rights,
 // owner (where this user may give it) and time are those of `like`. No file is left after an error.
-absl::Status CopyFile(const std::string& from, const std::string& to, const std::string& like);
+Status CopyFile(const std::string& from, const std::string& to, const std::string& like);
 
 // The link `link` under the name `to`, with its time.
-absl::Status CopyLink(const KeptFile& link, const std::string& to);
+Status CopyLink(const KeptFile& link, const std::string& to);
 
 // Makes names that were created, renamed or removed in `folder` outlive a crash of the machine, where the
 // file system can do that.

@@ -4,15 +4,13 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
-#include "absl/strings/strip.h"
 #include "ccl/include/c4/installed.h"
 #include "cli/elf_image.h"
 #include "cli/installation.h"
 #include "cli/own_library.h"
+#include "cli/plain_file.h"
+#include "cli/plain_text.h"
 #include "cli/python_nccl.h"
-#include "service/run_dir.h"
 
 namespace c4::cli {
 namespace {
@@ -29,7 +27,7 @@ std::string Variable(const std::string& name) {
 
 std::string TextOf(const std::string& path) {
   constexpr size_t kMostBytes = 65536;  // as the library reads
-  const absl::StatusOr<std::string> text = service::ReadSmallFile(path, kMostBytes, service::Links::kFollow);
+  const StatusOr<std::string> text = ReadSmallFile(path, kMostBytes, Links::kFollow);
   return text.ok() ? *text : "";
 }
 
@@ -44,15 +42,14 @@ bool IsOurs(const std::string& path) {
 }
 
 std::optional<LibraryPlace> PythonPlace(const std::string& python) {
-  const absl::StatusOr<std::string> folder = PythonNcclFolder(python);
+  const StatusOr<std::string> folder = PythonNcclFolder(python);
   if (!folder.ok()) return std::nullopt;
-  const std::string path = absl::StrCat(*folder, "/", kLibraryName);
+  const std::string path = Cat(*folder, "/", kLibraryName);
   return LibraryPlace{path, IsOurs(path)};
 }
 
 bool Preloaded() {
-  const std::vector<std::string> libraries =
-      absl::StrSplit(Variable("LD_PRELOAD"), absl::ByAnyChar(": "), absl::SkipEmpty());
+  const std::vector<std::string> libraries = Words(Variable("LD_PRELOAD"), ": ");
   return std::ranges::any_of(libraries, [](const std::string& library) { return IsOurs(library); });
 }
 
@@ -90,17 +87,17 @@ void CompareWithVendor(LibraryFacts* facts) {
 void JudgeInstalled(const LibraryPlace& place, std::vector<std::string>* faults) {
   const std::string folder = fs::path(place.path).parent_path().string();
   std::error_code error;
-  if (!fs::exists(absl::StrCat(folder, "/", kRecordName), error)) return;
-  const absl::StatusOr<InstallFolder> found = LookAtFolder(folder);
-  const absl::Status fault = found.ok() ? Judge(*found).status() : found.status();
-  const std::string sentence(fault.message());
+  if (!fs::exists(Cat(folder, "/", kRecordName), error)) return;
+  const StatusOr<InstallFolder> found = LookAtFolder(folder);
+  const Status fault = found.ok() ? Judge(*found).status() : found.status();
+  const std::string& sentence = fault.message();
   if (!fault.ok() && std::ranges::find(*faults, sentence) == faults->end()) faults->push_back(sentence);
 }
 
 std::string ValueInFile(const std::string& text, const std::string& name) {
-  for (const std::string& line : std::vector<std::string>(absl::StrSplit(text, '\n'))) {
+  for (const std::string& line : Split(text, "\n")) {
     if (!line.starts_with(name + "=")) continue;
-    return std::string(absl::StripTrailingAsciiWhitespace(line.substr(name.size() + 1)));
+    return line.substr(name.size() + 1, line.find_last_not_of(" \t\r\f\v") - name.size());
   }
   return "";
 }
@@ -135,10 +132,9 @@ LibraryFacts ReadLibraries(const LibraryQuestion& question) {
   if (!question.library.empty()) {
     facts.asked = {question.library, IsOurs(question.library)};
   } else {
-    const absl::StatusOr<LibraryProbe> loaded =
-        ProbeLibrary({.library = kLibraryName, .with_settings = true});
+    const StatusOr<LibraryProbe> loaded = ProbeLibrary({.library = kLibraryName, .with_settings = true});
     if (loaded.ok()) facts.loader = {loaded->path, loaded->ours};
-    if (!loaded.ok() && !absl::IsNotFound(loaded.status()))
+    if (!loaded.ok() && !IsNotFound(loaded.status()))
       facts.loader_fault = std::string(loaded.status().message());
     facts.python = PythonPlace(question.python);
     facts.preloaded = Preloaded();
@@ -148,13 +144,13 @@ LibraryFacts ReadLibraries(const LibraryQuestion& question) {
     if (facts.own_path.empty() && place.has_value() && place->ours) facts.own_path = Resolved(place->path);
   }
   if (facts.own_path.empty() && !facts.asked.has_value()) {
-    if (const absl::StatusOr<std::string> own = OwnLibrary(); own.ok() && IsOurs(*own)) {
+    if (const StatusOr<std::string> own = OwnLibrary(); own.ok() && IsOurs(*own)) {
       facts.own_path = Resolved(*own);
     }
   }
   if (facts.own_path.empty()) return facts;
 
-  const absl::StatusOr<LibraryProbe> probe = ProbeLibrary({.library = facts.own_path, .with_settings = true});
+  const StatusOr<LibraryProbe> probe = ProbeLibrary({.library = facts.own_path, .with_settings = true});
   if (!probe.ok()) {
     facts.probe_fault = std::string(probe.status().message());
     return facts;
@@ -165,10 +161,10 @@ LibraryFacts ReadLibraries(const LibraryQuestion& question) {
   if (!probe->vendor_path.empty()) {
     CompareWithVendor(&facts);
   } else if (!facts.wanted.empty()) {
-    const absl::StatusOr<LibraryProbe> wanted = ProbeLibrary({.library = Resolved(facts.wanted)});
+    const StatusOr<LibraryProbe> wanted = ProbeLibrary({.library = Resolved(facts.wanted)});
     facts.wanted_fault = !wanted.ok()   ? std::string(wanted.status().message())
                          : wanted->ours ? "it is C4's own"
-                                        : absl::StrCat("it is NCCL ", VersionText(wanted->version));
+                                        : Cat("it is NCCL ", VersionText(wanted->version));
   }
   return facts;
 }

@@ -1,11 +1,10 @@
 // JudgeLibraries: what follows from the libraries, plugins and settings that a job gets.
 #include <algorithm>
 
-#include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "ccl/include/c4/installed.h"
 #include "cli/library_facts.h"
+#include "cli/plain_text.h"
+#include "cli/program.h"
 
 namespace c4::cli {
 namespace {
@@ -17,10 +16,9 @@ std::string FolderOf(const std::string& path) {
 }
 
 Finding AskedFinding(const LibraryPlace& place) {
-  if (place.ours) return {Grade::kOk, "library", absl::StrCat(place.path, " is C4's"), ""};
-  return {Grade::kProblem, "library",
-          absl::StrCat(place.path, " is not C4's: nothing is seen of jobs that load it"),
-          absl::StrCat("c4 install ", FolderOf(place.path), ", or name C4's library")};
+  if (place.ours) return {Grade::kOk, "library", Cat(place.path, " is C4's"), ""};
+  return {Grade::kProblem, "library", Cat(place.path, " is not C4's: nothing is seen of jobs that load it"),
+          Cat(CommandFor("install"), " ", FolderOf(place.path), ", or name C4's library")};
 }
 
 // One line for programs in general and one for Python's wheels, which bring a path of their own to the
@@ -36,27 +34,27 @@ void AddPlaces(const LibraryFacts& facts, Findings* findings) {
     if (!facts.loader_fault.empty()) return;
     return findings->push_back(
         {Grade::kProblem, "library", "neither the loader nor Python's packages have a libnccl.so.2 here",
-         "c4 install DIR, with the folder of the job's NCCL; or run this where the job runs"});
+         CommandFor("install") + " DIR, with the folder of the job's NCCL; or run this where the job runs"});
   }
   if (loader.has_value() && loader->ours) {
-    findings->push_back({Grade::kOk, "library", absl::StrCat("programs get C4's: ", loader->path), ""});
+    findings->push_back({Grade::kOk, "library", Cat("programs get C4's: ", loader->path), ""});
   } else if (loader.has_value()) {
     const bool python_is_ours = python.has_value() && python->ours;
     findings->push_back({python_is_ours ? Grade::kNote : Grade::kProblem, "library",
-                         absl::StrCat("programs", python_is_ours ? " other than Python's" : "",
-                                      " get NVIDIA's, unseen: ", loader->path),
-                         absl::StrCat("c4 install ", FolderOf(loader->path))});
+                         Cat("programs", python_is_ours ? " other than Python's" : "",
+                             " get NVIDIA's, unseen: ", loader->path),
+                         Cat(CommandFor("install"), " ", FolderOf(loader->path))});
   }
   if (!python.has_value()) return;
   if (python->ours || facts.preloaded) {
     findings->push_back({Grade::kOk, "python",
-                         python->ours ? absl::StrCat("Python's packages have C4's: ", python->path)
+                         python->ours ? Cat("Python's packages have C4's: ", python->path)
                                       : "LD_PRELOAD puts C4's in front of that of Python's packages",
                          ""});
   } else {
     findings->push_back({Grade::kProblem, "python",
-                         absl::StrCat("Python's packages have NVIDIA's, unseen: ", python->path),
-                         absl::StrCat("c4 install ", FolderOf(python->path))});
+                         Cat("Python's packages have NVIDIA's, unseen: ", python->path),
+                         Cat(CommandFor("install"), " ", FolderOf(python->path))});
   }
 }
 
@@ -78,13 +76,13 @@ std::string EngineLine(const LibraryProbe& probe) {
     if (at == std::string::npos) continue;
     return line.substr(at + mark.size(), line.find("; net plugin") - at - mark.size());
   }
-  return absl::StrCat("NCCL ", VersionText(probe.version), ", ", probe.vendor_path);
+  return Cat("NCCL ", VersionText(probe.version), ", ", probe.vendor_path);
 }
 
 std::string PassedOver(const LibraryProbe& probe) {
   std::string text;
   for (const std::string& line : probe.log) {
-    if (absl::StrContains(line, "passed over: ")) absl::StrAppend(&text, "; ", line);
+    if (Contains(line, "passed over: ")) CatTo(&text, "; ", line);
   }
   return text;
 }
@@ -105,16 +103,15 @@ Finding Engine(const LibraryFacts& facts) {
     return {Grade::kNote, subject, "C4_ENGINE=host: collectives on host memory, none on GPUs", ""};
   }
   if (!facts.wanted.empty()) {
-    return {
-        Grade::kProblem, subject,
-        absl::StrCat("C4_VENDOR_LIBRARY=", facts.wanted, " will not do: ", facts.wanted_fault),
-        absl::StrCat("name NVIDIA's NCCL, ", VersionText(kOldestVendorVersion), " or later, or unset it")};
+    return {Grade::kProblem, subject,
+            Cat("C4_VENDOR_LIBRARY=", facts.wanted, " will not do: ", facts.wanted_fault),
+            Cat("name NVIDIA's NCCL, ", VersionText(kOldestVendorVersion), " or later, or unset it")};
   }
   const std::string text =
-      absl::StrCat("host: no NCCL of NVIDIA's is found, so no GPU can be used", PassedOver(probe));
+      Cat("host: no NCCL of NVIDIA's is found, so no GPU can be used", PassedOver(probe));
   if (facts.has_gpu || facts.engine == "vendor") {
     return {Grade::kProblem, subject, text,
-            "c4 install DIR with the folder of the job's NCCL, or C4_VENDOR_LIBRARY=PATH"};
+            CommandFor("install") + " DIR with the folder of the job's NCCL, or C4_VENDOR_LIBRARY=PATH"};
   }
   return {Grade::kNote, subject, text, ""};
 }
@@ -122,23 +119,20 @@ Finding Engine(const LibraryFacts& facts) {
 Finding Names(const LibraryFacts& facts) {
   const std::string version = VersionText(facts.probe->version);
   if (facts.missing_names.empty()) {
-    return {Grade::kOk, "names",
-            absl::StrCat("all ", facts.vendor_names, " of NCCL ", version, " are in C4's"), ""};
+    return {Grade::kOk, "names", Cat("all ", facts.vendor_names, " of NCCL ", version, " are in C4's"), ""};
   }
   const size_t shown = std::min(kMostNamesShown, facts.missing_names.size());
   const std::vector<std::string> names(facts.missing_names.begin(),
                                        facts.missing_names.begin() + static_cast<ptrdiff_t>(shown));
   return {Grade::kNote, "names",
-          absl::StrCat(facts.missing_names.size(), " of NCCL ", version, " are not in C4's: ",
-                       absl::StrJoin(names, ", "), shown < facts.missing_names.size() ? ", …" : "",
-                       "; programs that need them do not load"),
+          Cat(facts.missing_names.size(), " of NCCL ", version, " are not in C4's: ", Join(names, ", "),
+              shown < facts.missing_names.size() ? ", …" : "", "; programs that need them do not load"),
           "update C4"};
 }
 
 std::string RangeText(const std::vector<int>& versions) {
   if (versions.empty()) return "none";
-  return absl::StrCat("v", versions.front(),
-                      versions.size() == 1 ? "" : absl::StrCat(" to v", versions.back()));
+  return Cat("v", versions.front(), versions.size() == 1 ? "" : Cat(" to v", versions.back()));
 }
 
 // One kind of plugin: which version serves, or why none does.
@@ -147,19 +141,19 @@ Finding Plugin(const std::string& subject, const std::string& without, const Plu
   std::ranges::set_intersection(versions.ours, versions.theirs, std::back_inserter(common));
   if (!common.empty()) {
     return {Grade::kOk, subject,
-            absl::StrCat("v", common.back(), " (NCCL knows ", RangeText(versions.theirs), ", C4 ",
-                         RangeText(versions.ours), ")"),
+            Cat("v", common.back(), " (NCCL knows ", RangeText(versions.theirs), ", C4 ",
+                RangeText(versions.ours), ")"),
             ""};
   }
   if (versions.ours.empty()) {
-    return {Grade::kNote, subject, absl::StrCat("this C4 has no such plugin: ", without), ""};
+    return {Grade::kNote, subject, Cat("this C4 has no such plugin: ", without), ""};
   }
   if (versions.theirs.empty()) {
-    return {Grade::kNote, subject, absl::StrCat("this NCCL takes no such plugin: ", without), ""};
+    return {Grade::kNote, subject, Cat("this NCCL takes no such plugin: ", without), ""};
   }
   return {Grade::kProblem, subject,
-          absl::StrCat("NCCL knows ", RangeText(versions.theirs), ", C4 ", RangeText(versions.ours),
-                       ", and none in common: ", without),
+          Cat("NCCL knows ", RangeText(versions.theirs), ", C4 ", RangeText(versions.ours),
+              ", and none in common: ", without),
           "update C4"};
 }
 
@@ -180,28 +174,26 @@ void AddSettings(const LibraryFacts& facts, Findings* findings) {
   if (Displaces(facts.profiler_setting, probe.profiler_plugin, facts)) {
     findings->push_back(
         {Grade::kProblem, "settings",
-         absl::StrCat("NCCL_PROFILER_PLUGIN=", facts.profiler_setting.value, " (",
-                      facts.profiler_setting.from,
-                      ") displaces C4's: calls are seen, not their kernels and network steps"),
+         Cat("NCCL_PROFILER_PLUGIN=", facts.profiler_setting.value, " (", facts.profiler_setting.from,
+             ") displaces C4's: calls are seen, not their kernels and network steps"),
          "unset it while C4 is to watch"});
   }
   if (Displaces(facts.net_setting, probe.net_plugin, facts)) {
-    findings->push_back(
-        {Grade::kNote, "settings",
-         absl::StrCat("NCCL_NET_PLUGIN=", facts.net_setting.value, " (", facts.net_setting.from,
-                      ") displaces C4's: its traffic takes no path that C4 chose"),
-         "unset it if that plugin is not needed"});
+    findings->push_back({Grade::kNote, "settings",
+                         Cat("NCCL_NET_PLUGIN=", facts.net_setting.value, " (", facts.net_setting.from,
+                             ") displaces C4's: its traffic takes no path that C4 chose"),
+                         "unset it if that plugin is not needed"});
   }
   if (!probe.default_net.empty() && facts.net_setting.value.empty()) {
     findings->push_back({Grade::kNote, "settings",
-                         absl::StrCat(probe.default_net,
-                                      " carries the traffic, because NCCL looks for that "
-                                      "name: C4 watches it and chooses no paths"),
+                         Cat(probe.default_net,
+                             " carries the traffic, because NCCL looks for that "
+                             "name: C4 watches it and chooses no paths"),
                          "take it out of the loader's path where C4 is to carry the traffic"});
   }
-  if (!facts.net_wanted.empty() && !absl::EqualsIgnoreCase(facts.net_wanted, "C4")) {
+  if (!facts.net_wanted.empty() && !EqualsIgnoringCase(facts.net_wanted, "C4")) {
     findings->push_back({Grade::kNote, "settings",
-                         absl::StrCat("NCCL_NET=", facts.net_wanted, " asks for another transport than C4's"),
+                         Cat("NCCL_NET=", facts.net_wanted, " asks for another transport than C4's"),
                          "unset it, or set NCCL_NET=C4"});
   }
   if (findings->size() == before) {

@@ -12,12 +12,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "ccl/include/c4/installed.h"
+#include "cli/child.h"
 #include "cli/memory_file.h"
-#include "cli/process.h"
+#include "cli/plain_text.h"
 
 namespace c4::cli {
 namespace {
@@ -28,11 +26,11 @@ std::string Resolved(const char* path) {
 }
 
 std::vector<std::string> Lines(const MemoryFile& file) {
-  return absl::StrSplit(file.Text(), '\n', absl::SkipEmpty());
+  return Words(file.Text(), "\n");
 }
 
 void Say(int fd, const char* key, const std::string& value) {
-  const std::string line = absl::StrCat(key, " ", value, "\n");
+  const std::string line = Cat(key, " ", value, "\n");
   [[maybe_unused]] const ssize_t written = write(fd, line.data(), line.size());
 }
 
@@ -65,7 +63,7 @@ void SetEnvironment(bool with_settings) {
   if (!with_settings) {
     for (const std::string& entry : OwnEnvironment()) {
       const std::string name = entry.substr(0, entry.find('='));
-      if (absl::StartsWith(name, "C4_") || absl::StartsWith(name, "NCCL_")) unsetenv(name.c_str());
+      if (name.starts_with("C4_") || name.starts_with("NCCL_")) unsetenv(name.c_str());
     }
   }
   setenv("C4_MONITOR", "0", 1);
@@ -102,9 +100,9 @@ void Look(const std::string& library, int out) {
   if (get_version == nullptr) return Say(out, "fault", "it is no NCCL: it lacks ncclGetVersion");
   int version = 0;
   if (const int result = get_version(&version); result != 0) {
-    return Say(out, "fault", absl::StrCat("ncclGetVersion failed with ", result));
+    return Say(out, "fault", Cat("ncclGetVersion failed with ", result));
   }
-  Say(out, "version", absl::StrCat(version));
+  Say(out, "version", Cat(version));
   if (dlsym(handle, kOurMark) == nullptr) return;
   Say(out, "ours", "1");
   Say(out, "vendor", VendorBehind(path));
@@ -138,17 +136,17 @@ std::optional<std::string> OurLine(const std::string& line) {
 }  // namespace
 
 std::string VersionText(int version) {
-  return absl::StrCat(version / 10000, ".", version / 100 % 100, ".", version % 100);
+  return Cat(version / 10000, ".", version / 100 % 100, ".", version % 100);
 }
 
-absl::StatusOr<LibraryProbe> ProbeLibrary(const ProbeRequest& request) {
+StatusOr<LibraryProbe> ProbeLibrary(const ProbeRequest& request) {
   const MemoryFile out("c4-probe"), log("c4-probe-log");
-  if (out.fd() < 0 || log.fd() < 0) return service::ErrnoStatus(errno, "cannot make a file in memory");
+  if (out.fd() < 0 || log.fd() < 0) return ErrnoStatus(errno, "cannot make a file in memory");
   fflush(nullptr);
   const pid_t pid = fork();
-  if (pid < 0) return service::ErrnoStatus(errno, "cannot start a process");
+  if (pid < 0) return ErrnoStatus(errno, "cannot start a process");
   if (pid == 0) RunChild(request, out.fd(), log.fd());
-  const absl::StatusOr<int> ended = WaitForEnd(pid, request.limit);
+  const StatusOr<int> ended = ReapWithin(pid, request.limit);
 
   LibraryProbe probe;
   std::string fault;
@@ -168,18 +166,17 @@ absl::StatusOr<LibraryProbe> ProbeLibrary(const ProbeRequest& request) {
     if (std::optional<std::string> text = OurLine(line)) probe.log.push_back(*std::move(text));
   }
   if (!ended.ok()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(request.library, " hangs when it is loaded: ", ended.status().message()));
+    return FailedPreconditionError(
+        Cat(request.library, " hangs when it is loaded: ", ended.status().message()));
   }
   if (*ended != 0) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("a process that loads ", request.library, " ", DescribeExit(*ended)));
+    return FailedPreconditionError(Cat("a process that loads ", request.library, " ", DescribeExit(*ended)));
   }
   if (fault.empty()) return probe;
-  const std::string sentence = absl::StrCat(request.library, " cannot be used: ", fault);
+  const std::string sentence = Cat(request.library, " cannot be used: ", fault);
   return probe.path.empty() && request.library.find('/') == std::string::npos
-             ? absl::NotFoundError(sentence)
-             : absl::FailedPreconditionError(sentence);
+             ? NotFoundError(sentence)
+             : FailedPreconditionError(sentence);
 }
 
 }  // namespace c4::cli

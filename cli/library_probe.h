@@ -2,11 +2,11 @@
 // or leaves settings behind does no harm here. Forks: call it while this process has one thread.
 #pragma once
 
+#include <chrono>
 #include <string>
 #include <vector>
 
-#include "absl/time/time.h"
-#include "service/status.h"
+#include "cli/status.h"
 
 namespace c4::cli {
 
@@ -14,7 +14,8 @@ struct ProbeRequest {
   std::string library;  // a path, or a name that the loader looks up
   // As the job's environment is; otherwise without settings of C4's and NCCL's.
   bool with_settings = false;
-  absl::Duration limit = absl::Seconds(60);  // a wheel has some 400 MB, and may lie on a slow disk
+  std::chrono::milliseconds limit =
+      std::chrono::seconds(60);  // a wheel has some 400 MB, and may lie on a slow disk
 };
 
 struct LibraryProbe {
@@ -31,7 +32,7 @@ struct LibraryProbe {
 
 // NotFound: the loader has no such library. FailedPrecondition: it cannot be loaded, is no NCCL, or crashes;
 // the sentence says which.
-absl::StatusOr<LibraryProbe> ProbeLibrary(const ProbeRequest& request);
+StatusOr<LibraryProbe> ProbeLibrary(const ProbeRequest& request);
 
 std::string VersionText(int version);  // "2.28.9"
 

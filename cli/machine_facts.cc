@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "cli/device_files.h"
 #include "service/run_dir.h"
 
 namespace c4::cli {
@@ -36,15 +37,6 @@ std::vector<std::string> NamesIn(const std::string& folder) {
   }
   std::ranges::sort(names);
   return names;
-}
-
-// How many names are `prefix` and a number.
-int NumberedNames(const std::string& folder, const std::string& prefix) {
-  const auto numbered = [&prefix](const std::string& name) {
-    return name.size() > prefix.size() && name.starts_with(prefix) &&
-           name.find_first_not_of("0123456789", prefix.size()) == std::string::npos;
-  };
-  return static_cast<int>(std::ranges::count_if(NamesIn(folder), numbered));
 }
 
 uint64_t LimitValue(const std::string& text) {
@@ -113,7 +105,7 @@ MachineFacts ReadMachine(const std::string& root) {
   timex clock{};
   if (adjtimex(&clock) >= 0) facts.clock_synchronised = (clock.status & STA_UNSYNC) == 0;
   facts.gpu_driver = DriverVersion(Read(root + "/proc/driver/nvidia/version"));
-  facts.gpus = NumberedNames(root + "/dev", "nvidia");
+  facts.gpus = CountGpus(root);
   const std::string rdma = root + "/sys/class/infiniband";
   for (const std::string& name : NamesIn(rdma))
     facts.rdma.push_back(ReadRdma(absl::StrCat(rdma, "/", name), name));

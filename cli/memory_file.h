@@ -3,14 +3,15 @@
 #pragma once
 
 #include <string>
-#include <sys/mman.h>
 #include <unistd.h>
+
+#include "ccl/base/kernel.h"
 
 namespace c4::cli {
 
 class MemoryFile {
  public:
-  explicit MemoryFile(const char* name) : fd_(memfd_create(name, MFD_CLOEXEC)) {}
+  explicit MemoryFile(const char* name) : fd_(MakeMemoryFile(name)) {}
   ~MemoryFile() {
     if (fd_ >= 0) close(fd_);
   }

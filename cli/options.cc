@@ -5,11 +5,9 @@
 
 #include <CLI/CLI.hpp>
 
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
-#include "absl/strings/str_replace.h"
-#include "absl/strings/str_split.h"
 #include "cli/exit_codes.h"
+#include "cli/plain_text.h"
+#include "cli/program.h"
 #include "cli/screen.h"
 #include "service/version.h"
 
@@ -28,21 +26,21 @@ struct Entry {
 };
 
 std::string VersionLine() {
-  return "c4 " + std::string(service::Version());
+  return Cat(ProgramName(), " ", service::Version());
 }
 
 // "1 to 8", "at least 1", or nothing where the bound is only there to catch mistakes.
 std::string RangeText(double min, double max) {
   constexpr double kNoBound = 1e6;
-  if (max < kNoBound) return absl::StrCat(min, " to ", max);
-  return min > 0 ? absl::StrCat("at least ", min) : "";
+  if (max < kNoBound) return Cat(min, " to ", max);
+  return min > 0 ? Cat("at least ", min) : "";
 }
 
 std::string Joined(std::initializer_list<std::string> parts) {
   std::vector<std::string> said;
   std::copy_if(parts.begin(), parts.end(), std::back_inserter(said),
                [](const std::string& part) { return !part.empty(); });
-  return absl::StrJoin(said, "; ");
+  return Join(said, "; ");
 }
 
 }  // namespace
@@ -58,7 +56,7 @@ struct Options::Parts {
       entries.push_back({group, names, metavar, help, note});
     } else {
       words.push_back({"", names, metavar, help, note});
-      absl::StrAppend(&usage, " ", note == "required" ? names : absl::StrCat("[", names, "]"));
+      CatTo(&usage, " ", note == "required" ? names : Cat("[", names, "]"));
     }
     return option;
   }
@@ -79,21 +77,21 @@ struct Options::Parts {
 
 std::string Options::Parts::Help(size_t columns) const {
   constexpr size_t kIndent = 24;
-  std::string text = absl::StrCat("c4 ", verb, ": ", Wrapped(summary, columns - verb.size() - 5, 2), "\n\n");
-  absl::StrAppend(&text, "usage: c4 ", verb, " [OPTIONS]", usage,
-                  command != nullptr ? absl::StrCat(" -- ", command_metavar) : "", "\n");
+  const std::string called = CommandFor(verb);
+  std::string text = Cat(called, ": ", Wrapped(summary, columns - called.size() - 2, 2), "\n\n");
+  CatTo(&text, "usage: ", called, " [OPTIONS]", usage, command != nullptr ? Cat(" -- ", command_metavar) : "",
+        "\n");
   std::string heading;
   const auto show = [&](const Entry& entry, const std::string& under) {
-    if (heading != under) absl::StrAppend(&text, "\n", under, ":\n");
+    if (heading != under) CatTo(&text, "\n", under, ":\n");
     heading = under;
-    std::string left = absl::StrCat("  ", absl::StrReplaceAll(entry.names, {{",", ", "}}));
-    if (!entry.metavar.empty() && entry.metavar != entry.names) absl::StrAppend(&left, " ", entry.metavar);
+    std::string left = Cat("  ", Replaced(entry.names, ",", ", "));
+    if (!entry.metavar.empty() && entry.metavar != entry.names) CatTo(&left, " ", entry.metavar);
     // What is too long for its column has a line of its own.
     left += left.size() + 2 > kIndent ? "\n" + std::string(kIndent, ' ')
                                       : std::string(kIndent - left.size(), ' ');
-    const std::string help =
-        entry.note.empty() ? entry.help : absl::StrCat(entry.help, " (", entry.note, ")");
-    absl::StrAppend(&text, left, Wrapped(help, columns - kIndent, kIndent), "\n");
+    const std::string help = entry.note.empty() ? entry.help : Cat(entry.help, " (", entry.note, ")");
+    CatTo(&text, left, Wrapped(help, columns - kIndent, kIndent), "\n");
   };
   for (const Entry& word : words) show(word, "words");
   std::vector<std::string> groups = {kOwnGroup};  // a verb's own options before what many verbs share
@@ -105,8 +103,8 @@ std::string Options::Parts::Help(size_t columns) const {
       if (entry.group == under) show(entry, under);
     }
   }
-  absl::StrAppend(&text, "\n  -h, --help, --version\n");
-  if (!epilogue.empty()) absl::StrAppend(&text, "\n", epilogue);
+  CatTo(&text, "\n  -h, --help, --version\n");
+  if (!epilogue.empty()) CatTo(&text, "\n", epilogue);
   return text;
 }
 
@@ -138,7 +136,7 @@ void Options::Text(const std::string& names, std::string* value, const std::stri
 void Options::Whole(const std::string& names, int* value, int min, int max, const std::string& help) {
   parts_
       ->Declare(parts_->app.add_option(names, *value, help), names, "N", help,
-                Joined({RangeText(min, max), *value >= min ? absl::StrCat("default ", *value) : ""}))
+                Joined({RangeText(min, max), *value >= min ? Cat("default ", *value) : ""}))
       ->check(CLI::Range(min, max));
 }
 
@@ -152,7 +150,7 @@ void Options::Real(const std::string& names, double* value, double min, double m
   // 0 stands for "not said" in most verbs, whose help then tells what that means.
   CLI::Option* option =
       parts_->Declare(parts_->app.add_option(names, *value, help), names, metavar, help,
-                      Joined({RangeText(min, max), *value > 0 ? absl::StrCat("default ", *value) : "",
+                      Joined({RangeText(min, max), *value > 0 ? Cat("default ", *value) : "",
                               environment.empty() ? "" : "or " + environment}));
   option->check(CLI::Range(min, max));
   if (!environment.empty()) option->envname(environment);
@@ -211,7 +209,7 @@ std::optional<int> Options::Parse(const Arguments& arguments) {
     return UsageError(parts_->verb, error.what() + std::string(hint));
   } catch (const CLI::RequiredError& error) {
     return UsageError(parts_->verb,
-                      absl::StrCat(error.what(), ": c4 ", parts_->verb, " [OPTIONS]", parts_->usage));
+                      Cat(error.what(), ": ", CommandFor(parts_->verb), " [OPTIONS]", parts_->usage));
   } catch (const CLI::Error& error) {
     return UsageError(parts_->verb, error.what());
   }
@@ -229,7 +227,8 @@ std::optional<int> HelpOrVersion(const std::string& word, const std::string& hel
 }
 
 int UsageError(const std::string& verb, const std::string& message) {
-  fprintf(stderr, "c4 %s: %s\nTry `c4 %s --help`.\n", verb.c_str(), message.c_str(), verb.c_str());
+  const std::string command = CommandFor(verb);
+  fprintf(stderr, "%s: %s\nTry `%s --help`.\n", command.c_str(), message.c_str(), command.c_str());
   return kExitUsage;
 }
 

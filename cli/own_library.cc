@@ -2,9 +2,10 @@
 
 #include <filesystem>
 
-#include "absl/strings/str_cat.h"
+#include "cli/child.h"
 #include "cli/installation.h"
-#include "cli/process.h"
+#include "cli/plain_text.h"
+#include "cli/program.h"
 
 namespace c4::cli {
 
@@ -13,13 +14,13 @@ std::vector<std::string> OwnLibraryPlaces(const std::string& folder) {
   // one before that which needs a system as new as this.
   std::vector<std::string> places;
   for (const char* place : {"/../lib/c4/", "/../portable/lib/", "/../lib/", "/"}) {
-    places.push_back(absl::StrCat(folder, place, kLibraryName));
+    places.push_back(Cat(folder, place, kLibraryName));
   }
   return places;
 }
 
-absl::StatusOr<std::string> OwnLibrary() {
-  const absl::StatusOr<std::string> folder = OwnFolder();
+StatusOr<std::string> OwnLibrary() {
+  const StatusOr<std::string> folder = ExecutableFolder();
   if (!folder.ok()) return folder.status();
   for (const std::string& place : OwnLibraryPlaces(*folder)) {
     std::error_code error;
@@ -27,8 +28,8 @@ absl::StatusOr<std::string> OwnLibrary() {
       return std::filesystem::path(place).lexically_normal().string();
     }
   }
-  return absl::NotFoundError(absl::StrCat("C4's ", kLibraryName, " is not beside this c4 (in ", *folder,
-                                          "/../lib): name it with --library PATH"));
+  return NotFoundError(Cat("C4's ", kLibraryName, " is not beside this ", ProgramName(), " (in ", *folder,
+                           " or its ../lib): copy it there, or name it with --library PATH"));
 }
 
 }  // namespace c4::cli

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "service/status.h"
+#include "cli/status.h"
 
 namespace c4::cli {
 
@@ -12,6 +12,6 @@ namespace c4::cli {
 // and a build folder may have a portable one (make portable).
 std::vector<std::string> OwnLibraryPlaces(const std::string& folder);
 // The first of them that is there. NotFound otherwise.
-absl::StatusOr<std::string> OwnLibrary();
+StatusOr<std::string> OwnLibrary();
 
 }  // namespace c4::cli

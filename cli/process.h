@@ -1,9 +1,5 @@
-// Child processes: start one, say how one ended, look at /proc.
-//
-// Spawn forks and executes; the child leads a process group of its own (so that its helpers can be reached
-// by kill(-pid)), reads from /dev/null, keeps no other file open, and gets `death_signal` when the thread
-// that called Spawn ends. Call Spawn only from the thread that lives as long as the children should.
-// The caller reaps. Errors name the program and what to do.
+// Child processes: start one, say how one ended, look at /proc. How a child is started, and what says how it
+// ended, stands in cli/child.h; here with abseil's statuses.
 #pragma once
 
 #include <cstdint>
@@ -13,43 +9,14 @@
 #include <sys/types.h>
 #include <vector>
 
-#include "absl/time/time.h"
+#include "cli/child.h"
 #include "service/status.h"
 
 namespace c4::cli {
 
-// Where in an emulated fabric a process runs (fabric/emulator); empty strings leave things as they are.
-struct Place {
-  std::string ns;              // network namespace, a name in /run/netns
-  std::string host_name;       // it gets a UTS namespace of its own with that name
-  std::string processes_file;  // cgroup.procs of its control group
-};
-
-struct SpawnRequest {
-  std::string program;                   // a path, or a name to look up in PATH
-  std::vector<std::string> arguments;    // what follows the program's name
-  std::vector<std::string> environment;  // NAME=value, the whole of it
-  int death_signal = 9;
-  int stdout_fd = -1;  // -1: the caller's own
-  int stderr_fd = -1;
-  Place place = {};
-};
-
-// The path to execute: a name without '/' is looked up in the PATH of `environment`. NotFound when there is
-// no such program, PermissionDenied when it is no executable file.
+// ProgramPath and StartProgram.
 absl::StatusOr<std::string> FindProgram(const std::string& name, const std::vector<std::string>& environment);
-// Errors as FindProgram, and those of fork and exec.
 absl::StatusOr<pid_t> Spawn(const SpawnRequest& request);
-
-// Reaps `pid`, a child: its wait status. DeadlineExceeded after `limit`; it has then been killed, and reaped.
-absl::StatusOr<int> WaitForEnd(pid_t pid, absl::Duration limit);
-
-// "exited with code 3", "was ended by signal 9 (SIGKILL)".
-std::string DescribeExit(int wait_status);
-// What a shell would report: the code, or 128 + the signal.
-int ExitCode(int wait_status);
-// "SIGTERM" for 15.
-std::string SignalName(int signal);
 
 struct ProcessStat {
   char state = '?';  // as in /proc/PID/stat: R S D T t Z X
@@ -66,11 +33,6 @@ bool IsStopped(pid_t pid);
 // The live processes (no zombies) whose parent is `parent`.
 std::vector<pid_t> ChildrenOf(pid_t parent);
 
-// The process's own environment, as NAME=value.
-std::vector<std::string> OwnEnvironment();
-// The value of `name` in `environment`; nullopt when it is not set.
-std::optional<std::string> EnvironmentValue(const std::vector<std::string>& environment,
-                                            std::string_view name);
 // The folder that holds this executable.
 absl::StatusOr<std::string> OwnFolder();
 

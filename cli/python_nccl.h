@@ -4,12 +4,12 @@
 
 #include <string>
 
-#include "service/status.h"
+#include "cli/status.h"
 
 namespace c4::cli {
 
 // …/site-packages/nvidia/nccl/lib. `python`: a program; empty: python3 of PATH, else python. NotFound when
 // that Python has no such package, or there is no Python.
-absl::StatusOr<std::string> PythonNcclFolder(const std::string& python);
+StatusOr<std::string> PythonNcclFolder(const std::string& python);
 
 }  // namespace c4::cli

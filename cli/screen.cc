@@ -6,9 +6,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
-#include "service/text.h"
+#include "cli/plain_text.h"
 
 namespace c4::cli {
 namespace {
@@ -79,7 +77,7 @@ std::string Painted(const Screen& screen, Colour colour, std::string_view text) 
     case Colour::kBold:
       break;
   }
-  return service::Concat("\033[", code, "m", text, "\033[0m");
+  return Cat("\033[", code, "m", text, "\033[0m");
 }
 
 size_t TextColumns(std::string_view text) {
@@ -96,27 +94,26 @@ std::string Fit(std::string_view line, int columns) {
   // A blank right behind what is kept ends a word, too.
   const size_t blank = line.substr(0, kept.size() + 1).find_last_of(' ');
   if (blank != std::string_view::npos && blank > kept.size() / 2) kept = kept.substr(0, blank);
-  return service::Concat(kept, kMore);
+  return Cat(kept, kMore);
 }
 
 std::string Wrapped(std::string_view text, size_t width, size_t indent) {
   std::string wrapped;
   size_t used = 0;
-  for (const absl::string_view word :
-       absl::StrSplit(absl::string_view(text.data(), text.size()), ' ', absl::SkipEmpty())) {
-    const size_t columns = TextColumns({word.data(), word.size()});
+  for (const std::string& word : Words(text, " ")) {
+    const size_t columns = TextColumns(word);
     if (used != 0 && used + 1 + columns > width) {
-      absl::StrAppend(&wrapped, "\n", std::string(indent, ' '));
+      CatTo(&wrapped, "\n", std::string(indent, ' '));
       used = 0;
     }
-    absl::StrAppend(&wrapped, used == 0 ? "" : " ", word);
+    CatTo(&wrapped, used == 0 ? "" : " ", word);
     used += (used == 0 ? 0 : 1) + columns;
   }
   return wrapped;
 }
 
 std::string Repainted(const Screen& screen, std::string_view text) {
-  if (!screen.terminal) return service::Concat(text, "\n");
+  if (!screen.terminal) return Cat(text, "\n");
   std::string shown = "\033[H";
   const int room = std::max(screen.rows - 1, 2);  // the cursor stands on the last one
   int line_number = 0;
@@ -127,7 +124,7 @@ std::string Repainted(const Screen& screen, std::string_view text) {
     ++line_number;
     if (line_number == room && !text.empty()) {
       const auto left = 1 + std::count(text.begin(), text.end(), '\n');
-      absl::StrAppend(&shown, "and ", left, " more lines\033[K\n");
+      CatTo(&shown, "and ", left, " more lines\033[K\n");
       break;
     }
     shown.append(line).append("\033[K\n");

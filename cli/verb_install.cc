@@ -3,12 +3,13 @@
 
 #include <nlohmann/json.hpp>
 
-#include "absl/strings/str_cat.h"
 #include "cli/exit_codes.h"
 #include "cli/installation.h"
 #include "cli/installer.h"
 #include "cli/options.h"
 #include "cli/own_library.h"
+#include "cli/plain_text.h"
+#include "cli/program.h"
 #include "cli/python_nccl.h"
 #include "cli/verb.h"
 
@@ -34,18 +35,17 @@ const char* Word(InstallResult result) {
 }
 
 std::string Text(const InstallOutcome& outcome) {
-  const std::string library = absl::StrCat(outcome.folder, "/", kLibraryName);
+  const std::string library = Cat(outcome.folder, "/", kLibraryName);
   switch (outcome.result) {
     case InstallResult::kInstalled:
     case InstallResult::kUpdated:
     case InstallResult::kAlready:
-      return absl::StrCat(Word(outcome.result), ": ", library, " is C4's; NCCL ", outcome.original_version,
-                          " behind it is ", outcome.original, "; loaded and checked\n");
+      return Cat(Word(outcome.result), ": ", library, " is C4's; NCCL ", outcome.original_version,
+                 " behind it is ", outcome.original, "; loaded and checked\n");
     case InstallResult::kUndone:
-      return absl::StrCat("undone: ", library, " is NCCL ", outcome.original_version,
-                          " again, as it was before\n");
+      return Cat("undone: ", library, " is NCCL ", outcome.original_version, " again, as it was before\n");
     case InstallResult::kNothingToUndo:
-      return absl::StrCat("nothing to undo: ", library, " is not C4's\n");
+      return Cat("nothing to undo: ", library, " is not C4's\n");
   }
   return "";
 }
@@ -63,8 +63,8 @@ std::string JsonText(const InstallOutcome& outcome) {
   return document.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
-int Fail(const absl::Status& status) {
-  fprintf(stderr, "c4 install: %s\n", std::string(status.message()).c_str());
+int Fail(const Status& status) {
+  fprintf(stderr, "%s: %s\n", CommandFor("install").c_str(), status.message().c_str());
   return kExitFailed;
 }
 
@@ -79,7 +79,8 @@ int RunInstall(const Arguments& arguments) {
   options.Flag("--pip", &pip, "in place of DIR: nvidia/nccl/lib of Python, which PyTorch's wheels load");
   options.Text("--python", &python, "PATH", "with --pip: that Python; default: python3 of PATH");
   options.Flag("--undo", &undo, "put back what was there before");
-  options.Text("--library", &request.library, "PATH", "C4's library; default: the one of this c4");
+  options.Text("--library", &request.library, "PATH",
+               "C4's library; default: the one that came with this program");
   options.Flag("--json", &json,
                "one JSON document: {\"result\",\"folder\",\"library\",\"installed\",\"original\",\"nccl\"}");
   if (const std::optional<int> exit_code = options.Parse(arguments)) return *exit_code;
@@ -89,16 +90,16 @@ int RunInstall(const Arguments& arguments) {
     return UsageError("install", "--undo and --library exclude each other");
 
   if (pip) {
-    absl::StatusOr<std::string> folder = PythonNcclFolder(python);
+    StatusOr<std::string> folder = PythonNcclFolder(python);
     if (!folder.ok()) return Fail(folder.status());
     request.folder = *std::move(folder);
   }
   if (!undo && request.library.empty()) {
-    absl::StatusOr<std::string> library = OwnLibrary();
+    StatusOr<std::string> library = OwnLibrary();
     if (!library.ok()) return Fail(library.status());
     request.library = *std::move(library);
   }
-  const absl::StatusOr<InstallOutcome> outcome = undo ? UndoInstall(request) : Install(request);
+  const StatusOr<InstallOutcome> outcome = undo ? UndoInstall(request) : Install(request);
   if (!outcome.ok()) return Fail(outcome.status());
   fputs((json ? JsonText(*outcome) : Text(*outcome)).c_str(), stdout);
   return kExitOk;

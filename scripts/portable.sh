@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# portable.sh [--no-test]: builds the library for systems as old as NVIDIA's wheels run on (glibc 2.17), into
-# build/portable, and tries it: what it needs and exports, the front door before doubles, and our own collectives with
-# several ranks. `c4 install` takes this library where it is there. A first run takes some minutes.
+# portable.sh [--no-test]: builds the library and c4-install for systems as old as NVIDIA's wheels run on (glibc 2.17),
+# into build/portable, and tries them: what they need and export, the front door before doubles, our own collectives
+# with several ranks, an installation. `c4 install` takes this library where it is there. A first run takes some minutes.
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 test=1
@@ -14,16 +14,18 @@ esac
 scripts/setup.sh build
 C4_ZIG=$(scripts/setup_portable.sh)
 export C4_ZIG
-scripts/build.sh portable nccl
+scripts/build.sh portable nccl c4-install
 library=$C4_ROOT/build/portable/lib/libnccl.so.2
 [ "$test" -eq 1 ] || exit 0
 
-scripts/build.sh release api_exports_test front_door_test all_reduce_perf c4 c4a c4d_master
+scripts/build.sh release api_exports_test front_door_test cli_install_test all_reduce_perf c4 c4a c4d_master
 run=$(mktemp -d)
 trap 'rm -rf "$run"' EXIT
 export C4_LIBRARY=$library C4_PORTABLE=1 C4_BUILD_DIR=$C4_ROOT/build C4_SOURCE_DIR=$C4_ROOT C4_RUN_DIR=$run C4_ENGINE=host
 stage exports build/tests/api_exports_test --gtest_brief=1
 stage front-door build/tests/front_door_test --gtest_brief=1
+C4_IMAGE_PROGRAM=$C4_ROOT/build/portable/bin/c4-install stage c4-install build/tests/cli_install_test --gtest_brief=1 \
+  --gtest_filter='ImageProgramTest.*'
 unset C4_LIBRARY C4_PORTABLE
 stage collectives build/bin/c4 run -n 4 -- env LD_LIBRARY_PATH="${library%/*}" build/bin/all_reduce_perf -b 8 -e 4M -f 8
 say "the library: $library"

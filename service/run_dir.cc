@@ -9,20 +9,16 @@
 #include <system_error>
 #include <unistd.h>
 
-#include "service/file_handle.h"
 #include "service/text.h"
+#include "service/whole_file.h"
 
 namespace c4::service {
 namespace {
 
-absl::Status WriteAll(int fd, std::string_view content, const std::string& path) {
-  while (!content.empty()) {
-    const ssize_t written = write(fd, content.data(), content.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return ErrnoStatus(errno, Concat("cannot write ", path));
-    content.remove_prefix(static_cast<size_t>(written));
-  }
-  return absl::OkStatus();
+absl::Status StatusOf(const FileFault& fault) {
+  if (fault.sentence.empty()) return absl::OkStatus();
+  return fault.error != 0 ? ErrnoStatus(fault.error, fault.sentence)
+                          : absl::InvalidArgumentError(fault.sentence);
 }
 
 }  // namespace
@@ -65,41 +61,17 @@ unsigned DirectoryMode(const std::string& path) {
 
 absl::StatusOr<std::string> ReadSmallFile(const std::string& path, size_t max_bytes, Links links,
                                           FileFacts* facts) {
-  // Not blocking: a fifo in the place of the file would hold the open.
-  const int flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | (links == Links::kRefuse ? O_NOFOLLOW : 0);
-  const FileHandle file(open(path.c_str(), flags));
-  if (file.get() < 0) return ErrnoStatus(errno, Concat("cannot open ", path));
   struct stat status {};
-  if (fstat(file.get(), &status) != 0) return ErrnoStatus(errno, Concat("cannot stat ", path));
-  if (!S_ISREG(status.st_mode)) return absl::InvalidArgumentError(Concat(path, " is not a regular file"));
-  if (facts != nullptr) *facts = {static_cast<int64_t>(status.st_uid), status.st_mode & 07777};
   std::string content;
-  char buffer[4096];
-  for (;;) {
-    const ssize_t bytes = read(file.get(), buffer, sizeof buffer);
-    if (bytes < 0 && errno == EINTR) continue;
-    if (bytes < 0) return ErrnoStatus(errno, Concat("cannot read ", path));
-    if (bytes == 0) return content;
-    content.append(buffer, static_cast<size_t>(bytes));
-    if (content.size() > max_bytes) {
-      return absl::InvalidArgumentError(Concat(path, " is longer than ", max_bytes, " bytes"));
-    }
-  }
+  const FileFault fault =
+      ReadWholeFile(path, max_bytes, links == Links::kRefuse ? O_NOFOLLOW : 0, &status, &content);
+  C4_RETURN_IF_NOT_OK(StatusOf(fault));
+  if (facts != nullptr) *facts = {static_cast<int64_t>(status.st_uid), status.st_mode & 07777};
+  return content;
 }
 
 absl::Status WriteFileAtomically(const std::string& path, std::string_view content, unsigned mode) {
-  std::string temporary = path + ".XXXXXX";
-  const FileHandle file(mkostemp(temporary.data(), O_CLOEXEC));
-  if (file.get() < 0) return ErrnoStatus(errno, Concat("cannot create a file beside ", path));
-  absl::Status status = WriteAll(file.get(), content, temporary);
-  if (status.ok() && fchmod(file.get(), mode) != 0)
-    status = ErrnoStatus(errno, Concat("cannot chmod ", temporary));
-  if (status.ok() && fsync(file.get()) != 0) status = ErrnoStatus(errno, Concat("cannot flush ", temporary));
-  if (status.ok() && rename(temporary.c_str(), path.c_str()) != 0) {
-    status = ErrnoStatus(errno, Concat("cannot put ", path, " in place"));
-  }
-  if (!status.ok()) unlink(temporary.c_str());
-  return status;
+  return StatusOf(ReplaceFile(path, content, mode));
 }
 
 }  // namespace c4::service

@@ -6,7 +6,8 @@
 #include <iterator>
 #include <set>
 
-#include "cli/process.h"
+#include "cli/child.h"
+#include "cli/daemon_knobs.h"
 
 namespace c4::cli {
 namespace {
@@ -17,7 +18,7 @@ using ::testing::Not;
 TEST(KnobTableTest, EveryRowIsWellFormed) {
   std::set<std::string> names;
   const std::set<std::string> types = {"text", "number", "real", "choice", "flag"};
-  for (const KnobTable& table : KnobTables()) {
+  for (const KnobTable& table : AllKnobTables()) {
     for (const Knob& knob : table.knobs) {
       SCOPED_TRACE(knob.name);
       EXPECT_TRUE(names.insert(knob.name).second) << "named twice";
@@ -40,7 +41,8 @@ TEST(KnobTableTest, TheManualIsUpToDate) {
   ASSERT_FALSE(source.empty()) << "run this test through ctest, which sets C4_SOURCE_DIR";
   std::ifstream file(source + "/docs/knobs.md");
   const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  EXPECT_EQ(text, KnobsAsMarkdown()) << "write it again: build/bin/c4 env --markdown > docs/knobs.md";
+  EXPECT_EQ(text, KnobsAsMarkdown(AllKnobTables()))
+      << "write it again: build/bin/c4 env --markdown > docs/knobs.md";
 }
 
 TEST(ValueFaultTest, ChecksNumbersAndChoices) {
@@ -68,8 +70,8 @@ TEST(ValueFaultTest, ChecksNumbersAndChoices) {
 
 TEST(UnknownVariablesTest, PointsOutSlipsOfThePen) {
   const std::vector<UnknownVariable> unknown =
-      UnknownVariables({"C4_RUNDIR=/x", "C4_ENGINE=host", "C4A_RUN_DIR=/x", "NCCL_WHAT=1", "C4_ZZZZZZZZZZ=1",
-                        "C4_PATH_MASTER=h:1", "C4D_HANG_LIMITS=5"});
+      UnknownVariables(AllKnobTables(), {"C4_RUNDIR=/x", "C4_ENGINE=host", "C4A_RUN_DIR=/x", "NCCL_WHAT=1",
+                                         "C4_ZZZZZZZZZZ=1", "C4_PATH_MASTER=h:1", "C4D_HANG_LIMITS=5"});
   ASSERT_EQ(unknown.size(), 3U);
   EXPECT_EQ(unknown[0].meant, "C4D_HANG_LIMIT_S");
   EXPECT_EQ(unknown[1].name, "C4_RUNDIR");
@@ -78,16 +80,23 @@ TEST(UnknownVariablesTest, PointsOutSlipsOfThePen) {
   EXPECT_EQ(unknown[2].meant, "");
 }
 
+TEST(UnknownVariablesTest, AnImageSaysNothingOfTheDaemonsVariables) {
+  const std::vector<UnknownVariable> unknown =
+      UnknownVariables(ImageKnobTables(), {"C4_RUNDIR=/x", "C4A_RUN_DIR=/x", "C4D_HANG_LIMITS=5"});
+  ASSERT_EQ(unknown.size(), 1U);
+  EXPECT_EQ(unknown[0].meant, "C4_RUN_DIR");
+}
+
 TEST(KnobsAsTextTest, ShowsValuesAndFaults) {
-  const std::string text = KnobsAsText({"C4_ENGINE=gpu", "C4_ENGIN=host"});
+  const std::string text = KnobsAsText(AllKnobTables(), {"C4_ENGINE=gpu", "C4_ENGIN=host"});
   EXPECT_THAT(text, HasSubstr("gpu  (set)"));
   EXPECT_THAT(text, HasSubstr("! its value is none of auto|vendor|host"));
   EXPECT_THAT(text, HasSubstr("C4_ENGIN is set, and nothing reads it; did you mean C4_ENGINE?"));
-  EXPECT_THAT(KnobsAsText({}), Not(HasSubstr("!")));
+  EXPECT_THAT(KnobsAsText(AllKnobTables(), {}), Not(HasSubstr("!")));
 }
 
 TEST(KnobsAsJsonTest, KeepsBytesThatAreNoText) {
-  EXPECT_THAT(KnobsAsJson({"C4_JOB_ID=\xff"}), HasSubstr("\"value\": \"\xef\xbf\xbd\""));
+  EXPECT_THAT(KnobsAsJson(AllKnobTables(), {"C4_JOB_ID=\xff"}), HasSubstr("\"value\": \"\xef\xbf\xbd\""));
 }
 
 }  // namespace

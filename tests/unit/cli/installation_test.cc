@@ -34,13 +34,13 @@ class JudgeTest : public ::testing::Test {
     folder_.library_is_ours = false;
   }
   Standing Good() {
-    const absl::StatusOr<Standing> standing = Judge(folder_);
+    const StatusOr<Standing> standing = Judge(folder_);
     EXPECT_TRUE(standing.ok()) << standing.status();
     return standing.ok() ? *standing : Standing::kUntouched;
   }
   std::string Refusal() {
-    const absl::Status status = Judge(folder_).status();
-    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
+    const Status status = Judge(folder_).status();
+    EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition) << status;
     return std::string(status.message());
   }
 
@@ -73,7 +73,7 @@ TEST_F(JudgeTest, NoLibrary) {
               AllOf(HasSubstr("removed the package"), HasSubstr("rm /lib/libnccl-vendor.so.2 /lib/")));
   folder_.original.reset();
   folder_.record.reset();
-  EXPECT_EQ(Judge(folder_).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(Judge(folder_).status().code(), StatusCode::kNotFound);
 }
 
 TEST_F(JudgeTest, SomebodyUpgradedOverUs) {
@@ -101,7 +101,7 @@ TEST_F(JudgeTest, NoRecord) {
 
 TEST(InstallRecordTest, IsReadAsWritten) {
   const InstallRecord record = {Link("libnccl.so.2.28.9", "abc"), "2.28.9", "def", "0.1.0"};
-  const absl::StatusOr<InstallRecord> read = ParseRecord(RecordText(record));
+  const StatusOr<InstallRecord> read = ParseRecord(RecordText(record));
   ASSERT_TRUE(read.ok()) << read.status();
   EXPECT_TRUE(read->original.is_link);
   EXPECT_EQ(read->original.link_target, "libnccl.so.2.28.9");
@@ -119,7 +119,7 @@ TEST(InstallRecordTest, WhatIsNoRecordIsRefused) {
     EXPECT_THAT(std::string(ParseRecord(text).status().message()), HasSubstr("is not what c4 install wrote"))
         << text;
   }
-  EXPECT_THAT(std::string(ParseRecord("{\"format\":2}").status().message()), HasSubstr("newer c4"));
+  EXPECT_THAT(std::string(ParseRecord("{\"format\":2}").status().message()), HasSubstr("use a newer one"));
 }
 
 }  // namespace

@@ -23,23 +23,23 @@ InstallRequest Request(const VendorFolder& folder) {
   return {.folder = folder.path(), .library = OurLibrary()};
 }
 InstallResult Installed(const InstallRequest& request) {
-  const absl::StatusOr<InstallOutcome> outcome = Install(request);
+  const StatusOr<InstallOutcome> outcome = Install(request);
   EXPECT_TRUE(outcome.ok()) << outcome.status();
   return outcome.ok() ? outcome->result : InstallResult::kNothingToUndo;
 }
 InstallResult Undone(const InstallRequest& request) {
-  const absl::StatusOr<InstallOutcome> outcome = UndoInstall(request);
+  const StatusOr<InstallOutcome> outcome = UndoInstall(request);
   EXPECT_TRUE(outcome.ok()) << outcome.status();
   return outcome.ok() ? outcome->result : InstallResult::kInstalled;
 }
-std::string Refusal(const absl::StatusOr<InstallOutcome>& outcome) {
+std::string Refusal(const StatusOr<InstallOutcome>& outcome) {
   EXPECT_FALSE(outcome.ok());
   return std::string(outcome.status().message());
 }
 
 // What a job needs at any moment: a library that works and has NCCL's version.
 void ExpectUsable(const VendorFolder& folder) {
-  const absl::StatusOr<LibraryProbe> probe = ProbeLibrary({.library = folder.path(kLibraryName)});
+  const StatusOr<LibraryProbe> probe = ProbeLibrary({.library = folder.path(kLibraryName)});
   ASSERT_TRUE(probe.ok()) << probe.status();
   EXPECT_EQ(probe->version, 22809);
   if (!probe->ours) return;
@@ -61,7 +61,7 @@ class InstallerStepsTest : public ::testing::TestWithParam<Kind> {
   }
   // Does `work` in a process that ends after step number `step`; false when there are fewer.
   static bool KilledAfter(int step, InstallRequest request,
-                          absl::StatusOr<InstallOutcome> (*work)(const InstallRequest&)) {
+                          StatusOr<InstallOutcome> (*work)(const InstallRequest&)) {
     const pid_t pid = fork();
     if (pid == 0) {
       request.after_step = [&step](const std::string&) {
@@ -257,7 +257,7 @@ TEST(InstallerTest, AFullDiskLeavesWhatWasThere) {
   const rlimit unlimited = {RLIM_INFINITY, RLIM_INFINITY};
   signal(SIGXFSZ, SIG_IGN);
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &none), 0);
-  const absl::StatusOr<InstallOutcome> outcome = Install(Request(folder));
+  const StatusOr<InstallOutcome> outcome = Install(Request(folder));
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &unlimited), 0);
   EXPECT_THAT(Refusal(outcome), HasSubstr("cannot write"));
   EXPECT_EQ(folder.Snapshot(), before);

@@ -15,7 +15,7 @@ using ::testing::HasSubstr;
 
 TEST(LibraryProbeTest, TheVendorsAndOurs) {
   const VendorFolder folder(false, Double("fake_nccl_2.32.3"));
-  const absl::StatusOr<LibraryProbe> theirs = ProbeLibrary({.library = folder.path(kLibraryName)});
+  const StatusOr<LibraryProbe> theirs = ProbeLibrary({.library = folder.path(kLibraryName)});
   ASSERT_TRUE(theirs.ok()) << theirs.status();
   EXPECT_EQ(theirs->version, 23203);
   EXPECT_FALSE(theirs->ours);
@@ -23,7 +23,7 @@ TEST(LibraryProbeTest, TheVendorsAndOurs) {
 
   std::filesystem::rename(folder.path(kLibraryName), folder.path(kInstalledName));
   folder.Copy(OurLibrary(), kLibraryName);
-  const absl::StatusOr<LibraryProbe> ours = ProbeLibrary({.library = folder.path(kLibraryName)});
+  const StatusOr<LibraryProbe> ours = ProbeLibrary({.library = folder.path(kLibraryName)});
   ASSERT_TRUE(ours.ok()) << ours.status();
   EXPECT_TRUE(ours->ours);
   EXPECT_EQ(ours->version, 23203);
@@ -37,10 +37,10 @@ TEST(LibraryProbeTest, FaultsAreSentences) {
   const VendorFolder folder;
   folder.Write("text", "no library");
   const auto fault = [](const std::string& library) {
-    return ProbeLibrary({.library = library, .limit = absl::Seconds(20)}).status();
+    return ProbeLibrary({.library = library, .limit = std::chrono::seconds(20)}).status();
   };
   EXPECT_THAT(std::string(fault(folder.path("text")).message()), HasSubstr("cannot be used"));
-  EXPECT_EQ(fault("libno-such-library.so.7").code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(fault("libno-such-library.so.7").code(), StatusCode::kNotFound);
   EXPECT_THAT(std::string(fault("libm.so.6").message()), HasSubstr("is no NCCL"));
 }
 

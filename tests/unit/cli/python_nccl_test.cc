@@ -16,7 +16,7 @@ using ::testing::HasSubstr;
 
 class PythonNcclTest : public ::testing::Test {
  protected:
-  absl::StatusOr<std::string> Ask(const std::string& script) {
+  StatusOr<std::string> Ask(const std::string& script) {
     folder_.Write("python", "#!/bin/sh\n" + script);
     std::filesystem::permissions(folder_.path("python"), std::filesystem::perms::owner_all);
     return PythonNcclFolder(folder_.path("python"));
@@ -27,7 +27,7 @@ class PythonNcclTest : public ::testing::Test {
 };
 
 TEST_F(PythonNcclTest, TheAnswerIsFoundAmongOtherWords) {
-  const absl::StatusOr<std::string> folder = Ask(
+  const StatusOr<std::string> folder = Ask(
       "echo hello from sitecustomize; echo 'c4-python:/x/python (3.11.2)'; echo c4-nccl-folder:/x/nccl/lib");
   ASSERT_TRUE(folder.ok()) << folder.status();
   EXPECT_EQ(*folder, "/x/nccl/lib");
