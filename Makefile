@@ -4,7 +4,7 @@ ARGS ?=
 unexport SECONDS ARGS MAKEFLAGS
 
 .DEFAULT_GOAL := build
-.PHONY: help build test demo compare-mpi readme gallery test-bare test-vendor portable package test-gpu test-rdma sbom asan tsan fuzz format format-check tidy tidy-changed clean
+.PHONY: help build test demo compare-mpi readme gallery test-bare test-vendor portable package test-images test-gpu test-rdma sbom asan tsan fuzz format format-check tidy tidy-changed clean
 
 help: ## this list; make alone builds
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1|/p' Makefile | awk -F'|' '{ printf "%-20s %s\n", $$1, $$2 }'
@@ -38,6 +38,9 @@ portable: ## the library for images as old as NVIDIA's wheels run on, into build
 
 package: ## what is handed out, without symbols, into build/package/c4; the symbols into build/package/c4-debug
 	@scripts/package.sh
+
+test-images: ## c4-install of that package in Debian 12, Ubuntu 20.04 and 18.04, made by debootstrap (needs root)
+	@scripts/test_images.sh
 
 test-gpu: ## on a machine with a GPU: what only a GPU can show (tests/gpu/run.sh; docs/gpu-results.md)
 	@tests/gpu/run.sh
