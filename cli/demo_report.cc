@@ -39,8 +39,7 @@ Json PhaseJson(const FaultJudgement& judgement) {
 std::string NameInTable(const v1::Verdict& verdict) {
   std::string name = service::VerdictHead(verdict);
   if (const size_t word = name.find(' '); word != std::string::npos) name.erase(0, word + 1);
-  if (verdict.culprit().kind() == v1::CULPRIT_KIND_LINK) name = name.substr(0, name.find(", over which"));
-  return name;
+  return name.substr(0, name.find(", over which"));
 }
 
 }  // namespace
