@@ -39,7 +39,8 @@ TEST(DemoTest, AnInterruptCleansUp) {
   const ScratchDir scratch;
   Process demo({Binary("c4"), "demo", "--loopback"},
                {"PATH=/usr/bin:/bin", "C4_RUN_DIR=" + scratch.path() + "/run"}, scratch.path() + "/demo");
-  ASSERT_TRUE(Eventually(Seconds(20), [&] { return demo.Output().find("at work") != std::string::npos; }))
+  ASSERT_TRUE(
+      Eventually(Seconds(20), [&] { return demo.Output().find("ranks at work") != std::string::npos; }))
       << demo.Output() << demo.Errors();
   const std::vector<pid_t> processes = cli::ChildrenOf(demo.pid());
   EXPECT_GE(processes.size(), 10U) << "eight ranks, agent and master";
