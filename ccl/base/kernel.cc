@@ -1,6 +1,8 @@
 #include "ccl/base/kernel.h"
 
 #include <cerrno>
+#include <cstdio>
+#include <cstring>
 #include <linux/memfd.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -14,6 +16,16 @@ bool FillRandom(void* data, size_t bytes) {
     if (got == static_cast<long>(bytes)) return true;
     if (got >= 0 || errno != EINTR) return false;
   }
+}
+
+std::string ReadLine(const std::string& path) {
+  std::string line;
+  FILE* const file = fopen(path.c_str(), "re");
+  if (file == nullptr) return line;
+  char text[256];
+  if (fgets(text, sizeof text, file) != nullptr) line.assign(text, strcspn(text, "\n"));
+  fclose(file);
+  return line;
 }
 
 int MakeMemoryFile(const char* name) {

@@ -34,8 +34,7 @@ void Backends::Listen(Contact* own) {
   std::erase_if(all_, [own](const auto& backend) {
     const Result listens = backend->Listen(own);
     if (!listens.ok()) {
-      C4_INFO("rank %d does without the %s transport: %s", own->rank, backend->name(),
-              listens.message().c_str());
+      C4_INFO("does without the %s transport: %s", backend->name(), listens.message().c_str());
     }
     return !listens.ok();
   });
@@ -61,8 +60,8 @@ Backend* Backends::Of(const Hello& hello) const {
   return found == all_.end() ? nullptr : found->get();
 }
 
-bool Backends::takes(MemoryKind kind) const {
-  return std::all_of(all_.begin(), all_.end(), [kind](const auto& backend) { return backend->takes(kind); });
+DeviceMemoryWays Backends::device_memory() const {
+  return all_.empty() ? DeviceMemoryWays() : all_.front()->device_memory();
 }
 
 void Backends::AppendDevicePolls(std::vector<pollfd>* polls) const {

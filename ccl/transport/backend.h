@@ -79,8 +79,12 @@ class Backend {
   virtual Result Accept(std::vector<Accepted> accepted, const Recording& recording,
                         ReceiveConnection* connection) = 0;
 
+  // How memory of a GPU can be registered, once it listens; by no way where messages are host memory.
+  virtual DeviceMemoryWays device_memory() const { return {}; }
   // Whether messages may come from and go to such memory.
-  virtual bool takes(MemoryKind kind) const { return kind == MemoryKind::kHost; }
+  bool takes(MemoryKind kind) const {
+    return kind == MemoryKind::kHost || device_memory().by_address || device_memory().by_dma_buf;
+  }
   // Makes memory known to its devices, once for all messages that use it; null in *registration where nothing
   // is needed. `dma_buf`: a descriptor of it, which stays the caller's, and where in it the memory begins;
   // -1: none.
@@ -133,7 +137,8 @@ class Backends {
   Backend* To(const Contact& peer) const;
   // Who accepts that hello; null: nobody.
   Backend* Of(const Hello& hello) const;
-  bool takes(MemoryKind kind) const;
+  // Of the nearest one: who reaches a peer only by another has to bring host memory.
+  DeviceMemoryWays device_memory() const;
 
   const std::vector<std::unique_ptr<Backend>>& all() const { return all_; }
   void AppendDevicePolls(std::vector<pollfd>* polls) const;

@@ -11,6 +11,13 @@ enum class MemoryKind : uint8_t {
   kCuda,  // of a GPU: only what was told so may touch it
 };
 
+// How memory of a GPU can be made known to network devices. By its address: the GPU's driver has to have
+// taught the kernel's RDMA to find it (nvidia_peermem).
+struct DeviceMemoryWays {
+  bool by_address = false;
+  bool by_dma_buf = false;
+};
+
 // Memory that one backend's devices may reach. Made by Backend::Register, of which a derived class keeps what
 // it needs (keys, by device); the memory outlives it. Destroyed on any thread.
 class Registration {

@@ -21,6 +21,7 @@
 
 #include "ccl/base/clock.h"
 #include "ccl/transport/failover.h"
+#include "ccl/transport/flusher.h"
 #include "ccl/transport/queue_pair.h"
 #include "ccl/transport/scheduler.h"
 
@@ -175,9 +176,10 @@ class ReceiveConnection final : private ChunkSink {
   ReceiveConnection& operator=(const ReceiveConnection&) = delete;
 
   // Receives may be posted before the sender has connected; `chunk_bytes` is the sender's.
-  // `control`: null where the sender has none.
+  // `control`: null where the sender has none. `flusher`: null where all memory is the host's.
   void Attach(std::vector<std::unique_ptr<ReceiveQueuePair>> queue_pairs, uint32_t chunk_bytes,
-              std::unique_ptr<ReceiveFenceChannel> control = nullptr);
+              std::unique_ptr<ReceiveFenceChannel> control = nullptr,
+              std::shared_ptr<Flusher> flusher = nullptr);
   bool attached() const { return !queue_pairs_.empty(); }
   // A stream of this connection that has come since: of a queue pair's next epoch, or of the fence channel.
   bool fails_over() const { return fence_channel_ != nullptr; }
@@ -195,6 +197,11 @@ class ReceiveConnection final : private ChunkSink {
   void BeginOperation() { first_of_operation_ = true; }
   uint64_t posted() const { return posted_; }
   uint64_t completed() const { return completed_; }
+  // Begins to make what has come into such memory visible to its GPU; nothing for host memory. Ends with
+  // flushes() as flushed().
+  Result Flush(const Buffer& buffer);
+  uint64_t flushes() const { return flusher_ == nullptr ? 0 : flusher_->begun(); }
+  uint64_t flushed() const { return flusher_ == nullptr ? 0 : flusher_->done(); }
   Result Progress(bool* moved);
   uint64_t ProgressCount() const;  // as the sender's
   void AppendPolls(std::vector<pollfd>* polls) const;
@@ -253,6 +260,7 @@ class ReceiveConnection final : private ChunkSink {
   uint64_t last_completed_ticks_ = 0;
   size_t next_grant_ = 0;  // queue pair that announces next
   std::unique_ptr<ReceiveFenceChannel> fence_channel_;
+  std::shared_ptr<Flusher> flusher_;
   std::vector<FenceCall> closing_;  // of epochs that are being closed
   uint64_t granted_ns_ = 0;
   uint64_t grant_pause_ns_ = kGrantAgainNs;

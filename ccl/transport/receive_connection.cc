@@ -13,9 +13,11 @@ constexpr size_t kGrantCopies = 2;
 }  // namespace
 
 void ReceiveConnection::Attach(std::vector<std::unique_ptr<ReceiveQueuePair>> queue_pairs,
-                               uint32_t chunk_bytes, std::unique_ptr<ReceiveFenceChannel> control) {
+                               uint32_t chunk_bytes, std::unique_ptr<ReceiveFenceChannel> control,
+                               std::shared_ptr<Flusher> flusher) {
   queue_pairs_ = std::move(queue_pairs);
   fence_channel_ = std::move(control);
+  flusher_ = std::move(flusher);
   chunk_bytes_ = chunk_bytes;
   QueuePairRecorder& recorder = queue_pairs_.front()->recorder();
   for (Receive& receive : receives_) {
@@ -160,6 +162,10 @@ Result ReceiveConnection::CheckAlive() const {
               peer_);
 }
 
+Result ReceiveConnection::Flush(const Buffer& buffer) {
+  return flusher_ == nullptr || buffer.kind == MemoryKind::kHost ? Ok() : flusher_->Begin(buffer);
+}
+
 Result ReceiveConnection::Progress(bool* moved) {
   if (!attached()) return Ok();
   GrantPosted();
@@ -167,6 +173,7 @@ Result ReceiveConnection::Progress(bool* moved) {
     C4_RETURN_IF_ERROR(queue_pair->Progress(this, moved));
   }
   if (fence_channel_ != nullptr) C4_RETURN_IF_ERROR(ProgressFenceChannel());
+  if (flushed() != flushes()) C4_RETURN_IF_ERROR(flusher_->Progress());
   // Who says goodbye has all its messages acknowledged.
   const bool gone = fence_channel_ != nullptr && fence_channel_->peer_left();
   if (!receives_.empty() && (gone || queue_pairs_.front()->peer_left()) &&

@@ -5,6 +5,8 @@
 #include <poll.h>
 #include <sys/mman.h>
 
+#include "ccl/transport/verbs/flusher.h"
+#include "ccl/transport/verbs/ports.h"
 #include "tests/rdma/modes.h"
 
 namespace c4::rdma_test {
@@ -72,6 +74,22 @@ void MemoryThatIsNotThere(const Context& context) {
          "registration of unmapped memory");
 }
 
+// Of memory that is registered as a GPU's would be: the device reads it, over a queue pair to itself.
+void Flushes(const Context& context) {
+  std::unique_ptr<verbs::Ports> ports;
+  DieUnless(verbs::Ports::Find(&ports));
+  std::vector<char> data(8192);
+  verbs::DeviceMemory memory(MemoryKind::kHost, -1);
+  DieUnless(memory.Acquire(*ports, data.data(), data.size(), -1, 0));
+  verbs::ReadFlusher flusher(context.settings);
+  DieUnless(flusher.Use(ports->all().front()));
+  constexpr uint64_t kMany = 150;  // more than are under way at a time
+  for (uint64_t i = 0; i < kMany; ++i) DieUnless(flusher.Begin(Buffer(data.data() + i, &memory)));
+  Expect(flusher.begun() == kMany && flusher.done() < kMany, "flushes take their time");
+  Expect(WaitUntil([&] { DieUnless(flusher.Progress()); }, [&] { return flusher.done() == kMany; }),
+         "every flush ends");
+}
+
 std::unique_ptr<verbs::SendEnd> Joined(const Context& context) {
   std::unique_ptr<verbs::SendEnd> end;
   DieUnless(verbs::SendEnd::Create(context.port, context.settings, kChunkBytes, &end));
@@ -85,6 +103,7 @@ std::unique_ptr<verbs::SendEnd> Joined(const Context& context) {
 void Send(const Context& context) {
   EndsThatCannotBe(context);
   MemoryThatIsNotThere(context);
+  Flushes(context);
   std::vector<char> data(4 * kChunkBytes, 'x');
   verbs::RegistrationUse key;
   DieUnless(context.port.device->memory().Acquire(data.data(), data.size(), false, &key));

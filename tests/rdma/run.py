@@ -8,16 +8,15 @@ codes: 0 nothing failed, or the guests cannot run here, which a loud line says; 
 """
 
 import argparse
-import os
 import pathlib
 import re
-import statistics
 import sys
 import time
 
 import fabric
 import guests
 import library
+import peers
 from checks import Failed, check, number
 
 PORT = 7000
@@ -51,19 +50,11 @@ class Bench:
 # The tests: each takes the bench and gives back a word on what it saw, or raises Failed.
 
 
-def gid_index(guest):
-    """Of the GID of eth1's IPv4 address: a table that changed may have it elsewhere."""
-    gid = f"0000:0000:0000:0000:0000:ffff:0a02:{guest.number:04x}"
-    _, output = guest.run(f"grep -l {gid} /sys/class/infiniband/rxe0/ports/1/gids/*")
-    check(output.strip(), f"guest {guest.number} has no GID {gid}")
-    return int(output.split()[0].rpartition("/")[2])
-
-
 def pingpong(bench):
     call = "timeout 30 ibv_rc_pingpong -d rxe0 -n 100 -g"
-    listening = bench.one.start(f"{call} {gid_index(bench.one)}")
+    listening = bench.one.start(f"{call} {peers.gid_index(bench.one)}")
     time.sleep(1)
-    status, output = bench.two.run(f"{call} {gid_index(bench.two)} 10.1.0.1")
+    status, output = bench.two.run(f"{call} {peers.gid_index(bench.two)} 10.1.0.1")
     bench.one.finish(listening)
     check(status == 0, output)
     return output.strip().splitlines()[-1]
@@ -176,31 +167,6 @@ def steering(bench):
     return f"{sum(seen[2].values())} packets, none on another port"
 
 
-def bandwidth(bench):
-    def theirs():
-        call = "timeout 60 ib_write_bw -d rxe0 -s 65536 -n 200 -q 1 -F -x"
-        listening = bench.one.start(f"{call} {gid_index(bench.one)}")
-        time.sleep(1)
-        status, output = bench.two.run(f"{call} {gid_index(bench.two)} 10.1.0.1", 70)
-        bench.one.finish(listening, 70)
-        found = re.search(r"^ 65536 .*", output, re.M)
-        check(status == 0 and found, output)
-        return float(found.group(0).split()[3])
-
-    def ours(queue_pairs):
-        sender, _ = bench.both(f"bandwidth --chunks 200 --queue-pairs {queue_pairs}", sender="--spin")
-        return number("bandwidth", sender)
-
-    rows = [(theirs(), ours(1), ours(4)) for _ in range(bench.alternations)]
-    medians = [statistics.median(column) for column in zip(*rows)]
-    load = os.getloadavg()[0]
-    text = (
-        f"64 KiB, medians of {len(rows)} in alternation, load {load:.1f}: ib_write_bw {medians[0]:.2f} MiB/s, "
-        f"one queue pair {medians[1]:.2f}, four {medians[2]:.2f}; ratio {medians[1] / medians[0]:.2f}"
-    )
-    return text
-
-
 def device_once(bench):
     """Bare writes, each posted once, both ways at a time: does the device keep the promise of a reliable connection?
 
@@ -229,7 +195,7 @@ TESTS = [
     smaller_mtu, ipv6, *library.TESTS, histories,
 ]  # fmt: skip
 # Speeds are judged by who reads docs/benchmarks.md: two guests share the host's cores with whatever else runs.
-MEASUREMENTS = [bandwidth, device_once]
+MEASUREMENTS = [*peers.MEASUREMENTS, device_once]
 
 
 class Judge:

@@ -80,9 +80,9 @@ ncclResult_t Comm::Test(Request* request, int* done, int* bytes) {
   *done = 0;
   const std::lock_guard<std::mutex> lock(mutex_);
   ++drives_;
-  if (completed() < request->done_at) {
+  if (!IsDone(*request)) {
     if (const ncclResult_t result = Drive(); result != ncclSuccess) return result;
-    if (completed() < request->done_at) return ncclSuccess;
+    if (!IsDone(*request)) return ncclSuccess;
   }
   *done = 1;
   for (int i = 0; bytes != nullptr && i < request->count; ++i) bytes[i] = static_cast<int>(request->bytes[i]);

@@ -23,8 +23,9 @@ class Comm;
 
 struct Request {
   Comm* comm = nullptr;
-  uint64_t done_at = 0;  // completed messages of its connection
-  int count = 0;         // of its messages
+  uint64_t done_at = 0;     // completed messages of its connection
+  uint64_t flushed_at = 0;  // and flushes
+  int count = 0;            // of its messages
   size_t bytes[kMostReceives] = {};
   Request* next = nullptr;  // that is free
 };
@@ -57,6 +58,7 @@ class Comm {
   // Of the connection, under the lock. Null when it is closed or not made yet.
   virtual Result Progress(bool* moved) = 0;
   virtual uint64_t completed() const = 0;
+  virtual uint64_t flushed() const { return 0; }
   virtual bool watchful() const = 0;
   virtual void AppendDataPolls(std::vector<pollfd>* polls) const = 0;
   virtual void AppendFencePolls(std::vector<pollfd>* polls) const = 0;
@@ -75,6 +77,9 @@ class Comm {
   uint32_t drives_ = 0;  // by NCCL's threads
 
  private:
+  bool IsDone(const Request& request) const {
+    return completed() >= request.done_at && flushed() >= request.flushed_at;
+  }
   void GiveBack(Request* request);
 
   const uint64_t forks_ = Forks();

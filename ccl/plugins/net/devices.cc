@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "ccl/base/identity.h"
+#include "ccl/base/kernel.h"
 #include "ccl/base/knobs.h"
 #include "ccl/base/log.h"
 
@@ -23,16 +24,6 @@ constexpr int kMaxComms = 65536;
 constexpr size_t kMaxMessageBytes = size_t{1} << 30;
 // What nobody means who names no interface: bridges of containers and virtual machines.
 constexpr const char* kUnwanted[] = {"docker", "virbr", "veth"};
-
-std::string ReadLine(const std::string& path) {
-  std::string line;
-  FILE* const file = fopen(path.c_str(), "re");
-  if (file == nullptr) return line;
-  char text[256];
-  if (fgets(text, sizeof text, file) != nullptr) line.assign(text, strcspn(text, "\n"));
-  fclose(file);
-  return line;
-}
 
 int ReadNumber(const std::string& path, int otherwise) {
   const std::string line = ReadLine(path);

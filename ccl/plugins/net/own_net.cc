@@ -62,6 +62,17 @@ const DeviceList& OwnNet::devices() {
   return *devices_;
 }
 
+// Asked of what connections would be made of, before there are any.
+DeviceMemoryWays OwnNet::device_memory() {
+  std::call_once(asked_, [this] {
+    Backends backends = Backends::Make(false);
+    Contact nobody;
+    backends.Listen(&nobody);
+    device_memory_ = backends.device_memory();
+  });
+  return device_memory_;
+}
+
 ncclResult_t OwnNet::Init(const InitCall& /*call*/, void** context) {
   *context = this;
   (void)devices();
@@ -78,7 +89,12 @@ ncclResult_t OwnNet::Devices(int* count) {
 }
 
 ncclResult_t OwnNet::GetProperties(int device, DeviceProperties* properties) {
-  if (devices().Properties(device, properties)) return ncclSuccess;
+  if (devices().Properties(device, properties)) {
+    const DeviceMemoryWays ways = device_memory();
+    if (ways.by_address) properties->pointer_support |= abi::kCudaPointer;
+    if (ways.by_dma_buf) properties->pointer_support |= abi::kDmaBufPointer;
+    return ncclSuccess;
+  }
   return Say(Fail(ncclInvalidArgument, "there is no network device %d", device));
 }
 
@@ -259,11 +275,19 @@ ncclResult_t OwnNet::Receive(void* comm, int count, void** data, const size_t* b
   return Receiver(comm)->Receive(count, to, bytes, tags, request);
 }
 
-// Host memory is there when the message is.
-ncclResult_t OwnNet::Flush(void* /*comm*/, int /*count*/, void** /*data*/, int* /*bytes*/, void** /*memory*/,
-                           void** request) {
+// Host memory is there when the message is, and so is nothing.
+ncclResult_t OwnNet::Flush(void* comm, int count, void** data, int* bytes, void** memory, void** request) {
   *request = nullptr;
-  return ncclSuccess;
+  if (Receiver(comm)->inherited()) return Inherited();
+  if (count < 0 || count > kMostReceives) {
+    return Say(Fail(ncclInvalidArgument, "a flush of %d messages: up to %d", count, kMostReceives));
+  }
+  Buffer written[kMostReceives];
+  int wanted = 0;
+  for (int i = 0; i < count && memory != nullptr; ++i) {
+    if (bytes[i] > 0) written[wanted++] = BufferOf(data[i], memory[i]);
+  }
+  return Receiver(comm)->Flush(wanted, written, request);
 }
 
 ncclResult_t OwnNet::Test(void* request, int* done, int* bytes) {

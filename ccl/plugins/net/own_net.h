@@ -62,6 +62,7 @@ class OwnNet final : public Provider {
   };
 
   const DeviceList& devices();
+  DeviceMemoryWays device_memory();
   // Somebody has a comm, or none any more: the thread runs in between.
   Result Enter();
   void Exit();
@@ -73,6 +74,8 @@ class OwnNet final : public Provider {
   const DeviceList::Sources sources_;
   std::once_flag looked_;
   std::unique_ptr<DeviceList> devices_;
+  std::once_flag asked_;
+  DeviceMemoryWays device_memory_;
 
   std::mutex mutex_;  // of what follows; never taken by the service's thread but to reap
   int users_ = 0;

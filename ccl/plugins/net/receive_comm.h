@@ -19,6 +19,8 @@ class ReceiveComm final : public Comm {
   // Nothing comes late any more. Without the comm's lock.
   void LeaveGate() { gate_->Leave(key_); }
   ncclResult_t Receive(int count, const Buffer* to, const size_t* bytes, const int* tags, void** request);
+  // Of what has come into these; *request null: nothing is to be done.
+  ncclResult_t Flush(int count, const Buffer* buffers, void** request);
   Backend* backend() const override { return backend_; }
   // A stream of its connection that has come since.
   void TakeLate(Accepted late);
@@ -26,6 +28,7 @@ class ReceiveComm final : public Comm {
  private:
   Result Progress(bool* moved) override { return connection_->Progress(moved); }
   uint64_t completed() const override { return connection_->completed(); }
+  uint64_t flushed() const override { return connection_->flushed(); }
   bool watchful() const override { return connection_->watchful(); }
   void AppendDataPolls(std::vector<pollfd>* polls) const override { connection_->AppendDataPolls(polls); }
   void AppendFencePolls(std::vector<pollfd>* polls) const override { connection_->AppendFencePolls(polls); }

@@ -7,6 +7,7 @@
 #include "ccl/transport/fence_channel.h"
 #include "ccl/transport/stream.h"
 #include "ccl/transport/verbs/epoch_stream.h"
+#include "ccl/transport/verbs/flusher.h"
 #include "ccl/transport/verbs/queue_pair.h"
 
 namespace c4::verbs {
@@ -14,8 +15,7 @@ namespace c4::verbs {
 Result VerbsBackend::Listen(Contact* own) {
   C4_RETURN_IF_ERROR(Ports::Find(&ports_));
   for (const UsablePort& port : ports_->all()) {
-    C4_INFO("rank %d uses %s, GID %d %s", own->rank, port.name().c_str(), port.gid.index,
-            GidText(port.gid.gid).c_str());
+    C4_INFO("uses %s, GID %d %s", port.name().c_str(), port.gid.index, GidText(port.gid.gid).c_str());
     up_.push_back(true);
   }
   own->takes |= 1u << wire::kTransportVerbs;
@@ -49,27 +49,42 @@ Result VerbsBackend::Accept(std::vector<Accepted> accepted, const Recording& rec
                             ReceiveConnection* connection) {
   const uint32_t chunk_bytes = accepted.front().hello.chunk_bytes;
   const auto granted = std::make_shared<uint64_t>(0);
+  const auto flusher = std::make_shared<ReadFlusher>(ports_->settings());
   std::vector<std::unique_ptr<ReceiveQueuePair>> queue_pairs;
   std::vector<ReceiveQueuePair*> known;
   for (Accepted& entry : accepted) {
     queue_pairs.push_back(
-        std::make_unique<VerbsReceiveQueuePair>(std::move(entry), ports_.get(), granted, recording));
+        std::make_unique<VerbsReceiveQueuePair>(std::move(entry), ports_.get(), granted, flusher, recording));
     known.push_back(queue_pairs.back().get());
   }
   connection->Attach(std::move(queue_pairs), chunk_bytes,
-                     std::make_unique<ReceiveFenceStreams>(std::move(known), recording.peer));
+                     std::make_unique<ReceiveFenceStreams>(std::move(known), recording.peer), flusher);
   return Ok();
 }
 
-Result VerbsBackend::Register(const Buffer& buffer, size_t bytes, int /*dma_buf*/,
-                              uint64_t /*dma_buf_offset*/, std::unique_ptr<c4::Registration>* registration) {
+DeviceMemoryWays VerbsBackend::device_memory() const {
+  return ports_ == nullptr ? DeviceMemoryWays() : ports_->device_memory();
+}
+
+Result VerbsBackend::Register(const Buffer& buffer, size_t bytes, int dma_buf, uint64_t dma_buf_offset,
+                              std::unique_ptr<c4::Registration>* registration) {
   registration->reset();
-  if (!takes(buffer.kind)) {
-    return Fail(ncclInvalidArgument, "the %s transport takes host memory only", name());
+  if (buffer.kind != MemoryKind::kHost) {
+    const DeviceMemoryWays ways = device_memory();
+    if (dma_buf >= 0 && !ways.by_dma_buf) {
+      return Fail(ncclInvalidArgument,
+                  "not all RDMA devices of this host take dma-bufs: that needs Linux 5.12, rdma-core 34 and "
+                  "a driver that has them");
+    }
+    if (dma_buf < 0 && !ways.by_address) {
+      return Fail(ncclInvalidArgument,
+                  "GPU memory cannot be registered by its address: load the kernel module nvidia_peermem, "
+                  "or let NCCL use dma-bufs (NCCL_DMABUF_ENABLE=1)");
+    }
   }
   if (bytes == 0) return Ok();
-  auto made = std::make_unique<DeviceMemory>();
-  C4_RETURN_IF_ERROR(made->Acquire(*ports_, buffer.address, bytes));
+  auto made = std::make_unique<DeviceMemory>(buffer.kind, buffer.device);
+  C4_RETURN_IF_ERROR(made->Acquire(*ports_, buffer.address, bytes, dma_buf, dma_buf_offset));
   *registration = std::move(made);
   return Ok();
 }

@@ -1,5 +1,6 @@
 // The backend over RDMA (docs/plans/rdma-seam.md): hellos over TCP, chunks over RC queue pairs, fences over
-// TCP. It takes host memory. See backend.h for threads and ownership.
+// TCP. It takes memory of the host, and of GPUs where devices can
+// register it. See backend.h for threads and ownership.
 #pragma once
 
 #include <memory>
@@ -14,6 +15,7 @@ class VerbsBackend final : public Backend {
  public:
   wire::TransportKind kind() const override { return wire::kTransportVerbs; }
   const char* name() const override { return "RDMA"; }
+  DeviceMemoryWays device_memory() const override;
   uint16_t protocol() const override { return IPPROTO_UDP; }
   // Not Ok without libibverbs, device, port or GID, or with NCCL_IB_DISABLE=1.
   Result Listen(Contact* own) override;

@@ -4,8 +4,9 @@
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
-#include <fstream>
+#include <unistd.h>
 
+#include "ccl/base/kernel.h"
 #include "ccl/base/knobs.h"
 #include "ccl/base/log.h"
 
@@ -14,14 +15,16 @@ namespace {
 
 constexpr size_t kKeptRegistrations = 256;
 constexpr int kMostPortsOfDevice = 16;
+// Of NVIDIA's driver, and of the kernel modules that did the same before it.
+constexpr const char* kPeerMemoryModules[] = {"/sys/module/nvidia_peermem/version",
+                                              "/sys/kernel/mm/memory_peers/nv_mem/version",
+                                              "/sys/kernel/mm/memory_peers/nv_mem_nc/version"};
 
 // The kernel's word for a GID's type, for a libibverbs that cannot say it.
 GidKind KindInSysfs(const abi::Device& device, int port, int index, bool ethernet) {
   if (!ethernet) return GidKind::kInfiniBand;
-  std::ifstream file(std::string(device.ibdev_path) + "/ports/" + std::to_string(port) + "/gid_attrs/types/" +
-                     std::to_string(index));
-  std::string line;
-  (void)std::getline(file, line);
+  const std::string line = ReadLine(std::string(device.ibdev_path) + "/ports/" + std::to_string(port) +
+                                    "/gid_attrs/types/" + std::to_string(index));
   return line.find("v2") != std::string::npos ? GidKind::kRoceV2 : GidKind::kRoceV1;
 }
 
@@ -97,6 +100,7 @@ Result Device::Open(const Library* library, abi::Device* device, std::unique_ptr
                 ErrnoText(errno).c_str());
   }
   made->memory_ = std::make_unique<RegistrationCache>(library, made->domain_, kKeptRegistrations);
+  made->ProbeDeviceMemory();
   const int flags = fcntl(context->async_fd, F_GETFL);
   if (flags < 0 || fcntl(context->async_fd, F_SETFL, flags | O_NONBLOCK) < 0) {
     return Fail(ncclSystemError, "the events of the RDMA device %s cannot be read: %s", device->name,
@@ -108,6 +112,20 @@ Result Device::Open(const Library* library, abi::Device* device, std::unique_ptr
   }
   *opened = std::move(made);
   return Ok();
+}
+
+// By a registration of no descriptor: where the kernel and the driver know dma-bufs, it is the descriptor
+// that they object to. By address the kernel cannot be asked: whoever taught it shows in sysfs.
+void Device::ProbeDeviceMemory() {
+  if (library_->register_dmabuf != nullptr) {
+    errno = 0;
+    abi::MemoryRegion* const region = library_->register_dmabuf(domain_, 0, 4096, 0, -1, abi::kLocalWrite);
+    if (region != nullptr) (void)library_->deregister_region(region);
+    device_memory_.by_dma_buf = region == nullptr && errno == EBADF;
+  }
+  for (const char* module : kPeerMemoryModules) {
+    device_memory_.by_address = device_memory_.by_address || access(module, F_OK) == 0;
+  }
 }
 
 Device::~Device() {

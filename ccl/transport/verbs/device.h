@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "ccl/base/result.h"
+#include "ccl/transport/buffer.h"
 #include "ccl/transport/verbs/memory.h"
 #include "ccl/transport/verbs/selection.h"
 
@@ -56,6 +57,8 @@ class Device {
   int port_count() const { return attributes_.port_count; }
   const abi::DeviceAttributes& attributes() const { return attributes_; }
   Result QueryPort(int number, PortInfo* port) const;
+  // As a registration that cannot succeed found out.
+  DeviceMemoryWays device_memory() const { return device_memory_; }
   // Rows that hold no GID are left out.
   std::vector<GidRow> GidTable(int port) const;
 
@@ -77,6 +80,7 @@ class Device {
   static constexpr int kMostPorts = 16;
 
   Device(const Library* library, abi::Context* context, std::string name);
+  void ProbeDeviceMemory();
 
   const Library* const library_;
   abi::Context* const context_;
@@ -84,6 +88,7 @@ class Device {
   abi::DeviceAttributes attributes_{};
   abi::ProtectionDomain* domain_ = nullptr;
   std::unique_ptr<RegistrationCache> memory_;
+  DeviceMemoryWays device_memory_;
   std::atomic<bool> up_[kMostPorts + 1] = {};
   std::atomic<bool> lost_{false};
   std::atomic<uint32_t> gid_changes_{0};

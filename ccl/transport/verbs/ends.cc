@@ -161,7 +161,7 @@ void SendEnd::Forget(uint64_t before) {
   lengths_said_.erase(lengths_said_.begin(), lengths_said_.lower_bound(first_));
 }
 
-Result SendEnd::Post(const Chunk& chunk, const void* data, uint32_t local_key) {
+Result SendEnd::Post(const Chunk& chunk, const Buffer& from, uint32_t local_key) {
   if (chunk.message < first_) {
     return Fail(ncclRemoteError, "the peer described receives beyond message %llu, which has not come whole",
                 static_cast<unsigned long long>(chunk.message));
@@ -177,7 +177,7 @@ Result SendEnd::Post(const Chunk& chunk, const void* data, uint32_t local_key) {
     return Fail(ncclInternalError, "chunk %u lies outside its message of %llu bytes", chunk.index,
                 static_cast<unsigned long long>(chunk.message_bytes));
   }
-  chunks_.push_back({chunk, data, local_key});
+  chunks_.push_back({chunk, from, local_key});
   return Ok();
 }
 
@@ -202,7 +202,8 @@ Result SendEnd::WriteOne(const Posted& posted, bool* written) {
   }
   RcQueuePair::Write write;
   write.id = completed_ + written_;
-  write.data = posted.data;
+  write.data = posted.from.address;
+  write.is_host = posted.from.kind == MemoryKind::kHost;
   write.bytes = chunk.bytes;
   write.local_key = posted.local_key;
   write.remote_address = descriptor.address + static_cast<uint64_t>(chunk.index) * chunk_bytes_;

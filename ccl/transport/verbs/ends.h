@@ -99,8 +99,9 @@ class SendEnd final : public FrameEnd {
     begun_ = true;
   }
 
-  // REQUIRES: its message is described. `data` stays until the chunk completed or the queue pair is drained.
-  Result Post(const Chunk& chunk, const void* data, uint32_t local_key);
+  // REQUIRES: its message is described. What `from` names stays until the chunk completed or the queue pair
+  // is drained.
+  Result Post(const Chunk& chunk, const Buffer& from, uint32_t local_key);
   // Chunks of which the receiver's device has said that it has them; in the order in which they were posted.
   // What has failed, and what was posted behind it, may have arrived too.
   uint64_t completed() const { return completed_; }
@@ -115,7 +116,7 @@ class SendEnd final : public FrameEnd {
  private:
   struct Posted {
     Chunk chunk;
-    const void* data;
+    Buffer from;
     uint32_t local_key;
   };
 

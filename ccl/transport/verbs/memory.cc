@@ -9,6 +9,8 @@
 namespace c4::verbs {
 namespace {
 
+constexpr int kAccess = abi::kLocalWrite | abi::kRemoteWrite | abi::kRemoteRead;
+
 // Kernels say ENOMEM, too, of memory that is not there.
 bool IsMapped(uintptr_t from, size_t bytes) {
   // NOLINTNEXTLINE(performance-no-int-to-ptr): whole pages around what the user gave
@@ -119,8 +121,7 @@ Result RegistrationCache::Acquire(const void* address, size_t bytes, bool lastin
   abi::MemoryRegion* region = nullptr;
   for (;;) {
     errno = 0;
-    region = library_->register_region(domain_, begin, to - from,
-                                       abi::kLocalWrite | abi::kRemoteWrite | abi::kRemoteRead);
+    region = library_->register_region(domain_, begin, to - from, kAccess);
     if (region != nullptr) break;
     const int error = errno;
     if (error != ENOMEM || !DropOldest()) {
@@ -129,6 +130,25 @@ Result RegistrationCache::Acquire(const void* address, size_t bytes, bool lastin
   }
   entries_.push_front({from, to, lasting, 1, false, region});
   return give();
+}
+
+Result RegistrationCache::AcquireOfGpu(const void* address, size_t bytes, int dma_buf, uint64_t offset,
+                                       RegistrationUse* registration) {
+  registration->Release();  // takes the lock itself
+  const auto at = reinterpret_cast<uintptr_t>(address);
+  errno = 0;
+  abi::MemoryRegion* const region =
+      dma_buf < 0 ? library_->register_region(domain_, const_cast<void*>(address), bytes, kAccess)
+                  : library_->register_dmabuf(domain_, offset, bytes, at, dma_buf, kAccess);
+  if (region == nullptr) {
+    return Fail(ncclSystemError, "the RDMA device cannot register %zu bytes of GPU memory at %p %s: %s",
+                bytes, address, dma_buf < 0 ? "by their address" : "as a dma-buf", ErrnoText(errno).c_str());
+  }
+  const std::lock_guard<std::mutex> lock(mutex_);
+  entries_.push_front({at, at + bytes, false, 1, true, region});
+  registration->cache_ = this;
+  registration->entry_ = &entries_.front();
+  return Ok();
 }
 
 void RegistrationCache::Release(RegistrationUse::Entry* entry) {

@@ -61,6 +61,12 @@ class RegistrationCache {
 
   // Fails with a sentence: no such memory, or no more that may be locked.
   Result Acquire(const void* address, size_t bytes, bool lasting, RegistrationUse* registration);
+  // Memory of a GPU: as the buffer of another driver that `dma_buf` describes, beginning at `offset` of it,
+  // or
+  // (-1) by its address, which the GPU's driver has to have taught the kernel. Registered for this use alone:
+  // such addresses are given out again by somebody who tells nobody here.
+  Result AcquireOfGpu(const void* address, size_t bytes, int dma_buf, uint64_t offset,
+                      RegistrationUse* registration);
   // What is kept of that range goes, at once or with its last user, and nobody gets it any more.
   void Forget(const void* address, size_t bytes);
 

@@ -85,10 +85,23 @@ std::vector<UsablePort> Ports::Facing(const End& peer, uint32_t index) const {
   return Sorted(index, merit);
 }
 
-Result DeviceMemory::Acquire(const Ports& ports, const void* address, size_t bytes) {
+DeviceMemoryWays Ports::device_memory() const {
+  DeviceMemoryWays all{true, true};
+  for (const std::shared_ptr<Device>& device : devices_) {
+    all.by_address = all.by_address && device->device_memory().by_address;
+    all.by_dma_buf = all.by_dma_buf && device->device_memory().by_dma_buf;
+  }
+  return all;
+}
+
+Result DeviceMemory::Acquire(const Ports& ports, const void* address, size_t bytes, int dma_buf,
+                             uint64_t dma_buf_offset) {
   for (const std::shared_ptr<Device>& with : ports.devices()) {
     registrations_.emplace_back(with, RegistrationUse());
-    C4_RETURN_IF_ERROR(with->memory().Acquire(address, bytes, false, &registrations_.back().second));
+    RegistrationUse* const use = &registrations_.back().second;
+    C4_RETURN_IF_ERROR(kind == MemoryKind::kHost
+                           ? with->memory().Acquire(address, bytes, false, use)
+                           : with->memory().AcquireOfGpu(address, bytes, dma_buf, dma_buf_offset, use));
   }
   return Ok();
 }
@@ -106,6 +119,10 @@ Result KeysOf(const Buffer& buffer, uint64_t bytes, Device* device, Registration
   if (buffer.registration != nullptr) {
     *keys = static_cast<const DeviceMemory*>(buffer.registration)->Of(device);
     if (*keys != nullptr) return Ok();
+  }
+  if (buffer.kind != MemoryKind::kHost) {
+    return Fail(ncclInvalidUsage, "GPU memory at %p was not registered with %s before it was used",
+                static_cast<void*>(buffer.address), device->name().c_str());
   }
   C4_RETURN_IF_ERROR(device->memory().Acquire(buffer.address, bytes, false, held));
   *keys = held;

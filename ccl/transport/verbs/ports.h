@@ -26,6 +26,8 @@ class Ports {
   const std::vector<UsablePort>& all() const { return ports_; }
   // Each device once.
   const std::vector<std::shared_ptr<Device>>& devices() const { return devices_; }
+  // How GPU memory can be registered: with all of them, as any may have to carry it.
+  DeviceMemoryWays device_memory() const;
 
   // Where queue pair `index` begins that shall take `path`, the best one first: a port that is up, with the
   // path's source address, else the next in turn. With the GIDs that ports have now.
@@ -45,8 +47,9 @@ class Ports {
 // Memory that was registered with all devices of a backend, which it may outlive.
 class DeviceMemory final : public c4::Registration {
  public:
-  DeviceMemory() : c4::Registration(MemoryKind::kHost, -1) {}
-  Result Acquire(const Ports& ports, const void* address, size_t bytes);
+  DeviceMemory(MemoryKind of_kind, int32_t of_device) : c4::Registration(of_kind, of_device) {}
+  // `dma_buf`: as for Backend::Register.
+  Result Acquire(const Ports& ports, const void* address, size_t bytes, int dma_buf, uint64_t dma_buf_offset);
   // nullptr: not with that device.
   const RegistrationUse* Of(const Device* with) const;
 
@@ -55,7 +58,7 @@ class DeviceMemory final : public c4::Registration {
 };
 
 // What of `buffer`, of `bytes` bytes, that device needs: what was registered before, or a use of its cache,
-// which *held keeps.
+// which *held keeps. GPU memory has to be registered before.
 Result KeysOf(const Buffer& buffer, uint64_t bytes, Device* device, RegistrationUse* held,
               const RegistrationUse** keys);
 

@@ -14,6 +14,7 @@
 #include "ccl/transport/stall.h"
 #include "ccl/transport/verbs/ends.h"
 #include "ccl/transport/verbs/epoch_stream.h"
+#include "ccl/transport/verbs/flusher.h"
 #include "ccl/transport/verbs/ports.h"
 
 namespace c4::verbs {
@@ -156,7 +157,8 @@ class VerbsReceiveQueuePair final : public ReceiveQueuePair, private ReceiveStre
   using Granted = std::shared_ptr<uint64_t>;
 
   // `first` has said its hello. `ports` outlives it.
-  VerbsReceiveQueuePair(Accepted first, const Ports* ports, Granted granted, const Recording& recording);
+  VerbsReceiveQueuePair(Accepted first, const Ports* ports, Granted granted,
+                        std::shared_ptr<ReadFlusher> flusher, const Recording& recording);
   ~VerbsReceiveQueuePair() override;
 
   void Grant(uint64_t messages) override { *granted_ = std::max(*granted_, messages); }
@@ -201,6 +203,7 @@ class VerbsReceiveQueuePair final : public ReceiveQueuePair, private ReceiveStre
   const Ports* const ports_;
   const uint32_t chunk_bytes_;
   const Granted granted_;
+  const std::shared_ptr<ReadFlusher> flusher_;  // of the connection
   Watched watched_;
   QueuePairRecorder recorder_;
   ReceiveEpochs epochs_;

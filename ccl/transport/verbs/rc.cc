@@ -8,6 +8,7 @@
 
 #include "ccl/base/clock.h"
 #include "ccl/base/kernel.h"
+#include "ccl/base/log.h"
 #include "ccl/transport/verbs/source_port.h"
 
 namespace c4::verbs {
@@ -180,7 +181,12 @@ void RcQueuePair::SpreadOverBond() {
   uint8_t configured = 0;
   uint8_t active = 0;
   if (library.query_lag_port(queue_pair_, &configured, &active) != 0) return;
-  if (library.set_lag_port(queue_pair_, bond_port_) == 0) on_bond_port_ = bond_port_;
+  if (const int error = library.set_lag_port(queue_pair_, bond_port_); error != 0) {
+    C4_INFO("queue pair %u on %s stays on the bond's port %u, which its device chose: %s", number(),
+            port_.name().c_str(), active, ErrnoText(error).c_str());
+    return;
+  }
+  on_bond_port_ = bond_port_;
 }
 
 bool RcQueuePair::SetPort(uint16_t source_port) {
@@ -276,10 +282,23 @@ Result RcQueuePair::PostWrite(const Write& write, bool* posted) {
   request.pieces = &piece;
   request.piece_count = write.bytes == 0 ? 0 : 1;
   request.opcode = write.with_immediate ? abi::kOpWriteWithImmediate : abi::kOpWrite;
-  request.flags = write.bytes != 0 && write.bytes <= inline_bytes_ ? unsigned{abi::kInline} : 0u;
+  const bool goes_inline = write.is_host && write.bytes != 0 && write.bytes <= inline_bytes_;
+  request.flags = goes_inline ? unsigned{abi::kInline} : 0u;
   request.immediate = htonl(write.immediate);
   request.remote_address = write.remote_address;
   request.remote_key = write.remote_key;
+  return Post(&request, posted);
+}
+
+Result RcQueuePair::PostRead(const Read& read, bool* posted) {
+  abi::Piece piece{reinterpret_cast<uint64_t>(read.to), read.bytes, read.local_key};
+  abi::SendRequest request{};
+  request.id = read.id;
+  request.pieces = &piece;
+  request.piece_count = 1;
+  request.opcode = abi::kOpRead;
+  request.remote_address = read.remote_address;
+  request.remote_key = read.remote_key;
   return Post(&request, posted);
 }
 

@@ -74,8 +74,18 @@ class RcQueuePair {
     uint32_t remote_key = 0;
     uint32_t immediate = 0;
     bool with_immediate = true;
+    bool is_host = true;  // the processor may read the data, and copies what is small into the request
   };
   Result PostWrite(const Write& write, bool* posted);
+  struct Read {
+    uint64_t id = 0;
+    void* to = nullptr;
+    uint32_t bytes = 0;
+    uint32_t local_key = 0;
+    uint64_t remote_address = 0;
+    uint32_t remote_key = 0;
+  };
+  Result PostRead(const Read& read, bool* posted);
   Result PostSend(uint64_t id, const void* data, uint32_t bytes, uint32_t local_key, bool* posted);
   Result PostReceive(uint64_t id, void* data, uint32_t bytes, uint32_t local_key);
 

@@ -12,11 +12,12 @@
 namespace c4::verbs {
 
 VerbsReceiveQueuePair::VerbsReceiveQueuePair(Accepted first, const Ports* ports, Granted granted,
-                                             const Recording& recording)
+                                             std::shared_ptr<ReadFlusher> flusher, const Recording& recording)
     : recording_(recording),
       ports_(ports),
       chunk_bytes_(first.hello.chunk_bytes),
       granted_(std::move(granted)),
+      flusher_(std::move(flusher)),
       epochs_(first.hello.epoch, this) {
   SocketAddress peer;
   (void)PeerAddress(first.fd.get(), &peer);  // one that has gone already has none; its end shows on reading
@@ -189,6 +190,9 @@ Result VerbsReceiveQueuePair::Describe(ChunkSink* sink) {
   while (end_->described() < std::min(*granted_, first + kMostOpen)) {
     const uint64_t message = end_->described();
     const GrantedReceive receive = sink->ReceiveOf(message);
+    if (receive.buffer.kind != MemoryKind::kHost) {
+      C4_RETURN_IF_ERROR(flusher_->Use(end_->queue_pair().port()));
+    }
     held_.push_back({message, {}});
     const RegistrationUse* keys = nullptr;
     C4_RETURN_IF_ERROR(KeysOf(receive.buffer, receive.bytes, device, &held_.back().registration, &keys));

@@ -299,7 +299,7 @@ Result VerbsSendQueuePair::HandOver() {
     held_.emplace_back();
     const RegistrationUse* keys = nullptr;
     C4_RETURN_IF_ERROR(KeysOf(message, chunk.message_bytes, device, &held_.back(), &keys));
-    C4_RETURN_IF_ERROR(end.Post(chunk, posted.from.address, keys == nullptr ? 0 : keys->local_key()));
+    C4_RETURN_IF_ERROR(end.Post(chunk, posted.from, keys == nullptr ? 0 : keys->local_key()));
   }
   return Ok();
 }

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <iterator>
 #include <map>
 #include <string>
 #include <vector>
@@ -104,6 +105,16 @@ TEST_F(ApiExports, EachFunctionHasAWeakNameAndAStrongTwin) {
     ++twins;
   }
   EXPECT_EQ(twins, 96);
+}
+
+// The C++ library is linked in. Of it, streams with their locales (ccl/base/kernel.h says what they cost)
+// come in by one careless #include; types have their names in what is loaded, also where the symbols are
+// stripped.
+TEST_F(ApiExports, BringsNoStreamsAndLocales) {
+  std::ifstream file(LibraryPath(), std::ios::binary);
+  const std::string bytes{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  ASSERT_GT(bytes.size(), 1000000u);
+  EXPECT_EQ(bytes.find("NSt6locale5facetE"), std::string::npos);
 }
 
 TEST_F(ApiExports, NameOfTheLibrary) {

@@ -1,0 +1,86 @@
+"""Others over the same guests (run.py --bench): perftest's ib_write_bw, and UCX, beside our queue pairs in alternation.
+
+A guest is bound by its emulated processor, and by what else the host does: ratios count, not rates.
+"""
+
+import os
+import re
+import statistics
+import time
+
+from checks import check, number
+
+SIZES = (4096, 65536, 1048576)
+
+
+def gid_index(guest):
+    """Of the GID of eth1's IPv4 address: a table that changed may have it elsewhere."""
+    gid = f"0000:0000:0000:0000:0000:ffff:0a02:{guest.number:04x}"
+    _, output = guest.run(f"grep -l {gid} /sys/class/infiniband/rxe0/ports/1/gids/*")
+    check(output.strip(), f"guest {guest.number} has no GID {gid}")
+    return int(output.split()[0].rpartition("/")[2])
+
+
+def count_of(size):
+    """Of messages that a run sends: 12.5 MiB, but not for ever where they are small."""
+    return max(20, min(1500, 13107200 // size))
+
+
+def theirs(bench, call, size, column, address="10.1.0.1"):
+    """MiB/s that `call(guest)` gives in that column of the row that begins with the size, or the last row."""
+    listening = bench.one.start(call(bench.one))
+    time.sleep(1.5)
+    status, output = bench.two.run(f"{call(bench.two)} {address}", 90)
+    bench.one.finish(listening, 90)
+    rows = [line.split() for line in output.splitlines() if re.match(r"^\s*\d+\s", line)]
+    check(status == 0 and rows, output)
+    return float(rows[-1][column])
+
+
+def perftest(bench, size):
+    def call(guest):
+        return f"timeout 80 ib_write_bw -d rxe0 -s {size} -n {count_of(size)} -q 1 -F -x {gid_index(guest)}"
+
+    return theirs(bench, call, size, 3)
+
+
+def ucx(bench, size, test):
+    """UCX's own benchmark over RC queue pairs of verbs alone, as NVIDIA's UCX does it on RoCE."""
+
+    def call(guest):
+        environment = f"UCX_NET_DEVICES=rxe0:1 UCX_TLS=rc_verbs UCX_IB_GID_INDEX={gid_index(guest)} UCX_WARN_UNUSED_ENV_VARS=n"
+        return f"env {environment} timeout 80 ucx_perftest -t {test} -s {size} -n {count_of(size)} -w 5 -f"
+
+    return theirs(bench, call, size, 5)
+
+
+def ours(bench, size, queue_pairs=1):
+    sender, _ = bench.both(
+        f"bandwidth --bytes {size} --chunks {count_of(size)} --queue-pairs {queue_pairs}", sender="--spin"
+    )
+    return number("bandwidth", sender)
+
+
+def bandwidth(bench):
+    rows = [(perftest(bench, 65536), ours(bench, 65536), ours(bench, 65536, 4)) for _ in range(bench.alternations)]
+    medians = [statistics.median(column) for column in zip(*rows)]
+    ratio = statistics.median(own / other for other, own, _ in rows)
+    return (
+        f"64 KiB, medians of {len(rows)} in alternation, load {os.getloadavg()[0]:.1f}: ib_write_bw {medians[0]:.2f} MiB/s, "
+        f"one queue pair {medians[1]:.2f}, four {medians[2]:.2f}; median of the ratios {ratio:.2f}"
+    )
+
+
+def beside_ucx(bench):
+    lines = []
+    for size in SIZES:
+        rows = [
+            (ucx(bench, size, "ucp_put_bw"), ucx(bench, size, "tag_bw"), ours(bench, size))
+            for _ in range(bench.alternations)
+        ]
+        medians = [statistics.median(column) for column in zip(*rows)]
+        lines.append(f"{size} bytes: UCX put {medians[0]:.2f} MiB/s, tagged {medians[1]:.2f}, ours {medians[2]:.2f}")
+    return f"medians of {bench.alternations} in alternation, load {os.getloadavg()[0]:.1f}: {'; '.join(lines)}"
+
+
+MEASUREMENTS = [bandwidth, beside_ucx]
