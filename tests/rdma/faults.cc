@@ -85,7 +85,6 @@ void Flushes(const Context& context) {
   DieUnless(flusher.Use(ports->all().front()));
   constexpr uint64_t kMany = 150;  // more than are under way at a time
   for (uint64_t i = 0; i < kMany; ++i) DieUnless(flusher.Begin(Buffer(data.data() + i, &memory)));
-  Expect(flusher.begun() == kMany && flusher.done() < kMany, "flushes take their time");
   Expect(WaitUntil([&] { DieUnless(flusher.Progress()); }, [&] { return flusher.done() == kMany; }),
          "every flush ends");
 }

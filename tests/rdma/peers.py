@@ -44,12 +44,15 @@ def perftest(bench, size):
     return theirs(bench, call, size, 3)
 
 
-def ucx(bench, size, test):
-    """UCX's own benchmark over RC queue pairs of verbs alone, as NVIDIA's UCX does it on RoCE."""
+def ucx(bench, size):
+    """UCX's own benchmark of its RC transport: puts without a copy. Its upper layer begins over datagrams (UD), for whose
+    answers it waits in vain on Soft-RoCE.
+    """
 
     def call(guest):
-        environment = f"UCX_NET_DEVICES=rxe0:1 UCX_TLS=rc_verbs UCX_IB_GID_INDEX={gid_index(guest)} UCX_WARN_UNUSED_ENV_VARS=n"
-        return f"env {environment} timeout 80 ucx_perftest -t {test} -s {size} -n {count_of(size)} -w 5 -f"
+        environment = f"UCX_IB_GID_INDEX={gid_index(guest)} UCX_WARN_UNUSED_ENV_VARS=n"
+        test = f"-t put_bw -D zcopy -d rxe0:1 -x rc_verbs -s {size} -n {count_of(size)} -w 5 -f"
+        return f"env {environment} timeout 80 ucx_perftest {test}"
 
     return theirs(bench, call, size, 5)
 
@@ -74,12 +77,10 @@ def bandwidth(bench):
 def beside_ucx(bench):
     lines = []
     for size in SIZES:
-        rows = [
-            (ucx(bench, size, "ucp_put_bw"), ucx(bench, size, "tag_bw"), ours(bench, size))
-            for _ in range(bench.alternations)
-        ]
+        rows = [(ucx(bench, size), ours(bench, size)) for _ in range(bench.alternations)]
         medians = [statistics.median(column) for column in zip(*rows)]
-        lines.append(f"{size} bytes: UCX put {medians[0]:.2f} MiB/s, tagged {medians[1]:.2f}, ours {medians[2]:.2f}")
+        ratio = statistics.median(own / other for other, own in rows)
+        lines.append(f"{size} bytes: UCX {medians[0]:.2f} MiB/s, ours {medians[1]:.2f}, median of the ratios {ratio:.2f}")
     return f"medians of {bench.alternations} in alternation, load {os.getloadavg()[0]:.1f}: {'; '.join(lines)}"
 
 

@@ -87,7 +87,7 @@ def no_memlock(bench):
 
 
 def faults(bench):
-    sender, receiver = bench.both("faults")
+    sender, receiver = bench.both("faults", environment="C4_RDMA=1")
     return f"{(sender + receiver).count('right: ')} rules"
 
 
