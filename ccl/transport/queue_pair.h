@@ -160,7 +160,7 @@ class ReceiveQueuePair {
 
   // Clear to send: the connection's first `messages` messages have their buffers. Never falls. Where the
   // sender has to know more than that, it is told of each receive what the sink says
-  // (docs/plans/rdma-seam.md).
+  // (docs/decisions/0009-backends-behind-one-seam.md).
   virtual void Grant(uint64_t messages) = 0;
   virtual Result Progress(ChunkSink* sink, bool* moved) = 0;
   // Whether it can reduce what arrives; else no place may ask for that.

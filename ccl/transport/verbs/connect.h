@@ -1,6 +1,6 @@
-// The backend over RDMA (docs/plans/rdma-seam.md): hellos over TCP, chunks over RC queue pairs, fences over
-// TCP. It takes memory of the host, and of GPUs where devices can
-// register it. See backend.h for threads and ownership.
+// The backend over RDMA (docs/decisions/0009-backends-behind-one-seam.md): hellos over TCP, chunks over RC
+// queue pairs, fences over TCP. It takes memory of the host, and of GPUs where devices can register it. See
+// backend.h for threads and ownership.
 #pragma once
 
 #include <memory>

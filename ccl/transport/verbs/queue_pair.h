@@ -1,5 +1,5 @@
-// The two ends of a queue pair over RDMA (docs/plans/rdma-seam.md): an RC queue pair an epoch. See
-// transport/queue_pair.h for the rules; both record every chunk as the ends over TCP do.
+// The two ends of a queue pair over RDMA (docs/decisions/0009-backends-behind-one-seam.md): an RC queue pair
+// an epoch. See transport/queue_pair.h for the rules; both record every chunk as the ends over TCP do.
 //
 // A chunk has completed when the receiver's device has acknowledged its write. Receives are described on each
 // queue pair of a connection: a chunk that was posted waits until its receive is.
