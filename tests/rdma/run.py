@@ -79,7 +79,7 @@ def no_memlock(bench):
     bench.port += 1
     listening = bench.one.start(f"timeout 20 {bench.program} faults --listen {bench.port}")
     status, output = bench.two.run(
-        f"ulimit -l 8; timeout 20 {drop} {bench.program} faults --connect 10.1.0.1:{bench.port}", 30
+        f"ulimit -l 8; timeout 20 env C4_RDMA=1 {drop} {bench.program} faults --connect 10.1.0.1:{bench.port}", 30
     )
     bench.one.finish(listening, 30)
     check(status == 1 and "ulimit -l" in output, output)
