@@ -2,13 +2,17 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <cstdlib>
+#include <cstring>
 #include <deque>
 #include <functional>
 #include <map>
 #include <mutex>
 #include <string>
+#include <sys/mman.h>
 #include <thread>
 #include <time.h>
+#include <unistd.h>
 #include <vector>
 
 #include "tests/double/fake_ptx.h"
@@ -241,6 +245,112 @@ FAKE_EXPORT int cuLaunchKernel(void* function, unsigned grid_x, unsigned grid_y,
   for (size_t i = 0; i < kernel->parameters.size(); ++i)
     values.push_back(*static_cast<uint64_t*>(arguments[i]));
   Enqueue(stream, [kernel, values] { The().machine.Run(*kernel, values, &GpuTime); });
+  return 0;
+}
+
+namespace {
+
+// Memory of devices, by its address.
+struct Memory {
+  size_t bytes;
+  char* seen;
+  int device;
+};
+std::mutex memory_mutex;
+std::map<uint64_t, Memory>& Memories() {
+  static auto* const memories = new std::map<uint64_t, Memory>;
+  return *memories;
+}
+
+// The memory that holds all of that; null: none does.
+const Memory* MemoryOf(uint64_t at, size_t bytes, uint64_t* offset) {
+  const auto next = Memories().upper_bound(at);
+  if (next == Memories().begin()) return nullptr;
+  const auto& [from, memory] = *std::prev(next);
+  *offset = at - from;
+  return *offset <= memory.bytes && bytes <= memory.bytes - *offset ? &memory : nullptr;
+}
+
+}  // namespace
+
+FAKE_EXPORT void* fake_cuda_memory(int device, uint64_t bytes) {
+  const int file = memfd_create("gpu", MFD_CLOEXEC);
+  if (file < 0 || ftruncate(file, static_cast<off_t>(bytes)) != 0) abort();
+  void* const at = mmap(nullptr, bytes, PROT_NONE, MAP_SHARED, file, 0);
+  void* const seen = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  close(file);
+  if (at == MAP_FAILED || seen == MAP_FAILED) abort();
+  const std::lock_guard<std::mutex> lock(memory_mutex);
+  Memories()[reinterpret_cast<uint64_t>(at)] = {bytes, static_cast<char*>(seen), device};
+  return at;
+}
+FAKE_EXPORT int cuMemAlloc_v2(uint64_t* pointer, size_t bytes) {
+  FAKE_CALLED(Unsafe);
+  if (contexts.empty()) return kInvalidContext;
+  *pointer = reinterpret_cast<uint64_t>(fake_cuda_memory(0, bytes));
+  return 0;
+}
+FAKE_EXPORT void* fake_cuda_seen(void* memory) {
+  const std::lock_guard<std::mutex> lock(memory_mutex);
+  return Memories().at(reinterpret_cast<uint64_t>(memory)).seen;
+}
+FAKE_EXPORT void fake_cuda_free(void* memory) {
+  const std::lock_guard<std::mutex> lock(memory_mutex);
+  const auto found = Memories().find(reinterpret_cast<uint64_t>(memory));
+  munmap(memory, found->second.bytes);
+  munmap(found->second.seen, found->second.bytes);
+  Memories().erase(found);
+}
+FAKE_EXPORT int cuPointerGetAttributes(unsigned count, int* attributes, void** values, uint64_t pointer) {
+  FAKE_CALLED(Called);
+  const std::lock_guard<std::mutex> lock(memory_mutex);
+  uint64_t offset = 0;
+  const Memory* const memory = MemoryOf(pointer, 1, &offset);
+  for (unsigned i = 0; i < count; ++i) {
+    switch (attributes[i]) {
+      case 2:
+        *static_cast<unsigned*>(values[i]) = memory != nullptr ? 2 : 0;
+        break;
+      case 8:
+        *static_cast<unsigned*>(values[i]) = 0;
+        break;
+      case 9:
+        *static_cast<int*>(values[i]) = memory != nullptr ? memory->device : -2;
+        break;
+      default:
+        return kInvalidValue;
+    }
+  }
+  return 0;
+}
+FAKE_EXPORT int cuMemHostAlloc(void** data, size_t bytes, unsigned) {
+  FAKE_CALLED(Unsafe);
+  if (contexts.empty()) return kInvalidContext;
+  *data = aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
+  return 0;
+}
+FAKE_EXPORT int cuMemFreeHost(void* data) {
+  FAKE_CALLED(Unsafe);
+  if (contexts.empty()) return kInvalidContext;
+  free(data);
+  return 0;
+}
+FAKE_EXPORT int cuMemcpyDtoH_v2(void* to, uint64_t from, size_t bytes) {
+  FAKE_CALLED(Unsafe);
+  const std::lock_guard<std::mutex> lock(memory_mutex);
+  uint64_t offset = 0;
+  const Memory* const memory = MemoryOf(from, bytes, &offset);
+  if (contexts.empty() || memory == nullptr) return contexts.empty() ? kInvalidContext : kInvalidValue;
+  memcpy(to, memory->seen + offset, bytes);
+  return 0;
+}
+FAKE_EXPORT int cuMemcpyHtoD_v2(uint64_t to, const void* from, size_t bytes) {
+  FAKE_CALLED(Unsafe);
+  const std::lock_guard<std::mutex> lock(memory_mutex);
+  uint64_t offset = 0;
+  const Memory* const memory = MemoryOf(to, bytes, &offset);
+  if (contexts.empty() || memory == nullptr) return contexts.empty() ? kInvalidContext : kInvalidValue;
+  memcpy(memory->seen + offset, from, bytes);
   return 0;
 }
 FAKE_EXPORT int cuGetErrorName(int code, const char** name) {

@@ -21,6 +21,10 @@ using LaunchGraph = void (*)(void* graph, void* stream);  // fake_cuda_launch_gr
 using GpuNow = uint64_t (*)();                            // fake_cuda_now_ns
 using FailCalls = void (*)(const char* name, int code, int times);  // fake_cuda_fail; 0 times: no more
 using CountCalls = uint64_t (*)(const char* name);                  // fake_cuda_calls
+// Memory of a device, by size, and as the device sees it: the processor may not touch it where it is.
+using MakeMemory = void* (*)(int device, uint64_t bytes);  // fake_cuda_memory
+using SeenMemory = void* (*)(void* memory);                // fake_cuda_seen
+using FreeMemory = void (*)(void* memory);                 // fake_cuda_free
 using Faults = uint64_t (*)();  // fake_cuda_faults: of the kernels' addresses and instructions
 
 }  // namespace c4::fake_cuda

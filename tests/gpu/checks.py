@@ -86,13 +86,25 @@ def programs_start(bench):
     return "ranks.py starts"
 
 
-def counters_read(bench):
+def host_ranks(bench, mode):
+    """What two ranks of our own engine, in one process, say of themselves."""
     environment = {**os.environ, "C4_ENGINE": "host", "C4_RUN_DIR": bench.place.run_dir(), "C4_CONTROL": "0",
                    "NCCL_SOCKET_IFNAME": "lo"}
-    done = subprocess.run([sys.executable, os.path.join(jobs.HERE, "host_ranks.py"), "both", bench.options.library],
+    done = subprocess.run([sys.executable, os.path.join(jobs.HERE, "host_ranks.py"), mode, bench.options.library],
                           env=environment, capture_output=True, text=True, timeout=60)
-    require(done.returncode == 0 and done.stdout, f"two ranks on host memory: {done.stderr.strip()[-300:]}")
-    said = json.loads(done.stdout.splitlines()[-1])
+    require(done.returncode == 0 and done.stdout, f"two ranks of our own engine: {done.stderr.strip()[-300:]}")
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def own_engine(bench):
+    bench.needs_gpu()
+    said = host_ranks(bench, "gpu")
+    require(said["faults"] == 0, str(said))
+    return f"all right; {said['mib_a_second']:.0f} MiB/s of {said['mib']:.0f} MiB, copies included"
+
+
+def counters_read(bench):
+    said = host_ranks(bench, "both")
     require((said["communicators"], said["finished"], said["records"]) == (2, 8, 16) and said["sent_bytes"] > 0, str(said))
     return f"2 ranks on host memory: 8 all-reduces each, {said['sent_bytes']} bytes, read from shared memory"
 
@@ -194,6 +206,7 @@ def main():
     bench.row("the library loads, and answers as the vendor's", loads)
     bench.row("the programs of this test start", programs_start)
     bench.row("counters are read from shared memory", counters_read)
+    bench.row("our own engine: a rank on memory of the GPU meets one on the host's", own_engine)
     bench.row("PyTorch's all-reduce is right", all_reduce)
     bench.row("traffic goes over our transport", on_our_transport)
     bench.row("DDP: gradients equal those of the untouched library, bit for bit", gradients)

@@ -379,65 +379,6 @@ bool HostCommunicator::AwaitTurn(const Pending& pending, bool wait) {
   return true;
 }
 
-Result HostCommunicator::Execute(const Pending& pending) {
-  if (executor_ == nullptr) {
-    ring_ = monitor_->LeaseRing();
-    executor_ = std::make_unique<Executor>(
-        links_.get(), static_cast<size_t>(KnobNumber(Knob::C4_SLICE_BYTES)),
-        static_cast<uint64_t>(KnobNumber(Knob::C4_TIMEOUT)) * 1000000000u, [this] { return Ended(); });
-  }
-  return IsTransfer(pending.front().operation.function) ? RunTransfers(pending)
-                                                        : RunCollective(pending.front());
-}
-
-void HostCommunicator::Record(const Entry& entry, uint64_t started, uint64_t finished, Algorithm algorithm) {
-  const Operation& operation = entry.operation;
-  ring_.Operation(recorder_,
-                  {entry.sequence, operation.called_ticks, started, finished, Info(operation, algorithm)});
-}
-
-const Plan& HostCommunicator::PlanOf(const Operation& operation, Algorithm* algorithm) {
-  const size_t blocks = HasBlocks(operation.function) ? static_cast<size_t>(rank_count_) : 1;
-  *algorithm = wanted_ != Algorithm::kAuto && Exists(wanted_, operation.function, *layout_)
-                   ? wanted_
-                   : Choose(operation.function, *layout_,
-                            operation.count * blocks * ElementBytes(operation.data_type), Costs{});
-  const auto [it, is_new] = plans_.try_emplace({operation.function, operation.root, *algorithm});
-  if (is_new) {
-    it->second = MakePlan(*algorithm, operation.function, *layout_, rank_, operation.root, channels_);
-  }
-  return it->second;
-}
-
-Result HostCommunicator::RunCollective(const Entry& entry) {
-  const Operation& operation = entry.operation;
-  Algorithm algorithm = Algorithm::kAuto;
-  const Plan& plan = PlanOf(operation, &algorithm);
-  const uint64_t started = NowTicks();
-  recorder_.Started(Info(operation, algorithm), entry.stream->id(), started);
-  C4_RETURN_IF_ERROR(executor_->Run(plan, WorkOf(operation, rank_count_)));
-  const uint64_t finished = NowTicks();
-  recorder_.Finished(entry.stream->id(), finished);
-  Record(entry, started, finished, algorithm);
-  return Ok();
-}
-
-Result HostCommunicator::RunTransfers(const Pending& pending) {
-  const uint64_t started = NowTicks();
-  std::vector<Transfer> transfers;
-  for (const Entry& entry : pending) {
-    const Operation& operation = entry.operation;
-    recorder_.P2pStarted(Info(operation, Algorithm::kAuto), entry.stream->id(), started);
-    transfers.push_back({operation.function == wire::kSend, operation.root, operation.send_buffer,
-                         operation.recv_buffer, operation.count * ElementBytes(operation.data_type)});
-  }
-  return executor_->Run(transfers, rank_, [&](size_t i) {
-    const uint64_t finished = NowTicks();
-    recorder_.P2pFinished(pending[i].stream->id(), finished);
-    Record(pending[i], started, finished, Algorithm::kAuto);
-  });
-}
-
 void HostCommunicator::FailWith(const Result& result) {
   {
     const std::lock_guard<std::mutex> lock(mutex_);

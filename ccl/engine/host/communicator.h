@@ -18,6 +18,7 @@
 #include "ccl/bootstrap/bootstrap.h"
 #include "ccl/bootstrap/meeting.h"
 #include "ccl/engine/engine.h"
+#include "ccl/engine/host/device_stage.h"
 #include "ccl/engine/host/executor.h"
 #include "ccl/engine/host/links.h"
 #include "ccl/engine/host/plan.h"
@@ -120,6 +121,7 @@ class HostCommunicator final : public Communicator {
   Fd wake_;
   std::unique_ptr<bootstrap::Meeting> meeting_;
   std::unique_ptr<Links> links_;
+  std::unique_ptr<DeviceStage> stage_;
   std::unique_ptr<Executor> executor_;
   std::shared_ptr<Wheel> wheel_;
   std::vector<pollfd> polls_;

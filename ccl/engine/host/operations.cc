@@ -24,6 +24,40 @@ bool HasBlocks(wire::Function function) {
   return function != wire::kAllReduce && function != wire::kReduce && function != wire::kBroadcast;
 }
 
+size_t BytesRead(const Operation& operation, int rank, int rank_count) {
+  const size_t block = operation.count * ElementBytes(operation.data_type);
+  switch (operation.function) {
+    case wire::kReduceScatter:
+    case wire::kAlltoAll:
+      return block * static_cast<size_t>(rank_count);
+    case wire::kScatter:
+      return rank == operation.root ? block * static_cast<size_t>(rank_count) : 0;
+    case wire::kBroadcast:
+      return rank == operation.root ? block : 0;
+    case wire::kRecv:
+      return 0;
+    default:
+      return block;
+  }
+}
+
+size_t BytesWritten(const Operation& operation, int rank, int rank_count) {
+  const size_t block = operation.count * ElementBytes(operation.data_type);
+  switch (operation.function) {
+    case wire::kAllGather:
+    case wire::kAlltoAll:
+      return block * static_cast<size_t>(rank_count);
+    case wire::kGather:
+      return rank == operation.root ? block * static_cast<size_t>(rank_count) : 0;
+    case wire::kReduce:
+      return rank == operation.root ? block : 0;
+    case wire::kSend:
+      return 0;
+    default:
+      return block;
+  }
+}
+
 wire::OperationInfo Info(const Operation& operation, Algorithm algorithm) {
   wire::OperationInfo info{};
   info.count = operation.count;

@@ -16,6 +16,10 @@ bool HasBlocks(wire::Function function);
 
 wire::OperationInfo Info(const Operation& operation, Algorithm algorithm);
 
+// Bytes of its buffers that this rank reads, and that it writes; 0 where it has no use for one.
+size_t BytesRead(const Operation& operation, int rank, int rank_count);
+size_t BytesWritten(const Operation& operation, int rank, int rank_count);
+
 // REQUIRES: its reduction exists for its type.
 Work WorkOf(const Operation& operation, int rank_count);
 

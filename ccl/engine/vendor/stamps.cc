@@ -31,42 +31,6 @@ namespace {
 constexpr uint64_t kTryNs = 1'000'000'000;
 constexpr size_t kRingBytes = Stamps::kRecords * sizeof(StampRecord);
 
-// The calls of a set-up concern no capture, wherever one is under way.
-class OutsideCaptures {
- public:
-  explicit OutsideCaptures(const CudaDriver& driver) : driver_(driver) {
-    driver_.exchange_capture_mode(&mode_);
-  }
-  OutsideCaptures(const OutsideCaptures&) = delete;
-  OutsideCaptures& operator=(const OutsideCaptures&) = delete;
-  ~OutsideCaptures() { driver_.exchange_capture_mode(&mode_); }
-
- private:
-  const CudaDriver& driver_;
-  int mode_ = kCudaCaptureModeRelaxed;
-};
-
-class InContext {
- public:
-  InContext(const CudaDriver& driver, CudaContext context)
-      : driver_(driver), status_(driver.push_context(context)) {}
-  InContext(const InContext&) = delete;
-  InContext& operator=(const InContext&) = delete;
-  ~InContext() {
-    CudaContext ignored = nullptr;
-    if (status_ == 0) driver_.pop_context(&ignored);
-  }
-  CudaStatus status() const { return status_; }
-
- private:
-  const CudaDriver& driver_;
-  const CudaStatus status_;
-};
-
-Result Refused(const CudaDriver& driver, const char* call, CudaStatus status) {
-  return Fail(ncclUnhandledCudaError, "%s: %s (%d)", call, driver.NameOf(status), status);
-}
-
 // Of devices, and which stamps are free. A set-up is rare and takes milliseconds.
 std::mutex& SetUp() {
   static auto* const mutex = new std::mutex;
@@ -84,20 +48,20 @@ Result Stamps::Load(Device* device) {
   const OutsideCaptures outside(driver);
   int number = 0;
   if (const CudaStatus status = driver.device_get(&number, device->ordinal); status != 0) {
-    return Refused(driver, "cuDeviceGet", status);
+    return CudaRefused(driver, "cuDeviceGet", status);
   }
   // The vendor's library works in this context; it is there already.
   if (const CudaStatus status = driver.retain_context(&device->context, number); status != 0) {
-    return Refused(driver, "cuDevicePrimaryCtxRetain", status);
+    return CudaRefused(driver, "cuDevicePrimaryCtxRetain", status);
   }
   const InContext in(driver, device->context);
-  if (in.status() != 0) return Refused(driver, "cuCtxPushCurrent", in.status());
+  if (in.status() != 0) return CudaRefused(driver, "cuCtxPushCurrent", in.status());
   void* module = nullptr;
   if (const CudaStatus status = driver.load_module(&module, kStampPtx); status != 0) {
-    return Refused(driver, "cuModuleLoadData", status);
+    return CudaRefused(driver, "cuModuleLoadData", status);
   }
   if (const CudaStatus status = driver.get_function(&device->function, module, kStampFunction); status != 0) {
-    return Refused(driver, "cuModuleGetFunction", status);
+    return CudaRefused(driver, "cuModuleGetFunction", status);
   }
   return Ok();
 }
@@ -129,10 +93,10 @@ Result Stamps::MapRing() {
   madvise(data, kRingBytes, MADV_DONTFORK);
   if (const CudaStatus status = driver.register_host(data, kRingBytes, kCudaHostPortable | kCudaHostMapped);
       status != 0) {
-    return Refused(driver, "cuMemHostRegister", status);
+    return CudaRefused(driver, "cuMemHostRegister", status);
   }
   if (const CudaStatus status = driver.device_pointer(&ring_on_device_, data, 0); status != 0) {
-    return Refused(driver, "cuMemHostGetDevicePointer", status);
+    return CudaRefused(driver, "cuMemHostGetDevicePointer", status);
   }
   return Ok();
 }
@@ -142,7 +106,7 @@ Result Stamps::Try() {
   const CudaDriver& driver = device_->driver;
   CudaStream stream = nullptr;
   if (const CudaStatus status = driver.create_stream(&stream, kCudaStreamNonBlocking); status != 0) {
-    return Refused(driver, "cuStreamCreate", status);
+    return CudaRefused(driver, "cuStreamCreate", status);
   }
   CudaStatus status = Launch(reinterpret_cast<uint64_t>(stream), StampBook::kNoTag) ? kCudaNotReady : 1;
   const uint64_t deadline = MonotonicNs() + kTryNs;
@@ -153,7 +117,7 @@ Result Stamps::Try() {
   driver.destroy_stream(stream);
   if (broken_.load(std::memory_order_relaxed))
     return Fail(ncclUnhandledCudaError, "the kernel cannot be launched");
-  if (status != 0) return Refused(driver, "our kernel", status);
+  if (status != 0) return CudaRefused(driver, "our kernel", status);
   StampRecord record;
   if (!ReadOne(&record) || record.tag != StampBook::kNoTag) {
     return Fail(ncclInternalError, "what our kernel writes is not seen");
@@ -178,7 +142,7 @@ Result Stamps::Open(int ordinal, ObservedCommunicator* communicator, Stamps** st
     device->made.push_back(opened);
     const OutsideCaptures outside(device->driver);
     const InContext in(device->driver, device->context);
-    if (in.status() != 0) return Refused(device->driver, "cuCtxPushCurrent", in.status());
+    if (in.status() != 0) return CudaRefused(device->driver, "cuCtxPushCurrent", in.status());
     // What fails stays as it is: the GPU may know of it.
     C4_RETURN_IF_ERROR(opened->MapRing());
     C4_RETURN_IF_ERROR(opened->Try());

@@ -12,6 +12,7 @@
 
 #include "ccl/base/data_type.h"
 #include "ccl/engine/host/operations.h"
+#include "tests/double/gpu_memory.h"
 #include "tests/unit/ccl/engine_ranks.h"
 
 namespace c4::host {
@@ -231,7 +232,8 @@ double Expected(const Program& p, int rank, int ranks, size_t index, unsigned ro
   }
 }
 
-void RunProgram(HostCommunicator& communicator, const Program& p, unsigned round) {
+// `in_gpu`: bit 0 for the buffer that is sent from, bit 1 for the one that is received into.
+void RunProgram(HostCommunicator& communicator, const Program& p, unsigned round, unsigned in_gpu = 0) {
   const auto n = static_cast<size_t>(communicator.rank_count());
   const auto me = static_cast<size_t>(communicator.rank());
   const bool is_root = communicator.rank() == p.root;
@@ -245,26 +247,31 @@ void RunProgram(HostCommunicator& communicator, const Program& p, unsigned round
   const size_t recv_count = p.count * (takes_blocks ? n : 1);
   const size_t bytes = ElementBytes(p.type);
   const size_t margin = 8;
-  std::vector<char> input((send_count + p.offset + margin) * bytes, 0x55);
-  std::vector<char> output((recv_count + p.offset + 2 * margin) * bytes, 0x55);
-  char* in = input.data() + p.offset * bytes;
-  char* out = output.data() + (p.offset + margin) * bytes;
+  const test::GpuMemory input((send_count + p.offset + margin) * bytes, (in_gpu & 1) != 0);
+  const test::GpuMemory output((recv_count + p.offset + 2 * margin) * bytes, (in_gpu & 2) != 0);
+  const test::GpuMemory* in_of = &input;
+  const test::GpuMemory* out_of = &output;
+  char* in = input.seen() + p.offset * bytes;
+  char* out = output.seen() + (p.offset + margin) * bytes;
   if (p.in_place && takes && sends) {
     // As NCCL has it: one buffer, the smaller one at this rank's block of the larger.
     if (takes_blocks) {
       in = out + me * p.count * bytes;
+      in_of = out_of;
     } else if (sends_blocks) {
       out = in + me * p.count * bytes;
+      out_of = in_of;
     } else {
       in = out;
+      in_of = out_of;
     }
   }
   for (size_t i = 0; i < send_count && sends; ++i)
     Write(p.type, in, i, Operand(p, communicator.rank(), i, round));
   Operation operation;
   operation.function = p.function;
-  operation.send_buffer = sends ? in : nullptr;
-  operation.recv_buffer = takes ? out : nullptr;
+  operation.send_buffer = sends ? in_of->Used(in) : nullptr;
+  operation.recv_buffer = takes ? out_of->Used(out) : nullptr;
   operation.count = p.count;
   operation.data_type = p.type;
   operation.reduction = p.reduction;
@@ -304,6 +311,23 @@ TEST_P(Collectives, RandomProgramsGiveTheRightResults) {
     std::mt19937 random(static_cast<unsigned>(n));
     for (unsigned round = 0; round < 60; ++round) {
       RunProgram(communicator, Draw(&random, n), round);
+      if (HasFatalFailure()) return;
+    }
+    EXPECT_TRUE(communicator.Finalize().ok());
+  });
+}
+
+// Each rank's buffers are of the host or of a GPU, as it comes.
+TEST_P(Collectives, RandomProgramsOnMemoryOfGpus) {
+  ASSERT_NE(test::LoadFakeDriver(), nullptr) << dlerror();
+  const auto [algorithm, ranks] = GetParam();
+  const ScopedKnob forced("C4_ALGORITHM", algorithm);
+  const ScopedKnob slices("C4_SLICE_BYTES", "4096");
+  Ranks(ranks, [&, n = ranks](HostCommunicator& communicator) {
+    std::mt19937 random(static_cast<unsigned>(n) + 100);
+    std::mt19937 own(static_cast<unsigned>(communicator.rank()) + 200);
+    for (unsigned round = 0; round < 20; ++round) {
+      RunProgram(communicator, Draw(&random, n), round, own() % 4);
       if (HasFatalFailure()) return;
     }
     EXPECT_TRUE(communicator.Finalize().ok());

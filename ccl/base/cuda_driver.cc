@@ -1,9 +1,9 @@
-#include "ccl/engine/vendor/cuda_driver.h"
+#include "ccl/base/cuda_driver.h"
 
 #include <dlfcn.h>
 #include <type_traits>
 
-namespace c4::vendor {
+namespace c4 {
 namespace {
 
 constexpr char kFile[] = "libcuda.so.1";
@@ -14,6 +14,10 @@ const char* CudaDriver::NameOf(CudaStatus status) const {
   const char* name = nullptr;
   return error_name != nullptr && error_name(status, &name) == 0 && name != nullptr ? name
                                                                                     : "an unknown error";
+}
+
+Result CudaRefused(const CudaDriver& driver, const char* call, CudaStatus status) {
+  return Fail(ncclUnhandledCudaError, "%s: %s (%d)", call, driver.NameOf(status), status);
 }
 
 Result FindCudaDriver(CudaDriver* driver) {
@@ -39,9 +43,14 @@ Result FindCudaDriver(CudaDriver* driver) {
   find(&driver->is_capturing, "cuStreamIsCapturing");
   find(&driver->exchange_capture_mode, "cuThreadExchangeStreamCaptureMode");
   find(&driver->launch_kernel, "cuLaunchKernel");
+  find(&driver->pointer_attributes, "cuPointerGetAttributes");
+  find(&driver->allocate_host, "cuMemHostAlloc");
+  find(&driver->free_host, "cuMemFreeHost");
+  find(&driver->copy_to_host, "cuMemcpyDtoH_v2");
+  find(&driver->copy_to_device, "cuMemcpyHtoD_v2");
   find(&driver->error_name, "cuGetErrorName");
   if (missing == nullptr) return Ok();
   return Fail(ncclSystemError, "%s has no %s: its driver is too old", kFile, missing);
 }
 
-}  // namespace c4::vendor
+}  // namespace c4
