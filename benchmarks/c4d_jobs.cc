@@ -133,8 +133,8 @@ int main(int argc, char** argv) {
     by_kind[name] = {{"faults", row.faults},
                      {"right", row.right},
                      {"ambiguous", row.ambiguous},
-                     {"median_s", row.seconds.empty() ? nlohmann::json() : row.seconds[row.seconds.size() / 2]},
-                     {"most_s", row.seconds.empty() ? nlohmann::json() : row.seconds.back()}};
+                     {"median_s", row.seconds.empty() ? nlohmann::json() : nlohmann::json(row.seconds[row.seconds.size() / 2])},
+                     {"most_s", row.seconds.empty() ? nlohmann::json() : nlohmann::json(row.seconds.back())}};
   }
   const nlohmann::json result = {{"trials", options.trials},
                                  {"faults", faults},
