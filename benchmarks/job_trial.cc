@@ -29,6 +29,8 @@ struct Accepted {
 Accepted AcceptedOf(FaultKind kind) {
   switch (kind) {
     case FaultKind::kSpin:
+      // From outside a kernel that spins is a long one: the limit alone tells.
+      return {v1::SYNDROME_NON_COMMUNICATION_HANG, v1::CULPRIT_KIND_RANK, 125};
     case FaultKind::kDataLoader:
       // Nothing is certain before the process has been without progress of its own for ten seconds.
       return {v1::SYNDROME_NON_COMMUNICATION_HANG, v1::CULPRIT_KIND_RANK, 15};

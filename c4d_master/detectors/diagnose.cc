@@ -82,7 +82,10 @@ std::vector<Finding> Diagnose(const JobSnapshot& snapshot, const NetworkView& ne
   }
   std::vector<Finding> lost;
   if (!held_up && stuck.empty()) lost = DetectLostNodes(snapshot, now_ns, thresholds.end);
-  const bool stands_still = held_up || !stuck.empty() || !lost.empty();
+  // Nobody is to blame for it that could be told from what the others wait for.
+  std::vector<Finding> inside;
+  if (!held_up && stuck.empty() && lost.empty()) inside = DetectStuckInside(snapshot, thresholds.hang);
+  const bool stands_still = held_up || !stuck.empty() || !lost.empty() || !inside.empty();
   // Who lost a path and found no other is stuck, and is told of as that.
   std::vector<Finding> fenced;
   if (stuck.empty() && network.fences != nullptr) {
@@ -97,7 +100,9 @@ std::vector<Finding> Diagnose(const JobSnapshot& snapshot, const NetworkView& ne
   }
   LeaveOutTheReturning(snapshot, now_ns, &hangs);
   LeaveOutTheReturning(snapshot, now_ns, &stuck);
+  LeaveOutTheReturning(snapshot, now_ns, &inside);
   Append(std::move(stuck), &findings);
+  Append(std::move(inside), &findings);
   Append(std::move(fenced), &findings);
   Append(std::move(hangs), &findings);
   Append(std::move(lost), &findings);

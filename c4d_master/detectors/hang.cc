@@ -6,8 +6,8 @@
 #include <set>
 #include <utility>
 
-#include "analysis/wait_for.h"
 #include "c4d_master/detectors/hang_evidence.h"
+#include "c4d_master/detectors/hang_graph.h"
 #include "service/text.h"
 #include "service/verdict_json.h"
 
@@ -16,144 +16,6 @@ namespace {
 
 using analysis::WaitForGraph;
 using Node = WaitForGraph::Node;
-
-enum Reason : uint64_t { kInside = 0, kAbsent = 1, kCannotRun = 2 };
-
-// An operation of a communicator that some members wait in: a node of the graph, so that n waiting and m
-// absent ranks make n + m edges, not n x m. A send or receive is a step of its own.
-struct Step {
-  const Communicator* communicator = nullptr;
-  uint64_t operation = 0;
-  std::vector<const Member*> waiting;
-  bool point_to_point = false;
-};
-
-// The other end of `mine`, as `membership` has it.
-const QueuePair* FindConnection(const Membership& membership, uint32_t peer, const QueuePair& mine) {
-  for (const QueuePair& queue_pair : membership.queue_pairs) {
-    if (queue_pair.connection.known && queue_pair.peer == peer && queue_pair.sends != mine.sends &&
-        queue_pair.channel == mine.channel && queue_pair.carrier == mine.carrier) {
-      return &queue_pair;
-    }
-  }
-  return nullptr;
-}
-
-// Whether the end that `mine` belongs to waits for its peer to come (not for the network): it receives and
-// the peer has handed nothing over, or it sends and the peer has posted no receive.
-bool PeerIsAbsent(const Connection& mine, bool sends, const Connection& theirs) {
-  if (sends) return mine.wanted > mine.granted && theirs.wanted == theirs.done;
-  return mine.wanted > mine.done && theirs.wanted == theirs.done;
-}
-
-// Whether a member has come to an operation. On a GPU a call says nothing of that: it is made ahead, and its
-// kernel waits for what is before it on its stream. If that is an operation of another communicator, the
-// process waits in it, and the graph goes on from there; if not, its GPU is busy with something of its own.
-bool HasCome(const Membership& membership, uint64_t operation) {
-  const Counter& come = membership.vendor && membership.sees_kernels ? membership.started : membership.called;
-  return come.count > operation;
-}
-
-class HangGraph {
- public:
-  explicit HangGraph(const JobSnapshot& snapshot) : snapshot_(snapshot), graph_(snapshot.processes.size()) {
-    for (const Communicator& communicator : snapshot.communicators) Add(communicator);
-  }
-
-  // Processes that others wait for and that wait for nobody.
-  std::vector<Node> Culprits() const {
-    std::vector<Node> culprits;
-    for (const Node root : graph_.Roots()) {
-      if (IsProcess(root)) culprits.push_back(root);
-    }
-    return culprits;
-  }
-
-  bool IsProcess(Node node) const { return node < snapshot_.processes.size(); }
-  const Step& step(Node node) const { return steps_[node - snapshot_.processes.size()]; }
-  const WaitForGraph& graph() const { return graph_; }
-
- private:
-  void Add(const Communicator& communicator) {
-    std::map<uint64_t, std::vector<const Member*>> waiting;  // by operation
-    std::vector<const Member*> joining;
-    for (const Member& member : communicator.members) {
-      if (IsWaitingForPeer(*snapshot_.processes[member.process].process, *member.state)) {
-        AddPeers(communicator, member);
-      }
-    }
-    for (const Member& member : communicator.members) {
-      const Process& process = *snapshot_.processes[member.process].process;
-      if (IsWaiting(process, *member.state)) {
-        waiting[member.state->finished.count].push_back(&member);
-      } else if (member.state->phase == Phase::kInit && !process.ended && !CannotRun(process.health.state)) {
-        joining.push_back(&member);
-      }
-    }
-    for (const auto& [operation, members] : waiting) {
-      const Node node = AddStep({&communicator, operation, members});
-      const std::set<uint32_t> held_up_by = AddTargets(communicator, operation, node);
-      for (const Member* member : members) {
-        // A process with several ranks of one communicator that has yet to call for one of them waits
-        // for nobody but itself.
-        if (held_up_by.count(member->process) == 0) graph_.AddEdge(member->process, node, kInside);
-      }
-    }
-    // Who waits for its peers to join is held up by somebody too, though nobody here can say by whom.
-    if (!joining.empty()) {
-      const Node node = AddStep({&communicator, 0, joining});
-      for (const Member* member : joining) graph_.AddEdge(member->process, node, kInside);
-    }
-  }
-
-  // A member inside a group of sends and receives: for whom of its peers it waits.
-  void AddPeers(const Communicator& communicator, const Member& member) {
-    const Node node = AddStep({&communicator, member.state->p2p_finished.count, {&member}, true});
-    graph_.AddEdge(member.process, node, kInside);
-    if (snapshot_.processes[member.process].stale) return;
-    std::set<uint32_t> targets;
-    for (const QueuePair& mine : member.state->queue_pairs) {
-      if (!mine.connection.known || mine.connection.wanted == mine.connection.done) continue;
-      const auto peer = std::find_if(communicator.members.begin(), communicator.members.end(),
-                                     [&](const Member& other) { return other.state->rank == mine.peer; });
-      if (peer == communicator.members.end() || peer->process == member.process) continue;
-      const ProcessRef& ref = snapshot_.processes[peer->process];
-      if (ref.stale || ref.process->ended) continue;
-      const QueuePair* theirs = FindConnection(*peer->state, member.state->rank, mine);
-      const bool absent = theirs == nullptr || PeerIsAbsent(mine.connection, mine.sends, theirs->connection);
-      if (!absent && !CannotRun(ref.process->health.state)) continue;
-      if (targets.insert(peer->process).second)
-        graph_.AddEdge(node, peer->process, absent ? kAbsent : kCannotRun);
-    }
-  }
-
-  Node AddStep(Step step) {
-    steps_.push_back(std::move(step));
-    return graph_.AddNode();
-  }
-
-  // Where not all members are known, who can run is not blamed: it may wait for the unknown ones.
-  std::set<uint32_t> AddTargets(const Communicator& communicator, uint64_t operation, Node node) {
-    std::set<uint32_t> targets;
-    if (communicator.judgement == Judgement::kNotReady) return targets;
-    const bool all_known = communicator.judgement == Judgement::kCanBeJudged;
-    for (const Member& member : communicator.members) {
-      const ProcessRef& ref = snapshot_.processes[member.process];
-      const Process& process = *ref.process;
-      if (process.ended || (!all_known && (ref.stale || !CannotRun(process.health.state)))) continue;
-      const bool absent = !HasCome(*member.state, operation);
-      const bool stuck = CannotRun(process.health.state) && member.state->finished.count <= operation;
-      if (!absent && !stuck) continue;
-      if (targets.insert(member.process).second)
-        graph_.AddEdge(node, member.process, absent ? kAbsent : kCannotRun);
-    }
-    return targets;
-  }
-
-  const JobSnapshot& snapshot_;
-  WaitForGraph graph_;
-  std::vector<Step> steps_;
-};
 
 // Since when the process itself has neither called, started nor finished anything.
 int64_t OwnLastStep(const Process& process) {
@@ -199,7 +61,9 @@ Certainty Confirm(const Communicator& communicator, const ProcessRef& culprit,
     default:
       break;
   }
-  if (health.last_progress_at_ns != kNever &&
+  // Who is blocked in the kernel writes to a disk or a file system that takes its time, which fsync may for
+  // minutes: only the limit tells that it will not come back.
+  if (health.state != ProcessState::kBlocked && health.last_progress_at_ns != kNever &&
       culprit.host->as_of_ns - health.last_progress_at_ns >= thresholds.no_progress_ns) {
     return {"no-progress", 0.95};
   }
@@ -237,7 +101,7 @@ const WaitForGraph::Edge* FindSuspicious(const std::vector<WaitForGraph::Edge>& 
 Finding Describe(const JobSnapshot& snapshot, const HangGraph& graph, Node node,
                  const WaitForGraph::Edge& blame, const HangThresholds& thresholds) {
   const ProcessRef& culprit = snapshot.processes[node];
-  const Step& step = graph.step(blame.from);
+  const HangStep& step = graph.step(blame.from);
 
   HangCase hang;
   hang.culprit = &culprit;
@@ -311,7 +175,7 @@ std::vector<Finding> Deadlocks(const JobSnapshot& snapshot, const HangGraph& gra
         processes.insert(node);
         continue;
       }
-      const Step& step = graph.step(node);
+      const HangStep& step = graph.step(node);
       communicators.insert(step.communicator->id);
       standstill_ns = std::min(standstill_ns, step.communicator->StandstillNs());
       limit_ns = std::max(limit_ns, SuspectAfterNs(*step.communicator, thresholds));
@@ -352,6 +216,51 @@ std::vector<Finding> Deadlocks(const JobSnapshot& snapshot, const HangGraph& gra
   return findings;
 }
 
+// A communicator whose members have all entered an operation, and none goes on.
+Finding DescribeStuckInside(const JobSnapshot& snapshot, const HangGraph& graph, Node node,
+                            const HangThresholds& thresholds) {
+  const HangStep& step = graph.step(node);
+  const Communicator& communicator = *step.communicator;
+  Finding finding;
+  finding.syndrome = Syndrome::kCommunicationHang;
+  finding.kind = CulpritKind::kAmbiguous;
+  std::set<uint32_t> here;
+  for (const Member* member : step.waiting) here.insert(member->process);
+  std::set<uint32_t> everywhere = here;
+  std::set<uint64_t> communicators = {communicator.id};
+  for (const Node waiter : graph.graph().WaitersOf(node)) {
+    if (graph.IsProcess(waiter)) {
+      everywhere.insert(waiter);
+    } else {
+      communicators.insert(graph.step(waiter).communicator->id);
+    }
+  }
+  for (const uint32_t rank : JobRanks(snapshot, here))
+    finding.candidates.push_back(static_cast<int32_t>(rank));
+  finding.waiting = JobRanks(snapshot, everywhere);
+  finding.communicator_id = communicator.id;
+  finding.operation = step.operation;
+  finding.communicators.assign(communicators.begin(), communicators.end());
+  finding.since_at_ns = communicator.last_step_at_ns;
+  const int64_t standstill_ns = communicator.StandstillNs();
+  const bool certain = standstill_ns >= CertainAfterNs(communicator, thresholds);
+  finding.confidence = certain ? 0.9 : 0.5;
+  if (certain) finding.confirmed_by = "past-limit";
+  finding.evidence.push_back(
+      {"inside",
+       service::Concat("all ", communicator.rank_count, " ranks of communicator ",
+                       service::CommunicatorText(communicator.id), " are inside operation ", step.operation,
+                       " (", OperationText(step.waiting.front()->state->last_started),
+                       "), and nothing of it has moved for ", service::SecondsText(standstill_ns),
+                       ": one of their kernels or links hangs, and nothing that is "
+                       "seen tells which")});
+  finding.suggested_action =
+      "look at the GPUs of these ranks (`nvidia-smi`, `dmesg` for Xid and NVLink errors) and at their "
+      "stacks; "
+      "NCCL's RAS (`ncclras`) may know more; then restart the job without the node that shows errors";
+  return finding;
+}
+
 }  // namespace
 
 int64_t SuspectAfterNs(const Communicator& communicator, const HangThresholds& thresholds) {
@@ -362,6 +271,22 @@ int64_t SuspectAfterNs(const Communicator& communicator, const HangThresholds& t
 
 int64_t CertainAfterNs(const Communicator& communicator, const HangThresholds& thresholds) {
   return std::max(thresholds.limit_ns, 5 * communicator.longest_standstill_ns);
+}
+
+std::vector<Finding> DetectStuckInside(const JobSnapshot& snapshot, const HangThresholds& thresholds) {
+  const auto may_be = [&](const Communicator& communicator) {
+    return communicator.waited_in && communicator.judgement == Judgement::kCanBeJudged &&
+           communicator.StandstillNs() >=
+               std::max(thresholds.inside_ns, SuspectAfterNs(communicator, thresholds));
+  };
+  std::vector<Finding> findings;
+  if (std::none_of(snapshot.communicators.begin(), snapshot.communicators.end(), may_be)) return findings;
+  const HangGraph graph(snapshot);
+  for (const Node node : graph.EnteredByAll()) {
+    if (!may_be(*graph.step(node).communicator)) continue;
+    findings.push_back(DescribeStuckInside(snapshot, graph, node, thresholds));
+  }
+  return findings;
 }
 
 std::vector<Finding> DetectHangs(const JobSnapshot& snapshot, const HangThresholds& thresholds) {

@@ -7,7 +7,7 @@
 //   members are known (an agent is silent, a process is not monitored), only who cannot run is blamed.
 // - Over all communicators this makes a wait-for graph; the processes in which it ends are to blame.
 //   An operation that all have entered with nobody stopped, and a communicator that cannot be judged,
-//   are ends as well, but not ones that this detector speaks of.
+//   are ends as well; of the first DetectStuckInside speaks.
 // - It is a suspicion when the communicator, and the culprit itself, have stood still for longer than
 //   usual here; it is certain when the culprit cannot run, makes no progress of its own, or the wait
 //   exceeds every reasonable limit.
@@ -29,11 +29,17 @@ struct HangThresholds {
   int64_t no_progress_ns = 10 * kSecondNs;
   // Long enough for a rank that writes a checkpoint of a minute while the others wait.
   int64_t limit_ns = 120 * kSecondNs;
+  // All are inside and nothing moves: suspected after so long, as the network's own detectors come first.
+  int64_t inside_ns = 30 * kSecondNs;
 };
 
 // After how long a standstill somebody is suspected in a communicator, and after how long it is certain.
 int64_t SuspectAfterNs(const Communicator& communicator, const HangThresholds& thresholds);
 int64_t CertainAfterNs(const Communicator& communicator, const HangThresholds& thresholds);
+
+// Communicators all of whose members are inside an operation of which nothing moves any more: its ranks are
+// candidates. For jobs in which nothing else explains the standstill.
+std::vector<Finding> DetectStuckInside(const JobSnapshot& snapshot, const HangThresholds& thresholds);
 
 // By culprit's rank; one finding per culprit.
 std::vector<Finding> DetectHangs(const JobSnapshot& snapshot, const HangThresholds& thresholds);

@@ -1,12 +1,14 @@
 #include "c4d_master/detectors/late_rank.h"
 
 #include <algorithm>
+#include <map>
 #include <string>
 
 #include "absl/strings/str_format.h"
 #include "analysis/median.h"
 #include "c4d_master/detectors/queue_pair_ends.h"
 #include "service/text.h"
+#include "service/verdict_json.h"
 
 namespace c4::c4d {
 namespace {
@@ -88,6 +90,88 @@ std::optional<Late> FindLate(const std::vector<Late>& ranks, const SlowThreshold
   return FindLateFromStart(ranks, thresholds);
 }
 
+namespace {
+
+bool Grew(const Late& late, const SlowThresholds& thresholds) {
+  return late.own.usual_ns > 0 &&
+         late.own.recent_ns - late.own.usual_ns >= thresholds.late_cycle_share * late.own.cycle_ns;
+}
+
+// How many of the first are late, and far beyond the next one; `ranks` by ratio. As many as that holds for.
+size_t LateTogether(const std::vector<Late>& ranks, const SlowThresholds& thresholds) {
+  size_t together = 0;
+  for (size_t k = 1; k <= ranks.size() / 2; ++k) {
+    const Late& last = ranks[k - 1];
+    if (last.ratio < thresholds.late_factor || !Grew(last, thresholds)) break;
+    if (last.ratio >= thresholds.late_alone * std::max(ranks[k].ratio, 1.0)) together = k;
+  }
+  return together;
+}
+
+// Of each host, how many ranks are looked at.
+std::map<const Host*, size_t> RanksOfHosts(const JobSnapshot& snapshot, const std::vector<Late>& ranks,
+                                           size_t count) {
+  std::map<const Host*, size_t> hosts;
+  for (size_t i = 0; i < count; ++i) ++hosts[snapshot.processes[ranks[i].process].host];
+  return hosts;
+}
+
+// The smallest communicator to whose ranks all of these belong, and nearly all of whose ranks are these.
+const Communicator* CommunicatorOf(const JobSnapshot& snapshot, const std::vector<Late>& late,
+                                   const SlowThresholds& thresholds) {
+  const Communicator* found = nullptr;
+  for (const Communicator& communicator : snapshot.communicators) {
+    const auto has = [&](const Late& rank) {
+      return std::any_of(communicator.members.begin(), communicator.members.end(),
+                         [&](const Member& member) { return member.process == rank.process; });
+    };
+    if (static_cast<double>(late.size()) < thresholds.late_whole * communicator.rank_count) continue;
+    if (found != nullptr && found->rank_count <= communicator.rank_count) continue;
+    if (late.size() <= communicator.members.size() && std::all_of(late.begin(), late.end(), has)) {
+      found = &communicator;
+    }
+  }
+  return found;
+}
+
+}  // namespace
+
+bool LateGroup::Names(const LateGroup& other) const {
+  return kind == other.kind && host == other.host && communicator_id == other.communicator_id &&
+         (kind != CulpritKind::kRank || ranks.front().process == other.ranks.front().process);
+}
+
+std::vector<LateGroup> FindLateGroups(const JobSnapshot& snapshot, const std::vector<Late>& ranks,
+                                      const SlowThresholds& thresholds) {
+  std::vector<LateGroup> groups;
+  const size_t count = LateTogether(ranks, thresholds);
+  if (count < 2) return groups;
+  const std::vector<Late> late(ranks.begin(), ranks.begin() + static_cast<std::ptrdiff_t>(count));
+  std::map<const Host*, size_t> all = RanksOfHosts(snapshot, ranks, ranks.size());
+  const std::map<const Host*, size_t> slow = RanksOfHosts(snapshot, ranks, count);
+  const bool nodes = std::all_of(slow.begin(), slow.end(), [&](const auto& entry) {
+    return entry.second >= 2 &&
+           static_cast<double>(entry.second) >= thresholds.late_whole * static_cast<double>(all[entry.first]);
+  });
+  if (nodes) {
+    for (const auto& [host, of_host] : slow) {
+      LateGroup group{CulpritKind::kNode, {}, host->name, 0};
+      for (const Late& rank : late) {
+        if (snapshot.processes[rank.process].host == host) group.ranks.push_back(rank);
+      }
+      groups.push_back(std::move(group));
+    }
+    return groups;
+  }
+  if (const Communicator* const communicator = CommunicatorOf(snapshot, late, thresholds)) {
+    groups.push_back({CulpritKind::kAmbiguous, late, "", communicator->id});
+    return groups;
+  }
+  if (static_cast<double>(count) > thresholds.late_few * static_cast<double>(ranks.size())) return groups;
+  for (const Late& rank : late) groups.push_back({CulpritKind::kRank, {rank}, "", 0});
+  return groups;
+}
+
 // A rank that may be late: not enough to blame it, but enough not to blame the network for what touches it.
 const Late* FindExplaining(const std::vector<Late>& ranks, const SlowThresholds& thresholds) {
   if (ranks.size() < 2) return nullptr;
@@ -143,6 +227,57 @@ Finding DescribeLate(const JobSnapshot& snapshot, const Late& late, const std::v
       Concat("see what slows process ", finding.culprit.pid, " on ", finding.host,
              " down: CPU quota and neighbours, GPU clocks and temperature, data loading (`py-spy dump --pid ",
              finding.culprit.pid, "`); if it stays slow, replace the node");
+  return finding;
+}
+
+Finding DescribeLateGroup(const JobSnapshot& snapshot, const LateGroup& group,
+                          const std::vector<Late>& ranks) {
+  if (group.kind == CulpritKind::kRank) return DescribeLate(snapshot, group.ranks.front(), ranks);
+  Finding finding;
+  finding.syndrome = Syndrome::kNonCommunicationSlow;
+  finding.kind = group.kind;
+  finding.host = group.host;
+  std::vector<uint32_t> own;
+  std::vector<double> ratios;
+  std::vector<double> times;
+  for (const Late& rank : group.ranks) {
+    own.push_back(rank.process);
+    ratios.push_back(rank.ratio);
+    times.push_back(rank.own.recent_ns);
+  }
+  std::vector<uint32_t> others;
+  std::vector<double> ratios_of_others;
+  for (const Late& rank : ranks) {
+    if (std::find(own.begin(), own.end(), rank.process) != own.end()) continue;
+    others.push_back(rank.process);
+    ratios_of_others.push_back(rank.ratio);
+  }
+  const std::vector<uint32_t> named = RanksOf(snapshot, own);
+  finding.since_at_ns = snapshot.processes[own.front()].host->as_of_ns - 4 * kSecondNs;
+  finding.waiting = RanksOf(snapshot, others);
+  std::string who = service::RankListText(named);
+  if (group.kind == CulpritKind::kNode) {
+    who = Concat("all of ", group.host, " (", who, ")");
+  } else {
+    finding.communicator_id = group.communicator_id;
+    finding.communicators = {group.communicator_id};
+    for (const uint32_t rank : named) finding.candidates.push_back(static_cast<int32_t>(rank));
+    who = Concat(who, ", which are communicator ", service::CommunicatorText(group.communicator_id), ",");
+  }
+  finding.evidence.push_back(
+      {"own-time", absl::StrFormat("%s spend %s of their own on each operation (median), %.1f times what is "
+                                   "usual for them; the median of the others is %.1f times",
+                                   who, MillisecondsText(analysis::LowerMedian(times)),
+                                   analysis::LowerMedian(ratios), analysis::LowerMedian(ratios_of_others))});
+  finding.suggested_action =
+      group.kind == CulpritKind::kNode
+          ? Concat("look at what the ranks of ", group.host,
+                   " share: power and cooling (`nvidia-smi -q -d PERFORMANCE,CLOCK,POWER`), CPU quota and "
+                   "neighbours, its disk; if it stays slow, replace the node")
+          : std::string(
+                "one of these ranks slows the others of its group down between their operations, or "
+                "all have more to do: compare their GPUs' clocks and their data; if one differs, "
+                "replace its node");
   return finding;
 }
 

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "c4d_master/detectors/slow.h"
@@ -30,9 +31,26 @@ std::vector<Late> Lateness(const JobSnapshot& snapshot, const Windows& windows, 
 // The rank that is late and alone in that, if there is one.
 std::optional<Late> FindLate(const std::vector<Late>& ranks, const SlowThresholds& thresholds);
 
+// Ranks that are late together, all of them far beyond the others: one that slows many down would else be
+// excused by these. A whole node, else all of a communicator (whose ranks are then candidates), else a few
+// ranks, each by itself.
+struct LateGroup {
+  CulpritKind kind = CulpritKind::kRank;
+  std::vector<Late> ranks;
+  std::string host;              // of a node
+  uint64_t communicator_id = 0;  // of candidates
+
+  // Whether both say the same, at two moments.
+  bool Names(const LateGroup& other) const;
+};
+std::vector<LateGroup> FindLateGroups(const JobSnapshot& snapshot, const std::vector<Late>& ranks,
+                                      const SlowThresholds& thresholds);
+
 // A rank that may be late: not enough to blame it, but enough not to blame the network for what touches it.
 const Late* FindExplaining(const std::vector<Late>& ranks, const SlowThresholds& thresholds);
 
 Finding DescribeLate(const JobSnapshot& snapshot, const Late& late, const std::vector<Late>& ranks);
+Finding DescribeLateGroup(const JobSnapshot& snapshot, const LateGroup& group,
+                          const std::vector<Late>& ranks);
 
 }  // namespace c4::c4d

@@ -304,7 +304,22 @@ std::vector<Finding> DetectSlow(const JobSnapshot& snapshot, const Windows& wind
   if (const Late* late = FindExplaining(ranks, thresholds)) {
     explains.insert(snapshot.processes[late->process].process);
   }
-  if (const std::optional<Late> late = FindLate(ranks, thresholds)) {
+  const std::vector<LateGroup> groups = FindLateGroups(snapshot, ranks, thresholds);
+  for (const LateGroup& group : groups) {
+    Finding finding = DescribeLateGroup(snapshot, group, ranks);
+    finding.confidence = 0.5;
+    bool lasting = true;
+    for (size_t back = 1; back <= thresholds.late_persist; ++back) {
+      const std::vector<LateGroup> then =
+          FindLateGroups(snapshot, Lateness(snapshot, windows, back), thresholds);
+      lasting = lasting && std::any_of(then.begin(), then.end(),
+                                       [&](const LateGroup& other) { return group.Names(other); });
+    }
+    if (lasting) Confirm(&finding);
+    for (const Late& rank : group.ranks) explains.insert(snapshot.processes[rank.process].process);
+    findings.push_back(std::move(finding));
+  }
+  if (const std::optional<Late> late = groups.empty() ? FindLate(ranks, thresholds) : std::nullopt) {
     Finding finding = DescribeLate(snapshot, *late, ranks);
     finding.confidence = 0.5;
     bool lasting = true;

@@ -35,6 +35,8 @@ struct SlowThresholds {
   double late_factor = 1.8;       // of a rank's own time to its baseline
   double late_alone = 1.5;        // to the second of the job
   double late_cycle_share = 0.2;  // the growth, of all the time that an operation takes
+  double late_whole = 0.75;       // of a node's or a communicator's ranks, so that it counts as a whole
+  double late_few = 0.25;         // of the job's ranks: that many may be late each by itself
   double late_suspect = 1.4;      // from here on a rank explains slow cells that touch it
   double blind_late_median = 2.0;
   size_t blind_late_slices = 30;
