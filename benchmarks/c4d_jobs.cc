@@ -1,7 +1,7 @@
 // c4d_jobs --ranks N --seed S --trials T [--healthy] [--fault KIND] [--json FILE]: precision and recall of
-// the master's verdicts over simulated hybrid-parallel jobs with one fault each, in simulated time. --healthy:
-// jobs without a fault, with checkpoints now and then. What was not right is printed with all that was said.
-// Exit status: 0 it ran, 2 it was called wrongly. The numbers are to be judged by who asks.
+// the master's verdicts over simulated hybrid-parallel jobs with one fault each, in simulated time.
+// --healthy: jobs without a fault, with checkpoints now and then. What was not right is printed with all that
+// was said. Exit status: 0 it ran, 2 it was called wrongly. The numbers are to be judged by who asks.
 
 #include <algorithm>
 #include <cstdio>
@@ -17,9 +17,9 @@ namespace {
 
 using c4::jobsim::FaultKind;
 
-constexpr FaultKind kFaults[] = {FaultKind::kSpin,        FaultKind::kDataLoader, FaultKind::kKill,
-                                 FaultKind::kStop,        FaultKind::kStuckInside, FaultKind::kSlowGpu,
-                                 FaultKind::kSlowNode,    FaultKind::kSlowTensor};
+constexpr FaultKind kFaults[] = {FaultKind::kSpin,     FaultKind::kDataLoader,  FaultKind::kKill,
+                                 FaultKind::kStop,     FaultKind::kStuckInside, FaultKind::kSlowGpu,
+                                 FaultKind::kSlowNode, FaultKind::kSlowTensor};
 
 struct Options {
   uint32_t ranks = 64;
@@ -54,9 +54,9 @@ bool Read(int argc, char** argv, Options* options) {
       options->trials = number;
     } else if (word == "--json") {
       options->json = value;
-    } else if (word == "--fault" &&
-               std::any_of(std::begin(kFaults), std::end(kFaults),
-                           [&](FaultKind kind) { return c4::jobsim::FaultName(kind) == std::string(value); })) {
+    } else if (word == "--fault" && std::any_of(std::begin(kFaults), std::end(kFaults), [&](FaultKind kind) {
+                 return c4::jobsim::FaultName(kind) == std::string(value);
+               })) {
       options->fault = value;
     } else {
       return false;
@@ -119,8 +119,8 @@ int main(int argc, char** argv) {
       std::printf("seed %llu, %s, %s engine, tensor %u, pipeline %u, data %u:%s%s\n%s",
                   static_cast<unsigned long long>(seed), c4::jobsim::FaultName(kind),
                   shape.engine == c4::jobsim::Engine::kVendor ? "the vendor's" : "the host's", shape.tensor,
-                  shape.pipeline, shape.data, trial.right ? "" : " not found", trial.wrong != 0 ? " wrong" : "",
-                  trial.told.c_str());
+                  shape.pipeline, shape.data, trial.right ? "" : " not found",
+                  trial.wrong != 0 ? " wrong" : "", trial.told.c_str());
       std::fflush(stdout);
     }
   }
@@ -133,7 +133,8 @@ int main(int argc, char** argv) {
     by_kind[name] = {{"faults", row.faults},
                      {"right", row.right},
                      {"ambiguous", row.ambiguous},
-                     {"median_s", row.seconds.empty() ? nlohmann::json() : nlohmann::json(row.seconds[row.seconds.size() / 2])},
+                     {"median_s", row.seconds.empty() ? nlohmann::json()
+                                                      : nlohmann::json(row.seconds[row.seconds.size() / 2])},
                      {"most_s", row.seconds.empty() ? nlohmann::json() : nlohmann::json(row.seconds.back())}};
   }
   const nlohmann::json result = {{"trials", options.trials},

@@ -58,8 +58,7 @@ bool IsRight(const jobsim::Shape& shape, const jobsim::Fault& fault, const v1::V
   const v1::Culprit& culprit = verdict.culprit();
   const std::string node = "node" + std::to_string(shape.node(fault.rank));
   // A tensor parallel group that fills its node is the node.
-  const bool node_is_group =
-      fault.kind == FaultKind::kSlowTensor && shape.tensor == shape.ranks_per_node;
+  const bool node_is_group = fault.kind == FaultKind::kSlowTensor && shape.tensor == shape.ranks_per_node;
   const v1::CulpritKind kind = node_is_group ? v1::CULPRIT_KIND_NODE : accepted.culprit;
   if (verdict.syndrome() != accepted.syndrome || culprit.kind() != kind) return false;
   switch (kind) {

@@ -36,12 +36,10 @@ std::vector<Physics::Instruction> Physics::Program(uint32_t rank) const {
     // Forward, messages go to the next stage; backward, to the one before.
     const bool receives = forward ? stage > 0 : stage + 1 < shape_.pipeline;
     const bool sends = forward ? stage + 1 < shape_.pipeline : stage > 0;
-    const Instruction receive = {.kind = Kind::kReceive,
-                                 .peer = forward ? stage - 1 : stage + 1,
-                                 .duration_ns = shape_.transfer_ns};
-    const Instruction send = {.kind = Kind::kSend,
-                              .peer = forward ? stage + 1 : stage - 1,
-                              .duration_ns = shape_.transfer_ns};
+    const Instruction receive = {
+        .kind = Kind::kReceive, .peer = forward ? stage - 1 : stage + 1, .duration_ns = shape_.transfer_ns};
+    const Instruction send = {
+        .kind = Kind::kSend, .peer = forward ? stage + 1 : stage - 1, .duration_ns = shape_.transfer_ns};
     if (receives) in_group("pipeline", receive);
     program.push_back({.kind = Kind::kCompute, .duration_ns = shape_.forward_ns * (forward ? 1 : 2)});
     in_group("tensor", {.kind = Kind::kCollective, .duration_ns = shape_.tensor_ns});
@@ -70,8 +68,8 @@ void Physics::Advance(int64_t until_ns) {
 
 std::vector<Event> Physics::Take(uint32_t rank, int64_t until_ns) {
   std::vector<Event>& events = ranks_[rank].events;
-  const auto later = std::stable_partition(events.begin(), events.end(),
-                                           [until_ns](const Event& event) { return event.at_ns <= until_ns; });
+  const auto later = std::stable_partition(
+      events.begin(), events.end(), [until_ns](const Event& event) { return event.at_ns <= until_ns; });
   std::vector<Event> taken(events.begin(), later);
   events.erase(events.begin(), later);
   return taken;
@@ -116,7 +114,8 @@ int64_t Physics::ComputeEnd(uint32_t rank, int64_t begin_ns, int64_t duration_ns
 
 void Physics::Add(uint32_t rank, const Instruction& instruction, EventKind kind, int64_t at_ns) {
   if (at_ns >= std::min(ends_ns(rank), kNeverNs)) return;
-  ranks_[rank].events.push_back({at_ns, kind, instruction.group, instruction.kind == Kind::kSend, instruction.peer});
+  ranks_[rank].events.push_back(
+      {at_ns, kind, instruction.group, instruction.kind == Kind::kSend, instruction.peer});
 }
 
 // The CPU launches a whole step's kernels without waiting for one of them.

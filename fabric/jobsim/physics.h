@@ -1,7 +1,8 @@
 // When the kernels of a training job are launched, begin and end. Each rank's CPU launches its step's kernels
-// ahead on one stream and then waits for them; a kernel begins when the one before it has ended, a collective's
-// kernel ends when all its members' have begun, a receive when its message has come. One forward, one backward
-// as a pipeline does. A fault changes how long things take, or whether they end; all else follows.
+// ahead on one stream and then waits for them; a kernel begins when the one before it has ended, a
+// collective's kernel ends when all its members' have begun, a receive when its message has come. One
+// forward, one backward as a pipeline does. A fault changes how long things take, or whether they end; all
+// else follows.
 //
 // With the host's engine a call is made when the GPU has come to it, so nothing is launched ahead.
 // Left out: several streams, contention for links, the network's transport.
@@ -61,7 +62,7 @@ class Physics {
     uint64_t step = 0;
     bool entered = false;  // it has begun the instruction `next`, and waits in it
     int64_t begun_ns = 0;
-    std::vector<int64_t> launched_ns;       // by instruction of this step, with the vendor's engine
+    std::vector<int64_t> launched_ns;         // by instruction of this step, with the vendor's engine
     std::map<uint32_t, uint64_t> operations;  // collectives of each group that it has entered
     int64_t cpu_ns = 0;
     int64_t gpu_ns = 0;

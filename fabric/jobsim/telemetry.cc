@@ -11,7 +11,8 @@ namespace {
 constexpr uint32_t kFirstPid = 1000;
 constexpr uint64_t kMessageBytes = 32 << 20;
 constexpr uint32_t kVendorTransport = 4;
-// The threads of the vendor's engine and of frameworks look around once in a while, whatever the program does.
+// The threads of the vendor's engine and of frameworks look around once in a while, whatever the program
+// does.
 constexpr int64_t kTickNs = 1'000'000'000;
 
 }  // namespace
@@ -88,8 +89,8 @@ void Agents::AddHealth(uint32_t rank, int64_t at_ns, v1::ProcessHealth* health) 
 void Agents::AddMember(uint32_t group_index, uint32_t rank, const Member& member, int64_t at_ns,
                        v1::ProcessReport* report) const {
   const Group& group = physics_->groups()[group_index];
-  const auto own = static_cast<uint32_t>(std::find(group.ranks.begin(), group.ranks.end(), rank) -
-                                         group.ranks.begin());
+  const auto own =
+      static_cast<uint32_t>(std::find(group.ranks.begin(), group.ranks.end(), rank) - group.ranks.begin());
   v1::CommunicatorState* state = report->add_communicators();
   state->set_communicator_id(group.id);
   state->set_rank(own);
@@ -110,11 +111,14 @@ void Agents::AddMember(uint32_t group_index, uint32_t rank, const Member& member
   fill(p2p ? state->mutable_p2p_started() : state->mutable_started(), member.started);
   fill(p2p ? state->mutable_p2p_finished() : state->mutable_finished(), member.finished);
   v1::OperationInfo info;
-  info.set_function(!p2p ? v1::FUNCTION_ALL_REDUCE : member.sends_last ? v1::FUNCTION_SEND : v1::FUNCTION_RECV);
+  info.set_function(!p2p                ? v1::FUNCTION_ALL_REDUCE
+                    : member.sends_last ? v1::FUNCTION_SEND
+                                        : v1::FUNCTION_RECV);
   info.set_data_type(9);
   info.set_root(-1);
   info.set_count(kMessageBytes / 2);
-  if (member.called.count > 0) *(p2p ? state->mutable_last_p2p_called() : state->mutable_last_called()) = info;
+  if (member.called.count > 0)
+    *(p2p ? state->mutable_last_p2p_called() : state->mutable_last_called()) = info;
   if (member.started.count > 0) {
     *(p2p ? state->mutable_last_p2p_started() : state->mutable_last_started()) = info;
   }

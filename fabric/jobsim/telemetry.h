@@ -1,5 +1,6 @@
 // What the agents of a simulated job's nodes would tell of it: one batch a node, whole, at a moment. Counters
-// and ages come from what the physics did up to then; nothing here knows of faults but by what they did to it.
+// and ages come from what the physics did up to then; nothing here knows of faults but by what they did to
+// it.
 //
 // Deterministic. One thread.
 #pragma once

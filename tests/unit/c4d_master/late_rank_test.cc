@@ -1,7 +1,11 @@
 // Who is late: against what is usual for it, and from the start, against the others.
 #include "c4d_master/detectors/late_rank.h"
 
+#include <algorithm>
+#include <vector>
+
 #include "gtest/gtest.h"
+#include "tests/unit/c4d_master/fake_job.h"
 
 namespace c4::c4d {
 namespace {
@@ -69,6 +73,85 @@ TEST(LateRank, WhatIsNotMeasuredIsNot) {
 TEST(LateRank, ALittleOfTheTimeIsNot) {
   // Twice everybody else's, and a tenth of the time in all.
   EXPECT_FALSE(FindLate({Rank(0, 2, 2, 10, 1), Rank(1, 1, 1), Rank(2, 1, 1), Rank(3, 1, 1)}, {}).has_value());
+}
+
+// Sixteen ranks, four a node; those that are named take five times what is usual for them.
+class LateGroups : public ::testing::Test {
+ protected:
+  LateGroups() : job_(16, 4) {}
+
+  std::vector<LateGroup> Find(const std::vector<uint32_t>& late, double factor = 5) {
+    const JobSnapshot snapshot = job_.Snapshot();
+    std::vector<Late> ranks;
+    for (uint32_t i = 0; i < snapshot.processes.size(); ++i) {
+      const auto rank = static_cast<uint32_t>(snapshot.processes[i].process->rank);
+      const bool is_late = std::find(late.begin(), late.end(), rank) != late.end();
+      ranks.push_back(Rank(i, is_late ? factor * 2 : 2.0 + 0.01 * rank, 2, 12));
+    }
+    std::stable_sort(ranks.begin(), ranks.end(),
+                     [](const Late& a, const Late& b) { return a.ratio > b.ratio; });
+    std::vector<LateGroup> groups = FindLateGroups(snapshot, ranks, {});
+    for (const LateGroup& group : groups) {
+      const Finding finding = DescribeLateGroup(snapshot, group, ranks);
+      EXPECT_EQ(finding.syndrome, Syndrome::kNonCommunicationSlow);
+      EXPECT_EQ(finding.kind, group.kind);
+      EXPECT_FALSE(finding.evidence.empty());
+      EXPECT_FALSE(finding.suggested_action.empty());
+      for (const Late& rank : group.ranks) ranks_.push_back(snapshot.processes[rank.process].process->rank);
+    }
+    std::sort(ranks_.begin(), ranks_.end());
+    return groups;
+  }
+
+  FakeJob job_;
+  std::vector<int32_t> ranks_;  // that were named
+};
+
+TEST_F(LateGroups, ANodeWhoseRanksAreAllLateIsNamed) {
+  const std::vector<LateGroup> groups = Find({4, 5, 6, 7});
+  ASSERT_EQ(groups.size(), 1U);
+  EXPECT_EQ(groups[0].kind, CulpritKind::kNode);
+  EXPECT_EQ(groups[0].host, "host1");
+  EXPECT_EQ(ranks_, (std::vector<int32_t>{4, 5, 6, 7}));
+}
+
+TEST_F(LateGroups, TwoNodesAreTwo) {
+  const std::vector<LateGroup> groups = Find({0, 1, 2, 3, 12, 13, 14, 15});
+  ASSERT_EQ(groups.size(), 2U);
+  EXPECT_EQ(groups[0].kind, CulpritKind::kNode);
+  EXPECT_EQ(groups[1].kind, CulpritKind::kNode);
+  EXPECT_NE(groups[0].host, groups[1].host);
+}
+
+TEST_F(LateGroups, AGroupAcrossNodesGivesCandidates) {
+  job_.AddCommunicator(0xC33, {0, 4, 8, 12});
+  const std::vector<LateGroup> groups = Find({0, 4, 8, 12});
+  ASSERT_EQ(groups.size(), 1U);
+  EXPECT_EQ(groups[0].kind, CulpritKind::kAmbiguous);
+  EXPECT_EQ(groups[0].communicator_id, 0xC33U);
+}
+
+TEST_F(LateGroups, AFewHereAndThereAreNamedOneByOne) {
+  const std::vector<LateGroup> groups = Find({1, 6, 11});
+  ASSERT_EQ(groups.size(), 3U);
+  for (const LateGroup& group : groups) EXPECT_EQ(group.kind, CulpritKind::kRank);
+  EXPECT_EQ(ranks_, (std::vector<int32_t>{1, 6, 11}));
+}
+
+TEST_F(LateGroups, ManyHereAndThereSayNothing) {
+  EXPECT_TRUE(Find({0, 1, 5, 6, 9, 13, 14}).empty());
+}
+
+TEST_F(LateGroups, MoreThanHalfOfTheJobIsTheJob) {
+  EXPECT_TRUE(Find({0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}).empty());
+}
+
+TEST_F(LateGroups, OneIsNoGroup) {
+  EXPECT_TRUE(Find({3}).empty());
+}
+
+TEST_F(LateGroups, ALittleIsNot) {
+  EXPECT_TRUE(Find({4, 5, 6, 7}, 1.5).empty());
 }
 
 }  // namespace

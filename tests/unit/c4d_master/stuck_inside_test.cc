@@ -1,0 +1,115 @@
+// Operations that all have entered and that do not go on; and who is blocked in the kernel.
+#include "c4d_master/detectors/diagnose.h"
+#include "c4d_master/detectors/hang.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/unit/c4d_master/fake_job.h"
+
+namespace c4::c4d {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+constexpr uint64_t kGroup = 0xB22;
+
+std::vector<Finding> Inside(const FakeJob& job) {
+  return DetectStuckInside(job.Snapshot(), HangThresholds{});
+}
+
+// Ranks 1 and 2 are in a group of their own, whose operation hangs; the others wait for these.
+class StuckInsideTest : public ::testing::Test {
+ protected:
+  StuckInsideTest() : job_(4) {
+    job_.AddCommunicator(kGroup, {1, 2});
+    job_.Complete(50);
+    job_.Complete(50, kGroup);
+    job_.Enter(1, kGroup);
+    job_.Enter(2, kGroup);
+    job_.Enter(0);
+    job_.Enter(3);
+  }
+
+  FakeJob job_;
+};
+
+TEST_F(StuckInsideTest, ItsMembersAreCandidatesAfterALimit) {
+  job_.Advance(29 * kSecondNs);
+  EXPECT_THAT(Inside(job_), IsEmpty());
+  job_.Advance(2 * kSecondNs);
+  std::vector<Finding> findings = Inside(job_);
+  ASSERT_THAT(findings, SizeIs(1));
+  EXPECT_EQ(findings[0].syndrome, Syndrome::kCommunicationHang);
+  EXPECT_EQ(findings[0].kind, CulpritKind::kAmbiguous);
+  EXPECT_THAT(findings[0].candidates, ElementsAre(1, 2));
+  EXPECT_THAT(findings[0].waiting, ElementsAre(0, 1, 2, 3));
+  EXPECT_THAT(findings[0].communicators, ElementsAre(kWorld, kGroup));
+  EXPECT_EQ(findings[0].communicator_id, kGroup);
+  EXPECT_EQ(findings[0].operation, 50U);
+  EXPECT_EQ(findings[0].confirmed_by, "");
+  EXPECT_THAT(findings[0].evidence[0].text, HasSubstr("all 2 ranks of communicator"));
+  job_.Advance(90 * kSecondNs);
+  findings = Inside(job_);
+  ASSERT_THAT(findings, SizeIs(1));
+  EXPECT_EQ(findings[0].confirmed_by, "past-limit");
+  const std::vector<Finding> all = Diagnose(job_.Snapshot(), {}, {}, job_.now_ns(), {});
+  ASSERT_THAT(all, SizeIs(1));
+  EXPECT_EQ(all[0].kind, CulpritKind::kAmbiguous);
+}
+
+TEST_F(StuckInsideTest, WhatFinishesIsOver) {
+  job_.Advance(40 * kSecondNs);
+  ASSERT_THAT(Inside(job_), SizeIs(1));
+  for (const uint32_t rank : {1U, 2U}) job_.Finish(rank, kGroup);
+  EXPECT_THAT(Inside(job_), IsEmpty());
+}
+
+TEST_F(StuckInsideTest, WhoCannotRunIsToBlameInItsPlace) {
+  job_.SetState(2, ProcessState::kStopped);
+  job_.Advance(40 * kSecondNs);
+  EXPECT_THAT(Inside(job_), IsEmpty());
+  const std::vector<Finding> all = Diagnose(job_.Snapshot(), {}, {}, job_.now_ns(), {});
+  ASSERT_THAT(all, SizeIs(1));
+  EXPECT_EQ(all[0].rank, 2);
+}
+
+// Somebody who is not seen may be missing in it.
+TEST_F(StuckInsideTest, NothingIsToldOfWhatIsNotSeenAsAWhole) {
+  job_.Silence("host2");
+  job_.Advance(40 * kSecondNs);
+  EXPECT_THAT(Inside(job_), IsEmpty());
+}
+
+// A communicator that usually stands still for a minute is not suspicious after half of one.
+TEST_F(StuckInsideTest, WhatIsUsualIsNot) {
+  job_.Advance(130 * kSecondNs);
+  const std::vector<Finding> findings = DetectStuckInside(job_.Snapshot(60 * kSecondNs), HangThresholds{});
+  ASSERT_THAT(findings, SizeIs(1));
+  EXPECT_EQ(findings[0].confirmed_by, "") << "the limit is five times what is usual";
+}
+
+// fsync on a network file system: neither CPU time nor I/O moves, and it comes back.
+TEST(BlockedTest, WhoIsBlockedInTheKernelIsExcusedUpToTheLimit) {
+  FakeJob job(3);
+  job.Complete(50);
+  job.EnterAllBut(0);
+  job.SetIdle(0);
+  job.SetState(0, ProcessState::kBlocked);
+  job.Advance(15 * kSecondNs);
+  std::vector<Finding> findings = DetectHangs(job.Snapshot(), HangThresholds{});
+  ASSERT_THAT(findings, SizeIs(1));
+  EXPECT_EQ(findings[0].confirmed_by, "");
+  job.Advance(106 * kSecondNs);
+  findings = DetectHangs(job.Snapshot(), HangThresholds{});
+  ASSERT_THAT(findings, SizeIs(1));
+  EXPECT_EQ(findings[0].confirmed_by, "past-limit");
+  job.SetState(0, ProcessState::kSleeping);
+  findings = DetectHangs(job.Snapshot(), HangThresholds{});
+  ASSERT_THAT(findings, SizeIs(1));
+  EXPECT_EQ(findings[0].confirmed_by, "no-progress");
+}
+
+}  // namespace
+}  // namespace c4::c4d
