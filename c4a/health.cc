@@ -34,11 +34,24 @@ void HealthTracker::Update(const std::optional<ProcessInfo>& info, int64_t now_n
     return;
   }
   const uint64_t io_bytes = info->io_bytes.value_or(health_.io_bytes);
-  if (!seen_ || info->cpu_ns != health_.cpu_ns || io_bytes != health_.io_bytes) health_.progress_ns = now_ns;
+  TakeSample({now_ns, info->cpu_ns, io_bytes});
   health_.cpu_ns = info->cpu_ns;
   health_.io_bytes = io_bytes;
   health_.wait_channel = info->wait_channel;
   Enter(StateOfLetter(info->stat.state), now_ns);
+}
+
+void HealthTracker::TakeSample(const Sample& sample) {
+  if (!seen_ || sample.cpu_ns != health_.cpu_ns || sample.io_bytes != health_.io_bytes)
+    moved_ns_ = sample.at_ns;
+  samples_.push_back(sample);
+  while (samples_.size() > 2 && sample.at_ns - samples_[1].at_ns >= kWorkWindowNs) samples_.pop_front();
+  const Sample& before = samples_.front();
+  const auto elapsed_ns = static_cast<double>(sample.at_ns - before.at_ns);
+  const bool computes = sample.cpu_ns > before.cpu_ns &&
+                        static_cast<double>(sample.cpu_ns - before.cpu_ns) >= kWorkShare * elapsed_ns;
+  const bool transfers = sample.io_bytes >= before.io_bytes + kWorkIoBytes;
+  if (!seen_ || computes || transfers) health_.progress_ns = moved_ns_;
 }
 
 void HealthTracker::Gone(int64_t now_ns) {

@@ -1,8 +1,9 @@
 // What the agent has seen of a process's health over time: since when it is in its state, since when it
-// used neither processor nor I/O. Pure: the times are given. One thread.
+// has not worked. Pure: the times are given. One thread.
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <string>
 
@@ -26,7 +27,9 @@ ProcessState StateOfLetter(char letter);  // of /proc/PID/stat
 struct ProcessHealth {
   ProcessState state = ProcessState::kUnknown;
   int64_t state_since_ns = 0;  // CLOCK_MONOTONIC, when the agent first saw this state
-  int64_t progress_ns = 0;     // when cpu_ns or io_bytes last moved
+  // When cpu_ns or io_bytes last moved, as part of some work: threads that look around a few times a second
+  // (watchdogs, proxies) make no progress, however long they go on.
+  int64_t progress_ns = 0;
   uint64_t cpu_ns = 0;
   uint64_t io_bytes = 0;  // 0 where not readable
   std::string wait_channel;
@@ -34,16 +37,30 @@ struct ProcessHealth {
 
 class HealthTracker {
  public:
+  // Work is at least that much within this time.
+  static constexpr int64_t kWorkWindowNs = 2'000'000'000;
+  static constexpr double kWorkShare = 0.01;  // of a processor
+  static constexpr uint64_t kWorkIoBytes = 4096;
+
   // `info`: nothing when the process cannot be seen.
   void Update(const std::optional<ProcessInfo>& info, int64_t now_ns);
   void Gone(int64_t now_ns);
   const ProcessHealth& health() const { return health_; }
 
  private:
+  struct Sample {
+    int64_t at_ns = 0;
+    uint64_t cpu_ns = 0;
+    uint64_t io_bytes = 0;
+  };
+
   void Enter(ProcessState state, int64_t now_ns);
+  void TakeSample(const Sample& sample);
 
   ProcessHealth health_;
   bool seen_ = false;
+  std::deque<Sample> samples_;  // of the window, and the last one before it; oldest first
+  int64_t moved_ns_ = 0;        // when anything last moved
 };
 
 }  // namespace c4::agent

@@ -14,6 +14,10 @@ constexpr uint32_t kVendorTransport = 4;
 // The threads of the vendor's engine and of frameworks look around once in a while, whatever the program
 // does.
 constexpr int64_t kTickNs = 1'000'000'000;
+constexpr int64_t kTickCpuNs = 2'000'000;
+constexpr int64_t kClockTickNs = 10'000'000;  // as fine as the kernel tells of processor time
+
+static_assert(static_cast<int>(agent::ProcessState::kGone) == v1::PROCESS_STATE_GONE);
 
 }  // namespace
 
@@ -63,27 +67,29 @@ void Agents::Apply(uint32_t rank, int64_t at_ns) {
   }
 }
 
-void Agents::AddHealth(uint32_t rank, int64_t at_ns, v1::ProcessHealth* health) const {
-  const int64_t ends_ns = physics_->ends_ns(rank);
-  const int64_t idle_ns = physics_->idle_from_ns(rank);
-  v1::ProcessState state = v1::PROCESS_STATE_RUNNING;
-  int64_t since_ns = 0;
-  int64_t progress_ns = at_ns;
-  if (at_ns >= ends_ns) {
-    state = fault_.kind == FaultKind::kStop ? v1::PROCESS_STATE_STOPPED : v1::PROCESS_STATE_GONE;
-    since_ns = progress_ns = ends_ns;
-  } else if (at_ns >= idle_ns) {
-    state = v1::PROCESS_STATE_SLEEPING;
-    since_ns = idle_ns;
-    progress_ns = shape_.engine == Engine::kVendor ? at_ns - (at_ns - idle_ns) % kTickNs : idle_ns;
+agent::ProcessInfo Agents::Look(uint32_t rank, int64_t at_ns) const {
+  const int64_t busy_ns = std::min({at_ns, physics_->ends_ns(rank), physics_->idle_from_ns(rank)});
+  int64_t cpu_ns = busy_ns;
+  agent::ProcessInfo info;
+  info.stat.state = 'R';
+  if (at_ns >= physics_->ends_ns(rank)) {
+    info.stat.state = 'T';
+  } else if (at_ns >= physics_->idle_from_ns(rank)) {
+    info.stat.state = 'S';
+    if (shape_.engine == Engine::kVendor) cpu_ns += (at_ns - busy_ns) / kTickNs * kTickCpuNs;
   } else if (physics_->Writes(rank, at_ns)) {
-    state = v1::PROCESS_STATE_BLOCKED;
+    info.stat.state = 'D';
   }
-  const int64_t busy_ns = std::min({at_ns, ends_ns, idle_ns});
-  health->set_state(state);
-  health->set_state_age_ns(at_ns - since_ns);
-  health->set_cpu_ns(static_cast<uint64_t>(busy_ns + (progress_ns - busy_ns) / 500));
-  health->set_progress_age_ns(at_ns - progress_ns);
+  info.cpu_ns = static_cast<uint64_t>(cpu_ns / kClockTickNs * kClockTickNs);
+  return info;
+}
+
+void Agents::AddHealth(uint32_t rank, int64_t at_ns, v1::ProcessHealth* health) const {
+  const agent::ProcessHealth& seen = ranks_[rank].health.health();
+  health->set_state(static_cast<v1::ProcessState>(static_cast<int>(seen.state)));
+  health->set_state_age_ns(at_ns - seen.state_since_ns);
+  health->set_cpu_ns(seen.cpu_ns);
+  health->set_progress_age_ns(at_ns - seen.progress_ns);
 }
 
 void Agents::AddMember(uint32_t group_index, uint32_t rank, const Member& member, int64_t at_ns,
@@ -178,6 +184,12 @@ std::vector<v1::TelemetryBatch> Agents::Report(int64_t at_ns) {
   }
   for (uint32_t rank = 0; rank < ranks_.size(); ++rank) {
     Apply(rank, at_ns);
+    const bool gone = fault_.kind == FaultKind::kKill && at_ns >= physics_->ends_ns(rank);
+    if (gone) {
+      ranks_[rank].health.Gone(at_ns);
+    } else {
+      ranks_[rank].health.Update(Look(rank, at_ns), at_ns);
+    }
     AddProcess(rank, at_ns, &batches[shape_.node(rank)]);
   }
   return batches;

@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "c4/v1/telemetry.pb.h"
+#include "c4a/health.h"
+#include "c4a/proc_reader.h"
 #include "fabric/jobsim/physics.h"
 
 namespace c4::jobsim {
@@ -46,10 +48,13 @@ class Agents {
     uint64_t finished = 0;
     int64_t last_started_ns = 0;
     uint64_t started = 0;
+    agent::HealthTracker health;
   };
 
   void Apply(uint32_t rank, int64_t at_ns);
   void AddProcess(uint32_t rank, int64_t at_ns, v1::TelemetryBatch* batch) const;
+  // What the kernel would say of the process then.
+  agent::ProcessInfo Look(uint32_t rank, int64_t at_ns) const;
   void AddHealth(uint32_t rank, int64_t at_ns, v1::ProcessHealth* health) const;
   void AddMember(uint32_t group_index, uint32_t rank, const Member& member, int64_t at_ns,
                  v1::ProcessReport* report) const;

@@ -112,7 +112,7 @@ TEST(HealthTracker, AgesOfStateAndProgress) {
   EXPECT_EQ(tracker.health().state, ProcessState::kStopped);
   EXPECT_EQ(tracker.health().state_since_ns, 3000);
   EXPECT_EQ(tracker.health().progress_ns, 2000);
-  tracker.Update(Info('S', 200, 10), 4000);  // I/O is progress too
+  tracker.Update(Info('S', 200, 5000), 4000);  // I/O is progress too
   EXPECT_EQ(tracker.health().progress_ns, 4000);
   tracker.Update(Info('S', 200), 5000);  // not readable this time: no progress by that
   EXPECT_EQ(tracker.health().progress_ns, 4000);
@@ -121,6 +121,49 @@ TEST(HealthTracker, AgesOfStateAndProgress) {
   tracker.Gone(7000);
   EXPECT_EQ(tracker.health().state, ProcessState::kGone);
   EXPECT_EQ(tracker.health().state_since_ns, 7000);
+}
+
+// What a watchdog does, or a network proxy: a tick of the kernel's clock now and then, a few bytes.
+TEST(HealthTracker, ThreadsThatLookAroundMakeNoProgress) {
+  constexpr int64_t kMs = 1'000'000;
+  HealthTracker tracker;
+  int64_t now_ns = 0;
+  uint64_t cpu_ns = 5'000'000'000;
+  uint64_t io_bytes = 1'000'000;
+  const auto run = [&](int64_t ms, int64_t tick_every_ms, uint64_t io_a_tick, char state = 'S') {
+    for (int64_t at = 250; at <= ms; at += 250) {
+      now_ns += 250 * kMs;
+      if (tick_every_ms != 0 && at % tick_every_ms == 0) {
+        cpu_ns += 10 * 1'000'000;
+        io_bytes += io_a_tick;
+      }
+      tracker.Update(Info(state, cpu_ns, io_bytes), now_ns);
+    }
+  };
+  run(10000, 250, 0, 'R');  // works, a little
+  EXPECT_EQ(tracker.health().progress_ns, now_ns);
+  const int64_t hung_ns = now_ns;
+  run(60000, 2500, 100);  // 0.4 % of a processor
+  EXPECT_GE(tracker.health().progress_ns, hung_ns);
+  EXPECT_LE(tracker.health().progress_ns, hung_ns + 2500 * kMs);
+  EXPECT_EQ(tracker.health().cpu_ns, cpu_ns) << "told all the same";
+  run(1000, 250, 0, 'R');  // goes on
+  EXPECT_GE(tracker.health().progress_ns, now_ns - 250 * kMs);
+  run(20000, 0, 0);
+  const int64_t idle_ns = tracker.health().progress_ns;
+  io_bytes += 1 << 20;  // a write behind all that
+  run(250, 0, 0);
+  EXPECT_EQ(tracker.health().progress_ns, now_ns);
+  EXPECT_GT(now_ns, idle_ns + 15'000 * kMs);
+}
+
+// One that looks seldom, as after a stall of its own, takes the share of all that time.
+TEST(HealthTracker, APauseOfTheAgentsIsNoStandstill) {
+  HealthTracker tracker;
+  tracker.Update(Info('R', 0), 0);
+  tracker.Update(Info('R', 250'000'000), 250'000'000);
+  tracker.Update(Info('R', 30'000'000'000), 30'250'000'000);
+  EXPECT_EQ(tracker.health().progress_ns, 30'250'000'000);
 }
 
 TEST(HealthTracker, LettersOfTheKernel) {
