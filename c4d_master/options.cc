@@ -133,7 +133,7 @@ std::vector<service::Setting> MasterSettings(MasterOptions* options) {
        .max = kMaxSeconds},
       {.name = "no-progress-s",
        .field = &options->no_progress_s,
-       .help = "a suspect whose CPU time and I/O have not moved for so long is confirmed",
+       .help = "a suspect that has not worked for so long is confirmed: 1 % of a processor, or 4 KiB of I/O, in 2 s",
        .min = 0.5,
        .max = kMaxSeconds},
       {.name = "hang-limit-s",
