@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <exception>
 #include <map>
 #include <string>
 #include <vector>
@@ -80,18 +81,7 @@ FaultKind KindOf(const Options& options, uint64_t trial) {
   return kFaults[trial % std::size(kFaults)];
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  Options options;
-  if (!Read(argc, argv, &options)) {
-    std::fprintf(stderr,
-                 "c4d_jobs --ranks N --seed S --trials T [--healthy] [--fault KIND] [--json FILE]\n"
-                 "N: a power of two from 16 to 16384. KIND: spin, data-loader, kill, stop, stuck-inside, "
-                 "slow-gpu, slow-node, slow-tensor\n");
-    return 2;
-  }
-  if (std::freopen("/dev/null", "w", stderr) == nullptr) return 2;  // the master's log of every verdict
+int Run(const Options& options) {
   std::map<std::string, Row> rows;
   uint64_t right = 0;
   uint64_t wrong = 0;
@@ -151,4 +141,24 @@ int main(int argc, char** argv) {
     return 2;
   }
   return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Options options;
+  if (!Read(argc, argv, &options)) {
+    std::fprintf(stderr,
+                 "c4d_jobs --ranks N --seed S --trials T [--healthy] [--fault KIND] [--json FILE]\n"
+                 "N: a power of two from 16 to 16384. KIND: spin, data-loader, kill, stop, stuck-inside, "
+                 "slow-gpu, slow-node, slow-tensor\n");
+    return 2;
+  }
+  if (std::freopen("/dev/null", "w", stderr) == nullptr) return 2;  // the master's log of every verdict
+  try {
+    return Run(options);
+  } catch (const std::exception& fault) {
+    std::printf("%s\n", fault.what());
+    return 2;
+  }
 }

@@ -133,7 +133,8 @@ std::vector<service::Setting> MasterSettings(MasterOptions* options) {
        .max = kMaxSeconds},
       {.name = "no-progress-s",
        .field = &options->no_progress_s,
-       .help = "a suspect that has not worked for so long is confirmed: 1 % of a processor, or 4 KiB of I/O, in 2 s",
+       .help = "a suspect that has not worked for so long is confirmed: 1 % of a processor, or 4 KiB of I/O, "
+               "in 2 s",
        .min = 0.5,
        .max = kMaxSeconds},
       {.name = "hang-limit-s",

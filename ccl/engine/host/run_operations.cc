@@ -56,12 +56,14 @@ Result HostCommunicator::RunCollective(const Entry& entry) {
 Result HostCommunicator::RunTransfers(const Pending& pending) {
   const uint64_t started = NowTicks();
   std::vector<Operation> operations;
+  operations.reserve(pending.size());
   for (const Entry& entry : pending) {
     recorder_.P2pStarted(Info(entry.operation, Algorithm::kAuto), entry.stream->id(), started);
     operations.push_back(entry.operation);
   }
   return stage_->Around(operations.data(), operations.size(), rank_, rank_count_, [&] {
     std::vector<Transfer> transfers;
+    transfers.reserve(operations.size());
     for (const Operation& operation : operations) {
       transfers.push_back({operation.function == wire::kSend, operation.root, operation.send_buffer,
                            operation.recv_buffer, operation.count * ElementBytes(operation.data_type)});

@@ -17,8 +17,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "ccl/base/result.h"
 #include "ccl/base/cuda_driver.h"
+#include "ccl/base/result.h"
 #include "ccl/engine/vendor/stamp_book.h"
 #include "ccl/engine/vendor/stamp_kernel.h"
 #include "ccl/monitor/observed.h"

@@ -44,7 +44,7 @@ bool IsSmallFloat(ncclDataType_t type, SmallFloat* shape) {
 
 double Decode(ncclDataType_t type, uint32_t bits) {
   SmallFloat shape{};
-  IsSmallFloat(type, &shape);
+  if (!IsSmallFloat(type, &shape)) return 0;
   const int bias = (1 << (shape.exponent_bits - 1)) - 1;
   const auto mantissa = static_cast<double>(bits & ((1u << shape.mantissa_bits) - 1));
   const auto exponent = static_cast<int>((bits >> shape.mantissa_bits) & ((1u << shape.exponent_bits) - 1));
