@@ -80,7 +80,7 @@ void DetectMissing(const JobSnapshot& snapshot, const Communicator& communicator
       finding->confirmed_by = "gone";
     } else if (CannotRun(health.state)) {
       finding->confirmed_by = "stopped";
-    } else if (!ref.stale && health.last_progress_at_ns != kNever &&
+    } else if (!ref.stale && health.state != ProcessState::kBlocked && health.last_progress_at_ns != kNever &&
                ref.host->as_of_ns - health.last_progress_at_ns >= thresholds.join_suspect_ns) {
       finding->confirmed_by = "no-progress";
     } else {
