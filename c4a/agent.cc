@@ -149,7 +149,7 @@ absl::Status Agent::StartPaths(uint64_t epoch) {
     return LookUp(service::kPathMasterName, service::Believed());
   };
   options.credentials = credentials_;
-  options.nics = [this] { return ListNics(options_.nics); };
+  options.nics = [this] { return ListNics(options_.nics, options_.nic_addresses == "ipv6"); };
   options.prober.per_second = static_cast<uint32_t>(options_.probes_per_second);
   options.prober.burst = std::max<uint32_t>(1, options.prober.per_second / 10);
   options.answer = [this](ControlClientId client, const wire::ControlPathAnswer& answer) {

@@ -1,11 +1,12 @@
 #include "c4a/nics.h"
 
 #include <algorithm>
-#include <arpa/inet.h>
 #include <fstream>
 #include <ifaddrs.h>
 #include <map>
 #include <net/if.h>
+
+#include "service/ip_address.h"
 
 namespace c4::agent {
 namespace {
@@ -33,19 +34,22 @@ bool NicSelected(std::string_view filter, std::string_view name) {
   return excludes;
 }
 
-std::vector<v1::NicInfo> ListNics(std::string_view filter, const std::string& sys_root) {
+std::vector<v1::NicInfo> ListNics(std::string_view filter, bool prefer_ipv6, const std::string& sys_root) {
   std::map<std::string, v1::NicInfo> nics;
+  std::map<std::string, service::IpAddress> addresses;
   ifaddrs* list = nullptr;
   if (getifaddrs(&list) != 0) return {};
   for (const ifaddrs* at = list; at != nullptr; at = at->ifa_next) {
-    if (at->ifa_addr == nullptr || at->ifa_addr->sa_family != AF_INET) continue;
+    if (at->ifa_addr == nullptr) continue;
+    const service::IpAddress address = service::AddressOf(at->ifa_addr);
+    if (!address.is_of_network()) continue;
     if ((at->ifa_flags & IFF_LOOPBACK) != 0 || !NicSelected(filter, at->ifa_name)) continue;
-    if (nics.contains(at->ifa_name)) continue;
+    const auto [had, is_first] = addresses.try_emplace(at->ifa_name, address);
+    if (!is_first && (address.is_v4() == prefer_ipv6 || had->second.is_v4() != prefer_ipv6)) continue;
+    had->second = address;
     v1::NicInfo& nic = nics[at->ifa_name];
-    char text[INET_ADDRSTRLEN] = "";
-    inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in*>(at->ifa_addr)->sin_addr, text, sizeof text);
     nic.set_name(at->ifa_name);
-    nic.set_address(text);
+    nic.set_address(service::IpText(address));
     nic.set_carrier((at->ifa_flags & IFF_RUNNING) != 0);
     const int64_t mbps = ReadNumber(sys_root + "/class/net/" + nic.name() + "/speed");
     nic.set_rate_mbps(mbps > 0 ? static_cast<uint64_t>(mbps) : 0);

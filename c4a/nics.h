@@ -15,8 +15,10 @@ namespace c4::agent {
 // exact names (as NCCL_SOCKET_IFNAME). An empty filter takes all.
 bool NicSelected(std::string_view filter, std::string_view name);
 
-// Those that are selected, have an IPv4 address and are no loopback, by name; plane 0 is the first. Of an
-// interface with several addresses, the first. `sys_root`: where /sys is.
-std::vector<v1::NicInfo> ListNics(std::string_view filter, const std::string& sys_root = "/sys");
+// Those that are selected, have an address of a network (IPv6: no link-local one) and are no loopback, by
+// name; plane 0 is the first. Of an interface with several addresses, the first of IPv4, or of IPv6 where
+// `prefer_ipv6`; of the other version where it has none of that. `sys_root`: where /sys is.
+std::vector<v1::NicInfo> ListNics(std::string_view filter, bool prefer_ipv6,
+                                  const std::string& sys_root = "/sys");
 
 }  // namespace c4::agent

@@ -18,6 +18,7 @@ struct AgentOptions {
   double keep_dead_s = 600;
   std::string path_master;  // empty: looked up in the directory
   std::string nics;
+  std::string nic_addresses = "ipv4";
   int64_t probes_per_second = 1000;
   service::CommonOptions common;
 };

@@ -27,7 +27,7 @@ absl::Status OrderBounds::Check(const ProbeOrder& order, const ProberOptions& op
   }
   const size_t tuples = order.tuples.size();
   if (tuples > options.max_order_tuples) return TooMany("ports to probe", tuples, options.max_order_tuples);
-  std::set<service::Ipv4> targets;
+  std::set<service::IpAddress> targets;
   for (const service::IpTuple& tuple : order.tuples) targets.insert(tuple.destination);
   if (targets.size() > options.max_order_targets) {
     return TooMany("targets", targets.size(), options.max_order_targets);

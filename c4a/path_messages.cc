@@ -1,26 +1,15 @@
 #include "c4a/path_messages.h"
 
 #include <algorithm>
-#include <arpa/inet.h>
-#include <cstring>
-#include <netinet/in.h>
 
+#include "service/ip_address.h"
 #include "service/text.h"
 
 namespace c4::agent {
 namespace {
 
 std::string AddressText(const wire::Endpoint& endpoint) {
-  in6_addr address;
-  static_assert(sizeof address == sizeof endpoint.address);
-  memcpy(&address, endpoint.address, sizeof address);
-  char text[INET6_ADDRSTRLEN] = "";
-  if (IN6_IS_ADDR_V4MAPPED(&address)) {
-    inet_ntop(AF_INET, endpoint.address + 12, text, sizeof text);
-  } else {
-    inet_ntop(AF_INET6, &address, text, sizeof text);
-  }
-  return text;
+  return service::IpText(service::IpAddress::FromBytes(endpoint.address));
 }
 
 v1::HopStatus StatusOf(HopStatus status) {
@@ -97,8 +86,8 @@ absl::StatusOr<ProbeOrder> OrderOf(const v1::ProbeOrder& order) {
   result.first_ttl = static_cast<int>(std::min<uint32_t>(order.first_ttl(), 256));
   result.last_ttl = static_cast<int>(std::min<uint32_t>(order.last_ttl(), 256));
   for (const v1::FiveTuple& tuple : order.tuples()) {
-    const auto source = service::ParseIpv4(tuple.source());
-    const auto destination = service::ParseIpv4(tuple.destination());
+    const auto source = service::ParseIp(tuple.source());
+    const auto destination = service::ParseIp(tuple.destination());
     const bool tcp = tuple.protocol() == v1::IP_PROTOCOL_TCP;
     if (!source || !destination || (!tcp && tuple.protocol() != v1::IP_PROTOCOL_UDP) ||
         tuple.source_port() > UINT16_MAX || tuple.destination_port() > UINT16_MAX) {
@@ -118,15 +107,15 @@ v1::ProbeResult ResultOf(const ProbeResult& result) {
   v1::FiveTuple* const tuple = message.mutable_tuple();
   tuple->set_protocol(result.tuple.protocol == service::IpProtocol::kTcp ? v1::IP_PROTOCOL_TCP
                                                                          : v1::IP_PROTOCOL_UDP);
-  tuple->set_source(service::Ipv4Text(result.tuple.source));
+  tuple->set_source(service::IpText(result.tuple.source));
   tuple->set_source_port(result.tuple.source_port);
-  tuple->set_destination(service::Ipv4Text(result.tuple.destination));
+  tuple->set_destination(service::IpText(result.tuple.destination));
   tuple->set_destination_port(result.tuple.destination_port);
   for (const ProbedHop& hop : result.hops) {
     v1::Hop* const to = message.add_hops();
     to->set_ttl(static_cast<uint32_t>(hop.ttl));
     to->set_status(StatusOf(hop.status));
-    if (hop.address.known()) to->set_address(service::Ipv4Text(hop.address));
+    if (hop.address.known()) to->set_address(service::IpText(hop.address));
     to->set_rtt_ns(hop.rtt_ns);
     to->set_tries(static_cast<uint32_t>(hop.tries));
   }

@@ -2,6 +2,7 @@
 
 #include <cstring>
 #include <linux/errqueue.h>
+#include <netinet/icmp6.h>
 #include <netinet/ip_icmp.h>
 
 namespace c4::agent {
@@ -9,16 +10,9 @@ namespace {
 
 using service::IpProtocol;
 using service::IpTuple;
-using service::Ipv4;
 
 constexpr char kMagic[8] = {'c', '4', 'p', 'r', 'o', 'b', 'e', '\n'};
 constexpr size_t kPortBytes = 4;  // a TCP header begins with both ports
-
-// No router answers from such an address.
-bool Impossible(Ipv4 address) {
-  const uint32_t first = address.bits >> 24;
-  return first == 0 || first == 127 || first >= 224;
-}
 
 uint64_t MarkOf(uint64_t mark, int tried) {
   return mark + static_cast<uint64_t>(tried);
@@ -56,15 +50,65 @@ bool QuotesPorts(const IpTuple& probe, std::span<const unsigned char> header) {
          (header[2] << 8 | header[3]) == probe.destination_port;
 }
 
-const char* UnreachableText(uint8_t code) {
+// What a message means, in either version's numbers.
+enum class Meaning {
+  kTtlOver,
+  kNoNetwork,
+  kNoHost,
+  kFiltered,
+  kNotPassedOn,    // a router's, for another reason
+  kOfDestination,  // only the destination can say so, or a router of a packet too large
+  kOther,
+};
+
+Meaning MeaningOfV4(uint8_t type, uint8_t code) {
+  if (type == ICMP_TIME_EXCEEDED && code == ICMP_EXC_TTL) return Meaning::kTtlOver;
+  if (type != ICMP_DEST_UNREACH) return Meaning::kOther;
   switch (code) {
     case ICMP_NET_UNREACH:
-      return "has no route to the network";
+      return Meaning::kNoNetwork;
     case ICMP_HOST_UNREACH:
-      return "has no route to the host";
+      return Meaning::kNoHost;
     case ICMP_NET_ANO:
     case ICMP_HOST_ANO:
     case ICMP_PKT_FILTERED:
+      return Meaning::kFiltered;
+    case ICMP_PORT_UNREACH:
+    case ICMP_PROT_UNREACH:
+    case ICMP_FRAG_NEEDED:
+      return Meaning::kOfDestination;
+    default:
+      return Meaning::kNotPassedOn;
+  }
+}
+
+Meaning MeaningOfV6(uint8_t type, uint8_t code) {
+  constexpr uint8_t kSourcePolicy = 5, kRejectRoute = 6;
+  if (type == ICMP6_TIME_EXCEEDED && code == ICMP6_TIME_EXCEED_TRANSIT) return Meaning::kTtlOver;
+  if (type != ICMP6_DST_UNREACH) return Meaning::kOther;
+  switch (code) {
+    case ICMP6_DST_UNREACH_NOROUTE:
+    case kRejectRoute:
+      return Meaning::kNoNetwork;
+    case ICMP6_DST_UNREACH_ADDR:
+      return Meaning::kNoHost;
+    case ICMP6_DST_UNREACH_ADMIN:
+    case kSourcePolicy:
+      return Meaning::kFiltered;
+    case ICMP6_DST_UNREACH_NOPORT:
+      return Meaning::kOfDestination;
+    default:
+      return Meaning::kNotPassedOn;
+  }
+}
+
+const char* UnreachableText(Meaning meaning) {
+  switch (meaning) {
+    case Meaning::kNoNetwork:
+      return "has no route to the network";
+    case Meaning::kNoHost:
+      return "has no route to the host";
+    case Meaning::kFiltered:
       return "filters the packets";
     default:
       return "does not pass the packets on";
@@ -85,7 +129,9 @@ uint32_t SegmentMark(uint64_t mark, int tried) {
 
 Judgement Judge(const IpTuple& probe, uint64_t mark, int tries, bool segment, const QueuedError& error) {
   if (error.origin == SO_EE_ORIGIN_LOCAL) return {Verdict::kLocal, -1, ""};
-  if (error.origin != SO_EE_ORIGIN_ICMP) return Alien("is no ICMP message");
+  const bool v4 = probe.source.is_v4();
+  if (error.origin != (v4 ? SO_EE_ORIGIN_ICMP : SO_EE_ORIGIN_ICMP6)) return Alien("is no ICMP message");
+  const Meaning meaning = v4 ? MeaningOfV4(error.type, error.code) : MeaningOfV6(error.type, error.code);
   // A raw socket's error queue knows no ports but those of the quoted header.
   if (error.destination != probe.destination ||
       (!segment && error.destination_port != probe.destination_port)) {
@@ -94,11 +140,11 @@ Judgement Judge(const IpTuple& probe, uint64_t mark, int tries, bool segment, co
   if (error.offender == probe.source && probe.source != probe.destination) {
     // The kernel's own way to say that the next hop does not resolve. From outside it cannot come: the kernel
     // drops what arrives with an address of this host.
-    if (error.type == ICMP_DEST_UNREACH) return {Verdict::kLocal, -1, ""};
+    if (meaning != Meaning::kTtlOver && meaning != Meaning::kOther) return {Verdict::kLocal, -1, ""};
     return Alien("claims to come from this host");
   }
   // Probes within one host are answered by itself; everybody else has an address of the network.
-  if (Impossible(error.offender) && error.offender != probe.destination) {
+  if (!error.offender.is_of_network() && error.offender != probe.destination) {
     return Alien("comes from an address that no router has");
   }
   int tried = -1;
@@ -111,16 +157,16 @@ Judgement Judge(const IpTuple& probe, uint64_t mark, int tries, bool segment, co
     if (tried == -2) return Alien("quotes a packet that was not sent with this time to live");
   }
   const bool from_destination = error.offender == probe.destination;
-  if (error.type == ICMP_TIME_EXCEEDED && error.code == ICMP_EXC_TTL) {
+  if (meaning == Meaning::kTtlOver) {
     if (from_destination) return Alien("is the destination, which does not pass packets on");
     return {Verdict::kHop, tried, ""};
   }
-  if (error.type != ICMP_DEST_UNREACH) return Alien("is of a kind that no probe provokes");
+  if (meaning == Meaning::kOther) return Alien("is of a kind that no probe provokes");
   if (from_destination) return {Verdict::kReached, tried, ""};
-  if (error.code == ICMP_PORT_UNREACH || error.code == ICMP_PROT_UNREACH || error.code == ICMP_FRAG_NEEDED) {
+  if (meaning == Meaning::kOfDestination) {
     return Alien("says what only the destination can say");
   }
-  return {Verdict::kUnreachable, tried, UnreachableText(error.code)};
+  return {Verdict::kUnreachable, tried, UnreachableText(meaning)};
 }
 
 }  // namespace c4::agent

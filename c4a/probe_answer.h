@@ -24,8 +24,8 @@ struct QueuedError {
   uint8_t type = 0;
   uint8_t code = 0;
   int error = 0;  // errno
-  service::Ipv4 offender;
-  service::Ipv4 destination;  // of the quoted packet
+  service::IpAddress offender;
+  service::IpAddress destination;  // of the quoted packet
   uint16_t destination_port = 0;
   std::span<const unsigned char> quoted;  // UDP: what followed its header; TCP: its header
 };

@@ -14,16 +14,38 @@
 namespace c4::agent {
 namespace {
 
+using service::IpAddress;
 using service::IpProtocol;
+using service::IpSocketAddress;
 using service::IpTuple;
-using service::Ipv4;
 
-sockaddr_in SocketAddress(Ipv4 address, uint16_t port) {
-  sockaddr_in result{};
-  result.sin_family = AF_INET;
-  result.sin_addr.s_addr = htonl(address.bits);
-  result.sin_port = htons(port);
-  return result;
+// What one kernel interface calls differently for the two families.
+bool SetTtl(int fd, const IpTuple& tuple, int ttl) {
+  return tuple.source.is_v4() ? setsockopt(fd, IPPROTO_IP, IP_TTL, &ttl, sizeof ttl) == 0
+                              : setsockopt(fd, IPPROTO_IPV6, IPV6_UNICAST_HOPS, &ttl, sizeof ttl) == 0;
+}
+
+bool WantErrors(int fd, const IpTuple& tuple) {
+  const int on = 1;
+  return tuple.source.is_v4() ? setsockopt(fd, IPPROTO_IP, IP_RECVERR, &on, sizeof on) == 0
+                              : setsockopt(fd, IPPROTO_IPV6, IPV6_RECVERR, &on, sizeof on) == 0;
+}
+
+bool IsQueuedError(const cmsghdr& part) {
+  return (part.cmsg_level == IPPROTO_IP && part.cmsg_type == IP_RECVERR &&
+          part.cmsg_len >= CMSG_LEN(sizeof(sock_extended_err) + sizeof(sockaddr_in))) ||
+         (part.cmsg_level == IPPROTO_IPV6 && part.cmsg_type == IPV6_RECVERR &&
+          part.cmsg_len >= CMSG_LEN(sizeof(sock_extended_err) + sizeof(sockaddr_in6)));
+}
+
+bool Bind(int fd, IpAddress address, uint16_t port) {
+  const IpSocketAddress source = SocketAddressOf(address, port);
+  return bind(fd, source.get(), source.length) == 0;
+}
+
+int Connect(int fd, IpAddress address, uint16_t port) {
+  const IpSocketAddress destination = SocketAddressOf(address, port);
+  return connect(fd, destination.get(), destination.length);
 }
 
 ProbeFault BindFault(int error) {
@@ -79,7 +101,7 @@ void ProbeSocket::Close() {
 
 SendOutcome ProbeSocket::OpenForSegments(const IpTuple& tuple) {
   Close();
-  fd_ = socket(AF_INET, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, IPPROTO_TCP);
+  fd_ = socket(FamilyOf(tuple.source), SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, IPPROTO_TCP);
   if (fd_ < 0) {
     const bool may = errno != EPERM && errno != EACCES;
     return may ? Failed(ProbeFault::kSystem)
@@ -89,19 +111,11 @@ SendOutcome ProbeSocket::OpenForSegments(const IpTuple& tuple) {
   // It would be given a copy of whatever comes from there.
   sock_filter nothing[] = {{BPF_RET | BPF_K, 0, 0, 0}};
   const sock_fprog filter = {1, nothing};
-  const int on = 1;
-  if (setsockopt(fd_, SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof filter) != 0 ||
-      setsockopt(fd_, IPPROTO_IP, IP_RECVERR, &on, sizeof on) != 0) {
+  if (setsockopt(fd_, SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof filter) != 0 || !WantErrors(fd_, tuple)) {
     return Failed(ProbeFault::kSystem);
   }
-  const sockaddr_in source = SocketAddress(tuple.source, 0);
-  if (bind(fd_, reinterpret_cast<const sockaddr*>(&source), sizeof source) != 0) {
-    return Failed(BindFault(errno));
-  }
-  const sockaddr_in destination = SocketAddress(tuple.destination, 0);
-  if (connect(fd_, reinterpret_cast<const sockaddr*>(&destination), sizeof destination) != 0) {
-    return Failed(SendFault(errno));
-  }
+  if (!Bind(fd_, tuple.source, 0)) return Failed(BindFault(errno));
+  if (Connect(fd_, tuple.destination, 0) != 0) return Failed(SendFault(errno));
   return {.opened = true};
 }
 
@@ -109,7 +123,7 @@ SendOutcome ProbeSocket::SendSegment(const IpTuple& tuple, int ttl, uint64_t mar
   SendOutcome outcome;
   if (fd_ < 0) outcome = OpenForSegments(tuple);
   if (outcome.fault != ProbeFault::kNone) return outcome;
-  if (setsockopt(fd_, IPPROTO_IP, IP_TTL, &ttl, sizeof ttl) != 0) return Failed(ProbeFault::kSystem);
+  if (!SetTtl(fd_, tuple, ttl)) return Failed(ProbeFault::kSystem);
   unsigned char segment[kSegmentBytes];
   WriteSegment(tuple, SegmentMark(mark, tried), segment);
   ssize_t sent = send(fd_, segment, sizeof segment, MSG_NOSIGNAL);
@@ -121,25 +135,18 @@ SendOutcome ProbeSocket::SendSegment(const IpTuple& tuple, int ttl, uint64_t mar
 
 SendOutcome ProbeSocket::Open(const IpTuple& tuple) {
   const bool tcp = tuple.protocol == IpProtocol::kTcp;
-  fd_ = socket(AF_INET, (tcp ? SOCK_STREAM : SOCK_DGRAM) | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  fd_ = socket(FamilyOf(tuple.source), (tcp ? SOCK_STREAM : SOCK_DGRAM) | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (fd_ < 0) return Failed(ProbeFault::kSystem);
-  const int on = 1;
-  if (setsockopt(fd_, IPPROTO_IP, IP_RECVERR, &on, sizeof on) != 0) return Failed(ProbeFault::kSystem);
+  if (!WantErrors(fd_, tuple)) return Failed(ProbeFault::kSystem);
   if (tcp) {
     // A connection that does come about is reset, so that its port is free again at once.
     const linger reset = {1, 0};
     setsockopt(fd_, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
   }
-  const sockaddr_in source = SocketAddress(tuple.source, tuple.source_port);
-  if (bind(fd_, reinterpret_cast<const sockaddr*>(&source), sizeof source) != 0) {
-    return Failed(BindFault(errno));
-  }
+  if (!Bind(fd_, tuple.source, tuple.source_port)) return Failed(BindFault(errno));
   if (tcp) return {.opened = true};
   // Connected: the kernel lets only errors and packets of this very tuple in.
-  const sockaddr_in destination = SocketAddress(tuple.destination, tuple.destination_port);
-  if (connect(fd_, reinterpret_cast<const sockaddr*>(&destination), sizeof destination) != 0) {
-    return Failed(SendFault(errno));
-  }
+  if (Connect(fd_, tuple.destination, tuple.destination_port) != 0) return Failed(SendFault(errno));
   return {.opened = true};
 }
 
@@ -151,7 +158,7 @@ SendOutcome ProbeSocket::Send(const IpTuple& tuple, int ttl, uint64_t mark, int 
   if (fd_ < 0) outcome = Open(tuple);
   const bool opened = outcome.opened;
   if (outcome.fault == ProbeFault::kNone) {
-    outcome = tcp ? SendConnect(tuple, ttl) : SendDatagram(ttl, mark, tried);
+    outcome = tcp ? SendConnect(tuple, ttl) : SendDatagram(tuple, ttl, mark, tried);
     outcome.opened = opened;
   }
   if (!tcp || outcome.fault != ProbeFault::kPortInUse) return outcome;
@@ -160,15 +167,14 @@ SendOutcome ProbeSocket::Send(const IpTuple& tuple, int ttl, uint64_t mark, int 
 }
 
 SendOutcome ProbeSocket::SendConnect(const IpTuple& tuple, int ttl) {
-  if (setsockopt(fd_, IPPROTO_IP, IP_TTL, &ttl, sizeof ttl) != 0) return Failed(ProbeFault::kSystem);
-  const sockaddr_in destination = SocketAddress(tuple.destination, tuple.destination_port);
-  const int done = connect(fd_, reinterpret_cast<const sockaddr*>(&destination), sizeof destination);
+  if (!SetTtl(fd_, tuple, ttl)) return Failed(ProbeFault::kSystem);
+  const int done = Connect(fd_, tuple.destination, tuple.destination_port);
   if (done == 0 || errno == ECONNREFUSED) return {.reached = true};
   return errno == EINPROGRESS ? SendOutcome() : Failed(SendFault(errno));
 }
 
-SendOutcome ProbeSocket::SendDatagram(int ttl, uint64_t mark, int tried) {
-  if (setsockopt(fd_, IPPROTO_IP, IP_TTL, &ttl, sizeof ttl) != 0) return Failed(ProbeFault::kSystem);
+SendOutcome ProbeSocket::SendDatagram(const IpTuple& tuple, int ttl, uint64_t mark, int tried) {
+  if (!SetTtl(fd_, tuple, ttl)) return Failed(ProbeFault::kSystem);
   unsigned char payload[kMarkBytes];
   WriteMark(mark, tried, payload);
   ssize_t sent = send(fd_, payload, sizeof payload, MSG_NOSIGNAL);
@@ -181,7 +187,7 @@ SendOutcome ProbeSocket::SendDatagram(int ttl, uint64_t mark, int tried) {
 
 bool ProbeSocket::ReadError(QueuedError* error) {
   while (fd_ >= 0) {
-    sockaddr_in to{};
+    sockaddr_storage to{};
     iovec data = {quoted_.data(), quoted_.size()};
     alignas(cmsghdr) char control[512];
     msghdr message{};
@@ -194,20 +200,17 @@ bool ProbeSocket::ReadError(QueuedError* error) {
     const ssize_t bytes = recvmsg(fd_, &message, MSG_ERRQUEUE);
     if (bytes < 0) return false;
     for (cmsghdr* part = CMSG_FIRSTHDR(&message); part != nullptr; part = CMSG_NXTHDR(&message, part)) {
-      if (part->cmsg_level != IPPROTO_IP || part->cmsg_type != IP_RECVERR) continue;
-      if (part->cmsg_len < CMSG_LEN(sizeof(sock_extended_err) + sizeof(sockaddr_in))) continue;
+      if (!IsQueuedError(*part)) continue;
       sock_extended_err extended;
-      sockaddr_in offender;
       memcpy(&extended, CMSG_DATA(part), sizeof extended);
-      memcpy(&offender, CMSG_DATA(part) + sizeof extended, sizeof offender);
       *error = {};
       error->origin = extended.ee_origin;
       error->type = extended.ee_type;
       error->code = extended.ee_code;
       error->error = static_cast<int>(extended.ee_errno);
-      if (offender.sin_family == AF_INET) error->offender = {ntohl(offender.sin_addr.s_addr)};
-      error->destination = {ntohl(to.sin_addr.s_addr)};
-      error->destination_port = ntohs(to.sin_port);
+      error->offender = service::AddressOf(CMSG_DATA(part) + sizeof extended);
+      error->destination = service::AddressOf(&to);
+      error->destination_port = service::PortOf(&to);
       error->quoted = {quoted_.data(), static_cast<size_t>(bytes)};
       return true;
     }
@@ -227,24 +230,26 @@ bool ProbeSocket::ReadReached(const IpTuple& tuple) {
     return reached;
   }
   if (error == ECONNREFUSED) return true;  // a reset: an ICMP message would have been in the queue
-  sockaddr_in peer{};
+  sockaddr_storage peer{};
   socklen_t peer_bytes = sizeof peer;
   return error == 0 && getpeername(fd_, reinterpret_cast<sockaddr*>(&peer), &peer_bytes) == 0;
 }
 
 uint64_t PortKey(const IpTuple& tuple) {
-  return static_cast<uint64_t>(tuple.source.bits) << 24 | static_cast<uint64_t>(tuple.source_port) << 8 |
-         static_cast<uint64_t>(tuple.protocol);
+  // Two that share a key by chance take turns as well.
+  return std::hash<IpAddress>()(tuple.source) ^
+         (static_cast<uint64_t>(tuple.source_port) << 8 | static_cast<uint64_t>(tuple.protocol));
 }
 
 bool CanBeProbed(const IpTuple& tuple) {
-  const uint32_t first = tuple.destination.bits >> 24;
-  return tuple.source.known() && tuple.destination.known() && first < 224 && tuple.source_port != 0 &&
-         tuple.destination_port != 0;
+  return tuple.source.known() && tuple.destination.known() &&
+         tuple.source.is_v4() == tuple.destination.is_v4() && !tuple.destination.is_group() &&
+         !tuple.source.is_link_local_v6() && !tuple.destination.is_link_local_v6() &&
+         tuple.source_port != 0 && tuple.destination_port != 0;
 }
 
 std::string FaultText(const IpTuple& tuple, ProbeFault fault, int error) {
-  const std::string source = Ipv4Text(tuple.source), port = std::to_string(tuple.source_port);
+  const std::string source = IpText(tuple.source), port = std::to_string(tuple.source_port);
   const std::string protocol = ProtocolName(tuple.protocol);
   const std::string reason = std::generic_category().message(error);
   switch (fault) {
@@ -256,12 +261,13 @@ std::string FaultText(const IpTuple& tuple, ProbeFault fault, int error) {
     case ProbeFault::kNotOurAddress:
       return source + " is no address of this host";
     case ProbeFault::kNoRoute:
-      return "no way from " + source + " to " + Ipv4Text(tuple.destination) + ": " + reason;
+      return "no way from " + source + " to " + IpText(tuple.destination) + ": " + reason;
     case ProbeFault::kRefused:
       return "this host does not let " + TupleText(tuple) + " out: " + reason +
              " (a port kept for root, or a packet filter)";
     case ProbeFault::kBadTuple:
-      return TupleText(tuple) + " cannot be probed: it lacks an end, or " + reason;
+      return TupleText(tuple) +
+             " cannot be probed: it lacks an end, joins IPv4 to IPv6 or stays on one link, or " + reason;
     case ProbeFault::kCancelled:
       return TupleText(tuple) + " was cancelled";
     case ProbeFault::kSystem:

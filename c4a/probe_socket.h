@@ -49,7 +49,7 @@ class ProbeSocket {
   SendOutcome OpenForSegments(const service::IpTuple& tuple);
   SendOutcome SendSegment(const service::IpTuple& tuple, int ttl, uint64_t mark, int tried);
   SendOutcome SendConnect(const service::IpTuple& tuple, int ttl);
-  SendOutcome SendDatagram(int ttl, uint64_t mark, int tried);
+  SendOutcome SendDatagram(const service::IpTuple& tuple, int ttl, uint64_t mark, int tried);
 
   int fd_ = -1;
   bool segments_ = false;

@@ -95,7 +95,7 @@ class Prober::Loop {
   void Send(int index);
   void Handle(int index);
   void Judged(int index, const QueuedError& error);
-  void Answered(int index, HopStatus status, service::Ipv4 address, int tried);
+  void Answered(int index, HopStatus status, service::IpAddress address, int tried);
   void TimeOut(int index);
   void NextTtl(int index);
   void Await(int index, int64_t deadline_ns);
@@ -383,7 +383,7 @@ void Prober::Loop::Judged(int index, const QueuedError& error) {
   }
 }
 
-void Prober::Loop::Answered(int index, HopStatus status, service::Ipv4 address, int tried) {
+void Prober::Loop::Answered(int index, HopStatus status, service::IpAddress address, int tried) {
   Slot& slot = slots_[static_cast<size_t>(index)];
   ++answers_;
   const int answered = tried >= 0 ? tried : slot.tries - 1;

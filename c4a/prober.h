@@ -45,7 +45,7 @@ enum class HopStatus {
 struct ProbedHop {
   int ttl = 0;
   HopStatus status = HopStatus::kSilent;
-  service::Ipv4 address;
+  service::IpAddress address;
   int64_t rtt_ns = 0;  // of the try that was answered; where the router does not tell, of the last one
   int tries = 0;
 };

@@ -1,10 +1,9 @@
 #include "c4a/reporter.h"
 
 #include <algorithm>
-#include <arpa/inet.h>
 #include <tuple>
 
-#include "service/address.h"
+#include "service/ip_address.h"
 #include "service/text.h"
 
 namespace c4::agent {
@@ -261,14 +260,9 @@ void MergeOperations(const v1::ProcessReport& old, v1::ProcessReport* next) {
 }  // namespace
 
 std::string EndpointText(const wire::Endpoint& endpoint) {
-  static constexpr uint8_t kMapped[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
-  const auto* address = endpoint.address;
-  if (endpoint.port == 0 && std::all_of(address, address + 16, [](uint8_t byte) { return byte == 0; }))
-    return {};
-  char text[INET6_ADDRSTRLEN] = "";
-  const bool v4 = std::equal(kMapped, kMapped + sizeof kMapped, address);
-  inet_ntop(v4 ? AF_INET : AF_INET6, v4 ? address + sizeof kMapped : address, text, sizeof text);
-  return service::JoinHostPort(text, endpoint.port);
+  const auto address = service::IpAddress::FromBytes(endpoint.address);
+  if (endpoint.port == 0 && !address.known()) return {};
+  return service::IpPortText(address, endpoint.port);
 }
 
 v1::ProcessReport MakeProcessReport(const std::string& host, SegmentFile* segment, int64_t now_ns) {

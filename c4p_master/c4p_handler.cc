@@ -10,7 +10,7 @@ namespace c4::c4p {
 namespace {
 
 using service::Concat;
-using service::Ipv4;
+using service::IpAddress;
 
 constexpr int64_t kMs = 1'000'000;
 constexpr int64_t kSecondNs = 1000 * kMs;
@@ -32,7 +32,7 @@ PathObservation ObservationOf(const v1::ProbeResult& result, const service::IpTu
   for (const v1::Hop& hop : result.hops()) {
     SeenHop seen;
     seen.ttl = static_cast<int>(hop.ttl());
-    if (const auto address = service::ParseIpv4(hop.address())) seen.address = *address;
+    if (const auto address = service::ParseIp(hop.address())) seen.address = *address;
     switch (hop.status()) {
       case v1::HOP_STATUS_ANSWERED:
         seen.state = HopState::kAnswered;
@@ -52,8 +52,8 @@ PathObservation ObservationOf(const v1::ProbeResult& result, const service::IpTu
 }
 
 std::optional<service::IpTuple> TupleOf(const v1::FiveTuple& tuple) {
-  const auto source = service::ParseIpv4(tuple.source());
-  const auto destination = service::ParseIpv4(tuple.destination());
+  const auto source = service::ParseIp(tuple.source());
+  const auto destination = service::ParseIp(tuple.destination());
   if (!source || !destination || tuple.source_port() > UINT16_MAX || tuple.destination_port() > UINT16_MAX) {
     return std::nullopt;
   }
@@ -65,9 +65,9 @@ std::optional<service::IpTuple> TupleOf(const v1::FiveTuple& tuple) {
 
 void SetTuple(const service::IpTuple& tuple, v1::FiveTuple* to) {
   to->set_protocol(tuple.protocol == service::IpProtocol::kUdp ? v1::IP_PROTOCOL_UDP : v1::IP_PROTOCOL_TCP);
-  to->set_source(service::Ipv4Text(tuple.source));
+  to->set_source(service::IpText(tuple.source));
   to->set_source_port(tuple.source_port);
-  to->set_destination(service::Ipv4Text(tuple.destination));
+  to->set_destination(service::IpText(tuple.destination));
   to->set_destination_port(tuple.destination_port);
 }
 
@@ -200,7 +200,7 @@ absl::Status C4pHandler::TakeHello(SessionId id, Session* session, const v1::Age
                                                kSilentNs / kSecondNs, " s"));
     }
   }
-  std::set<Ipv4> addresses;
+  std::set<IpAddress> addresses;
   std::set<std::string> names;
   for (const v1::NicInfo& nic : hello.nics()) {
     if (const absl::Status name = CheckName(nic.name()); !name.ok()) {
@@ -210,10 +210,9 @@ absl::Status C4pHandler::TakeHello(SessionId id, Session* session, const v1::Age
     if (!names.insert(nic.name()).second) {
       return absl::InvalidArgumentError(Concat("there are two NICs ", nic.name()));
     }
-    const std::optional<Ipv4> address = service::ParseIpv4(nic.address());
+    const std::optional<IpAddress> address = service::ParseIp(nic.address());
     if (!address) {
-      return absl::InvalidArgumentError(
-          Concat("NIC ", nic.name(), ": ", nic.address(), " is no IPv4 address"));
+      return absl::InvalidArgumentError(Concat("NIC ", nic.name(), ": ", nic.address(), " is no IP address"));
     }
     if (nic.plane() >= kMostPlanes) {
       return absl::InvalidArgumentError(
@@ -252,14 +251,14 @@ absl::Status C4pHandler::CheckSources(const Session& session, const std::string&
                                              ", which is no NIC that this agent has told of"));
   };
   for (const v1::PathEnds& ends : request.ends()) {
-    const std::optional<Ipv4> source = service::ParseIpv4(ends.source());
+    const std::optional<IpAddress> source = service::ParseIp(ends.source());
     if (source && !session.addresses.contains(*source)) return refuse(ends.source());
   }
   // One whose agent is away is not for the next who knows its name. Of the others the book knows the agent.
   const auto found = book_.connections().find(connection);
   if (found == book_.connections().end() || found->second.session != 0) return absl::OkStatus();
-  for (const Ipv4 source : found->second.sources) {
-    if (!session.addresses.contains(source)) return refuse(service::Ipv4Text(source));
+  for (const IpAddress source : found->second.sources) {
+    if (!session.addresses.contains(source)) return refuse(service::IpText(source));
   }
   return absl::OkStatus();
 }
@@ -268,7 +267,7 @@ absl::Status C4pHandler::TakeUse(SessionId id, const Session& session, const v1:
                                  int64_t now_ns) {
   C4_RETURN_IF_NOT_OK(CheckSources(session, use.connection(), use.request()));
   for (const v1::QueuePairInUse& pair : use.queue_pairs()) {
-    const std::optional<Ipv4> source = service::ParseIpv4(pair.tuple().source());
+    const std::optional<IpAddress> source = service::ParseIp(pair.tuple().source());
     if (pair.tuple().source_port() == 0 || !source || session.addresses.contains(*source)) continue;
     return absl::InvalidArgumentError(Concat("connection ", use.connection(), ": queue pair ", pair.index(),
                                              " leaves from ", pair.tuple().source(),
@@ -347,7 +346,7 @@ void C4pHandler::TakeResult(const v1::ProbeResult& result, const service::IpTupl
   if (const auto recheck = rechecks_.find(group); recheck != rechecks_.end()) {
     const auto before = recheck->second.before.find(tuple.source_port);
     if (recheck->second.outstanding.erase(tuple.source_port) > 0 && before != recheck->second.before.end()) {
-      const Ipv4 then = before->second.spine;
+      const IpAddress then = before->second.spine;
       if (seen.hops.spine.known() && then.known() && seen.hops.spine != then) recheck->second.changed = true;
       // Where it leads now, if anywhere, nobody knows.
       if (!seen.hops.spine.known() && then.known()) recheck->second.before.erase(before);

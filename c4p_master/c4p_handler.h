@@ -62,7 +62,7 @@ class C4pHandler {
     std::optional<v1::AgentHello> hello;
     uint64_t last_sequence = 0;
     int64_t heard_ns = 0;
-    std::set<service::Ipv4> addresses;
+    std::set<service::IpAddress> addresses;
     std::set<uint64_t> orders;  // outstanding
   };
   struct Order {
@@ -134,7 +134,7 @@ class C4pHandler {
   void FillLinks(google::protobuf::RepeatedPtrField<v1::LinkLoad>* links) const;
   void FillConnection(const std::string& name, const PathBook::Connection& connection, int64_t now_ns,
                       v1::ConnectionStatus* status) const;
-  std::string HostOf(service::Ipv4 address) const;
+  std::string HostOf(service::IpAddress address) const;
 
   const HandlerOptions options_;
   NetworkView view_;

@@ -116,11 +116,11 @@ Steering Catalogue::SteeringOf(const FlowGroup& key, int possible) const {
     return group.silent >= static_cast<int>(kLeastPorts) ? Steering::kSilent : Steering::kNotKnown;
   }
   // Only what is known of both can be compared: not every probe asks the first hop, and answers are rationed.
-  std::set<uint32_t> leaves;
-  std::set<std::pair<uint32_t, uint32_t>> spines;
+  std::set<service::IpAddress> leaves;
+  std::set<std::pair<service::IpAddress, service::IpAddress>> spines;
   for (const auto& [port, hops] : group.ways) {
-    if (hops.egress.known()) leaves.insert(hops.egress.bits);
-    if (hops.spine.known() && hops.remote.known()) spines.insert({hops.spine.bits, hops.remote.bits});
+    if (hops.egress.known()) leaves.insert(hops.egress);
+    if (hops.spine.known() && hops.remote.known()) spines.insert({hops.spine, hops.remote});
   }
   if (leaves.size() > 1 || spines.size() > 1) return Steering::kByPort;
   if (possible == 1) return Steering::kOneWay;
@@ -129,8 +129,8 @@ Steering Catalogue::SteeringOf(const FlowGroup& key, int possible) const {
 
 std::string Catalogue::Statement(const FlowGroup& key, int possible) const {
   const std::string flows =
-      absl::StrCat(ProtocolName(key.tuple.protocol), " ", Ipv4Text(key.tuple.source), " > ",
-                   Ipv4Text(key.tuple.destination), ":", key.tuple.destination_port);
+      absl::StrCat(ProtocolName(key.tuple.protocol), " ", IpText(key.tuple.source), " > ",
+                   IpPortText(key.tuple.destination, key.tuple.destination_port));
   switch (SteeringOf(key, possible)) {
     case Steering::kIgnoresPort:
       return absl::StrCat(flows, ": source ports do not steer: all ", groups_.at(key).ways.size(),

@@ -1,5 +1,7 @@
 #include "c4p_master/configured_paths.h"
 
+#include <algorithm>
+
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "c4p_master/json_lines.h"
@@ -7,8 +9,8 @@
 namespace c4::c4p {
 namespace {
 
+using service::IpAddress;
 using service::IpProtocol;
-using service::Ipv4;
 
 #define C4_TRY(expr)                                                     \
   do {                                                                   \
@@ -17,29 +19,35 @@ using service::Ipv4;
 
 constexpr size_t kMaxRules = 10'000;
 
-// "10.0.0.2" or "10.0.0.0/16".
-absl::Status GetPrefix(const JsonLine& object, std::string_view key, Ipv4* address, Ipv4* mask) {
+// "10.0.0.2", "10.0.0.0/16" or "fd00::/32".
+absl::Status GetPrefix(const JsonLine& object, std::string_view key, IpAddress* address, IpAddress* mask) {
   std::string text;
   C4_TRY(GetText(object, key, &text));
   const JsonLine* part = object.Find(key);
   if (part == nullptr) return absl::OkStatus();
   const size_t slash = text.find('/');
-  int length = 32;
-  const std::optional<Ipv4> parsed = service::ParseIpv4(std::string_view(text).substr(0, slash));
+  // 0.0.0.0 is none as an address, and here the beginning of one.
+  const std::string head = text.substr(0, slash);
+  const std::optional<IpAddress> parsed =
+      head == "0.0.0.0" ? IpAddress{0, IpAddress::kMapped} : service::ParseIp(head);
+  const int longest = parsed.has_value() && parsed->is_v4() ? 32 : 128;
+  int length = longest;
   const bool whole = slash == std::string::npos ||
-                     (absl::SimpleAtoi(text.substr(slash + 1), &length) && length >= 0 && length <= 32);
+                     (absl::SimpleAtoi(text.substr(slash + 1), &length) && length >= 0 && length <= longest);
   if (!parsed.has_value() || !whole) {
-    return AtLine(part->line,
-                  absl::StrCat("'", std::string(key), "' is an address or a prefix like 10.0.0.0/16, not '",
-                               text.substr(0, 40), "'"));
+    return AtLine(part->line, absl::StrCat("'", std::string(key),
+                                           "' is an address or a prefix like 10.0.0.0/16 or fd00::/32, not '",
+                                           text.substr(0, 40), "'"));
   }
-  mask->bits = length == 0 ? 0 : ~uint32_t{0} << (32 - length);
-  address->bits = parsed->bits & mask->bits;
+  length += 128 - longest;
+  const auto ones = [](int bits) { return bits <= 0 ? 0 : ~uint64_t{0} << (64 - std::min(bits, 64)); };
+  *mask = {ones(length), ones(length - 64)};
+  *address = {parsed->high & mask->high, parsed->low & mask->low};
   return absl::OkStatus();
 }
 
 // What answers for that end of the cable: its own address, else the switch's.
-Ipv4 Answers(const Switch& owner, Ipv4 own) {
+IpAddress Answers(const Switch& owner, IpAddress own) {
   if (own.known() || owner.addresses.empty()) return own;
   return owner.addresses.front();
 }
@@ -67,8 +75,8 @@ absl::StatusOr<ConfiguredPaths> ConfiguredPaths::Parse(std::string_view text) {
     if (part.Find("protocol") != nullptr && !rule.protocol.has_value()) {
       return AtLine(part.Find("protocol")->line, "'protocol' is tcp or udp");
     }
-    C4_TRY(GetPrefix(part, "source", &rule.source, &rule.source_mask));
-    C4_TRY(GetPrefix(part, "destination", &rule.destination, &rule.destination_mask));
+    C4_TRY(GetPrefix(part, "source", &rule.source.address, &rule.source.mask));
+    C4_TRY(GetPrefix(part, "destination", &rule.destination.address, &rule.destination.mask));
     C4_TRY(GetWhole(part, "destination_port", 1, 65535, &rule.destination_port));
     C4_TRY(GetWhole(part, "first_port", 1, 65535, &rule.first_port));
     C4_TRY(GetWhole(part, "last_port", 1, 65535, &rule.last_port));
@@ -86,8 +94,7 @@ absl::StatusOr<ConfiguredPaths> ConfiguredPaths::Parse(std::string_view text) {
 
 bool ConfiguredPaths::Fits(const Rule& rule, const service::IpTuple& tuple) {
   return (!rule.protocol.has_value() || *rule.protocol == tuple.protocol) &&
-         (tuple.source.bits & rule.source_mask.bits) == rule.source.bits &&
-         (tuple.destination.bits & rule.destination_mask.bits) == rule.destination.bits &&
+         rule.source.Holds(tuple.source) && rule.destination.Holds(tuple.destination) &&
          (rule.destination_port == 0 || rule.destination_port == tuple.destination_port) &&
          tuple.source_port >= rule.first_port && tuple.source_port <= rule.last_port &&
          tuple.source_port % rule.modulo == rule.remainder;
@@ -103,7 +110,7 @@ std::optional<KnownPath> ConfiguredPaths::Find(const service::IpTuple& tuple, in
   }
   if (found == nullptr) return std::nullopt;
   // The port on the leaf that is named, or the only one.
-  const auto port_of = [this](Ipv4 address, const std::string& leaf) -> const Port* {
+  const auto port_of = [this](IpAddress address, const std::string& leaf) -> const Port* {
     const int nic = topology_->NicAt(address);
     if (nic < 0) return nullptr;
     const std::vector<int>& ports = topology_->nics()[static_cast<size_t>(nic)].ports;

@@ -29,11 +29,17 @@ class ConfiguredPaths : public PathMap {
   size_t size() const { return rules_.size(); }
 
  private:
+  struct Prefix {
+    service::IpAddress address;
+    service::IpAddress mask;  // none: holds every address
+    bool Holds(service::IpAddress one) const {
+      return (one.high & mask.high) == address.high && (one.low & mask.low) == address.low;
+    }
+  };
   struct Rule {
     int line = 0;
     std::optional<service::IpProtocol> protocol;
-    service::Ipv4 source, source_mask;
-    service::Ipv4 destination, destination_mask;
+    Prefix source, destination;
     int destination_port = 0;  // 0: any
     int first_port = 1, last_port = 65535;
     int modulo = 1, remainder = 0;

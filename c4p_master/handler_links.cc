@@ -127,10 +127,10 @@ void C4pHandler::LinksChanged(const std::vector<LinkChange>& changes, int64_t no
       continue;
     }
     service::LogWarning("link ", change.name, " carries nothing: its connections move to others");
-    std::vector<service::Ipv4> ends;
+    std::vector<service::IpAddress> ends;
     for (const Uplink& uplink : view_.topology().uplinks()) {
       if (!(view_.LinkOf(uplink) == change.link)) continue;
-      for (const service::Ipv4 end : {uplink.spine_address, uplink.leaf_address}) {
+      for (const service::IpAddress end : {uplink.spine_address, uplink.leaf_address}) {
         if (end.known()) ends.push_back(end);
       }
     }

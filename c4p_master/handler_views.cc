@@ -9,7 +9,7 @@
 namespace c4::c4p {
 namespace {
 
-using service::Ipv4;
+using service::IpAddress;
 
 constexpr double kMbps = 1e-3;  // of kbit/s
 
@@ -27,7 +27,7 @@ const char* OriginText(PathOrigin origin) {
 
 }  // namespace
 
-std::string C4pHandler::HostOf(Ipv4 address) const {
+std::string C4pHandler::HostOf(IpAddress address) const {
   for (const auto& [host, id] : by_host_) {
     const auto session = sessions_.find(id);
     if (session != sessions_.end() && session->second.addresses.contains(address)) return host;
@@ -95,9 +95,9 @@ void C4pHandler::FillConnection(const std::string& name, const PathBook::Connect
     if (pair.tuple) {
       v1::FiveTuple* const tuple = to->mutable_tuple();
       tuple->set_protocol(connection.request.protocol());
-      tuple->set_source(service::Ipv4Text(pair.tuple->source));
+      tuple->set_source(service::IpText(pair.tuple->source));
       tuple->set_source_port(pair.tuple->source_port);
-      tuple->set_destination(service::Ipv4Text(pair.tuple->destination));
+      tuple->set_destination(service::IpText(pair.tuple->destination));
       tuple->set_destination_port(pair.tuple->destination_port);
     }
     for (std::string& link : book_.LinksOf(connection, pair, now_ns)) to->add_links(std::move(link));
@@ -110,8 +110,8 @@ v1::ResolvePathsReply C4pHandler::ResolvePaths(const v1::ResolvePathsRequest& re
   for (const v1::FiveTuple& asked : request.tuples()) {
     v1::ResolvedPath* const path = reply.add_paths();
     *path->mutable_tuple() = asked;
-    const auto source = service::ParseIpv4(asked.source());
-    const auto destination = service::ParseIpv4(asked.destination());
+    const auto source = service::ParseIp(asked.source());
+    const auto destination = service::ParseIp(asked.destination());
     if (!source || !destination || asked.source_port() > UINT16_MAX || asked.destination_port() > UINT16_MAX)
       continue;
     const service::IpTuple tuple = {
@@ -155,15 +155,15 @@ v1::GetTopologyReply C4pHandler::GetTopology(int64_t) const {
       v1::SwitchStatus* const status = reply.add_switches();
       status->set_name(one.name);
       status->set_kind(is_leaf ? "leaf" : "spine");
-      for (const Ipv4 address : one.addresses) status->add_addresses(service::Ipv4Text(address));
+      for (const IpAddress address : one.addresses) status->add_addresses(service::IpText(address));
     }
   }
   FillLinks(reply.mutable_links());
-  std::map<Ipv4, v1::NicStatus> nics;
+  std::map<IpAddress, v1::NicStatus> nics;
   for (const auto& [id, session] : sessions_) {
     if (!session.hello) continue;
     for (const v1::NicInfo& nic : session.hello->nics()) {
-      const auto address = service::ParseIpv4(nic.address());
+      const auto address = service::ParseIp(nic.address());
       if (!address) continue;
       v1::NicStatus& status = nics[*address];
       status.set_address(nic.address());
@@ -178,7 +178,7 @@ v1::GetTopologyReply C4pHandler::GetTopology(int64_t) const {
   for (const Nic& nic : topology.nics()) {
     v1::NicStatus& status = nics[nic.address];
     if (!status.agent()) {
-      status.set_address(service::Ipv4Text(nic.address));
+      status.set_address(service::IpText(nic.address));
       status.set_host(topology.servers()[static_cast<size_t>(nic.server)].name);
       status.set_name(nic.name);
       status.set_carrier(true);

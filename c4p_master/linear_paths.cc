@@ -5,15 +5,15 @@
 namespace c4::c4p {
 namespace {
 
-using service::Ipv4;
+using service::IpAddress;
 
 // By chance a hash of two ways passes 16 checks once in 65,536 times.
 constexpr int kLeastChecked = 16;
 constexpr int kHoldOutOneIn = 4;
-constexpr uint32_t kWithinLeaf = ~uint32_t{0};  // instead of a spine
+constexpr IpAddress kWithinLeaf = {~uint64_t{0}, ~uint64_t{0}};  // instead of a spine
 
-uint32_t SpineLabel(const HopPath& hops) {
-  return hops.within_leaf ? kWithinLeaf : hops.spine.bits;
+IpAddress SpineLabel(const HopPath& hops) {
+  return hops.within_leaf ? kWithinLeaf : hops.spine;
 }
 
 // Far from any pattern in the port's bits.
@@ -49,7 +49,7 @@ uint16_t AffineMap::Reduce(uint16_t port) const {
 
 AffineMap AffineMap::Fit(const std::vector<Sample>& samples) {
   AffineMap map;
-  std::unordered_map<uint32_t, uint16_t> first;
+  std::unordered_map<IpAddress, uint16_t> first;
   for (const auto& [port, label] : samples) {
     const auto [at, added] = first.emplace(label, port);
     if (!added) map.Insert(static_cast<uint16_t>(port ^ at->second));
@@ -61,10 +61,10 @@ AffineMap AffineMap::Fit(const std::vector<Sample>& samples) {
   return map;
 }
 
-std::optional<uint32_t> AffineMap::Predict(uint16_t port) const {
+std::optional<IpAddress> AffineMap::Predict(uint16_t port) const {
   if (!consistent_) return std::nullopt;
   const auto at = label_by_coset_.find(Reduce(port));
-  return at == label_by_coset_.end() ? std::nullopt : std::optional<uint32_t>(at->second);
+  return at == label_by_coset_.end() ? std::nullopt : std::optional<IpAddress>(at->second);
 }
 
 int AffineMap::bits() const {
@@ -89,33 +89,33 @@ std::string LinearVerdict::text() const {
 }
 
 std::optional<HopPath> LinearPaths::Model::Predict(uint16_t port) const {
-  const std::optional<uint32_t> leaf = egress.Predict(port);
+  const std::optional<IpAddress> leaf = egress.Predict(port);
   if (!leaf.has_value()) return std::nullopt;
   const auto by_leaf = spine.find(*leaf);
   if (by_leaf == spine.end()) return std::nullopt;
-  const std::optional<uint32_t> over = by_leaf->second.Predict(port);
+  const std::optional<IpAddress> over = by_leaf->second.Predict(port);
   if (!over.has_value()) return std::nullopt;
   const auto by_spine = remote.find({*leaf, *over});
   if (by_spine == remote.end()) return std::nullopt;
-  const std::optional<uint32_t> down = by_spine->second.Predict(port);
+  const std::optional<IpAddress> down = by_spine->second.Predict(port);
   if (!down.has_value()) return std::nullopt;
   HopPath hops;
-  hops.egress = {*leaf};
+  hops.egress = *leaf;
   hops.within_leaf = *over == kWithinLeaf;
-  hops.spine = hops.within_leaf ? Ipv4() : Ipv4{*over};
-  hops.remote = {*down};
+  hops.spine = hops.within_leaf ? IpAddress() : *over;
+  hops.remote = *down;
   return hops;
 }
 
 LinearPaths::Model LinearPaths::Fit(const std::map<uint16_t, HopPath>& samples) {
   std::vector<AffineMap::Sample> egress;
-  std::map<uint32_t, std::vector<AffineMap::Sample>> spine;
-  std::map<std::pair<uint32_t, uint32_t>, std::vector<AffineMap::Sample>> remote;
+  std::map<IpAddress, std::vector<AffineMap::Sample>> spine;
+  std::map<std::pair<IpAddress, IpAddress>, std::vector<AffineMap::Sample>> remote;
   for (const auto& [port, hops] : samples) {
-    const uint32_t over = SpineLabel(hops);
-    egress.emplace_back(port, hops.egress.bits);
-    spine[hops.egress.bits].emplace_back(port, over);
-    remote[{hops.egress.bits, over}].emplace_back(port, hops.remote.bits);
+    const IpAddress over = SpineLabel(hops);
+    egress.emplace_back(port, hops.egress);
+    spine[hops.egress].emplace_back(port, over);
+    remote[{hops.egress, over}].emplace_back(port, hops.remote);
   }
   Model model;
   model.egress = AffineMap::Fit(egress);

@@ -22,16 +22,16 @@
 
 namespace c4::c4p {
 
-// Label of a 16-bit port as an affine function of its bits.
+// Label of a 16-bit port, an address that answers, as an affine function of its bits.
 class AffineMap {
  public:
-  using Sample = std::pair<uint16_t, uint32_t>;  // port, label
+  using Sample = std::pair<uint16_t, service::IpAddress>;  // port, label
 
   static AffineMap Fit(const std::vector<Sample>& samples);
   // False: the samples fit no affine function; nothing is predicted.
   bool consistent() const { return consistent_; }
   // Nothing: of this coset no port was seen.
-  std::optional<uint32_t> Predict(uint16_t port) const;
+  std::optional<service::IpAddress> Predict(uint16_t port) const;
   // Independent bits of the hash that the samples leave open.
   int bits() const;
 
@@ -40,7 +40,7 @@ class AffineMap {
   uint16_t Reduce(uint16_t port) const;
 
   std::array<uint16_t, 16> basis_{};  // of the kernel, by leading bit
-  std::unordered_map<uint16_t, uint32_t> label_by_coset_;
+  std::unordered_map<uint16_t, service::IpAddress> label_by_coset_;
   bool consistent_ = true;
 };
 
@@ -70,8 +70,8 @@ class LinearPaths : public PathMap {
   // The source's port, the spine and the far leaf are chosen one after the other, each by a hash of its own.
   struct Model {
     AffineMap egress;
-    std::map<uint32_t, AffineMap> spine;                        // by egress
-    std::map<std::pair<uint32_t, uint32_t>, AffineMap> remote;  // by egress and spine
+    std::map<service::IpAddress, AffineMap> spine;                                  // by egress
+    std::map<std::pair<service::IpAddress, service::IpAddress>, AffineMap> remote;  // by egress and spine
     std::optional<HopPath> Predict(uint16_t port) const;
   };
   struct Group {

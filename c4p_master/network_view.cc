@@ -21,7 +21,7 @@ NetworkView::NetworkView(std::optional<Topology> file, double default_rate_mbps)
 
 void NetworkView::SetNics(const v1::AgentHello& hello) {
   for (const v1::NicInfo& nic : hello.nics()) {
-    const std::optional<service::Ipv4> address = service::ParseIpv4(nic.address());
+    const std::optional<service::IpAddress> address = service::ParseIp(nic.address());
     if (!address) continue;
     learner_.AddNic(hello.host(), nic.name(), *address, static_cast<int>(nic.plane()));
     rates_[*address] = static_cast<double>(nic.rate_mbps());
@@ -159,12 +159,12 @@ void NetworkView::SyncNics() {
   }
 }
 
-const AddressPlace* NetworkView::Find(service::Ipv4 address) const {
+const AddressPlace* NetworkView::Find(service::IpAddress address) const {
   const auto found = places_.find(address);
   return found == places_.end() ? nullptr : &found->second;
 }
 
-bool NetworkView::Knows(service::Ipv4 address) const {
+bool NetworkView::Knows(service::IpAddress address) const {
   return rates_.contains(address) || topology_.NicAt(address) >= 0;
 }
 
@@ -184,9 +184,9 @@ std::vector<std::string> NetworkView::NamesOf(const FabricPath& path) const {
   return names;
 }
 
-std::vector<std::string> NetworkView::NamesOf(service::Ipv4 from, service::Ipv4 to, PlaneId plane,
+std::vector<std::string> NetworkView::NamesOf(service::IpAddress from, service::IpAddress to, PlaneId plane,
                                               Way way) const {
-  const auto port_of = [&](service::Ipv4 address) {
+  const auto port_of = [&](service::IpAddress address) {
     const int nic = topology_.NicAt(address);
     if (nic < 0) return -1;
     const std::vector<int>& ports = topology_.nics()[static_cast<size_t>(nic)].ports;

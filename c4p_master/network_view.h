@@ -53,14 +53,15 @@ class NetworkView {
   std::vector<std::string> Notes() const;
 
   // nullptr: no agent and no file knows it, or probing has not found its leaf yet.
-  const AddressPlace* Find(service::Ipv4 address) const;
+  const AddressPlace* Find(service::IpAddress address) const;
   // Whether an agent or the file knows it at all.
-  bool Knows(service::Ipv4 address) const;
+  bool Knows(service::IpAddress address) const;
   // The place of a path in the allocator's terms; way kNoWay: not known.
   std::pair<PlaneId, Way> PlaceOf(const FabricPath& path) const;
   std::vector<std::string> NamesOf(const FabricPath& path) const;
   // The names of the links of that way between two addresses, as far as they are known.
-  std::vector<std::string> NamesOf(service::Ipv4 from, service::Ipv4 to, PlaneId plane, Way way) const;
+  std::vector<std::string> NamesOf(service::IpAddress from, service::IpAddress to, PlaneId plane,
+                                   Way way) const;
   // Of the topology, in the allocator's terms; the uplinks only.
   Link LinkOf(const Uplink& uplink) const;
 
@@ -77,16 +78,16 @@ class NetworkView {
   Topology topology_;
   Network network_;
   bool stale_ = true;
-  int64_t added_ns_ = 0;                    // the newest
-  int64_t settles_ns_ = 0;                  // when what came by now has settled; 0: has been taken in as such
-  std::map<service::Ipv4, double> rates_;   // as agents say
-  std::map<std::string, LeafId> leaf_ids_;  // by name
-  std::map<std::string, SpineId> spine_ids_;  // by name
-  std::map<std::string, NicId> nic_ids_;      // by server and place among its NICs
+  int64_t added_ns_ = 0;    // the newest
+  int64_t settles_ns_ = 0;  // when what came by now has settled; 0: has been taken in as such
+  std::map<service::IpAddress, double> rates_;  // as agents say
+  std::map<std::string, LeafId> leaf_ids_;      // by name
+  std::map<std::string, SpineId> spine_ids_;    // by name
+  std::map<std::string, NicId> nic_ids_;        // by server and place among its NICs
   std::map<std::pair<LeafId, SpineId>, bool> up_;
   std::vector<int> leaf_numbers_;  // of the topology, to the allocator's
   std::vector<int> spine_numbers_;
-  std::unordered_map<service::Ipv4, AddressPlace> places_;
+  std::unordered_map<service::IpAddress, AddressPlace> places_;
   std::vector<std::string> notes_;
 };
 

@@ -15,7 +15,7 @@ service::IpProtocol ProtocolOf(const v1::PathRequest& request) {
 }
 
 using service::Concat;
-using service::Ipv4;
+using service::IpAddress;
 
 // Of a hash whose model is known, so many ports that nobody probed are looked at.
 constexpr size_t kPredictedPorts = 256;
@@ -50,10 +50,10 @@ absl::Status PathBook::Read(const v1::PathRequest& request, Connection* connecti
   connection->sources.clear();
   connection->destinations.clear();
   for (const v1::PathEnds& ends : request.ends()) {
-    const std::optional<Ipv4> source = service::ParseIpv4(ends.source());
-    const std::optional<Ipv4> destination = service::ParseIpv4(ends.destination());
-    if (!source || !destination) {
-      return refuse(ends.source(), " to ", ends.destination(), " are no two IPv4 addresses");
+    const std::optional<IpAddress> source = service::ParseIp(ends.source());
+    const std::optional<IpAddress> destination = service::ParseIp(ends.destination());
+    if (!source || !destination || source->is_v4() != destination->is_v4()) {
+      return refuse(ends.source(), " to ", ends.destination(), " are no two addresses of one IP version");
     }
     connection->sources.push_back(*source);
     connection->destinations.push_back(*destination);
@@ -235,9 +235,9 @@ std::optional<ConnectionRequest> PathBook::RequestOf(Connection* connection, con
        {std::pair(from, connection->sources.front()), std::pair(to, connection->destinations.front())}) {
     if (place != nullptr) continue;
     connection->why =
-        Concat(service::Ipv4Text(address), view_->Knows(address)
-                                               ? " hangs on a leaf that probing has not found yet"
-                                               : " is no NIC that an agent or the topology file has told of");
+        Concat(service::IpText(address), view_->Knows(address)
+                                             ? " hangs on a leaf that probing has not found yet"
+                                             : " is no NIC that an agent or the topology file has told of");
     return std::nullopt;
   }
   ConnectionRequest request;
@@ -354,7 +354,7 @@ std::vector<std::string> PathBook::LinksOf(const Connection& connection, const Q
   return path.ok() && path->has_value() ? view_->NamesOf(**path) : std::vector<std::string>();
 }
 
-std::vector<std::string> PathBook::DirectLinks(Ipv4 from, Ipv4 to) const {
+std::vector<std::string> PathBook::DirectLinks(IpAddress from, IpAddress to) const {
   const AddressPlace* const source = view_->Find(from);
   const AddressPlace* const destination = view_->Find(to);
   if (source == nullptr || destination == nullptr || source->plane != destination->plane) return {};
@@ -413,12 +413,12 @@ absl::Status PathBook::Use(SessionId session, const v1::PathUse& use, int64_t no
   for (const v1::QueuePairInUse& said : use.queue_pairs()) {
     if (said.index() >= connection.pairs.size()) continue;
     QueuePair& pair = connection.pairs[said.index()];
-    const std::optional<Ipv4> source = service::ParseIpv4(said.tuple().source());
-    const std::optional<Ipv4> destination = service::ParseIpv4(said.tuple().destination());
-    if (!source || !destination || said.tuple().source_port() > UINT16_MAX ||
-        said.tuple().destination_port() > UINT16_MAX) {
+    const std::optional<IpAddress> source = service::ParseIp(said.tuple().source());
+    const std::optional<IpAddress> destination = service::ParseIp(said.tuple().destination());
+    if (!source || !destination || source->is_v4() != destination->is_v4() ||
+        said.tuple().source_port() > UINT16_MAX || said.tuple().destination_port() > UINT16_MAX) {
       return absl::InvalidArgumentError(Concat("connection ", use.connection(), ": queue pair ", said.index(),
-                                               " says that it uses no IPv4 tuple"));
+                                               " says that it uses no tuple of one IP version"));
     }
     const service::IpTuple tuple = {ProtocolOf(connection.request), *source,
                                     static_cast<uint16_t>(said.tuple().source_port()), *destination,

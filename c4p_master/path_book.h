@@ -71,8 +71,8 @@ class PathBook {
     TenantId tenant = 0;
     SessionId session = 0;  // 0: its agent is away
     v1::PathRequest request;
-    std::vector<service::Ipv4> sources;  // by end
-    std::vector<service::Ipv4> destinations;
+    std::vector<service::IpAddress> sources;  // by end
+    std::vector<service::IpAddress> destinations;
     uint64_t epoch = 0;
     std::vector<QueuePair> pairs;
     bool kept = false;      // by the allocator
@@ -130,7 +130,7 @@ class PathBook {
   const Allocator& allocator() const { return allocator_; }
   std::vector<std::string> LinksOf(const Connection& connection, const QueuePair& pair, int64_t now_ns) const;
   // Of two addresses under one leaf, in one plane; none otherwise.
-  std::vector<std::string> DirectLinks(service::Ipv4 from, service::Ipv4 to) const;
+  std::vector<std::string> DirectLinks(service::IpAddress from, service::IpAddress to) const;
   // What is to be said of its ports: that they do not steer, that switches are silent; empty: nothing.
   std::string StatementOn(const Connection& connection, size_t end) const;
 

@@ -183,7 +183,7 @@ std::set<FlowGroup> PathBook::Wanting() const {
 }
 
 std::set<FlowGroup> PathBook::GroupsAt(LeafId leaf) const {
-  const auto hangs = [&](service::Ipv4 address) {
+  const auto hangs = [&](service::IpAddress address) {
     const AddressPlace* const place = view_->Find(address);
     const Network::Port* const port =
         place == nullptr ? nullptr : view_->network().FindPort(place->nic, place->plane);

@@ -23,7 +23,7 @@ enum class HopState {
 struct SeenHop {
   int ttl = 0;
   HopState state = HopState::kNotProbed;
-  service::Ipv4 address;
+  service::IpAddress address;
 };
 
 struct PathObservation {

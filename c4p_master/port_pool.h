@@ -33,13 +33,13 @@ class PortPool {
  public:
   explicit PortPool(const PortRange& range) : range_(range) {}
 
-  bool IsFree(service::Ipv4 source, uint32_t port) const;
+  bool IsFree(service::IpAddress source, uint32_t port) const;
   // Users are counted: what two connections say they use is free when both have let it go.
-  void Take(service::Ipv4 source, uint32_t port);
-  void Release(service::Ipv4 source, uint32_t port);
+  void Take(service::IpAddress source, uint32_t port);
+  void Release(service::IpAddress source, uint32_t port);
   // Free ports to learn about: so many, fewer when there are no more; each call goes on behind the last.
-  std::vector<uint16_t> Candidates(service::Ipv4 source, size_t count);
-  size_t used(service::Ipv4 source) const;
+  std::vector<uint16_t> Candidates(service::IpAddress source, size_t count);
+  size_t used(service::IpAddress source) const;
 
  private:
   struct Source {
@@ -49,7 +49,7 @@ class PortPool {
   };
 
   const PortRange range_;
-  std::unordered_map<service::Ipv4, Source> sources_;
+  std::unordered_map<service::IpAddress, Source> sources_;
 };
 
 }  // namespace c4::c4p

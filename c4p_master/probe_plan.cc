@@ -6,8 +6,8 @@
 namespace c4::c4p {
 namespace {
 
+using service::IpAddress;
 using service::IpTuple;
-using service::Ipv4;
 
 constexpr double kSecondNs = 1e9;
 constexpr int kMostRepeated = 8;  // of the ports of one Ask
@@ -22,7 +22,7 @@ int CouponBudget(int ways, double miss) {
   return static_cast<int>(std::ceil(std::log(miss / n) / std::log1p(-1 / n)));
 }
 
-std::vector<std::string> ProbePlan::LeavesOf(Ipv4 address) const {
+std::vector<std::string> ProbePlan::LeavesOf(IpAddress address) const {
   std::vector<std::string> leaves;
   const int nic = topology_.NicAt(address);
   const std::vector<int> none;
@@ -31,7 +31,7 @@ std::vector<std::string> ProbePlan::LeavesOf(Ipv4 address) const {
     leaves.push_back(topology_.leaves()[static_cast<size_t>(leaf)].name);
   }
   // Not known yet: as if it hung on one of its own.
-  if (leaves.empty()) leaves.push_back(kLone + Ipv4Text(address));
+  if (leaves.empty()) leaves.push_back(kLone + IpText(address));
   return leaves;
 }
 
@@ -40,11 +40,11 @@ void ProbePlan::SetNetwork(std::vector<PlanAgent> agents, const Topology& topolo
   complete_ = complete;
   server_of_.clear();
   std::map<std::string, Agent> now;
-  std::map<std::string, std::vector<Ipv4>> by_leaf;
+  std::map<std::string, std::vector<IpAddress>> by_leaf;
   for (PlanAgent& agent : agents) {
     Agent& kept = now[agent.server];
     if (const auto before = agents_.find(agent.server); before != agents_.end()) kept = before->second;
-    for (const Ipv4 address : agent.addresses) {
+    for (const IpAddress address : agent.addresses) {
       server_of_[address] = agent.server;
       for (const std::string& leaf : LeavesOf(address)) by_leaf[leaf].push_back(address);
     }
@@ -65,9 +65,9 @@ void ProbePlan::SetNetwork(std::vector<PlanAgent> agents, const Topology& topolo
       }
       // Servers behind both leaves reach each other without a spine; so do a server's own NICs without a
       // network.
-      std::vector<std::pair<Ipv4, Ipv4>> ends;
-      for (const Ipv4 source : sources) {
-        for (const Ipv4 destination : destinations) {
+      std::vector<std::pair<IpAddress, IpAddress>> ends;
+      for (const IpAddress source : sources) {
+        for (const IpAddress destination : destinations) {
           const std::vector<std::string> there = LeavesOf(destination);
           if (server_of_[source] == server_of_[destination]) continue;
           if (std::find(there.begin(), there.end(), from) != there.end()) continue;
@@ -77,7 +77,7 @@ void ProbePlan::SetNetwork(std::vector<PlanAgent> agents, const Topology& topolo
       if (ends.empty()) continue;
       std::shuffle(ends.begin(), ends.end(), random_);
       // Different servers on both sides, as far as there are.
-      std::set<Ipv4> used;
+      std::set<IpAddress> used;
       for (const auto& one : ends) {
         if (static_cast<int>(pair.ends.size()) >= options_.servers_per_leaf) break;
         if (used.contains(one.first) || used.contains(one.second)) continue;
@@ -113,7 +113,7 @@ uint16_t ProbePlan::RandomPort() {
   return static_cast<uint16_t>(port(random_));
 }
 
-ProbePlan::Agent* ProbePlan::AgentOf(Ipv4 address) {
+ProbePlan::Agent* ProbePlan::AgentOf(IpAddress address) {
   const auto server = server_of_.find(address);
   return server == server_of_.end() ? nullptr : &agents_.at(server->second);
 }

@@ -35,7 +35,7 @@ struct PlanOptions {
 
 struct PlanAgent {
   std::string server;
-  std::vector<service::Ipv4> addresses;
+  std::vector<service::IpAddress> addresses;
   uint32_t packets_per_second = 0;
 };
 
@@ -99,8 +99,8 @@ class ProbePlan {
     int64_t filled_ns = -1;
   };
   struct LeafPair {
-    std::vector<std::pair<service::Ipv4, service::Ipv4>> ends;  // NICs that stand for the two
-    std::set<std::string> possible;                             // spines
+    std::vector<std::pair<service::IpAddress, service::IpAddress>> ends;  // NICs that stand for the two
+    std::set<std::string> possible;                                       // spines
     std::set<std::string> seen;
     int issued = 0;
     int failed = 0;
@@ -112,10 +112,10 @@ class ProbePlan {
   };
 
   // Names, which outlive a relearning of the topology.
-  std::vector<std::string> LeavesOf(service::Ipv4 address) const;
+  std::vector<std::string> LeavesOf(service::IpAddress address) const;
   bool PairDone(const LeafPair& pair) const;
   bool Spend(Agent* agent, int packets, int64_t now_ns);
-  Agent* AgentOf(service::Ipv4 address);
+  Agent* AgentOf(service::IpAddress address);
   uint16_t RandomPort();
   void PlanPair(LeafPair* pair, int64_t now_ns, std::map<std::string, PlannedOrder>* orders);
 
@@ -124,7 +124,7 @@ class ProbePlan {
   bool complete_ = false;
   Topology topology_;
   std::map<std::string, Agent> agents_;
-  std::map<service::Ipv4, std::string> server_of_;
+  std::map<service::IpAddress, std::string> server_of_;
   std::map<std::pair<std::string, std::string>, LeafPair> pairs_;  // of leaves
   std::map<std::string, std::deque<Wanted>> wanted_;               // by server
   std::map<service::IpTuple, int> asked_;                          // and not reported

@@ -6,10 +6,10 @@
 namespace c4::c4p {
 namespace {
 
+using service::IpAddress;
 using service::IpTuple;
-using service::Ipv4;
 
-bool Differs(Ipv4 a, Ipv4 b) {
+bool Differs(IpAddress a, IpAddress b) {
   return a.known() && b.known() && a != b;
 }
 
@@ -40,7 +40,7 @@ Recorded ProbedPaths::Record(const PathObservation& seen, int64_t now_ns) {
     ++changes_;
     return Recorded::kChanged;
   }
-  for (Ipv4 HopPath::*hop : {&HopPath::egress, &HopPath::spine, &HopPath::remote}) {
+  for (IpAddress HopPath::*hop : {&HopPath::egress, &HopPath::spine, &HopPath::remote}) {
     if ((seen.hops.*hop).known()) entry.hops.*hop = seen.hops.*hop;
   }
   return Recorded::kSame;
@@ -65,9 +65,9 @@ void ProbedPaths::Doubt(const IpTuple& tuple) {
   if (at != entries_.end()) at->second.doubted = true;
 }
 
-std::vector<IpTuple> ProbedPaths::Through(const std::vector<Ipv4>& hops, size_t most) const {
+std::vector<IpTuple> ProbedPaths::Through(const std::vector<IpAddress>& hops, size_t most) const {
   std::vector<std::pair<int64_t, IpTuple>> found;
-  const auto is_one = [&](Ipv4 hop) { return std::find(hops.begin(), hops.end(), hop) != hops.end(); };
+  const auto is_one = [&](IpAddress hop) { return std::find(hops.begin(), hops.end(), hop) != hops.end(); };
   for (const auto& [tuple, entry] : entries_) {
     if (is_one(entry.hops.spine) || is_one(entry.hops.remote)) found.emplace_back(-entry.seen_ns, tuple);
   }

@@ -35,7 +35,7 @@ class ProbedPaths : public PathMap {
   // Its path misbehaves: it is doubtful until it is seen again.
   void Doubt(const service::IpTuple& tuple);
   // Some whose way has one of these addresses: those that were seen last.
-  std::vector<service::IpTuple> Through(const std::vector<service::Ipv4>& hops, size_t most) const;
+  std::vector<service::IpTuple> Through(const std::vector<service::IpAddress>& hops, size_t most) const;
   // What to probe again of these groups: first what misbehaves, then the oldest.
   std::vector<service::IpTuple> Doubtful(const std::set<FlowGroup>& groups, int64_t now_ns,
                                          size_t most) const;

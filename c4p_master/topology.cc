@@ -8,7 +8,7 @@
 namespace c4::c4p {
 namespace {
 
-using service::Ipv4;
+using service::IpAddress;
 
 // Links: bit 31 tells ports' from uplinks', bit 0 the direction.
 constexpr LinkId kPortBit = 0x80000000U;
@@ -52,7 +52,7 @@ std::string Topology::UseText(const AddressUse& use) const {
   return "";
 }
 
-absl::Status Topology::Claim(Ipv4 address, AddressUse use, const std::string& who) {
+absl::Status Topology::Claim(IpAddress address, AddressUse use, const std::string& who) {
   if (!address.known()) return absl::OkStatus();
   const auto [at, added] = by_address_.emplace(address, use);
   if (added) return absl::OkStatus();
@@ -61,7 +61,7 @@ absl::Status Topology::Claim(Ipv4 address, AddressUse use, const std::string& wh
     return one.end == End::kGateway || one.end == End::kLeaf;
   };
   if (of_leaf(use) && of_leaf(at->second) && at->second.index == use.index) return absl::OkStatus();
-  return Bad(absl::StrCat(Ipv4Text(address), " is given to ", who, " and to ", UseText(at->second)));
+  return Bad(absl::StrCat(IpText(address), " is given to ", who, " and to ", UseText(at->second)));
 }
 
 absl::Status Topology::ClaimSwitchPort(const std::string& switch_name, const std::string& port) {
@@ -73,7 +73,7 @@ absl::Status Topology::ClaimSwitchPort(const std::string& switch_name, const std
 absl::StatusOr<int> Topology::AddLeaf(Switch leaf) {
   if (absl::Status fault = ClaimName(leaf.name); !fault.ok()) return fault;
   const int index = static_cast<int>(leaves_.size());
-  for (const Ipv4 address : leaf.addresses) {
+  for (const IpAddress address : leaf.addresses) {
     if (absl::Status fault = Claim(address, {End::kLeaf, index}, leaf.name); !fault.ok()) return fault;
   }
   by_name_[leaf.name] = index;
@@ -84,7 +84,7 @@ absl::StatusOr<int> Topology::AddLeaf(Switch leaf) {
 absl::StatusOr<int> Topology::AddSpine(Switch spine) {
   if (absl::Status fault = ClaimName(spine.name); !fault.ok()) return fault;
   const int index = static_cast<int>(spines_.size());
-  for (const Ipv4 address : spine.addresses) {
+  for (const IpAddress address : spine.addresses) {
     if (absl::Status fault = Claim(address, {End::kSpine, index}, spine.name); !fault.ok()) return fault;
   }
   by_name_[spine.name] = ~index;  // negative: no leaf
@@ -102,7 +102,7 @@ absl::StatusOr<int> Topology::AddServer(std::string name) {
   return index;
 }
 
-absl::StatusOr<int> Topology::AddNic(int server, std::string name, Ipv4 address) {
+absl::StatusOr<int> Topology::AddNic(int server, std::string name, IpAddress address) {
   Server& owner = servers_[static_cast<size_t>(server)];
   if (absl::Status fault = CheckName(name); !fault.ok()) return fault;
   for (const int nic : owner.nics) {
@@ -149,7 +149,7 @@ absl::StatusOr<int> Topology::AddUplink(Uplink uplink) {
   const Switch& spine = spines_[static_cast<size_t>(uplink.spine)];
   const std::string who = absl::StrCat("the link of ", leaf.name, " and ", spine.name);
   if (uplink.leaf_address.known() && uplink.leaf_address == uplink.spine_address) {
-    return Bad(absl::StrCat("both ends of ", who, " have the address ", Ipv4Text(uplink.leaf_address)));
+    return Bad(absl::StrCat("both ends of ", who, " have the address ", IpText(uplink.leaf_address)));
   }
   if (absl::Status fault = ClaimSwitchPort(leaf.name, uplink.leaf_port); !fault.ok()) return fault;
   if (absl::Status fault = ClaimSwitchPort(spine.name, uplink.spine_port); !fault.ok()) return fault;
@@ -193,12 +193,12 @@ int Topology::FindServer(std::string_view name) const {
   return at == server_by_name_.end() ? -1 : at->second;
 }
 
-int Topology::NicAt(Ipv4 address) const {
+int Topology::NicAt(IpAddress address) const {
   const auto at = by_address_.find(address);
   return at == by_address_.end() || at->second.end != End::kNic ? -1 : at->second.index;
 }
 
-int Topology::LeafAt(Ipv4 address) const {
+int Topology::LeafAt(IpAddress address) const {
   const auto at = by_address_.find(address);
   if (at == by_address_.end()) return -1;
   const AddressUse& use = at->second;
@@ -206,7 +206,7 @@ int Topology::LeafAt(Ipv4 address) const {
   return use.end == End::kUplinkLower ? uplinks_[static_cast<size_t>(use.index)].leaf : -1;
 }
 
-int Topology::SpineAt(Ipv4 address) const {
+int Topology::SpineAt(IpAddress address) const {
   const auto at = by_address_.find(address);
   if (at == by_address_.end()) return -1;
   const AddressUse& use = at->second;
@@ -214,7 +214,7 @@ int Topology::SpineAt(Ipv4 address) const {
   return use.end == End::kUplinkUpper ? uplinks_[static_cast<size_t>(use.index)].spine : -1;
 }
 
-int Topology::UplinkAt(Ipv4 address) const {
+int Topology::UplinkAt(IpAddress address) const {
   const auto at = by_address_.find(address);
   if (at == by_address_.end()) return -1;
   const bool uplink = at->second.end == End::kUplinkLower || at->second.end == End::kUplinkUpper;

@@ -33,7 +33,7 @@ absl::Status CheckName(std::string_view name);
 
 struct Switch {
   std::string name;
-  std::vector<service::Ipv4> addresses;  // that are no link's: what it may answer from as a whole
+  std::vector<service::IpAddress> addresses;  // that are no link's: what it may answer from as a whole
 };
 
 struct Server {
@@ -45,7 +45,7 @@ struct Server {
 struct Nic {
   int server = 0;
   std::string name;
-  service::Ipv4 address;
+  service::IpAddress address;
   std::vector<int> ports;
 };
 
@@ -53,9 +53,9 @@ struct Port {
   int nic = 0;
   int leaf = 0;
   int plane = 0;
-  service::Ipv4 gateway;  // the leaf's address on the server's side
-  std::string leaf_port;  // as the leaf calls it; may be empty
-  double rate_mbps = 0;   // 0: not known
+  service::IpAddress gateway;  // the leaf's address on the server's side
+  std::string leaf_port;       // as the leaf calls it; may be empty
+  double rate_mbps = 0;        // 0: not known
   bool faulty = false;
   std::string why;  // it is faulty
 };
@@ -64,8 +64,8 @@ struct Uplink {
   int leaf = 0;
   int spine = 0;
   int number = 1;  // of those between the two
-  service::Ipv4 leaf_address;
-  service::Ipv4 spine_address;
+  service::IpAddress leaf_address;
+  service::IpAddress spine_address;
   std::string leaf_port;
   std::string spine_port;
   double rate_mbps = 0;
@@ -75,10 +75,10 @@ struct Uplink {
 
 // The addresses that answered for a tuple; none where nobody did.
 struct HopPath {
-  service::Ipv4 egress;      // time to live 1: the source's leaf, on the server's side
-  service::Ipv4 spine;       // 2: the spine, towards that leaf
-  service::Ipv4 remote;      // 3: the destination's leaf, towards that spine
-  bool within_leaf = false;  // 2 was the destination
+  service::IpAddress egress;  // time to live 1: the source's leaf, on the server's side
+  service::IpAddress spine;   // 2: the spine, towards that leaf
+  service::IpAddress remote;  // 3: the destination's leaf, towards that spine
+  bool within_leaf = false;   // 2 was the destination
 
   bool operator==(const HopPath&) const = default;
 };
@@ -101,7 +101,7 @@ class Topology {
   absl::StatusOr<int> AddLeaf(Switch leaf);
   absl::StatusOr<int> AddSpine(Switch spine);
   absl::StatusOr<int> AddServer(std::string name);
-  absl::StatusOr<int> AddNic(int server, std::string name, service::Ipv4 address);
+  absl::StatusOr<int> AddNic(int server, std::string name, service::IpAddress address);
   absl::StatusOr<int> AddPort(Port port);
   absl::StatusOr<int> AddUplink(Uplink uplink);
   // For what was not there when it was added.
@@ -119,10 +119,10 @@ class Topology {
   int FindLeaf(std::string_view name) const;
   int FindSpine(std::string_view name) const;
   int FindServer(std::string_view name) const;
-  int NicAt(service::Ipv4 address) const;
-  int LeafAt(service::Ipv4 address) const;    // a gateway, an uplink's lower end, or its own
-  int SpineAt(service::Ipv4 address) const;   // an uplink's upper end, or its own
-  int UplinkAt(service::Ipv4 address) const;  // either end
+  int NicAt(service::IpAddress address) const;
+  int LeafAt(service::IpAddress address) const;    // a gateway, an uplink's lower end, or its own
+  int SpineAt(service::IpAddress address) const;   // an uplink's upper end, or its own
+  int UplinkAt(service::IpAddress address) const;  // either end
   // The one between the two; -1 also when there are several.
   int UplinkBetween(int leaf, int spine) const;
   std::vector<int> UplinksOf(int leaf) const;
@@ -149,7 +149,7 @@ class Topology {
   };
 
   // `who`: for the sentence.
-  absl::Status Claim(service::Ipv4 address, AddressUse use, const std::string& who);
+  absl::Status Claim(service::IpAddress address, AddressUse use, const std::string& who);
   absl::Status ClaimName(const std::string& name);
   absl::Status ClaimSwitchPort(const std::string& switch_name, const std::string& port);
   std::string UseText(const AddressUse& use) const;
@@ -159,7 +159,7 @@ class Topology {
   std::vector<Nic> nics_;
   std::vector<Port> ports_;
   std::vector<Uplink> uplinks_;
-  std::unordered_map<service::Ipv4, AddressUse> by_address_;
+  std::unordered_map<service::IpAddress, AddressUse> by_address_;
   std::map<std::string, int, std::less<>> by_name_;  // leaf l: l; spine s: ~s
   std::map<std::string, int, std::less<>> server_by_name_;
   std::map<std::pair<std::string, std::string>, bool> switch_ports_;

@@ -62,13 +62,13 @@ void TopologyLearner::MarkFaults(Topology* topology, const Topology* previous, i
     std::set<int> alive;  // uplinks
   };
   std::map<int, Round> rounds;  // by leaf
-  const auto leaf_of = [&](Ipv4 from) {
+  const auto leaf_of = [&](IpAddress from) {
     const int nic = topology->NicAt(from);  // where hop 1 said nothing
     if (nic < 0) return topology->LeafAt(from);
     const std::vector<int>& ports = topology->nics()[static_cast<size_t>(nic)].ports;
     return ports.size() == 1 ? topology->ports()[static_cast<size_t>(ports.front())].leaf : -1;
   };
-  const auto uplink_of = [&](int leaf, Ipv4 answer) {
+  const auto uplink_of = [&](int leaf, IpAddress answer) {
     const int exact = topology->UplinkAt(answer);
     if (exact >= 0 && topology->uplinks()[static_cast<size_t>(exact)].leaf == leaf) return exact;
     const int spine =
@@ -91,11 +91,11 @@ void TopologyLearner::MarkFaults(Topology* topology, const Topology* previous, i
     round.named += one_way ? std::min(seen.named, 1) : seen.named;
     round.lost += one_way ? std::min(seen.lost, 1) : seen.lost;
     round.first_ns = std::min(round.first_ns, seen.first_ns);
-    for (const Ipv4 spine : seen.spines) round.alive.insert(uplink_of(leaf, spine));
-    for (const Ipv4 remote : seen.remotes) round.alive.insert(uplink_of(leaf, remote));
+    for (const IpAddress spine : seen.spines) round.alive.insert(uplink_of(leaf, spine));
+    for (const IpAddress remote : seen.remotes) round.alive.insert(uplink_of(leaf, remote));
   }
   std::set<int> came_down;
-  for (const Ipv4 lower : came_down_) came_down.insert(topology->UplinkAt(lower));
+  for (const IpAddress lower : came_down_) came_down.insert(topology->UplinkAt(lower));
   std::map<std::pair<int, int>, int> lost;  // leaf, spine
   for (const auto& [way, count] : lost_below_) {
     const int leaf = leaf_of(way.second), spine = topology->SpineAt(way.first);

@@ -11,7 +11,7 @@
 namespace c4::c4p {
 namespace {
 
-using service::Ipv4;
+using service::IpAddress;
 
 #define C4_TRY(expr)                                                     \
   do {                                                                   \
@@ -26,18 +26,17 @@ absl::Status Located(const JsonLine& part, const absl::StatusOr<Value>& added) {
   return added.ok() ? absl::OkStatus() : AtLine(part.line, std::string(added.status().message()));
 }
 
-absl::Status ToAddress(const JsonLine& part, std::string_view key, const std::string& text, Ipv4* out) {
-  const std::optional<Ipv4> address = service::ParseIpv4(text);
-  const uint32_t first = address.has_value() ? address->bits >> 24 : 0;
-  if (first == 0 || first == 127 || first >= 224) {
-    return AtLine(part.line, absl::StrCat("'", std::string(key), "' is an IPv4 address of a network, not '",
+absl::Status ToAddress(const JsonLine& part, std::string_view key, const std::string& text, IpAddress* out) {
+  const std::optional<IpAddress> address = service::ParseIp(text);
+  if (!address.has_value() || !address->is_of_network()) {
+    return AtLine(part.line, absl::StrCat("'", std::string(key), "' is an IP address of a network, not '",
                                           text.substr(0, 40), "'"));
   }
   *out = *address;
   return absl::OkStatus();
 }
 
-absl::Status GetAddress(const JsonLine& object, std::string_view key, Ipv4* out) {
+absl::Status GetAddress(const JsonLine& object, std::string_view key, IpAddress* out) {
   const JsonLine* part = object.Find(key);
   if (part == nullptr) return absl::OkStatus();
   std::string text;
@@ -56,7 +55,7 @@ absl::Status ParseSwitch(const JsonLine& part, bool leaf, Topology* topology) {
     if (entry.kind != JsonLine::Kind::kText) {
       return AtLine(entry.line, absl::StrCat("an address is a text, not ", KindName(entry.kind)));
     }
-    Ipv4 address;
+    IpAddress address;
     C4_TRY(ToAddress(entry, "addresses", entry.text, &address));
     parsed.addresses.push_back(address);
   }
@@ -97,7 +96,7 @@ absl::Status ParsePort(const JsonLine& part, int nic, Topology* topology) {
 absl::Status ParseNic(const JsonLine& part, int server, Topology* topology) {
   C4_TRY(CheckKeys(part, "a NIC", {"name", "address", "ports"}, {}));
   std::string name;
-  Ipv4 address;
+  IpAddress address;
   C4_TRY(GetText(part, "name", &name));
   C4_TRY(GetAddress(part, "address", &address));
   const absl::StatusOr<int> nic = topology->AddNic(server, std::move(name), address);

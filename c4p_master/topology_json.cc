@@ -7,10 +7,10 @@ namespace c4::c4p {
 namespace {
 
 using Json = nlohmann::ordered_json;
-using service::Ipv4;
+using service::IpAddress;
 
-void SetAddress(Json* json, const char* key, Ipv4 address) {
-  if (address.known()) (*json)[key] = Ipv4Text(address);
+void SetAddress(Json* json, const char* key, IpAddress address) {
+  if (address.known()) (*json)[key] = IpText(address);
 }
 
 void SetText(Json* json, const char* key, const std::string& text) {
@@ -28,7 +28,7 @@ Json SwitchesJson(const std::vector<Switch>& switches) {
   Json list = Json::array();
   for (const Switch& one : switches) {
     Json entry = {{"name", one.name}};
-    for (const Ipv4 address : one.addresses) entry["addresses"].push_back(Ipv4Text(address));
+    for (const IpAddress address : one.addresses) entry["addresses"].push_back(IpText(address));
     list.push_back(std::move(entry));
   }
   return list;
@@ -51,7 +51,7 @@ Json ServerJson(const Topology& topology, const Server& server) {
       ports.push_back(PortJson(topology, topology.ports()[static_cast<size_t>(port)]));
     }
     json["nics"].push_back(
-        {{"name", nic.name}, {"address", Ipv4Text(nic.address)}, {"ports", std::move(ports)}});
+        {{"name", nic.name}, {"address", IpText(nic.address)}, {"ports", std::move(ports)}});
   }
   return json;
 }

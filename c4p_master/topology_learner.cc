@@ -8,24 +8,25 @@
 namespace c4::c4p {
 namespace {
 
-using service::Ipv4;
+using service::IpAddress;
 
 constexpr int kOutvoted = 4;  // times as many say something else
 
 }  // namespace
 
-void TopologyLearner::AddNic(const std::string& server, const std::string& nic, Ipv4 address, int plane) {
+void TopologyLearner::AddNic(const std::string& server, const std::string& nic, IpAddress address,
+                             int plane) {
   nics_[address] = {server, nic, plane};
 }
 
 void TopologyLearner::Add(const PathObservation& seen, int64_t now_ns) {
   const HopPath& hops = seen.hops;
-  const Ipv4 source = seen.tuple.source, destination = seen.tuple.destination;
+  const IpAddress source = seen.tuple.source, destination = seen.tuple.destination;
   if (hops.egress.known()) gateways_[source].insert(hops.egress);
-  const Ipv4 from = hops.egress.known() ? hops.egress : source;
-  for (const Ipv4 end : {hops.spine, hops.remote}) {
-    // The first and last address of a /30 are no interface's.
-    if (end.known() && ((end.bits & 3) == 0 || (end.bits & 3) == 3)) saw_31_ = true;
+  const IpAddress from = hops.egress.known() ? hops.egress : source;
+  for (const IpAddress end : {hops.spine, hops.remote}) {
+    // The first and last address of a /30, or of an IPv6 /126, are no interface's.
+    if (end.known() && ((end.low & 3) == 0 || (end.low & 3) == 3)) saw_31_[end.is_v4() ? 0 : 1] = true;
   }
   if (hops.within_leaf) {
     neighbours_.insert({from, destination});
@@ -64,52 +65,47 @@ void TopologyLearner::BeginRound() {
 // Union-find over what addresses stand for.
 class TopologyLearner::Clusters {
  public:
-  enum Kind : uint64_t {
-    kLeafSide,  // a leaf, by an address of its own towards servers, or by a server's that saw no answer of it
-    kLeafBelow,  // the leaf at the lower end of the cable with this upper address
-    kSpine,
-  };
   explicit Clusters(bool by_switch) : by_switch_(by_switch) {}
 
-  uint64_t Root(Kind kind, Ipv4 address) {
-    uint64_t at = static_cast<uint64_t>(kind) << 32 | address.bits;
+  Stand Root(StandsFor kind, IpAddress address) {
+    Stand at = {kind, address};
     while (true) {
-      const uint64_t up = parent_.emplace(at, at).first->second;
+      const Stand up = parent_.emplace(at, at).first->second;
       if (up == at) return at;
-      const uint64_t next = parent_.at(up);
+      const Stand next = parent_.at(up);
       parent_[at] = next;
       at = next;
     }
   }
-  void Unite(Kind kind_a, Ipv4 a, Kind kind_b, Ipv4 b) {
-    const uint64_t one = Root(kind_a, a), two = Root(kind_b, b);
+  void Unite(StandsFor kind_a, IpAddress a, StandsFor kind_b, IpAddress b) {
+    const Stand one = Root(kind_a, a), two = Root(kind_b, b);
     parent_[std::max(one, two)] = std::min(one, two);
   }
   // The leaf that `upper` (hop 2) faces, that answers as `lower` (hop 3), whose other end is `upper`.
-  uint64_t LeafUnder(Ipv4 lower, Ipv4 upper) {
-    return by_switch_ ? Root(kLeafSide, lower) : Root(kLeafBelow, upper);
+  Stand LeafUnder(IpAddress lower, IpAddress upper) {
+    return by_switch_ ? Root(StandsFor::kLeafSide, lower) : Root(StandsFor::kLeafBelow, upper);
   }
   bool by_switch() const { return by_switch_; }
-  const std::map<uint64_t, uint64_t>& parents() const { return parent_; }
+  const std::map<Stand, Stand>& parents() const { return parent_; }
 
  private:
   bool by_switch_;
-  std::map<uint64_t, uint64_t> parent_;
+  std::map<Stand, Stand> parent_;
 };
 
 // Both ends of a cable share a /31, or else a /30.
-Ipv4 TopologyLearner::OtherEnd(Ipv4 address) const {
-  return {address.bits ^ (saw_31_ ? 1U : 3U)};
+IpAddress TopologyLearner::OtherEnd(IpAddress address) const {
+  return {address.high, address.low ^ (saw_31_[address.is_v4() ? 0 : 1] ? 1U : 3U)};
 }
 
 // A cable hangs on one leaf: of the ports of one server, one leads there.
-std::set<std::pair<Ipv4, Ipv4>> TopologyLearner::Rises() const {
-  std::map<std::pair<Ipv4, Ipv4>, int> best;  // by source and hop 2
+std::set<std::pair<IpAddress, IpAddress>> TopologyLearner::Rises() const {
+  std::map<std::pair<IpAddress, IpAddress>, int> best;  // by source and hop 2
   for (const auto& [fact, count] : rises_) {
     int& most = best[{std::get<0>(fact), std::get<2>(fact)}];
     most = std::max(most, count);
   }
-  std::set<std::pair<Ipv4, Ipv4>> rises;
+  std::set<std::pair<IpAddress, IpAddress>> rises;
   for (const auto& [fact, count] : rises_) {
     const auto& [source, from, spine] = fact;
     if (count * kOutvoted > best[{source, spine}]) rises.insert({from, spine});
@@ -119,15 +115,15 @@ std::set<std::pair<Ipv4, Ipv4>> TopologyLearner::Rises() const {
 
 // Who comes from one leaf and arrives over one cable came over one spine: by the same cable, or one beside
 // it.
-std::set<std::pair<Ipv4, Ipv4>> TopologyLearner::Turns(Clusters* clusters) const {
-  std::map<std::pair<uint64_t, Ipv4>, int> best;  // by leaf and hop 3
+std::set<std::pair<IpAddress, IpAddress>> TopologyLearner::Turns(Clusters* clusters) const {
+  std::map<std::pair<Stand, IpAddress>, int> best;  // by leaf and hop 3
   for (const auto& [fact, count] : turns_) {
-    int& most = best[{clusters->Root(Clusters::kLeafBelow, fact.first), fact.second}];
+    int& most = best[{clusters->Root(StandsFor::kLeafBelow, fact.first), fact.second}];
     most = std::max(most, count);
   }
-  std::set<std::pair<Ipv4, Ipv4>> turns;
+  std::set<std::pair<IpAddress, IpAddress>> turns;
   for (const auto& [fact, count] : turns_) {
-    const int most = best[{clusters->Root(Clusters::kLeafBelow, fact.first), fact.second}];
+    const int most = best[{clusters->Root(StandsFor::kLeafBelow, fact.first), fact.second}];
     if (count * kOutvoted > most) turns.insert(fact);
   }
   return turns;
@@ -138,62 +134,63 @@ bool TopologyLearner::BySwitch() const {
   return std::any_of(crossings_.begin(), crossings_.end(), [&](const auto& crossing) {
     const auto gateways = gateways_.find(crossing.second);
     if (gateways == gateways_.end() || gateways->second.size() != 1) return false;
-    return clusters.Root(Clusters::kLeafSide, crossing.first) ==
-           clusters.Root(Clusters::kLeafSide, *gateways->second.begin());
+    return clusters.Root(StandsFor::kLeafSide, crossing.first) ==
+           clusters.Root(StandsFor::kLeafSide, *gateways->second.begin());
   });
 }
 
 TopologyLearner::Clusters TopologyLearner::Cluster(bool by_switch, bool arrivals) const {
   Clusters clusters(by_switch);
-  const auto upper_of = [this](Ipv4 lower) { return OtherEnd(lower); };
-  const auto only_gateway = [this](Ipv4 nic) -> std::optional<Ipv4> {
+  const auto upper_of = [this](IpAddress lower) { return OtherEnd(lower); };
+  const auto only_gateway = [this](IpAddress nic) -> std::optional<IpAddress> {
     const auto at = gateways_.find(nic);
     if (at == gateways_.end() || at->second.size() != 1) return std::nullopt;
     return *at->second.begin();
   };
   for (const auto& [from, spine] : Rises()) {
-    clusters.Root(Clusters::kSpine, spine);
+    clusters.Root(StandsFor::kSpine, spine);
     if (by_switch) {
-      clusters.Root(Clusters::kLeafSide, from);
+      clusters.Root(StandsFor::kLeafSide, from);
     } else {
-      clusters.Unite(Clusters::kLeafSide, from, Clusters::kLeafBelow, spine);
+      clusters.Unite(StandsFor::kLeafSide, from, StandsFor::kLeafBelow, spine);
     }
   }
-  for (const auto& [spine, lower] : by_switch ? std::set<std::pair<Ipv4, Ipv4>>() : Turns(&clusters)) {
-    clusters.Unite(Clusters::kSpine, spine, Clusters::kSpine, upper_of(lower));
+  for (const auto& [spine, lower] :
+       by_switch ? std::set<std::pair<IpAddress, IpAddress>>() : Turns(&clusters)) {
+    clusters.Unite(StandsFor::kSpine, spine, StandsFor::kSpine, upper_of(lower));
   }
   if (!arrivals) return clusters;
   for (const auto& [destination, lowers] : arrivals_) {
     // From one spine down to a server by two cables: then it is behind two leaves, and its arrivals do not
     // say which are one. Its own probes will.
-    std::set<uint64_t> spines;
-    const std::optional<Ipv4> gateway = only_gateway(destination);
+    std::set<Stand> spines;
+    const std::optional<IpAddress> gateway = only_gateway(destination);
     const auto gateways = gateways_.find(destination);
     bool one_leaf = gateways == gateways_.end() || gateways->second.size() == 1;
-    for (const Ipv4 lower : lowers) {
+    for (const IpAddress lower : lowers) {
       if (by_switch) {
-        clusters.Root(Clusters::kLeafSide, lower);
-      } else if (!spines.insert(clusters.Root(Clusters::kSpine, upper_of(lower))).second) {
+        clusters.Root(StandsFor::kLeafSide, lower);
+      } else if (!spines.insert(clusters.Root(StandsFor::kSpine, upper_of(lower))).second) {
         one_leaf = false;
       }
     }
     if (by_switch) one_leaf = one_leaf && lowers.size() == 1;
     if (!one_leaf) continue;
-    const auto unite = [&](Ipv4 lower, Clusters::Kind kind, Ipv4 with) {
-      clusters.Unite(by_switch ? Clusters::kLeafSide : Clusters::kLeafBelow,
+    const auto unite = [&](IpAddress lower, StandsFor kind, IpAddress with) {
+      clusters.Unite(by_switch ? StandsFor::kLeafSide : StandsFor::kLeafBelow,
                      by_switch ? lower : upper_of(lower), kind, with);
     };
-    for (const Ipv4 lower : lowers) {
+    for (const IpAddress lower : lowers) {
       if (gateway.has_value()) {
-        unite(lower, Clusters::kLeafSide, *gateway);
+        unite(lower, StandsFor::kLeafSide, *gateway);
       } else if (!by_switch) {
-        unite(lower, Clusters::kLeafBelow, upper_of(*lowers.begin()));
+        unite(lower, StandsFor::kLeafBelow, upper_of(*lowers.begin()));
       }
     }
   }
   for (const auto& [from, destination] : neighbours_) {
-    const std::optional<Ipv4> gateway = only_gateway(destination);
-    if (gateway.has_value()) clusters.Unite(Clusters::kLeafSide, from, Clusters::kLeafSide, *gateway);
+    const std::optional<IpAddress> gateway = only_gateway(destination);
+    if (gateway.has_value()) clusters.Unite(StandsFor::kLeafSide, from, StandsFor::kLeafSide, *gateway);
   }
   return clusters;
 }
@@ -202,19 +199,20 @@ namespace {
 
 // A switch that was found, sorted by `first`: its lowest address towards servers, else of the others.
 struct Found {
-  Ipv4 first;
-  std::vector<Ipv4> addresses;
-  uint64_t root = 0;
+  IpAddress first;
+  std::vector<IpAddress> addresses;
+  Stand root;
   std::string name;
 };
 
 // Names from before for what has them, then the first free numbers.
-void NameAll(std::vector<Found>* found, const char* prefix, const std::map<Ipv4, std::string>& names_before) {
+void NameAll(std::vector<Found>* found, const char* prefix,
+             const std::map<IpAddress, std::string>& names_before) {
   std::sort(found->begin(), found->end(), [](const Found& a, const Found& b) { return a.first < b.first; });
   std::set<std::string> taken;
   for (Found& one : *found) {
     std::set<std::string> had;
-    for (const Ipv4 address : one.addresses) {
+    for (const IpAddress address : one.addresses) {
       const auto at = names_before.find(address);
       if (at != names_before.end() && !taken.contains(at->second)) had.insert(at->second);
     }
@@ -230,18 +228,18 @@ void NameAll(std::vector<Found>* found, const char* prefix, const std::map<Ipv4,
   }
 }
 
-std::map<Ipv4, std::string> NamesBefore(const Topology* previous, bool leaves) {
-  std::map<Ipv4, std::string> names;
+std::map<IpAddress, std::string> NamesBefore(const Topology* previous, bool leaves) {
+  std::map<IpAddress, std::string> names;
   if (previous == nullptr) return names;
   for (const Uplink& uplink : previous->uplinks()) {
-    const Ipv4 address = leaves ? uplink.leaf_address : uplink.spine_address;
+    const IpAddress address = leaves ? uplink.leaf_address : uplink.spine_address;
     if (address.known()) {
       names[address] = leaves ? previous->leaves()[static_cast<size_t>(uplink.leaf)].name
                               : previous->spines()[static_cast<size_t>(uplink.spine)].name;
     }
   }
   for (const Switch& one : leaves ? previous->leaves() : previous->spines()) {
-    for (const Ipv4 address : one.addresses) names[address] = one.name;
+    for (const IpAddress address : one.addresses) names[address] = one.name;
   }
   for (const Port& port : previous->ports()) {
     if (leaves && port.gateway.known()) {
@@ -258,8 +256,8 @@ Topology TopologyLearner::Learn(const Topology* previous, int64_t now_ns) const 
   Clusters clusters = Cluster(by_switch, true);
   // Gather each cluster's addresses. A leaf's: gateways first (they sort before, as a rule, and name it),
   // then lower ends of cables.
-  std::map<uint64_t, Found> leaves, spines;
-  const auto keep = [this](std::map<uint64_t, Found>* all, uint64_t root, Ipv4 address) {
+  std::map<Stand, Found> leaves, spines;
+  const auto keep = [this](std::map<Stand, Found>* all, const Stand& root, IpAddress address) {
     Found& found = (*all)[root];
     found.root = root;
     if (!found.first.known()) found.first = address;
@@ -269,16 +267,15 @@ Topology TopologyLearner::Learn(const Topology* previous, int64_t now_ns) const 
       found.addresses.push_back(address);
     }
   };
-  const std::map<uint64_t, uint64_t> nodes = clusters.parents();
+  const std::map<Stand, Stand> nodes = clusters.parents();
   for (const auto& [node, parent] : nodes) {  // by kind, then address
-    const auto kind = static_cast<Clusters::Kind>(node >> 32);
-    const Ipv4 address{static_cast<uint32_t>(node)};
-    const uint64_t root = clusters.Root(kind, address);
-    if (kind == Clusters::kSpine) keep(&spines, root, address);
-    if (kind == Clusters::kLeafSide) keep(&leaves, root, address);
-    if (kind == Clusters::kLeafBelow) keep(&leaves, root, OtherEnd(address));
+    const auto [kind, address] = node;
+    const Stand root = clusters.Root(kind, address);
+    if (kind == StandsFor::kSpine) keep(&spines, root, address);
+    if (kind == StandsFor::kLeafSide) keep(&leaves, root, address);
+    if (kind == StandsFor::kLeafBelow) keep(&leaves, root, OtherEnd(address));
   }
-  std::map<uint64_t, int> number;  // of a cluster, among leaves or spines
+  std::map<Stand, int> number;  // of a cluster, among leaves or spines
   Topology topology;
   for (const bool leaf : {true, false}) {
     std::vector<Found> all;
@@ -291,14 +288,14 @@ Topology TopologyLearner::Learn(const Topology* previous, int64_t now_ns) const 
       if (added.ok()) number[found.root] = *added;
     }
   }
-  std::set<std::pair<uint64_t, uint64_t>> cables;  // by switch: those that were seen
+  std::set<std::pair<Stand, Stand>> cables;  // by switch: those that were seen
   if (by_switch) {
     for (const auto& [from, spine] : Rises()) {
-      cables.insert({clusters.Root(Clusters::kLeafSide, from), clusters.Root(Clusters::kSpine, spine)});
+      cables.insert({clusters.Root(StandsFor::kLeafSide, from), clusters.Root(StandsFor::kSpine, spine)});
     }
     for (const auto& [turn, count] : turns_) {
       cables.insert(
-          {clusters.Root(Clusters::kLeafSide, turn.second), clusters.Root(Clusters::kSpine, turn.first)});
+          {clusters.Root(StandsFor::kLeafSide, turn.second), clusters.Root(StandsFor::kSpine, turn.first)});
     }
   }
   for (const auto& [leaf, spine] : cables) {
@@ -308,15 +305,15 @@ Topology TopologyLearner::Learn(const Topology* previous, int64_t now_ns) const 
     topology.AddUplink(std::move(uplink)).IgnoreError();
   }
   for (const auto& [node, parent] : nodes) {
-    if (by_switch || node >> 32 != Clusters::kSpine) continue;
+    if (by_switch || node.first != StandsFor::kSpine) continue;
     Uplink uplink;
-    uplink.spine_address = {static_cast<uint32_t>(node)};
+    uplink.spine_address = node.second;
     uplink.leaf_address = OtherEnd(uplink.spine_address);
-    const auto leaf = number.find(clusters.Root(Clusters::kLeafBelow, uplink.spine_address));
+    const auto leaf = number.find(clusters.Root(StandsFor::kLeafBelow, uplink.spine_address));
     // An upper end that only hop 3 spoke of, where it goes to several leaves: not known yet.
     if (leaf == number.end()) continue;
     uplink.leaf = leaf->second;
-    uplink.spine = number[clusters.Root(Clusters::kSpine, uplink.spine_address)];
+    uplink.spine = number[clusters.Root(StandsFor::kSpine, uplink.spine_address)];
     topology.AddUplink(std::move(uplink)).IgnoreError();
   }
   AddServers(&clusters, number, &topology);
@@ -325,7 +322,7 @@ Topology TopologyLearner::Learn(const Topology* previous, int64_t now_ns) const 
   return topology;
 }
 
-void TopologyLearner::AddServers(Clusters* clusters, const std::map<uint64_t, int>& number,
+void TopologyLearner::AddServers(Clusters* clusters, const std::map<Stand, int>& number,
                                  Topology* topology) const {
   for (const auto& [address, fact] : nics_) {  // by address
     int server = topology->FindServer(fact.server);
@@ -333,19 +330,20 @@ void TopologyLearner::AddServers(Clusters* clusters, const std::map<uint64_t, in
     if (server < 0) continue;
     const absl::StatusOr<int> nic = topology->AddNic(server, fact.name, address);
     if (!nic.ok()) continue;
-    std::map<int, Ipv4> leaves;  // and the gateway there
-    const auto hangs_on = [&](uint64_t root, Ipv4 gateway) {
+    std::map<int, IpAddress> leaves;  // and the gateway there
+    const auto hangs_on = [&](const Stand& root, IpAddress gateway) {
       if (const auto leaf = number.find(root); leaf != number.end()) leaves.emplace(leaf->second, gateway);
     };
     if (const auto gateways = gateways_.find(address); gateways != gateways_.end()) {
-      for (const Ipv4 gateway : gateways->second) {
-        hangs_on(clusters->Root(Clusters::kLeafSide, gateway), gateway);
+      for (const IpAddress gateway : gateways->second) {
+        hangs_on(clusters->Root(StandsFor::kLeafSide, gateway), gateway);
       }
     } else {
-      hangs_on(clusters->Root(Clusters::kLeafSide, address), {});
+      hangs_on(clusters->Root(StandsFor::kLeafSide, address), {});
     }
     if (const auto arrivals = arrivals_.find(address); arrivals != arrivals_.end()) {
-      for (const Ipv4 lower : arrivals->second) hangs_on(clusters->LeafUnder(lower, OtherEnd(lower)), {});
+      for (const IpAddress lower : arrivals->second)
+        hangs_on(clusters->LeafUnder(lower, OtherEnd(lower)), {});
     }
     int plane = leaves.size() > 1 ? 0 : fact.plane;
     for (const auto& [leaf, gateway] : leaves) {
@@ -362,9 +360,9 @@ void TopologyLearner::AddServers(Clusters* clusters, const std::map<uint64_t, in
 std::vector<std::string> TopologyLearner::Contradictions(const Topology& file) const {
   constexpr size_t kMost = 100;
   std::set<std::string> said;
-  const auto server_of = [&](Ipv4 address) {
+  const auto server_of = [&](IpAddress address) {
     const auto at = nics_.find(address);
-    return at == nics_.end() ? Ipv4Text(address) : at->second.server + "'s " + at->second.name;
+    return at == nics_.end() ? IpText(address) : at->second.server + "'s " + at->second.name;
   };
   const auto leaf_name = [&](int leaf) { return file.leaves()[static_cast<size_t>(leaf)].name; };
   const auto has_port = [&](int nic, int leaf) {
@@ -375,20 +373,20 @@ std::vector<std::string> TopologyLearner::Contradictions(const Topology& file) c
   for (const auto& [address, fact] : nics_) {
     const int nic = file.NicAt(address);
     if (nic < 0) {
-      said.insert(absl::StrCat(Ipv4Text(address), " of ", fact.server, " is not in the file"));
+      said.insert(absl::StrCat(IpText(address), " of ", fact.server, " is not in the file"));
       continue;
     }
     const std::string& named =
         file.servers()[static_cast<size_t>(file.nics()[static_cast<size_t>(nic)].server)].name;
     if (named != fact.server) {
-      said.insert(absl::StrCat(Ipv4Text(address), " is ", named, "'s by the file, and ", fact.server,
+      said.insert(absl::StrCat(IpText(address), " is ", named, "'s by the file, and ", fact.server,
                                "'s says its agent"));
     }
   }
-  const auto check_leaf = [&](Ipv4 nic_address, Ipv4 answer) {
+  const auto check_leaf = [&](IpAddress nic_address, IpAddress answer) {
     const int leaf = file.LeafAt(answer), nic = file.NicAt(nic_address);
     if (leaf < 0) {
-      said.insert(absl::StrCat("the leaf of ", server_of(nic_address), " answers as ", Ipv4Text(answer),
+      said.insert(absl::StrCat("the leaf of ", server_of(nic_address), " answers as ", IpText(answer),
                                ", which is no leaf's by the file"));
     } else if (nic >= 0 && !has_port(nic, leaf)) {
       said.insert(absl::StrCat(server_of(nic_address), " hangs on ", leaf_name(leaf),
@@ -396,17 +394,17 @@ std::vector<std::string> TopologyLearner::Contradictions(const Topology& file) c
     }
   };
   for (const auto& [nic, gateways] : gateways_) {
-    for (const Ipv4 gateway : gateways) check_leaf(nic, gateway);
+    for (const IpAddress gateway : gateways) check_leaf(nic, gateway);
   }
   for (const auto& [nic, lowers] : arrivals_) {
-    for (const Ipv4 lower : lowers) check_leaf(nic, lower);
+    for (const IpAddress lower : lowers) check_leaf(nic, lower);
   }
   for (const auto& [from, upper] : Rises()) {
     const int uplink = file.UplinkAt(upper), leaf = file.LeafAt(from);
     if (file.SpineAt(upper) < 0) {
-      said.insert(absl::StrCat(Ipv4Text(upper), " answers as a spine, and is none by the file"));
+      said.insert(absl::StrCat(IpText(upper), " answers as a spine, and is none by the file"));
     } else if (uplink >= 0 && leaf >= 0 && file.uplinks()[static_cast<size_t>(uplink)].leaf != leaf) {
-      said.insert(absl::StrCat(Ipv4Text(upper), " faces ", leaf_name(leaf), ", and ",
+      said.insert(absl::StrCat(IpText(upper), " faces ", leaf_name(leaf), ", and ",
                                leaf_name(file.uplinks()[static_cast<size_t>(uplink)].leaf), " by the file"));
     }
   }
@@ -415,8 +413,7 @@ std::vector<std::string> TopologyLearner::Contradictions(const Topology& file) c
     const int spine = file.SpineAt(upper), uplink = file.UplinkAt(lower);
     if (spine < 0 || uplink < 0 || file.uplinks()[static_cast<size_t>(uplink)].spine == spine) continue;
     said.insert(absl::StrCat(
-        Ipv4Text(lower), " is reached over ", file.spines()[static_cast<size_t>(spine)].name,
-        ", and hangs on ",
+        IpText(lower), " is reached over ", file.spines()[static_cast<size_t>(spine)].name, ", and hangs on ",
         file.spines()[static_cast<size_t>(file.uplinks()[static_cast<size_t>(uplink)].spine)].name,
         " by the file"));
   }

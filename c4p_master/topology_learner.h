@@ -2,10 +2,11 @@
 // checks the operator's file against it.
 //
 // Routers answer from the interface that a packet came in by, and both ends of a cable between switches share
-// a /31 or a /30. So the address at time to live 2 stands for a cable: all that see it hang on one leaf. The
-// address at 3 is the lower end of a cable whose upper end belongs to the spine of hop 2. Where one address
-// answers for all interfaces of a switch (sources that see the same hop 2 reach each other only over spines),
-// addresses are taken for whole switches instead.
+// a /31 or a /30 (IPv6: a /127, or a /126 or wider whose ends are ::1 and ::2). So the address at time to
+// live 2 stands for a cable: all that see it hang on one leaf. The address at 3 is the lower end of a cable
+// whose upper end belongs to the spine of hop 2. Where one address answers for all interfaces of a switch
+// (sources that see the same hop 2 reach each other only over spines), addresses are taken for whole switches
+// instead.
 //
 // What is learnt are facts and how often they were seen: the order in which they came plays no role. A route
 // that changes between two probes of one tuple makes facts that never were (hop 2 of the old way, hop 3 of
@@ -13,6 +14,7 @@
 // thread at a time.
 #pragma once
 
+#include <array>
 #include <map>
 #include <set>
 #include <string>
@@ -25,10 +27,18 @@
 
 namespace c4::c4p {
 
+// What an address that answered stands for, and the address.
+enum class StandsFor {
+  kLeafSide,   // a leaf, by an address of its own towards servers, or by a server's that saw no answer of it
+  kLeafBelow,  // the leaf at the lower end of the cable with this upper address
+  kSpine,
+};
+using Stand = std::pair<StandsFor, service::IpAddress>;
+
 class TopologyLearner {
  public:
   // As agents say. A NIC that is said again replaces what was said.
-  void AddNic(const std::string& server, const std::string& nic, service::Ipv4 address, int plane);
+  void AddNic(const std::string& server, const std::string& nic, service::IpAddress address, int plane);
   void Add(const PathObservation& seen, int64_t now_ns = 0);
   // From now on only new probes speak for links being alive.
   void BeginRound();
@@ -56,44 +66,46 @@ class TopologyLearner {
   bool answers_by_switch() const { return BySwitch(); }
 
  private:
-  using Ipv4 = service::Ipv4;
+  using IpAddress = service::IpAddress;
   struct NicFact {
     std::string server;
     std::string name;
     int plane = 0;
   };
   struct LeafRound {
-    int named = 0;           // probes of which hop 2 or 3 answered
-    int lost = 0;            // and neither
-    int64_t first_ns = 0;    // the first of them
-    std::set<Ipv4> spines;   // hop 2
-    std::set<Ipv4> remotes;  // hop 3 where hop 2 said nothing
+    int named = 0;                // probes of which hop 2 or 3 answered
+    int lost = 0;                 // and neither
+    int64_t first_ns = 0;         // the first of them
+    std::set<IpAddress> spines;   // hop 2
+    std::set<IpAddress> remotes;  // hop 3 where hop 2 said nothing
   };
   class Clusters;
 
   bool BySwitch() const;
-  Ipv4 OtherEnd(Ipv4 address) const;
+  IpAddress OtherEnd(IpAddress address) const;
   // Those that others do not outvote.
-  std::set<std::pair<Ipv4, Ipv4>> Rises() const;                    // hop 1 or source, hop 2
-  std::set<std::pair<Ipv4, Ipv4>> Turns(Clusters* clusters) const;  // where the leaves of rises are united
+  std::set<std::pair<IpAddress, IpAddress>> Rises() const;  // hop 1 or source, hop 2
+  std::set<std::pair<IpAddress, IpAddress>> Turns(
+      Clusters* clusters) const;  // where the leaves of rises are united
   // `arrivals`: also from what is known of destinations' leaves.
   Clusters Cluster(bool by_switch, bool arrivals) const;
   // `number`: of the leaf that a cluster is.
-  void AddServers(Clusters* clusters, const std::map<uint64_t, int>& number, Topology* topology) const;
+  void AddServers(Clusters* clusters, const std::map<Stand, int>& number, Topology* topology) const;
   void AddDeadUplinks(Topology* topology) const;
 
-  std::map<Ipv4, NicFact> nics_;
-  bool saw_31_ = false;                                // an address that a /30 gives to nobody
-  std::map<Ipv4, std::set<Ipv4>> gateways_;            // of a NIC: hop 1
-  std::map<std::tuple<Ipv4, Ipv4, Ipv4>, int> rises_;  // source; hop 1, else the source again; hop 2
-  std::map<std::pair<Ipv4, Ipv4>, int> turns_;         // hop 2, hop 3
-  std::map<Ipv4, std::set<Ipv4>> arrivals_;            // of a destination: hop 3
-  std::set<std::pair<Ipv4, Ipv4>> neighbours_;         // hop 1 or source, destination: on one leaf
-  std::set<std::pair<Ipv4, Ipv4>> crossings_;          // hop 1 or source, destination: over a spine
+  std::map<IpAddress, NicFact> nics_;
+  std::array<bool, 2> saw_31_{};  // an address that a /30 gives to nobody; of IPv6: that a /126 does
+  std::map<IpAddress, std::set<IpAddress>> gateways_;  // of a NIC: hop 1
+  std::map<std::tuple<IpAddress, IpAddress, IpAddress>, int>
+      rises_;                                             // source; hop 1, else the source again; hop 2
+  std::map<std::pair<IpAddress, IpAddress>, int> turns_;  // hop 2, hop 3
+  std::map<IpAddress, std::set<IpAddress>> arrivals_;     // of a destination: hop 3
+  std::set<std::pair<IpAddress, IpAddress>> neighbours_;  // hop 1 or source, destination: on one leaf
+  std::set<std::pair<IpAddress, IpAddress>> crossings_;   // hop 1 or source, destination: over a spine
   // Of this round.
-  std::map<std::pair<Ipv4, Ipv4>, LeafRound> sent_up_;  // hop 1 or source, destination
-  std::set<Ipv4> came_down_;                            // hop 3
-  std::map<std::pair<Ipv4, Ipv4>, int> lost_below_;     // hop 2, destination: hop 3 said nothing
+  std::map<std::pair<IpAddress, IpAddress>, LeafRound> sent_up_;  // hop 1 or source, destination
+  std::set<IpAddress> came_down_;                                 // hop 3
+  std::map<std::pair<IpAddress, IpAddress>, int> lost_below_;     // hop 2, destination: hop 3 said nothing
 };
 
 }  // namespace c4::c4p

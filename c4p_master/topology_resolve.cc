@@ -33,13 +33,13 @@ absl::StatusOr<FabricPath> Topology::Resolve(const IpTuple& tuple, const HopPath
 
   int source_leaf = hops.egress.known() ? LeafAt(hops.egress) : -1;
   if (hops.egress.known() && source_leaf < 0) {
-    return Contradiction(tuple, absl::StrCat("hop 1 is ", Ipv4Text(hops.egress), ", which is no leaf's"));
+    return Contradiction(tuple, absl::StrCat("hop 1 is ", IpText(hops.egress), ", which is no leaf's"));
   }
   if (hops.spine.known() && SpineAt(hops.spine) < 0) {
-    return Contradiction(tuple, absl::StrCat("hop 2 is ", Ipv4Text(hops.spine), ", which is no spine's"));
+    return Contradiction(tuple, absl::StrCat("hop 2 is ", IpText(hops.spine), ", which is no spine's"));
   }
   if (hops.remote.known() && LeafAt(hops.remote) < 0) {
-    return Contradiction(tuple, absl::StrCat("hop 3 is ", Ipv4Text(hops.remote), ", which is no leaf's"));
+    return Contradiction(tuple, absl::StrCat("hop 3 is ", IpText(hops.remote), ", which is no leaf's"));
   }
   // The spine's address is that of a link, whose other end is the source's leaf.
   const int answered_up = hops.spine.known() ? UplinkAt(hops.spine) : -1;
@@ -48,7 +48,7 @@ absl::StatusOr<FabricPath> Topology::Resolve(const IpTuple& tuple, const HopPath
     if (source_leaf >= 0 && leaf != source_leaf) {
       return Contradiction(
           tuple, absl::StrCat("it goes by ", leaves_[static_cast<size_t>(source_leaf)].name, ", but ",
-                              Ipv4Text(hops.spine), " faces ", leaves_[static_cast<size_t>(leaf)].name));
+                              IpText(hops.spine), " faces ", leaves_[static_cast<size_t>(leaf)].name));
     }
     source_leaf = leaf;
   }

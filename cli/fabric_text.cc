@@ -28,7 +28,7 @@ std::string FabricText(const fabric::FabricStatus& status) {
       spec.quota_percent > 0 ? absl::StrCat(", ", spec.quota_percent, " % of a core a host") : "";
   std::string text = absl::StrCat(
       "fabric ", spec.name, ": ", spec.leaves, " leaves, ", spec.spines, " spines, ", fabric::HostCount(spec),
-      " hosts (ports: ", fabric::PortsName(spec.ports), "), ", rate, quota, ", ",
+      " hosts (ports: ", fabric::PortsName(spec.ports), spec.ipv6 ? ", IPv6" : "", "), ", rate, quota, ", ",
       spec.convergence == fabric::Convergence::kBird ? "routed by BIRD"
                                                      : absl::StrCat("converges in ", spec.converge_ms, " ms"),
       "; ", status.processes, " processes\n");

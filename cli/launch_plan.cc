@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "cli/process.h"
+#include "service/address.h"
 #include "service/directory.h"
 #include "service/verdict_json.h"
 
@@ -99,7 +100,7 @@ std::vector<std::string> RankEnvironment(const std::vector<std::string>& inherit
   SetVariable(&result, "LOCAL_WORLD_SIZE", std::to_string(local_ranks));
   SetVariable(&result, "MASTER_ADDR", plan.rendezvous);
   SetVariable(&result, "MASTER_PORT", std::to_string(plan.master_port));
-  SetVariable(&result, "NCCL_COMM_ID", absl::StrCat(plan.rendezvous, ":", plan.communicator_port));
+  SetVariable(&result, "NCCL_COMM_ID", service::JoinHostPort(plan.rendezvous, plan.communicator_port));
   SetVariable(&result, "NCCL_SOCKET_IFNAME", plan.interfaces);
   const std::string libraries = EnvironmentValue(inherited, "LD_LIBRARY_PATH").value_or("");
   SetVariable(&result, "LD_LIBRARY_PATH",

@@ -59,6 +59,7 @@ int RunUp(const Arguments& arguments) {
   options.Real("--quota", &spec.quota_percent, 0, 100000, "PERCENT",
                "CPU of each host's ranks, in % of one core; default: no limit");
   options.Whole("--quota-period-us", &spec.quota_period_us, 1000, 1000000, "of the quota");
+  options.Flag("--ipv6", &spec.ipv6, "the data network's addresses are of IPv6");
   options.Text("--convergence", &convergence, "delay|bird", "how routes follow a failure");
   options.Whole("--converge-ms", &spec.converge_ms, 0, 600000,
                 "how late the remote routers notice a broken link");

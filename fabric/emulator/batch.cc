@@ -65,7 +65,7 @@ std::string LeafRouting(const FabricSpec& spec, int leaf, const Failures& failur
   for (int spine = 0; spine < spec.spines; ++spine) {
     if (!failures.Uplink(leaf, spine)) continue;
     absl::StrAppend(&text, "nexthop replace id ", kFirstNextHop + spine, " via ",
-                    SpineDownlinkAddress(leaf, spine), " dev up", spine, "\n");
+                    SpineDownlinkAddress(spec, leaf, spine), " dev up", spine, "\n");
   }
   // Spines that reach this leaf and at least one of `targets`.
   const auto spines_towards = [&](const std::vector<int>& targets) {
@@ -79,7 +79,7 @@ std::string LeafRouting(const FabricSpec& spec, int leaf, const Failures& failur
   };
   for (int other = 0; other < spec.leaves; ++other) {
     if (other == leaf) continue;
-    text += GroupRoute(kLeafGroups + other, spines_towards({other}), absl::StrCat("10.", other, ".0.0/16"));
+    text += GroupRoute(kLeafGroups + other, spines_towards({other}), LeafPrefix(spec, other));
   }
   if (spec.ports != Ports::kBonded) return text;
   const int partner = leaf ^ 1;
@@ -107,14 +107,14 @@ std::string LeafRouting(const FabricSpec& spec, int leaf, const Failures& failur
 std::string SpineRouting(const FabricSpec& spec, int spine, const Failures& failures) {
   std::string text;
   for (int leaf = 0; leaf < spec.leaves; ++leaf) {
-    const std::string prefix = absl::StrCat("10.", leaf, ".0.0/16");
+    const std::string prefix = LeafPrefix(spec, leaf);
     if (!failures.Uplink(leaf, spine)) {
       absl::StrAppend(&text, "route replace unreachable ", prefix, "\n");
       continue;
     }
     absl::StrAppend(&text, "nexthop replace id ", kFirstNextHop + leaf, " via ",
-                    LeafUplinkAddress(leaf, spine), " dev dn", leaf, "\n", "route replace ", prefix, " nhid ",
-                    kFirstNextHop + leaf, "\n");
+                    LeafUplinkAddress(spec, leaf, spine), " dev dn", leaf, "\n", "route replace ", prefix,
+                    " nhid ", kFirstNextHop + leaf, "\n");
   }
   if (spec.ports != Ports::kBonded) return text;
   for (int host = 0; host < HostCount(spec); ++host) {
@@ -197,6 +197,9 @@ std::string LinksText(const FabricSpec& spec) {
 
 std::vector<NamespaceText> AddressesText(const FabricSpec& spec, int block) {
   std::vector<NamespaceText> result;
+  // IPv6 addresses serve at once, without a look for duplicates.
+  const std::string uplink_bits = spec.ipv6 ? "/127 nodad" : "/31";
+  const std::string port_bits = spec.ipv6 ? "/126 nodad" : "/30";
   const auto up = [](std::string* text, const std::string& device, const std::string& address) {
     if (!address.empty()) absl::StrAppend(text, "addr add ", address, " dev ", device, "\n");
     absl::StrAppend(text, "link set ", device, " up\n");
@@ -204,18 +207,19 @@ std::vector<NamespaceText> AddressesText(const FabricSpec& spec, int block) {
   for (int leaf = 0; leaf < spec.leaves; ++leaf) {
     std::string text = "link set lo up\n";
     for (int spine = 0; spine < spec.spines; ++spine) {
-      up(&text, absl::StrCat("up", spine), LeafUplinkAddress(leaf, spine) + "/31");
+      up(&text, absl::StrCat("up", spine), LeafUplinkAddress(spec, leaf, spine) + uplink_bits);
     }
     for (int slot = 0; slot < spec.hosts_per_leaf; ++slot) {
       const int host = HostAt(spec, leaf, slot);
-      up(&text, absl::StrCat("h", slot), HostGateway(spec, host, leaf - LeafOfHost(spec, host, 0)) + "/30");
+      up(&text, absl::StrCat("h", slot),
+         HostGateway(spec, host, leaf - LeafOfHost(spec, host, 0)) + port_bits);
     }
     result.push_back({LeafNamespace(spec, leaf), text});
   }
   for (int spine = 0; spine < spec.spines; ++spine) {
     std::string text = "link set lo up\n";
     for (int leaf = 0; leaf < spec.leaves; ++leaf) {
-      up(&text, absl::StrCat("dn", leaf), SpineDownlinkAddress(leaf, spine) + "/31");
+      up(&text, absl::StrCat("dn", leaf), SpineDownlinkAddress(spec, leaf, spine) + uplink_bits);
     }
     result.push_back({SpineNamespace(spec, spine), text});
   }
@@ -225,7 +229,7 @@ std::vector<NamespaceText> AddressesText(const FabricSpec& spec, int block) {
   for (int host = 0; host < HostCount(spec); ++host) {
     std::string text = "link set lo up\n";
     for (int port = 0; port < PortsPerHost(spec); ++port) {
-      up(&text, absl::StrCat("eth", port), HostPortAddress(spec, host, port) + "/30");
+      up(&text, absl::StrCat("eth", port), HostPortAddress(spec, host, port) + port_bits);
     }
     if (spec.ports == Ports::kBonded) {
       up(&text, "data0", BondedAddress(spec, host) + "/32");
@@ -259,7 +263,7 @@ std::vector<NamespaceText> FixedRoutesText(const FabricSpec& spec, int block) {
     for (int port = 0; port < PortsPerHost(spec) && spec.ports != Ports::kBonded; ++port) {
       const std::string way = absl::StrCat("via ", HostGateway(spec, host, port), " dev eth", port);
       const std::string table = absl::StrCat(" table ", kPlaneTables + port);
-      if (port == 0) absl::StrAppend(&text, "route add default ", way, kCongestion, "\n");
+      if (port == 0) absl::StrAppend(&text, "route add ", DefaultPrefix(spec), " ", way, kCongestion, "\n");
       if (spec.ports == Ports::kPlanes) {
         absl::StrAppend(&text, "route add default ", way, table, kCongestion, "\n", "rule add from ",
                         HostPortAddress(spec, host, port), table, "\n");
@@ -309,32 +313,56 @@ std::vector<NamespaceText> Changes(const std::vector<NamespaceText>& before,
   return result;
 }
 
-Sysctls RouterSysctls(const std::string& ns) {
-  return {{"ipv6/conf/all/disable_ipv6", "1"},
-          {"ipv6/conf/default/disable_ipv6", "1"},
-          {"ipv4/ip_forward", "1"},
-          // Policy 1 would take the sender's socket hash, which travels with a packet over veth: one flow
-          // would go over several spines. Policy 3 looks into the packet; 0x37: addresses, protocol, ports.
-          {"ipv4/fib_multipath_hash_policy", "3"},
-          {"ipv4/fib_multipath_hash_fields", "55"},
-          {"ipv4/fib_multipath_hash_seed", absl::StrCat(SeedOf(ns))},
-          // Probes learn the path from what routers answer when a packet's time to live is over.
-          {"ipv4/icmp_ratemask", "0"},
-          // From the interface that the packet came in by, as switches do: so the answer names the link, too.
-          {"ipv4/icmp_errors_use_inbound_ifaddr", "1"},
-          {"ipv4/conf/all/rp_filter", "0"},
-          {"ipv4/conf/default/rp_filter", "0"},
-          {"ipv4/conf/all/ignore_routes_with_linkdown", "1"},
-          {"ipv4/conf/default/ignore_routes_with_linkdown", "1"}};
+namespace {
+
+// Every namespace's; `ipv6`: the data network's version.
+Sysctls BasicSysctls(bool ipv6) {
+  const char* const off = ipv6 ? "0" : "1";
+  return {{"ipv6/conf/all/disable_ipv6", off}, {"ipv6/conf/default/disable_ipv6", off},
+          {"ipv6/conf/all/accept_ra", "0"},    {"ipv6/conf/default/accept_ra", "0"},
+          {"ipv4/conf/all/rp_filter", "0"},    {"ipv4/conf/default/rp_filter", "0"}};
+}
+
+Sysctls Joined(Sysctls one, const Sysctls& other) {
+  one.insert(one.end(), other.begin(), other.end());
+  return one;
+}
+
+}  // namespace
+
+Sysctls RouterSysctls(const FabricSpec& spec, const std::string& ns) {
+  if (spec.ipv6) {
+    return Joined(BasicSysctls(true),
+                  {{"ipv6/conf/all/forwarding", "1"},
+                   {"ipv6/conf/default/forwarding", "1"},
+                   // As for IPv4, below. Answers come from the interface that the packet came in by as it is.
+                   {"ipv6/fib_multipath_hash_policy", "3"},
+                   {"ipv6/fib_multipath_hash_fields", "55"},
+                   {"ipv4/fib_multipath_hash_seed", absl::StrCat(SeedOf(ns))},
+                   {"ipv6/icmp/ratelimit", "0"},
+                   {"ipv6/conf/all/ignore_routes_with_linkdown", "1"},
+                   {"ipv6/conf/default/ignore_routes_with_linkdown", "1"}});
+  }
+  return Joined(
+      BasicSysctls(false),
+      {{"ipv4/ip_forward", "1"},
+       // Policy 1 would take the sender's socket hash, which travels with a packet over veth: one flow
+       // would go over several spines. Policy 3 looks into the packet; 0x37: addresses, protocol, ports.
+       {"ipv4/fib_multipath_hash_policy", "3"},
+       {"ipv4/fib_multipath_hash_fields", "55"},
+       {"ipv4/fib_multipath_hash_seed", absl::StrCat(SeedOf(ns))},
+       // Probes learn the path from what routers answer when a packet's time to live is over.
+       {"ipv4/icmp_ratemask", "0"},
+       // From the interface that the packet came in by, as switches do: so the answer names the link, too.
+       {"ipv4/icmp_errors_use_inbound_ifaddr", "1"},
+       {"ipv4/conf/all/ignore_routes_with_linkdown", "1"},
+       {"ipv4/conf/default/ignore_routes_with_linkdown", "1"}});
 }
 
 Sysctls HostSysctls(const FabricSpec& spec, const std::string& ns) {
-  Sysctls result = {{"ipv6/conf/all/disable_ipv6", "1"},
-                    {"ipv6/conf/default/disable_ipv6", "1"},
-                    {"ipv4/conf/all/rp_filter", "0"},
-                    {"ipv4/conf/default/rp_filter", "0"},
-                    // Linux makes packets smaller as round trips get longer; each costs the same at each hop.
-                    {"ipv4/tcp_min_tso_segs", absl::StrCat(std::max(2, kUsualPacketBytes / spec.mtu + 1))}};
+  Sysctls result = BasicSysctls(spec.ipv6);
+  // Linux makes packets smaller as round trips get longer; each costs the same at each hop.
+  result.push_back({"ipv4/tcp_min_tso_segs", absl::StrCat(std::max(2, kUsualPacketBytes / spec.mtu + 1))});
   if (spec.ports == Ports::kBonded) {
     result.push_back({"ipv4/fib_multipath_hash_policy", "3"});
     result.push_back({"ipv4/fib_multipath_hash_fields", "55"});
@@ -346,11 +374,7 @@ Sysctls HostSysctls(const FabricSpec& spec, const std::string& ns) {
 }
 
 Sysctls ManagementSysctls() {
-  return {{"ipv6/conf/all/disable_ipv6", "1"},
-          {"ipv6/conf/default/disable_ipv6", "1"},
-          {"ipv4/ip_forward", "1"},
-          {"ipv4/conf/all/rp_filter", "0"},
-          {"ipv4/conf/default/rp_filter", "0"}};
+  return Joined(BasicSysctls(false), {{"ipv4/ip_forward", "1"}});
 }
 
 std::string RateText(const std::string& device, double rate_mbps, bool slowed) {
@@ -373,9 +397,10 @@ std::string DropText(const std::string& device, int per_mille) {
   absl::StrAppend(&text, "add table ", table, "\n", "add chain ", table,
                   " in { type filter hook ingress device \"", device, "\" priority 0; policy accept; }\n",
                   "add rule ", table,
-                  // Not ARP: a router leaves a group's next hop out as soon as it cannot resolve it, and the
-                  // failure would not be silent.
-                  " in meta protocol ip ", which, "counter drop\n");
+                  // Not ARP, nor IPv6's neighbour messages: a router leaves a group's next hop out as soon as
+                  // it cannot resolve it, and the failure would not be silent.
+                  " in icmpv6 type 133-137 accept\n", "add rule ", table, " in meta protocol { ip, ip6 } ",
+                  which, "counter drop\n");
   return text;
 }
 

@@ -40,7 +40,7 @@ std::string ManagementDevice(int host);
 
 // path below /proc/sys/net -> value.
 using Sysctls = std::vector<std::pair<std::string, std::string>>;
-Sysctls RouterSysctls(const std::string& ns);
+Sysctls RouterSysctls(const FabricSpec& spec, const std::string& ns);
 Sysctls HostSysctls(const FabricSpec& spec, const std::string& ns);
 Sysctls ManagementSysctls();
 

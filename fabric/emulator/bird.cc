@@ -81,8 +81,8 @@ std::string LeafBirdText(const FabricSpec& spec, int leaf, const std::string& fo
   std::string text = Common(File(folder, LeafNamespace(spec, leaf), ".log"), absl::StrCat("10.255.0.", leaf));
   absl::StrAppend(&text, "protocol direct { ipv4 { import all; }; interface \"h*\"; }\n");
   for (int spine = 0; spine < spec.spines; ++spine) {
-    text += Session(absl::StrCat("spine", spine), LeafUplinkAddress(leaf, spine), kFirstLeafAs + leaf,
-                    SpineDownlinkAddress(leaf, spine), kSpineAs,
+    text += Session(absl::StrCat("spine", spine), LeafUplinkAddress(spec, leaf, spine), kFirstLeafAs + leaf,
+                    SpineDownlinkAddress(spec, leaf, spine), kSpineAs,
                     absl::StrCat("where net !~ [10.", leaf, ".0.0/16+]"), "RTS_DEVICE");
   }
   return text;
@@ -92,8 +92,8 @@ std::string SpineBirdText(const FabricSpec& spec, int spine, const std::string& 
   std::string text =
       Common(File(folder, SpineNamespace(spec, spine), ".log"), absl::StrCat("10.255.1.", spine));
   for (int leaf = 0; leaf < spec.leaves; ++leaf) {
-    text += Session(absl::StrCat("leaf", leaf), SpineDownlinkAddress(leaf, spine), kSpineAs,
-                    LeafUplinkAddress(leaf, spine), kFirstLeafAs + leaf, "all", "RTS_BGP");
+    text += Session(absl::StrCat("leaf", leaf), SpineDownlinkAddress(spec, leaf, spine), kSpineAs,
+                    LeafUplinkAddress(spec, leaf, spine), kFirstLeafAs + leaf, "all", "RTS_BGP");
   }
   return text;
 }

@@ -104,11 +104,11 @@ absl::Status Make(const FabricState& state) {
   if (absl::Status fault = RunIp({"", NamespacesText(spec)}); !fault.ok()) return fault;
   for (int leaf = 0; leaf < spec.leaves; ++leaf) {
     const std::string ns = LeafNamespace(spec, leaf);
-    if (absl::Status fault = WriteSysctls(ns, RouterSysctls(ns)); !fault.ok()) return fault;
+    if (absl::Status fault = WriteSysctls(ns, RouterSysctls(spec, ns)); !fault.ok()) return fault;
   }
   for (int spine = 0; spine < spec.spines; ++spine) {
     const std::string ns = SpineNamespace(spec, spine);
-    if (absl::Status fault = WriteSysctls(ns, RouterSysctls(ns)); !fault.ok()) return fault;
+    if (absl::Status fault = WriteSysctls(ns, RouterSysctls(spec, ns)); !fault.ok()) return fault;
   }
   for (int host = 0; host < HostCount(spec); ++host) {
     const std::string ns = HostNamespace(spec, host);

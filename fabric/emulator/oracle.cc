@@ -93,6 +93,11 @@ absl::StatusOr<std::vector<Path>> PathsOf(const FabricSpec& spec, const std::vec
                      " choose between their ports by a hash that the kernel does not tell; "
                      "paths are known with --ports one and planes"));
   }
+  // The kernel hashes packets of IPv6, and for a question, which has none, the flow: not the same.
+  if (spec.ipv6) {
+    return absl::UnimplementedError(
+        absl::StrCat("the kernel does not tell the paths of an IPv6 fabric, as ", spec.name, " is"));
+  }
   // The host chooses the port, by the source address.
   for (size_t i = 0; i < tuples.size(); ++i) {
     paths[i].source_host = HostOfAddress(spec, tuples[i].source);

@@ -39,8 +39,8 @@ struct Path {
 bool Takes(const Path& path, const Link& link);
 
 // The paths of packets of each tuple, in its own direction. NotFound when an end is no host of the fabric;
-// Unavailable when a router has no route; Unimplemented for hosts with a bonded address, unless
-// `source_leaves` says by which leaf each tuple goes out.
+// Unavailable when a router has no route; Unimplemented for IPv6, and for hosts with a bonded address,
+// unless `source_leaves` says by which leaf each tuple goes out.
 absl::StatusOr<std::vector<Path>> PathsOf(const FabricSpec& spec, const std::vector<FiveTuple>& tuples,
                                           const std::vector<int>& source_leaves = {});
 absl::StatusOr<Path> PathOf(const FabricSpec& spec, const FiveTuple& tuple);

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "service/ip_address.h"
 
 namespace c4::fabric {
 namespace {
@@ -35,6 +36,14 @@ std::optional<int> Numbered(std::string_view text, std::string_view prefix) {
 
 std::string Quad(int a, int b, int c, int d) {
   return absl::StrCat(a, ".", b, ".", c, ".", d);
+}
+
+// In IPv6 the same numbers in as many groups: fd10:LEAF:SLOT::2 for 10.LEAF.SLOT.2.
+std::string DataAddress(const FabricSpec& spec, int v4_head, int v6_head, int a, int b, int last) {
+  if (!spec.ipv6) return absl::StrCat(v4_head, ".", a, ".", b, ".", last);
+  return service::IpText({uint64_t{0xfd00} << 48 | static_cast<uint64_t>(v6_head) << 48 |
+                              static_cast<uint64_t>(a) << 32 | static_cast<uint64_t>(b) << 16,
+                          static_cast<uint64_t>(last)});
 }
 
 std::string ManagementQuad(int block, int number) {
@@ -81,6 +90,9 @@ absl::Status CheckSpec(const FabricSpec& spec) {
   }
   if (spec.converge_ms < 0 || spec.converge_ms > 600000) {
     return absl::InvalidArgumentError("convergence takes 0 to 600000 ms");
+  }
+  if (spec.ipv6 && (spec.ports != Ports::kOne || spec.convergence != Convergence::kDelay)) {
+    return absl::InvalidArgumentError("an IPv6 fabric needs --ports one and --convergence delay");
   }
   if (spec.convergence == Convergence::kBird && spec.ports == Ports::kBonded) {
     return absl::InvalidArgumentError("hosts with a bonded address need --convergence delay");
@@ -180,11 +192,11 @@ std::string HostName(int host) {
 }
 
 std::string HostPortAddress(const FabricSpec& spec, int host, int port) {
-  return Quad(10, LeafOfHost(spec, host, port), SlotOfHost(spec, host), 2);
+  return DataAddress(spec, 10, 0x10, LeafOfHost(spec, host, port), SlotOfHost(spec, host), 2);
 }
 
 std::string HostGateway(const FabricSpec& spec, int host, int port) {
-  return Quad(10, LeafOfHost(spec, host, port), SlotOfHost(spec, host), 1);
+  return DataAddress(spec, 10, 0x10, LeafOfHost(spec, host, port), SlotOfHost(spec, host), 1);
 }
 
 std::vector<std::string> HostAddresses(const FabricSpec& spec, int host) {
@@ -197,12 +209,20 @@ std::vector<std::string> HostAddresses(const FabricSpec& spec, int host) {
   return result;
 }
 
-std::string LeafUplinkAddress(int leaf, int spine) {
-  return Quad(172, 16 + leaf, spine, 0);
+std::string LeafUplinkAddress(const FabricSpec& spec, int leaf, int spine) {
+  return DataAddress(spec, 172, 0x20, 16 + leaf, spine, 0);
 }
 
-std::string SpineDownlinkAddress(int leaf, int spine) {
-  return Quad(172, 16 + leaf, spine, 1);
+std::string SpineDownlinkAddress(const FabricSpec& spec, int leaf, int spine) {
+  return DataAddress(spec, 172, 0x20, 16 + leaf, spine, 1);
+}
+
+std::string LeafPrefix(const FabricSpec& spec, int leaf) {
+  return DataAddress(spec, 10, 0x10, leaf, 0, 0) + (spec.ipv6 ? "/32" : "/16");
+}
+
+std::string DefaultPrefix(const FabricSpec& spec) {
+  return spec.ipv6 ? "::/0" : "default";
 }
 
 std::string DataInterfaces(const FabricSpec& spec) {

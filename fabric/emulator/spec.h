@@ -37,6 +37,7 @@ struct FabricSpec {
   Ports ports = Ports::kOne;
   double quota_percent = 0;  // CPU that the ranks of a host get together, in % of one core; 0: no limit
   int quota_period_us = 5000;
+  bool ipv6 = false;  // the data network's addresses; one port a host, converging by delay
   Convergence convergence = Convergence::kDelay;
   int converge_ms = 200;
 };
@@ -72,8 +73,11 @@ std::string HostPortAddress(const FabricSpec& spec, int host, int port);
 std::string HostGateway(const FabricSpec& spec, int host, int port);
 // Where a host is reached and what it sends from: the bonded address, else those of its ports.
 std::vector<std::string> HostAddresses(const FabricSpec& spec, int host);
-std::string LeafUplinkAddress(int leaf, int spine);     // on the leaf
-std::string SpineDownlinkAddress(int leaf, int spine);  // on the spine
+std::string LeafUplinkAddress(const FabricSpec& spec, int leaf, int spine);     // on the leaf
+std::string SpineDownlinkAddress(const FabricSpec& spec, int leaf, int spine);  // on the spine
+// The addresses of all ports of hosts on a leaf, and of everywhere: "10.3.0.0/16", "fd10:3::/32".
+std::string LeafPrefix(const FabricSpec& spec, int leaf);
+std::string DefaultPrefix(const FabricSpec& spec);
 // The devices that the addresses of HostAddresses stand on, as NCCL_SOCKET_IFNAME wants them.
 std::string DataInterfaces(const FabricSpec& spec);
 // -1 when it is no host's.

@@ -38,6 +38,7 @@ Json SpecJson(const FabricSpec& spec) {
           {"hosts_per_leaf", spec.hosts_per_leaf},
           {"rate_mbps", spec.rate_mbps},
           {"mtu", spec.mtu},
+          {"ipv6", spec.ipv6},
           {"ports", PortsName(spec.ports)},
           {"quota_percent", spec.quota_percent},
           {"quota_period_us", spec.quota_period_us},
@@ -53,6 +54,7 @@ absl::StatusOr<FabricSpec> SpecOf(const Json& json) {
   json.at("hosts_per_leaf").get_to(spec.hosts_per_leaf);
   json.at("rate_mbps").get_to(spec.rate_mbps);
   json.at("mtu").get_to(spec.mtu);
+  spec.ipv6 = json.value("ipv6", false);  // no field: made before there was the choice
   const absl::StatusOr<Ports> ports = ParsePorts(json.at("ports").get<std::string>());
   if (!ports.ok()) return ports.status();
   spec.ports = *ports;

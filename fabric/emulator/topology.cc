@@ -24,8 +24,8 @@ std::string TopologyFile(const FabricSpec& spec) {
     for (int spine = 0; spine < spec.spines; ++spine) {
       uplinks.push_back(WithRate({{"leaf", "leaf" + std::to_string(leaf)},
                                   {"spine", "spine" + std::to_string(spine)},
-                                  {"leaf_address", LeafUplinkAddress(leaf, spine)},
-                                  {"spine_address", SpineDownlinkAddress(leaf, spine)}},
+                                  {"leaf_address", LeafUplinkAddress(spec, leaf, spine)},
+                                  {"spine_address", SpineDownlinkAddress(spec, leaf, spine)}},
                                  spec));
     }
   }

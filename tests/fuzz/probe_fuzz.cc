@@ -12,6 +12,7 @@ using c4::agent::Judge;
 using c4::agent::Judgement;
 using c4::agent::QueuedError;
 using c4::agent::Verdict;
+using c4::service::IpAddress;
 
 constexpr uint64_t kMark = 0x0123456789abcdefU;
 
@@ -26,20 +27,22 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size < sizeof fixed) return 0;
   memcpy(&fixed, data, sizeof fixed);
   const std::vector<unsigned char> quoted(data + sizeof fixed, data + size);
+  const bool v6 = (fixed.tcp & 8) != 0;
+  const auto address = [&](uint32_t bits) {
+    return v6 ? IpAddress{static_cast<uint64_t>(bits >> 16) << 48, bits & 0xffff} : IpAddress::V4(bits);
+  };
   const c4::service::IpTuple probe = {
       (fixed.tcp & 1) != 0 ? c4::service::IpProtocol::kTcp : c4::service::IpProtocol::kUdp,
-      {0x0a000002},
-      20001,
-      {0x0a010002},
-      4791};
+      v6 ? IpAddress{uint64_t{0xfd10} << 48, 2} : IpAddress::V4(0x0a000002), 20001,
+      v6 ? IpAddress{uint64_t{0xfd10} << 48 | uint64_t{1} << 32, 2} : IpAddress::V4(0x0a010002), 4791};
   QueuedError error;
   error.origin = fixed.origin;
   error.type = fixed.type;
   error.code = fixed.code;
   error.error = 113;
-  error.offender = {fixed.offender};
+  error.offender = address(fixed.offender);
   // Half of them quote the right destination: more than chance finds.
-  error.destination = (fixed.tcp & 2) != 0 ? probe.destination : c4::service::Ipv4{fixed.destination};
+  error.destination = (fixed.tcp & 2) != 0 ? probe.destination : address(fixed.destination);
   error.destination_port = (fixed.tcp & 4) != 0 ? probe.destination_port : fixed.destination_port;
   error.quoted = quoted;
   const bool segment = (fixed.segment & 1) != 0 && (fixed.tcp & 1) != 0;

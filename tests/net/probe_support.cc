@@ -52,8 +52,8 @@ std::map<std::string, uint64_t> SentPackets(const std::string& ns) {
   return result;
 }
 
-service::Ipv4 Address(const std::string& text) {
-  return service::ParseIpv4(text).value();
+service::IpAddress Address(const std::string& text) {
+  return service::ParseIp(text).value();
 }
 
 service::IpTuple Tuple(service::IpProtocol protocol, const std::string& source, int source_port,
@@ -63,7 +63,7 @@ service::IpTuple Tuple(service::IpProtocol protocol, const std::string& source, 
 }
 
 fabric::FiveTuple OracleTuple(const service::IpTuple& tuple) {
-  return {Ipv4Text(tuple.source), tuple.source_port, Ipv4Text(tuple.destination), tuple.destination_port,
+  return {IpText(tuple.source), tuple.source_port, IpText(tuple.destination), tuple.destination_port,
           service::ProtocolName(tuple.protocol)};
 }
 

@@ -38,7 +38,7 @@ class HostProber {
 // device -> packets sent, of a namespace.
 std::map<std::string, uint64_t> SentPackets(const std::string& ns);
 
-service::Ipv4 Address(const std::string& text);
+service::IpAddress Address(const std::string& text);
 service::IpTuple Tuple(service::IpProtocol protocol, const std::string& source, int source_port,
                        const std::string& destination, int destination_port);
 fabric::FiveTuple OracleTuple(const service::IpTuple& tuple);

@@ -189,7 +189,7 @@ class ProbeTest : public testing::Test {
     std::vector<int> leaves;
     for (const PathObservation& one : mapper.seen) {
       tuples.push_back(OracleTuple(one.tuple));
-      leaves.push_back(static_cast<int>(one.hops.egress.bits >> 16 & 255));  // 10.LEAF.slot.1
+      leaves.push_back(static_cast<int>(one.hops.egress.v4() >> 16 & 255));  // 10.LEAF.slot.1
     }
     auto paths = fabric::PathsOf(spec_, tuples, spec_.ports == Ports::kBonded ? leaves : std::vector<int>());
     EXPECT_TRUE(paths.ok()) << paths.status();
@@ -292,11 +292,11 @@ TEST_F(ProbeTest, Bonded) {
   // The oracle took the first leaf from the prober's word: the host's own counters tell.
   const IpTuple* tuple = nullptr;
   std::map<uint32_t, const PathObservation*> one_each;
-  for (const PathObservation& one : mapper.seen) one_each.emplace(one.hops.egress.bits, &one);
+  for (const PathObservation& one : mapper.seen) one_each.emplace(one.hops.egress.v4(), &one);
   EXPECT_EQ(one_each.size(), static_cast<size_t>(2 * fabric::HostCount(spec_))) << "both ports of every host";
   for (const auto& [egress, one] : one_each) {
     tuple = &one->tuple;
-    const int host = fabric::HostOfAddress(spec_, Ipv4Text(tuple->source));
+    const int host = fabric::HostOfAddress(spec_, IpText(tuple->source));
     const std::string ns = fabric::HostNamespace(spec_, host);
     const std::string device =
         absl::StrCat("eth", (egress >> 16 & 255) - static_cast<uint32_t>(fabric::LeafOfHost(spec_, host, 0)));

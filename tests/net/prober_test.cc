@@ -81,12 +81,12 @@ class ProberNetTest : public testing::Test {
       ASSERT_EQ(results[i].fault, ProbeFault::kNone) << results[i].error;
       ASSERT_EQ(results[i].hops.size(), 3U) << TupleText(results[i].tuple);
       const std::string expected[] = {fabric::HostGateway(spec_, path.source_host, 0),
-                                      fabric::SpineDownlinkAddress(path.source_leaf, path.spine),
-                                      fabric::LeafUplinkAddress(path.destination_leaf, path.spine)};
+                                      fabric::SpineDownlinkAddress(spec_, path.source_leaf, path.spine),
+                                      fabric::LeafUplinkAddress(spec_, path.destination_leaf, path.spine)};
       for (size_t hop = 0; hop < 3; ++hop) {
         EXPECT_EQ(results[i].hops[hop].status, HopStatus::kAnswered)
             << TupleText(results[i].tuple) << " hop " << hop + 1;
-        EXPECT_EQ(Ipv4Text(results[i].hops[hop].address), expected[hop])
+        EXPECT_EQ(IpText(results[i].hops[hop].address), expected[hop])
             << TupleText(results[i].tuple) << " hop " << hop + 1;
       }
     }
@@ -137,7 +137,7 @@ TEST_F(ProberNetTest, TcpHasAMapOfItsOwnAndIsLearntAsWell) {
   std::vector<ProbeResult> udp = host.Ask(Tuples(IpProtocol::kUdp, 0, 2, 40000, 256), 1, 3);
   ASSERT_EQ(udp.size(), 256U);
   const auto spine_by_port = [](const std::vector<ProbeResult>& results) {
-    std::map<int, service::Ipv4> spines;
+    std::map<int, service::IpAddress> spines;
     for (const ProbeResult& result : results) spines[result.tuple.source_port] = result.hops.at(1).address;
     return spines;
   };
@@ -154,10 +154,10 @@ TEST_F(ProberNetTest, TcpHasAMapOfItsOwnAndIsLearntAsWell) {
 class Live {
  public:
   Live(const std::string& from_ns, const std::string& to_ns, const IpTuple& tuple) {
-    const auto address_of = [](service::Ipv4 host, int port) {
+    const auto address_of = [](service::IpAddress host, int port) {
       sockaddr_in address{};
       address.sin_family = AF_INET;
-      address.sin_addr.s_addr = htonl(host.bits);
+      address.sin_addr.s_addr = htonl(host.v4());
       address.sin_port = htons(static_cast<uint16_t>(port));
       return address;
     };
@@ -228,7 +228,7 @@ TEST_F(ProberNetTest, TheDestinationIsRecognised) {
     ASSERT_EQ(near.size(), 1U);
     ASSERT_EQ(near[0].hops.size(), 2U) << near[0].error;
     EXPECT_EQ(near[0].hops[1].status, HopStatus::kReached);
-    EXPECT_EQ(Ipv4Text(near[0].hops[1].address), HostAddress(1));
+    EXPECT_EQ(IpText(near[0].hops[1].address), HostAddress(1));
     const std::vector<ProbeResult> far = host.Ask(Tuples(protocol, 0, 2, 41000, 1), 1, 8);
     ASSERT_EQ(far.size(), 1U);
     ASSERT_EQ(far[0].hops.size(), 4U) << far[0].error;
@@ -279,7 +279,7 @@ TEST_F(ProberNetTest, ASilentRouterIsAGapAndNoMore) {
     ASSERT_EQ(result.hops.size(), 3U);
     EXPECT_EQ(result.hops[1].status, path->spine == 0 ? HopStatus::kSilent : HopStatus::kAnswered);
     EXPECT_EQ(result.hops[1].tries, path->spine == 0 ? 2 : 1);
-    EXPECT_EQ(Ipv4Text(result.hops[2].address), fabric::LeafUplinkAddress(1, path->spine));
+    EXPECT_EQ(IpText(result.hops[2].address), fabric::LeafUplinkAddress(spec_, 1, path->spine));
     silent += path->spine == 0 ? 1 : 0;
   }
   EXPECT_GT(silent, 4);
@@ -296,8 +296,8 @@ std::string Forged(const IpTuple& tuple, int type, int code, const std::string& 
   ip.ihl = 5;
   ip.protocol = IPPROTO_UDP;
   ip.tot_len = htons(static_cast<uint16_t>(sizeof(iphdr) + sizeof(udphdr) + payload.size()));
-  ip.saddr = htonl(tuple.source.bits);
-  ip.daddr = htonl(tuple.destination.bits);
+  ip.saddr = htonl(tuple.source.v4());
+  ip.daddr = htonl(tuple.destination.v4());
   udphdr udp{};
   udp.source = htons(tuple.source_port);
   udp.dest = htons(tuple.destination_port);
@@ -334,7 +334,7 @@ TEST_F(ProberNetTest, ForgedAnswersAreNotBelieved) {
       const int fd = socket(AF_INET, SOCK_RAW | SOCK_CLOEXEC, IPPROTO_ICMP);
       sockaddr_in to{};
       to.sin_family = AF_INET;
-      to.sin_addr.s_addr = htonl(tuple.source.bits);
+      to.sin_addr.s_addr = htonl(tuple.source.v4());
       const std::string payload(16, 'x'), similar("c4probe\n12345678");
       while (!stop.load()) {
         for (const std::string& packet : {Forged(tuple, ICMP_TIME_EXCEEDED, ICMP_EXC_TTL, payload),
@@ -358,7 +358,7 @@ TEST_F(ProberNetTest, ForgedAnswersAreNotBelieved) {
   forger.join();
   ASSERT_EQ(results.size(), 1U);
   ASSERT_EQ(results[0].hops.size(), 3U) << results[0].error;
-  EXPECT_EQ(Ipv4Text(results[0].hops[0].address), fabric::HostGateway(spec_, 0, 0));
+  EXPECT_EQ(IpText(results[0].hops[0].address), fabric::HostGateway(spec_, 0, 0));
   EXPECT_EQ(results[0].hops[1].status, HopStatus::kSilent);
   EXPECT_EQ(results[0].hops[2].status, HopStatus::kAnswered);
   EXPECT_GT(host.prober().counts().aliens, 20U) << "no forgery arrived: this test tests nothing";

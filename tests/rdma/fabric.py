@@ -40,8 +40,9 @@ def _run(*command, **options):
 class Fabric:
     """The fabric, four guests in the places of its hosts, masters and agents; a context."""
 
-    def __init__(self, image, build, folder):
+    def __init__(self, image, build, folder, ipv6=False):
         self.image = image
+        self.ipv6 = ipv6
         self.bin = pathlib.Path(build).resolve() / "bin"
         self.folder = pathlib.Path(folder)
         self.name = f"r{os.getpid()}"
@@ -73,7 +74,7 @@ class Fabric:
             subprocess.run([self.bin / "c4", "fabric", "down", self.name], capture_output=True, check=False)
 
     def _start(self):
-        hosts = json.loads(_run(self.bin / "c4", "fabric", "up", SIZE, "--name", self.name, "--mtu", 1500, "--json"))["hosts"]
+        hosts = json.loads(_run(self.bin / "c4", "fabric", "up", SIZE, "--name", self.name, "--mtu", 1500, "--json", *(["--ipv6"] if self.ipv6 else [])))["hosts"]
         self.up = True
         self.addresses = [host["addresses"][0] for host in hosts]
         self.managed = [host["management_address"] for host in hosts]
@@ -106,12 +107,13 @@ class Fabric:
             _run("ip", "-n", ns, "link", "set", f"join{index}", "up")
             networks.append(f"tap,ifname=tap{index},script=no,downscript=no")
         data = host["addresses"][0]
-        gateway = f"{data.rpartition('.')[0]}.1"
+        gateway = data.removesuffix("2") + "1"
         setup = "\n".join([
             f"hostname {host['name']}",
             f"ip address add {host['management_address']}/32 dev eth0; ip link set eth0 up",
             f"ip route add {route[2]} dev eth0; ip route add {route[0]} via {route[2]}",
-            f"ip address add {data}/30 dev eth1; ip link set eth1 up; ip route add default via {gateway}",
+            f"ip address add {data}/{'126 nodad' if self.ipv6 else '30'} dev eth1; ip link set eth1 up",
+            f"ip {'-6' if self.ipv6 else '-4'} route add default via {gateway}",
         ])  # fmt: skip
         return guests.Guest(self.image, self.folder / f"guest{number}", number, networks, setup, ("ip", "netns", "exec", ns))
 
@@ -205,7 +207,7 @@ class Fabric:
 def packets_of(file):
     """[(time in s, source, source port)] of a capture."""
     lines = _run("tcpdump", "-n", "-tt", "-r", file).splitlines()
-    found = (re.search(r"^(\d+\.\d+) .*?IP (\d+\.\d+\.\d+\.\d+)\.(\d+) >", line) for line in lines)
+    found = (re.search(r"^(\d+\.\d+) .*?IP6? ([0-9a-f.:]+)\.(\d+) >", line) for line in lines)
     return [(float(one[1]), one[2], int(one[3])) for one in found if one]
 
 
@@ -282,4 +284,28 @@ def verdict_of(fabric, link):
     return None
 
 
-TESTS = [fabric_steering, fabric_silent_cut]
+def fabric_not_steering(fabric):
+    """Leaves that hash addresses alone: that ports do not steer is said, and the job runs all the same."""
+    for leaf in range(RANKS):
+        _run("ip", "netns", "exec", f"{fabric.name}-leaf{leaf}", "sysctl", "-q", "net.ipv4.fib_multipath_hash_policy=0")
+    _run(fabric.bin / "c4", "fabric", "heal", "--name", fabric.name)
+    fabric.start_job("-b 64K -e 64K -n 10 -c 10 -N 4", 300)
+
+    def said():
+        notes = fabric.ask("topology")["notes"]
+        return next((note for note in notes if note.startswith("udp ") and "do not steer" in note), None)
+
+    note = fabric.wait_for("a note that ports do not steer", 90, said)
+    fabric.finish_job(300)
+    return note
+
+
+def fabric_steering_ipv6(fabric):
+    """The same over IPv6."""
+    said = fabric_steering(fabric)
+    fabric.finish_job(300)
+    return said
+
+
+# By whether the fabric's addresses are of IPv6.
+TESTS = {False: [fabric_steering, fabric_silent_cut, fabric_not_steering], True: [fabric_steering_ipv6]}

@@ -223,7 +223,7 @@ class Judge:
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--build", type=pathlib.Path, required=True)
-    parser.add_argument("--only", action="append", choices=[test.__name__ for test in TESTS + fabric.TESTS + MEASUREMENTS])
+    parser.add_argument("--only", action="append", choices=[test.__name__ for test in sum(fabric.TESTS.values(), TESTS + MEASUREMENTS)])
     parser.add_argument("--bench", action="store_true", help="measure instead of testing")
     parser.add_argument("--histories", type=int, default=1000)
     parser.add_argument("--alternations", type=int, default=5)
@@ -241,11 +241,14 @@ def main():
             bench.programs = (options.build / "bin").resolve()
             bench.histories, bench.alternations = options.histories, options.alternations
             judge.run(MEASUREMENTS if options.bench else TESTS, bench)
-        if not options.bench and judge.wants(fabric.TESTS):
+        for ipv6, tests in fabric.TESTS.items():
+            if options.bench or not judge.wants(tests):
+                continue
             begin_s = time.monotonic()
-            with fabric.Fabric(image, options.build, options.build.resolve() / "rdma" / "fabric") as cluster:
-                print(f"four guests on an emulated fabric, up after {time.monotonic() - begin_s:.1f} s", flush=True)
-                judge.run(fabric.TESTS, cluster)
+            with fabric.Fabric(image, options.build, options.build.resolve() / "rdma" / "fabric", ipv6) as cluster:
+                version = "IPv6" if ipv6 else "IPv4"
+                print(f"four guests on an emulated {version} fabric, up after {time.monotonic() - begin_s:.1f} s", flush=True)
+                judge.run(tests, cluster)
     except guests.Unavailable as why:
         if judge.passed + judge.failed == 0:
             print("*" * 100)

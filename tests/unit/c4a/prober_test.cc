@@ -15,12 +15,12 @@
 namespace c4::agent {
 namespace {
 
+using service::IpAddress;
 using service::IpProtocol;
 using service::IpTuple;
-using service::Ipv4;
 using ::testing::HasSubstr;
 
-constexpr Ipv4 kSelf{0x7f000001};
+const IpAddress kSelf = IpAddress::V4(0x7f000001);
 
 class Answers {
  public:
@@ -70,7 +70,7 @@ class Held {
     if (share) setsockopt(fd_, SOL_SOCKET, SO_REUSEPORT, &on, sizeof on);
     sockaddr_in address{};
     address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(kSelf.bits);
+    address.sin_addr.s_addr = htonl(kSelf.v4());
     EXPECT_EQ(bind(fd_, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
     socklen_t bytes = sizeof address;
     getsockname(fd_, reinterpret_cast<sockaddr*>(&address), &bytes);
@@ -101,6 +101,37 @@ TEST(ProberTest, AClosedPortOfTheDestinationIsReached) {
     EXPECT_EQ(results[0].fault, ProbeFault::kNone);
   }
   EXPECT_EQ(answers.lasts(), 2);
+}
+
+// What it does over IPv4, on the loopback of IPv6.
+TEST(ProberTest, OverIpv6) {
+  const IpAddress self = *service::ParseIp("::1");
+  const int fd = socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  const service::IpSocketAddress any = SocketAddressOf(self, 0);
+  if (bind(fd, any.get(), any.length) != 0) GTEST_SKIP() << "this machine has no ::1";
+  sockaddr_storage held{};
+  socklen_t bytes = sizeof held;
+  getsockname(fd, reinterpret_cast<sockaddr*>(&held), &bytes);
+  Answers answers;
+  for (const IpProtocol protocol : {IpProtocol::kUdp, IpProtocol::kTcp}) {
+    const IpTuple tuple = {protocol, self, 28195, self, 9};
+    const std::vector<ProbeResult> results = answers.Ask({tuple});
+    ASSERT_EQ(results[0].hops.size(), 1U) << results[0].error;
+    EXPECT_EQ(results[0].hops[0].status, HopStatus::kReached);
+    EXPECT_EQ(results[0].hops[0].address, self);
+  }
+  EXPECT_EQ(answers.Ask({{IpProtocol::kUdp, self, service::PortOf(&held), self, 9}})[0].fault,
+            ProbeFault::kPortInUse);
+  const std::pair<const char*, const char*> bad[] = {
+      {"::1", "127.0.0.1"}, {"::1", "ff02::1"}, {"fe80::1", "fe80::2"}, {"::1", "fe80::2"}};
+  for (const auto& [source, destination] : bad) {
+    const ProbeResult result = answers.Ask(
+        {{IpProtocol::kUdp, *service::ParseIp(source), 28195, *service::ParseIp(destination), 9}})[0];
+    EXPECT_EQ(result.fault, ProbeFault::kBadTuple) << source << " " << destination << result.error;
+  }
+  EXPECT_EQ(answers.Ask({{IpProtocol::kUdp, *service::ParseIp("fd99::1"), 28195, self, 9}})[0].fault,
+            ProbeFault::kNotOurAddress);
+  close(fd);
 }
 
 TEST(ProberTest, APortInUseIsReportedAndNotStolen) {
@@ -153,12 +184,12 @@ TEST(ProberTest, APortIsFreeAgainAfterwards) {
 TEST(ProberTest, AddressesThatAreNotOursAndTuplesThatCannotBe) {
   Answers answers;
   IpTuple foreign = Tuple(IpProtocol::kUdp, 40000);
-  foreign.source = *service::ParseIpv4("192.0.2.77");
+  foreign.source = *service::ParseIp("192.0.2.77");
   EXPECT_EQ(answers.Ask({foreign})[0].fault, ProbeFault::kNotOurAddress);
   foreign.protocol = IpProtocol::kTcp;
   EXPECT_EQ(answers.Ask({foreign})[0].fault, ProbeFault::kNotOurAddress);
   IpTuple multicast = Tuple(IpProtocol::kUdp, 40000);
-  multicast.destination = *service::ParseIpv4("224.0.0.1");
+  multicast.destination = *service::ParseIp("224.0.0.1");
   EXPECT_EQ(answers.Ask({multicast})[0].fault, ProbeFault::kBadTuple);
   EXPECT_EQ(answers.Ask({Tuple(IpProtocol::kUdp, 0)})[0].fault, ProbeFault::kBadTuple);
 }
@@ -234,7 +265,7 @@ TEST(ProberTest, AbsurdOrdersAreRefusedAndCounted) {
     std::vector<IpTuple> tuples;
     for (int i = 0; i < ports; ++i) {
       tuples.push_back(Tuple(IpProtocol::kUdp, 28200 + i));
-      tuples.back().destination = Ipv4{kSelf.bits + static_cast<uint32_t>(i) % targets};
+      tuples.back().destination = IpAddress::V4(kSelf.v4() + static_cast<uint32_t>(i) % targets);
     }
     return answers.prober().Submit({1, std::move(tuples), 1, 1});
   };

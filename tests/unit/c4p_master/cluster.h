@@ -55,10 +55,10 @@ class Cluster {
     message.mutable_hello()->set_host("host" + std::to_string(host));
     message.mutable_hello()->set_probes_per_second(20000);
     int plane = 0;
-    for (const service::Ipv4 address : fabric.Addresses(host)) {
+    for (const service::IpAddress address : fabric.Addresses(host)) {
       v1::NicInfo* const nic = message.mutable_hello()->add_nics();
       nic->set_name("eth" + std::to_string(plane));
-      nic->set_address(service::Ipv4Text(address));
+      nic->set_address(service::IpText(address));
       nic->set_plane(static_cast<uint32_t>(plane++));
       nic->set_rate_mbps(1000);
       nic->set_carrier(true);
@@ -78,8 +78,8 @@ class Cluster {
     request.set_queue_pairs(queue_pairs);
     for (int plane = 0; plane < planes; ++plane) {
       v1::PathEnds* const ends = request.add_ends();
-      ends->set_source(service::Ipv4Text(fabric.Address(from, plane)));
-      ends->set_destination(service::Ipv4Text(fabric.Address(to, plane)));
+      ends->set_source(service::IpText(fabric.Address(from, plane)));
+      ends->set_destination(service::IpText(fabric.Address(to, plane)));
     }
     return request;
   }
@@ -146,13 +146,13 @@ class Cluster {
       *result->mutable_tuple() = asked;
       const PathObservation seen = fabric.Probe(TupleOf(asked), static_cast<int>(order.first_ttl()),
                                                 static_cast<int>(order.last_ttl()));
-      const service::Ipv4 addresses[] = {seen.hops.egress, seen.hops.spine, seen.hops.remote};
+      const service::IpAddress addresses[] = {seen.hops.egress, seen.hops.spine, seen.hops.remote};
       for (uint32_t ttl = order.first_ttl(); ttl <= order.last_ttl(); ++ttl) {
         v1::Hop* const hop = result->add_hops();
         hop->set_ttl(ttl);
         hop->set_status(StatusOf(seen.states[ttl - 1]));
         const bool reached = seen.states[ttl - 1] == HopState::kReached;
-        hop->set_address(service::Ipv4Text(reached ? TupleOf(asked).destination : addresses[ttl - 1]));
+        hop->set_address(service::IpText(reached ? TupleOf(asked).destination : addresses[ttl - 1]));
         if (reached) break;
       }
     }
@@ -173,8 +173,8 @@ class Cluster {
   }
   static service::IpTuple TupleOf(const v1::FiveTuple& tuple) {
     return {tuple.protocol() == v1::IP_PROTOCOL_TCP ? service::IpProtocol::kTcp : service::IpProtocol::kUdp,
-            *service::ParseIpv4(tuple.source()), static_cast<uint16_t>(tuple.source_port()),
-            *service::ParseIpv4(tuple.destination()), static_cast<uint16_t>(tuple.destination_port())};
+            *service::ParseIp(tuple.source()), static_cast<uint16_t>(tuple.source_port()),
+            *service::ParseIp(tuple.destination()), static_cast<uint16_t>(tuple.destination_port())};
   }
   // Where a connection's queue pairs really go, by what it was advised: spines, by queue pair; -1: any port.
   std::vector<int> Spines(const std::string& name) {

@@ -29,6 +29,7 @@ struct FakeSpec {
   bool one_address = false;  // switches answer with one address for all their interfaces
   int ration = 0;            // answers that a router gives before it is refilled; 0: any number
   uint64_t seed = 1;
+  bool ipv6 = false;
 };
 
 class FakeFabric {
@@ -38,12 +39,12 @@ class FakeFabric {
   int hosts() const { return spec_.leaves / per_host() * spec_.hosts_per_leaf; }
   int per_host() const { return spec_.ports == FakePorts::kOne ? 1 : 2; }
   int LeafOf(int host, int port) const { return host / spec_.hosts_per_leaf * per_host() + port; }
-  service::Ipv4 Address(int host, int port = 0) const {
+  service::IpAddress Address(int host, int port = 0) const {
     const int leaf = LeafOf(host, spec_.ports == FakePorts::kBonded ? 0 : port),
               slot = host % spec_.hosts_per_leaf;
     return Quad(10, spec_.ports == FakePorts::kBonded ? 128 + leaf / 2 : leaf, slot, 2);
   }
-  std::vector<service::Ipv4> Addresses(int host) const {
+  std::vector<service::IpAddress> Addresses(int host) const {
     if (spec_.ports != FakePorts::kPlanes) return {Address(host)};
     return {Address(host, 0), Address(host, 1)};
   }
@@ -113,23 +114,33 @@ class FakeFabric {
   void Refill() { given_.clear(); }
   void Rehash() { ++generation_; }  // as after a change of routes
 
-  service::Ipv4 Gateway(int host, int leaf) const { return Quad(10, leaf, host % spec_.hosts_per_leaf, 1); }
-  service::Ipv4 Lower(int leaf, int spine) const {
+  service::IpAddress Gateway(int host, int leaf) const {
+    return Quad(10, leaf, host % spec_.hosts_per_leaf, 1);
+  }
+  service::IpAddress Lower(int leaf, int spine) const {
     return Quad(172, 16 + leaf, spine, spec_.slash_30 ? 1 : 0);
   }
-  service::Ipv4 Upper(int leaf, int spine) const {
+  service::IpAddress Upper(int leaf, int spine) const {
     return Quad(172, 16 + leaf, spine, spec_.slash_30 ? 2 : 1);
   }
   static std::string Name(const char* kind, int number) { return kind + std::to_string(number); }
 
  private:
-  static service::Ipv4 Quad(int a, int b, int c, int d) {
-    return {static_cast<uint32_t>(a) << 24 | static_cast<uint32_t>(b) << 16 | static_cast<uint32_t>(c) << 8 |
-            static_cast<uint32_t>(d)};
+  // a.b.c.d, or fdAA:b:c::d.
+  service::IpAddress Quad(int a, int b, int c, int d) const {
+    if (spec_.ipv6) {
+      return {uint64_t{0xfd00} << 48 | static_cast<uint64_t>(a) << 48 | static_cast<uint64_t>(b) << 32 |
+                  static_cast<uint64_t>(c) << 16,
+              static_cast<uint64_t>(d)};
+    }
+    return service::IpAddress::V4(static_cast<uint32_t>(a) << 24 | static_cast<uint32_t>(b) << 16 |
+                                  static_cast<uint32_t>(c) << 8 | static_cast<uint32_t>(d));
   }
-  static service::Ipv4 Own(char kind, int number) { return Quad(192, 168, kind == 'l' ? 0 : 1, number + 1); }
+  service::IpAddress Own(char kind, int number) const {
+    return Quad(192, 168, kind == 'l' ? 0 : 1, number + 1);
+  }
   bool Alive(int leaf, int spine) const { return !cut_.contains({leaf, spine}); }
-  std::pair<int, int> HostAt(service::Ipv4 address) const {
+  std::pair<int, int> HostAt(service::IpAddress address) const {
     for (int host = 0; host < hosts(); ++host) {
       for (int port = 0; port < per_host(); ++port) {
         if (Address(host, port) == address) return {host, port};
@@ -137,7 +148,7 @@ class FakeFabric {
     }
     return {0, 0};
   }
-  void Answer(SeenHop* hop, char kind, int number, service::Ipv4 address) {
+  void Answer(SeenHop* hop, char kind, int number, service::IpAddress address) {
     if (silent_.contains({kind, number})) return;
     if (spec_.ration > 0 && ++given_[{kind, number}] > spec_.ration) return;
     *hop = {hop->ttl, HopState::kAnswered, address};

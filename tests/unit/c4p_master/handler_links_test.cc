@@ -121,7 +121,7 @@ TEST(C4pLinksTest, ALeafThatIsProbedLaterIsJudgedLater) {
     hello.set_host("host" + std::to_string(host));
     v1::NicInfo* nic = hello.add_nics();
     nic->set_name("eth0");
-    nic->set_address(service::Ipv4Text(fabric.Address(host, 0)));
+    nic->set_address(service::IpText(fabric.Address(host, 0)));
     view.SetNics(hello);
   }
   const auto probe = [&](int from, int to, int without_spine, int64_t now_ns) {

@@ -90,9 +90,9 @@ TEST(C4pHandlerTest, QueuePairsOfRoceGetPortsOfRoce) {
   v1::ResolvePathsRequest asked;
   v1::FiveTuple* const five = asked.add_tuples();
   five->set_protocol(v1::IP_PROTOCOL_UDP);
-  five->set_source(service::Ipv4Text(tuple.source));
+  five->set_source(service::IpText(tuple.source));
   five->set_source_port(path.source_port());
-  five->set_destination(service::Ipv4Text(tuple.destination));
+  five->set_destination(service::IpText(tuple.destination));
   five->set_destination_port(4791);
   EXPECT_TRUE(cluster.handler.ResolvePaths(asked, cluster.now_ns).paths(0).known());
 }
@@ -129,9 +129,9 @@ TEST(C4pHandlerTest, APathThatSomebodyAsksForIsLearnt) {
   v1::ResolvePathsRequest request;
   v1::FiveTuple* const tuple = request.add_tuples();
   tuple->set_protocol(v1::IP_PROTOCOL_TCP);
-  tuple->set_source(service::Ipv4Text(cluster.fabric.Address(2, 0)));
+  tuple->set_source(service::IpText(cluster.fabric.Address(2, 0)));
   tuple->set_source_port(45001);
-  tuple->set_destination(service::Ipv4Text(cluster.fabric.Address(0, 0)));
+  tuple->set_destination(service::IpText(cluster.fabric.Address(0, 0)));
   tuple->set_destination_port(20007);
   EXPECT_FALSE(cluster.handler.ResolvePaths(request, cluster.now_ns).paths(0).known());
   cluster.Run(500);
@@ -208,8 +208,8 @@ TEST(C4pHandlerTest, ResolvesWhatItKnowsForC4d) {
   request.add_tuples()->set_source("nonsense");
   v1::FiveTuple* const near = request.add_tuples();
   near->set_protocol(v1::IP_PROTOCOL_TCP);
-  near->set_source(service::Ipv4Text(cluster.fabric.Address(0)));
-  near->set_destination(service::Ipv4Text(cluster.fabric.Address(1)));
+  near->set_source(service::IpText(cluster.fabric.Address(0)));
+  near->set_destination(service::IpText(cluster.fabric.Address(1)));
   const v1::ResolvePathsReply reply = cluster.handler.ResolvePaths(request, cluster.now_ns);
   ASSERT_EQ(reply.paths_size(), 4);
   for (int i = 0; i < 2; ++i) {
@@ -340,7 +340,9 @@ TEST(C4pHandlerTest, BadMessagesAreRefusedAndChangeNothing) {
   EXPECT_THAT(refused(0, message), HasSubstr("destination port"));
   message.mutable_request()->set_destination_port(5000);
   message.mutable_request()->mutable_ends(0)->set_destination("somewhere");
-  EXPECT_THAT(refused(0, message), HasSubstr("IPv4"));
+  EXPECT_THAT(refused(0, message), HasSubstr("no two addresses of one IP version"));
+  message.mutable_request()->mutable_ends(0)->set_destination("fd10:1::2");
+  EXPECT_THAT(refused(0, message), HasSubstr("no two addresses of one IP version"));
   // An unknown destination gets an answer: any port.
   *message.mutable_request() = cluster.RequestOf(0, 2, "unknown");
   message.mutable_request()->mutable_ends(0)->set_destination("192.168.7.7");
@@ -405,9 +407,9 @@ TEST(C4pHandlerTest, WhatIsTakenOverLeavesFromTheAgentsOwnNics) {
   v1::PathUse* const use = message.mutable_use();
   use->set_connection("stolen");
   *use->mutable_request() = cluster.RequestOf(1, 2, "stolen", 1);
-  use->add_queue_pairs()->mutable_tuple()->set_source(service::Ipv4Text(cluster.fabric.Address(1, 0)));
+  use->add_queue_pairs()->mutable_tuple()->set_source(service::IpText(cluster.fabric.Address(1, 0)));
   use->mutable_queue_pairs(0)->mutable_tuple()->set_destination(
-      service::Ipv4Text(cluster.fabric.Address(2, 0)));
+      service::IpText(cluster.fabric.Address(2, 0)));
   use->mutable_queue_pairs(0)->mutable_tuple()->set_source_port(50000);
   use->mutable_queue_pairs(0)->mutable_tuple()->set_destination_port(5000);
   cluster.Say(0, message);

@@ -25,7 +25,7 @@ class Play {
       const std::string server = FakeFabric::Name("host", host);
       agents_.push_back({server, fabric.Addresses(host), packets_per_second});
       int plane = 0;
-      for (const service::Ipv4 address : fabric.Addresses(host)) {
+      for (const service::IpAddress address : fabric.Addresses(host)) {
         learner.AddNic(server, FakeFabric::Name("eth", plane), address, plane);
         ++plane;
       }
@@ -87,7 +87,7 @@ class Play {
       SeenHop& hop = one->hops[ttl];
       if (hop.state == HopState::kNotProbed || hop.state == HopState::kSilent) {
         const PathObservation seen = fabric.Probe(one->tuple, ttl, ttl);
-        const service::Ipv4 by_ttl[] = {seen.hops.egress, seen.hops.spine, seen.hops.remote};
+        const service::IpAddress by_ttl[] = {seen.hops.egress, seen.hops.spine, seen.hops.remote};
         hop = {ttl, seen.states[static_cast<size_t>(ttl - 1)], by_ttl[ttl - 1]};
       }
       silent = silent || hop.state == HopState::kSilent;

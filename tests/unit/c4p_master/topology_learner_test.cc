@@ -20,7 +20,7 @@ using ::testing::IsEmpty;
 void AddNics(const FakeFabric& fabric, TopologyLearner* learner) {
   for (int host = 0; host < fabric.hosts(); ++host) {
     int plane = 0;
-    for (const service::Ipv4 address : fabric.Addresses(host)) {
+    for (const service::IpAddress address : fabric.Addresses(host)) {
       learner->AddNic(FakeFabric::Name("host", host), FakeFabric::Name("eth", plane), address, plane);
       ++plane;
     }
@@ -33,8 +33,8 @@ std::vector<PathObservation> Mesh(FakeFabric* fabric, int ports) {
   for (int from = 0; from < fabric->hosts(); ++from) {
     for (int to = 0; to < fabric->hosts(); ++to) {
       if (from == to) continue;
-      for (const service::Ipv4 source : fabric->Addresses(from)) {
-        for (const service::Ipv4 destination : fabric->Addresses(to)) {
+      for (const service::IpAddress source : fabric->Addresses(from)) {
+        for (const service::IpAddress destination : fabric->Addresses(to)) {
           for (int port = 40000; port < 40000 + ports; ++port) {
             seen.push_back(fabric->Probe(
                 {service::IpProtocol::kUdp, source, static_cast<uint16_t>(port), destination, 4791}));
@@ -101,13 +101,19 @@ TEST_P(LearnerTest, LearnsTheNetworkThatAnswers) {
 
 INSTANTIATE_TEST_SUITE_P(
     Shapes, LearnerTest,
-    testing::Values(Shape{"one_port", {2, 4, 4}}, Shape{"four_leaves", {4, 2, 2}},
-                    Shape{"one_spine", {3, 1, 2}}, Shape{"planes", {4, 2, 2, FakePorts::kPlanes}},
-                    Shape{"bonded", {4, 2, 2, FakePorts::kBonded}},
-                    Shape{"bonded_one_host", {4, 3, 1, FakePorts::kBonded}},
-                    Shape{"slash_30", {3, 4, 2, FakePorts::kOne, FakeHash::kMixed, true}},
-                    Shape{"bonded_slash_30", {4, 2, 2, FakePorts::kBonded, FakeHash::kMixed, true}},
-                    Shape{"one_address", {3, 4, 2, FakePorts::kOne, FakeHash::kMixed, false, true}}),
+    testing::Values(
+        Shape{"one_port", {2, 4, 4}}, Shape{"four_leaves", {4, 2, 2}}, Shape{"one_spine", {3, 1, 2}},
+        Shape{"planes", {4, 2, 2, FakePorts::kPlanes}}, Shape{"bonded", {4, 2, 2, FakePorts::kBonded}},
+        Shape{"bonded_one_host", {4, 3, 1, FakePorts::kBonded}},
+        Shape{"slash_30", {3, 4, 2, FakePorts::kOne, FakeHash::kMixed, true}},
+        Shape{"bonded_slash_30", {4, 2, 2, FakePorts::kBonded, FakeHash::kMixed, true}},
+        Shape{"one_address", {3, 4, 2, FakePorts::kOne, FakeHash::kMixed, false, true}},
+        Shape{"ipv6", {.leaves = 3, .spines = 4, .hosts_per_leaf = 2, .ipv6 = true}},
+        Shape{"ipv6_planes", {.leaves = 4, .spines = 2, .ports = FakePorts::kPlanes, .ipv6 = true}},
+        Shape{"ipv6_bonded",
+              {.leaves = 4, .spines = 2, .hosts_per_leaf = 2, .ports = FakePorts::kBonded, .ipv6 = true}},
+        Shape{"ipv6_slash_126", {.leaves = 3, .spines = 4, .slash_30 = true, .ipv6 = true}},
+        Shape{"ipv6_one_address", {.leaves = 3, .spines = 4, .one_address = true, .ipv6 = true}}),
     [](const auto& shape) { return shape.param.name; });
 
 TEST(TopologyLearnerTest, ProbesFromOneServerAloneShowTheFarLeafAsOne) {
@@ -223,7 +229,7 @@ TEST(TopologyLearnerTest, AMixtureOfTwoWaysIsOutvoted) {
         tuple.source_port = static_cast<uint16_t>(50000 + i);
         const PathObservation other = fabric.Probe(tuple);
         if (one.hops.within_leaf || other.hops.within_leaf) continue;
-        service::Ipv4 HopPath::*const hop = i % 2 == 0 ? &HopPath::egress : &HopPath::remote;
+        service::IpAddress HopPath::*const hop = i % 2 == 0 ? &HopPath::egress : &HopPath::remote;
         one.hops.*hop = other.hops.*hop;
       }
       for (const PathObservation& one : all) mixed.Add(one);

@@ -15,7 +15,7 @@ namespace {
 
 using service::IpProtocol;
 using service::IpTuple;
-using service::ParseIpv4;
+using service::ParseIp;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -77,8 +77,8 @@ TEST(TopologyFileTest, EveryMistakeIsNamedWithItsLine) {
       {"{\"name\": \"spine1\"}", "\"spine1\"", "a spine is an object, not a text"},
       {"{\"name\": \"spine1\"}", "{}", "a spine lacks 'name'"},
       {"172.17.0.1", "172.16.0.1", "172.16.0.1 is given to"},
-      {"172.17.0.1", "172.17.0.256", "'spine_address' is an IPv4 address of a network, not '172.17.0.256'"},
-      {"172.17.0.1", "127.0.0.1", "'spine_address' is an IPv4 address of a network"},
+      {"172.17.0.1", "172.17.0.256", "'spine_address' is an IP address of a network, not '172.17.0.256'"},
+      {"172.17.0.1", "127.0.0.1", "'spine_address' is an IP address of a network"},
       {"172.17.0.1", "172.17.0.0", "both ends of the link of leaf1 and spine0"},
       {"10.1.0.2", "10.0.0.2", "10.0.0.2 is given to"},
       {"\"spine_port\": \"Ethernet2\"", "\"spine_port\": \"Ethernet1\"",
@@ -150,10 +150,10 @@ class ResolveTest : public testing::Test {
     for (const LinkId link : path->links) names.push_back(topology_.LinkName(link));
     return names;
   }
-  static service::Ipv4 A(const char* text) { return *ParseIpv4(text); }
+  static service::IpAddress A(const char* text) { return *ParseIp(text); }
 
   const Topology topology_;
-  const IpTuple tuple_ = {IpProtocol::kTcp, *ParseIpv4("10.0.0.2"), 40000, *ParseIpv4("10.1.0.2"), 5000};
+  const IpTuple tuple_ = {IpProtocol::kTcp, *ParseIp("10.0.0.2"), 40000, *ParseIp("10.1.0.2"), 5000};
 };
 
 TEST_F(ResolveTest, FromAllAnswersAndFromSome) {

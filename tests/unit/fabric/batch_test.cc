@@ -108,11 +108,14 @@ TEST(BatchTest, EveryDeviceOfALinkIsMadeOnce) {
 TEST(BatchTest, RoutersHashThePacketWithASeedOfTheirOwn) {
   std::set<std::string> seeds;
   for (const char* ns : {"c4-leaf0", "c4-leaf1", "c4-spine0", "c4-spine1"}) {
-    for (const auto& [name, value] : RouterSysctls(ns)) {
-      if (name == "ipv4/fib_multipath_hash_policy") {
-        EXPECT_EQ(value, "3");
-      }
-      if (name == "ipv4/fib_multipath_hash_seed") seeds.insert(value);
+    for (const bool ipv6 : {false, true}) {
+      FabricSpec spec;
+      spec.ipv6 = ipv6;
+      const Sysctls sysctls = RouterSysctls(spec, ns);
+      const std::map<std::string, std::string> values(sysctls.begin(), sysctls.end());
+      EXPECT_EQ(values.at(ipv6 ? "ipv6/fib_multipath_hash_policy" : "ipv4/fib_multipath_hash_policy"), "3");
+      EXPECT_EQ(values.at("ipv6/conf/all/disable_ipv6"), ipv6 ? "0" : "1");
+      seeds.insert(values.at("ipv4/fib_multipath_hash_seed"));
     }
   }
   EXPECT_EQ(seeds.size(), 4U);
@@ -124,7 +127,7 @@ TEST(BatchTest, RatesAndDropsCanBeTakenOff) {
   EXPECT_EQ(RateText("up0", 12.5, false), bucket);
   EXPECT_EQ(RateText("up0", 12.5, true), "qdisc replace dev up0 root noqueue\n" + bucket);
   EXPECT_EQ(RateText("up0", 0, false), "qdisc replace dev up0 root noqueue\n");
-  EXPECT_THAT(DropText("up0", 1000), HasSubstr(" in meta protocol ip counter drop\n"));
+  EXPECT_THAT(DropText("up0", 1000), HasSubstr(" in meta protocol { ip, ip6 } counter drop\n"));
   EXPECT_THAT(DropText("up0", 10), HasSubstr("numgen random mod 1000 < 10 counter drop\n"));
   EXPECT_THAT(DropText("up0", 0), Not(HasSubstr("drop")));
 }

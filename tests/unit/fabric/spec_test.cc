@@ -88,12 +88,23 @@ TEST(SpecTest, NoTwoAddressesAreTheSame) {
     }
     for (int leaf = 0; leaf < 4; ++leaf) {
       for (int spine = 0; spine < 4; ++spine) {
-        all.insert(LeafUplinkAddress(leaf, spine));
-        all.insert(SpineDownlinkAddress(leaf, spine));
+        all.insert(LeafUplinkAddress(spec, leaf, spine));
+        all.insert(SpineDownlinkAddress(spec, leaf, spine));
       }
     }
     EXPECT_EQ(all.size(), std::set<std::string>(all.begin(), all.end()).size());
   }
+  FabricSpec ipv6;
+  ipv6.leaves = 16;
+  ipv6.ipv6 = true;
+  EXPECT_EQ(HostPortAddress(ipv6, 0, 0), "fd10::2");
+  EXPECT_EQ(HostGateway(ipv6, 15, 0), "fd10:f::1");
+  EXPECT_EQ(LeafUplinkAddress(ipv6, 15, 1), "fd20:1f:1::");
+  EXPECT_EQ(SpineDownlinkAddress(ipv6, 0, 1), "fd20:10:1::1");
+  EXPECT_EQ(LeafPrefix(ipv6, 15), "fd10:f::/32");
+  EXPECT_TRUE(CheckSpec(ipv6).ok());
+  ipv6.ports = Ports::kPlanes;
+  EXPECT_THAT(std::string(CheckSpec(ipv6).message()), ::testing::HasSubstr("needs --ports one"));
   EXPECT_EQ(ManagementSubnet(0), "198.18.0.0/23");
   EXPECT_EQ(ManagementSubnet(255), "198.19.254.0/23");
   EXPECT_EQ(ManagementAddress(1, 300), "198.18.3.54");
