@@ -415,7 +415,9 @@ absl::Status PathBook::Use(SessionId session, const v1::PathUse& use, int64_t no
     QueuePair& pair = connection.pairs[said.index()];
     const std::optional<IpAddress> source = service::ParseIp(said.tuple().source());
     const std::optional<IpAddress> destination = service::ParseIp(said.tuple().destination());
-    if (!source || !destination || source->is_v4() != destination->is_v4() ||
+    // Of a queue pair that is being connected an end, or both, may not be known yet.
+    const bool whole = source && destination && source->known() && destination->known();
+    if (!source || !destination || (whole && source->is_v4() != destination->is_v4()) ||
         said.tuple().source_port() > UINT16_MAX || said.tuple().destination_port() > UINT16_MAX) {
       return absl::InvalidArgumentError(Concat("connection ", use.connection(), ": queue pair ", said.index(),
                                                " says that it uses no tuple of one IP version"));
@@ -436,7 +438,7 @@ absl::Status PathBook::Use(SessionId session, const v1::PathUse& use, int64_t no
     } else {
       dead_.erase({connection.number, said.index()});
     }
-    if (pair.tuple == tuple || tuple.source_port == 0) continue;  // 0: it is still being connected
+    if (pair.tuple == tuple || !whole || tuple.source_port == 0) continue;  // 0: it is still being connected
     SetTuple(&pair, tuple);
     if (tuple.source_port == pair.advised_port || use.epoch() < connection.epoch) continue;
     // It could not, or no longer, be as advised.

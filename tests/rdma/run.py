@@ -223,7 +223,7 @@ class Judge:
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--build", type=pathlib.Path, required=True)
-    parser.add_argument("--only", action="append", choices=[test.__name__ for test in sum(fabric.TESTS.values(), TESTS + MEASUREMENTS)])
+    parser.add_argument("--only", action="append", choices=[test.__name__ for test in TESTS + fabric.TESTS + MEASUREMENTS])
     parser.add_argument("--bench", action="store_true", help="measure instead of testing")
     parser.add_argument("--histories", type=int, default=1000)
     parser.add_argument("--alternations", type=int, default=5)
@@ -241,7 +241,7 @@ def main():
             bench.programs = (options.build / "bin").resolve()
             bench.histories, bench.alternations = options.histories, options.alternations
             judge.run(MEASUREMENTS if options.bench else TESTS, bench)
-        for ipv6, tests in fabric.TESTS.items():
+        for ipv6, tests in fabric.FABRICS:
             if options.bench or not judge.wants(tests):
                 continue
             begin_s = time.monotonic()

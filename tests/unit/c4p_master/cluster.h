@@ -98,7 +98,8 @@ class Cluster {
     Say(from, message);
   }
   // Says that it uses what it was advised; where that is any port: 50000 and up.
-  void Use(const std::string& name, const std::map<uint32_t, uint32_t>& fences = {}) {
+  // `redialled`: those with fences are being connected anew, their addresses not known yet.
+  void Use(const std::string& name, const std::map<uint32_t, uint32_t>& fences = {}, bool redialled = false) {
     const auto& [from, request] = requests.at(name);
     v1::AgentToC4p message;
     message.mutable_use()->set_connection(name);
@@ -114,6 +115,9 @@ class Cluster {
       tuple->set_destination(request.ends(static_cast<int>(path.plane())).destination());
       tuple->set_source_port(path.source_port() != 0 ? path.source_port() : 50000 + path.index());
       tuple->set_destination_port(request.destination_port());
+      if (!redialled || fenced == fences.end()) continue;
+      tuple->set_source("::");
+      tuple->set_source_port(0);
     }
     Say(from, message);
   }

@@ -150,15 +150,18 @@ TEST(C4pLinksTest, ALeafThatIsProbedLaterIsJudgedLater) {
 }
 
 // Whoever is alone on a link and loses it is all that there is to tell of it.
+// Also where it is being connected anew when the agent tells of it, its addresses not known.
 TEST(C4pLinksTest, OneThatIsAloneOnALinkIsReasonEnough) {
-  Cluster cluster({.leaves = 2, .spines = 4, .hosts_per_leaf = 1});
-  const std::map<std::string, uint32_t> over = Fill(&cluster, 1, 1);
-  ASSERT_EQ(over.size(), 1U);
-  cluster.fabric.Cut(0, 1);
-  cluster.Use("c0", {{over.at("c0"), 1}});
-  cluster.Run(4000);
-  EXPECT_FALSE(cluster.IsUp("leaf0>spine1"));
-  EXPECT_THAT(cluster.Spines("c0"), testing::Each(testing::Ne(1)));
+  for (const bool redialled : {false, true}) {
+    Cluster cluster({.leaves = 2, .spines = 4, .hosts_per_leaf = 1});
+    const std::map<std::string, uint32_t> over = Fill(&cluster, 1, 1);
+    ASSERT_EQ(over.size(), 1U);
+    cluster.fabric.Cut(0, 1);
+    cluster.Use("c0", {{over.at("c0"), 1}}, redialled);
+    cluster.Run(4000);
+    EXPECT_FALSE(cluster.IsUp("leaf0>spine1"));
+    EXPECT_THAT(cluster.Spines("c0"), testing::Each(testing::Ne(1)));
+  }
 }
 
 // A host whose agent speaks is not the next one's who says its name; a silent one's is.
