@@ -41,6 +41,11 @@ void Oob::Say(const Message& message) {
   DieUnless(SendAll(fd_.get(), &message, sizeof message, AfterSeconds(60)));
 }
 
+bool Oob::lost() const {
+  char byte = 0;
+  return recv(fd_.get(), &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
+}
+
 bool Oob::Hear(Message* message) {
   while (in_bytes_ < sizeof in_) {
     const ssize_t got = recv(fd_.get(), in_ + in_bytes_, sizeof in_ - in_bytes_, MSG_DONTWAIT);

@@ -38,6 +38,8 @@ class Oob {
   static Oob Connect(const std::string& host, uint16_t port);
 
   void Say(const Message& message);
+  // The other program has ended.
+  bool lost() const;
   bool Hear(Message* message);  // one that is there
   Message Wait(Word word);      // the next one, which has to be this word
   int fd() const { return fd_.get(); }

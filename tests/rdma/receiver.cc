@@ -176,8 +176,20 @@ class Receiver final : private verbs::Arrivals {
       Progress(i, &moved);
       entries.push_back({pairs_[i].end->queue_pair().fd(), POLLIN, 0});
     }
-    if (!moved && poll(entries.data(), entries.size(), 20000) == 0) {
+    // Each second the ends look after their device.
+    if (moved || poll(entries.data(), entries.size(), 1000) != 0) {
+      idle_s_ = 0;
+    } else if (++idle_s_ == 20) {
       Die("nothing has moved for twenty seconds: receiver, at message " + std::to_string(oldest_));
+    }
+    // The sender has given up first: where this end stood then helps to see why.
+    if (!context_.oob->lost()) return;
+    for (const Receiving& pair : pairs_) {
+      if (pair.end == nullptr) continue;
+      printf("%s%s%s, received %llu, described %llu, %s\n", pair.fencing ? "fencing" : "live",
+             pair.answered ? " answered" : "", pair.end->failed() ? " failed" : "",
+             static_cast<unsigned long long>(pair.before + pair.end->received()),
+             static_cast<unsigned long long>(pair.end->described()), StateText(*pair.end).c_str());
     }
   }
 
@@ -189,6 +201,7 @@ class Receiver final : private verbs::Arrivals {
   std::vector<std::vector<bool>> seen_;  // chunks, by message
   uint64_t oldest_ = 0;                  // first message that has not come whole
   uint64_t granted_ = 0;
+  int idle_s_ = 0;
 };
 
 }  // namespace

@@ -202,8 +202,22 @@ class Sender {
       Progress(i, &moved);
       entries.push_back({pairs_[i].end->queue_pair().fd(), POLLIN, 0});
     }
-    if (!moved && poll(entries.data(), entries.size(), 10000) == 0) {
+    // Each second the ends look after their device.
+    if (moved || poll(entries.data(), entries.size(), 1000) != 0) {
+      idle_s_ = 0;
+    } else if (++idle_s_ == 10) {
+      SayState();
       Die("nothing has moved for ten seconds: sender, at message " + std::to_string(oldest_));
+    }
+  }
+
+  void SayState() const {
+    printf("open %llu to %llu, %zu chunks ready\n", static_cast<unsigned long long>(oldest_),
+           static_cast<unsigned long long>(cut_), ready_.size());
+    for (const Sending& pair : pairs_) {
+      printf("%s%s%s, under way %zu, described %llu, %s\n", pair.connected ? "connected" : "dialled",
+             pair.fencing ? " fencing" : "", pair.end->failed() ? " failed" : "", pair.under_way.size(),
+             static_cast<unsigned long long>(pair.end->described()), StateText(*pair.end).c_str());
     }
   }
 
@@ -218,6 +232,7 @@ class Sender {
   std::deque<Chunk> ready_;
   uint64_t oldest_ = 0;  // first message that has not arrived whole
   uint64_t cut_ = 0;
+  int idle_s_ = 0;
   uint64_t last_ns_ = 0;
 };
 

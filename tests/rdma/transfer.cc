@@ -61,4 +61,9 @@ void ConnectOrBreak(verbs::FrameEnd* end, const verbs::End& peer) {
   DieUnless(end->Break());
 }
 
+std::string StateText(const verbs::FrameEnd& end) {
+  return end.queue_pair().StateText() + ", " + std::to_string(end.queue_pair().sends_posted()) +
+         " sends and " + std::to_string(end.queue_pair().receives_posted()) + " receives posted";
+}
+
 }  // namespace c4::rdma_test

@@ -62,6 +62,9 @@ verbs::UsablePort PresentPort(const Context& context);
 // the next epoch tries again. Any other fault ends the program.
 void ConnectOrBreak(verbs::FrameEnd* end, const verbs::End& peer);
 
+// What the device says of its queue pair, and what is posted there.
+std::string StateText(const verbs::FrameEnd& end);
+
 void RunSender(const Context& context, const Plan& plan, Tally* tally);
 void RunReceiver(const Context& context, const Plan& plan, Tally* tally);
 

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <unistd.h>
 
+#include "ccl/base/clock.h"
 #include "ccl/base/log.h"
 
 namespace c4::verbs {
@@ -15,6 +16,8 @@ constexpr uint32_t kMostWrites = 64;
 constexpr uint32_t kFrameReceives = 64;
 constexpr uint32_t kChunkReceives = 3 * kMostWrites;
 constexpr uint64_t kKickId = 1ull << 61;
+// Beyond the time in which a device has to complete a request or to fail it.
+constexpr uint64_t kNudgeNs = 1000000000;
 
 Frame MakeFrame(FrameKind kind, uint64_t message) {
   Frame frame{};
@@ -29,7 +32,7 @@ Frame MakeFrame(FrameKind kind, uint64_t message) {
 Result FrameEnd::Make(const UsablePort& port, const Settings& settings, uint32_t sends, uint32_t receives,
                       FrameEnd* end) {
   RcQueuePair::Limits limits;
-  limits.sends = sends + kSlots;
+  limits.sends = sends + kSlots + 1;  // a kick
   limits.receives = receives;
   limits.inline_bytes = sizeof(Frame);
   C4_RETURN_IF_ERROR(RcQueuePair::Create(port, settings, limits, &end->pair_));
@@ -94,7 +97,37 @@ Result FrameEnd::TakeReceived(const RcQueuePair::Completed& completed) {
   return failed_ ? Ok() : PostReceive(completed.id);
 }
 
+// A write of nothing, which names no memory.
+Result FrameEnd::Kick(bool* posted) {
+  RcQueuePair::Write kick;
+  kick.id = kKickId;
+  kick.with_immediate = false;
+  return pair_->PostWrite(kick, posted);
+}
+
+// A device has to complete what is posted, or to fail it, within the retry time. Soft-RoCE whose port went
+// down and came back does neither now and then, until something is posted behind it. Where the device has a
+// reason to wait (the peer's program has no receive posted) it does no harm.
+Result FrameEnd::Nudge(bool completed) {
+  if (failed_ || pair_->pausing() || pair_->sends_posted() == 0) {
+    quiet_since_ns_ = 0;
+    return Ok();
+  }
+  const uint64_t now_ns = MonotonicNs();
+  if (completed || quiet_since_ns_ == 0) quiet_since_ns_ = now_ns;
+  if (now_ns - quiet_since_ns_ < pair_->retry_time_ns() + kNudgeNs) return Ok();
+  C4_INFO(
+      "queue pair %u on %s: nothing of %u requests has completed or failed within %llu ms; nudging the "
+      "device",
+      pair_->number(), pair_->port().name().c_str(), pair_->sends_posted(),
+      static_cast<unsigned long long>((now_ns - quiet_since_ns_) / 1000000));
+  quiet_since_ns_ = now_ns;
+  bool posted = false;
+  return Kick(&posted);
+}
+
 Result FrameEnd::Poll(bool* moved) {
+  bool completed_any = false;
   do {
     C4_RETURN_IF_ERROR(pair_->Poll(&completed_requests_));
     for (const RcQueuePair::Completed& completed : completed_requests_) {
@@ -105,7 +138,7 @@ Result FrameEnd::Poll(bool* moved) {
       } else if (completed.is_receive) {
         C4_RETURN_IF_ERROR(TakeReceived(completed));
       } else {
-        acknowledged_ = true;
+        acknowledged_ = completed_any = true;
         if ((completed.id & kFrameId) != 0) {
           free_slots_.push_back(static_cast<uint32_t>(completed.id & ~kFrameId));
         } else {
@@ -114,13 +147,13 @@ Result FrameEnd::Poll(bool* moved) {
       }
     }
   } while (!completed_requests_.empty());
-  return Ok();
+  return Nudge(completed_any);
 }
 
 Result SendEnd::Create(const UsablePort& port, const Settings& settings, uint32_t chunk_bytes,
                        std::unique_ptr<SendEnd>* made) {
   std::unique_ptr<SendEnd> end(new SendEnd(chunk_bytes));
-  C4_RETURN_IF_ERROR(Make(port, settings, kMostWrites + 1, kFrameReceives, end.get()));
+  C4_RETURN_IF_ERROR(Make(port, settings, kMostWrites, kFrameReceives, end.get()));
   *made = std::move(end);
   return Ok();
 }
@@ -229,11 +262,8 @@ Result SendEnd::Write(bool* moved) {
   }
   if (!kick_ || failed()) return Ok();
   // A queue pair that was paused sends what it has only when something is posted behind it.
-  RcQueuePair::Write kick;
-  kick.id = kKickId;
-  kick.with_immediate = false;
   bool posted = false;
-  C4_RETURN_IF_ERROR(pair_->PostWrite(kick, &posted));
+  C4_RETURN_IF_ERROR(Kick(&posted));
   if (posted) kick_ = false;
   return Ok();
 }

@@ -47,6 +47,8 @@ class FrameEnd {
 
   Result Say(const Frame& frame, bool* said);
   Result Poll(bool* moved);
+  // Behind what is posted, so that the device looks at it again.
+  Result Kick(bool* posted);
   Result BrokeRules(const char* fault);
   // What has come.
   virtual Result TakeFrame(const Frame& frame, size_t bytes) = 0;
@@ -62,6 +64,7 @@ class FrameEnd {
 
  private:
   Result PostReceive(uint64_t slot);
+  Result Nudge(bool completed);
   Result TakeReceived(const RcQueuePair::Completed& completed);
 
   RegistrationUse registration_;
@@ -71,6 +74,7 @@ class FrameEnd {
   uint32_t receives_ = 0;
   std::vector<uint32_t> free_slots_;
   std::vector<RcQueuePair::Completed> completed_requests_;
+  uint64_t quiet_since_ns_ = 0;  // nothing of what is posted has completed since; 0: nothing is posted
   bool acknowledged_ = false;
   bool failed_ = false;
   bool broken_ = false;

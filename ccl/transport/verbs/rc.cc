@@ -262,6 +262,16 @@ Result RcQueuePair::Break() {
   return Modify(&attributes, abi::kMaskState, "cannot be closed");
 }
 
+std::string RcQueuePair::StateText() const {
+  static const char* const kNames[] = {"RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR"};
+  abi::QpAttributes attributes{};
+  abi::QpInit init{};
+  const int error =
+      port_.device->library().query_queue_pair(queue_pair_, &attributes, abi::kMaskState, &init);
+  const auto state = static_cast<size_t>(attributes.state);
+  return error != 0 || state >= std::size(kNames) ? "unknown" : kNames[state];
+}
+
 Result RcQueuePair::Post(abi::SendRequest* request, bool* posted) {
   *posted = false;
   if (sends_posted_ == limits_.sends) return Ok();

@@ -62,6 +62,9 @@ class RcQueuePair {
   uint8_t bond_port() const { return on_bond_port_; }
   // Every request that is posted completes soon, most as flushed; nothing of the peer's is taken any more.
   Result Break();
+  uint64_t retry_time_ns() const { return settings_.retry_time_ns(); }
+  // For people: the state that the device says it is in.
+  std::string StateText() const;
 
   // The id comes back in the completion; its highest bit is not the caller's. False: the queue is full, try
   // when some have completed; a queue pair that has failed takes them and flushes them.
