@@ -186,10 +186,10 @@ class Receiver final : private verbs::Arrivals {
     if (!context_.oob->lost()) return;
     for (const Receiving& pair : pairs_) {
       if (pair.end == nullptr) continue;
-      printf("%s%s%s, received %llu, described %llu, %s\n", pair.fencing ? "fencing" : "live",
-             pair.answered ? " answered" : "", pair.end->failed() ? " failed" : "",
-             static_cast<unsigned long long>(pair.before + pair.end->received()),
-             static_cast<unsigned long long>(pair.end->described()), StateText(*pair.end).c_str());
+      const std::string at = ", received " + std::to_string(pair.before + pair.end->received()) +
+                             ", described " + std::to_string(pair.end->described()) + ", ";
+      printf("%s%s%s%s%s\n", pair.fencing ? "fencing" : "live", pair.answered ? " answered" : "",
+             pair.end->failed() ? " failed" : "", at.c_str(), StateText(*pair.end).c_str());
     }
   }
 
