@@ -59,6 +59,10 @@ void HealthTracker::Gone(int64_t now_ns) {
   Enter(ProcessState::kGone, now_ns);
 }
 
+void HealthTracker::Exited(const ProcessExit& exit) {
+  health_.exit = exit;
+}
+
 void HealthTracker::Enter(ProcessState state, int64_t now_ns) {
   if (!seen_ || state != health_.state) health_.state_since_ns = now_ns;
   if (!seen_) health_.progress_ns = now_ns;

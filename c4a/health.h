@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "c4a/exit_watch.h"
 #include "c4a/proc_reader.h"
 
 namespace c4::agent {
@@ -33,6 +34,7 @@ struct ProcessHealth {
   uint64_t cpu_ns = 0;
   uint64_t io_bytes = 0;  // 0 where not readable
   std::string wait_channel;
+  std::optional<ProcessExit> exit;  // of one that is gone, where that was seen
 };
 
 class HealthTracker {
@@ -45,6 +47,8 @@ class HealthTracker {
   // `info`: nothing when the process cannot be seen.
   void Update(const std::optional<ProcessInfo>& info, int64_t now_ns);
   void Gone(int64_t now_ns);
+  // How it ended, of one that is gone.
+  void Exited(const ProcessExit& exit);
   const ProcessHealth& health() const { return health_; }
 
  private:

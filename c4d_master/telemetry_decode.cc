@@ -53,6 +53,10 @@ Health Decode(const v1::ProcessHealth& health, const Times& times) {
   result.cpu_ns = health.cpu_ns();
   result.io_bytes = health.io_bytes();
   result.wait_channel = CutText(health.wait_channel());
+  if (health.has_exit()) {
+    result.exit_at_ns = times.Ago(health.exit().age_ns());
+    if (health.exit().status_seen()) result.exit_status = health.exit().status();
+  }
   return result;
 }
 
@@ -78,6 +82,10 @@ Membership Decode(const v1::CommunicatorState& state, const Times& times) {
   result.sees_kernels = (state.seen() & wire::kSeesKernels) != 0;
   result.parent_id = state.parent_id();
   result.phase_since_at_ns = times.Ago(state.phase_age_ns());
+  if (state.has_gave_up()) {
+    result.gave_up = {times.Ago(state.gave_up().age_ns()), state.gave_up().result(),
+                      state.gave_up().blamed_rank()};
+  }
   return result;
 }
 

@@ -8,6 +8,7 @@
 
 #include "c4d_master/detectors/hang_evidence.h"
 #include "c4d_master/detectors/hang_graph.h"
+#include "c4d_master/detectors/queue_pair_ends.h"
 #include "service/text.h"
 #include "service/verdict_json.h"
 
@@ -216,6 +217,25 @@ std::vector<Finding> Deadlocks(const JobSnapshot& snapshot, const HangGraph& gra
   return findings;
 }
 
+// Of members that are all inside an operation: those that wait for no data, where some do. Whose kernel hangs
+// takes in nothing more, so that what its peers have sent fills all its receives, while theirs stay empty.
+std::set<uint32_t> WaitForNoData(const HangStep& step) {
+  std::set<uint32_t> idle;
+  size_t waiting = 0;
+  for (const Member* member : step.waiting) {
+    bool receives = false;
+    bool empty = false;
+    for (const QueuePair& pair : member->state->queue_pairs) {
+      if (pair.sends || !pair.connection.known) continue;
+      receives = true;
+      empty = empty || pair.connection.wanted > pair.connection.done;
+    }
+    if (empty) ++waiting;
+    if (receives && !empty) idle.insert(member->process);
+  }
+  return idle.size() <= waiting ? idle : std::set<uint32_t>();
+}
+
 // A communicator whose members have all entered an operation, and none goes on.
 Finding DescribeStuckInside(const JobSnapshot& snapshot, const HangGraph& graph, Node node,
                             const HangThresholds& thresholds) {
@@ -235,8 +255,18 @@ Finding DescribeStuckInside(const JobSnapshot& snapshot, const HangGraph& graph,
       communicators.insert(graph.step(waiter).communicator->id);
     }
   }
-  for (const uint32_t rank : JobRanks(snapshot, here))
-    finding.candidates.push_back(static_cast<int32_t>(rank));
+  const std::set<uint32_t> idle = WaitForNoData(step);
+  const std::set<uint32_t>& candidates = idle.empty() ? here : idle;
+  if (candidates.size() == 1) {
+    const ProcessRef& culprit = snapshot.processes[*candidates.begin()];
+    finding.syndrome = Syndrome::kNonCommunicationHang;
+    FillProcess(culprit, &finding);
+    finding.kind = CulpritKind::kRank;
+    everywhere.erase(*candidates.begin());
+  } else {
+    for (const uint32_t rank : JobRanks(snapshot, candidates))
+      finding.candidates.push_back(static_cast<int32_t>(rank));
+  }
   finding.waiting = JobRanks(snapshot, everywhere);
   finding.communicator_id = communicator.id;
   finding.operation = step.operation;
@@ -252,8 +282,15 @@ Finding DescribeStuckInside(const JobSnapshot& snapshot, const HangGraph& graph,
                        service::CommunicatorText(communicator.id), " are inside operation ", step.operation,
                        " (", OperationText(step.waiting.front()->state->last_started),
                        "), and nothing of it has moved for ", service::SecondsText(standstill_ns),
-                       ": one of their kernels or links hangs, and nothing that is "
-                       "seen tells which")});
+                       ": one of their kernels or links hangs",
+                       idle.empty() ? ", and nothing that is seen tells which" : "")});
+  if (!idle.empty()) {
+    finding.evidence.push_back(
+        {"waiting",
+         service::Concat(service::RankListText(JobRanks(snapshot, idle)), idle.size() == 1 ? " has" : " have",
+                         " all the data that ", idle.size() == 1 ? "it asked" : "they asked", " for and ",
+                         idle.size() == 1 ? "takes" : "take", " none of it in; the others wait for data")});
+  }
   finding.suggested_action =
       "look at the GPUs of these ranks (`nvidia-smi`, `dmesg` for Xid and NVLink errors) and at their "
       "stacks; "
