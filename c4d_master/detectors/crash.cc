@@ -194,7 +194,9 @@ std::vector<Finding> DetectCrashes(const JobSnapshot& snapshot, const EndThresho
   bool most = false;
   for (const auto& [incarnation, count] : died) {
     together += count.first;
-    most = most || (count.first >= 3 && 2 * count.first > count.second);
+    most = most ||
+           (count.first >= thresholds.ended_least &&
+            static_cast<double>(count.first) > thresholds.ended_share * static_cast<double>(count.second));
   }
   if (most) return CrashAmong(snapshot, first, together);
   std::vector<Finding> findings;
