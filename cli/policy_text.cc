@@ -34,8 +34,8 @@ std::string PolicyAsFile(const Policy& policy) {
     const std::string value = c4d::PolicyValueText(entry, policy);
     const bool is_default = value == DefaultText(entry);
     absl::StrAppend(&text, "\n# ", entry.meaning, "\n# ", entry.unit, ", ", RangeText(entry), "; default ",
-                    DefaultText(entry), ", tuned on: ", entry.tuned_on, "\n", is_default ? "#" : "",
-                    entry.name, " = ", value, "\n");
+                    DefaultText(entry), " (", entry.tuned_on, ")\n", is_default ? "#" : "", entry.name, " = ",
+                    value, "\n");
   }
   return text;
 }
