@@ -16,7 +16,7 @@ void Rhythm::Observe(JobSnapshot* snapshot) {
       learnt.current_ns = 0;
       learnt.excluded = false;
     } else if (communicator.judgement == Judgement::kCanBeJudged && communicator.waited_in &&
-               communicator.finished_by_all >= kWarmUpOperations) {
+               communicator.finished_by_all >= thresholds_.warm_up_operations) {
       learnt.current_ns = std::max(learnt.current_ns, communicator.StandstillNs());
     }
     communicator.longest_standstill_ns = learnt.longest_ns;

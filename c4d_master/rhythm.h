@@ -16,11 +16,16 @@
 
 namespace c4::c4d {
 
-inline constexpr uint64_t kWarmUpOperations = 10;
 inline constexpr size_t kMostCalls = 256;
+
+struct RhythmThresholds {
+  uint64_t warm_up_operations = 10;
+};
 
 class Rhythm {
  public:
+  void SetThresholds(const RhythmThresholds& thresholds) { thresholds_ = thresholds; }
+
   // Looks at every communicator of the snapshot and fills in its longest_standstill_ns and usual_calls. What
   // belongs to communicators that are no longer there is forgotten.
   void Observe(JobSnapshot* snapshot);
@@ -38,6 +43,7 @@ class Rhythm {
     std::vector<OperationInfo> calls;  // that have finished, kMostCalls different ones
   };
 
+  RhythmThresholds thresholds_;
   std::map<uint64_t, Learnt> learnt_;
   uint64_t round_ = 0;
 };

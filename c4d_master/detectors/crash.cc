@@ -253,8 +253,10 @@ std::vector<Finding> DetectCrashes(const JobSnapshot& snapshot, const EndThresho
     together.push_back(end);
     ++died[snapshot.processes[end.process].process->incarnation].first;
   }
-  const bool most = std::any_of(died.begin(), died.end(), [](const auto& entry) {
-    return entry.second.first >= 3 && 2 * entry.second.first > entry.second.second;
+  const bool most = std::any_of(died.begin(), died.end(), [&](const auto& entry) {
+    return entry.second.first >= thresholds.ended_least &&
+           static_cast<double>(entry.second.first) >
+               thresholds.ended_share * static_cast<double>(entry.second.second);
   });
   const bool one = first.size() == 1;
   if (most && !(one && EndedUnlike(snapshot, first.front(), together))) {

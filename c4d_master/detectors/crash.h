@@ -15,6 +15,8 @@ namespace c4::c4d {
 struct EndThresholds {
   int64_t together_ns = kSecondNs / 10;        // deaths that are not told apart
   int64_t ended_ns = kSecondNs;                // deaths of a job that is ended as a whole
+  uint64_t ended_least = 3;                    // at least so many of these, and more than this share of
+  double ended_share = 0.5;                    // their incarnation's processes
   int64_t lost_silence_ns = 5 * kSecondNs;     // of an agent whose ranks are waited for
   int64_t lost_standstill_ns = 3 * kSecondNs;  // of those who wait for them
   int64_t join_suspect_ns = 10 * kSecondNs;

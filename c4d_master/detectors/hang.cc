@@ -18,6 +18,12 @@ namespace {
 using analysis::WaitForGraph;
 using Node = WaitForGraph::Node;
 
+// Times of a job are far below what a double holds to the nanosecond; what is not is cut off.
+int64_t Times(int64_t ns, double factor) {
+  constexpr double kMost = 1e18;
+  return static_cast<int64_t>(std::min(factor * static_cast<double>(ns), kMost));
+}
+
 // Since when the process itself has neither called, started nor finished anything.
 int64_t OwnLastStep(const Process& process) {
   int64_t last = kNever;
@@ -203,7 +209,7 @@ std::vector<Finding> Deadlocks(const JobSnapshot& snapshot, const HangGraph& gra
     }
     finding.waiting = JobRanks(snapshot, waiting);
     finding.communicators.assign(communicators.begin(), communicators.end());
-    const bool certain = standstill_ns >= 2 * limit_ns;
+    const bool certain = standstill_ns >= Times(limit_ns, thresholds.deadlock_factor);
     finding.confidence = certain ? 0.9 : 0.5;
     if (certain) finding.confirmed_by = "deadlock";
     finding.evidence.push_back({"ring",
@@ -302,12 +308,12 @@ Finding DescribeStuckInside(const JobSnapshot& snapshot, const HangGraph& graph,
 
 int64_t SuspectAfterNs(const Communicator& communicator, const HangThresholds& thresholds) {
   const int64_t usual_ns = communicator.longest_standstill_ns;
-  return std::clamp(usual_ns + usual_ns / 2, thresholds.suspect_ns,
+  return std::clamp(Times(usual_ns, thresholds.usual_factor), thresholds.suspect_ns,
                     std::max(thresholds.suspect_ns, thresholds.suspect_max_ns));
 }
 
 int64_t CertainAfterNs(const Communicator& communicator, const HangThresholds& thresholds) {
-  return std::max(thresholds.limit_ns, 5 * communicator.longest_standstill_ns);
+  return std::max(thresholds.limit_ns, Times(communicator.longest_standstill_ns, thresholds.certain_factor));
 }
 
 std::vector<Finding> DetectStuckInside(const JobSnapshot& snapshot, const HangThresholds& thresholds) {

@@ -31,6 +31,9 @@ struct HangThresholds {
   int64_t limit_ns = 120 * kSecondNs;
   // All are inside and nothing moves: suspected after so long, as the network's own detectors come first.
   int64_t inside_ns = 30 * kSecondNs;
+  double usual_factor = 1.5;   // of the longest usual standstill: suspected
+  double certain_factor = 5;   // of the same: certain
+  double deadlock_factor = 2;  // of the time of a suspicion: a ring is certain
 };
 
 // After how long a standstill somebody is suspected in a communicator, and after how long it is certain.
