@@ -9,6 +9,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_format.h"
+#include "service/printable.h"
 #include "service/run_dir.h"
 #include "service/text.h"
 
@@ -62,14 +63,14 @@ absl::StatusOr<Line> ParseLine(absl::string_view text) {
 absl::Status Take(const Line& line, Policy* policy) {
   const PolicyEntry* entry = FindPolicyEntry(line.key);
   if (entry == nullptr) {
-    return absl::InvalidArgumentError(
-        Concat("there is no threshold \"", service::ToUtf8(line.key), "\"; `c4 policy` lists what there is"));
+    return absl::InvalidArgumentError(Concat("there is no threshold \"", service::Printable(line.key),
+                                             "\"; `c4 policy` lists what there is"));
   }
   double value = 0;
   if (!absl::SimpleAtod(line.value, &value)) value = std::nan("");
   if (absl::Status status = SetPolicyValue(*entry, value, policy); !status.ok()) {
     return absl::InvalidArgumentError(
-        Concat(line.key, " is \"", service::ToUtf8(line.value), "\": ", status.message()));
+        Concat(line.key, " is \"", service::Printable(line.value), "\": ", status.message()));
   }
   return absl::OkStatus();
 }
