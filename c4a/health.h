@@ -31,6 +31,7 @@ struct ProcessHealth {
   // When cpu_ns or io_bytes last moved, as part of some work: threads that look around a few times a second
   // (watchdogs, proxies) make no progress, however long they go on.
   int64_t progress_ns = 0;
+  int64_t io_progress_ns = 0;  // the same of io_bytes alone; 0: it has not moved yet
   uint64_t cpu_ns = 0;
   uint64_t io_bytes = 0;  // 0 where not readable
   std::string wait_channel;
@@ -65,6 +66,7 @@ class HealthTracker {
   bool seen_ = false;
   std::deque<Sample> samples_;  // of the window, and the last one before it; oldest first
   int64_t moved_ns_ = 0;        // when anything last moved
+  int64_t io_moved_ns_ = 0;     // when io_bytes did
 };
 
 }  // namespace c4::agent

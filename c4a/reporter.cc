@@ -216,6 +216,9 @@ void FillHealth(const ProcessHealth& from, int64_t now_ns, v1::ProcessHealth* to
   to->set_cpu_ns(from.cpu_ns);
   to->set_io_bytes(from.io_bytes);
   to->set_progress_age_ns(std::max<int64_t>(0, now_ns - from.progress_ns));
+  if (from.io_progress_ns != 0) {
+    to->set_io_progress_age_ns(std::max<int64_t>(1, now_ns - from.io_progress_ns));
+  }
   if (!from.exit.has_value()) return;
   to->mutable_exit()->set_age_ns(std::max<int64_t>(0, now_ns - from.exit->at_ns));
   to->mutable_exit()->set_status_seen(from.exit->status.has_value());

@@ -346,7 +346,8 @@ void C4dHandler::Tick(Now now) {
     windows_.Exclude(std::min(since_ns, now.monotonic_ns) - kSecondNs, now.monotonic_ns + after_ns);
   }
   for (const Finding& finding : findings) {
-    if (finding.confirmed_by.empty()) continue;
+    // What lasted longer than ever and went on by itself was usual after all (a checkpoint of many minutes).
+    if (finding.confirmed_by.empty() || finding.confirmed_by == "past-limit") continue;
     for (const uint64_t communicator : finding.communicators) view_.ExcludeStandstill(communicator);
   }
   const std::vector<VerdictChange> changes = verdicts_.Update(findings, snapshot, now);

@@ -50,6 +50,7 @@ Health Decode(const v1::ProcessHealth& health, const Times& times) {
   if (v1::ProcessState_IsValid(health.state())) result.state = static_cast<ProcessState>(health.state());
   result.state_since_at_ns = times.Ago(health.state_age_ns());
   result.last_progress_at_ns = times.Ago(health.progress_age_ns());
+  if (health.io_progress_age_ns() > 0) result.last_io_at_ns = times.Ago(health.io_progress_age_ns());
   result.cpu_ns = health.cpu_ns();
   result.io_bytes = health.io_bytes();
   result.wait_channel = CutText(health.wait_channel());

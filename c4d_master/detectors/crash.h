@@ -20,7 +20,9 @@ struct EndThresholds {
   int64_t lost_silence_ns = 5 * kSecondNs;     // of an agent whose ranks are waited for
   int64_t lost_standstill_ns = 3 * kSecondNs;  // of those who wait for them
   int64_t join_suspect_ns = 10 * kSecondNs;
-  int64_t join_limit_ns = 120 * kSecondNs;
+  // Nodes of one job start minutes apart: images are pulled, caches filled, kernels compiled.
+  int64_t join_idle_ns = 120 * kSecondNs;  // of one that is missing, is there, and does nothing
+  int64_t join_limit_ns = 600 * kSecondNs;
 };
 
 std::vector<Finding> DetectCrashes(const JobSnapshot& snapshot, const EndThresholds& thresholds);

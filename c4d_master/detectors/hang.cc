@@ -74,7 +74,10 @@ Certainty Confirm(const Communicator& communicator, const ProcessRef& culprit,
       culprit.host->as_of_ns - health.last_progress_at_ns >= thresholds.no_progress_ns) {
     return {"no-progress", 0.95};
   }
-  if (communicator.StandstillNs() >= CertainAfterNs(communicator, thresholds)) return {"past-limit", 0.9};
+  const int64_t certain_ns = CertainAfterNs(communicator, thresholds);
+  const int64_t limit_ns =
+      DoesIo(culprit, thresholds) ? std::max(certain_ns, thresholds.io_limit_ns) : certain_ns;
+  if (communicator.StandstillNs() >= limit_ns) return {"past-limit", 0.9};
   return {"", 0.5};
 }
 
@@ -312,8 +315,18 @@ int64_t SuspectAfterNs(const Communicator& communicator, const HangThresholds& t
                     std::max(thresholds.suspect_ns, thresholds.suspect_max_ns));
 }
 
+// What is usual is exceeded now and then; by minutes it is not.
 int64_t CertainAfterNs(const Communicator& communicator, const HangThresholds& thresholds) {
-  return std::max(thresholds.limit_ns, Times(communicator.longest_standstill_ns, thresholds.certain_factor));
+  const int64_t usual_ns = communicator.longest_standstill_ns;
+  const auto times_ns = static_cast<int64_t>(thresholds.certain_factor * static_cast<double>(usual_ns));
+  return std::max(thresholds.limit_ns, std::min(times_ns, usual_ns + thresholds.certain_more_ns));
+}
+
+bool DoesIo(const ProcessRef& ref, const HangThresholds& thresholds) {
+  const Health& health = ref.process->health;
+  return health.state == ProcessState::kBlocked ||
+         (health.last_io_at_ns != kNever &&
+          ref.host->as_of_ns - health.last_io_at_ns < thresholds.io_recent_ns);
 }
 
 std::vector<Finding> DetectStuckInside(const JobSnapshot& snapshot, const HangThresholds& thresholds) {

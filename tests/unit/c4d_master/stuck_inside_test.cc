@@ -124,7 +124,11 @@ TEST(BlockedTest, WhoIsBlockedInTheKernelIsExcusedUpToTheLimit) {
   std::vector<Finding> findings = DetectHangs(job.Snapshot(), HangThresholds{});
   ASSERT_THAT(findings, SizeIs(1));
   EXPECT_EQ(findings[0].confirmed_by, "");
-  job.Advance(106 * kSecondNs);
+  job.Advance(880 * kSecondNs);
+  findings = DetectHangs(job.Snapshot(), HangThresholds{});
+  ASSERT_THAT(findings, SizeIs(1));
+  EXPECT_EQ(findings[0].confirmed_by, "");
+  job.Advance(6 * kSecondNs);
   findings = DetectHangs(job.Snapshot(), HangThresholds{});
   ASSERT_THAT(findings, SizeIs(1));
   EXPECT_EQ(findings[0].confirmed_by, "past-limit");
@@ -132,6 +136,24 @@ TEST(BlockedTest, WhoIsBlockedInTheKernelIsExcusedUpToTheLimit) {
   findings = DetectHangs(job.Snapshot(), HangThresholds{});
   ASSERT_THAT(findings, SizeIs(1));
   EXPECT_EQ(findings[0].confirmed_by, "no-progress");
+}
+
+// A checkpoint of many minutes: its rank writes. One that only computes is a hang much earlier.
+TEST(BlockedTest, WhoWritesFilesIsGivenAsLong) {
+  FakeJob job(3);
+  job.Complete(50);
+  job.EnterAllBut(0);
+  for (int i = 0; i < 10; ++i) {
+    job.Advance(60 * kSecondNs);
+    job.process(0).health.last_io_at_ns = job.now_ns() - 2 * kSecondNs;
+    const std::vector<Finding> findings = DetectHangs(job.Snapshot(), HangThresholds{});
+    ASSERT_THAT(findings, SizeIs(1));
+    EXPECT_EQ(findings[0].confirmed_by, "") << i;
+  }
+  job.Advance(11 * kSecondNs);  // it has ceased to
+  const std::vector<Finding> findings = DetectHangs(job.Snapshot(), HangThresholds{});
+  ASSERT_THAT(findings, SizeIs(1));
+  EXPECT_EQ(findings[0].confirmed_by, "past-limit");
 }
 
 }  // namespace
