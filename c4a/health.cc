@@ -44,6 +44,7 @@ void HealthTracker::Update(const std::optional<ProcessInfo>& info, int64_t now_n
 void HealthTracker::TakeSample(const Sample& sample) {
   if (!seen_ || sample.cpu_ns != health_.cpu_ns || sample.io_bytes != health_.io_bytes)
     moved_ns_ = sample.at_ns;
+  if (seen_ && sample.io_bytes != health_.io_bytes) io_moved_ns_ = sample.at_ns;
   samples_.push_back(sample);
   while (samples_.size() > 2 && sample.at_ns - samples_[1].at_ns >= kWorkWindowNs) samples_.pop_front();
   const Sample& before = samples_.front();
@@ -52,11 +53,16 @@ void HealthTracker::TakeSample(const Sample& sample) {
                         static_cast<double>(sample.cpu_ns - before.cpu_ns) >= kWorkShare * elapsed_ns;
   const bool transfers = sample.io_bytes >= before.io_bytes + kWorkIoBytes;
   if (!seen_ || computes || transfers) health_.progress_ns = moved_ns_;
+  if (seen_ && transfers) health_.io_progress_ns = io_moved_ns_;
 }
 
 void HealthTracker::Gone(int64_t now_ns) {
   health_.wait_channel.clear();
   Enter(ProcessState::kGone, now_ns);
+}
+
+void HealthTracker::Exited(const ProcessExit& exit) {
+  health_.exit = exit;
 }
 
 void HealthTracker::Enter(ProcessState state, int64_t now_ns) {

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "c4a/exit_watch.h"
 #include "c4a/proc_reader.h"
 
 namespace c4::agent {
@@ -30,9 +31,11 @@ struct ProcessHealth {
   // When cpu_ns or io_bytes last moved, as part of some work: threads that look around a few times a second
   // (watchdogs, proxies) make no progress, however long they go on.
   int64_t progress_ns = 0;
+  int64_t io_progress_ns = 0;  // the same of io_bytes alone; 0: it has not moved yet
   uint64_t cpu_ns = 0;
   uint64_t io_bytes = 0;  // 0 where not readable
   std::string wait_channel;
+  std::optional<ProcessExit> exit;  // of one that is gone, where that was seen
 };
 
 class HealthTracker {
@@ -45,6 +48,8 @@ class HealthTracker {
   // `info`: nothing when the process cannot be seen.
   void Update(const std::optional<ProcessInfo>& info, int64_t now_ns);
   void Gone(int64_t now_ns);
+  // How it ended, of one that is gone.
+  void Exited(const ProcessExit& exit);
   const ProcessHealth& health() const { return health_; }
 
  private:
@@ -61,6 +66,7 @@ class HealthTracker {
   bool seen_ = false;
   std::deque<Sample> samples_;  // of the window, and the last one before it; oldest first
   int64_t moved_ns_ = 0;        // when anything last moved
+  int64_t io_moved_ns_ = 0;     // when io_bytes did
 };
 
 }  // namespace c4::agent

@@ -125,6 +125,12 @@ void FillCommunicator(const wire::CommunicatorSlot& slot, const Ages& ages, v1::
   }
   to->set_engine(slot.engine);
   to->set_seen(slot.seen);
+  if (slot.gave_up_ticks != 0) {
+    to->mutable_gave_up()->set_age_ns(ages.Of(slot.gave_up_ticks));
+    to->mutable_gave_up()->set_result(slot.gave_up_result);
+    to->mutable_gave_up()->set_blamed_rank(
+        slot.blamed <= slot.rank_count ? static_cast<int32_t>(slot.blamed) - 1 : -1);
+  }
   to->set_phase_age_ns(ages.Of(slot.ready_ticks != 0 ? slot.ready_ticks : slot.created_ticks));
 }
 
@@ -210,6 +216,13 @@ void FillHealth(const ProcessHealth& from, int64_t now_ns, v1::ProcessHealth* to
   to->set_cpu_ns(from.cpu_ns);
   to->set_io_bytes(from.io_bytes);
   to->set_progress_age_ns(std::max<int64_t>(0, now_ns - from.progress_ns));
+  if (from.io_progress_ns != 0) {
+    to->set_io_progress_age_ns(std::max<int64_t>(1, now_ns - from.io_progress_ns));
+  }
+  if (!from.exit.has_value()) return;
+  to->mutable_exit()->set_age_ns(std::max<int64_t>(0, now_ns - from.exit->at_ns));
+  to->mutable_exit()->set_status_seen(from.exit->status.has_value());
+  to->mutable_exit()->set_status(from.exit->status.value_or(0));
 }
 
 using ProcessKey = std::tuple<std::string, uint32_t, uint64_t>;

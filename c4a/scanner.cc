@@ -106,6 +106,7 @@ void Scanner::Visit(int directory, const std::string& name) {
   const auto known = segments_.find(name);
   if (known != segments_.end() && known->second->IsFile(status.st_dev, status.st_ino)) return;
   if (known != segments_.end()) {
+    known->second->StopWatching(&exits_);
     segments_.erase(known);
     told_.erase(name);
   }
@@ -183,7 +184,7 @@ void Scanner::UpdateAll(int directory) {
     const uint64_t read_before = segment.records_read();
     const uint64_t lost_before = segment.records_lost();
     const bool was_alive = segment.alive();
-    segment.Update(proc_, tsc, scanned_monotonic_ns_);
+    segment.Update(proc_, tsc, scanned_monotonic_ns_, &exits_);
     figures_.records_read += segment.records_read() - read_before;
     figures_.records_lost += segment.records_lost() - lost_before;
     if (was_alive && !segment.alive()) {
@@ -201,6 +202,7 @@ void Scanner::UpdateAll(int directory) {
     if (!MayGo(segment)) {
       ++at;
     } else if (unlinkat(directory, segment.name().c_str(), 0) == 0 || errno == ENOENT) {
+      segment.StopWatching(&exits_);
       at = segments_.erase(at);
     } else {
       if (told_.insert(segment.name()).second) {

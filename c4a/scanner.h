@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "c4a/clock_relation.h"
+#include "c4a/exit_watch.h"
 #include "c4a/proc_reader.h"
 #include "c4a/segment_file.h"
 #include "service/clock.h"
@@ -80,6 +81,7 @@ class Scanner {
   const ScannerOptions options_;
   const ProcReader proc_;
   const service::Clock& clock_;
+  ExitWatch exits_;
   TscRelation tsc_;
   std::map<std::string, std::unique_ptr<SegmentFile>> segments_;  // by file name
   std::map<std::string, Refusal> refused_;

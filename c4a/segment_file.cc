@@ -12,6 +12,7 @@ namespace c4::agent {
 namespace {
 
 const SegmentLimits kLimits;
+constexpr int64_t kExitWaitNs = 2'000'000'000;  // a process gives up its lock a moment before it has ended
 
 absl::Status ToStatus(const ReadStatus& status) {
   switch (status.code()) {
@@ -71,20 +72,41 @@ std::optional<uint32_t> SegmentFile::LockHolder() const {
   return lock.l_pid > 0 ? static_cast<uint32_t>(lock.l_pid) : 0;
 }
 
-void SegmentFile::Update(const ProcReader& proc, const std::optional<ClockRelation>& tsc, int64_t now_ns) {
+void SegmentFile::Update(const ProcReader& proc, const std::optional<ClockRelation>& tsc, int64_t now_ns,
+                         ExitWatch* exits) {
   // Health first: a process that ends in between is then read to its end at the next scan.
-  UpdateHealth(proc, now_ns);
+  UpdateHealth(proc, now_ns, exits);
   if (read_after_end_ || !suspicion_.empty()) return;
   ReadContent(tsc);
   if (!alive_) read_after_end_ = true;
 }
 
-void SegmentFile::UpdateHealth(const ProcReader& proc, int64_t now_ns) {
-  if (!alive_) return;  // a writer that is gone does not come back
+void SegmentFile::Gone(int64_t now_ns) {
+  alive_ = false;
+  health_.Gone(now_ns);
+}
+
+void SegmentFile::TakeExit(int64_t now_ns, ExitWatch* exits) {
+  const std::optional<ProcessExit> exit = exits->ExitOf(pid_);
+  if (exit.has_value()) health_.Exited(*exit);
+  if (!exit.has_value() && now_ns - health().state_since_ns < kExitWaitNs) return;
+  StopWatching(exits);
+}
+
+void SegmentFile::StopWatching(ExitWatch* exits) {
+  if (exit_watched_) exits->Forget(pid_);
+  exit_watched_ = false;
+}
+
+void SegmentFile::UpdateHealth(const ProcReader& proc, int64_t now_ns, ExitWatch* exits) {
+  if (!alive_) {  // a writer that is gone does not come back
+    if (exit_watched_) TakeExit(now_ns, exits);
+    return;
+  }
   const std::optional<uint32_t> holder = LockHolder();
   if (!holder.has_value()) {
-    alive_ = false;
-    health_.Gone(now_ns);
+    Gone(now_ns);
+    if (exit_watched_) TakeExit(now_ns, exits);
     return;
   }
   if (*holder == 0) {
@@ -93,11 +115,12 @@ void SegmentFile::UpdateHealth(const ProcReader& proc, int64_t now_ns) {
   }
   const absl::StatusOr<ProcessInfo> info = proc.Read(*holder);
   if (info.ok() && !IsWriter(proc, *info, header().header.writer)) {
-    alive_ = false;
-    health_.Gone(now_ns);
+    Gone(now_ns);
     return;
   }
   pid_ = *holder;
+  // The writer holds the lock and is who it was: its pid is its own.
+  if (info.ok() && !exit_watched_) exit_watched_ = exits->Watch(pid_);
   health_.Update(info.ok() ? std::optional(*info) : std::nullopt, now_ns);
 }
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "c4a/clock_relation.h"
+#include "c4a/exit_watch.h"
 #include "c4a/health.h"
 #include "c4a/operation_tally.h"
 #include "c4a/proc_reader.h"
@@ -35,8 +36,13 @@ class SegmentFile {
   // Reads the segment for the first time and says whether it can be read at all.
   absl::Status Start(RingStart start);
 
-  // Reads everything anew. `tsc`: nothing where this node has no invariant counter.
-  void Update(const ProcReader& proc, const std::optional<ClockRelation>& tsc, int64_t now_ns);
+  // Reads everything anew, and has `exits` watch for the process's end. `tsc`: nothing where this node has no
+  // invariant counter.
+  void Update(const ProcReader& proc, const std::optional<ClockRelation>& tsc, int64_t now_ns,
+              ExitWatch* exits);
+
+  // To be called before it is let go.
+  void StopWatching(ExitWatch* exits);
 
   const std::string& name() const { return name_; }
   bool IsFile(dev_t device, ino_t inode) const { return device == device_ && inode == inode_; }
@@ -62,7 +68,9 @@ class SegmentFile {
   // The writer's process id as the agent sees it: nothing when nobody holds the lock, 0 when the holder is
   // outside the agent's namespace.
   std::optional<uint32_t> LockHolder() const;
-  void UpdateHealth(const ProcReader& proc, int64_t now_ns);
+  void UpdateHealth(const ProcReader& proc, int64_t now_ns, ExitWatch* exits);
+  void Gone(int64_t now_ns);
+  void TakeExit(int64_t now_ns, ExitWatch* exits);
   void ReadContent(const std::optional<ClockRelation>& tsc);
   void ReadRings();
   void Suspect(const std::string& why);
@@ -81,6 +89,7 @@ class SegmentFile {
   ClockRelation clock_;
   uint32_t pid_ = 0;
   bool alive_ = true;
+  bool exit_watched_ = false;  // its end is watched, and not told yet
   bool read_after_end_ = false;
   std::string suspicion_;
   uint64_t records_read_ = 0;

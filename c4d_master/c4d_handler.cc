@@ -15,12 +15,6 @@ namespace {
 
 using service::Concat;
 
-// Around confirmed trouble nothing is learnt: from the moment that it may have begun until its traces are
-// gone.
-constexpr int64_t kSlowBeforeNs = 15 * kSecondNs;
-constexpr int64_t kSlowAfterNs = 6 * kSecondNs;
-constexpr int64_t kStandstillAfterNs = 2 * kSecondNs;
-constexpr int64_t kRecoveryNs = 8 * kSecondNs;  // the windows have forgotten by then
 constexpr int64_t kSlowIntervalNs = kSecondNs;
 constexpr size_t kMaxSaid = 1000;
 // A path that is asked for late may be gone; but asking for those of a large job takes time.
@@ -60,9 +54,11 @@ v1::RankStatus StatusOf(const Host& host, const Process& process, int64_t now_ns
 C4dHandler::C4dHandler(const HandlerOptions& options, VerdictStore* store, service::Metrics* metrics,
                        PathSource* paths)
     : options_(options),
+      all_metrics_(metrics),
       store_(store),
       paths_(paths),
-      view_(options.agent_stale_ns),
+      view_(options.policy.agent_stale_ns),
+      windows_(options.policy.windows),
       verdicts_(options.job, options.master_epoch) {
   metrics_.batches = metrics->Counter("c4d_batches_total", "Telemetry batches taken in");
   metrics_.batches_ignored =
@@ -93,6 +89,13 @@ C4dHandler::C4dHandler(const HandlerOptions& options, VerdictStore* store, servi
   metrics_.tick_seconds =
       metrics->Histogram("c4d_tick_seconds", "Time to judge the job once", {0.0001, 0.001, 0.01, 0.1, 1});
 
+  metrics_.policy_reloads = metrics->Counter(
+      "c4d_policy_reads_total", "Times that the policy's file was read again", {{"result", "taken"}});
+  metrics_.policy_refusals = metrics->Counter(
+      "c4d_policy_reads_total", "Times that the policy's file was read again", {{"result", "refused"}});
+  metrics_.policy_refused = metrics->Gauge(
+      "c4d_policy_refused", "1 while the policy's file says something that cannot be in force");
+  UsePolicy(options_.policy);
   const absl::StatusOr<std::vector<v1::Verdict>> stored = store_->Load(options_.job);
   if (stored.ok()) {
     verdicts_.Restore(*stored);
@@ -105,6 +108,36 @@ C4dHandler::C4dHandler(const HandlerOptions& options, VerdictStore* store, servi
     service::LogWarning("the stored verdicts cannot be read: ", stored.status().message(),
                         "; beginning without");
   }
+}
+
+void C4dHandler::UsePolicy(const Policy& policy) {
+  if (!policy_version_.empty()) all_metrics_->Remove("c4d_policy_info", {{"version", policy_version_}});
+  policy_ = policy;
+  policy_version_ = PolicyVersion(policy);
+  all_metrics_
+      ->Gauge("c4d_policy_info", "1 for the version of the policy that is in force",
+              {{"version", policy_version_}})
+      .Set(1);
+  view_.SetThresholds(policy.agent_stale_ns, policy.rhythm);
+  windows_.SetThresholds(policy.windows);
+  verdicts_.SetPolicy(policy.verdicts, policy_version_);
+}
+
+void C4dHandler::SetPolicy(const Policy& policy) {
+  metrics_.policy_reloads.Add();
+  metrics_.policy_refused.Set(0);
+  policy_fault_.clear();
+  const std::string before = policy_version_;
+  UsePolicy(policy);
+  if (policy_version_ == before) return;
+  service::LogInfo("the job is judged by policy ", policy_version_, ", no longer by ", before);
+}
+
+void C4dHandler::RefusePolicy(const absl::Status& why) {
+  metrics_.policy_refusals.Add();
+  metrics_.policy_refused.Set(1);
+  policy_fault_ = std::string(why.message());
+  service::LogWarning(why.message(), "; the job is judged by policy ", policy_version_, " as before");
 }
 
 absl::Status C4dHandler::CheckJob(const v1::TelemetryBatch& batch) {
@@ -182,8 +215,8 @@ v1::GetMatrixReply C4dHandler::GetMatrix(Now now) {
   reply.set_job(options_.job);
   reply.set_master_epoch(options_.master_epoch);
   reply.set_unix_ns(now.unix_ns);
-  const JobSnapshot snapshot = Assemble(view_.hosts(), now.monotonic_ns, options_.agent_stale_ns);
-  for (const MatrixCell& cell : LatencyMatrix(snapshot, windows_, options_.thresholds.slow)) {
+  const JobSnapshot snapshot = Assemble(view_.hosts(), now.monotonic_ns, policy_.agent_stale_ns);
+  for (const MatrixCell& cell : LatencyMatrix(snapshot, windows_, policy_.detectors.slow)) {
     v1::MatrixCell* item = reply.add_cells();
     item->set_from_rank(cell.connection.from_rank);
     item->set_to_rank(cell.connection.to_rank);
@@ -255,6 +288,8 @@ v1::GetStatusReply C4dHandler::GetStatus(Now now) const {
   v1::GetStatusReply reply;
   reply.set_job(options_.job);
   reply.set_master_epoch(options_.master_epoch);
+  reply.set_policy_version(policy_version_);
+  reply.set_policy_fault(policy_fault_);
   for (const auto& [name, host] : view_.hosts()) {
     v1::AgentStatus* agent = reply.add_agents();
     agent->set_host(name);
@@ -283,14 +318,15 @@ void C4dHandler::Tick(Now now) {
     slow_slices_ = windows_.slices();
     slow_at_ns_ = now.monotonic_ns;
     slow_ =
-        DetectSlow(snapshot, windows_, {paths_, &view_.fences()}, now.monotonic_ns, options_.thresholds.slow);
+        DetectSlow(snapshot, windows_, {paths_, &view_.fences()}, now.monotonic_ns, policy_.detectors.slow);
   }
   AskForPaths(snapshot, now);
   // Chunks that were stuck count as slow once they have arrived.
-  const bool recovering = stood_still_at_ns_ != kNever && now.monotonic_ns - stood_still_at_ns_ < kRecoveryNs;
+  const bool recovering =
+      stood_still_at_ns_ != kNever && now.monotonic_ns - stood_still_at_ns_ < policy_.trouble.recovery_ns;
   const std::vector<Finding> findings =
       Diagnose(snapshot, {paths_, &view_.fences()}, recovering ? std::vector<Finding>() : slow_,
-               now.monotonic_ns, options_.thresholds);
+               now.monotonic_ns, policy_.detectors);
   if (std::any_of(findings.begin(), findings.end(), [](const Finding& finding) {
         return finding.syndrome != Syndrome::kCommunicationSlow &&
                finding.syndrome != Syndrome::kNonCommunicationSlow &&
@@ -305,12 +341,13 @@ void C4dHandler::Tick(Now now) {
     if (finding.confirmed_by.empty()) continue;
     const bool slow = finding.syndrome == Syndrome::kCommunicationSlow ||
                       finding.syndrome == Syndrome::kNonCommunicationSlow;
-    const int64_t after_ns = slow ? kSlowAfterNs : kStandstillAfterNs;
-    const int64_t since_ns = slow ? now.monotonic_ns - kSlowBeforeNs : finding.since_at_ns;
+    const int64_t after_ns = slow ? policy_.trouble.slow_after_ns : policy_.trouble.standstill_after_ns;
+    const int64_t since_ns = slow ? now.monotonic_ns - policy_.trouble.slow_before_ns : finding.since_at_ns;
     windows_.Exclude(std::min(since_ns, now.monotonic_ns) - kSecondNs, now.monotonic_ns + after_ns);
   }
   for (const Finding& finding : findings) {
-    if (finding.confirmed_by.empty()) continue;
+    // What lasted longer than ever and went on by itself was usual after all (a checkpoint of many minutes).
+    if (finding.confirmed_by.empty() || finding.confirmed_by == "past-limit") continue;
     for (const uint64_t communicator : finding.communicators) view_.ExcludeStandstill(communicator);
   }
   const std::vector<VerdictChange> changes = verdicts_.Update(findings, snapshot, now);

@@ -13,9 +13,9 @@
 
 #include "c4/v1/c4d.pb.h"
 #include "c4/v1/telemetry.pb.h"
-#include "c4d_master/detectors/diagnose.h"
 #include "c4d_master/job_view.h"
 #include "c4d_master/path_source.h"
+#include "c4d_master/policy.h"
 #include "c4d_master/verdict_store.h"
 #include "c4d_master/verdicts.h"
 #include "c4d_master/windows.h"
@@ -27,9 +27,8 @@ namespace c4::c4d {
 struct HandlerOptions {
   std::string job;
   uint64_t master_epoch = 0;
-  int64_t agent_stale_ns = 3 * kSecondNs;
   int64_t owner_uid = -1;  // whose processes are the job's; -1: anybody's
-  Thresholds thresholds;
+  Policy policy;
   bool log_verdicts = true;  // not where a recording is replayed: its reader is told by the result
 };
 
@@ -44,6 +43,11 @@ class C4dHandler {
   // one. InvalidArgument: the batch is malformed. FailedPrecondition: it is of another job. Either changes
   // nothing. A duplicate is answered like the batch itself.
   absl::StatusOr<v1::TelemetryReply> Ingest(const v1::TelemetryBatch& batch, Now arrival);
+
+  // From now on the job is judged by it. Says so in the log where it is another one.
+  void SetPolicy(const Policy& policy);
+  // There was to be another one, which cannot be used; the one that is in force stays.
+  void RefusePolicy(const absl::Status& why);
 
   v1::ListVerdictsReply ListVerdicts(bool include_cleared) const;
   v1::GetStatusReply GetStatus(Now now) const;
@@ -69,6 +73,7 @@ class C4dHandler {
 
  private:
   absl::Status CheckJob(const v1::TelemetryBatch& batch);
+  void UsePolicy(const Policy& policy);
   void LogOnce(const std::string& sentence);
   void AskForPaths(const JobSnapshot& snapshot, Now now);
   void Save(const std::vector<VerdictChange>& changes, Now now);
@@ -78,6 +83,10 @@ class C4dHandler {
   void TendStore(int64_t now_ns);
 
   const HandlerOptions options_;
+  Policy policy_;
+  std::string policy_version_;
+  std::string policy_fault_;  // why there is not another one
+  service::Metrics* const all_metrics_;
   VerdictStore* const store_;
   PathSource* const paths_;
   int64_t asked_at_ns_ = kNever;
@@ -116,6 +125,9 @@ class C4dHandler {
     service::MetricGauge communicators;
     service::MetricGauge watchers;
     service::MetricHistogram tick_seconds;
+    service::MetricCounter policy_reloads;
+    service::MetricCounter policy_refusals;
+    service::MetricGauge policy_refused;
   } metrics_;
 };
 

@@ -80,6 +80,41 @@ void CollectProcesses(const std::map<std::string, Host>& hosts, int64_t now_ns, 
   }
 }
 
+bool IsOpen(const Membership& membership) {
+  return membership.phase == Phase::kInit || membership.phase == Phase::kReady;
+}
+
+// A job that goes on with fewer ranks, or on other nodes, leaves ranks behind that nobody takes over. A
+// process that is no more belongs to a former life of the job when others came after its end, and nobody who
+// lives is in a communicator with it: nobody misses it.
+void SupersedeFormerLives(JobSnapshot* snapshot) {
+  struct Living {
+    std::set<uint64_t> communicators;
+    int64_t newest_ns = kNever;  // when the latest of them was first seen
+  };
+  std::map<int64_t, Living> living;  // by owner
+  for (const ProcessRef& ref : snapshot->processes) {
+    if (ref.superseded || ref.process->ended || EndOf(ref) != INT64_MAX) continue;
+    Living& of_owner = living[ref.process->owner_uid];
+    for (const Membership& membership : ref.process->communicators) {
+      if (!IsOpen(membership)) continue;
+      of_owner.communicators.insert(membership.communicator_id);
+      of_owner.newest_ns = std::max(of_owner.newest_ns, ref.process->first_seen_at_ns);
+    }
+  }
+  for (ProcessRef& ref : snapshot->processes) {
+    const auto of_owner = living.find(ref.process->owner_uid);
+    if (of_owner == living.end() || ref.process->communicators.empty() || EndOf(ref) == INT64_MAX) continue;
+    ref.superseded =
+        ref.superseded ||
+        (of_owner->second.newest_ns >= EndOf(ref) &&
+         std::none_of(ref.process->communicators.begin(), ref.process->communicators.end(),
+                      [&](const Membership& membership) {
+                        return of_owner->second.communicators.contains(membership.communicator_id);
+                      }));
+  }
+}
+
 // Communicators of processes that were superseded a moment ago.
 std::set<uint64_t> FormerIds(const JobSnapshot& snapshot) {
   std::set<uint64_t> ids;
@@ -259,6 +294,7 @@ bool EndedJustNow(const ProcessRef& ref) {
 JobSnapshot Assemble(const std::map<std::string, Host>& hosts, int64_t now_ns, int64_t agent_stale_ns) {
   JobSnapshot snapshot;
   CollectProcesses(hosts, now_ns, agent_stale_ns, &snapshot);
+  SupersedeFormerLives(&snapshot);
   snapshot.communicators = Communicators(snapshot, CollectClaims(snapshot, nullptr), now_ns,
                                          snapshot.told_from_calls.get(), &snapshot.conflicts);
   if (const std::set<uint64_t> former = FormerIds(snapshot); !former.empty()) {

@@ -23,7 +23,7 @@ struct ProcessRef {
   const Host* host = nullptr;
   const Process* process = nullptr;
   bool stale = false;       // its agent has been silent: nothing is known of it now
-  bool superseded = false;  // its rank has been taken over by a later incarnation
+  bool superseded = false;  // its rank has been taken over, or its whole job has gone on without it
 };
 
 struct Member {

@@ -61,9 +61,14 @@ struct Health {
   ProcessState state = ProcessState::kUnknown;
   int64_t state_since_at_ns = kNever;
   int64_t last_progress_at_ns = kNever;  // CPU time or I/O moved
+  int64_t last_io_at_ns = kNever;        // I/O did
   uint64_t cpu_ns = 0;
   uint64_t io_bytes = 0;
   std::string wait_channel;
+  // Of one that is gone: when exactly it ended, kNever where its agent did not see that; and how, as wait(2)
+  // tells it, where that was seen.
+  int64_t exit_at_ns = kNever;
+  std::optional<int32_t> exit_status;
 };
 
 // The numbers are those of c4.v1.Phase.
@@ -133,6 +138,13 @@ struct QueuePair {
   std::string remote;
 };
 
+// The last words of a rank about a communicator.
+struct GaveUp {
+  int64_t at_ns = kNever;    // it failed, or the program aborted it; kNever: neither
+  int32_t result = 0;        // NCCL's, 0 where the program aborted it
+  int32_t blamed_rank = -1;  // in the communicator, that it lost; -1: it blames nobody
+};
+
 // One rank's end of a communicator.
 struct Membership {
   uint64_t communicator_id = 0;
@@ -157,6 +169,7 @@ struct Membership {
   bool sees_kernels = false;
   uint64_t parent_id = 0;
   int64_t phase_since_at_ns = kNever;
+  GaveUp gave_up;
   std::vector<QueuePair> queue_pairs;
 };
 

@@ -61,6 +61,11 @@ class JobView {
  public:
   explicit JobView(int64_t agent_stale_ns) : agent_stale_ns_(agent_stale_ns) {}
 
+  void SetThresholds(int64_t agent_stale_ns, const RhythmThresholds& rhythm) {
+    agent_stale_ns_ = agent_stale_ns;
+    rhythm_.SetThresholds(rhythm);
+  }
+
   enum class Taken { kNew, kDuplicate, kOtherAgent };
 
   // REQUIRES: CheckBatch(batch). `faults`: see DecodeProcesses.
@@ -89,7 +94,7 @@ class JobView {
 
   void ForgetLeftHosts(int64_t now_ns);
 
-  const int64_t agent_stale_ns_;
+  int64_t agent_stale_ns_;
   std::map<std::string, Host> hosts_;
   std::map<std::string, AgentSession> agent_sessions_;
   Rhythm rhythm_;

@@ -7,6 +7,7 @@
 #include "c4d_master/http_api.h"
 #include "c4d_master/options.h"
 #include "c4d_master/path_source.h"
+#include "c4d_master/policy_file.h"
 #include "c4d_master/smon/smon.h"
 #include "c4d_master/smon/smon_grpc.h"
 #include "c4d_master/smon/smon_http.h"
@@ -80,7 +81,16 @@ absl::Status Run(const MasterOptions& options, const std::vector<service::Settin
   SmonStore smon_store(store.file(), options.job);
   SmonWorkers smon_workers;
   Smon smon(options.ForSmon(), &profiles, &smon_workers, &smon_store, &metrics, ReadClock(clock));
+  PolicyFile policy(options.policy, [&](const Policy& file) { return options.GoOver(file); });
   service::StateThread state_thread("c4d-state", kTickInterval, [&] {
+    const bool asked = !options.policy.empty() && service::TookReloadSignal();
+    if (const auto read = policy.Look(clock.MonotonicNs(), asked)) {
+      if (read->ok()) {
+        handler.SetPolicy(**read);
+      } else {
+        handler.RefusePolicy(read->status());
+      }
+    }
     handler.Tick(ReadClock(clock));
     smon.Tick(ReadClock(clock));
   });
@@ -115,5 +125,6 @@ int main(int argc, char** argv) {
   c4::service::BlockSignals();
   c4::c4d::MasterOptions options;
   if (const std::optional<int> exit_status = c4::c4d::LoadOptions(argc, argv, &options)) return *exit_status;
+  if (!options.policy.empty()) c4::service::BlockReloadSignal();
   return c4::service::ExitStatus(c4::c4d::Run(options, c4::c4d::MasterSettings(&options)));
 }

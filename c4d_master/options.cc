@@ -19,18 +19,37 @@ int64_t ToNs(double seconds) {
   return static_cast<int64_t>(seconds * 1e9);
 }
 
+// These have the names of thresholds of the policy.
+struct PolicyOption {
+  const char* name;
+  double MasterOptions::*field;
+};
+constexpr PolicyOption kPolicyOptions[] = {
+    {"hang-suspect-s", &MasterOptions::hang_suspect_s},
+    {"hang-suspect-max-s", &MasterOptions::hang_suspect_max_s},
+    {"no-progress-s", &MasterOptions::no_progress_s},
+    {"hang-limit-s", &MasterOptions::hang_limit_s},
+    {"agent-stale-s", &MasterOptions::agent_stale_s},
+};
+
 }  // namespace
+
+absl::StatusOr<Policy> MasterOptions::GoOver(Policy file) const {
+  for (const PolicyOption& option : kPolicyOptions) {
+    const auto is_given = given.find(option.name);
+    if (is_given == given.end() || !is_given->second) continue;
+    C4_RETURN_IF_NOT_OK(SetPolicyValue(*FindPolicyEntry(option.name), this->*option.field, &file));
+  }
+  C4_RETURN_IF_NOT_OK(CheckPolicy(file, "--"));
+  return file;
+}
 
 HandlerOptions MasterOptions::ForHandler(uint64_t master_epoch) const {
   HandlerOptions result;
   result.job = job;
   result.master_epoch = master_epoch;
-  result.agent_stale_ns = ToNs(agent_stale_s);
   result.owner_uid = owner_uid >= 0 || geteuid() == 0 ? owner_uid : static_cast<int64_t>(geteuid());
-  result.thresholds.hang.suspect_ns = ToNs(hang_suspect_s);
-  result.thresholds.hang.suspect_max_ns = ToNs(hang_suspect_max_s);
-  result.thresholds.hang.no_progress_ns = ToNs(no_progress_s);
-  result.thresholds.hang.limit_ns = ToNs(hang_limit_s);
+  result.policy = effective_policy;
   return result;
 }
 
@@ -121,37 +140,44 @@ std::vector<service::Setting> MasterSettings(MasterOptions* options) {
        .help =
            "host:port of C4P, which tells the paths of connections, so that links can be named; off: do not "
            "ask (default: the entry c4p of the directory, if there is one)"},
-      {.name = "hang-suspect-s",
-       .field = &options->hang_suspect_s,
-       .help = "a communicator that stands still for so long, with ranks waiting, is suspected to hang",
-       .min = 0.1,
-       .max = kMaxSeconds},
-      {.name = "hang-suspect-max-s",
-       .field = &options->hang_suspect_max_s,
-       .help = "upper end of that time, whatever standstills are usual in the job",
-       .min = 0.1,
-       .max = kMaxSeconds},
-      {.name = "no-progress-s",
-       .field = &options->no_progress_s,
-       .help = "a suspect that has not worked for so long is confirmed: 1 % of a processor, or 4 KiB of I/O, "
-               "in 2 s",
-       .min = 0.5,
-       .max = kMaxSeconds},
-      {.name = "hang-limit-s",
-       .field = &options->hang_limit_s,
-       .help = "a hang is confirmed after so long (or 5 times the longest usual standstill) in any case",
-       .min = 1,
-       .max = kMaxSeconds},
-      {.name = "agent-stale-s",
-       .field = &options->agent_stale_s,
-       .help = "ranks of a node whose agent has been silent for so long are not judged",
-       .min = 0.5,
-       .max = kMaxSeconds},
+      {.name = "policy",
+       .field = &options->policy,
+       .help = "file of thresholds (c4 policy), read again when it changes and on SIGHUP; the five options "
+               "below go over it"},
   };
+  for (const PolicyOption& option : kPolicyOptions) {
+    const PolicyEntry& entry = *FindPolicyEntry(option.name);
+    settings.push_back({.name = option.name,
+                        .field = &(options->*option.field),
+                        .help = entry.meaning,
+                        .min = entry.low,
+                        .max = entry.high,
+                        .given = &options->given[option.name]});
+  }
   for (service::Setting& setting : SmonSettings(options)) settings.push_back(std::move(setting));
   service::AppendCommonSettings(&options->common, &settings);
   return settings;
 }
+
+namespace {
+
+absl::Status CompletePolicy(MasterOptions* options) {
+  Policy file;
+  if (!options->policy.empty()) {
+    absl::StatusOr<Policy> loaded = LoadPolicy(options->policy);
+    if (!loaded.ok()) return service::Annotate(loaded.status(), "--policy");
+    file = *loaded;
+  }
+  const absl::StatusOr<Policy> policy = options->GoOver(file);
+  if (!policy.ok()) return policy.status();
+  options->effective_policy = *policy;
+  for (const PolicyOption& option : kPolicyOptions) {
+    options->*option.field = PolicyValue(*FindPolicyEntry(option.name), *policy);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
 
 absl::Status CompleteOptions(MasterOptions* options) {
   C4_RETURN_IF_NOT_OK(service::CheckJobName(options->job));
@@ -159,16 +185,7 @@ absl::Status CompleteOptions(MasterOptions* options) {
     const absl::StatusOr<service::HostPort> c4p = service::ParseHostPort(options->c4p);
     if (!c4p.ok()) return absl::InvalidArgumentError(service::Concat("--c4p: ", c4p.status().message()));
   }
-  if (options->hang_suspect_max_s < options->hang_suspect_s) {
-    return absl::InvalidArgumentError(service::Concat("--hang-suspect-max-s ", options->hang_suspect_max_s,
-                                                      " is less than --hang-suspect-s ",
-                                                      options->hang_suspect_s));
-  }
-  if (options->hang_limit_s < options->hang_suspect_max_s) {
-    return absl::InvalidArgumentError(service::Concat("--hang-limit-s ", options->hang_limit_s,
-                                                      " is less than --hang-suspect-max-s ",
-                                                      options->hang_suspect_max_s));
-  }
+  C4_RETURN_IF_NOT_OK(CompletePolicy(options));
   if (options->smon_every_s > 0 && options->smon_every_s < options->smon_at_most_s) {
     return absl::InvalidArgumentError(service::Concat(
         "--smon-every-s ", options->smon_every_s, " is less than --smon-at-most-s ", options->smon_at_most_s,

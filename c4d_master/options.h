@@ -1,6 +1,7 @@
 // The settings of c4d_master (docs/verdicts.md explains the thresholds). Plain values; one thread, at start.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -26,12 +27,16 @@ struct MasterOptions {
   int64_t recording_minutes = 5;
   int64_t owner_uid = -1;  // of the job; -1: this process's own, of root anybody's
   std::string c4p;         // address, "off", or empty: the directory's entry
+  std::string policy;      // file of thresholds; empty: none
+  // Thresholds of the policy that go over its file, where they are given; else what is in force.
   double hang_suspect_s = 2;
   double hang_suspect_max_s = 5;
   double no_progress_s = 10;
   double hang_limit_s = 120;
   double agent_stale_s = 3;
-  double smon_every_s = 0;  // 0: only when asked
+  std::map<std::string, bool> given;  // which of them are
+  Policy effective_policy;            // what all of them make
+  double smon_every_s = 0;            // 0: only when asked
   int64_t smon_steps = 20;
   double smon_at_most_s = 300;
   int64_t smon_keep_reports = 100;
@@ -39,6 +44,9 @@ struct MasterOptions {
   std::string smon_alerts;             // file of rules; empty: none
   std::vector<AlertRule> alert_rules;  // what it says
   service::CommonOptions common = {.http_address = "127.0.0.1:15142"};
+
+  // The policy of `file` with those thresholds over it that are given.
+  absl::StatusOr<Policy> GoOver(Policy file) const;
 
   HandlerOptions ForHandler(uint64_t master_epoch) const;
   SmonOptions ForSmon() const;
@@ -49,7 +57,7 @@ struct MasterOptions {
 std::vector<service::Setting> MasterSettings(MasterOptions* options);
 
 // What the table alone cannot say: defaults that depend on others, settings that contradict each other, the
-// rules of alerts.
+// policy, the rules of alerts.
 absl::Status CompleteOptions(MasterOptions* options);
 
 // From the command line, the environment and the file; the exit status with which to leave, or nothing.

@@ -192,7 +192,7 @@ std::vector<ReplayPlace> PlacesOf(const std::map<std::string, v1::TelemetryBatch
 
 }  // namespace
 
-absl::StatusOr<Replay> ReplayRecording(const std::string& path) {
+absl::StatusOr<Replay> ReplayRecording(const std::string& path, const Policy& policy) {
   Replay replay;
   service::Metrics metrics;
   VerdictStore store(":memory:");
@@ -233,6 +233,7 @@ absl::StatusOr<Replay> ReplayRecording(const std::string& path) {
       if (options.job.empty()) return;  // a node without processes; the next one tells
       options.master_epoch = 1;
       options.log_verdicts = false;
+      options.policy = policy;
       handler = std::make_unique<C4dHandler>(options, &store, &metrics);
       replay.job = options.job;
       handler->Subscribe([&](const v1::Verdict& verdict) {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "c4/v1/c4d.pb.h"
+#include "c4d_master/policy.h"
 #include "service/status.h"
 
 namespace c4::c4d {
@@ -82,7 +83,8 @@ struct Replay {
   absl::Status end;  // of the file
 };
 
-// The same handler as the master's, ticked every 100 ms of the recording's time. Deterministic.
-absl::StatusOr<Replay> ReplayRecording(const std::string& path);
+// The same handler as the master's, ticked every 100 ms of the recording's time; by this policy, whichever
+// was in force when it was recorded. Deterministic.
+absl::StatusOr<Replay> ReplayRecording(const std::string& path, const Policy& policy = {});
 
 }  // namespace c4::c4d

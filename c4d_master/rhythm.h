@@ -10,36 +10,50 @@
 
 #include <cstdint>
 #include <map>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "c4d_master/job_snapshot.h"
 
 namespace c4::c4d {
 
-inline constexpr uint64_t kWarmUpOperations = 10;
 inline constexpr size_t kMostCalls = 256;
+
+struct RhythmThresholds {
+  uint64_t warm_up_operations = 10;
+};
 
 class Rhythm {
  public:
-  // Looks at every communicator of the snapshot and fills in its longest_standstill_ns and usual_calls. What
-  // belongs to communicators that are no longer there is forgotten.
+  void SetThresholds(const RhythmThresholds& thresholds) { thresholds_ = thresholds; }
+
+  // Looks at every communicator of the snapshot and fills in its longest_standstill_ns and usual_calls. Of
+  // communicators that are no longer there only the longest standstill is kept, for those of the same name
+  // and size: a job that was started again pauses as long for its checkpoints as before.
   void Observe(JobSnapshot* snapshot);
 
   // The standstill that this communicator is in now is not usual.
   void ExcludeStandstill(uint64_t communicator_id);
 
  private:
+  using Role = std::pair<std::string, uint32_t>;  // name and size
+  static constexpr size_t kMostFormer = 4096;
+
   struct Learnt {
     uint64_t progress_mark = 0;
     int64_t current_ns = 0;  // of the standstill under way, with somebody waiting
     int64_t longest_ns = 0;
-    bool excluded = false;  // the one under way
-    uint64_t round = 0;
+    bool excluded = false;             // the one under way
     std::vector<OperationInfo> calls;  // that have finished, kMostCalls different ones
+    Role role;
   };
 
+  void ForgetGone(const JobSnapshot& snapshot);
+
+  RhythmThresholds thresholds_;
   std::map<uint64_t, Learnt> learnt_;
-  uint64_t round_ = 0;
+  std::map<Role, int64_t> former_;  // the longest standstill of those that are gone
 };
 
 }  // namespace c4::c4d

@@ -50,9 +50,14 @@ Health Decode(const v1::ProcessHealth& health, const Times& times) {
   if (v1::ProcessState_IsValid(health.state())) result.state = static_cast<ProcessState>(health.state());
   result.state_since_at_ns = times.Ago(health.state_age_ns());
   result.last_progress_at_ns = times.Ago(health.progress_age_ns());
+  if (health.io_progress_age_ns() > 0) result.last_io_at_ns = times.Ago(health.io_progress_age_ns());
   result.cpu_ns = health.cpu_ns();
   result.io_bytes = health.io_bytes();
   result.wait_channel = CutText(health.wait_channel());
+  if (health.has_exit()) {
+    result.exit_at_ns = times.Ago(health.exit().age_ns());
+    if (health.exit().status_seen()) result.exit_status = health.exit().status();
+  }
   return result;
 }
 
@@ -78,6 +83,10 @@ Membership Decode(const v1::CommunicatorState& state, const Times& times) {
   result.sees_kernels = (state.seen() & wire::kSeesKernels) != 0;
   result.parent_id = state.parent_id();
   result.phase_since_at_ns = times.Ago(state.phase_age_ns());
+  if (state.has_gave_up()) {
+    result.gave_up = {times.Ago(state.gave_up().age_ns()), state.gave_up().result(),
+                      state.gave_up().blamed_rank()};
+  }
   return result;
 }
 

@@ -229,6 +229,11 @@ std::string_view VerdictChangeWord(VerdictChange::Kind kind) {
 Verdicts::Verdicts(std::string job, uint64_t master_epoch)
     : job_(std::move(job)), master_epoch_(master_epoch) {}
 
+void Verdicts::SetPolicy(const VerdictThresholds& thresholds, std::string version) {
+  thresholds_ = thresholds;
+  policy_version_ = std::move(version);
+}
+
 void Verdicts::Restore(const std::vector<v1::Verdict>& verdicts) {
   for (const v1::Verdict& verdict : verdicts) {
     if (verdict.state() == v1::VERDICT_STATE_CLEARED) {
@@ -250,7 +255,7 @@ Verdicts::Open* Verdicts::FindOpen(const Finding& finding) {
 }
 
 // What it means that the detectors no longer speak of this verdict.
-Verdicts::Absence Verdicts::Judge(const Open& open, const JobSnapshot& snapshot) {
+Verdicts::Absence Verdicts::Judge(const Open& open, const JobSnapshot& snapshot) const {
   if (IsReplaced(open.verdict, snapshot)) return {};
   const Communicator* communicator = snapshot.Find(open.verdict.communicator_id());
   const bool stale = communicator != nullptr && communicator->judgement == Judgement::kStale;
@@ -259,7 +264,7 @@ Verdicts::Absence Verdicts::Judge(const Open& open, const JobSnapshot& snapshot)
   if (open.verdict.syndrome() == v1::SYNDROME_LOST_NODE) {
     const auto host = snapshot.stale_hosts.find(name);
     const bool back = host != snapshot.stale_hosts.end() && !host->second;
-    return {false, back ? 0 : kEndSettleNs};
+    return {false, back ? 0 : thresholds_.end_settle_ns};
   }
   if (name.empty()) {
     if (stale || snapshot.stale_hosts.empty()) return {true, 0};
@@ -267,14 +272,14 @@ Verdicts::Absence Verdicts::Judge(const Open& open, const JobSnapshot& snapshot)
     const auto host = snapshot.stale_hosts.find(name);
     if (host == snapshot.stale_hosts.end() || host->second || stale) return {true, 0};
   }
-  if (IsEnd(open.verdict) && !open.restored) return {false, kEndSettleNs};
+  if (IsEnd(open.verdict) && !open.restored) return {false, thresholds_.end_settle_ns};
   // A rank that computes slowly does so in no communicator.
   const bool nowhere = open.verdict.communicator_id() == 0;
   if (open.restored || (communicator == nullptr && !nowhere) ||
       (communicator != nullptr && communicator->judgement == Judgement::kIncomplete)) {
-    return {false, kSettleNs};
+    return {false, thresholds_.settle_ns};
   }
-  return {false, IsSlow(open.verdict) ? kSlowSettleNs : 0};
+  return {false, IsSlow(open.verdict) ? thresholds_.slow_settle_ns : 0};
 }
 
 bool Verdicts::IsOver(Open* open, const JobSnapshot& snapshot, int64_t now_ns) const {
@@ -282,7 +287,7 @@ bool Verdicts::IsOver(Open* open, const JobSnapshot& snapshot, int64_t now_ns) c
   if (absence.silent) {
     open->settling_since_ns = kNever;
     if (open->silent_since_ns == kNever) open->silent_since_ns = now_ns;
-    return now_ns - open->silent_since_ns >= kSilentClearNs;
+    return now_ns - open->silent_since_ns >= thresholds_.silent_clear_ns;
   }
   open->silent_since_ns = kNever;
   if (open->settling_since_ns == kNever) open->settling_since_ns = now_ns;
@@ -310,6 +315,7 @@ std::vector<VerdictChange> Verdicts::Update(const std::vector<Finding>& findings
       verdict.set_job(job_);
       verdict.set_syndrome(static_cast<v1::Syndrome>(finding.syndrome));
       verdict.set_state(v1::VERDICT_STATE_SUSPECTED);
+      verdict.set_policy_version(policy_version_);
       verdict.set_since_unix_ns(finding.since_at_ns == kNever ? now.unix_ns
                                                               : now.UnixOf(finding.since_at_ns));
       verdict.set_suspected_unix_ns(now.unix_ns);
@@ -327,6 +333,7 @@ std::vector<VerdictChange> Verdicts::Update(const std::vector<Finding>& findings
     }
     if (!finding.confirmed_by.empty() && open->verdict.state() == v1::VERDICT_STATE_SUSPECTED) {
       open->verdict.set_state(v1::VERDICT_STATE_CONFIRMED);
+      open->verdict.set_policy_version(policy_version_);
       open->verdict.set_confirmed_unix_ns(now.unix_ns);
       changes.push_back({VerdictChange::Kind::kConfirmed, open->verdict});
     } else if (report_update) {

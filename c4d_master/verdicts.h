@@ -3,7 +3,7 @@
 // A verdict is known by its syndrome and its culprit: a process, a node, a NIC; sets of connections, and of
 // candidates where it is ambiguous, are the same one while they overlap. As long as the finding comes again
 // it is the same verdict. It is cleared when fresh data no longer shows it; silence of an agent clears
-// nothing, and what cannot be judged for another reason, or was loaded after a restart, has kSettleNs of
+// nothing, and what cannot be judged for another reason, or was loaded after a restart, has settle_ns of
 // fresh data to come back first. State, times and ids depend on the arguments alone.
 //
 // One thread; no errors.
@@ -20,11 +20,15 @@
 
 namespace c4::c4d {
 
-inline constexpr int64_t kSettleNs = 10 * kSecondNs;
-inline constexpr int64_t kSlowSettleNs = 2 * kSecondNs;  // what is slow goes up and down
-inline constexpr int64_t kEndSettleNs = 60 * kSecondNs;  // who is gone is forgotten by its agent, not by us
-inline constexpr int64_t kSilentClearNs = 300 * kSecondNs;  // a host that does not come back
-inline constexpr size_t kMaxCleared = 1000;                 // that are kept in memory; the store keeps more
+inline constexpr size_t kMaxCleared = 1000;  // that are kept in memory; the store keeps more
+
+// How long a verdict stays though its finding does not come again.
+struct VerdictThresholds {
+  int64_t settle_ns = 10 * kSecondNs;
+  int64_t slow_settle_ns = 2 * kSecondNs;     // what is slow goes up and down
+  int64_t end_settle_ns = 60 * kSecondNs;     // who is gone is forgotten by its agent, not by us
+  int64_t silent_clear_ns = 300 * kSecondNs;  // a host that does not come back
+};
 
 struct VerdictChange {
   enum class Kind { kSuspected, kConfirmed, kUpdated, kCleared };
@@ -38,6 +42,9 @@ class Verdicts {
  public:
   // Ids are made of the epoch and a number, so that they are unique even when the store was lost.
   Verdicts(std::string job, uint64_t master_epoch);
+
+  // From now on. `version` of the whole policy, which verdicts carry that come into a state from now on.
+  void SetPolicy(const VerdictThresholds& thresholds, std::string version);
 
   // What an earlier master left, oldest first.
   void Restore(const std::vector<v1::Verdict>& verdicts);
@@ -58,19 +65,21 @@ class Verdicts {
     int64_t settling_since_ns = kNever;  // first fresh data without it
     int64_t silent_since_ns = kNever;    // nothing tells whether it goes on
   };
-  // After how long without the finding it is over: 0, a time, or kSilentClearNs where no data can tell.
+  // After how long without the finding it is over: 0, a time, or silent_clear_ns where no data can tell.
   struct Absence {
     bool silent = false;
     int64_t settle_ns = 0;
   };
 
   Open* FindOpen(const Finding& finding);
-  static Absence Judge(const Open& open, const JobSnapshot& snapshot);
+  Absence Judge(const Open& open, const JobSnapshot& snapshot) const;
   bool IsOver(Open* open, const JobSnapshot& snapshot, int64_t now_ns) const;
   void Clear(Open* open, Now now, std::vector<VerdictChange>* changes);
 
   const std::string job_;
   const uint64_t master_epoch_;
+  VerdictThresholds thresholds_;
+  std::string policy_version_;
   uint64_t next_number_ = 1;
   std::vector<Open> open_;
   std::deque<v1::Verdict> cleared_;

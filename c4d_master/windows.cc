@@ -9,21 +9,8 @@
 namespace c4::c4d {
 namespace {
 
-constexpr int64_t kSliceNs = kSecondNs;
-// A window of latencies covers at least so much, and at most so many slices.
-constexpr int64_t kWindowNs = 5 * kSecondNs / 2;
-constexpr size_t kWindowSlices = 4;
-constexpr size_t kOwnSlices = 4;
-constexpr uint64_t kWarmUpOperations = 10;
-constexpr size_t kWarmUpSlices = 2;
-constexpr size_t kUsualSlices = 60;
-constexpr size_t kLeastUsualSlices = 5;
-constexpr float kUsualChunks = 4096;  // of which the older half counts half
 constexpr int64_t kForgetNs = 600 * kSecondNs;
 constexpr size_t kExclusions = 64;
-// What is inherited counts as much as so many chunks and slices of the heir's own.
-constexpr float kInheritedChunks = 256;
-constexpr size_t kInheritedSlices = 15;
 
 // NCCL posts its receives ahead of its kernels: below it the wait of a queue pair says nothing of who is
 // late, and the vendor's own steps say it.
@@ -105,15 +92,16 @@ void Windows::Inherit(const Host& host, const Process& process, ProcessHistory* 
     if (former == nullptr || history.last_seen_ns > former->last_seen_ns) former = &history;
   }
   if (former == nullptr) return;
-  const size_t slices = std::min(former->usual_own_ns.size(), kInheritedSlices);
+  const size_t slices = std::min(former->usual_own_ns.size(), thresholds_.inherited_slices);
   heir->usual_own_ns.assign(former->usual_own_ns.end() - static_cast<std::ptrdiff_t>(slices),
                             former->usual_own_ns.end());
   heir->inherited = former->inherited;
+  const auto inherited_chunks = static_cast<float>(thresholds_.inherited_chunks);
   for (const auto& [role, key] : former->roles) {
     const auto known = former->queue_pairs.find(key);
     if (known == former->queue_pairs.end() || known->second.usual_chunks <= 0) continue;
     Inherited& usual = heir->inherited[role];
-    const float scale = std::min(1.0F, kInheritedChunks / known->second.usual_chunks);
+    const float scale = std::min(1.0F, inherited_chunks / known->second.usual_chunks);
     for (size_t i = 0; i < kLatencyBuckets; ++i) usual.counts[i] = known->second.usual[i] * scale;
     usual.chunks = known->second.usual_chunks * scale;
   }
@@ -165,8 +153,8 @@ bool Windows::ObserveProcess(const Host& host, const Process& process) {
   }
   const uint64_t operations = process.operations_finished - history.start_operations;
   const int64_t length_ns = as_of_ns - history.start_ns;
-  if (operations == 0 || length_ns < kSliceNs) return false;
-  const bool warm = history.start_operations >= kWarmUpOperations;
+  if (operations == 0 || length_ns < thresholds_.slice_ns) return false;
+  const bool warm = history.start_operations >= thresholds_.warm_up_operations;
   Slice slice;
   slice.number = history.next_slice++;
   slice.end_ns = as_of_ns;
@@ -204,10 +192,10 @@ void Windows::Mature(ProcessHistory* history) {
   if (history->recent.size() <= kRecentSlices) return;
   const Slice old = history->recent.front();
   history->recent.pop_front();
-  const bool learn = !IsExcluded(old) && history->seen > kRecentSlices + kWarmUpSlices;
+  const bool learn = !IsExcluded(old) && history->seen > kRecentSlices + thresholds_.warm_up_slices;
   if (learn) {
     history->usual_own_ns.push_back(old.own_ns);
-    if (history->usual_own_ns.size() > kUsualSlices) history->usual_own_ns.pop_front();
+    while (history->usual_own_ns.size() > thresholds_.usual_slices) history->usual_own_ns.pop_front();
   }
   for (auto& [key, queue_pair] : history->queue_pairs) {
     while (!queue_pair.recent.empty() && queue_pair.recent.front().slice <= old.number) {
@@ -216,7 +204,7 @@ void Windows::Mature(ProcessHistory* history) {
           queue_pair.usual[bucket] += static_cast<float>(count);
           queue_pair.usual_chunks += static_cast<float>(count);
         }
-        if (queue_pair.usual_chunks > kUsualChunks) {
+        if (queue_pair.usual_chunks > static_cast<float>(thresholds_.usual_chunks)) {
           for (float& count : queue_pair.usual) count /= 2;
           queue_pair.usual_chunks /= 2;
         }
@@ -227,12 +215,12 @@ void Windows::Mature(ProcessHistory* history) {
 }
 
 // The first and last slice of the window that ends `back` slices ago; empty when first > last.
-std::pair<uint64_t, uint64_t> Windows::Span(const ProcessHistory& history, size_t back) {
+std::pair<uint64_t, uint64_t> Windows::Span(const ProcessHistory& history, size_t back) const {
   if (history.recent.size() <= back) return {1, 0};
   const size_t last = history.recent.size() - 1 - back;
   size_t first = last;
   int64_t covered_ns = history.recent[last].length_ns;
-  while (first > 0 && covered_ns < kWindowNs && last - first + 1 < kWindowSlices) {
+  while (first > 0 && covered_ns < thresholds_.window_ns && last - first + 1 < thresholds_.window_slices) {
     --first;
     covered_ns += history.recent[first].length_ns;
   }
@@ -265,7 +253,8 @@ std::vector<PathLatency> Windows::Recent(const ProcessKey& process, const QueueP
 
 Latency Windows::Usual(const ProcessKey& process, const QueuePairKey& queue_pair, double share) const {
   const auto history = histories_.find(process);
-  if (history == histories_.end() || history->second.usual_own_ns.size() < kLeastUsualSlices) return {};
+  if (history == histories_.end() || history->second.usual_own_ns.size() < thresholds_.least_usual_slices)
+    return {};
   std::array<double, kLatencyBuckets> counts{};
   QueuePairKey first = queue_pair;
   first.index = 0;
@@ -300,7 +289,7 @@ OwnTime Windows::Own(const ProcessKey& process, size_t back) const {
   std::vector<double> own;
   std::vector<double> cycle;
   std::vector<double> waits;
-  for (size_t i = history.recent.size() - back; i > 0 && own.size() < kOwnSlices; --i) {
+  for (size_t i = history.recent.size() - back; i > 0 && own.size() < thresholds_.own_slices; --i) {
     own.push_back(history.recent[i - 1].own_ns);
     cycle.push_back(history.recent[i - 1].cycle_ns);
     waits.push_back(history.recent[i - 1].first_wait_ns);
@@ -311,7 +300,7 @@ OwnTime Windows::Own(const ProcessKey& process, size_t back) const {
   result.recent_ns = analysis::LowerMedian(own);
   result.cycle_ns = analysis::LowerMedian(cycle);
   result.first_wait_ns = analysis::LowerMedian(waits);
-  if (history.usual_own_ns.size() >= kLeastUsualSlices) {
+  if (history.usual_own_ns.size() >= thresholds_.least_usual_slices) {
     result.usual_ns = analysis::LowerMedian({history.usual_own_ns.begin(), history.usual_own_ns.end()});
   }
   return result;

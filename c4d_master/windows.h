@@ -28,6 +28,22 @@ namespace c4::c4d {
 
 inline constexpr size_t kRecentSlices = 8;
 
+// How the past is cut into slices, what of it counts, and how it becomes usual.
+struct WindowThresholds {
+  int64_t slice_ns = kSecondNs;
+  int64_t window_ns = 5 * kSecondNs / 2;  // latencies: at least so much, and at most so many slices
+  size_t window_slices = 4;
+  size_t own_slices = 4;  // of a rank's own time
+  uint64_t warm_up_operations = 10;
+  size_t warm_up_slices = 2;
+  size_t usual_slices = 60;
+  size_t least_usual_slices = 5;
+  double usual_chunks = 4096;  // of which the older half counts half
+  // What is inherited counts as much as so many chunks and slices of the heir's own.
+  double inherited_chunks = 256;
+  size_t inherited_slices = 15;
+};
+
 // A queue pair that sends, as its sender knows it.
 struct QueuePairKey {
   uint64_t communicator_id = 0;
@@ -71,6 +87,11 @@ struct OwnTime {
 
 class Windows {
  public:
+  explicit Windows(const WindowThresholds& thresholds = {}) : thresholds_(thresholds) {}
+
+  // From now on; what was cut and learnt before stays.
+  void SetThresholds(const WindowThresholds& thresholds) { thresholds_ = thresholds; }
+
   // The newest state of a host, once for each batch. Tells whether a slice was finished.
   bool Observe(const Host& host);
 
@@ -151,8 +172,9 @@ class Windows {
   bool IsExcluded(const Slice& slice) const;
   void Begin(const Process& process, int64_t as_of_ns, ProcessHistory* history);
   void Mature(ProcessHistory* history);
-  static std::pair<uint64_t, uint64_t> Span(const ProcessHistory& history, size_t back);
+  std::pair<uint64_t, uint64_t> Span(const ProcessHistory& history, size_t back) const;
 
+  WindowThresholds thresholds_;
   std::map<ProcessKey, ProcessHistory> histories_;
   std::deque<std::pair<int64_t, int64_t>> excluded_;  // by end; disjoint
   uint64_t slices_ = 0;

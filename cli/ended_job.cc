@@ -53,7 +53,9 @@ absl::StatusOr<v1::GetStatusReply> EndedStatus(const JobRecord& record) {
   }
   const absl::StatusOr<c4d::Replay> replay = c4d::ReplayRecording(path);
   if (!replay.ok()) return replay.status();
-  return replay->status;
+  v1::GetStatusReply status = replay->status;
+  status.clear_policy_version();  // of this look; the one that was in force stands in the verdicts
+  return status;
 }
 
 int64_t EndOf(const JobRecord& record) {

@@ -25,6 +25,8 @@ constexpr std::chrono::seconds kVerdictPatience{5};
 // The same of a rank that ended by itself, of which there need not be one: a mismatch, which its program took
 // for the reason to end.
 constexpr std::chrono::seconds kFailurePatience{2};
+// From a suspicion of who ended first until all hosts have been heard, which makes it certain or does not.
+constexpr std::chrono::seconds kCertaintyPatience{2};
 constexpr absl::Duration kVerdictCallLimit = absl::Milliseconds(500);
 
 // As a shell in between gives it, too.
@@ -43,6 +45,10 @@ std::string OnScreen(const std::string& text) {
 
 bool TellsOfAnEnd(const v1::Verdict& verdict) {
   return verdict.syndrome() == v1::SYNDROME_CRASH || verdict.syndrome() == v1::SYNDROME_MISMATCH;
+}
+
+bool IsCertainOfAnEnd(const v1::Verdict& verdict) {
+  return TellsOfAnEnd(verdict) && verdict.state() == v1::VERDICT_STATE_CONFIRMED;
 }
 
 }  // namespace
@@ -73,6 +79,7 @@ std::vector<v1::Verdict> Launcher::VerdictsAtEnd() {
   master.job = plan_.job;
   master.base_dir = options_.base_dir;
   std::vector<v1::Verdict> verdicts;
+  std::optional<Clock::time_point> suspected_at;
   for (bool told = false; !told && !interrupted_;) {
     const absl::StatusOr<std::unique_ptr<MasterClient>> client = ConnectToMaster(master);
     if (client.ok()) {
@@ -81,7 +88,10 @@ std::vector<v1::Verdict> Launcher::VerdictsAtEnd() {
       const absl::StatusOr<v1::ListVerdictsReply> reply = (*client)->ListVerdicts(false, kVerdictCallLimit);
       if (reply.ok()) {
         verdicts.assign(reply->verdicts().begin(), reply->verdicts().end());
-        told = std::any_of(verdicts.begin(), verdicts.end(), TellsOfAnEnd);
+        told = std::any_of(verdicts.begin(), verdicts.end(), IsCertainOfAnEnd);
+        const bool suspected = std::any_of(verdicts.begin(), verdicts.end(), TellsOfAnEnd);
+        if (suspected && !suspected_at.has_value()) suspected_at = Clock::now();
+        told = told || (suspected && Clock::now() - *suspected_at >= kCertaintyPatience);
       }
     }
     if (Clock::now() >= until) break;

@@ -216,6 +216,11 @@ std::string StatusText(const v1::GetStatusReply& known, StatusBy by, const Scree
   const std::string ranks = status.ranks().empty() ? "no rank has been seen yet\n"
                             : by_node              ? NodeTable(status, screen)
                                                    : RankTable(status, screen);
+  const std::string policy =
+      status.policy_fault().empty()
+          ? ""
+          : absl::StrCat("policy ", status.policy_version(), " is in force, not what its file says now:\n  ",
+                         status.policy_fault(), "\n");
   const std::string restarted =
       earlier == 0 ? ""
                    : Fit(absl::StrCat("started again: ", earlier,
@@ -223,7 +228,7 @@ std::string StatusText(const v1::GetStatusReply& known, StatusBy by, const Scree
                                                    : " processes of earlier incarnations are gone"),
                          screen.columns) +
                          "\n";
-  return absl::StrCat(Fit(head, screen.columns), "\n", restarted, "\n", ranks, "\n",
+  return absl::StrCat(Fit(head, screen.columns), "\n", policy, restarted, "\n", ranks, "\n",
                       AgentTable(status, by_node, screen));
 }
 

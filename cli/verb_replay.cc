@@ -27,6 +27,7 @@ std::string FaultNote(const std::string& recording) {
 
 int RunReplay(const Arguments& arguments) {
   std::string file;
+  std::string policy_file;
   bool json = false;
   bool matrix = false;
   bool gallery = false;
@@ -38,8 +39,19 @@ int RunReplay(const Arguments& arguments) {
   options.Flag(
       "--gallery", &gallery,
       "a page in Markdown: each confirmed verdict, what the master saw then, why nobody else is blamed");
+  options.Text("--policy", &policy_file, "FILE",
+               "judge by these thresholds (c4 policy); default: the ones that are built in");
   if (const std::optional<int> exit_code = options.Parse(arguments)) return *exit_code;
-  const absl::StatusOr<c4d::Replay> replay = c4d::ReplayRecording(file);
+  c4d::Policy policy;
+  if (!policy_file.empty()) {
+    const absl::StatusOr<c4d::Policy> loaded = c4d::LoadPolicy(policy_file);
+    if (!loaded.ok()) {
+      fprintf(stderr, "c4 replay: %s\n", std::string(loaded.status().message()).c_str());
+      return kExitUsage;
+    }
+    policy = *loaded;
+  }
+  const absl::StatusOr<c4d::Replay> replay = c4d::ReplayRecording(file, policy);
   if (!replay.ok()) {
     fprintf(stderr, "c4 replay: %s\n", std::string(replay.status().message()).c_str());
     return kExitUsage;

@@ -262,6 +262,7 @@ absl::StatusOr<std::optional<std::string>> ParseConfig(const Program& program,
     const auto flag = flags->values.find(setting.name);
     const auto key = file.find(setting.name);
     absl::Status status;
+    bool given = true;
     if (flag != flags->values.end()) {
       status = Assign(setting, flag->second, "--" + setting.name);
     } else if (const char* value = FromEnvironment(environment, own)) {
@@ -270,8 +271,11 @@ absl::StatusOr<std::optional<std::string>> ParseConfig(const Program& program,
       status = Assign(setting, also, setting.also_environment);
     } else if (key != file.end()) {
       status = Assign(setting, key->second, Concat(setting.name, " in ", path));
+    } else {
+      given = false;
     }
     if (!status.ok()) return status;
+    if (setting.given != nullptr && given) *setting.given = true;
     if (setting.required && IsText(setting) && ValueText(setting.field).empty()) {
       return absl::InvalidArgumentError(
           Concat("--", setting.name, " (or ", own, ") is required: ", setting.help));

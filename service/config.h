@@ -77,6 +77,8 @@ struct Setting {
   std::string also_environment = {};
   // It has no default: an empty text is an error.
   bool required = false;
+  // Set to true where a flag, the environment or the file gave the value; nullptr: nobody wants to know.
+  bool* given = nullptr;
 };
 
 // --log-level, --log-format, --log-file, --http-address, --http-names and those of AppendSecuritySettings.

@@ -20,6 +20,13 @@ sigset_t EndSignals() {
   return set;
 }
 
+sigset_t ReloadSignals() {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGHUP);
+  return set;
+}
+
 }  // namespace
 
 void BlockSignals() {
@@ -46,6 +53,17 @@ std::optional<int> WaitForSignal(absl::Duration timeout) {
     if (number > 0) return number;
     if (errno != EINTR) return std::nullopt;  // EAGAIN: the time is up
   }
+}
+
+void BlockReloadSignal() {
+  const sigset_t set = ReloadSignals();
+  pthread_sigmask(SIG_BLOCK, &set, nullptr);
+}
+
+bool TookReloadSignal() {
+  const sigset_t set = ReloadSignals();
+  constexpr timespec kNoWait = {};
+  return sigtimedwait(&set, nullptr, &kNoWait) == SIGHUP;
 }
 
 // To the process, not the thread: every thread blocks it, so it stays pending until the waiter takes it.

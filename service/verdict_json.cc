@@ -95,6 +95,7 @@ Json VerdictToJson(const v1::Verdict& verdict) {
               {"confirmed_unix_s", SecondsOrNull(verdict.confirmed_unix_ns())},
               {"cleared_unix_s", SecondsOrNull(verdict.cleared_unix_ns())},
               {"confirmed_by", verdict.confirmed_by()},
+              {"policy_version", verdict.policy_version()},
               {"evidence", std::move(evidence)},
               {"suggested_action", verdict.suggested_action()}};
 }
@@ -293,6 +294,8 @@ std::string StatusJson(const v1::GetStatusReply& reply, int indent) {
   for (const v1::RankStatus& rank : reply.ranks()) ranks.push_back(RankToJson(rank));
   return Dump(Json{{"job", reply.job()},
                    {"master_epoch", CommunicatorText(reply.master_epoch())},
+                   {"policy_version", reply.policy_version()},
+                   {"policy_fault", reply.policy_fault()},
                    {"agents", std::move(agents)},
                    {"ranks", std::move(ranks)}},
               indent);

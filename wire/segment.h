@@ -17,7 +17,7 @@ namespace c4::wire {
 
 inline constexpr uint64_t kSegmentMagic = Magic("C4SEGMNT");
 inline constexpr uint16_t kSegmentMajor = 1;
-inline constexpr uint16_t kSegmentMinor = 4;
+inline constexpr uint16_t kSegmentMinor = 5;
 inline constexpr char kSegmentSuffix[] = ".c4seg";
 
 enum ClockKind : uint32_t {
@@ -185,7 +185,11 @@ struct CommunicatorSlot {
   // Since 1.3, engine vendor: what is seen of it (Seen), and how far off kernel times may be.
   uint32_t seen;
   uint32_t kernel_error_ns;  // UINT32_MAX: nobody can tell
-  uint8_t reserved3[24];
+  // Since 1.5, its last words: when it failed or was aborted, the first time. Published last; 0: it has not.
+  uint64_t gave_up_ticks;
+  int32_t gave_up_result;  // NCCL's result that it failed with; 0: the program aborted it
+  uint32_t blamed;         // the rank in the communicator that it lost, and 1; 0: it blames nobody
+  uint8_t reserved3[8];
   // Line 4, since 1.1: as line 1, for sends and receives.
   Counter p2p_called;
   Counter p2p_enqueued;
@@ -200,6 +204,7 @@ static_assert(offsetof(CommunicatorSlot, called) == 64);
 static_assert(offsetof(CommunicatorSlot, started) == 128);
 static_assert(offsetof(CommunicatorSlot, name) == 192);
 static_assert(offsetof(CommunicatorSlot, seen) == 224);
+static_assert(offsetof(CommunicatorSlot, gave_up_ticks) == 232);
 static_assert(offsetof(CommunicatorSlot, p2p_called) == 256);
 static_assert(offsetof(CommunicatorSlot, p2p_started) == 320);
 inline constexpr uint32_t kCommunicatorSlotBytesV10 = 256;

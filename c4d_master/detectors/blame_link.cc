@@ -14,9 +14,6 @@ namespace {
 using analysis::FlowState;
 using service::Concat;
 
-// Of a bad queue pair whose acknowledgements take nobody knows which way.
-constexpr double kHalfKnown = 0.5;
-
 class Names {
  public:
   uint32_t Of(const std::string& link) {
@@ -127,7 +124,7 @@ LinkBlame BlameLinks(const std::vector<Witness>& witnesses, bool acks_count, Pat
     flow.data = names.Of(*data);
     if (acks != nullptr) flow.acks = names.Of(*acks);
     flow.state = witness.state;
-    flow.weight = is_bad && acks_count && acks == nullptr ? kHalfKnown : 1;
+    flow.weight = is_bad && acks_count && acks == nullptr ? thresholds.half_known : 1;
     flows.push_back(std::move(flow));
     witness_of.push_back(i);
   }

@@ -41,6 +41,7 @@ struct LinkBlameThresholds {
   double least_explained = 0.3;  // of these: those that the links named explain themselves
   double contradicting = 0.2;    // of the queue pairs over a link named: those that are well
   size_t max_links = 2;
+  double half_known = 0.5;  // weight of a bad queue pair whose acknowledgements take nobody knows which way
 };
 
 struct BlamedLink {

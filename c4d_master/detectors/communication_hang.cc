@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 
 #include "c4d_master/detectors/queue_pair_ends.h"
@@ -42,6 +43,7 @@ struct Nic {
   std::set<std::string> peers;  // of all its queue pairs
   size_t known = 0;             // queue pairs that were heard before
   size_t unheard = 0;           // of those, that are not heard any more
+  bool by_steps = false;        // its engine shows no signs of life: told from what it posted and nobody took
   const ProcessRef* process = nullptr;
 
   // All that it exchanges with anybody is silent, not what takes one way of many.
@@ -57,10 +59,25 @@ bool Unheard(const QueuePairEnds& ends, int64_t unheard_ns) {
   return ends.sender->host->as_of_ns - ends.queue_pair->last_heard_at_ns >= unheard_ns;
 }
 
+// The same of a queue pair of an engine that shows no signs of life: of one that is stuck. Nothing: nothing
+// has gone over it since the first was stuck, so that nobody knows.
+std::optional<bool> UnheardBySteps(const QueuePairEnds& ends, const std::set<const QueuePairEnds*>& stuck,
+                                   int64_t first_stuck_ns) {
+  if (stuck.contains(&ends)) return true;
+  if (ends.queue_pair->last_progress_at_ns > first_stuck_ns) return false;
+  return std::nullopt;
+}
+
 std::map<std::string, Nic> ByNic(const std::vector<QueuePairEnds>& queue_pairs,
                                  const std::vector<Stuck>& stuck,
                                  const CommunicationHangThresholds& thresholds) {
   std::map<std::string, Nic> nics;
+  std::set<const QueuePairEnds*> is_stuck;
+  int64_t first_stuck_ns = INT64_MAX;
+  for (const Stuck& item : stuck) {
+    is_stuck.insert(item.ends);
+    first_stuck_ns = std::min(first_stuck_ns, item.since_ns);
+  }
   for (const QueuePairEnds& ends : queue_pairs) {
     if (ends.from_nic.empty() || ends.to_nic.empty() || ends.from_nic == ends.to_nic) continue;
     Nic& from = nics[ends.from_nic];
@@ -69,12 +86,16 @@ std::map<std::string, Nic> ByNic(const std::vector<QueuePairEnds>& queue_pairs,
     if (ends.receiver != nullptr) to.process = ends.receiver;
     from.peers.insert(ends.to_nic);
     to.peers.insert(ends.from_nic);
-    if (ends.queue_pair->last_heard_at_ns == kNever || !CanJudge(ends.sender) || !CanJudge(ends.receiver))
-      continue;
-    const size_t unheard = Unheard(ends, thresholds.unheard_ns) ? 1 : 0;
+    if (!CanJudge(ends.sender) || !CanJudge(ends.receiver)) continue;
+    const bool by_steps = ends.queue_pair->last_heard_at_ns == kNever;
+    if (by_steps && ends.queue_pair->carrier != Carrier::kVendor) continue;
+    const std::optional<bool> unheard = by_steps ? UnheardBySteps(ends, is_stuck, first_stuck_ns)
+                                                 : std::optional(Unheard(ends, thresholds.unheard_ns));
+    if (!unheard.has_value()) continue;
     for (Nic* nic : {&from, &to}) {
       ++nic->known;
-      nic->unheard += unheard;
+      nic->unheard += *unheard ? 1 : 0;
+      nic->by_steps = nic->by_steps || by_steps;
     }
   }
   for (const Stuck& item : stuck) {
@@ -143,8 +164,11 @@ Finding Describe(const JobSnapshot& snapshot, const std::vector<const Stuck*>& s
         {"connection",
          Concat("rank ", ends.sender->process->rank, " has ",
                 ends.queue_pair->posted_bytes - ends.queue_pair->completed_bytes, " bytes towards rank ",
-                ends.receiver->process->rank, " that are not acknowledged (", ends.queue_pair->local, " to ",
-                ends.queue_pair->remote, "), no byte moved for ", SecondsText(stuck_ns))});
+                ends.receiver->process->rank, " that are not acknowledged (",
+                ends.queue_pair->local.empty() ? "the vendor's engine, addresses not known"
+                                               : ends.queue_pair->local,
+                ends.queue_pair->local.empty() ? "" : " to ", ends.queue_pair->remote,
+                "), no byte moved for ", SecondsText(stuck_ns))});
   }
   if (told > kMaxTold) {
     finding.evidence.push_back({"connection", Concat("the same on ", told - kMaxTold, " more queue pairs")});
@@ -221,6 +245,45 @@ std::vector<Finding> NameLinks(const JobSnapshot& snapshot, const std::vector<co
   return findings;
 }
 
+// Several NICs of a node that are silent, and none that is not: it is the node.
+void JoinNodes(const std::map<std::string, Nic>& nics, std::vector<Finding>* findings) {
+  std::map<std::string, std::vector<Finding*>> by_host;
+  for (Finding& finding : *findings) by_host[finding.host].push_back(&finding);
+  std::map<std::string, size_t> speaking;  // NICs of a host over which something goes
+  for (const auto& [address, nic] : nics) {
+    if (nic.process != nullptr && nic.known > nic.unheard) ++speaking[nic.process->host->name];
+  }
+  for (auto& [host, silent] : by_host) {
+    if (silent.size() < 2 || speaking[host] >= silent.size()) continue;
+    Finding& node = *silent.front();
+    std::string names = node.nic;
+    for (size_t i = 1; i < silent.size(); ++i) {
+      names += Concat(", ", silent[i]->nic);
+      for (ConnectionRef& ref : silent[i]->connections) node.connections.push_back(std::move(ref));
+      if (!silent[i]->confirmed_by.empty()) {
+        node.confirmed_by = silent[i]->confirmed_by;
+        node.confidence = std::max(node.confidence, silent[i]->confidence);
+      }
+      silent[i]->host.clear();  // to be taken out
+    }
+    SortConnections(&node.connections);
+    const auto same = [](const ConnectionRef& a, const ConnectionRef& b) {
+      return a.communicator_id == b.communicator_id && a.from_rank == b.from_rank && a.to_rank == b.to_rank &&
+             a.channel == b.channel && a.index == b.index;
+    };
+    node.connections.erase(std::unique(node.connections.begin(), node.connections.end(), same),
+                           node.connections.end());
+    node.kind = CulpritKind::kNode;
+    node.nic.clear();
+    node.evidence.insert(node.evidence.begin(),
+                         {"nic", Concat(silent.size(), " NICs of ", host, " are silent: ", names)});
+    node.suggested_action = Concat("look at what the NICs of ", host,
+                                   " share: its leaf switch, PCIe, drivers (`dmesg`, `ibstat`); isolate ",
+                                   host, " and restart the job from its last checkpoint");
+  }
+  std::erase_if(*findings, [](const Finding& finding) { return finding.host.empty(); });
+}
+
 }  // namespace
 
 std::vector<Finding> DetectCommunicationHangs(const JobSnapshot& snapshot, PathSource* paths,
@@ -239,7 +302,9 @@ std::vector<Finding> DetectCommunicationHangs(const JobSnapshot& snapshot, PathS
   const std::map<std::string, Nic> nics = ByNic(queue_pairs, stuck, thresholds);
   std::vector<std::pair<std::string, const Nic*>> candidates;
   for (const auto& [address, nic] : nics) {
-    if (nic.Silent(thresholds) && nic.peers.size() >= 2) candidates.emplace_back(address, &nic);
+    // What stands still by its steps alone may stand still for its peer: two of them tell.
+    const size_t peers = nic.by_steps ? nic.stuck_peers.size() : nic.peers.size();
+    if (nic.Silent(thresholds) && peers >= 2) candidates.emplace_back(address, &nic);
   }
   // A NIC whose queue pairs all take one link is silent when the link is: the paths tell the two apart.
   if (paths != nullptr && !candidates.empty()) {
@@ -268,15 +333,20 @@ std::vector<Finding> DetectCommunicationHangs(const JobSnapshot& snapshot, PathS
     finding.rank = -1;
     finding.evidence.insert(
         finding.evidence.begin(),
-        {"nic", Concat("nothing is heard over ", address, " of ", finding.host, " any more: ", nic->unheard,
-                       " of ", nic->known, " queue pairs with ", nic->peers.size(),
-                       " peers give no sign of life, which comes once a second")});
+        {"nic", nic->by_steps
+                    ? Concat("nothing goes through the NIC ", address, " on ", finding.host,
+                             " any more: ", nic->unheard, " of ", nic->known, " ways to and from ",
+                             nic->stuck_peers.size(), " peers hold data that nobody takes")
+                    : Concat("nothing is heard over ", address, " of ", finding.host,
+                             " any more: ", nic->unheard, " of ", nic->known, " queue pairs with ",
+                             nic->peers.size(), " peers give no sign of life, which comes once a second")});
     finding.suggested_action = Concat("look at the NIC ", address, " of ", finding.host,
                                       ", its cable and its switch port (`ip -s link`, "
                                       "`ethtool`); if it stays silent, isolate ",
                                       finding.host, " and restart the job");
     findings.push_back(std::move(finding));
   }
+  JoinNodes(nics, &findings);
   std::vector<const Stuck*> rest;
   for (const Stuck& item : stuck) {
     if (explained.count(&item) == 0) rest.push_back(&item);

@@ -1,10 +1,12 @@
 #include "c4d_master/detectors/crash.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <set>
 
 #include "absl/strings/str_join.h"
+#include "c4d_master/detectors/first_end.h"
 #include "c4d_master/detectors/queue_pair_ends.h"
 #include "service/text.h"
 #include "service/verdict_json.h"
@@ -18,13 +20,6 @@ using service::SecondsText;
 bool IsDead(const ProcessRef& ref) {
   const ProcessState state = ref.process->health.state;
   return !ref.process->ended && (state == ProcessState::kGone || state == ProcessState::kZombie);
-}
-
-// It saw a communicator fail before it went: a victim, or the one whose call did not match.
-bool FailedFirst(const Process& process) {
-  return std::any_of(process.communicators.begin(), process.communicators.end(), [](const Membership& m) {
-    return m.phase == Phase::kFailed || m.phase == Phase::kAborted;
-  });
 }
 
 bool IsInside(const Membership& membership) {
@@ -76,18 +71,14 @@ std::vector<uint32_t> FormerPeers(const JobSnapshot& snapshot, uint32_t dead, co
   return others;
 }
 
-int64_t DiedAt(const ProcessRef& ref) {
-  return ref.process->health.state_since_at_ns;
-}
-
 // A launcher may have started the rank again before anybody looked: its death is news for a moment all the
 // same.
-bool Counts(const ProcessRef& ref) {
-  if (!IsDead(ref) || FailedFirst(*ref.process)) return false;
+bool Counts(const ProcessRef& ref, const End& end) {
+  if (!IsDead(ref) || end.manner == Manner::kVictim || end.manner == Manner::kInOrder) return false;
   return !ref.superseded || EndedJustNow(ref);
 }
 
-Finding CrashAt(const ProcessRef& ref, const Membership& where) {
+Finding CrashAt(const Membership& where, const End& end) {
   Finding finding;
   finding.syndrome = Syndrome::kCrash;
   finding.communicator_id = where.communicator_id;
@@ -95,22 +86,64 @@ Finding CrashAt(const ProcessRef& ref, const Membership& where) {
                           ? where.p2p_finished.count
                           : where.finished.count;
   finding.communicators.push_back(where.communicator_id);
-  finding.since_at_ns = DiedAt(ref);
+  finding.since_at_ns = end.at_ns;
   return finding;
 }
 
+// "4 were killed by SIGTERM (signal 15), 2 exited with status 1": how these ended.
+std::string MannersText(const JobSnapshot& snapshot, const std::vector<End>& ends) {
+  std::map<std::string, size_t> manners;
+  for (const End& end : ends) ++manners[ExitText(*snapshot.processes[end.process].process)];
+  std::vector<std::string> parts;
+  for (const auto& [text, count] : manners) {
+    const bool exited = text.starts_with("exited");
+    parts.push_back(Concat(count, exited ? " " : count == 1 ? " was " : " were ", text));
+  }
+  return absl::StrJoin(parts, ", ");
+}
+
+// What it said itself, and how it ended; of those that died after it, how they did.
+void AddEnd(const JobSnapshot& snapshot, const End& end, const std::vector<End>& after, Finding* finding) {
+  const ProcessRef& ref = snapshot.processes[end.process];
+  if (const Membership* const words = LastWords(*ref.process)) {
+    finding->evidence.push_back(
+        {"last-words",
+         Concat(
+             "it gave communicator ", service::CommunicatorText(words->communicator_id), " up ",
+             SecondsText(std::max<int64_t>(0, ref.process->health.state_since_at_ns - words->gave_up.at_ns)),
+             " before it ended, with NCCL's result ", words->gave_up.result)});
+  }
+  if (after.empty()) return;
+  int64_t next_ns = INT64_MAX;
+  for (const End& other : after) next_ns = std::min(next_ns, other.at_ns);
+  finding->evidence.push_back(
+      {"exit", Concat("it was the first to end, ", SecondsText(std::max<int64_t>(0, next_ns - end.at_ns)),
+                      " before the next; of the ", after.size(), after.size() == 1 ? " other, " : " others, ",
+                      MannersText(snapshot, after))});
+}
+
 // One process that is known to have died before the others of its job, or without them.
-Finding CrashOf(const JobSnapshot& snapshot, const ProcessRef& ref, const Membership& where,
-                const std::vector<uint32_t>& bereaved) {
-  Finding finding = CrashAt(ref, where);
+Finding CrashOf(const JobSnapshot& snapshot, const End& end, const Membership& where,
+                const std::vector<uint32_t>& bereaved, const std::vector<End>& after) {
+  const ProcessRef& ref = snapshot.processes[end.process];
+  Finding finding = CrashAt(where, end);
   FillProcess(ref, &finding);
   finding.waiting = RanksOf(snapshot, bereaved);
-  finding.confidence = 0.99;
-  finding.confirmed_by = "gone";
+  // Who is gone, nobody saw how, while nobody was inside an operation, may have come to its end.
+  const bool missed = end.manner != Manner::kUnknown || IsInside(where) ||
+                      std::any_of(bereaved.begin(), bereaved.end(), [&](uint32_t other) {
+                        const auto& all = snapshot.processes[other].process->communicators;
+                        return std::any_of(all.begin(), all.end(), IsInside);
+                      });
+  const bool certain = missed && IsHeardWhole(snapshot, end);
+  finding.confidence = certain ? 0.99 : 0.5;
+  if (certain) finding.confirmed_by = "gone";
   finding.evidence.push_back(
       {"process-state",
-       Concat("rank ", finding.rank, " was process ", finding.culprit.pid, " on ", finding.host,
-              ": gone without having left in order for ", SecondsText(ref.host->as_of_ns - DiedAt(ref)))});
+       Concat("rank ", finding.rank, " was process ", finding.culprit.pid, " on ", finding.host, ": ",
+              ExitText(*ref.process), ", without having left in order, for ",
+              SecondsText(ref.host->as_of_ns - ref.process->health.state_since_at_ns))});
+  AddEnd(snapshot, end, after, &finding);
   finding.evidence.push_back(
       {"inside", Concat("it had called ", where.called.count + where.p2p_called.count, " and finished ",
                         where.finished.count + where.p2p_finished.count, " operations of communicator ",
@@ -120,29 +153,31 @@ Finding CrashOf(const JobSnapshot& snapshot, const ProcessRef& ref, const Member
                                                 finding.waiting.size() == 1 ? " depends" : " depend",
                                                 " on it; nobody died before it")});
   finding.suggested_action =
-      Concat("look for the end of process ", finding.culprit.pid, " in the job's output and in `dmesg` on ",
-             finding.host, " (out of memory, GPU error), then restart the job from its last checkpoint");
+      Concat("for process ", finding.culprit.pid, " on ", finding.host, " look at ",
+             WhereToLook(*ref.process), "; then restart the job from its last checkpoint");
   return finding;
 }
 
 // The first of many deaths, or all that is left of a job. Whoever ends a whole job from outside does the same
 // to it as one that crashes and takes the rest along: a suspicion, of all that may have been the first.
-std::vector<Finding> CrashAmong(const JobSnapshot& snapshot, const std::vector<uint32_t>& first,
-                                size_t died) {
+std::vector<Finding> CrashAmong(const JobSnapshot& snapshot, const std::vector<End>& first,
+                                const std::vector<End>& together) {
   std::vector<uint32_t> dead;
   std::set<std::string> hosts;
   const Membership* where = nullptr;
-  for (const uint32_t i : first) {
-    const ProcessRef& ref = snapshot.processes[i];
+  const End* named = nullptr;
+  for (const End& end : first) {
+    const ProcessRef& ref = snapshot.processes[end.process];
     const Membership* left = LeftBehind(*ref.process);
     if (left == nullptr || ref.process->rank < 0) continue;
     if (where == nullptr) where = left;
-    dead.push_back(i);
+    if (named == nullptr) named = &end;
+    dead.push_back(end.process);
     hosts.insert(ref.host->name);
   }
   if (dead.empty() || where == nullptr) return {};
   const ProcessRef& ref = snapshot.processes[dead.front()];
-  Finding finding = CrashAt(ref, *where);
+  Finding finding = CrashAt(*where, *named);
   const std::vector<uint32_t> ranks = RanksOf(snapshot, dead);
   if (ranks.size() == 1) {
     FillProcess(ref, &finding);
@@ -163,47 +198,84 @@ std::vector<Finding> CrashAmong(const JobSnapshot& snapshot, const std::vector<u
   finding.evidence.push_back(
       {"process-state",
        Concat(service::RankListText(ranks), " on ", where_died, ranks.size() == 1 ? " was" : " were",
-              " gone first, without having left in order, ", SecondsText(ref.host->as_of_ns - DiedAt(ref)),
-              " ago; ", died, died == 1 ? " process" : " processes", " died within a second")});
+              " gone first, without having left in order, ", SecondsText(ref.host->as_of_ns - named->at_ns),
+              " ago; ", together.size(), together.size() == 1 ? " process" : " processes",
+              " died within a second")});
+  finding.evidence.push_back({"exit", Concat("of these, ", MannersText(snapshot, together))});
   finding.suggested_action =
       Concat("if nobody ended the job on purpose, look for what ended ", service::RankListText(ranks),
              " in the job's output and in `dmesg` on ", where_died, " (out of memory, GPU error)");
   return {std::move(finding)};
 }
 
+// Whether it ended in another way than most of those that ended with it: a launcher ends all the others
+// alike, and who ends a whole job does so to all of it.
+bool EndedUnlike(const JobSnapshot& snapshot, const End& end, const std::vector<End>& together) {
+  std::map<std::string, size_t> manners;
+  size_t others = 0;
+  for (const End& other : together) {
+    if (other.process == end.process || other.manner == Manner::kUnknown) continue;
+    ++others;
+    ++manners[ExitText(*snapshot.processes[other.process].process)];
+  }
+  if (end.manner == Manner::kUnknown || others == 0) return false;
+  return 2 * manners[ExitText(*snapshot.processes[end.process].process)] < others;
+}
+
 }  // namespace
 
 std::vector<Finding> DetectCrashes(const JobSnapshot& snapshot, const EndThresholds& thresholds) {
-  int64_t first_ns = INT64_MAX;
-  for (const ProcessRef& ref : snapshot.processes) {
-    if (Counts(ref)) first_ns = std::min(first_ns, DiedAt(ref));
-  }
+  std::vector<End> ends;
   std::map<uint32_t, std::pair<size_t, size_t>>
       died;  // by incarnation: together with the first, and of how many
-  // Who dies later dies of the first death: the launcher ends what is left of a broken job.
-  std::vector<uint32_t> first;
   for (uint32_t i = 0; i < snapshot.processes.size(); ++i) {
     const ProcessRef& ref = snapshot.processes[i];
-    auto& [together, all] = died[ref.process->incarnation];
-    ++all;
-    if (!Counts(ref)) continue;
-    if (DiedAt(ref) - first_ns <= thresholds.ended_ns) ++together;
-    if (DiedAt(ref) - first_ns <= thresholds.together_ns) first.push_back(i);
+    ++died[ref.process->incarnation].second;
+    if (!IsDead(ref)) continue;
+    const End end = EndOf(snapshot, i, thresholds.together_ns);
+    if (Counts(ref, end)) ends.push_back(end);
   }
-  size_t together = 0;
-  bool most = false;
-  for (const auto& [incarnation, count] : died) {
-    together += count.first;
-    most = most || (count.first >= 3 && 2 * count.first > count.second);
+  if (ends.empty()) return {};
+  // Who dies later dies of the first death: the launcher ends what is left of a broken job.
+  std::vector<End> first = FirstOf(snapshot, ends);
+  std::vector<End> own;
+  std::copy_if(first.begin(), first.end(), std::back_inserter(own),
+               [](const End& end) { return end.manner == Manner::kOwn; });
+  const bool all_seen =
+      std::none_of(first.begin(), first.end(), [](const End& end) { return end.manner == Manner::kUnknown; });
+  if (all_seen && !own.empty()) first = std::move(own);
+  const int64_t first_ns = std::min_element(ends.begin(), ends.end(), [](const End& a, const End& b) {
+                             return a.at_ns < b.at_ns;
+                           })->at_ns;
+  std::vector<End> together;
+  for (const End& end : ends) {
+    if (end.at_ns - first_ns > thresholds.ended_ns) continue;
+    together.push_back(end);
+    ++died[snapshot.processes[end.process].process->incarnation].first;
   }
-  if (most) return CrashAmong(snapshot, first, together);
+  const bool most = std::any_of(died.begin(), died.end(), [&](const auto& entry) {
+    return entry.second.first >= thresholds.ended_least &&
+           static_cast<double>(entry.second.first) >
+               thresholds.ended_share * static_cast<double>(entry.second.second);
+  });
+  const bool one = first.size() == 1;
+  if (most && !(one && EndedUnlike(snapshot, first.front(), together))) {
+    return CrashAmong(snapshot, first, together);
+  }
+  std::vector<End> after;
+  std::copy_if(ends.begin(), ends.end(), std::back_inserter(after),
+               [&](const End& end) { return one && end.process != first.front().process; });
   std::vector<Finding> findings;
-  for (const uint32_t i : first) {
-    const ProcessRef& ref = snapshot.processes[i];
+  for (const End& end : first) {
+    const ProcessRef& ref = snapshot.processes[end.process];
     const Membership* where = nullptr;
-    const std::vector<uint32_t> bereaved =
-        ref.superseded ? FormerPeers(snapshot, i, &where) : Bereaved(snapshot, i, &where);
-    if (!bereaved.empty() && where != nullptr) findings.push_back(CrashOf(snapshot, ref, *where, bereaved));
+    std::vector<uint32_t> bereaved =
+        ref.superseded ? FormerPeers(snapshot, end.process, &where) : Bereaved(snapshot, end.process, &where);
+    // Those that were ended because of it would miss it, too.
+    if (bereaved.empty() && !after.empty()) bereaved = FormerPeers(snapshot, end.process, &where);
+    if (!bereaved.empty() && where != nullptr) {
+      findings.push_back(CrashOf(snapshot, end, *where, bereaved, after));
+    }
   }
   return findings.empty() ? CrashAmong(snapshot, first, together) : findings;
 }

@@ -15,10 +15,14 @@ namespace c4::c4d {
 struct EndThresholds {
   int64_t together_ns = kSecondNs / 10;        // deaths that are not told apart
   int64_t ended_ns = kSecondNs;                // deaths of a job that is ended as a whole
+  uint64_t ended_least = 3;                    // at least so many of these, and more than this share of
+  double ended_share = 0.5;                    // their incarnation's processes
   int64_t lost_silence_ns = 5 * kSecondNs;     // of an agent whose ranks are waited for
   int64_t lost_standstill_ns = 3 * kSecondNs;  // of those who wait for them
   int64_t join_suspect_ns = 10 * kSecondNs;
-  int64_t join_limit_ns = 120 * kSecondNs;
+  // Nodes of one job start minutes apart: images are pulled, caches filled, kernels compiled.
+  int64_t join_idle_ns = 120 * kSecondNs;  // of one that is missing, is there, and does nothing
+  int64_t join_limit_ns = 600 * kSecondNs;
 };
 
 std::vector<Finding> DetectCrashes(const JobSnapshot& snapshot, const EndThresholds& thresholds);

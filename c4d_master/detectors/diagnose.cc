@@ -21,29 +21,26 @@ bool IsEnd(const Finding& finding) {
   return finding.state == ProcessState::kGone || finding.state == ProcessState::kZombie;
 }
 
-// A job that waited for a host that was not heard gets as long to go on, now that it is back, as it had stood
-// still before, but not for ever: retransmissions come that late, as each waits twice as long as the one
-// before. What stood still before the host fell silent did so for another reason.
-constexpr int64_t kBeforeSilenceNs = 2 * kSecondNs;
-constexpr int64_t kMostToGoOnNs = 10 * kSecondNs;
-
-void LeaveOutTheReturning(const JobSnapshot& snapshot, int64_t now_ns, std::vector<Finding>* findings) {
+// See SilenceThresholds.
+void LeaveOutTheReturning(const JobSnapshot& snapshot, int64_t now_ns, const SilenceThresholds& thresholds,
+                          std::vector<Finding>* findings) {
   const int64_t back_ns = snapshot.back_at_ns;
   if (back_ns == kNever) return;
   std::erase_if(*findings, [&](const Finding& finding) {
     const int64_t since_ns = finding.since_at_ns;
     return since_ns != kNever && since_ns < back_ns &&
-           since_ns > snapshot.silent_from_ns - kBeforeSilenceNs &&
-           now_ns - back_ns < std::min(back_ns - since_ns, kMostToGoOnNs);
+           since_ns > snapshot.silent_from_ns - thresholds.before_ns &&
+           now_ns - back_ns < std::min(back_ns - since_ns, thresholds.most_to_go_on_ns);
   });
 }
 
 // Ranks that wait for each other in a ring may be held up by one that nobody hears of: in what they call next
 // it may be missing. Only a ring that stood still before the silence closed by itself.
-void LeaveOutRingsOfTheSilent(const JobSnapshot& snapshot, std::vector<Finding>* hangs) {
+void LeaveOutRingsOfTheSilent(const JobSnapshot& snapshot, const SilenceThresholds& thresholds,
+                              std::vector<Finding>* hangs) {
   for (const ProcessRef& ref : snapshot.processes) {
     if (!ref.stale || ref.superseded || ref.process->ended) continue;
-    const int64_t from_ns = ref.host->as_of_ns - kBeforeSilenceNs;
+    const int64_t from_ns = ref.host->as_of_ns - thresholds.before_ns;
     std::erase_if(*hangs, [from_ns](const Finding& hang) {
       return hang.kind == CulpritKind::kAmbiguous && hang.since_at_ns > from_ns;
     });
@@ -67,7 +64,7 @@ std::vector<Finding> Diagnose(const JobSnapshot& snapshot, const NetworkView& ne
     Append(std::move(hangs), &findings);
     return findings;
   }
-  LeaveOutRingsOfTheSilent(snapshot, &hangs);
+  LeaveOutRingsOfTheSilent(snapshot, thresholds.silence, &hangs);
   const bool held_up = !hangs.empty();
   std::vector<Finding> stuck =
       DetectCommunicationHangs(snapshot, network.paths, thresholds.communication_hang);
@@ -98,9 +95,9 @@ std::vector<Finding> Diagnose(const JobSnapshot& snapshot, const NetworkView& ne
     std::erase_if(slow,
                   [](const Finding& finding) { return finding.syndrome == Syndrome::kCommunicationSlow; });
   }
-  LeaveOutTheReturning(snapshot, now_ns, &hangs);
-  LeaveOutTheReturning(snapshot, now_ns, &stuck);
-  LeaveOutTheReturning(snapshot, now_ns, &inside);
+  LeaveOutTheReturning(snapshot, now_ns, thresholds.silence, &hangs);
+  LeaveOutTheReturning(snapshot, now_ns, thresholds.silence, &stuck);
+  LeaveOutTheReturning(snapshot, now_ns, thresholds.silence, &inside);
   Append(std::move(stuck), &findings);
   Append(std::move(inside), &findings);
   Append(std::move(fenced), &findings);

@@ -17,12 +17,21 @@
 
 namespace c4::c4d {
 
+// A job that waited for a host that was not heard gets as long to go on, now that it is back, as it had stood
+// still before, but not for ever: retransmissions come that late, as each waits twice as long as the one
+// before. What stood still before the host fell silent did so for another reason.
+struct SilenceThresholds {
+  int64_t before_ns = 2 * kSecondNs;
+  int64_t most_to_go_on_ns = 10 * kSecondNs;
+};
+
 struct Thresholds {
   HangThresholds hang;
   CommunicationHangThresholds communication_hang;
   EndThresholds end;
   SlowThresholds slow;
   PathLostThresholds path_lost;
+  SilenceThresholds silence;
 };
 
 std::vector<Finding> Diagnose(const JobSnapshot& snapshot, const NetworkView& network,

@@ -8,6 +8,7 @@
 
 #include "c4d_master/detectors/hang_evidence.h"
 #include "c4d_master/detectors/hang_graph.h"
+#include "c4d_master/detectors/queue_pair_ends.h"
 #include "service/text.h"
 #include "service/verdict_json.h"
 
@@ -16,6 +17,12 @@ namespace {
 
 using analysis::WaitForGraph;
 using Node = WaitForGraph::Node;
+
+// Times of a job are far below what a double holds to the nanosecond; what is not is cut off.
+int64_t Times(int64_t ns, double factor) {
+  constexpr double kMost = 1e18;
+  return static_cast<int64_t>(std::min(factor * static_cast<double>(ns), kMost));
+}
 
 // Since when the process itself has neither called, started nor finished anything.
 int64_t OwnLastStep(const Process& process) {
@@ -67,7 +74,10 @@ Certainty Confirm(const Communicator& communicator, const ProcessRef& culprit,
       culprit.host->as_of_ns - health.last_progress_at_ns >= thresholds.no_progress_ns) {
     return {"no-progress", 0.95};
   }
-  if (communicator.StandstillNs() >= CertainAfterNs(communicator, thresholds)) return {"past-limit", 0.9};
+  const int64_t certain_ns = CertainAfterNs(communicator, thresholds);
+  const int64_t limit_ns =
+      DoesIo(culprit, thresholds) ? std::max(certain_ns, thresholds.io_limit_ns) : certain_ns;
+  if (communicator.StandstillNs() >= limit_ns) return {"past-limit", 0.9};
   return {"", 0.5};
 }
 
@@ -202,7 +212,7 @@ std::vector<Finding> Deadlocks(const JobSnapshot& snapshot, const HangGraph& gra
     }
     finding.waiting = JobRanks(snapshot, waiting);
     finding.communicators.assign(communicators.begin(), communicators.end());
-    const bool certain = standstill_ns >= 2 * limit_ns;
+    const bool certain = standstill_ns >= Times(limit_ns, thresholds.deadlock_factor);
     finding.confidence = certain ? 0.9 : 0.5;
     if (certain) finding.confirmed_by = "deadlock";
     finding.evidence.push_back({"ring",
@@ -214,6 +224,25 @@ std::vector<Finding> Deadlocks(const JobSnapshot& snapshot, const HangGraph& gra
     findings.push_back(std::move(finding));
   }
   return findings;
+}
+
+// Of members that are all inside an operation: those that wait for no data, where some do. Whose kernel hangs
+// takes in nothing more, so that what its peers have sent fills all its receives, while theirs stay empty.
+std::set<uint32_t> WaitForNoData(const HangStep& step) {
+  std::set<uint32_t> idle;
+  size_t waiting = 0;
+  for (const Member* member : step.waiting) {
+    bool receives = false;
+    bool empty = false;
+    for (const QueuePair& pair : member->state->queue_pairs) {
+      if (pair.sends || !pair.connection.known) continue;
+      receives = true;
+      empty = empty || pair.connection.wanted > pair.connection.done;
+    }
+    if (empty) ++waiting;
+    if (receives && !empty) idle.insert(member->process);
+  }
+  return idle.size() <= waiting ? idle : std::set<uint32_t>();
 }
 
 // A communicator whose members have all entered an operation, and none goes on.
@@ -235,8 +264,18 @@ Finding DescribeStuckInside(const JobSnapshot& snapshot, const HangGraph& graph,
       communicators.insert(graph.step(waiter).communicator->id);
     }
   }
-  for (const uint32_t rank : JobRanks(snapshot, here))
-    finding.candidates.push_back(static_cast<int32_t>(rank));
+  const std::set<uint32_t> idle = WaitForNoData(step);
+  const std::set<uint32_t>& candidates = idle.empty() ? here : idle;
+  if (candidates.size() == 1) {
+    const ProcessRef& culprit = snapshot.processes[*candidates.begin()];
+    finding.syndrome = Syndrome::kNonCommunicationHang;
+    FillProcess(culprit, &finding);
+    finding.kind = CulpritKind::kRank;
+    everywhere.erase(*candidates.begin());
+  } else {
+    for (const uint32_t rank : JobRanks(snapshot, candidates))
+      finding.candidates.push_back(static_cast<int32_t>(rank));
+  }
   finding.waiting = JobRanks(snapshot, everywhere);
   finding.communicator_id = communicator.id;
   finding.operation = step.operation;
@@ -252,8 +291,15 @@ Finding DescribeStuckInside(const JobSnapshot& snapshot, const HangGraph& graph,
                        service::CommunicatorText(communicator.id), " are inside operation ", step.operation,
                        " (", OperationText(step.waiting.front()->state->last_started),
                        "), and nothing of it has moved for ", service::SecondsText(standstill_ns),
-                       ": one of their kernels or links hangs, and nothing that is "
-                       "seen tells which")});
+                       ": one of their kernels or links hangs",
+                       idle.empty() ? ", and nothing that is seen tells which" : "")});
+  if (!idle.empty()) {
+    finding.evidence.push_back(
+        {"waiting",
+         service::Concat(service::RankListText(JobRanks(snapshot, idle)), idle.size() == 1 ? " has" : " have",
+                         " all the data that ", idle.size() == 1 ? "it asked" : "they asked", " for and ",
+                         idle.size() == 1 ? "takes" : "take", " none of it in; the others wait for data")});
+  }
   finding.suggested_action =
       "look at the GPUs of these ranks (`nvidia-smi`, `dmesg` for Xid and NVLink errors) and at their "
       "stacks; "
@@ -265,12 +311,22 @@ Finding DescribeStuckInside(const JobSnapshot& snapshot, const HangGraph& graph,
 
 int64_t SuspectAfterNs(const Communicator& communicator, const HangThresholds& thresholds) {
   const int64_t usual_ns = communicator.longest_standstill_ns;
-  return std::clamp(usual_ns + usual_ns / 2, thresholds.suspect_ns,
+  return std::clamp(Times(usual_ns, thresholds.usual_factor), thresholds.suspect_ns,
                     std::max(thresholds.suspect_ns, thresholds.suspect_max_ns));
 }
 
+// What is usual is exceeded now and then; by minutes it is not.
 int64_t CertainAfterNs(const Communicator& communicator, const HangThresholds& thresholds) {
-  return std::max(thresholds.limit_ns, 5 * communicator.longest_standstill_ns);
+  const int64_t usual_ns = communicator.longest_standstill_ns;
+  const auto times_ns = static_cast<int64_t>(thresholds.certain_factor * static_cast<double>(usual_ns));
+  return std::max(thresholds.limit_ns, std::min(times_ns, usual_ns + thresholds.certain_more_ns));
+}
+
+bool DoesIo(const ProcessRef& ref, const HangThresholds& thresholds) {
+  const Health& health = ref.process->health;
+  return health.state == ProcessState::kBlocked ||
+         (health.last_io_at_ns != kNever &&
+          ref.host->as_of_ns - health.last_io_at_ns < thresholds.io_recent_ns);
 }
 
 std::vector<Finding> DetectStuckInside(const JobSnapshot& snapshot, const HangThresholds& thresholds) {

@@ -27,15 +27,24 @@ struct HangThresholds {
   int64_t suspect_ns = 2 * kSecondNs;      // at least
   int64_t suspect_max_ns = 5 * kSecondNs;  // at most, whatever is usual
   int64_t no_progress_ns = 10 * kSecondNs;
-  // Long enough for a rank that writes a checkpoint of a minute while the others wait.
   int64_t limit_ns = 120 * kSecondNs;
+  // Of who reads or writes files, or is blocked in the kernel: a checkpoint on a busy file system takes ten
+  // minutes.
+  int64_t io_limit_ns = 900 * kSecondNs;
+  int64_t io_recent_ns = 10 * kSecondNs;  // who has moved data since then does
   // All are inside and nothing moves: suspected after so long, as the network's own detectors come first.
   int64_t inside_ns = 30 * kSecondNs;
+  double usual_factor = 1.5;                  // of the longest usual standstill: suspected
+  double certain_factor = 5;                  // of the same: certain,
+  int64_t certain_more_ns = 300 * kSecondNs;  // or so much more than it
+  double deadlock_factor = 2;                 // of the time of a suspicion: a ring is certain
 };
 
 // After how long a standstill somebody is suspected in a communicator, and after how long it is certain.
 int64_t SuspectAfterNs(const Communicator& communicator, const HangThresholds& thresholds);
 int64_t CertainAfterNs(const Communicator& communicator, const HangThresholds& thresholds);
+// Whether the process moves data from or to files, or is blocked in the kernel, which mostly does that.
+bool DoesIo(const ProcessRef& ref, const HangThresholds& thresholds);
 
 // Communicators all of whose members are inside an operation of which nothing moves any more: its ranks are
 // candidates. For jobs in which nothing else explains the standstill.

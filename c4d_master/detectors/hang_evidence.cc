@@ -194,6 +194,14 @@ std::vector<Evidence> HangEvidence(const JobSnapshot& snapshot, const HangCase& 
          service::Concat("its CPU time and I/O last moved ",
                          SecondsText(hang.culprit->host->as_of_ns - health.last_progress_at_ns), " ago")});
   }
+  if (!CannotRun(health.state) && DoesIo(*hang.culprit, thresholds)) {
+    evidence.push_back(
+        {"progress", service::Concat(health.state == ProcessState::kBlocked
+                                         ? "it is blocked in the kernel, as a rule by a file system or a disk"
+                                         : "it reads or writes files",
+                                     ": it is given ", SecondsText(thresholds.io_limit_ns),
+                                     " before that counts as a hang")});
+  }
   const int64_t usual_ns = hang.communicator->longest_standstill_ns;
   evidence.push_back(
       {"rhythm",

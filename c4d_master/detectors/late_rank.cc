@@ -176,7 +176,8 @@ std::vector<LateGroup> FindLateGroups(const JobSnapshot& snapshot, const std::ve
 const Late* FindExplaining(const std::vector<Late>& ranks, const SlowThresholds& thresholds) {
   if (ranks.size() < 2) return nullptr;
   if (ranks.front().own.usual_ns > 0) {
-    const bool late = ranks[0].ratio >= thresholds.late_suspect && ranks[0].ratio >= 1.25 * ranks[1].ratio;
+    const bool late = ranks[0].ratio >= thresholds.late_suspect &&
+                      ranks[0].ratio >= thresholds.late_suspect_alone * ranks[1].ratio;
     return late ? &ranks[0] : nullptr;
   }
   std::vector<double> all;

@@ -81,7 +81,8 @@ void DetectMissing(const JobSnapshot& snapshot, const Communicator& communicator
     } else if (CannotRun(health.state)) {
       finding->confirmed_by = "stopped";
     } else if (!ref.stale && health.state != ProcessState::kBlocked && health.last_progress_at_ns != kNever &&
-               ref.host->as_of_ns - health.last_progress_at_ns >= thresholds.join_suspect_ns) {
+               ref.host->as_of_ns - health.last_progress_at_ns >= thresholds.join_suspect_ns &&
+               waited_ns >= thresholds.join_idle_ns) {
       finding->confirmed_by = "no-progress";
     } else {
       return;

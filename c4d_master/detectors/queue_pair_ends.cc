@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "c4d_master/detectors/hang_evidence.h"
+#include "service/text.h"
 
 namespace c4::c4d {
 
@@ -14,6 +15,10 @@ std::string AddressOf(const std::string& endpoint) {
   if (colon == std::string::npos) return endpoint;
   if (endpoint.front() == '[') return endpoint.substr(1, colon < 2 ? 0 : colon - 2);
   return endpoint.substr(0, colon);
+}
+
+std::string NicOfRank(const ProcessRef& rank) {
+  return service::Concat("of rank ", rank.process->rank);
 }
 
 std::vector<QueuePairEnds> CollectQueuePairs(const JobSnapshot& snapshot) {
@@ -31,8 +36,11 @@ std::vector<QueuePairEnds> CollectQueuePairs(const JobSnapshot& snapshot) {
       }
     }
     for (const Member& member : communicator.members) {
-      for (const QueuePair& queue_pair : member.state->queue_pairs) {
-        if (!queue_pair.sends) continue;
+      const std::vector<QueuePair>& own = member.state->queue_pairs;
+      const bool addressed =
+          std::any_of(own.begin(), own.end(), [](const QueuePair& pair) { return !pair.local.empty(); });
+      for (const QueuePair& queue_pair : own) {
+        if (!queue_pair.sends || (addressed && queue_pair.local.empty())) continue;
         QueuePairEnds ends;
         ends.communicator = &communicator;
         ends.sender = &snapshot.processes[member.process];
@@ -46,6 +54,10 @@ std::vector<QueuePairEnds> CollectQueuePairs(const JobSnapshot& snapshot) {
         if (other != received.end()) ends.received = other->second;
         ends.from_nic = AddressOf(queue_pair.local);
         ends.to_nic = AddressOf(queue_pair.remote);
+        if (queue_pair.local.empty()) {
+          ends.from_nic = NicOfRank(*ends.sender);
+          if (ends.receiver != nullptr) ends.to_nic = NicOfRank(*ends.receiver);
+        }
         queue_pairs.push_back(std::move(ends));
       }
     }

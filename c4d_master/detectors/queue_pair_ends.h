@@ -21,11 +21,15 @@ struct QueuePairEnds {
   const Membership* from = nullptr;
   const QueuePair* queue_pair = nullptr;  // the sender's
   const QueuePair* received = nullptr;    // the same, seen by the receiver; nullptr: not seen
-  std::string from_nic;                   // addresses without ports
+  std::string from_nic;                   // addresses without ports, or NicOfRank
   std::string to_nic;
 };
 
-// All queue pairs that send, by communicator, sender's rank and their order there.
+// What stands for the NIC that a rank uses where its engine does not say its address: "of rank 3".
+std::string NicOfRank(const ProcessRef& rank);
+
+// All queue pairs that send. What the vendor's engine moves to a peer is one, too, where nothing else tells
+// of it. By communicator, sender's rank and their order there.
 std::vector<QueuePairEnds> CollectQueuePairs(const JobSnapshot& snapshot);
 
 // "10.0.0.1" of "10.0.0.1:1234", "fd00::1" of "[fd00::1]:1234".

@@ -32,18 +32,20 @@ struct SlowThresholds {
   double nic_share = 0.6;  // of a NIC's populated cells
   double min_chunks = 3;
   double min_usual_chunks = 40;
-  double late_factor = 1.8;       // of a rank's own time to its baseline
-  double late_alone = 1.5;        // to the second of the job
-  double late_cycle_share = 0.2;  // the growth, of all the time that an operation takes
-  double late_whole = 0.75;       // of a node's or a communicator's ranks, so that it counts as a whole
-  double late_few = 0.25;         // of the job's ranks: that many may be late each by itself
-  double late_suspect = 1.4;      // from here on a rank explains slow cells that touch it
+  double late_factor = 1.8;          // of a rank's own time to its baseline
+  double late_alone = 1.5;           // to the second of the job
+  double late_cycle_share = 0.2;     // the growth, of all the time that an operation takes
+  double late_whole = 0.75;          // of a node's or a communicator's ranks, so that it counts as a whole
+  double late_few = 0.25;            // of the job's ranks: that many may be late each by itself
+  double late_suspect = 1.4;         // from here on a rank explains slow cells that touch it
+  double late_suspect_alone = 1.25;  // to the second, for that
   double blind_late_median = 2.0;
   size_t blind_late_slices = 30;
   size_t late_persist = 2;             // slices for which a rank must have been late
   size_t alone_persist = 5;            // the same, of a single queue pair
   size_t persist = 3;                  // slices for which it must have lasted
   size_t fade = 7;                     // slices for which a NIC that was slow explains what touches it
+  size_t link_unique = 2;              // slices in which a link alone explained it, so that it is certain
   int64_t fenced_ns = 10 * kSecondNs;  // for which a fence speaks of its path
   LinkBlameThresholds link = {.explained = 0.5};
 };

@@ -14,9 +14,6 @@ namespace {
 using analysis::FlowState;
 using service::Concat;
 
-// Looks in which a link must have been the only one that explains what is slow, to be certain.
-constexpr size_t kLeastUnique = 2;
-
 // A link in one look.
 struct Sight {
   bool unique = false;
@@ -118,11 +115,11 @@ std::vector<Finding> NameSlowLinks(const std::vector<LookBlame>& looks, const Sl
       }
     }
     if (told == nullptr || !told->unique) continue;
-    if (!newest.unique && unique < kLeastUnique) continue;
+    if (!newest.unique && unique < thresholds.link_unique) continue;
     Finding finding = Describe(cable, *told, *told->blamed, what);
     // A single queue pair is more often unlucky than alone on a bad path.
     const bool lasting = together == 1 ? seen_at_all == looks.size() : seen >= thresholds.persist;
-    if (lasting && unique >= kLeastUnique) {
+    if (lasting && unique >= thresholds.link_unique) {
       finding.confidence = 0.9;
       finding.confirmed_by = "slow";
     }

@@ -129,6 +129,7 @@ CommunicatorRecorder Monitor::OpenCommunicator(const CommunicatorIdentity& ident
 
 void Monitor::CloseCommunicator(CommunicatorRecorder* recorder, wire::SlotPhase phase) {
   const std::lock_guard<std::mutex> lock(mutex_);
+  if (phase == wire::kPhaseAborted) recorder->GaveUp(0, -1);
   recorder->SetPhase(phase);
   if (recorder->index() != kSpare) free_communicators_.push_back(recorder->index());
   // Only an orderly end is an end: a process whose communicators failed or were aborted has not "left".

@@ -144,6 +144,13 @@ void ObservedCommunicator::Finalized() {
   if (open_) recorder_.SetPhase(wire::kPhaseFinalized);
 }
 
+void ObservedCommunicator::Failed(int32_t result) {
+  const std::lock_guard<BriefLock> lock(lock_);
+  if (!open_) return;
+  recorder_.GaveUp(result, -1);  // the vendor does not say whom it lost
+  recorder_.SetPhase(wire::kPhaseFailed);
+}
+
 bool ObservedCommunicator::Find(const ObservedCall& call, uint64_t* i) {
   Kind& kind = KindOf(call.info.function);
   if (kind.matched < kind.oldest()) kind.matched = kind.oldest();

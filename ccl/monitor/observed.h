@@ -76,6 +76,8 @@ class ObservedCommunicator {
     if (!ready_.load(std::memory_order_relaxed)) BecomeReady();
   }
   void Finalized();
+  // The vendor has given it up, with NCCL's `result`.
+  void Failed(int32_t result);
 
   // The profiler. 0: no such call is open, the event is nobody's. `call.stream` and the reduction do not
   // count, and neither do buffers that are null. `called_ticks` becomes when the call was made. Calls of one

@@ -62,6 +62,15 @@ class CommunicatorRecorder {
     if (slot_->kernel_error_ns != kernel_error_ns) Publish(slot_->kernel_error_ns, kernel_error_ns);
   }
 
+  // Its last words, of which the first count: NCCL's result, 0 where the program aborts it; the rank in the
+  // communicator that it lost, -1 where it blames nobody.
+  void GaveUp(int32_t result, int blamed_rank) {
+    if (slot_->gave_up_ticks != 0) return;
+    Publish(slot_->gave_up_result, result);
+    Publish(slot_->blamed, static_cast<uint32_t>(blamed_rank + 1));
+    std::atomic_ref<uint64_t>(slot_->gave_up_ticks).store(NowTicks(), std::memory_order_release);
+  }
+
   uint32_t index() const { return index_; }
   uint32_t generation() const { return slot_->generation; }
   const wire::CommunicatorSlot& slot() const { return *slot_; }

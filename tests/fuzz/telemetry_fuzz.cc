@@ -17,7 +17,7 @@ constexpr int64_t kSecondNs = 1'000'000'000;
 struct Master {
   c4::c4d::VerdictStore store{":memory:"};
   c4::service::Metrics metrics;
-  c4::c4d::C4dHandler handler{{.job = "job", .master_epoch = 1, .thresholds = {}}, &store, &metrics};
+  c4::c4d::C4dHandler handler{{.job = "job", .master_epoch = 1, .policy = {}}, &store, &metrics};
   c4::c4d::Now now{1000 * kSecondNs, 2000 * kSecondNs};
 
   void Take(std::string_view bytes) {

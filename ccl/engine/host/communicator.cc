@@ -81,6 +81,7 @@ Result HostCommunicator::Init(const bootstrap::UniqueId& id, const InitRequest& 
   Result result = Caught([&] { return Connect(id, request); });
   if (result.ok()) result = thread_.Start("c4-comm", [this] { Run(); });
   if (!result.ok()) {
+    recorder_.GaveUp(result.code(), links_ == nullptr ? -1 : links_->blamed());
     CloseConnections(false);
     monitor_->CloseCommunicator(&recorder_, wire::kPhaseFailed);
     return result;
@@ -386,6 +387,7 @@ void HostCommunicator::FailWith(const Result& result) {
     failure_ = result;
     state_.store(State::kFailed);
   }
+  recorder_.GaveUp(result.code(), links_ == nullptr ? -1 : links_->blamed());
   recorder_.SetPhase(wire::kPhaseFailed);
   (void)Caught([this, &result] {
     const LogLevel level = LevelOfFailure();

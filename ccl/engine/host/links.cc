@@ -190,17 +190,18 @@ Result Links::Progress(bool* moved) {
   }
   for (auto& [key, connection] : sends_) {
     const Result result = connection->Progress(moved);
-    if (!result.ok()) return Named(key.first, result);
+    if (!result.ok()) return Blame(key.first, result);
   }
   for (auto& [key, connection] : receives_) {
     const Result result = connection->Progress(moved);
-    if (!result.ok()) return Named(key.first, result);
+    if (!result.ok()) return Blame(key.first, result);
   }
   return Ok();
 }
 
 // A rank of one communicator is another one of the next: its process and host are whom to look for.
-Result Links::Named(int peer, const Result& failure) const {
+Result Links::Blame(int peer, const Result& failure) {
+  blamed_ = peer;
   const Contact& contact = contacts_[static_cast<size_t>(peer)];
   if (contact.process.pid == 0 || contact.listeners.empty()) return failure;
   std::string host = contact.listeners.front().ToString();

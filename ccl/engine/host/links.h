@@ -70,6 +70,8 @@ class Links {
   // Grows while anything of messages is on the move, on any connection; stands still while peers only show
   // that they live.
   uint64_t ProgressCount() const;
+  // The peer whose connection failed, once Progress has failed for that; else -1.
+  int blamed() const { return blamed_; }
 
  private:
   using Key = std::pair<int, uint16_t>;  // peer, channel
@@ -87,7 +89,7 @@ class Links {
   // A receive connection waits for its sender to connect.
   bool Expecting() const;
   // The failure of a connection to that rank, with who that is.
-  Result Named(int peer, const Result& failure) const;
+  Result Blame(int peer, const Result& failure);
   void LookAtDevices();
   Result TakeIn(bool expecting, bool* moved);
   void CollectPolls();
@@ -123,6 +125,7 @@ class Links {
   uint32_t vain_spins_ = 0;
   uint32_t waits_ = 0;
   bool moved_in_wait_ = false;
+  int blamed_ = -1;
   // The wake descriptor first; data, fences, acceptor, devices. Kept to spare allocations.
   std::vector<pollfd> polls_;
   size_t acceptor_at_ = 0;

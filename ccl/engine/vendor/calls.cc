@@ -134,7 +134,9 @@ void AfterMaking(const Api& api, Making making, ncclResult_t result) {
   ObservedCommunicators& all = ObservedCommunicators::Get();
   making.handle = making.place == nullptr ? making.handle : *making.place;
   if (!Accepted(result) || making.handle == nullptr) {
-    if (making.observed != nullptr) all.Drop(making.observed, wire::kPhaseFailed);
+    if (making.observed == nullptr) return;
+    if (!Accepted(result)) making.observed->Failed(result);
+    all.Drop(making.observed, wire::kPhaseFailed);
     return;
   }
   if (making.observed != nullptr) {
@@ -372,9 +374,13 @@ ncclResult_t CommAbort(const Api& api, ncclComm_t comm) {
 
 ncclResult_t CommGetAsyncError(const Api& api, ncclComm_t comm, ncclResult_t* error) {
   const ncclResult_t result = api.CommGetAsyncError(comm, error);
-  if (result != ncclSuccess || error == nullptr || *error != ncclSuccess || !Looking()) return result;
-  // It may have come to be since it was asked for.
+  if (result != ncclSuccess || error == nullptr || *error == ncclInProgress || !Looking()) return result;
   if (ObservedCommunicator* const observed = Observed(comm)) {
+    if (*error != ncclSuccess) {
+      observed->Failed(*error);
+      return result;
+    }
+    // It may have come to be since it was asked for.
     BecomeReady(api, comm, observed);
     StampsLaunched(*observed);
   }

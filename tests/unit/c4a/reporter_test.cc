@@ -22,15 +22,41 @@ class ReporterTest : public testing::Test {
     fstat(fd, &status);
     auto segment = std::make_unique<SegmentFile>(name, fd, status.st_dev, status.st_ino);
     EXPECT_TRUE(segment->Start(RingStart::kOldest).ok());
-    segment->Update(proc_, std::nullopt, kNow);
+    segment->Update(proc_, std::nullopt, kNow, &exits_);
     EXPECT_EQ(segment->suspicion(), "");
     return segment;
   }
 
   test::TemporaryDirectory directory_;
   const ProcReader proc_{"/proc/nowhere"};
+  ExitWatch exits_;
   Reporter reporter_{{.host = "node7", .agent_epoch = 77, .agent_version = "1.2.3"}};
 };
+
+TEST_F(ReporterTest, LastWordsAreHandedOn) {
+  SegmentBuilder builder;
+  wire::CommunicatorSlot& lost = builder.AddCommunicator(0, 0xabc, 2);
+  lost.gave_up_ticks = kNow - 400;
+  lost.gave_up_result = 6;
+  lost.blamed = 2;
+  builder.AddCommunicator(1, 0xdef, 2).gave_up_ticks = kNow - 300;  // aborted
+  builder.AddCommunicator(2, 0x123, 2);
+  wire::CommunicatorSlot& absurd = builder.AddCommunicator(3, 0x456, 2);
+  absurd.gave_up_ticks = kNow - 200;
+  absurd.blamed = 5;  // of four
+  const std::unique_ptr<SegmentFile> owner = Open(builder);
+  SegmentFile* const segments[] = {owner.get()};
+  const auto batches = reporter_.Report(segments, kNow, 5);
+  const v1::ProcessReport& process = batches.at("job-1").processes(0);
+  ASSERT_EQ(process.communicators_size(), 4);
+  EXPECT_EQ(process.communicators(0).gave_up().age_ns(), 400);
+  EXPECT_EQ(process.communicators(0).gave_up().result(), 6);
+  EXPECT_EQ(process.communicators(0).gave_up().blamed_rank(), 1);
+  EXPECT_EQ(process.communicators(1).gave_up().result(), 0);
+  EXPECT_EQ(process.communicators(1).gave_up().blamed_rank(), -1);
+  EXPECT_FALSE(process.communicators(2).has_gave_up());
+  EXPECT_EQ(process.communicators(3).gave_up().blamed_rank(), -1);
+}
 
 TEST_F(ReporterTest, AgesAreRelativeToTheBatch) {
   SegmentBuilder builder;

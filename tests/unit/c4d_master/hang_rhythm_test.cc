@@ -2,6 +2,7 @@
 #include <random>
 
 #include "c4d_master/detectors/hang.h"
+#include "c4d_master/rhythm.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/unit/c4d_master/fake_job.h"
@@ -36,6 +37,8 @@ TEST(HangRhythmTest, ThresholdsFollowTheRhythmWithinBounds) {
   communicator.longest_standstill_ns = 40 * kSecondNs;
   EXPECT_EQ(SuspectAfterNs(communicator, kThresholds), 5 * kSecondNs);
   EXPECT_EQ(CertainAfterNs(communicator, kThresholds), 200 * kSecondNs);
+  communicator.longest_standstill_ns = 600 * kSecondNs;
+  EXPECT_EQ(CertainAfterNs(communicator, kThresholds), 900 * kSecondNs) << "not fifty minutes";
 
   FakeJob job(kRanks);
   job.Complete(50);
@@ -47,6 +50,33 @@ TEST(HangRhythmTest, ThresholdsFollowTheRhythmWithinBounds) {
   job.Advance(120 * kSecondNs);
   EXPECT_EQ(DetectHangs(job.Snapshot(2 * kSecondNs), kThresholds)[0].confirmed_by, "past-limit");
   EXPECT_EQ(DetectHangs(job.Snapshot(40 * kSecondNs), kThresholds)[0].confirmed_by, "");
+}
+
+// A job that is started again makes communicators anew; its checkpoints take as long as before.
+TEST(HangRhythmTest, WhatWasUsualIsTakenOverByTheNextIncarnation) {
+  Rhythm rhythm;
+  const auto observe = [&rhythm](FakeJob& job) {
+    JobSnapshot snapshot = job.Snapshot();
+    rhythm.Observe(&snapshot);
+    return snapshot.communicators.empty() ? 0 : snapshot.communicators[0].longest_standstill_ns;
+  };
+  FakeJob first(kRanks);
+  first.Complete(50);
+  observe(first);
+  first.EnterAllBut(2);
+  observe(first);
+  for (int i = 0; i < 60; ++i) {
+    first.Advance(kSecondNs);
+    observe(first);
+  }
+  first.Enter(2);
+  EXPECT_GE(observe(first), 60 * kSecondNs);
+  FakeJob next(kRanks);
+  for (uint32_t rank = 0; rank < kRanks; ++rank) next.membership(rank).communicator_id = 0xB22;
+  EXPECT_GE(observe(next), 60 * kSecondNs);
+  FakeJob other(kRanks + 1);
+  for (uint32_t rank = 0; rank <= kRanks; ++rank) other.membership(rank).communicator_id = 0xC33;
+  EXPECT_EQ(observe(other), 0) << "of another size";
 }
 
 TEST(HangRhythmTest, EvidenceAndActionAreInNumbers) {

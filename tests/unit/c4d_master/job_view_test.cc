@@ -444,7 +444,7 @@ class RhythmTest : public JobViewTest {
 };
 
 TEST_F(RhythmTest, LearnsTheLongestWait) {
-  job_.Complete(kWarmUpOperations);
+  job_.Complete(RhythmThresholds().warm_up_operations);
   LateOperation(kSecondNs);
   EXPECT_EQ(Longest(), kSecondNs);
   LateOperation(3 * kSecondNs);
@@ -458,14 +458,14 @@ TEST_F(RhythmTest, TheFirstOperationsTeachNothing) {
 }
 
 TEST_F(RhythmTest, NobodyWaitsWhileAllCompute) {
-  job_.Complete(kWarmUpOperations);
+  job_.Complete(RhythmThresholds().warm_up_operations);
   Pass(30 * kSecondNs);
   LateOperation(kSecondNs);
   EXPECT_EQ(Longest(), kSecondNs);
 }
 
 TEST_F(RhythmTest, WhatWasConfirmedIsNotUsual) {
-  job_.Complete(kWarmUpOperations);
+  job_.Complete(RhythmThresholds().warm_up_operations);
   job_.EnterAllBut(3);
   Pass(30 * kSecondNs);
   view_.ExcludeStandstill(kWorld);
@@ -480,7 +480,7 @@ TEST_F(RhythmTest, WhatWasConfirmedIsNotUsual) {
 
 // The node's clock is related anew now and then; a shift by a little is no progress.
 TEST_F(RhythmTest, AShiftOfTheClockRelationIsNoStep) {
-  job_.Complete(kWarmUpOperations);
+  job_.Complete(RhythmThresholds().warm_up_operations);
   job_.EnterAllBut(3);
   for (int i = 0; i < 1200; ++i) {
     job_.Advance(100 * kMillisecondNs);

@@ -34,11 +34,11 @@ TEST(OptionsTest, Defaults) {
   EXPECT_THAT(options.directory, HasSubstr("/masters"));
   const HandlerOptions handler = options.ForHandler(3);
   EXPECT_EQ(handler.master_epoch, 3U);
-  EXPECT_EQ(handler.thresholds.hang.suspect_ns, 2 * kSecondNs);
-  EXPECT_EQ(handler.thresholds.hang.suspect_max_ns, 5 * kSecondNs);
-  EXPECT_EQ(handler.thresholds.hang.no_progress_ns, 10 * kSecondNs);
-  EXPECT_EQ(handler.thresholds.hang.limit_ns, 120 * kSecondNs);
-  EXPECT_EQ(handler.agent_stale_ns, 3 * kSecondNs);
+  EXPECT_EQ(handler.policy.detectors.hang.suspect_ns, 2 * kSecondNs);
+  EXPECT_EQ(handler.policy.detectors.hang.suspect_max_ns, 5 * kSecondNs);
+  EXPECT_EQ(handler.policy.detectors.hang.no_progress_ns, 10 * kSecondNs);
+  EXPECT_EQ(handler.policy.detectors.hang.limit_ns, 120 * kSecondNs);
+  EXPECT_EQ(handler.policy.agent_stale_ns, 3 * kSecondNs);
 }
 
 // Defaults of numbers as docs/configuration.md gives them for this program, by setting.
@@ -88,7 +88,7 @@ TEST(OptionsTest, TheEnvironmentCounts) {
   ASSERT_TRUE(Parse({"--job", "j"}, &options, [](const char* name) {
                 return std::string(name) == "C4D_HANG_SUSPECT_S" ? "1.5" : nullptr;
               }).ok());
-  EXPECT_EQ(options.ForHandler(1).thresholds.hang.suspect_ns, 1500 * 1'000'000);
+  EXPECT_EQ(options.ForHandler(1).policy.detectors.hang.suspect_ns, 1500 * 1'000'000);
 }
 
 TEST(OptionsTest, ContradictionsAreErrors) {
@@ -110,6 +110,38 @@ TEST(OptionsTest, ContradictionsAreErrors) {
   }
   MasterOptions nameless;
   EXPECT_FALSE(Parse({}, &nameless).ok());
+}
+
+TEST(OptionsTest, ThePolicysFileStandsBelowWhatIsGiven) {
+  const test::TemporaryDirectory directory;
+  const std::string file =
+      directory.Write("p", "hang-suspect-s = 3\nhang-limit-s = 200\nno-progress-s = 20\nlate-factor = 2\n");
+  MasterOptions options;
+  ASSERT_TRUE(Parse({"--job", "j", "--policy", file, "--hang-limit-s", "90"}, &options, [](const char* name) {
+                return std::string(name) == "C4D_NO_PROGRESS_S" ? "10" : nullptr;
+              }).ok());
+  const Policy policy = options.ForHandler(1).policy;
+  EXPECT_EQ(policy.detectors.hang.suspect_ns, 3 * kSecondNs);
+  EXPECT_EQ(policy.detectors.hang.limit_ns, 90 * kSecondNs);
+  EXPECT_EQ(policy.detectors.hang.no_progress_ns, 10 * kSecondNs) << "given, though it is the default";
+  EXPECT_EQ(policy.detectors.slow.late_factor, 2);
+  EXPECT_EQ(options.hang_suspect_s, 3) << "what is in force is what the log tells";
+  // The same of what the file says later.
+  EXPECT_EQ(options.GoOver(*ParsePolicy("hang-limit-s = 300\n", "p"))->detectors.hang.limit_ns,
+            90 * kSecondNs);
+  EXPECT_THAT(std::string(options.GoOver(*ParsePolicy("hang-suspect-max-s = 100\n", "p")).status().message()),
+              HasSubstr("--hang-limit-s 90 is less than --hang-suspect-max-s 100"));
+}
+
+TEST(OptionsTest, AWrongPolicyIsAnError) {
+  const test::TemporaryDirectory directory;
+  const std::string file = directory.Write("p", "\nlate-factor = 0\n");
+  MasterOptions options;
+  EXPECT_THAT(std::string(Parse({"--job", "j", "--policy", file}, &options).message()),
+              HasSubstr(file + ", line 2: late-factor is"));
+  MasterOptions missing;
+  EXPECT_THAT(std::string(Parse({"--job", "j", "--policy", "/no/such"}, &missing).message()),
+              HasSubstr("/no/such"));
 }
 
 TEST(OptionsTest, SmonsSettings) {

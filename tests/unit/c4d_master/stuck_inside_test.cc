@@ -59,6 +59,29 @@ TEST_F(StuckInsideTest, ItsMembersAreCandidatesAfterALimit) {
   EXPECT_EQ(all[0].kind, CulpritKind::kAmbiguous);
 }
 
+// Rank 1's kernel hangs: it has what it asked for. Rank 2 waits for what it would have sent.
+TEST_F(StuckInsideTest, WhoWaitsForNoDataIsNamed) {
+  for (const uint32_t rank : {1U, 2U}) {
+    QueuePair receives;
+    receives.peer = 2 - rank;
+    receives.carrier = Carrier::kVendor;
+    receives.connection = {true, 108, 108, rank == 1 ? 108U : 100U, 0, 0};
+    job_.membership(rank, kGroup).queue_pairs.push_back(receives);
+  }
+  job_.Advance(31 * kSecondNs);
+  std::vector<Finding> findings = Inside(job_);
+  ASSERT_THAT(findings, SizeIs(1));
+  EXPECT_EQ(findings[0].syndrome, Syndrome::kNonCommunicationHang);
+  EXPECT_EQ(findings[0].kind, CulpritKind::kRank);
+  EXPECT_EQ(findings[0].rank, 1);
+  EXPECT_THAT(findings[0].waiting, ElementsAre(0, 2, 3));
+  // Nobody waits for data: nothing tells them apart.
+  job_.membership(2, kGroup).queue_pairs[0].connection.done = 108;
+  findings = Inside(job_);
+  ASSERT_THAT(findings, SizeIs(1));
+  EXPECT_THAT(findings[0].candidates, ElementsAre(1, 2));
+}
+
 TEST_F(StuckInsideTest, WhatFinishesIsOver) {
   job_.Advance(40 * kSecondNs);
   ASSERT_THAT(Inside(job_), SizeIs(1));
@@ -101,7 +124,11 @@ TEST(BlockedTest, WhoIsBlockedInTheKernelIsExcusedUpToTheLimit) {
   std::vector<Finding> findings = DetectHangs(job.Snapshot(), HangThresholds{});
   ASSERT_THAT(findings, SizeIs(1));
   EXPECT_EQ(findings[0].confirmed_by, "");
-  job.Advance(106 * kSecondNs);
+  job.Advance(880 * kSecondNs);
+  findings = DetectHangs(job.Snapshot(), HangThresholds{});
+  ASSERT_THAT(findings, SizeIs(1));
+  EXPECT_EQ(findings[0].confirmed_by, "");
+  job.Advance(6 * kSecondNs);
   findings = DetectHangs(job.Snapshot(), HangThresholds{});
   ASSERT_THAT(findings, SizeIs(1));
   EXPECT_EQ(findings[0].confirmed_by, "past-limit");
@@ -109,6 +136,24 @@ TEST(BlockedTest, WhoIsBlockedInTheKernelIsExcusedUpToTheLimit) {
   findings = DetectHangs(job.Snapshot(), HangThresholds{});
   ASSERT_THAT(findings, SizeIs(1));
   EXPECT_EQ(findings[0].confirmed_by, "no-progress");
+}
+
+// A checkpoint of many minutes: its rank writes. One that only computes is a hang much earlier.
+TEST(BlockedTest, WhoWritesFilesIsGivenAsLong) {
+  FakeJob job(3);
+  job.Complete(50);
+  job.EnterAllBut(0);
+  for (int i = 0; i < 10; ++i) {
+    job.Advance(60 * kSecondNs);
+    job.process(0).health.last_io_at_ns = job.now_ns() - 2 * kSecondNs;
+    const std::vector<Finding> findings = DetectHangs(job.Snapshot(), HangThresholds{});
+    ASSERT_THAT(findings, SizeIs(1));
+    EXPECT_EQ(findings[0].confirmed_by, "") << i;
+  }
+  job.Advance(11 * kSecondNs);  // it has ceased to
+  const std::vector<Finding> findings = DetectHangs(job.Snapshot(), HangThresholds{});
+  ASSERT_THAT(findings, SizeIs(1));
+  EXPECT_EQ(findings[0].confirmed_by, "past-limit");
 }
 
 }  // namespace

@@ -40,6 +40,7 @@ v1::Verdict Example() {
   verdict.set_suspected_unix_ns(1'700'000'002'250'000'000);
   verdict.set_confirmed_unix_ns(1'700'000'002'500'000'000);
   verdict.set_confirmed_by("stopped");
+  verdict.set_policy_version("54b4b530");
   v1::Evidence* evidence = verdict.add_evidence();
   evidence->set_kind("process-state");
   evidence->set_text("rank 2 is stopped");
@@ -57,7 +58,7 @@ TEST(VerdictJsonTest, EveryFieldOfTheContract) {
                 "nic": "", "connections": [], "candidates": [], "cable": "", "links": []},
     "communicator": "0x00000000000000a1", "operation": 410, "waiting": [0, 1, 3], "confidence": 0.99,
     "since_unix_s": 1700000000.25, "suspected_unix_s": 1700000002.25, "confirmed_unix_s": 1700000002.5,
-    "cleared_unix_s": null, "confirmed_by": "stopped",
+    "cleared_unix_s": null, "confirmed_by": "stopped", "policy_version": "54b4b530",
     "evidence": [{"kind": "process-state", "text": "rank 2 is stopped"}], "suggested_action": "kill -CONT"})"));
 }
 

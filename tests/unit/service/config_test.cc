@@ -43,7 +43,7 @@ class ConfigTest : public testing::Test {
          .help = "interval",
          .min = 10,
          .max = 60000},
-        {.name = "limit-s", .field = &options_.limit_s, .help = "limit", .min = 0.1},
+        {.name = "limit-s", .field = &options_.limit_s, .help = "limit", .min = 0.1, .given = &limit_given_},
         {.name = "keep", .field = &options_.keep, .help = "keep it"},
     };
   }
@@ -58,6 +58,7 @@ class ConfigTest : public testing::Test {
   std::map<std::string, std::string> environment_;
   Options options_;
   bool job_required_ = false;
+  bool limit_given_ = false;
 };
 
 TEST_F(ConfigTest, DefaultsStayWhereNothingIsSaid) {
@@ -80,6 +81,18 @@ TEST_F(ConfigTest, FlagOverEnvironmentOverFileOverDefault) {
   EXPECT_TRUE(options_.keep);            // file
   EXPECT_EQ(options_.job, "");           // an empty variable counts as not set
   EXPECT_EQ(options_.run_dir, "/dev/shm/c4");
+}
+
+// Also where what is given is the default.
+TEST_F(ConfigTest, TellsWhatWasGiven) {
+  ASSERT_TRUE(Parse({"--scan-interval-ms", "20"}).ok());
+  EXPECT_FALSE(limit_given_);
+  ASSERT_TRUE(Parse({"--limit-s", "2.5"}).ok());
+  EXPECT_TRUE(limit_given_);
+  limit_given_ = false;
+  environment_["TOOL_LIMIT_S"] = "2.5";
+  ASSERT_TRUE(Parse({}).ok());
+  EXPECT_TRUE(limit_given_);
 }
 
 TEST_F(ConfigTest, TheOtherVariableCountsLessThanTheProgramsOwn) {

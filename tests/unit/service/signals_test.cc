@@ -28,6 +28,15 @@ TEST(Signals, TimeOutAndEndFromWithin) {
   EXPECT_EQ(WaitForSignal(absl::Seconds(5)), SIGTERM);
 }
 
+TEST(Signals, AReloadIsToldOnce) {
+  BlockReloadSignal();
+  EXPECT_FALSE(TookReloadSignal());
+  kill(getpid(), SIGHUP);
+  kill(getpid(), SIGHUP);
+  EXPECT_TRUE(TookReloadSignal());
+  EXPECT_FALSE(TookReloadSignal());
+}
+
 TEST(Clock, FakeMovesBothTimes) {
   FakeClock clock(100, 5000);
   clock.Advance(7);

@@ -64,6 +64,10 @@ TEST(ProtoGolden, TelemetryOf4) {
   ExpectGolden<v1::TelemetryBatch>("telemetry-4");
 }
 
+TEST(ProtoGolden, TelemetryOf5) {
+  ExpectGolden<v1::TelemetryBatch>("telemetry-5");
+}
+
 TEST(ProtoGolden, VerdictOf1) {
   ExpectGolden<v1::Verdict>("verdict-1");
 }

@@ -17,8 +17,9 @@ const Released k11{"segment-1.1.bin", 1, 384, 512};
 const Released k12{"segment-1.2.bin", 2, 384, 512};
 const Released k13{"segment-1.3.bin", 3, 384, 512};
 const Released k14{"segment-1.4.bin", 4, 384, 512};
-const Released kAll[] = {k10, k11, k12, k13, k14};
-const Released& kInForce = k14;
+const Released k15{"segment-1.5.bin", 5, 384, 512};
+const Released kAll[] = {k10, k11, k12, k13, k14, k15};
+const Released& kInForce = k15;
 
 constexpr uint32_t kCommunicators = 2;
 constexpr uint32_t kQueuePairs = 2;
@@ -124,6 +125,10 @@ CommunicatorSlot ExpectedCommunicator(const Released& version) {
   if (version.minor < 3) return slot;
   slot.seen = kSeesEvents | kSeesKernels;
   slot.kernel_error_ns = 1234;
+  if (version.minor < 5) return slot;
+  slot.gave_up_ticks = 2019;
+  slot.gave_up_result = 6;
+  slot.blamed = 2;
   return slot;
 }
 

@@ -1,0 +1,157 @@
+#include "c4d_master/detectors/first_end.h"
+
+#include <algorithm>
+#include <csignal>
+#include <cstring>
+#include <sys/wait.h>
+
+#include "ccl/include/nccl.h"
+#include "service/text.h"
+
+namespace c4::c4d {
+namespace {
+
+using service::Concat;
+
+constexpr int64_t kExactNs = kSecondNs / 1000;     // of a time that was seen as it passed
+constexpr int64_t kStatusNs = 3 * kSecondNs / 10;  // within which an agent tells how a process ended
+constexpr int kShellSignal = 128;                  // a shell's exit status for a child that a signal killed
+
+bool IsFromOutside(int signal) {
+  return signal == SIGTERM || signal == SIGKILL || signal == SIGINT || signal == SIGHUP || signal == SIGQUIT;
+}
+
+// Results that tell of the rank itself. A lost peer, or a call that does not match others', tells of somebody
+// else.
+bool IsOwnFault(int32_t result) {
+  return result == ncclUnhandledCudaError || result == ncclSystemError || result == ncclInternalError;
+}
+
+Manner MannerOfStatus(int32_t status) {
+  if (WIFSIGNALED(status)) return IsFromOutside(WTERMSIG(status)) ? Manner::kOutside : Manner::kOwn;
+  const int code = WEXITSTATUS(status);
+  if (code == 0) return Manner::kInOrder;
+  return code > kShellSignal && IsFromOutside(code - kShellSignal) ? Manner::kOutside : Manner::kOwn;
+}
+
+bool GaveUpPhase(const Membership& membership) {
+  return membership.phase == Phase::kFailed || membership.phase == Phase::kAborted;
+}
+
+const char* SignalName(int signal) {
+  const char* const name = sigabbrev_np(signal);
+  return name == nullptr ? "?" : name;
+}
+
+}  // namespace
+
+const Membership* LastWords(const Process& process) {
+  const Membership* first = nullptr;
+  for (const Membership& membership : process.communicators) {
+    if (membership.gave_up.at_ns == kNever) continue;
+    if (first == nullptr || membership.gave_up.at_ns < first->gave_up.at_ns) first = &membership;
+  }
+  return first;
+}
+
+End EndOf(const JobSnapshot& snapshot, uint32_t process, int64_t look_ns) {
+  const ProcessRef& ref = snapshot.processes[process];
+  const Health& health = ref.process->health;
+  const bool exact = health.exit_at_ns != kNever;
+  End end;
+  end.process = process;
+  end.at_ns = exact ? health.exit_at_ns : health.state_since_at_ns;
+  end.error_ns = exact ? ref.host->clock_error_ns.value_or(look_ns) + kExactNs : look_ns;
+  if (health.exit_status.has_value()) end.manner = MannerOfStatus(*health.exit_status);
+  const Membership* const words = LastWords(*ref.process);
+  if (words != nullptr && words->gave_up.at_ns < end.at_ns) {
+    const bool own = IsOwnFault(words->gave_up.result);
+    end.manner = own ? Manner::kOwn : Manner::kVictim;
+    if (own) end.at_ns = words->gave_up.at_ns;
+  } else if (words == nullptr &&
+             std::any_of(ref.process->communicators.begin(), ref.process->communicators.end(), GaveUpPhase)) {
+    end.manner = Manner::kVictim;  // the library does not say more
+  }
+  return end;
+}
+
+bool EndedBefore(const JobSnapshot& snapshot, const End& a, const End& b) {
+  // One host has one clock; what an agent did not see exactly is off by its looks.
+  const auto error_ns = [&](const End& end) {
+    const ProcessRef& ref = snapshot.processes[end.process];
+    const bool same =
+        ref.host == snapshot.processes[a.process].host && ref.host == snapshot.processes[b.process].host;
+    return same && ref.process->health.exit_at_ns != kNever ? kExactNs : end.error_ns;
+  };
+  return b.at_ns - a.at_ns > std::max(error_ns(a), error_ns(b));
+}
+
+std::vector<End> FirstOf(const JobSnapshot& snapshot, const std::vector<End>& ends) {
+  // Nobody can be before whom the earliest of a host is not: as many to be compared as there are hosts.
+  std::vector<const End*> earliest;
+  for (const End& end : ends) {
+    const Host* const host = snapshot.processes[end.process].host;
+    const auto known = std::find_if(earliest.begin(), earliest.end(), [&](const End* other) {
+      return snapshot.processes[other->process].host == host;
+    });
+    if (known == earliest.end()) {
+      earliest.push_back(&end);
+    } else if (end.at_ns < (*known)->at_ns) {
+      *known = &end;
+    }
+  }
+  std::vector<End> first;
+  for (const End& end : ends) {
+    if (std::none_of(earliest.begin(), earliest.end(),
+                     [&](const End* other) { return EndedBefore(snapshot, *other, end); })) {
+      first.push_back(end);
+    }
+  }
+  return first;
+}
+
+bool IsHeardWhole(const JobSnapshot& snapshot, const End& end) {
+  const ProcessRef& own = snapshot.processes[end.process];
+  const Health& health = own.process->health;
+  if (!health.exit_status.has_value() && own.host->as_of_ns - health.state_since_at_ns < kStatusNs)
+    return false;
+  return std::all_of(snapshot.processes.begin(), snapshot.processes.end(), [&](const ProcessRef& ref) {
+    return ref.stale || ref.process->ended || ref.host->as_of_ns >= end.at_ns;
+  });
+}
+
+std::string ExitText(const Process& process) {
+  if (!process.health.exit_status.has_value()) return "gone";
+  const int32_t status = *process.health.exit_status;
+  if (WIFSIGNALED(status)) {
+    const int signal = WTERMSIG(status);
+    return Concat("killed by SIG", SignalName(signal), " (signal ", signal,
+                  WCOREDUMP(status) ? ", core dumped)" : ")");
+  }
+  return Concat("exited with status ", WEXITSTATUS(status));
+}
+
+std::string WhereToLook(const Process& process) {
+  const Membership* const words = LastWords(process);
+  if (words != nullptr && words->gave_up.result == ncclUnhandledCudaError) {
+    return "its output for the CUDA error, and its host's `dmesg` for an Xid of its GPU";
+  }
+  const std::optional<int32_t> status = process.health.exit_status;
+  if (!status.has_value()) return "the job's output, and its host's `dmesg` (out of memory, GPU error)";
+  if (!WIFSIGNALED(*status)) return "its own output: it ended itself, in Python by an exception as a rule";
+  switch (WTERMSIG(*status)) {
+    case SIGKILL:
+      return "its host's `dmesg`: the kernel kills so for want of memory (or somebody did)";
+    case SIGBUS:
+      return "room in /dev/shm and memory errors in its host's `dmesg`";
+    case SIGTERM:
+    case SIGINT:
+    case SIGHUP:
+    case SIGQUIT:
+      return "who ended it: its launcher's log, the scheduler";
+    default:
+      return "its own output and its core dump (`coredumpctl`): it ended by a fault of its own";
+  }
+}
+
+}  // namespace c4::c4d

@@ -1,0 +1,308 @@
+// The table of thresholds. docs/policy.md is made from it (`c4 policy --markdown`).
+#include "c4d_master/fence_log.h"
+#include "c4d_master/policy.h"
+
+namespace c4::c4d {
+namespace {
+
+template <auto... kMembers>
+PolicyField At(Policy& policy) {
+  return &(policy.*....*kMembers);
+}
+
+constexpr auto kDetectors = &Policy::detectors;
+constexpr auto kHang = &Thresholds::hang;
+constexpr auto kStuck = &Thresholds::communication_hang;
+constexpr auto kEnd = &Thresholds::end;
+constexpr auto kSlow = &Thresholds::slow;
+constexpr auto kLost = &Thresholds::path_lost;
+constexpr auto kSilence = &Thresholds::silence;
+
+// What a threshold was tuned on.
+constexpr char kReasoning[] = "by reasoning";
+constexpr char kFabric[] = "emulated fabric, 16 ranks, and recordings of it";
+constexpr char kSimulation[] = "simulated telemetry (c4d_accuracy_synthetic)";
+constexpr char kBoth[] = "simulated telemetry, then recordings of the emulated fabric";
+constexpr char kPaths[] = "simulated telemetry with paths, seeds 20000 to 20999, then the emulated fabric";
+constexpr char kJobs[] = "simulated hybrid-parallel jobs (c4d_jobs), seeds below 600, 64 ranks";
+
+constexpr double kDayS = 86400;
+constexpr double kMostLooks = kRecentSlices - 1;  // slices that can be looked back
+constexpr double kFencesS = static_cast<double>(FenceLog::kKeepNs) / static_cast<double>(kSecondNs);
+
+// Which link it is that queue pairs of one kind of trouble share: seven lines for each kind.
+// clang-format off
+#define C4_LINK_ENTRIES(PREFIX, WHAT, GROUP, MEMBER)                                                          \
+  {PREFIX "-link-culprit-cost", "queue pairs", 0, 1000,                                                      \
+   "a link is blamed for " WHAT " queue pairs only where it explains more than so many", kPaths,             \
+   At<kDetectors, GROUP, MEMBER, &LinkBlameThresholds::culprit_cost>},                                       \
+  {PREFIX "-link-margin", "queue pairs", 0, 1000,                                                            \
+   "links whose explanations of " WHAT " queue pairs differ by less than so many are not told apart", kPaths,\
+   At<kDetectors, GROUP, MEMBER, &LinkBlameThresholds::margin>},                                             \
+  {PREFIX "-link-least-known", "share", 0, 1,                                                                \
+   "no link is named where the paths of less than this share of the " WHAT " queue pairs are known", kPaths, \
+   At<kDetectors, GROUP, MEMBER, &LinkBlameThresholds::least_known>},                                        \
+  {PREFIX "-link-explained", "share", 0, 1,                                                                  \
+   "of these, the links named must explain so many, or unknown paths of acknowledgements might", kPaths,     \
+   At<kDetectors, GROUP, MEMBER, &LinkBlameThresholds::explained>},                                          \
+  {PREFIX "-link-least-explained", "share", 0, 1,                                                            \
+   "of these, the links named must explain so many themselves", kPaths,                                      \
+   At<kDetectors, GROUP, MEMBER, &LinkBlameThresholds::least_explained>},                                    \
+  {PREFIX "-link-contradicting", "share", 0, 1,                                                              \
+   "a link is not named where more than this share of the queue pairs that take it are well", kPaths,        \
+   At<kDetectors, GROUP, MEMBER, &LinkBlameThresholds::contradicting>},                                      \
+  {PREFIX "-link-most", "links", 1, 4, "links that are named at a time", kReasoning,                        \
+   At<kDetectors, GROUP, MEMBER, &LinkBlameThresholds::max_links>},                                          \
+  {PREFIX "-link-half-known", "share", 0, 1,                                                                 \
+   "weight of a queue pair the path of whose acknowledgements nobody knows", kPaths,                         \
+   At<kDetectors, GROUP, MEMBER, &LinkBlameThresholds::half_known>}
+// clang-format on
+
+constexpr PolicyEntry kTable[] = {
+    // Who is judged.
+    {"agent-stale-s", "s", 0.5, kDayS,
+     "ranks of a node whose agent has been silent for so long are not judged", kReasoning,
+     At<&Policy::agent_stale_ns>},
+    {"silence-before-s", "s", 0, kDayS,
+     "what stood still for longer than this before a host fell silent is not excused by its silence",
+     kReasoning, At<kDetectors, kSilence, &SilenceThresholds::before_ns>},
+    {"silence-go-on-s", "s", 0, kDayS,
+     "a job that waited for a silent host gets at most so long to go on when the host is back", kReasoning,
+     At<kDetectors, kSilence, &SilenceThresholds::most_to_go_on_ns>},
+
+    // A rank that others wait for.
+    {"hang-suspect-s", "s", 0.1, kDayS,
+     "a communicator that stands still for so long, with ranks waiting, is suspected to hang", kBoth,
+     At<kDetectors, kHang, &HangThresholds::suspect_ns>},
+    {"hang-suspect-max-s", "s", 0.1, kDayS,
+     "upper end of that time, whatever standstills are usual in the job", kReasoning,
+     At<kDetectors, kHang, &HangThresholds::suspect_max_ns>},
+    {"hang-usual-factor", "times", 1, 100,
+     "between these two a standstill of so many times the longest usual one is suspected", kReasoning,
+     At<kDetectors, kHang, &HangThresholds::usual_factor>},
+    {"no-progress-s", "s", 0.5, kDayS,
+     "a suspect that has not worked for so long is confirmed: 1 % of a processor, or 4 KiB of I/O, in 2 s",
+     kJobs, At<kDetectors, kHang, &HangThresholds::no_progress_ns>},
+    {"hang-limit-s", "s", 1, kDayS,
+     "a hang is confirmed after so long, or after what the next two make of the longest usual standstill",
+     "by reasoning: a checkpoint of a minute is no hang", At<kDetectors, kHang, &HangThresholds::limit_ns>},
+    {"hang-io-limit-s", "s", 1, kDayS,
+     "the same of a suspect that reads or writes files, or is blocked in the kernel",
+     "by reasoning: a checkpoint of ten minutes is no hang",
+     At<kDetectors, kHang, &HangThresholds::io_limit_ns>},
+    {"hang-io-recent-s", "s", 2, kDayS, "who moved 4 KiB in 2 s within this time does", kReasoning,
+     At<kDetectors, kHang, &HangThresholds::io_recent_ns>},
+    {"hang-limit-factor", "times", 1, 1000,
+     "a hang is not confirmed by its length before so many times the longest usual standstill", kReasoning,
+     At<kDetectors, kHang, &HangThresholds::certain_factor>},
+    {"hang-limit-more-s", "s", 0, kDayS, "or so much more than it, whichever is less", kReasoning,
+     At<kDetectors, kHang, &HangThresholds::certain_more_ns>},
+    {"hang-inside-s", "s", 0.1, kDayS,
+     "all ranks are inside an operation and nothing moves for so long: suspected, ambiguous", kJobs,
+     At<kDetectors, kHang, &HangThresholds::inside_ns>},
+    {"hang-deadlock-factor", "times", 1, 1000,
+     "ranks that wait for each other in a ring are confirmed after so many times the time of a suspicion",
+     kReasoning, At<kDetectors, kHang, &HangThresholds::deadlock_factor>},
+    {"hang-warm-up-operations", "operations", 0, 1e6,
+     "the first operations of a communicator teach no usual standstill", kReasoning,
+     At<&Policy::rhythm, &RhythmThresholds::warm_up_operations>},
+
+    // Queue pairs of which no byte moves.
+    {"stuck-suspect-s", "s", 0.1, kDayS,
+     "a queue pair with data that are not acknowledged, of which no byte moves for so long, is suspected",
+     kBoth, At<kDetectors, kStuck, &CommunicationHangThresholds::suspect_ns>},
+    {"stuck-confirm-s", "s", 0.1, kDayS, "and confirmed after so long", kBoth,
+     At<kDetectors, kStuck, &CommunicationHangThresholds::confirm_ns>},
+    {"stuck-unheard-s", "s", 1, kDayS,
+     "a queue pair whose other end gave no sign of life for so long is silent; one comes each second",
+     kFabric, At<kDetectors, kStuck, &CommunicationHangThresholds::unheard_ns>},
+    {"stuck-heard-s", "s", 1, kDayS, "one that was heard within this time is well", kPaths,
+     At<kDetectors, kStuck, &CommunicationHangThresholds::heard_ns>},
+    {"stuck-nic-share", "share", 0, 1, "a NIC is blamed where this share of its queue pairs is silent",
+     kFabric, At<kDetectors, kStuck, &CommunicationHangThresholds::nic_share>},
+    C4_LINK_ENTRIES("stuck", "stuck", kStuck, &CommunicationHangThresholds::link),
+
+    // Ends of processes and nodes, and ranks that never join.
+    {"crash-together-s", "s", 0, 60, "deaths within this time of the first are not told apart", kBoth,
+     At<kDetectors, kEnd, &EndThresholds::together_ns>},
+    {"crash-ended-s", "s", 0, 3600,
+     "deaths within this time of the first belong to a job that may have been ended as a whole", kFabric,
+     At<kDetectors, kEnd, &EndThresholds::ended_ns>},
+    {"crash-ended-least", "ranks", 1, 1e6, "and it may have been where at least so many died", kFabric,
+     At<kDetectors, kEnd, &EndThresholds::ended_least>},
+    {"crash-ended-share", "share", 0, 1, "and more than this share of all ranks", kFabric,
+     At<kDetectors, kEnd, &EndThresholds::ended_share>},
+    {"lost-node-silence-s", "s", 0.5, kDayS,
+     "a node whose agent has been silent for so long is lost, where others wait for its ranks", kBoth,
+     At<kDetectors, kEnd, &EndThresholds::lost_silence_ns>},
+    {"lost-node-standstill-s", "s", 0.1, kDayS, "and have waited for so long", kBoth,
+     At<kDetectors, kEnd, &EndThresholds::lost_standstill_ns>},
+    {"join-suspect-s", "s", 0.1, kDayS,
+     "a rank that is missing for so long while others set a communicator up is suspected", kReasoning,
+     At<kDetectors, kEnd, &EndThresholds::join_suspect_ns>},
+    {"join-idle-s", "s", 0.1, kDayS, "confirmed after so long where it is there and does not work",
+     kReasoning, At<kDetectors, kEnd, &EndThresholds::join_idle_ns>},
+    {"join-limit-s", "s", 0.1, kDayS, "and after so long in any case",
+     "by reasoning: nodes start minutes apart", At<kDetectors, kEnd, &EndThresholds::join_limit_ns>},
+
+    // The windows in which slowness is looked for, and what becomes usual.
+    {"window-slice-s", "s", 0.1, 60, "the past of a process is cut into slices of at least so long", kFabric,
+     At<&Policy::windows, &WindowThresholds::slice_ns>},
+    {"window-s", "s", 0.1, 600, "a window of latencies covers at least so much", kFabric,
+     At<&Policy::windows, &WindowThresholds::window_ns>},
+    {"window-slices", "slices", 1, kRecentSlices, "and at most so many slices", kFabric,
+     At<&Policy::windows, &WindowThresholds::window_slices>},
+    {"window-own-slices", "slices", 3, kRecentSlices, "slices of which a rank's own time is the median",
+     kBoth, At<&Policy::windows, &WindowThresholds::own_slices>},
+    {"usual-warm-up-operations", "operations", 0, 1e6, "the first operations of a process make no slices",
+     kReasoning, At<&Policy::windows, &WindowThresholds::warm_up_operations>},
+    {"usual-warm-up-slices", "slices", 0, 1000, "nor do its first slices become usual", kReasoning,
+     At<&Policy::windows, &WindowThresholds::warm_up_slices>},
+    {"usual-slices", "slices", 1, 3600, "slices whose own times are usual, the newest", kReasoning,
+     At<&Policy::windows, &WindowThresholds::usual_slices>},
+    {"usual-least-slices", "slices", 1, 3600, "slices after which it is known what is usual", kFabric,
+     At<&Policy::windows, &WindowThresholds::least_usual_slices>},
+    {"usual-chunks", "chunks", 16, 1e9, "chunks that a baseline holds; the older half counts half",
+     kReasoning, At<&Policy::windows, &WindowThresholds::usual_chunks>},
+    {"usual-inherited-chunks", "chunks", 0, 1e9,
+     "what a process takes over from its predecessor counts as much as so many chunks", kFabric,
+     At<&Policy::windows, &WindowThresholds::inherited_chunks>},
+    {"usual-inherited-slices", "slices", 0, 3600, "and as so many slices", kFabric,
+     At<&Policy::windows, &WindowThresholds::inherited_slices>},
+
+    // Queue pairs that take longer than usual.
+    {"slow-quantile", "share", 0.01, 0.99,
+     "quantile of a window's latencies that is judged: a bad path makes nearly all chunks slow", kBoth,
+     At<kDetectors, kSlow, &SlowThresholds::share>},
+    {"slow-own-factor", "times", 1, 1000, "slow is so many times the same quantile of its baseline", kBoth,
+     At<kDetectors, kSlow, &SlowThresholds::own_factor>},
+    {"slow-bad-quantile", "share", 0.01, 0.99, "quantile of the baseline at which its bad chunks begin",
+     kFabric, At<kDetectors, kSlow, &SlowThresholds::usual_share>},
+    {"slow-bad-factor", "times", 0, 1000, "and so many times that", kFabric,
+     At<kDetectors, kSlow, &SlowThresholds::bad_factor>},
+    {"slow-matrix-factor", "times", 0, 1000, "and so many times the median growth over the job", kBoth,
+     At<kDetectors, kSlow, &SlowThresholds::matrix_factor>},
+    {"slow-blind-factor", "times", 1, 1e6, "without a baseline: so many times the median of its communicator",
+     kFabric, At<kDetectors, kSlow, &SlowThresholds::blind_factor>},
+    {"slow-blind-chunks", "chunks", 0, 1e6, "and so many chunks in the window", kFabric,
+     At<kDetectors, kSlow, &SlowThresholds::blind_chunks>},
+    {"slow-blind-slices", "slices", 0, 1e6, "and so many slices since its process began", kFabric,
+     At<kDetectors, kSlow, &SlowThresholds::blind_slices>},
+    {"slow-nic-share", "share", 0, 1, "a NIC is blamed where this share of its judged cells is slow", kFabric,
+     At<kDetectors, kSlow, &SlowThresholds::nic_share>},
+    {"slow-least-chunks", "chunks", 0, 1e6, "chunks in the window without which nothing is blamed", kBoth,
+     At<kDetectors, kSlow, &SlowThresholds::min_chunks>},
+    {"slow-least-usual-chunks", "chunks", 1, 1e9, "chunks of a connection that make a baseline", kFabric,
+     At<kDetectors, kSlow, &SlowThresholds::min_usual_chunks>},
+    {"slow-persist", "slices", 0, kMostLooks - 1, "earlier slices that must agree, so that it is confirmed",
+     kBoth, At<kDetectors, kSlow, &SlowThresholds::persist>},
+    {"slow-alone-persist", "slices", 0, kMostLooks, "the same, of a single queue pair", kFabric,
+     At<kDetectors, kSlow, &SlowThresholds::alone_persist>},
+    {"slow-fade", "slices", 0, kMostLooks, "slices for which a NIC that was slow explains what touches it",
+     kFabric, At<kDetectors, kSlow, &SlowThresholds::fade>},
+    {"slow-link-unique", "slices", 1, kMostLooks + 1,
+     "slices in which one link alone must have explained it, so that the link is confirmed", kPaths,
+     At<kDetectors, kSlow, &SlowThresholds::link_unique>},
+    {"slow-fenced-s", "s", 0, kFencesS,
+     "a path that was fenced within this time counts as slow where slow ones alone name no link", kPaths,
+     At<kDetectors, kSlow, &SlowThresholds::fenced_ns>},
+    C4_LINK_ENTRIES("slow", "slow", kSlow, &SlowThresholds::link),
+
+    // Ranks whose own time has grown.
+    {"late-factor", "times", 1, 1000, "a rank is late at so many times its usual own time", kBoth,
+     At<kDetectors, kSlow, &SlowThresholds::late_factor>},
+    {"late-alone", "times", 1, 1000, "and so many times the growth of whoever comes next", kBoth,
+     At<kDetectors, kSlow, &SlowThresholds::late_alone>},
+    {"late-cycle-share", "share", 0, 1, "and where its growth is this share of an operation's whole time",
+     kBoth, At<kDetectors, kSlow, &SlowThresholds::late_cycle_share>},
+    {"late-whole", "share", 0, 1,
+     "late ranks are their node or communicator where they are this share of its ranks", kJobs,
+     At<kDetectors, kSlow, &SlowThresholds::late_whole>},
+    {"late-few", "share", 0, 1, "else up to this share of the job's ranks is named one by one", kJobs,
+     At<kDetectors, kSlow, &SlowThresholds::late_few>},
+    {"late-persist", "slices", 0, kMostLooks, "earlier slices that must agree, so that it is confirmed",
+     kBoth, At<kDetectors, kSlow, &SlowThresholds::late_persist>},
+    {"late-suspect-factor", "times", 1, 1000, "from here on a rank explains slow queue pairs that touch it",
+     kBoth, At<kDetectors, kSlow, &SlowThresholds::late_suspect>},
+    {"late-suspect-alone", "times", 1, 1000, "and from so many times the growth of whoever comes next", kBoth,
+     At<kDetectors, kSlow, &SlowThresholds::late_suspect_alone>},
+    {"late-blind-factor", "times", 1, 1000,
+     "slow from its start is who has had so many times the others' median share of the time for itself",
+     kFabric, At<kDetectors, kSlow, &SlowThresholds::blind_late_median>},
+    {"late-blind-slices", "slices", 1, 1e6, "and that over so many slices", kFabric,
+     At<kDetectors, kSlow, &SlowThresholds::blind_late_slices>},
+
+    // Paths that the transport gave up.
+    {"path-lost-window-s", "s", 0.1, kFencesS,
+     "fences within this time belong together; also how long one is told of", kPaths,
+     At<kDetectors, kLost, &PathLostThresholds::window_ns>},
+    {"path-lost-settle-s", "s", 0, kFencesS,
+     "time after which all that take a dead link have shown that they do", kPaths,
+     At<kDetectors, kLost, &PathLostThresholds::settle_ns>},
+    {"path-lost-dead-s", "s", 0, kDayS,
+     "without known paths: queue pairs that cannot be built again for so long", kReasoning,
+     At<kDetectors, kLost, &PathLostThresholds::dead_ns>},
+    {"path-lost-slack-s", "s", 0, 60, "how far the clocks of two hosts may be apart", kReasoning,
+     At<kDetectors, kLost, &PathLostThresholds::slack_ns>},
+    {"path-lost-least", "queue pairs", 1, 1e6, "queue pairs that a dead link must have cost their path",
+     kPaths, At<kDetectors, kLost, &PathLostThresholds::least>},
+    {"path-lost-contradicting", "share", 0, 1, "share of those over the link that may go on over it", kPaths,
+     At<kDetectors, kLost, &PathLostThresholds::contradicting>},
+    {"path-lost-elsewhere", "share", 0, 1, "share of those elsewhere that may have been fenced as well",
+     kPaths, At<kDetectors, kLost, &PathLostThresholds::elsewhere>},
+    C4_LINK_ENTRIES("path-lost", "fenced", kLost, &PathLostThresholds::link),
+
+    // What trouble leaves behind.
+    {"trouble-slow-before-s", "s", 0, kDayS,
+     "nothing is learnt from so long before something was confirmed to be slow", kFabric,
+     At<&Policy::trouble, &TroubleThresholds::slow_before_ns>},
+    {"trouble-slow-after-s", "s", 0, kDayS, "and until so long after it", kFabric,
+     At<&Policy::trouble, &TroubleThresholds::slow_after_ns>},
+    {"trouble-standstill-after-s", "s", 0, kDayS, "nor until so long after a confirmed standstill", kFabric,
+     At<&Policy::trouble, &TroubleThresholds::standstill_after_ns>},
+    {"trouble-recovery-s", "s", 0, kDayS,
+     "a job that stood still is not slow for so long: what was stuck counts as slow once it has arrived",
+     kFabric, At<&Policy::trouble, &TroubleThresholds::recovery_ns>},
+
+    // How long verdicts stay.
+    {"clear-settle-s", "s", 0, kDayS,
+     "a verdict that fresh data cannot judge any more, or of an earlier master, is cleared after so long",
+     kReasoning, At<&Policy::verdicts, &VerdictThresholds::settle_ns>},
+    {"clear-slow-s", "s", 0, kDayS, "a slow one that does not come again is cleared after so long", kFabric,
+     At<&Policy::verdicts, &VerdictThresholds::slow_settle_ns>},
+    {"clear-end-s", "s", 0, kDayS,
+     "the end of a process or node is cleared after so long, or when another takes the rank", kReasoning,
+     At<&Policy::verdicts, &VerdictThresholds::end_settle_ns>},
+    {"clear-silent-s", "s", 0, kDayS, "any verdict about a host that does not report again after so long",
+     kReasoning, At<&Policy::verdicts, &VerdictThresholds::silent_clear_ns>},
+};
+
+#undef C4_LINK_ENTRIES
+
+constexpr PolicyOrder kOrders[] = {
+    {"hang-suspect-s", "hang-suspect-max-s"},
+    {"hang-suspect-max-s", "hang-limit-s"},
+    {"hang-usual-factor", "hang-limit-factor"},
+    {"stuck-suspect-s", "stuck-confirm-s"},
+    {"stuck-heard-s", "stuck-unheard-s"},
+    {"crash-together-s", "crash-ended-s"},
+    {"join-suspect-s", "join-idle-s"},
+    {"join-idle-s", "join-limit-s"},
+    {"hang-limit-s", "hang-io-limit-s"},
+    {"slow-quantile", "slow-bad-quantile"},
+    {"usual-least-slices", "usual-slices"},
+    {"late-suspect-factor", "late-factor"},
+    {"path-lost-settle-s", "path-lost-window-s"},
+};
+
+}  // namespace
+
+std::span<const PolicyEntry> PolicyTable() {
+  return kTable;
+}
+
+std::span<const PolicyOrder> PolicyOrders() {
+  return kOrders;
+}
+
+}  // namespace c4::c4d

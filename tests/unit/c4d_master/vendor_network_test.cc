@@ -1,0 +1,131 @@
+// Data that stands still in the vendor's own transport, whose queue pairs nobody sees: what is told of a
+// rank's NIC from what it has handed to the network and nobody has taken.
+#include <algorithm>
+
+#include "c4d_master/detectors/communication_hang.h"
+#include "c4d_master/detectors/queue_pair_ends.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/unit/c4d_master/fake_job.h"
+
+namespace c4::c4d {
+namespace {
+
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+constexpr uint32_t kRanks = 8;
+constexpr uint64_t kStepBytes = 1 << 20;
+
+// Two ranks a host; each exchanges with its neighbours in a ring and with the rank across.
+class VendorNetworkTest : public ::testing::Test {
+ protected:
+  VendorNetworkTest() : job_(kRanks, 2) {
+    job_.Complete(20);
+    for (uint32_t rank = 0; rank < kRanks; ++rank) {
+      Membership& membership = job_.membership(rank);
+      membership.vendor = membership.sees_events = membership.sees_kernels = true;
+      for (const uint32_t distance : {1U, kRanks - 1, kRanks / 2}) {
+        for (const bool sends : {true, false}) {
+          QueuePair way;
+          way.peer = (rank + distance) % kRanks;
+          way.sends = sends;
+          way.carrier = Carrier::kVendor;
+          way.posted_bytes = way.completed_bytes = way.moved_bytes = 50 * kStepBytes;
+          way.last_post_at_ns = way.last_progress_at_ns = job_.now_ns();
+          membership.queue_pairs.push_back(way);
+        }
+      }
+      job_.Enter(rank);
+    }
+  }
+
+  QueuePair& Way(uint32_t from, uint32_t to) {
+    auto& pairs = job_.membership(from).queue_pairs;
+    return *std::find_if(pairs.begin(), pairs.end(),
+                         [to](const QueuePair& pair) { return pair.sends && pair.peer == to; });
+  }
+  // What it sends from now on stays under way.
+  void Hold(uint32_t from, uint32_t to) {
+    Way(from, to).posted_bytes += 2 * kStepBytes;
+    Way(from, to).last_post_at_ns = job_.now_ns();
+  }
+  void HoldAllOf(uint32_t rank) {
+    for (const uint32_t distance : {1U, kRanks - 1, kRanks / 2}) {
+      Hold(rank, (rank + distance) % kRanks);
+      Hold((rank + distance) % kRanks, rank);
+    }
+  }
+  std::vector<Finding> After(int64_t ns) {
+    job_.Advance(ns);
+    return DetectCommunicationHangs(job_.Snapshot(), nullptr, {});
+  }
+
+  FakeJob job_;
+};
+
+TEST_F(VendorNetworkTest, TheNicOfARankIsNamed) {
+  HoldAllOf(5);
+  const std::vector<Finding> findings = After(4 * kSecondNs);
+  ASSERT_THAT(findings, SizeIs(1));
+  EXPECT_EQ(findings[0].kind, CulpritKind::kNic);
+  EXPECT_EQ(findings[0].nic, "of rank 5");
+  EXPECT_EQ(findings[0].host, "host2");
+  EXPECT_EQ(findings[0].confirmed_by, "no-progress");
+}
+
+TEST_F(VendorNetworkTest, ANodeAllOfWhoseNicsAreSilentIsNamed) {
+  HoldAllOf(4);
+  HoldAllOf(5);
+  const std::vector<Finding> findings = After(4 * kSecondNs);
+  ASSERT_THAT(findings, SizeIs(1));
+  EXPECT_EQ(findings[0].kind, CulpritKind::kNode);
+  EXPECT_EQ(findings[0].host, "host2");
+}
+
+TEST_F(VendorNetworkTest, OneWayThatIsStuckIsAConnectionAndNoNic) {
+  Hold(2, 3);
+  const std::vector<Finding> findings = After(4 * kSecondNs);
+  ASSERT_THAT(findings, SizeIs(1));
+  EXPECT_EQ(findings[0].kind, CulpritKind::kConnection);
+  ASSERT_THAT(findings[0].connections, SizeIs(1));
+  EXPECT_EQ(findings[0].connections[0].from_rank, 2);
+  EXPECT_EQ(findings[0].connections[0].to_rank, 3);
+}
+
+// Its other ways went on after the first one had stopped.
+TEST_F(VendorNetworkTest, ANicThatOthersStillUseIsNotSilent) {
+  Hold(5, 6);
+  Hold(4, 5);
+  job_.Advance(kSecondNs);
+  for (const uint32_t peer : {1U, 4U}) {
+    Way(5, peer).posted_bytes += kStepBytes;
+    Way(5, peer).completed_bytes += kStepBytes;
+    Way(5, peer).last_progress_at_ns = job_.now_ns();
+  }
+  for (const Finding& finding : After(4 * kSecondNs)) EXPECT_EQ(finding.kind, CulpritKind::kConnection);
+}
+
+TEST_F(VendorNetworkTest, WaysOnWhichNothingIsUnderWayTellNothing) {
+  EXPECT_THAT(After(60 * kSecondNs), IsEmpty());
+}
+
+// Where our transport carries the data, its own queue pairs tell, and the vendor's steps are the same data
+// again.
+TEST_F(VendorNetworkTest, QueuePairsWithAddressesStandForTheirSteps) {
+  for (uint32_t rank = 0; rank < kRanks; ++rank) {
+    QueuePair pair;
+    pair.peer = (rank + 1) % kRanks;
+    pair.sends = true;
+    pair.local = "10.0.0." + std::to_string(rank) + ":1";
+    pair.remote = "10.0.0." + std::to_string(pair.peer) + ":2";
+    job_.membership(rank).queue_pairs.push_back(pair);
+  }
+  const JobSnapshot snapshot = job_.Snapshot();
+  const std::vector<QueuePairEnds> all = CollectQueuePairs(snapshot);
+  EXPECT_THAT(all, SizeIs(kRanks));
+  for (const QueuePairEnds& ends : all) EXPECT_EQ(ends.queue_pair->carrier, Carrier::kQueuePair);
+}
+
+}  // namespace
+}  // namespace c4::c4d
