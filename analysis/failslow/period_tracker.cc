@@ -138,19 +138,22 @@ uint64_t PeriodTracker::ShapeOf(size_t period) const {
 }
 
 void PeriodTracker::Search(size_t window, size_t repeats) {
+  const bool nearly = stretch_ && !varies_.empty();
   // What is known explains all of it.
-  if (stretch_ && (calls_ - stretch_->first_call >= window || broken_at_ == 0)) return;
+  if (stretch_ && !nearly && (calls_ - stretch_->first_call >= window || broken_at_ == 0)) return;
   Gather(window);
   std::optional<Period> found = ExactPeriod(newest_first_, repeats);
   const bool near_due = calls_ % window == 0;
-  if (window >= kSmallestNearWindow && near_due && (!found || 2 * found->reach < window)) {
+  if (window >= kSmallestNearWindow && near_due && !nearly && (!found || 2 * found->reach < window)) {
     const std::optional<Period> near = NearPeriod(newest_first_, repeats);
     if (near && (!found || near->reach >= 2 * found->reach)) found = near;
   }
   if (!found || found->calls > kLongestPeriod) return;
   if (stretch_) {
     const uint64_t held = calls_ - stretch_->first_call;
-    if (found->calls <= stretch_->period || found->reach < 2 * held) return;
+    // A few calls more or less hardly show among many that are alike: exact is better than nearly.
+    const bool better = (nearly && found->exact) || found->reach >= 2 * held;
+    if (found->calls <= stretch_->period || !better) return;
   }
   if (MayBeAnIteration(*found)) Begin(*found);
 }
@@ -169,6 +172,8 @@ bool PeriodTracker::MayBeAnIteration(const Period& period) const {
   uint64_t longest = 0;
   const auto cover = [&](const Stretch& phase) {
     if (phase.end_call <= begin || phase.period < kCallsOfAPhase || phase.period >= period.calls) return;
+    // What is left of one that was cut off by its follower is none.
+    if (phase.end_call - phase.first_call < kRepeats * phase.period) return;
     shapes.insert(phase.shape);
     longest = std::max<uint64_t>(longest, phase.period);
     covered += phase.end_call - std::max(begin, phase.first_call);
