@@ -20,9 +20,9 @@ inline constexpr int kExitStraggling = 1;    // slower than --fail-above allows
 inline constexpr int kExitDoubtful = 2;      // --strict, and something was left out or the replay is far off
 inline constexpr int kExitBatchRefused = 3;  // --batch: some traces are refused, the others analysed
 inline constexpr int kExitBatchFailed = 4;   // --batch: some crashed, or ran out of time or memory
-inline constexpr int kExitBadData = 65;      // the input is refused; also c4 hang
-inline constexpr int kExitNoInput = 66;      // a file cannot be opened or written; also c4 hang
-inline constexpr int kExitNoMemory = 71;     // the trace needs more memory than there is
+inline constexpr int kExitBadData = 65;      // the input is refused; also c4 hang, iterations
+inline constexpr int kExitNoInput = 66;      // a file cannot be opened or written; also they
+inline constexpr int kExitNoMemory = 71;     // the input needs more memory than there is
 
 // c4 hang
 inline constexpr int kExitHung = 1;  // somebody holds the job up, or a group is stuck

@@ -41,6 +41,7 @@ extern const Verb kInjectVerb;
 extern const Verb kSmonVerb;
 extern const Verb kWhatIfVerb;
 extern const Verb kHangVerb;
+extern const Verb kIterationsVerb;
 extern const Verb kPkiVerb;
 
 }  // namespace c4::cli

@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "traces/fields.h"
 #include "traces/line_reader.h"
 
 namespace c4::traces {
@@ -59,26 +60,6 @@ constexpr double kRounding_s = 1e-6;
 // The sum of as many as a trace may have is a number of single precision yet.
 constexpr double kLongest_s = 1e33;
 
-std::string Quoted(std::string_view text) {
-  constexpr size_t kShown = 40;
-  std::string shown;
-  for (const char c : text.substr(0, kShown)) shown.push_back(c >= ' ' && c != 0x7f ? c : '?');
-  return "'" + shown + (text.size() > kShown ? "...'" : "'");
-}
-
-std::string_view Trimmed(std::string_view text) {
-  while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
-  while (!text.empty() && (text.back() == ' ' || text.back() == '\t')) text.remove_suffix(1);
-  return text;
-}
-
-std::optional<double> ParseReal(std::string_view text) {
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
-
 // "12", and "12.0" as tables write it that had an empty cell in the column.
 std::optional<int32_t> ParseWhole(std::string_view text) {
   int32_t value = 0;
@@ -89,50 +70,6 @@ std::optional<int32_t> ParseWhole(std::string_view text) {
   return static_cast<int32_t>(*real);
 }
 
-// Splits a line at `separator`; a field may stand in quotation marks, doubled ones within (RFC 4180).
-class Splitter {
- public:
-  explicit Splitter(char separator) : separator_(separator) {}
-
-  // False: a quotation mark is not closed.
-  bool Split(std::string_view line, std::vector<std::string_view>* fields) {
-    fields->clear();
-    unquoted_.clear();
-    unquoted_.reserve(line.size());  // views into it stay good
-    for (;;) {
-      if (!line.empty() && line.front() == '"') {
-        if (!Quoted(&line, fields)) return false;
-      } else {
-        const size_t end = line.find(separator_);
-        fields->push_back(line.substr(0, end));
-        line.remove_prefix(std::min(line.size(), end));
-      }
-      if (line.empty()) return true;
-      line.remove_prefix(1);
-    }
-  }
-
- private:
-  bool Quoted(std::string_view* line, std::vector<std::string_view>* fields) {
-    line->remove_prefix(1);
-    const size_t begin = unquoted_.size();
-    for (;;) {
-      const size_t mark = line->find('"');
-      if (mark == std::string_view::npos) return false;
-      unquoted_.append(line->substr(0, mark));
-      line->remove_prefix(mark + 1);
-      if (line->empty() || line->front() != '"') break;
-      unquoted_.push_back('"');
-      line->remove_prefix(1);
-    }
-    fields->push_back(std::string_view(unquoted_).substr(begin));
-    return line->empty() || line->front() == separator_;
-  }
-
-  char separator_;
-  std::string unquoted_;
-};
-
 class TableReader {
  public:
   TableReader(ByteSource* source, const TableOptions& options) : lines_(source), options_(options) {}
@@ -140,7 +77,7 @@ class TableReader {
   absl::StatusOr<TableContents> Read() {
     const absl::Status header = ReadHeader();
     if (!header.ok()) return header;
-    Splitter splitter(separator_);
+    FieldSplitter splitter(separator_);
     std::vector<std::string_view> fields;
     for (;;) {
       const absl::StatusOr<std::optional<std::string_view>> line = lines_.Next();
@@ -179,13 +116,8 @@ class TableReader {
     if (!*line) {
       return absl::InvalidArgumentError("line 1: the file is empty; it has to name its columns there");
     }
-    for (const char candidate : {',', '\t', ';'}) {
-      if ((*line)->find(candidate) != std::string_view::npos) {
-        separator_ = candidate;
-        break;
-      }
-    }
-    Splitter splitter(separator_);
+    separator_ = SeparatorOf(**line);
+    FieldSplitter splitter(separator_);
     std::vector<std::string_view> fields;  // may lie in the splitter
     if (!splitter.Split(**line, &fields)) return Refuse("a quotation mark is not closed");
     for (const std::string_view field : fields) {

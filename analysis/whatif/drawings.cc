@@ -6,14 +6,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "analysis/svg_page.h"
 
 namespace c4::whatif {
 namespace {
 
-constexpr int kLeft = 60;
-constexpr int kTop = 40;
-constexpr int kLineHeight = 16;
-constexpr int kLetterWidth = 7;  // of a title, about; rather too much
+constexpr int kLeft = analysis::kSvgLeft;
+constexpr int kTop = analysis::kSvgTop;
 
 // How far a slow-down is from 1 towards 1.5, from where on all are alike.
 constexpr double kDeepest = 1.5;
@@ -28,14 +27,10 @@ std::string Color(double slowdown) {
   return absl::StrFormat("#%02x%02x%02x", static_cast<int>(std::lround(255 - 55 * depth)), other, other);
 }
 
-// Attributes hold the colours of a light page; where the reader's is dark, these take their place, by class.
+// The shades of slow-downs on a dark page.
 constexpr int kShades = 10;
-std::string DarkStyle() {
-  std::string style =
-      "<style>@media (prefers-color-scheme: dark) {\n"
-      ".paper { fill: #16191d } text { fill: #d8dde3 } .grid { stroke: #3a4149 } .cell { stroke: #4a525b }\n"
-      ".line { stroke: #7db3ff } .dot { fill: #7db3ff; stroke: #7db3ff } .hollow { fill: #16191d; stroke: "
-      "#7db3ff }\n.limit { stroke: #ff7b72 } .on-deep { fill: #16191d }\n";
+std::string DarkShades() {
+  std::string style;
   for (int shade = 0; shade <= kShades; ++shade) {
     const double depth = static_cast<double>(shade) / kShades;
     const auto between = [depth](int from, int to) {
@@ -44,7 +39,7 @@ std::string DarkStyle() {
     absl::StrAppendFormat(&style, ".h%d { fill: #%02x%02x%02x }\n", shade, between(0x24, 0xff),
                           between(0x29, 0x6a), between(0x2f, 0x5e));
   }
-  return style + "}</style>\n";
+  return style;
 }
 
 // fill and class of an area that shows a slow-down.
@@ -53,50 +48,8 @@ std::string Heat(double slowdown) {
                          Color(slowdown));
 }
 
-std::string Escaped(const std::string& text) {
-  std::string escaped;
-  for (const char c : text) {
-    if (c == '<' || c == '&') {
-      escaped += c == '<' ? "&lt;" : "&amp;";
-    } else {
-      escaped += c;
-    }
-  }
-  return escaped;
-}
-
-// A title is shown whole: in as many lines as it needs, broken at spaces where there are some.
-std::vector<std::string> Lines(std::string title, size_t columns) {
-  std::vector<std::string> lines;
-  while (title.size() > columns) {
-    size_t end = title.rfind(' ', columns);
-    const bool at_space = end != std::string::npos && end > 0;
-    if (!at_space) {
-      end = columns;
-      // Not within a character.
-      while (end > 1 && (static_cast<unsigned char>(title[end]) & 0xc0) == 0x80) --end;
-    }
-    lines.push_back(title.substr(0, end));
-    title.erase(0, at_space ? end + 1 : end);
-  }
-  lines.push_back(std::move(title));
-  return lines;
-}
-
-// A picture of that size below its title; `body` may use the room from y = 24 on.
 std::string Picture(int width, int height, const std::string& title, const std::string& body) {
-  const std::vector<std::string> lines =
-      Lines(title, static_cast<size_t>(std::max(1, (width - kLeft) / kLetterWidth)));
-  const int extra = static_cast<int>(lines.size() - 1) * kLineHeight;
-  std::string svg = absl::StrFormat(
-      "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" font-family=\"sans-serif\" "
-      "font-size=\"12\">\n%s<rect class=\"paper\" width=\"%d\" height=\"%d\" fill=\"white\"/>\n",
-      width, height + extra, DarkStyle(), width, height + extra);
-  for (size_t i = 0; i < lines.size(); ++i) {
-    absl::StrAppendFormat(&svg, "<text x=\"%d\" y=\"%d\">%s</text>\n", kLeft,
-                          20 + static_cast<int>(i) * kLineHeight, Escaped(lines[i]));
-  }
-  return absl::StrFormat("%s<g transform=\"translate(0 %d)\">\n%s</g>\n</svg>\n", svg, extra, body);
+  return analysis::SvgPage(width, height, title, body, DarkShades());
 }
 
 std::string Cell(const WorkerMap& map, int dp, int stage, int size) {
