@@ -47,7 +47,7 @@ class Writer {
   // The optimizer needs all gradients.
   void Finish(bool optimizer) {
     const auto last = static_cast<int32_t>(program_.instructions.size()) - 1;
-    const int32_t after = program_.instructions.back().stream == 0 ? -1 : last;
+    const int32_t after = last < 0 || program_.instructions.back().stream == 0 ? -1 : last;
     if (shape_.world_reduce) Collective(Work::kAllReduce, Role::kWorld, kSmallNs, 1);
     if (optimizer) Compute(shape_.forward_ns / 4);
     if (last + 1 < static_cast<int32_t>(program_.instructions.size()))
