@@ -155,7 +155,7 @@ bool AcceptedVerdicts::IsRightSlow(const v1::Culprit& culprit) const {
       }
       return true;
     case v1::CULPRIT_KIND_AMBIGUOUS:
-      return fault_.kind == FaultKind::kSlowTensor && culprit.candidates_size() > 0 &&
+      return slow_.size() > 1 && culprit.candidates_size() > 0 &&
              std::all_of(culprit.candidates().begin(), culprit.candidates().end(),
                          [&](int32_t rank) { return slow_.contains(rank); });
     default:

@@ -85,10 +85,16 @@ class Watched {
 };
 
 void Tell(const v1::Verdict& verdict, JobTrial* trial) {
+  const bool confirmed = verdict.state() == v1::VERDICT_STATE_CONFIRMED;
+  const int64_t unix_ns = confirmed ? verdict.confirmed_unix_ns() : verdict.suspected_unix_ns();
   char at[32];
-  std::snprintf(at, sizeof at, "at %.1f s: ", static_cast<double>(verdict.confirmed_unix_ns() - kStartUnixNs) / 1e9);
-  trial->told += at + service::VerdictLine(verdict, verdict.confirmed_unix_ns()) + "\n";
+  std::snprintf(at, sizeof at, "at %.1f s: ", static_cast<double>(unix_ns - kStartUnixNs) / 1e9);
+  trial->told += at + service::VerdictLine(verdict, unix_ns) + "\n";
   for (const v1::Evidence& item : verdict.evidence()) trial->told += "    " + item.text() + "\n";
+}
+
+bool IsFirstSuspicion(const v1::Verdict& verdict, std::set<std::string>* suspected) {
+  return verdict.state() == v1::VERDICT_STATE_SUSPECTED && suspected->insert(verdict.id()).second;
 }
 
 }  // namespace
@@ -109,9 +115,11 @@ JobTrial RunJobTrial(const jobsim::Shape& shape, const jobsim::Fault& fault, uin
   JobTrial trial;
   std::unique_ptr<AcceptedVerdicts> accepted;
   std::set<std::string> judged;
+  std::set<std::string> suspected;
   int64_t shown_ns = fault.at_ns;
   const bool harmless = jobsim::IsHarmless(fault.kind);
   watched.handler().Subscribe([&](const v1::Verdict& verdict) {
+    if (IsFirstSuspicion(verdict, &suspected)) Tell(verdict, &trial);
     if (verdict.state() != v1::VERDICT_STATE_CONFIRMED || !judged.insert(verdict.id()).second) return;
     Tell(verdict, &trial);
     const double since_s =

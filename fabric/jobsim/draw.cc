@@ -4,7 +4,7 @@
 
 #include "fabric/jobsim/dice.h"
 #include "fabric/jobsim/layout.h"
-#include "fabric/jobsim/network.h"
+#include "fabric/jobsim/physics.h"
 
 namespace c4::jobsim {
 namespace {
@@ -121,41 +121,61 @@ Fault DrawFault(const Shape& shape, FaultKind kind, int64_t from_ns, uint64_t se
   return fault;
 }
 
+namespace {
+
+constexpr double kFelt = 1.2;
+constexpr uint64_t kSteps = 4;
+
+// When rank 0 has made a few steps.
+int64_t TimeOfSteps(Shape shape, const Fault& fault) {
+  shape.start_skew_ns = 0;
+  shape.first_step_ns = 0;
+  Physics physics(shape, fault, 1);
+  int64_t at_ns = physics.ready_ns();
+  const int64_t each_ns = std::max<int64_t>(1, NominalStepNs(shape) / 16);
+  const int64_t most_ns = at_ns + 100 * static_cast<int64_t>(kSteps) * NominalStepNs(shape);
+  while (physics.steps(0) < kSteps && at_ns < most_ns) physics.Advance(at_ns += each_ns);
+  return at_ns - physics.ready_ns();
+}
+
+bool IsFelt(const Shape& shape, Fault fault) {
+  fault.at_ns = 0;
+  return static_cast<double>(TimeOfSteps(shape, fault)) >=
+         kFelt * static_cast<double>(TimeOfSteps(shape, Fault()));
+}
+
+}  // namespace
+
 bool Matters(const Shape& shape, const Fault& fault) {
   const Layout layout = MakeLayout(shape);
-  const auto in_some_group = [&] {
-    return std::any_of(layout.places[fault.rank].begin(), layout.places[fault.rank].end(),
-                       [](const Place& place) { return place.group != kNoGroup; });
-  };
+  const auto& places = layout.places[fault.rank];
+  const bool alone =
+      std::all_of(places.begin(), places.end(), [](const Place& place) { return place.group == kNoGroup; });
   switch (fault.kind) {
+    case FaultKind::kSlowSeveral:
+    case FaultKind::kSlowGpu:
+    case FaultKind::kSlowTensor:
+      // Of a job that is slow as a whole, nobody is slower than the others.
+      return !alone && 4 * SlowRanks(shape, fault).size() <= shape.ranks() && IsFelt(shape, fault);
+    case FaultKind::kSlowNode:
+      return !alone && shape.nodes() >= 3 && IsFelt(shape, fault);
     case FaultKind::kSlowNvlink:
     case FaultKind::kSlowNic:
     case FaultKind::kLossyNic:
     case FaultKind::kDeadNic:
     case FaultKind::kPfcStorm:
     case FaultKind::kSlowSpine:
-    case FaultKind::kDeadSpine: {
-      const Network network(shape, layout, fault);
-      for (uint32_t group = 0; group < layout.groups.size(); ++group) {
-        if (network.factor(group) > 1) return true;
-      }
-      return false;
-    }
+    case FaultKind::kDeadSpine:
+      return IsFelt(shape, fault);
     case FaultKind::kMismatch:
     case FaultKind::kStuckInside:
-      return std::any_of(layout.places[fault.rank].begin(), layout.places[fault.rank].end(), [&](const Place& place) {
+      return std::any_of(places.begin(), places.end(), [&](const Place& place) {
         return place.group != kNoGroup && !layout.groups[place.group].point_to_point();
       });
-    case FaultKind::kSlowSeveral:
-    case FaultKind::kSlowGpu:
-    case FaultKind::kSlowTensor:
-      // Of a job that is slow as a whole, nobody is slower than the others.
-      return in_some_group() && 4 * SlowRanks(shape, fault).size() <= shape.ranks();
-    case FaultKind::kSlowNode:
     case FaultKind::kLostNode:
-      return in_some_group() && shape.nodes() >= 3;
+      return !alone && shape.nodes() >= 3;
     default:
-      return in_some_group();
+      return !alone;
   }
 }
 

@@ -4,6 +4,8 @@
 #include <array>
 #include <set>
 
+#include "fabric/jobsim/dice.h"
+
 namespace c4::jobsim {
 namespace {
 
@@ -40,8 +42,9 @@ std::vector<uint32_t> SlowRanks(const Shape& shape, const Fault& fault) {
     if (slow) ranks.insert(rank);
   }
   if (fault.kind == FaultKind::kSlowSeveral) {
-    const uint32_t apart = std::max(1U, shape.ranks() / std::max(1U, fault.count));
-    for (uint32_t i = 0; i < fault.count; ++i) ranks.insert((fault.rank + i * apart) % shape.ranks());
+    for (uint32_t i = 0; i < fault.count; ++i) {
+      ranks.insert(static_cast<uint32_t>((fault.rank + (i == 0 ? 0 : Mix({fault.rank, i}))) % shape.ranks()));
+    }
   }
   return {ranks.begin(), ranks.end()};
 }

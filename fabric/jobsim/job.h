@@ -91,7 +91,7 @@ enum class FaultKind {
   kSlowGpu,      // the rank's kernels take `factor` times as long
   kSlowNode,     // those of all ranks of its node do
   kSlowTensor,   // those of all ranks of its tensor parallel group do
-  kSlowSeveral,  // those of `count` ranks do, the rank and others far from it
+  kSlowSeveral,  // those of `count` ranks do, the rank and others anywhere
   kSlowNvlink,   // what crosses the rank's NVLink does
   kSlowNic,      // what crosses the rank's NIC does
   kLossyNic,     // there, chunks get lost: many take as long, some `factor` times ten

@@ -74,6 +74,12 @@ void Network::AddEdge(uint32_t group, const Group& of, uint32_t from, uint32_t t
   edges_[group].push_back(std::move(edge));
 }
 
+double Network::factor(const Group& of, uint32_t group, uint32_t from, uint32_t to) const {
+  if (const Edge* const edge = Find(group, from, to)) return edge->factor;
+  const bool touches = of.ranks[from] == fault_.rank || of.ranks[to] == fault_.rank;
+  return fault_.kind == FaultKind::kSlowNvlink && touches ? fault_.factor : 1;
+}
+
 const Edge* Network::Find(uint32_t group, uint32_t from, uint32_t to) const {
   for (const uint32_t at : sends_[group][from]) {
     if (edges_[group][at].to == to) return &edges_[group][at];

@@ -53,6 +53,8 @@ class Network {
   }
   // Of a whole operation of the group: it is as slow as its slowest part.
   double factor(uint32_t group) const { return factors_[group]; }
+  // Of a message between two of its ranks.
+  double factor(const Group& of, uint32_t group, uint32_t from, uint32_t to) const;
   // nullptr: within a node.
   const Edge* Find(uint32_t group, uint32_t from, uint32_t to) const;
 

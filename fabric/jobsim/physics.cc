@@ -306,11 +306,11 @@ int64_t Physics::EndOfCollective(uint32_t rank, const Instruction& what, int64_t
 // The receiver's buffers take the message, so that a sender does not wait for it.
 int64_t Physics::EndOfSend(uint32_t rank, const Instruction& what, int64_t begun_ns) {
   const Place& place = layout_.place(rank, Role::kPipeline);
-  const Edge* const edge = network_.Find(place.group, place.member, what.peer);
+  const Group& group = layout_.groups[place.group];
   const int64_t own_ns = Noisy(what.duration_ns, Mix({seed_, 0x5e7d, rank, ++ranks_[rank].kernels}));
-  const int64_t end_ns = Stretch(begun_ns, own_ns, edge == nullptr ? 1 : edge->factor);
+  const int64_t end_ns = Stretch(begun_ns, own_ns, network_.factor(group, place.group, place.member, what.peer));
   const Fate& fate = fates_[rank];
-  const uint32_t receiver = layout_.groups[place.group].ranks[what.peer];
+  const uint32_t receiver = group.ranks[what.peer];
   const Fate& other = fates_[receiver];
   if (end_ns >= std::min({fate.ends_ns, fate.gpu_ends_ns, fate.fails_ns, other.ends_ns})) return kNeverNs;
   messages_[{place.group, {place.member, what.peer}}].push_back(end_ns);
