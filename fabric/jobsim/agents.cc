@@ -137,7 +137,7 @@ void Agents::AddProcess(uint32_t rank, int64_t at_ns, const Host& host, Running*
   std::unique_ptr<Process>& place = running->processes[rank];
   if (place == nullptr) {
     if (at_ns < physics.starts_ns(rank)) return;
-    place = std::make_unique<Process>(RankCounters(physics, rank, running->life->seed));
+    place = std::make_unique<Process>(RankCounters(physics, rank));
     place->seen_ns = at_ns;
   }
   Process& process = *place;

@@ -26,8 +26,28 @@ uint32_t ChunksOf(const Physics& physics, const Edge& edge, const Flow& flow, co
   return std::max(1U, static_cast<uint32_t>(what.chunks / flow.factor));
 }
 
-RankCounters::RankCounters(const Physics& physics, uint32_t rank, uint64_t seed)
-    : physics_(physics), rank_(rank), chance_(Mix({seed, 0x11a7, rank})) {
+// An operation's chunks on one path fare much alike, a few of them worse.
+void AddLatency(const Physics& physics, const Flow& flow, uint64_t operation, int64_t begun_ns, uint64_t chunks,
+                uint64_t done, FlowCount* to) {
+  const Fault& fault = physics.fault();
+  const bool hit = Lasts(fault, begun_ns) && flow.factor > 1 && flow.factor < kDead;
+  const bool lossy = hit && fault.kind == FaultKind::kLossyNic;
+  const uint64_t chance = Mix({physics.seed(), 0x11a7, flow.number, operation});
+  const double usual_ns =
+      kChunkNs * std::exp(physics.shape().link_noise * Normal(chance)) * (hit ? flow.factor : 1);
+  const uint64_t bad = std::max<uint64_t>(lossy ? 1 : 0, lossy ? chunks / kLostOneOf : chunks / 6);
+  const double bad_ns = usual_ns * (lossy ? kLostFactor : 1.6);
+  const uint64_t good_done = std::min(done, chunks - std::min(chunks, bad));
+  for (const auto& [number, ns] : {std::pair(good_done, usual_ns), std::pair(done - good_done, bad_ns)}) {
+    if (number == 0) continue;
+    const auto each_ns = static_cast<uint64_t>(ns);
+    to->latency[static_cast<size_t>(wire::LatencyBucket(each_ns, kChunkBytes))] += static_cast<uint32_t>(number);
+    to->latency_sum_ns += each_ns * number;
+    to->latency_max_ns = std::max(to->latency_max_ns, each_ns);
+  }
+}
+
+RankCounters::RankCounters(const Physics& physics, uint32_t rank) : physics_(physics), rank_(rank) {
   for (size_t role = 0; role < kRoles; ++role) {
     const Place& place = physics.layout().places[rank][role];
     if (place.group == kNoGroup) continue;
@@ -107,28 +127,14 @@ void RankCounters::Finish(const Event& event, MemberCounters* member) {
 void RankCounters::Carry(const Event& event, const Edge& edge, bool sends, EdgeCount* count) {
   count->last_done_ns = event.at_ns;
   count->last_post_ns = std::max(count->last_post_ns, event.begun_ns);
-  const Fault& fault = physics_.fault();
   for (size_t i = 0; i < edge.flows.size(); ++i) {
     const Flow& flow = edge.flows[i];
     FlowCount& to = count->flows[i];
     const uint32_t chunks = ChunksOf(physics_, edge, flow, *event.what, event.at_ns);
     to.chunks += chunks;
-    if (!sends) continue;
-    const bool hit = Lasts(fault, event.at_ns) && flow.factor > 1 && flow.factor < kDead;
-    const bool lossy = hit && fault.kind == FaultKind::kLossyNic;
-    // An operation's chunks on one path fare much alike, a few of them worse.
-    chance_ = Mix(chance_);
-    const double usual_ns = kChunkNs * std::exp(physics_.shape().link_noise * Normal(chance_)) * (hit ? flow.factor : 1);
-    const uint32_t bad = std::max(lossy ? 1U : 0U, lossy ? chunks / kLostOneOf : chunks / 6);
-    const double bad_ns = usual_ns * (lossy ? kLostFactor : 1.6);
-    for (const auto& [number, ns] : {std::pair(chunks - bad, usual_ns), std::pair(bad, bad_ns)}) {
-      if (number == 0) continue;
-      const auto each_ns = static_cast<uint64_t>(ns);
-      to.latency[static_cast<size_t>(wire::LatencyBucket(each_ns, kChunkBytes))] += number;
-      to.latency_sum_ns += each_ns * number;
-      to.latency_max_ns = std::max(to.latency_max_ns, each_ns);
-    }
+    if (sends) AddLatency(physics_, flow, count->operations, event.begun_ns, chunks, chunks, &to);
   }
+  ++count->operations;
 }
 
 std::vector<Summary> RankCounters::TakeSummaries(Role role) {

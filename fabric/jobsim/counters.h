@@ -27,6 +27,7 @@ struct FlowCount {
 
 // Of finished operations. Both ends of an edge count alike.
 struct EdgeCount {
+  uint64_t operations = 0;
   int64_t last_post_ns = 0;
   int64_t last_done_ns = 0;
   uint64_t first_waits = 0;
@@ -60,7 +61,7 @@ struct MemberCounters {
 
 class RankCounters {
  public:
-  RankCounters(const Physics& physics, uint32_t rank, uint64_t seed);
+  RankCounters(const Physics& physics, uint32_t rank);
 
   void Apply(const Event& event);
   const MemberCounters& member(Role role) const { return members_[static_cast<size_t>(role)]; }
@@ -79,7 +80,6 @@ class RankCounters {
 
   const Physics& physics_;
   const uint32_t rank_;
-  uint64_t chance_;
   std::array<MemberCounters, kRoles> members_;
   uint64_t finished_ = 0;
   uint32_t open_ = 0;
@@ -87,6 +87,11 @@ class RankCounters {
   uint64_t inside_ns_ = 0;
   int64_t first_started_ns_ = 0;
 };
+
+// What the first `done` of a flow's chunks of an operation cost: the operation of that number that the sender
+// began then.
+void AddLatency(const Physics& physics, const Flow& flow, uint64_t operation, int64_t begun_ns, uint64_t chunks,
+                uint64_t done, FlowCount* to);
 
 // What this flow carries of an operation that all of the edge's flows share.
 uint32_t ChunksOf(const Physics& physics, const Edge& edge, const Flow& flow, const Instruction& what, int64_t at_ns);

@@ -274,7 +274,7 @@ void Physics::Conclude(uint32_t group_index, uint64_t operation, const Instructi
   if (fault_.kind == FaultKind::kMismatch && odd_called_ && meeting->end_ns >= fault_.at_ns) {
     stuck_itself = Contains(group.ranks, fault_.rank);
   }
-  if (NeverEnds(group, *meeting)) stuck_itself = true;
+  if (meeting->end_ns < kNeverNs && NeverEnds(group, *meeting)) stuck_itself = true;
   if (!stuck_itself && meeting->end_ns < kNeverNs) return;
   meeting->stuck_itself = stuck_itself;
   meeting->end_ns = kNeverNs;

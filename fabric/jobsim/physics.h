@@ -60,6 +60,7 @@ class Physics {
   std::vector<Event> Take(uint32_t rank, int64_t until_ns);
 
   const Shape& shape() const { return shape_; }
+  uint64_t seed() const { return seed_; }
   const Fault& fault() const { return fault_; }
   const Layout& layout() const { return layout_; }
   const Network& network() const { return network_; }

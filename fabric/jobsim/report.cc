@@ -299,13 +299,16 @@ class Filler {
     uint64_t chunks = 0;
     FlowCount latency;
     std::vector<Under> of_flow;
+    std::vector<FlowCount> latencies;
     for (size_t i = 0; i < edge.flows.size(); ++i) {
       of_flow.push_back(UnderWay(edge, edge.flows[i], sends));
       Add(of_flow.back(), &all);
       chunks += count.flows[i].chunks;
-      latency.latency_sum_ns += count.flows[i].latency_sum_ns;
-      latency.latency_max_ns = std::max(latency.latency_max_ns, count.flows[i].latency_max_ns);
-      for (size_t b = 0; b < latency.latency.size(); ++b) latency.latency[b] += count.flows[i].latency[b];
+      if (!sends) continue;
+      latencies.push_back(LatencyOf(edge, i, count, of_flow.back()));
+      latency.latency_sum_ns += latencies[i].latency_sum_ns;
+      latency.latency_max_ns = std::max(latency.latency_max_ns, latencies[i].latency_max_ns);
+      for (size_t b = 0; b < latency.latency.size(); ++b) latency.latency[b] += latencies[i].latency[b];
     }
     if (physics_.shape().engine == Engine::kVendor) {
       if (chunks + all.wanted == 0) return;  // a peer gets its slot with its first step
@@ -317,10 +320,25 @@ class Filler {
       if (sends) FillLatency(latency, item);
       return;
     }
-    for (size_t i = 0; i < edge.flows.size(); ++i) AddQueuePair(edge, i, sends, count, of_flow[i]);
+    for (size_t i = 0; i < edge.flows.size(); ++i) {
+      v1::QueuePairState* const item = AddQueuePair(edge, i, sends, count, of_flow[i]);
+      if (sends) FillLatency(latencies[i], item);
+    }
   }
 
-  void AddQueuePair(const Edge& edge, size_t i, bool sends, const EdgeCount& count, const Under& under) {
+  // With those chunks of the operation under way that have come.
+  FlowCount LatencyOf(const Edge& edge, size_t i, const EdgeCount& count, const Under& under) const {
+    FlowCount latency = count.flows[i];
+    if (under.done == 0 || member_->last_started == nullptr) return latency;
+    const Instruction& what = *member_->last_started;
+    const int64_t end_ns = meeting_ == nullptr ? at_ns_ : meeting_->end_ns;
+    const uint64_t chunks = ChunksOf(physics_, edge, edge.flows[i], what, end_ns < 0 ? at_ns_ : end_ns);
+    AddLatency(physics_, edge.flows[i], count.operations, member_->started.last_ns, chunks, under.done, &latency);
+    return latency;
+  }
+
+  v1::QueuePairState* AddQueuePair(const Edge& edge, size_t i, bool sends, const EdgeCount& count,
+                                   const Under& under) {
     const Flow& flow = edge.flows[i];
     v1::QueuePairState* const item = report_->add_queue_pairs();
     FillSlot(edge, sends, item);
@@ -332,11 +350,8 @@ class Filler {
     item->set_local(sends ? network.local(edge, flow) : network.remote(edge, flow));
     item->set_remote(sends ? network.remote(edge, flow) : network.local(edge, flow));
     FillMoved(count.flows[i].chunks, under, count, item);
-    if (sends) {
-      FillLatency(count.flows[i], item);
-      item->set_last_heard_age_ns(std::max<int64_t>(1, Age(HeardNs(edge, flow))));
-    }
-    if (flow.index != 0) return;
+    if (sends) item->set_last_heard_age_ns(std::max<int64_t>(1, Age(HeardNs(edge, flow))));
+    if (flow.index != 0) return item;
     // Of all queue pairs of the channel.
     uint64_t chunks = 0;
     Under all;
@@ -346,6 +361,7 @@ class Filler {
       Add(UnderWay(edge, edge.flows[other], sends), &all);
     }
     FillWhole(chunks, all, count, sends, item->mutable_connection());
+    return item;
   }
 
   // The other end gives a sign of life each second, if it can and the way is well.
