@@ -89,8 +89,8 @@ bool AcceptedVerdicts::IsRight(const v1::Verdict& verdict) const {
       culprit.kind() == v1::CULPRIT_KIND_RANK && culprit.rank() == static_cast<int32_t>(fault_.rank);
   if (jobsim::IsHarmless(fault_.kind)) return false;
   // A storm lets so little through that it may be taken for a standstill.
-  const bool storm = fault_.kind == FaultKind::kPfcStorm &&
-                     verdict.syndrome() == v1::SYNDROME_COMMUNICATION_HANG;
+  const bool storm =
+      fault_.kind == FaultKind::kPfcStorm && verdict.syndrome() == v1::SYNDROME_COMMUNICATION_HANG;
   if (verdict.syndrome() != SyndromeOf(fault_.kind) && !storm) return false;
   switch (fault_.kind) {
     case FaultKind::kKill:
@@ -212,7 +212,8 @@ bool AcceptedVerdicts::IsRightLink(const v1::Culprit& culprit) const {
   if (culprit.kind() == v1::CULPRIT_KIND_AMBIGUOUS && culprit.links_size() > 0) {
     return std::any_of(culprit.links().begin(), culprit.links().end(), [&](const std::string& link) {
       std::string named = link;
-      std::replace_if(named.begin(), named.end(), [](char c) { return c == '<' || c == '>'; }, '-');
+      std::replace_if(
+          named.begin(), named.end(), [](char c) { return c == '<' || c == '>'; }, '-');
       return named == cable;
     });
   }
@@ -228,8 +229,8 @@ bool AcceptedVerdicts::IsRightLeaf(const v1::Culprit& culprit) const {
   const std::string name = "leaf" + std::to_string(leaf);
   const auto touches = [&](const std::string& link) {
     const size_t at = link.find(name);
-    return at != std::string::npos &&
-           (at + name.size() == link.size() || std::isdigit(static_cast<unsigned char>(link[at + name.size()])) == 0);
+    return at != std::string::npos && (at + name.size() == link.size() ||
+                                       std::isdigit(static_cast<unsigned char>(link[at + name.size()])) == 0);
   };
   switch (culprit.kind()) {
     case v1::CULPRIT_KIND_NIC:
@@ -258,9 +259,10 @@ bool AcceptedVerdicts::IsRightInside(const v1::Culprit& culprit) const {
   for (const jobsim::Place& place : layout.places[fault_.rank]) {
     if (place.group == jobsim::kNoGroup) continue;
     const std::vector<uint32_t>& ranks = layout.groups[place.group].ranks;
-    const bool all_here = std::all_of(culprit.candidates().begin(), culprit.candidates().end(), [&](int32_t rank) {
-      return std::binary_search(ranks.begin(), ranks.end(), static_cast<uint32_t>(rank));
-    });
+    const bool all_here =
+        std::all_of(culprit.candidates().begin(), culprit.candidates().end(), [&](int32_t rank) {
+          return std::binary_search(ranks.begin(), ranks.end(), static_cast<uint32_t>(rank));
+        });
     const bool seen = !physics_.network().sends(place.group, place.member).empty() &&
                       !physics_.network().receives(place.group, place.member).empty();
     if (all_here && (!seen || culprit.candidates_size() <= 3)) return true;
@@ -290,7 +292,8 @@ bool AcceptedVerdicts::IsComplete(const v1::Verdict& verdict) {
   for (const int32_t rank : culprit.candidates()) said_.insert(rank);
   if (culprit.kind() == v1::CULPRIT_KIND_NODE) {
     for (uint32_t rank = 0; rank < shape_.ranks(); ++rank) {
-      if ("node" + std::to_string(shape_.node(rank)) == culprit.host()) said_.insert(static_cast<int32_t>(rank));
+      if ("node" + std::to_string(shape_.node(rank)) == culprit.host())
+        said_.insert(static_cast<int32_t>(rank));
     }
   }
   // Three quarters of a node or a group speak for all of it.

@@ -1,5 +1,5 @@
-// What counts as right for each fault of a simulated job: the table of docs/jobsim.md, written down before the
-// detectors are held against it. "Ambiguous" is right only where the telemetry cannot tell.
+// What counts as right for each fault of a simulated job: the table of docs/jobsim.md, written down before
+// the detectors are held against it. "Ambiguous" is right only where the telemetry cannot tell.
 //
 // Pure functions; any thread.
 #pragma once

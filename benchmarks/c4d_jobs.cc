@@ -1,11 +1,10 @@
-// c4d_jobs --ranks N --seed S --trials T [--healthy [--seconds D]] [--fault KIND] [--json FILE]: precision and
-// recall of the master's verdicts over simulated hybrid-parallel jobs with one fault each, in simulated time.
+// c4d_jobs --ranks N --seed S --trials T [--healthy [--seconds D]] [--fault KIND] [--json FILE]: precision
+// and recall of the master's verdicts over simulated hybrid-parallel jobs with one fault each, in simulated
+// time.
 // --healthy: jobs without a fault, with all that their life brings, each watched for D simulated seconds
 // (3600). --report-ms: how often agents report (250). What was not right is printed with all that was said.
 // docs/jobsim.md has the kinds and what counts as right. Exit status: 0 it ran, 2 it was called wrongly. The
 // numbers are to be judged by who asks.
-
-#include <sys/resource.h>
 
 #include <algorithm>
 #include <chrono>
@@ -14,6 +13,7 @@
 #include <exception>
 #include <map>
 #include <string>
+#include <sys/resource.h>
 #include <vector>
 
 #include "benchmarks/job_trial.h"
@@ -89,14 +89,15 @@ FaultKind KindOf(const Options& options, uint64_t trial) {
 
 std::string Describe(const c4::jobsim::Shape& shape, const c4::jobsim::Fault& fault) {
   char text[400];
-  std::snprintf(text, sizeof text,
-                "%s engine, tensor %u, pipeline %u, data %u, expert %u%s, %u ranks and %u NICs a node, rank %u "
-                "from %.1f s, factor %.1f, launcher %s",
-                shape.engine == c4::jobsim::Engine::kVendor ? "the vendor's" : "the host's", shape.tensor,
-                shape.pipeline, shape.data, shape.expert, shape.zero ? ", ZeRO" : "", shape.ranks_per_node,
-                shape.nics_per_node, fault.rank,
-                fault.at_ns >= c4::jobsim::kNeverNs ? 0 : static_cast<double>(fault.at_ns) / 1e9, fault.factor,
-                std::string(c4::jobsim::LauncherName(fault.launcher)).c_str());
+  std::snprintf(
+      text, sizeof text,
+      "%s engine, tensor %u, pipeline %u, data %u, expert %u%s, %u ranks and %u NICs a node, rank %u "
+      "from %.1f s, factor %.1f, launcher %s",
+      shape.engine == c4::jobsim::Engine::kVendor ? "the vendor's" : "the host's", shape.tensor,
+      shape.pipeline, shape.data, shape.expert, shape.zero ? ", ZeRO" : "", shape.ranks_per_node,
+      shape.nics_per_node, fault.rank,
+      fault.at_ns >= c4::jobsim::kNeverNs ? 0 : static_cast<double>(fault.at_ns) / 1e9, fault.factor,
+      std::string(c4::jobsim::LauncherName(fault.launcher)).c_str());
   return text;
 }
 
@@ -182,9 +183,10 @@ int Run(const Options& options) {
 }
 
 void Explain() {
-  std::fprintf(stderr,
-               "c4d_jobs --ranks N --seed S --trials T [--healthy [--seconds D]] [--fault KIND] [--report-ms R] "
-               "[--verbose] [--json FILE]\nN: from 8 to 16384. KIND:");
+  std::fprintf(
+      stderr,
+      "c4d_jobs --ranks N --seed S --trials T [--healthy [--seconds D]] [--fault KIND] [--report-ms R] "
+      "[--verbose] [--json FILE]\nN: from 8 to 16384. KIND:");
   for (uint64_t i = 1; i <= kKinds; ++i) {
     std::fprintf(stderr, "%s %s", i == 1 ? "" : ",",
                  std::string(c4::jobsim::FaultName(static_cast<FaultKind>(i))).c_str());

@@ -21,7 +21,7 @@ using jobsim::kSecondNs;
 
 constexpr int64_t kStartNs = 1'000'000'000'000;
 constexpr int64_t kStartUnixNs = 1'700'000'000'000'000'000;
-constexpr double kLateS = 0.5;             // reports and looks
+constexpr double kLateS = 0.5;  // reports and looks
 constexpr int64_t kAfterwardsNs = 3 * kSecondNs;
 constexpr int64_t kHarmlessNs = 100 * kSecondNs;  // for which a job is watched that nothing is wrong with
 constexpr int64_t kLongestNs = 1500 * kSecondNs;
@@ -33,7 +33,8 @@ constexpr int64_t kShowSteps = 8;
 class KnownPaths final : public c4d::PathSource {
  public:
   explicit KnownPaths(const jobsim::Agents& agents) : agents_(agents) {}
-  std::shared_ptr<const c4d::LinkPath> Find(const std::string& source, const std::string& destination) override {
+  std::shared_ptr<const c4d::LinkPath> Find(const std::string& source,
+                                            const std::string& destination) override {
     if (agents_.physics() == nullptr) return nullptr;
     auto [at, is_new] = known_.try_emplace(source + " " + destination);
     if (is_new) {
@@ -102,9 +103,8 @@ bool IsFirstSuspicion(const v1::Verdict& verdict, std::set<std::string>* suspect
 void DrawTrial(uint32_t ranks, FaultKind kind, uint64_t seed, jobsim::Shape* shape, jobsim::Fault* fault) {
   for (uint64_t again = 0;; ++again) {
     *shape = jobsim::DrawShape(ranks, seed + again * 1'000'003);
-    const int64_t learn_ns =
-        shape->start_skew_ns + shape->first_step_ns +
-        std::max(60 * kSecondNs, kLearnSteps * jobsim::NominalStepNs(*shape));
+    const int64_t learn_ns = shape->start_skew_ns + shape->first_step_ns +
+                             std::max(60 * kSecondNs, kLearnSteps * jobsim::NominalStepNs(*shape));
     *fault = jobsim::DrawFault(*shape, kind, learn_ns, seed + again * 1'000'003);
     if (again == 100 || jobsim::Matters(*shape, *fault)) return;
   }

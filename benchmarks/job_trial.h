@@ -17,11 +17,12 @@ struct JobTrial {
   double after_s = -1;     // from when the fault showed to the confirmed verdict
   double limit_s = 0;      // in which it has to come
   double simulated_s = 0;
-  std::string told;        // what was suspected and confirmed, one a line, with its evidence
+  std::string told;  // what was suspected and confirmed, one a line, with its evidence
 };
 
 // A shape of about that many ranks and a fault of that kind in it that does something to the job.
-void DrawTrial(uint32_t ranks, jobsim::FaultKind kind, uint64_t seed, jobsim::Shape* shape, jobsim::Fault* fault);
+void DrawTrial(uint32_t ranks, jobsim::FaultKind kind, uint64_t seed, jobsim::Shape* shape,
+               jobsim::Fault* fault);
 
 JobTrial RunJobTrial(const jobsim::Shape& shape, const jobsim::Fault& fault, uint64_t seed);
 

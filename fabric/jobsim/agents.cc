@@ -11,15 +11,15 @@ namespace c4::jobsim {
 namespace {
 
 constexpr uint32_t kFirstPid = 1000;
-constexpr uint64_t kTickNs = 10'000'000;  // in which the kernel tells when a process began
+constexpr uint64_t kTickNs = 10'000'000;           // in which the kernel tells when a process began
 constexpr int64_t kScanNs = 100 * kMillisecondNs;  // how often an agent looks who is still there
 constexpr int64_t kKeptNs = 600 * kSecondNs;       // what the dead leave
 constexpr int64_t kClockErrorNs = 200'000;
 // The threads of the vendor's engine and of frameworks look around once in a while, whatever the program
 // does.
 constexpr uint64_t kTickShare = 500;
-constexpr uint64_t kClockTickNs = 10'000'000;     // as fine as the kernel tells of processor time
-constexpr uint64_t kWrittenBytes = 100 << 20;     // a second
+constexpr uint64_t kClockTickNs = 10'000'000;  // as fine as the kernel tells of processor time
+constexpr uint64_t kWrittenBytes = 100 << 20;  // a second
 
 }  // namespace
 
@@ -30,7 +30,8 @@ Agents::Agents(JobPlan plan, int64_t start_ns, int64_t start_unix_ns)
     Host& host = hosts_[i];
     host.name = "node" + std::to_string(i);
     char boot_id[40];
-    std::snprintf(boot_id, sizeof boot_id, "%016llx%016llx", static_cast<unsigned long long>(Mix({seed, 41, i})),
+    std::snprintf(boot_id, sizeof boot_id, "%016llx%016llx",
+                  static_cast<unsigned long long>(Mix({seed, 41, i})),
                   static_cast<unsigned long long>(Mix({seed, 42, i})));
     host.boot_id = boot_id;
     host.epoch = Mix({seed, 43, i}) | 1;
@@ -51,7 +52,8 @@ void Agents::Begin(int64_t at_ns) {
     Running running;
     running.life = &life;
     running.number = static_cast<uint32_t>(lives_.size());
-    running.physics = std::make_unique<Physics>(life.shape, life.fault, life.seed, static_cast<uint32_t>(lives_.size()));
+    running.physics =
+        std::make_unique<Physics>(life.shape, life.fault, life.seed, static_cast<uint32_t>(lives_.size()));
     running.processes.resize(life.shape.ranks());
     running.ranks_on.resize(hosts_.size());
     for (uint32_t rank = 0; rank < life.shape.ranks(); ++rank) {
@@ -153,7 +155,8 @@ void Agents::AddProcess(uint32_t rank, int64_t at_ns, const Host& host, Running*
   identity.start_ticks =
       static_cast<uint64_t>(host.clock_ns + running->life->start_ns + physics.starts_ns(rank)) / kTickNs;
   identity.incarnation = running->life->incarnation;
-  FillReport(physics, rank, identity, process.health.health(), at_ns, &process.counters, batch->add_processes());
+  FillReport(physics, rank, identity, process.health.health(), at_ns, &process.counters,
+             batch->add_processes());
 }
 
 std::vector<v1::TelemetryBatch> Agents::Report(int64_t at_ns) {

@@ -21,14 +21,15 @@ bool Lasts(const Fault& fault, int64_t at_ns) {
 
 uint32_t ChunksOf(const Physics& physics, const Edge& edge, const Flow& flow, const Instruction& what,
                   int64_t at_ns) {
-  const bool shares = physics.shape().engine == Engine::kHost && what.is_collective() && edge.flows.size() > 1;
+  const bool shares =
+      physics.shape().engine == Engine::kHost && what.is_collective() && edge.flows.size() > 1;
   if (!shares || flow.factor <= 1 || !Lasts(physics.fault(), at_ns)) return what.chunks;
   return std::max(1U, static_cast<uint32_t>(what.chunks / flow.factor));
 }
 
 // An operation's chunks on one path fare much alike, a few of them worse.
-void AddLatency(const Physics& physics, const Flow& flow, uint64_t operation, int64_t begun_ns, uint64_t chunks,
-                uint64_t done, FlowCount* to) {
+void AddLatency(const Physics& physics, const Flow& flow, uint64_t operation, int64_t begun_ns,
+                uint64_t chunks, uint64_t done, FlowCount* to) {
   const Fault& fault = physics.fault();
   const bool hit = Lasts(fault, begun_ns) && flow.factor > 1 && flow.factor < kDead;
   const bool lossy = hit && fault.kind == FaultKind::kLossyNic;
@@ -41,7 +42,8 @@ void AddLatency(const Physics& physics, const Flow& flow, uint64_t operation, in
   for (const auto& [number, ns] : {std::pair(good_done, usual_ns), std::pair(done - good_done, bad_ns)}) {
     if (number == 0) continue;
     const auto each_ns = static_cast<uint64_t>(ns);
-    to->latency[static_cast<size_t>(wire::LatencyBucket(each_ns, kChunkBytes))] += static_cast<uint32_t>(number);
+    to->latency[static_cast<size_t>(wire::LatencyBucket(each_ns, kChunkBytes))] +=
+        static_cast<uint32_t>(number);
     to->latency_sum_ns += each_ns * number;
     to->latency_max_ns = std::max(to->latency_max_ns, each_ns);
   }
@@ -110,12 +112,14 @@ void RankCounters::Finish(const Event& event, MemberCounters* member) {
   const bool point_to_point = !event.what->is_collective();
   const auto& sends = network.sends(place.group, place.member);
   for (size_t i = 0; i < sends.size(); ++i) {
-    if (point_to_point && (event.what->work != Work::kSend || edges[sends[i]].to != event.what->peer)) continue;
+    if (point_to_point && (event.what->work != Work::kSend || edges[sends[i]].to != event.what->peer))
+      continue;
     Carry(event, edges[sends[i]], true, &member->sends[i]);
   }
   const auto& receives = network.receives(place.group, place.member);
   for (size_t i = 0; i < receives.size(); ++i) {
-    if (point_to_point && (event.what->work != Work::kReceive || edges[receives[i]].from != event.what->peer)) continue;
+    if (point_to_point && (event.what->work != Work::kReceive || edges[receives[i]].from != event.what->peer))
+      continue;
     Carry(event, edges[receives[i]], false, &member->receives[i]);
     ++member->receives[i].first_waits;
     const auto waited_ns = static_cast<uint64_t>(event.waited_ns);

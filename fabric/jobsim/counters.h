@@ -90,10 +90,11 @@ class RankCounters {
 
 // What the first `done` of a flow's chunks of an operation cost: the operation of that number that the sender
 // began then.
-void AddLatency(const Physics& physics, const Flow& flow, uint64_t operation, int64_t begun_ns, uint64_t chunks,
-                uint64_t done, FlowCount* to);
+void AddLatency(const Physics& physics, const Flow& flow, uint64_t operation, int64_t begun_ns,
+                uint64_t chunks, uint64_t done, FlowCount* to);
 
 // What this flow carries of an operation that all of the edge's flows share.
-uint32_t ChunksOf(const Physics& physics, const Edge& edge, const Flow& flow, const Instruction& what, int64_t at_ns);
+uint32_t ChunksOf(const Physics& physics, const Edge& edge, const Flow& flow, const Instruction& what,
+                  int64_t at_ns);
 
 }  // namespace c4::jobsim

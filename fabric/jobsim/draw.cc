@@ -14,7 +14,9 @@ class Draws {
  public:
   explicit Draws(uint64_t seed, uint64_t what) : state_(Mix({seed, what})) {}
   uint64_t Next() { return state_ = Mix(state_); }
-  uint32_t Of(uint32_t least, uint32_t most) { return least + static_cast<uint32_t>(Next() % (most - least + 1)); }
+  uint32_t Of(uint32_t least, uint32_t most) {
+    return least + static_cast<uint32_t>(Next() % (most - least + 1));
+  }
   bool OneOf(uint64_t count) { return Next() % count == 0; }
   double Log(double least, double most) { return LogBetween(Next(), least, most); }
   int64_t LogNs(double least_s, double most_s) { return static_cast<int64_t>(Log(least_s, most_s) * 1e9); }
@@ -29,7 +31,8 @@ void DrawLayout(uint32_t ranks, Draws* draws, Shape* shape) {
   shape->tensor = std::min(kTensor[draws->Of(0, 3)], shape->ranks_per_node);
   const uint32_t most = std::max(1U, ranks / shape->tensor);
   // Stages and replicas need not be powers of two.
-  shape->pipeline = std::min(draws->OneOf(2) ? 1U << draws->Of(0, 3) : draws->Of(1, 6), std::max(1U, most / 2));
+  shape->pipeline =
+      std::min(draws->OneOf(2) ? 1U << draws->Of(0, 3) : draws->Of(1, 6), std::max(1U, most / 2));
   shape->data = std::max(1U, most / shape->pipeline);
   if (shape->data > 3 && draws->OneOf(3)) shape->data -= draws->Of(0, std::min(3U, shape->data / 4));
   if (draws->OneOf(3)) {

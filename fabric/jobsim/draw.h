@@ -17,8 +17,8 @@ void DrawLife(uint64_t seed, Shape* shape);
 // Somewhere in the job, some time after `from_ns`.
 Fault DrawFault(const Shape& shape, FaultKind kind, int64_t from_ns, uint64_t seed);
 
-// Whether the fault does anything to that job: a NIC that nothing crosses is nobody's trouble, and what makes a
-// job's steps longer by less than a fifth gets nobody out of bed.
+// Whether the fault does anything to that job: a NIC that nothing crosses is nobody's trouble, and what makes
+// a job's steps longer by less than a fifth gets nobody out of bed.
 bool Matters(const Shape& shape, const Fault& fault);
 
 }  // namespace c4::jobsim

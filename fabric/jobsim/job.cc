@@ -10,11 +10,10 @@ namespace c4::jobsim {
 namespace {
 
 constexpr std::array<std::string_view, static_cast<size_t>(FaultKind::kCount)> kNames = {
-    "none",      "spin",       "data-loader", "file-system",   "kill",        "launched",
-    "off-bus",   "stop",       "mismatch",    "stuck-inside",  "lost-node",   "slow-gpu",
-    "slow-node", "slow-tensor", "slow-several", "slow-nvlink", "slow-nic",    "lossy-nic",
-    "dead-nic",  "pfc-storm",  "slow-spine",  "dead-spine",    "agent-restart", "agent-stall",
-    "clock-step"};
+    "none",         "spin",          "data-loader",  "file-system", "kill",     "launched",  "off-bus",
+    "stop",         "mismatch",      "stuck-inside", "lost-node",   "slow-gpu", "slow-node", "slow-tensor",
+    "slow-several", "slow-nvlink",   "slow-nic",     "lossy-nic",   "dead-nic", "pfc-storm", "slow-spine",
+    "dead-spine",   "agent-restart", "agent-stall",  "clock-step"};
 
 }  // namespace
 
@@ -36,9 +35,10 @@ std::string_view LauncherName(Launcher launcher) {
 std::vector<uint32_t> SlowRanks(const Shape& shape, const Fault& fault) {
   std::set<uint32_t> ranks;
   for (uint32_t rank = 0; rank < shape.ranks(); ++rank) {
-    const bool slow = (fault.kind == FaultKind::kSlowGpu && rank == fault.rank) ||
-                      (fault.kind == FaultKind::kSlowNode && shape.node(rank) == shape.node(fault.rank)) ||
-                      (fault.kind == FaultKind::kSlowTensor && rank / shape.tensor == fault.rank / shape.tensor);
+    const bool slow =
+        (fault.kind == FaultKind::kSlowGpu && rank == fault.rank) ||
+        (fault.kind == FaultKind::kSlowNode && shape.node(rank) == shape.node(fault.rank)) ||
+        (fault.kind == FaultKind::kSlowTensor && rank / shape.tensor == fault.rank / shape.tensor);
     if (slow) ranks.insert(rank);
   }
   if (fault.kind == FaultKind::kSlowSeveral) {

@@ -30,9 +30,9 @@ struct Shape {
   uint32_t ranks_per_node = 8;
   uint32_t micro_batches = 4;
   Engine engine = Engine::kVendor;
-  bool zero = false;          // gradients by reduce-scatter, parameters by all-gather
-  bool world_reduce = false;  // a small all-reduce of all ranks at the end of each step
-  bool overlaps = false;      // gradients on a stream of their own, beside the last backward pass
+  bool zero = false;           // gradients by reduce-scatter, parameters by all-gather
+  bool world_reduce = false;   // a small all-reduce of all ranks at the end of each step
+  bool overlaps = false;       // gradients on a stream of their own, beside the last backward pass
   bool blocking_sync = false;  // the CPU sleeps while it waits for the GPU
 
   // The network. Ranks take the NIC nics_per_node / ranks_per_node of their place in the node.
@@ -60,12 +60,12 @@ struct Shape {
   double warm_up_factor = 1;
   uint32_t checkpoint_steps = 0;  // one is written after each so many steps; 0: none
   int64_t checkpoint_ns = 0;
-  bool checkpoint_fsync = true;  // the writer is blocked in the kernel, else it computes
+  bool checkpoint_fsync = true;    // the writer is blocked in the kernel, else it computes
   bool checkpoint_by_all = false;  // of the first replica, each rank its shard; else by rank 0 alone
   uint32_t evaluation_steps = 0;   // after each so many steps the model is evaluated; 0: never
   uint32_t evaluation_batches = 0;
-  uint64_t steps = 0;       // after which the job ends; 0: never
-  int64_t end_spread_ns = 0;  // ranks leave so far apart, and destroy no communicator
+  uint64_t steps = 0;           // after which the job ends; 0: never
+  int64_t end_spread_ns = 0;    // ranks leave so far apart, and destroy no communicator
   int64_t ended_ns = kNeverNs;  // from outside, for an elastic restart or another job: all within a second
 
   uint32_t ranks() const { return tensor * pipeline * data; }
@@ -113,8 +113,8 @@ struct Fault {
   int64_t at_ns = kNeverNs;
   int64_t lasts_ns = kNeverNs;
   double factor = 1;
-  uint32_t count = 1;    // of ranks, where there are several
-  uint32_t spine = 0;    // of a link between leaf and spine
+  uint32_t count = 1;  // of ranks, where there are several
+  uint32_t spine = 0;  // of a link between leaf and spine
   Launcher launcher = Launcher::kNone;
 };
 

@@ -33,8 +33,8 @@ struct Place {
 };
 
 struct Layout {
-  std::vector<Group> groups;                       // of more than one rank
-  std::vector<std::array<Place, kRoles>> places;   // by rank
+  std::vector<Group> groups;                      // of more than one rank
+  std::vector<std::array<Place, kRoles>> places;  // by rank
 
   const Place& place(uint32_t rank, Role role) const { return places[rank][static_cast<size_t>(role)]; }
 };

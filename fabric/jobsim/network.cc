@@ -97,10 +97,10 @@ uint32_t Network::leaves() const {
   return shape_.rails ? pods * shape_.nics_per_node : pods;
 }
 
-uint32_t Network::spine(Nic from, Nic to, uint16_t port) const {
-  const uint64_t tuple = (uint64_t{from.node} << 40) ^ (uint64_t{from.number} << 36) ^
-                         (uint64_t{to.node} << 20) ^ (uint64_t{to.number} << 16) ^ port;
-  return static_cast<uint32_t>(Mix(tuple) % shape_.spines);
+uint32_t Network::spine(Nic from, Nic to, uint16_t source_port, uint16_t destination_port) const {
+  const uint64_t tuple =
+      Mix({from.node, from.number, to.node, to.number, (uint64_t{source_port} << 16) | destination_port});
+  return static_cast<uint32_t>(tuple % shape_.spines);
 }
 
 double Network::FlowFactor(const Edge& edge, const Flow& flow) const {
@@ -109,8 +109,11 @@ double Network::FlowFactor(const Edge& edge, const Flow& flow) const {
   const uint32_t from_leaf = leaf(edge.from_nic);
   const uint32_t to_leaf = leaf(edge.to_nic);
   const bool touches_leaf = from_leaf == leaf(nic) || to_leaf == leaf(nic);
+  const bool may_touch_spine = touches_leaf && from_leaf != to_leaf;
   const bool touches_spine =
-      touches_leaf && from_leaf != to_leaf && spine(edge.from_nic, edge.to_nic, flow.port) == fault_.spine;
+      may_touch_spine && spine(edge.from_nic, edge.to_nic, flow.port, kPort) == fault_.spine;
+  const bool acknowledged_over_spine =
+      may_touch_spine && spine(edge.to_nic, edge.from_nic, kPort, flow.port) == fault_.spine;
   switch (fault_.kind) {
     case FaultKind::kSlowNic:
       return touches_nic ? fault_.factor : 1;
@@ -123,7 +126,8 @@ double Network::FlowFactor(const Edge& edge, const Flow& flow) const {
     case FaultKind::kSlowSpine:
       return touches_spine ? fault_.factor : 1;
     case FaultKind::kDeadSpine:
-      return touches_spine ? kDead : 1;
+      // Without its acknowledgements nothing has arrived, as far as the sender knows.
+      return touches_spine || acknowledged_over_spine ? kDead : 1;
     default:
       return 1;
   }
@@ -179,14 +183,14 @@ bool Network::ReadNic(const std::string& endpoint, Nic* nic, uint16_t* port) con
 std::vector<std::string> Network::Path(const std::string& source, const std::string& destination) const {
   Nic from;
   Nic to;
-  uint16_t port = 0;
-  uint16_t unused = 0;
-  if (!ReadNic(source, &from, &port) || !ReadNic(destination, &to, &unused)) return {};
+  uint16_t from_port = 0;
+  uint16_t to_port = 0;
+  if (!ReadNic(source, &from, &from_port) || !ReadNic(destination, &to, &to_port)) return {};
   const std::string out = "leaf" + std::to_string(leaf(from));
   const std::string in = "leaf" + std::to_string(leaf(to));
   std::vector<std::string> path = {"node" + std::to_string(from.node) + ">" + out};
   if (out != in) {
-    const std::string middle = "spine" + std::to_string(spine(from, to, port));
+    const std::string middle = "spine" + std::to_string(spine(from, to, from_port, to_port));
     path.push_back(out + ">" + middle);
     path.push_back(in + "<" + middle);
   }

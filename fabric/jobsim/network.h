@@ -60,7 +60,7 @@ class Network {
 
   uint32_t leaf(Nic nic) const;
   uint32_t leaves() const;
-  uint32_t spine(Nic from, Nic to, uint16_t port) const;
+  uint32_t spine(Nic from, Nic to, uint16_t source_port, uint16_t destination_port) const;
   std::string local(const Edge& edge, const Flow& flow) const;
   std::string remote(const Edge& edge, const Flow& flow) const;
   std::string address(Nic nic) const;

@@ -7,8 +7,8 @@
 namespace c4::jobsim {
 namespace {
 
-constexpr int64_t kInitNs = kSecondNs;    // to set the communicators up, once all are there
-constexpr int64_t kKeptNs = kSecondNs;    // meetings that are over; agents look at different times
+constexpr int64_t kInitNs = kSecondNs;  // to set the communicators up, once all are there
+constexpr int64_t kKeptNs = kSecondNs;  // meetings that are over; agents look at different times
 constexpr size_t kBlockedKept = 4;
 
 bool Contains(const std::vector<uint32_t>& sorted, uint32_t value) {
@@ -111,7 +111,8 @@ int64_t Physics::Noisy(int64_t duration_ns, uint64_t chance) const {
 // What takes `duration_ns` by itself takes `factor` times as long while the fault lasts.
 int64_t Physics::Stretch(int64_t begun_ns, int64_t duration_ns, double factor) const {
   const int64_t over_ns = fault_.lasts_ns >= kNeverNs ? kNeverNs : fault_.at_ns + fault_.lasts_ns;
-  if (factor <= 1 || begun_ns + duration_ns <= fault_.at_ns || begun_ns >= over_ns) return begun_ns + duration_ns;
+  if (factor <= 1 || begun_ns + duration_ns <= fault_.at_ns || begun_ns >= over_ns)
+    return begun_ns + duration_ns;
   const int64_t before_ns = std::max<int64_t>(0, fault_.at_ns - begun_ns);
   const auto left_ns = static_cast<double>(duration_ns - before_ns);
   const int64_t slow_from_ns = begun_ns + before_ns;
@@ -127,7 +128,8 @@ void Physics::Add(uint32_t rank, const Event& event) {
   const Fate& fate = fates_[rank];
   if (event.at_ns >= std::min(fate.ends_ns, kNeverNs)) return;
   if (event.kind != EventKind::kCalled && event.at_ns >= fate.gpu_ends_ns) return;
-  if (event.at_ns >= fate.stops_ns && (event.kind == EventKind::kCalled || shape_.engine == Engine::kHost)) return;
+  if (event.at_ns >= fate.stops_ns && (event.kind == EventKind::kCalled || shape_.engine == Engine::kHost))
+    return;
   if (event.kind == EventKind::kFinished) last_event_ns_ = std::max(last_event_ns_, event.at_ns);
   ranks_[rank].events.push_back(event);
 }
@@ -159,9 +161,8 @@ bool Physics::Load(uint32_t rank, int64_t until_ns) {
   const Fate& fate = fates_[rank];
   if (state.cpu_ns > until_ns || state.cpu_ns >= std::min(fate.ends_ns, fate.stops_ns)) return false;
   if (shape_.steps != 0 && state.step == shape_.steps) {
-    fates_[rank].ends_ns =
-        state.cpu_ns + static_cast<int64_t>(static_cast<double>(shape_.end_spread_ns) *
-                                            Uniform(Mix({seed_, 0xe7d5, rank})));
+    fates_[rank].ends_ns = state.cpu_ns + static_cast<int64_t>(static_cast<double>(shape_.end_spread_ns) *
+                                                               Uniform(Mix({seed_, 0xe7d5, rank})));
     over_ns_ = over_ns_ >= kNeverNs ? fate.ends_ns : std::max(over_ns_, fate.ends_ns);
     state.cpu_ns = kNeverNs;
     return false;
@@ -225,9 +226,10 @@ bool Physics::FinishStep(uint32_t rank) {
 
 int64_t Physics::EndOfCompute(uint32_t rank, const Instruction& what, int64_t begun_ns) {
   Rank& state = ranks_[rank];
-  const int64_t own_ns = state.step < shape_.warm_up_steps
-                             ? static_cast<int64_t>(static_cast<double>(what.duration_ns) * shape_.warm_up_factor)
-                             : what.duration_ns;
+  const int64_t own_ns =
+      state.step < shape_.warm_up_steps
+          ? static_cast<int64_t>(static_cast<double>(what.duration_ns) * shape_.warm_up_factor)
+          : what.duration_ns;
   const int64_t noisy_ns = Noisy(own_ns, Mix({seed_, 0xc0de, rank, ++state.kernels}));
   const int64_t end_ns = Stretch(begun_ns, noisy_ns, paces_[rank]);
   const Fate& fate = fates_[rank];
@@ -279,9 +281,9 @@ void Physics::Conclude(uint32_t group_index, uint64_t operation, const Instructi
   meeting->stuck_itself = stuck_itself;
   meeting->end_ns = kNeverNs;
   meeting->stalled_ns = std::max(meeting->last_ns, fault_.at_ns);
-  meeting->done = std::clamp(
-      static_cast<double>(fault_.at_ns - meeting->last_ns) / static_cast<double>(std::max<int64_t>(1, own_ns)), 0.0,
-      0.9);
+  meeting->done = std::clamp(static_cast<double>(fault_.at_ns - meeting->last_ns) /
+                                 static_cast<double>(std::max<int64_t>(1, own_ns)),
+                             0.0, 0.9);
   const auto own = std::find(group.ranks.begin(), group.ranks.end(), fault_.rank);
   if (own != group.ranks.end()) meeting->stuck_member = static_cast<uint32_t>(own - group.ranks.begin());
   for (const Edge& edge : network_.edges(group_index)) {
@@ -308,7 +310,8 @@ int64_t Physics::EndOfSend(uint32_t rank, const Instruction& what, int64_t begun
   const Place& place = layout_.place(rank, Role::kPipeline);
   const Group& group = layout_.groups[place.group];
   const int64_t own_ns = Noisy(what.duration_ns, Mix({seed_, 0x5e7d, rank, ++ranks_[rank].kernels}));
-  const int64_t end_ns = Stretch(begun_ns, own_ns, network_.factor(group, place.group, place.member, what.peer));
+  const int64_t end_ns =
+      Stretch(begun_ns, own_ns, network_.factor(group, place.group, place.member, what.peer));
   const Fate& fate = fates_[rank];
   const uint32_t receiver = group.ranks[what.peer];
   const Fate& other = fates_[receiver];

@@ -1,7 +1,7 @@
 // One life of a simulated job, kernel by kernel: each rank runs its program step after step, waits in its
 // collectives for the last of its group, in its receives for the message. With the vendor's engine the CPU
-// launches a whole step's kernels ahead and waits at its end; with the host's it is the CPU that waits in each
-// operation. Faults act here and nowhere else: telemetry (agents.h) tells what came of them.
+// launches a whole step's kernels ahead and waits at its end; with the host's it is the CPU that waits in
+// each operation. Faults act here and nowhere else: telemetry (agents.h) tells what came of them.
 //
 // What it leaves out: queues between flows of different communicators on one link (a slow link is slow for
 // each by its factor), fail-over to other queue pairs, and pipelines of several model chunks.
@@ -31,9 +31,9 @@ struct Event {
   int64_t at_ns = 0;
   const Instruction* what = nullptr;  // no computation
   EventKind kind = EventKind::kCalled;
-  bool odd = false;        // called with another count than the others
-  int64_t begun_ns = 0;    // of kFinished
-  int64_t waited_ns = 0;   // of kFinished: for the first data
+  bool odd = false;       // called with another count than the others
+  int64_t begun_ns = 0;   // of kFinished
+  int64_t waited_ns = 0;  // of kFinished: for the first data
 };
 
 // A collective that some members have entered and not all have left.
@@ -41,8 +41,8 @@ struct Meeting {
   std::vector<int64_t> begun_ns;  // by member; -1: it has not entered
   uint32_t entered = 0;
   uint32_t left = 0;
-  int64_t last_ns = 0;      // the last one to come, so far
-  int64_t end_ns = -1;      // told once all are there
+  int64_t last_ns = 0;            // the last one to come, so far
+  int64_t end_ns = -1;            // told once all are there
   int64_t stalled_ns = kNeverNs;  // when it stood still for good, of one that never ends
   double done = 0;                // of its chunks, by then
   uint32_t stuck_member = 0;      // of one that never ends: behind which nothing comes any more
@@ -94,11 +94,11 @@ class Physics {
     std::array<int64_t, kStreams> begun_ns{};
     std::vector<int64_t> done_ns;  // by instruction of the step; -1
     int64_t cpu_ns = 0;
-    int64_t launched_ns = 0;    // when the first kernel of the step was
-    uint64_t kernels = 0;       // so far, for its dice
-    std::array<uint64_t, kRoles> operations{};  // collectives of each group that it has entered
+    int64_t launched_ns = 0;                           // when the first kernel of the step was
+    uint64_t kernels = 0;                              // so far, for its dice
+    std::array<uint64_t, kRoles> operations{};         // collectives of each group that it has entered
     std::vector<std::pair<int64_t, int64_t>> blocked;  // writing, or stuck
-    int64_t idle_from_ns = kNeverNs;  // waits for its loader
+    int64_t idle_from_ns = kNeverNs;                   // waits for its loader
     int64_t idle_to_ns = kNeverNs;
     std::vector<Event> events;
     bool queued = false;
@@ -136,7 +136,7 @@ class Physics {
   const Layout layout_;
   const Network network_;
   std::vector<Fate> fates_;
-  std::vector<double> paces_;  // by rank: what its kernels take, as a factor, while the fault lasts
+  std::vector<double> paces_;      // by rank: what its kernels take, as a factor, while the fault lasts
   std::vector<Program> training_;  // by stage
   std::vector<Program> evaluation_;
   std::vector<Rank> ranks_;

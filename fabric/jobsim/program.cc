@@ -80,7 +80,8 @@ class Writer {
   }
 
   void Collective(Work work, Role role, int64_t duration_ns, uint32_t chunks) {
-    program_.instructions.push_back({.work = work, .role = role, .chunks = chunks, .duration_ns = duration_ns});
+    program_.instructions.push_back(
+        {.work = work, .role = role, .chunks = chunks, .duration_ns = duration_ns});
   }
 
   const Shape& shape_;
@@ -115,8 +116,10 @@ Program EvaluationStep(const Shape& shape, uint32_t stage) {
 }
 
 int64_t NominalStepNs(const Shape& shape) {
-  const int64_t exchange_ns = (shape.tensor > 1 ? shape.tensor_ns : 0) + (shape.expert > 1 ? 2 * shape.expert_ns : 0);
-  const int64_t pass_ns = 3 * shape.forward_ns + 2 * exchange_ns + 2 * (shape.pipeline > 1 ? shape.transfer_ns : 0);
+  const int64_t exchange_ns =
+      (shape.tensor > 1 ? shape.tensor_ns : 0) + (shape.expert > 1 ? 2 * shape.expert_ns : 0);
+  const int64_t pass_ns =
+      3 * shape.forward_ns + 2 * exchange_ns + 2 * (shape.pipeline > 1 ? shape.transfer_ns : 0);
   return (shape.micro_batches + shape.pipeline - 1) * pass_ns + shape.gradients_ns + shape.data_ns;
 }
 

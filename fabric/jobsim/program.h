@@ -1,5 +1,6 @@
 // What a rank does in a step: its instructions in the order in which its CPU launches them, on two streams. A
-// pipeline runs 1F1B: as many forward passes ahead as there are stages behind, then one forward, one backward.
+// pipeline runs 1F1B: as many forward passes ahead as there are stages behind, then one forward, one
+// backward.
 //
 // Plain values, made once for each stage. No threads.
 #pragma once
@@ -21,12 +22,14 @@ struct Instruction {
   Work work = Work::kCompute;
   Role role = Role::kTensor;
   uint8_t stream = 0;
-  int32_t after = -1;  // another stream's instruction that has to be over
-  uint32_t peer = 0;   // stage
+  int32_t after = -1;   // another stream's instruction that has to be over
+  uint32_t peer = 0;    // stage
   uint32_t chunks = 0;  // on each flow
   int64_t duration_ns = 0;
 
-  bool is_collective() const { return work != Work::kCompute && work != Work::kSend && work != Work::kReceive; }
+  bool is_collective() const {
+    return work != Work::kCompute && work != Work::kSend && work != Work::kReceive;
+  }
 };
 
 struct Program {

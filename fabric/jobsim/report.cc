@@ -7,7 +7,7 @@
 namespace c4::jobsim {
 namespace {
 
-constexpr uint32_t kFloat16 = 6;  // NCCL's numbers
+constexpr uint32_t kFloat16 = 6;   // NCCL's numbers
 constexpr uint64_t kInFlight = 4;  // chunks of a flow
 constexpr int64_t kHeardEachNs = kSecondNs;
 
@@ -109,9 +109,9 @@ class Filler {
     state->set_engine(vendor ? wire::kEngineVendor : wire::kEngineHost);
     if (vendor) {
       const bool steps = !member_->sends.empty() || !member_->receives.empty();
-      state->set_seen(member_->started.count == 0 ? 0U
-                                                  : wire::kSeesEvents | wire::kSeesKernels |
-                                                        (steps ? wire::kSeesSteps : 0U));
+      state->set_seen(member_->started.count == 0
+                          ? 0U
+                          : wire::kSeesEvents | wire::kSeesKernels | (steps ? wire::kSeesSteps : 0U));
     }
     const bool p2p = group_->point_to_point();
     FillCounter(member_->called, p2p ? state->mutable_p2p_called() : state->mutable_called());
@@ -180,7 +180,8 @@ class Filler {
   // What comes behind the place where it hangs gets nothing; what is before it cannot get rid of its own.
   Under Stalled(const Edge& edge, const Flow& flow, bool sends, uint64_t chunks) const {
     Under under;
-    under.done = std::min<uint64_t>(chunks - 1, static_cast<uint64_t>(meeting_->done * static_cast<double>(chunks)));
+    under.done =
+        std::min<uint64_t>(chunks - 1, static_cast<uint64_t>(meeting_->done * static_cast<double>(chunks)));
     under.wanted = under.granted = under.posted = under.done;
     under.done_ns = under.done > 0 ? meeting_->stalled_ns : 0;
     under.post_ns = meeting_->stalled_ns;
@@ -216,7 +217,8 @@ class Filler {
     const bool all = meeting_->end_ns >= 0 && meeting_->last_ns <= at_ns_;
     if (!all) return Waiting(edge, sends, what);
     const uint64_t chunks = ChunksOf(physics_, edge, flow, what, meeting_->end_ns);
-    if (meeting_->end_ns >= kNeverNs && at_ns_ >= meeting_->stalled_ns) return Stalled(edge, flow, sends, chunks);
+    if (meeting_->end_ns >= kNeverNs && at_ns_ >= meeting_->stalled_ns)
+      return Stalled(edge, flow, sends, chunks);
     if (meeting_->end_ns >= kNeverNs) return {};
     return Running(chunks);
   }
@@ -250,7 +252,8 @@ class Filler {
     item->set_phase(PhaseNow());
   }
 
-  void FillMoved(uint64_t chunks, const Under& under, const EdgeCount& count, v1::QueuePairState* item) const {
+  void FillMoved(uint64_t chunks, const Under& under, const EdgeCount& count,
+                 v1::QueuePairState* item) const {
     const uint64_t posted = chunks + under.posted;
     const uint64_t done = chunks + under.done;
     item->set_posted_messages(posted);
@@ -333,7 +336,8 @@ class Filler {
     const Instruction& what = *member_->last_started;
     const int64_t end_ns = meeting_ == nullptr ? at_ns_ : meeting_->end_ns;
     const uint64_t chunks = ChunksOf(physics_, edge, edge.flows[i], what, end_ns < 0 ? at_ns_ : end_ns);
-    AddLatency(physics_, edge.flows[i], count.operations, member_->started.last_ns, chunks, under.done, &latency);
+    AddLatency(physics_, edge.flows[i], count.operations, member_->started.last_ns, chunks, under.done,
+               &latency);
     return latency;
   }
 

@@ -1,12 +1,13 @@
 // Layouts, programs and networks of simulated jobs: everybody has a place, stages agree on their messages,
 // paths begin and end where their addresses say.
+#include "fabric/jobsim/layout.h"
+
 #include <algorithm>
 #include <gtest/gtest.h>
 #include <map>
 #include <set>
 
 #include "fabric/jobsim/draw.h"
-#include "fabric/jobsim/layout.h"
 #include "fabric/jobsim/network.h"
 #include "fabric/jobsim/program.h"
 
@@ -43,7 +44,8 @@ TEST(Layout, EachRankIsOnceInAGroupOfEachRole) {
     }
     for (uint32_t rank = 0; rank < shape.ranks(); ++rank) {
       for (const Place& place : layout.places[rank]) {
-        if (place.group != kNoGroup) EXPECT_EQ(layout.groups[place.group].ranks[place.member], rank);
+        if (place.group == kNoGroup) continue;
+        EXPECT_EQ(layout.groups[place.group].ranks[place.member], rank);
       }
     }
   }
@@ -78,9 +80,10 @@ TEST(Program, TheOptimizerWaitsForGradientsThatOverlap) {
   shape.overlaps = true;
   const Program program = TrainingStep(shape, 0);
   ASSERT_FALSE(program.on_stream[1].empty());
-  const auto waits = std::any_of(program.instructions.begin(), program.instructions.end(), [&](const Instruction& what) {
-    return what.stream == 0 && what.after == static_cast<int32_t>(program.on_stream[1].back());
-  });
+  const auto waits =
+      std::any_of(program.instructions.begin(), program.instructions.end(), [&](const Instruction& what) {
+        return what.stream == 0 && what.after == static_cast<int32_t>(program.on_stream[1].back());
+      });
   EXPECT_TRUE(waits);
 }
 
@@ -110,8 +113,8 @@ TEST(Network, KnowsNoPathOfWhatIsNoAddressOfItsOwn) {
   const Network network(shape, MakeLayout(shape), Fault());
   const std::string good = network.address({0, 0}) + ":5";
   EXPECT_FALSE(network.Path(good, network.address({1, 1}) + ":4791").empty());
-  for (const std::string bad : {"", ":", "10.0.0.1", "10.0.0.0:5", "10.9.0.1:5", "10.0.3.1:5", "11.0.0.1:5", "10.0.0.1:x",
-                                "10.0.0.1:5 ", "[::1]:5", "10.0.0.1:70000"}) {
+  for (const std::string bad : {"", ":", "10.0.0.1", "10.0.0.0:5", "10.9.0.1:5", "10.0.3.1:5", "11.0.0.1:5",
+                                "10.0.0.1:x", "10.0.0.1:5 ", "[::1]:5", "10.0.0.1:70000"}) {
     EXPECT_TRUE(network.Path(good, bad).empty()) << bad;
     EXPECT_TRUE(network.Path(bad, good).empty()) << bad;
   }

@@ -1,28 +1,29 @@
 // The physics of simulated jobs: order and conservation of what happens, the same for the same seed, and
 // faults that change nothing before they begin nor anybody whom they do not concern.
+#include "fabric/jobsim/physics.h"
+
 #include <algorithm>
 #include <gtest/gtest.h>
 #include <map>
 #include <tuple>
 
 #include "fabric/jobsim/draw.h"
-#include "fabric/jobsim/physics.h"
 
 namespace c4::jobsim {
 namespace {
 
 using Happened = std::tuple<int64_t, int, int, int>;  // when, what, role, kind
 
-std::vector<std::vector<Happened>> Run(const Shape& shape, const Fault& fault, uint64_t seed, int64_t until_ns,
-                                       int64_t each_ns = 250 * kMillisecondNs) {
+std::vector<std::vector<Happened>> Run(const Shape& shape, const Fault& fault, uint64_t seed,
+                                       int64_t until_ns, int64_t each_ns = 250 * kMillisecondNs) {
   Physics physics(shape, fault, seed);
   std::vector<std::vector<Happened>> all(shape.ranks());
   for (int64_t at_ns = 0; at_ns <= until_ns; at_ns += each_ns) {
     physics.Advance(at_ns);
     for (uint32_t rank = 0; rank < shape.ranks(); ++rank) {
       for (const Event& event : physics.Take(rank, at_ns)) {
-        all[rank].emplace_back(event.at_ns, static_cast<int>(event.what->work), static_cast<int>(event.what->role),
-                               static_cast<int>(event.kind));
+        all[rank].emplace_back(event.at_ns, static_cast<int>(event.what->work),
+                               static_cast<int>(event.what->role), static_cast<int>(event.kind));
       }
     }
   }
