@@ -130,7 +130,7 @@ void Physics::Add(uint32_t rank, const Event& event) {
   if (event.kind != EventKind::kCalled && event.at_ns >= fate.gpu_ends_ns) return;
   if (event.at_ns >= fate.stops_ns && (event.kind == EventKind::kCalled || shape_.engine == Engine::kHost))
     return;
-  if (event.kind == EventKind::kFinished) last_event_ns_ = std::max(last_event_ns_, event.at_ns);
+  if (event.kind != EventKind::kCalled) last_event_ns_ = std::max(last_event_ns_, event.at_ns);
   ranks_[rank].events.push_back(event);
 }
 
