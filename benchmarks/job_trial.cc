@@ -1,140 +1,176 @@
 #include "benchmarks/job_trial.h"
 
 #include <algorithm>
-#include <random>
+#include <map>
+#include <memory>
 #include <set>
 
+#include "benchmarks/accepted_verdicts.h"
 #include "c4d_master/c4d_handler.h"
-#include "fabric/jobsim/physics.h"
-#include "fabric/jobsim/telemetry.h"
+#include "c4d_master/path_source.h"
+#include "fabric/jobsim/agents.h"
+#include "fabric/jobsim/draw.h"
+#include "fabric/jobsim/program.h"
 #include "service/verdict_json.h"
 
 namespace c4::benchmarks {
 namespace {
 
 using jobsim::FaultKind;
+using jobsim::kSecondNs;
 
-constexpr int64_t kReportNs = 250'000'000;
 constexpr int64_t kStartNs = 1'000'000'000'000;
 constexpr int64_t kStartUnixNs = 1'700'000'000'000'000'000;
 constexpr double kLateS = 0.5;  // reports and looks
+constexpr int64_t kAfterwardsNs = 3 * kSecondNs;
+constexpr int64_t kHarmlessNs = 100 * kSecondNs;  // for which a job is watched that nothing is wrong with
+constexpr int64_t kLongestNs = 1500 * kSecondNs;
+// What is usual is learnt from so many steps, and slowness shows in so many.
+constexpr int64_t kLearnSteps = 30;
+constexpr int64_t kShowSteps = 8;
 
-// What is to be said of a fault, and when at the latest.
-struct Accepted {
-  v1::Syndrome syndrome = v1::SYNDROME_UNSPECIFIED;
-  v1::CulpritKind culprit = v1::CULPRIT_KIND_RANK;
-  double limit_s = 0;
+// C4P as the master asks it: it knows the ways of all queue pairs.
+class KnownPaths final : public c4d::PathSource {
+ public:
+  explicit KnownPaths(const jobsim::Agents& agents) : agents_(agents) {}
+  std::shared_ptr<const c4d::LinkPath> Find(const std::string& source,
+                                            const std::string& destination) override {
+    if (agents_.physics() == nullptr) return nullptr;
+    auto [at, is_new] = known_.try_emplace(source + " " + destination);
+    if (is_new) {
+      c4d::LinkPath path = agents_.physics()->network().Path(source, destination);
+      if (!path.empty()) at->second = std::make_shared<const c4d::LinkPath>(std::move(path));
+    }
+    return at->second;
+  }
+
+ private:
+  const jobsim::Agents& agents_;
+  std::map<std::string, std::shared_ptr<const c4d::LinkPath>> known_;
 };
 
-Accepted AcceptedOf(FaultKind kind) {
-  switch (kind) {
-    case FaultKind::kSpin:
-      // From outside a kernel that spins is a long one: the limit alone tells.
-      return {v1::SYNDROME_NON_COMMUNICATION_HANG, v1::CULPRIT_KIND_RANK, 125};
-    case FaultKind::kDataLoader:
-      // Nothing is certain before the process has been without progress of its own for ten seconds.
-      return {v1::SYNDROME_NON_COMMUNICATION_HANG, v1::CULPRIT_KIND_RANK, 15};
-    case FaultKind::kStop:
-      return {v1::SYNDROME_NON_COMMUNICATION_HANG, v1::CULPRIT_KIND_RANK, 5};
-    case FaultKind::kKill:
-      return {v1::SYNDROME_CRASH, v1::CULPRIT_KIND_RANK, 5};
-    case FaultKind::kStuckInside:
-      // Within a node nothing tells the members apart: all that are inside are candidates.
-      return {v1::SYNDROME_COMMUNICATION_HANG, v1::CULPRIT_KIND_AMBIGUOUS, 125};
-    case FaultKind::kSlowGpu:
-      return {v1::SYNDROME_NON_COMMUNICATION_SLOW, v1::CULPRIT_KIND_RANK, 30};
-    case FaultKind::kSlowNode:
-      return {v1::SYNDROME_NON_COMMUNICATION_SLOW, v1::CULPRIT_KIND_NODE, 30};
-    case FaultKind::kSlowTensor:
-      return {v1::SYNDROME_NON_COMMUNICATION_SLOW, v1::CULPRIT_KIND_AMBIGUOUS, 30};
-    case FaultKind::kNone:
-      break;
+// The master and the job that it looks at.
+class Watched {
+ public:
+  explicit Watched(jobsim::JobPlan plan)
+      : report_ns_(plan.report_ns), agents_(std::move(plan), kStartNs, kStartUnixNs), paths_(agents_) {
+    c4d::HandlerOptions options;
+    options.job = "job";
+    options.master_epoch = 1;
+    options.log_verdicts = false;
+    handler_ = std::make_unique<c4d::C4dHandler>(options, &store_, &metrics_, &paths_);
   }
-  return {};
+
+  void Step(JobTrial* trial) {
+    at_ns_ += report_ns_;
+    const c4d::Now now = {kStartNs + at_ns_, kStartUnixNs + at_ns_};
+    for (const v1::TelemetryBatch& batch : agents_.Report(at_ns_)) {
+      const auto taken = handler_->Ingest(batch, now);
+      if (!taken.ok()) trial->told += std::string(taken.status().message()) + "\n";
+    }
+    handler_->Tick(now);
+  }
+
+  int64_t at_ns() const { return at_ns_; }
+  const jobsim::Agents& agents() const { return agents_; }
+  c4d::C4dHandler& handler() { return *handler_; }
+
+ private:
+  const int64_t report_ns_;
+  jobsim::Agents agents_;
+  KnownPaths paths_;
+  c4d::VerdictStore store_{":memory:"};
+  service::Metrics metrics_;
+  std::unique_ptr<c4d::C4dHandler> handler_;
+  int64_t at_ns_ = 0;
+};
+
+void Tell(const v1::Verdict& verdict, JobTrial* trial) {
+  const bool confirmed = verdict.state() == v1::VERDICT_STATE_CONFIRMED;
+  const int64_t unix_ns = confirmed ? verdict.confirmed_unix_ns() : verdict.suspected_unix_ns();
+  char at[32];
+  std::snprintf(at, sizeof at, "at %.1f s: ", static_cast<double>(unix_ns - kStartUnixNs) / 1e9);
+  trial->told += at + service::VerdictLine(verdict, unix_ns) + "\n";
+  for (const v1::Evidence& item : verdict.evidence()) trial->told += "    " + item.text() + "\n";
 }
 
-bool IsRight(const jobsim::Shape& shape, const jobsim::Fault& fault, const v1::Verdict& verdict) {
-  const Accepted accepted = AcceptedOf(fault.kind);
-  const v1::Culprit& culprit = verdict.culprit();
-  const std::string node = "node" + std::to_string(shape.node(fault.rank));
-  // A tensor parallel group that fills its node is the node.
-  const bool node_is_group = fault.kind == FaultKind::kSlowTensor && shape.tensor == shape.ranks_per_node;
-  const v1::CulpritKind kind = node_is_group ? v1::CULPRIT_KIND_NODE : accepted.culprit;
-  if (verdict.syndrome() != accepted.syndrome || culprit.kind() != kind) return false;
-  switch (kind) {
-    case v1::CULPRIT_KIND_RANK:
-      return culprit.rank() == static_cast<int32_t>(fault.rank);
-    case v1::CULPRIT_KIND_NODE:
-      return culprit.host() == node;
-    default: {
-      // The rank is among them, and no more than those that share a communicator with it.
-      const auto& named = culprit.candidates();
-      const auto most = static_cast<int>(std::max(shape.tensor, shape.data));
-      return named.size() <= most &&
-             std::find(named.begin(), named.end(), static_cast<int32_t>(fault.rank)) != named.end();
-    }
-  }
+bool IsFirstSuspicion(const v1::Verdict& verdict, std::set<std::string>* suspected) {
+  return verdict.state() == v1::VERDICT_STATE_SUSPECTED && suspected->insert(verdict.id()).second;
 }
 
 }  // namespace
 
-jobsim::Shape DrawShape(uint32_t ranks, uint64_t seed) {
-  std::mt19937_64 random(seed ^ 0x5ba9e);
-  jobsim::Shape shape;
-  shape.tensor = random() % 2 == 0 ? 4 : 8;
-  shape.pipeline = std::max(1U, std::min(1U << (random() % 3), ranks / shape.tensor / 2));
-  shape.data = std::max(1U, ranks / shape.tensor / shape.pipeline);
-  shape.engine = random() % 2 == 0 ? jobsim::Engine::kVendor : jobsim::Engine::kHost;
-  shape.micro_batches = 4 + static_cast<uint32_t>(random() % 5);
-  shape.forward_ns = 20'000'000 + static_cast<int64_t>(random() % 60'000'000);
-  shape.noise = 0.01 + 0.005 * static_cast<double>(random() % 8);
-  return shape;
+void DrawTrial(uint32_t ranks, FaultKind kind, uint64_t seed, jobsim::Shape* shape, jobsim::Fault* fault) {
+  for (uint64_t again = 0;; ++again) {
+    *shape = jobsim::DrawShape(ranks, seed + again * 1'000'003);
+    const int64_t learn_ns = shape->start_skew_ns + shape->first_step_ns +
+                             std::max(60 * kSecondNs, kLearnSteps * jobsim::NominalStepNs(*shape));
+    *fault = jobsim::DrawFault(*shape, kind, learn_ns, seed + again * 1'000'003);
+    if (again == 100 || jobsim::Matters(*shape, *fault)) return;
+  }
 }
 
-JobTrial RunJobTrial(const jobsim::Shape& shape, FaultKind kind, uint64_t seed, double healthy_s) {
-  std::mt19937_64 random(seed * 7919 + static_cast<uint64_t>(kind));
-  jobsim::Fault fault;
-  fault.kind = kind;
-  fault.rank = static_cast<uint32_t>(random() % shape.ranks());
-  fault.factor = 2.5 + 0.25 * static_cast<double>(random() % 8);
-  const bool healthy = kind == FaultKind::kNone;
-  if (!healthy) fault.at_ns = 60'000'000'000 + static_cast<int64_t>(random() % 20'000'000'000);
-  jobsim::Physics physics(shape, fault, seed);
-  jobsim::Agents agents(shape, fault, &physics, kStartNs, kStartUnixNs);
-  c4d::VerdictStore store(":memory:");
-  service::Metrics metrics;
-  c4d::HandlerOptions options;
-  options.job = "job";
-  options.master_epoch = 1;
-  c4d::C4dHandler handler(options, &store, &metrics);
+JobTrial RunJobTrial(const jobsim::Shape& shape, const jobsim::Fault& fault, uint64_t seed) {
+  Watched watched(jobsim::PlanOf(shape, fault, seed));
   JobTrial trial;
-  trial.limit_s = AcceptedOf(kind).limit_s;
+  std::unique_ptr<AcceptedVerdicts> accepted;
   std::set<std::string> judged;
-  handler.Subscribe([&](const v1::Verdict& verdict) {
+  std::set<std::string> suspected;
+  int64_t shown_ns = fault.at_ns;
+  const bool harmless = jobsim::IsHarmless(fault.kind);
+  watched.handler().Subscribe([&](const v1::Verdict& verdict) {
+    if (IsFirstSuspicion(verdict, &suspected)) Tell(verdict, &trial);
     if (verdict.state() != v1::VERDICT_STATE_CONFIRMED || !judged.insert(verdict.id()).second) return;
-    const double after_s =
+    Tell(verdict, &trial);
+    const double since_s =
         static_cast<double>(verdict.confirmed_unix_ns() - kStartUnixNs - fault.at_ns) / 1e9;
-    if (!healthy && after_s >= 0 && after_s <= trial.limit_s + kLateS && IsRight(shape, fault, verdict)) {
+    if (harmless || since_s < 0 || !accepted->IsRight(verdict)) {
+      ++trial.wrong;
+      return;
+    }
+    const double after_s = static_cast<double>(verdict.confirmed_unix_ns() - kStartUnixNs - shown_ns) / 1e9;
+    if (accepted->IsComplete(verdict) && !trial.right && after_s <= trial.limit_s + kLateS) {
       trial.right = true;
       trial.ambiguous = verdict.culprit().kind() == v1::CULPRIT_KIND_AMBIGUOUS;
-      trial.after_s = after_s;
-    } else {
-      ++trial.wrong;
+      trial.after_s = std::max(0.0, after_s);
     }
-    trial.told += service::VerdictLine(verdict, verdict.confirmed_unix_ns()) + "\n";
-    for (const v1::Evidence& item : verdict.evidence()) trial.told += "    " + item.text() + "\n";
   });
-  const int64_t end_ns = healthy ? static_cast<int64_t>(healthy_s * 1e9)
-                                 : fault.at_ns + static_cast<int64_t>((trial.limit_s + 3) * 1e9);
-  for (int64_t at_ns = kReportNs; at_ns <= end_ns; at_ns += kReportNs) {
-    const c4d::Now now = {kStartNs + at_ns, kStartUnixNs + at_ns};
-    for (const v1::TelemetryBatch& batch : agents.Report(at_ns)) {
-      const auto taken = handler.Ingest(batch, now);
-      if (!taken.ok()) trial.told += std::string(taken.status().message()) + "\n";
+  int64_t end_ns = kLongestNs;
+  while (watched.at_ns() < std::min(end_ns, kLongestNs + fault.at_ns)) {
+    if (accepted != nullptr && accepted->stands_still()) {
+      shown_ns = std::max(fault.at_ns, watched.agents().physics()->last_event_ns());
+      end_ns = shown_ns + static_cast<int64_t>((trial.limit_s + kLateS) * 1e9) + kAfterwardsNs;
     }
-    handler.Tick(now);
+    watched.Step(&trial);
+    if (accepted != nullptr) continue;
+    accepted = std::make_unique<AcceptedVerdicts>(*watched.agents().physics());
+    trial.limit_s = accepted->limit_s();
+    if (accepted->stands_still()) continue;
+    trial.limit_s += static_cast<double>(kShowSteps * jobsim::NominalStepNs(shape)) / 1e9 * fault.factor;
+    end_ns = fault.at_ns + static_cast<int64_t>(trial.limit_s * 1e9) + kAfterwardsNs;
+    if (harmless) end_ns = fault.at_ns + kHarmlessNs;
   }
-  if (healthy) trial.right = trial.wrong == 0;
+  trial.simulated_s = static_cast<double>(watched.at_ns()) / 1e9;
+  if (harmless) trial.right = trial.wrong == 0;
+  return trial;
+}
+
+JobTrial RunHealthyTrial(uint32_t ranks, uint64_t seed, double healthy_s, int64_t report_ns) {
+  jobsim::Shape shape = jobsim::DrawShape(ranks, seed);
+  jobsim::DrawLife(seed, &shape);
+  jobsim::JobPlan plan = jobsim::HealthyPlan(shape, static_cast<int64_t>(healthy_s * 1e9), seed);
+  plan.report_ns = report_ns;
+  Watched watched(std::move(plan));
+  JobTrial trial;
+  std::set<std::string> judged;
+  watched.handler().Subscribe([&](const v1::Verdict& verdict) {
+    if (verdict.state() != v1::VERDICT_STATE_CONFIRMED || !judged.insert(verdict.id()).second) return;
+    Tell(verdict, &trial);
+    ++trial.wrong;
+  });
+  while (watched.at_ns() < static_cast<int64_t>(healthy_s * 1e9)) watched.Step(&trial);
+  trial.simulated_s = static_cast<double>(watched.at_ns()) / 1e9;
+  trial.right = trial.wrong == 0;
   return trial;
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "fabric/jobsim/job.h"
+#include "fabric/jobsim/life.h"
 
 namespace c4::benchmarks {
 
@@ -13,16 +14,19 @@ struct JobTrial {
   bool right = false;      // confirmed in time; of a healthy job: nothing was confirmed
   bool ambiguous = false;  // as one of several, where that is accepted
   size_t wrong = 0;        // confirmed verdicts that are not the accepted one
-  double after_s = -1;     // from the fault to the confirmed verdict
+  double after_s = -1;     // from when the fault showed to the confirmed verdict
   double limit_s = 0;      // in which it has to come
-  std::string told;        // confirmed verdicts, one a line, with their evidence
+  double simulated_s = 0;
+  std::string told;  // what was suspected and confirmed, one a line, with its evidence
 };
 
-// A shape of that many ranks, drawn by the seed. REQUIRES: ranks is a power of two from 16 on.
-jobsim::Shape DrawShape(uint32_t ranks, uint64_t seed);
+// A shape of about that many ranks and a fault of that kind in it that does something to the job.
+void DrawTrial(uint32_t ranks, jobsim::FaultKind kind, uint64_t seed, jobsim::Shape* shape,
+               jobsim::Fault* fault);
 
-// A healthy job (kNone) is watched for `healthy_s`.
-JobTrial RunJobTrial(const jobsim::Shape& shape, jobsim::FaultKind kind, uint64_t seed,
-                     double healthy_s = 300);
+JobTrial RunJobTrial(const jobsim::Shape& shape, const jobsim::Fault& fault, uint64_t seed);
+
+// A healthy job with all that its life brings is watched for so long.
+JobTrial RunHealthyTrial(uint32_t ranks, uint64_t seed, double healthy_s, int64_t report_ns);
 
 }  // namespace c4::benchmarks

@@ -1,49 +1,52 @@
 #include "fabric/jobsim/job.h"
 
-#include <utility>
+#include <algorithm>
+#include <array>
+#include <set>
+
+#include "fabric/jobsim/dice.h"
 
 namespace c4::jobsim {
+namespace {
 
-std::vector<Group> Layout(const Shape& shape) {
-  std::vector<Group> groups;
-  uint64_t id = 0x1000;
-  const auto rank_of = [&shape](uint32_t stage, uint32_t replica, uint32_t shard) {
-    return (stage * shape.data + replica) * shape.tensor + shard;
-  };
-  const auto add = [&](const char* name, std::vector<uint32_t> ranks, bool point_to_point) {
-    if (ranks.size() < 2) return;
-    groups.push_back({.id = ++id, .name = name, .point_to_point = point_to_point, .ranks = std::move(ranks)});
-  };
-  for (uint32_t stage = 0; stage < shape.pipeline; ++stage) {
-    for (uint32_t replica = 0; replica < shape.data; ++replica) {
-      std::vector<uint32_t> ranks;
-      for (uint32_t shard = 0; shard < shape.tensor; ++shard) ranks.push_back(rank_of(stage, replica, shard));
-      add("tensor", std::move(ranks), false);
-    }
-  }
-  for (uint32_t stage = 0; stage < shape.pipeline; ++stage) {
-    for (uint32_t shard = 0; shard < shape.tensor; ++shard) {
-      std::vector<uint32_t> ranks;
-      for (uint32_t replica = 0; replica < shape.data; ++replica)
-        ranks.push_back(rank_of(stage, replica, shard));
-      add("data", std::move(ranks), false);
-    }
-  }
-  for (uint32_t replica = 0; replica < shape.data; ++replica) {
-    for (uint32_t shard = 0; shard < shape.tensor; ++shard) {
-      std::vector<uint32_t> ranks;
-      for (uint32_t stage = 0; stage < shape.pipeline; ++stage)
-        ranks.push_back(rank_of(stage, replica, shard));
-      add("pipeline", std::move(ranks), true);
-    }
-  }
-  return groups;
+constexpr std::array<std::string_view, static_cast<size_t>(FaultKind::kCount)> kNames = {
+    "none",         "spin",          "data-loader",  "file-system", "kill",     "launched",  "off-bus",
+    "stop",         "mismatch",      "stuck-inside", "lost-node",   "slow-gpu", "slow-node", "slow-tensor",
+    "slow-several", "slow-nvlink",   "slow-nic",     "lossy-nic",   "dead-nic", "pfc-storm", "slow-spine",
+    "dead-spine",   "agent-restart", "agent-stall",  "clock-step"};
+
+}  // namespace
+
+std::string_view FaultName(FaultKind kind) {
+  return kNames[static_cast<size_t>(kind)];
 }
 
-const char* FaultName(FaultKind kind) {
-  static constexpr const char* kNames[] = {"none",         "spin",     "data-loader", "kill",       "stop",
-                                           "stuck-inside", "slow-gpu", "slow-node",   "slow-tensor"};
-  return kNames[static_cast<int>(kind)];
+std::optional<FaultKind> FaultOf(std::string_view name) {
+  const auto at = std::find(kNames.begin(), kNames.end(), name);
+  if (at == kNames.end()) return std::nullopt;
+  return static_cast<FaultKind>(at - kNames.begin());
+}
+
+std::string_view LauncherName(Launcher launcher) {
+  constexpr std::array<std::string_view, 4> kLaunchers = {"none", "torchrun", "srun", "mpirun"};
+  return kLaunchers[static_cast<size_t>(launcher)];
+}
+
+std::vector<uint32_t> SlowRanks(const Shape& shape, const Fault& fault) {
+  std::set<uint32_t> ranks;
+  for (uint32_t rank = 0; rank < shape.ranks(); ++rank) {
+    const bool slow =
+        (fault.kind == FaultKind::kSlowGpu && rank == fault.rank) ||
+        (fault.kind == FaultKind::kSlowNode && shape.node(rank) == shape.node(fault.rank)) ||
+        (fault.kind == FaultKind::kSlowTensor && rank / shape.tensor == fault.rank / shape.tensor);
+    if (slow) ranks.insert(rank);
+  }
+  if (fault.kind == FaultKind::kSlowSeveral) {
+    for (uint32_t i = 0; i < fault.count; ++i) {
+      ranks.insert(static_cast<uint32_t>((fault.rank + (i == 0 ? 0 : Mix({fault.rank, i}))) % shape.ranks()));
+    }
+  }
+  return {ranks.begin(), ranks.end()};
 }
 
 }  // namespace c4::jobsim

@@ -1,107 +1,153 @@
-// When the kernels of a training job are launched, begin and end. Each rank's CPU launches its step's kernels
-// ahead on one stream and then waits for them; a kernel begins when the one before it has ended, a
-// collective's kernel ends when all its members' have begun, a receive when its message has come. One
-// forward, one backward as a pipeline does. A fault changes how long things take, or whether they end; all
-// else follows.
+// One life of a simulated job, kernel by kernel: each rank runs its program step after step, waits in its
+// collectives for the last of its group, in its receives for the message. With the vendor's engine the CPU
+// launches a whole step's kernels ahead and waits at its end; with the host's it is the CPU that waits in
+// each operation. Faults act here and nowhere else: telemetry (agents.h) tells what came of them.
 //
-// With the host's engine a call is made when the GPU has come to it, so nothing is launched ahead.
-// Left out: several streams, contention for links, the network's transport.
+// What it leaves out: queues between flows of different communicators on one link (a slow link is slow for
+// each by its factor), fail-over to other queue pairs, and pipelines of several model chunks.
 //
-// Deterministic for a seed. One thread.
+// Deterministic for a shape, a fault and a seed; a rank's own durations are the same whatever happens to the
+// others (dice.h). One thread. Nanoseconds from the beginning of the life.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <deque>
 #include <map>
-#include <random>
 #include <utility>
 #include <vector>
 
+#include "fabric/jobsim/fates.h"
 #include "fabric/jobsim/job.h"
+#include "fabric/jobsim/layout.h"
+#include "fabric/jobsim/network.h"
+#include "fabric/jobsim/program.h"
 
 namespace c4::jobsim {
 
-enum class EventKind { kCalled, kStarted, kFinished };
+enum class EventKind : uint8_t { kCalled, kStarted, kFinished };
 
 struct Event {
   int64_t at_ns = 0;
+  const Instruction* what = nullptr;  // no computation
   EventKind kind = EventKind::kCalled;
-  uint32_t group = 0;  // index into groups()
-  bool sends = false;  // of point-to-point groups
-  uint32_t peer = 0;   // rank in the communicator, likewise
+  bool odd = false;       // called with another count than the others
+  int64_t begun_ns = 0;   // of kFinished
+  int64_t waited_ns = 0;  // of kFinished: for the first data
+};
+
+// A collective that some members have entered and not all have left.
+struct Meeting {
+  std::vector<int64_t> begun_ns;  // by member; -1: it has not entered
+  uint32_t entered = 0;
+  uint32_t left = 0;
+  int64_t last_ns = 0;            // the last one to come, so far
+  int64_t end_ns = -1;            // told once all are there
+  int64_t stalled_ns = kNeverNs;  // when it stood still for good, of one that never ends
+  double done = 0;                // of its chunks, by then
+  uint32_t stuck_member = 0;      // of one that never ends: behind which nothing comes any more
+  bool stuck_itself = false;      // its kernel, not the way to it
 };
 
 class Physics {
  public:
-  Physics(const Shape& shape, const Fault& fault, uint64_t seed);
+  Physics(const Shape& shape, const Fault& fault, uint64_t seed, uint32_t life = 0);
 
   // Computes all that happens up to then.
   void Advance(int64_t until_ns);
 
-  // What happened to the rank up to then, and was not taken before; of one kind and group in order of time.
+  // What happened to the rank up to then, and was not taken before; in order of time.
   std::vector<Event> Take(uint32_t rank, int64_t until_ns);
 
-  const std::vector<Group>& groups() const { return groups_; }
-  // When the rank's process ceases to run, and when its CPU began to wait for what never comes; kNeverNs.
-  int64_t ends_ns(uint32_t rank) const;
-  int64_t idle_from_ns(uint32_t rank) const { return ranks_[rank].idle_from_ns; }
-  // Whether rank 0 writes a checkpoint then.
-  bool Writes(uint32_t rank, int64_t at_ns) const;
+  const Shape& shape() const { return shape_; }
+  uint64_t seed() const { return seed_; }
+  const Fault& fault() const { return fault_; }
+  const Layout& layout() const { return layout_; }
+  const Network& network() const { return network_; }
+  const Fate& fate(uint32_t rank) const { return fates_[rank]; }
+  // The collective `operation` (from 0) of the group; nullptr: all left it more than a second ago, or nobody
+  // has come.
+  const Meeting* FindMeeting(uint32_t group, uint64_t operation) const;
+
+  int64_t starts_ns(uint32_t rank) const;
+  // All have found each other: communicators are ready.
+  int64_t ready_ns() const { return ready_ns_; }
+  // The process ceases to be then; kNeverNs.
+  int64_t ends_ns(uint32_t rank) const { return fates_[rank].ends_ns; }
+  // Its CPU waits for what does not come, and does nothing else: for data, or for the GPU.
+  bool IsIdle(uint32_t rank, int64_t at_ns) const;
+  // It is blocked in the kernel: it writes, or reads what does not come.
+  bool IsBlocked(uint32_t rank, int64_t at_ns) const;
+  uint64_t steps(uint32_t rank) const { return ranks_[rank].step; }
+  // The newest thing that has happened on any GPU so far.
+  int64_t last_event_ns() const { return last_event_ns_; }
+  // The end of a job that ends by itself; kNeverNs before it is known.
+  int64_t over_ns() const { return over_ns_; }
 
  private:
-  enum class Kind { kLoad, kCompute, kCollective, kSend, kReceive, kSync };
-  struct Instruction {
-    Kind kind = Kind::kCompute;
-    uint32_t group = 0;
-    uint32_t peer = 0;
-    int64_t duration_ns = 0;
-  };
   struct Rank {
-    std::vector<Instruction> program;  // of a step
-    size_t next = 0;
+    const Program* program = nullptr;  // of the step; nullptr: the CPU loads data next
     uint64_t step = 0;
-    bool entered = false;  // it has begun the instruction `next`, and waits in it
-    int64_t begun_ns = 0;
-    std::vector<int64_t> launched_ns;         // by instruction of this step, with the vendor's engine
-    std::map<uint32_t, uint64_t> operations;  // collectives of each group that it has entered
+    std::array<uint32_t, kStreams> next{};  // into program->on_stream
+    std::array<bool, kStreams> entered{};   // it has begun that instruction, and waits in it
+    std::array<int64_t, kStreams> free_ns{};
+    std::array<int64_t, kStreams> begun_ns{};
+    std::vector<int64_t> done_ns;  // by instruction of the step; -1
     int64_t cpu_ns = 0;
-    int64_t gpu_ns = 0;
-    int64_t idle_from_ns = kNeverNs;
+    int64_t launched_ns = 0;                           // when the first kernel of the step was
+    uint64_t kernels = 0;                              // so far, for its dice
+    std::array<uint64_t, kRoles> operations{};         // collectives of each group that it has entered
+    std::vector<std::pair<int64_t, int64_t>> blocked;  // writing, or stuck
+    int64_t idle_from_ns = kNeverNs;                   // waits for its loader
+    int64_t idle_to_ns = kNeverNs;
     std::vector<Event> events;
+    bool queued = false;
   };
-  struct Meeting {  // of a collective's members
-    size_t entered = 0;
-    int64_t last_ns = 0;
-    int64_t end_ns = -1;  // told once all are there
-    size_t left = 0;
+  struct Meetings {
+    uint64_t first = 0;  // operation of the front
+    std::deque<Meeting> open;
   };
 
-  std::vector<Instruction> Program(uint32_t rank) const;
-  // Whether the rank went on.
-  bool Step(uint32_t rank, int64_t until_ns);
-  void Launch(uint32_t rank, const Instruction& instruction);
-  void LaunchStep(uint32_t rank);
-  void EnterCollective(uint32_t rank, const Instruction& instruction);
-  bool FinishCollective(uint32_t rank, const Instruction& instruction);
-  bool Load(uint32_t rank, const Instruction& instruction);
-  bool FinishReceive(uint32_t rank, const Instruction& instruction);
-  void End(uint32_t rank, const Instruction& instruction, int64_t end_ns);
-  void Add(uint32_t rank, const Instruction& instruction, EventKind kind, int64_t at_ns);
-  int64_t ComputeEnd(uint32_t rank, int64_t begin_ns, int64_t duration_ns);
-  bool Slowed(uint32_t rank) const;
-  int64_t Noisy(int64_t duration_ns);
-  uint32_t RankIn(uint32_t group, uint32_t rank) const;
+  void Queue(uint32_t rank);
+  void Run(uint32_t rank, int64_t until_ns);
+  bool Load(uint32_t rank, int64_t until_ns);
+  int64_t CheckpointNs(uint32_t rank) const;
+  bool RunStream(uint32_t rank, uint32_t stream, int64_t until_ns);
+  int64_t BeginOf(uint32_t rank, uint32_t stream, uint32_t index) const;
+  void Enter(uint32_t rank, uint32_t stream, uint32_t index);
+  // When what was entered ends; -1: not known yet.
+  int64_t EndOf(uint32_t rank, uint32_t stream, const Instruction& what, int64_t* waited_ns);
+  void EnterCollective(uint32_t rank, const Instruction& what, int64_t begun_ns);
+  void Conclude(uint32_t group, uint64_t operation, const Instruction& what, Meeting* meeting);
+  bool NeverEnds(const Group& group, const Meeting& meeting) const;
+  int64_t EndOfCollective(uint32_t rank, const Instruction& what, int64_t* waited_ns);
+  int64_t EndOfSend(uint32_t rank, const Instruction& what, int64_t begun_ns);
+  int64_t EndOfReceive(uint32_t rank, const Instruction& what, int64_t begun_ns, int64_t* waited_ns);
+  int64_t EndOfCompute(uint32_t rank, const Instruction& what, int64_t begun_ns);
+  bool FinishStep(uint32_t rank);
+  void Add(uint32_t rank, const Event& event);
+  int64_t Stretch(int64_t begun_ns, int64_t duration_ns, double factor) const;
+  int64_t Noisy(int64_t duration_ns, uint64_t chance) const;
+  bool Odd(uint32_t rank, const Instruction& what, int64_t at_ns);
 
   const Shape shape_;
   const Fault fault_;
-  std::mt19937_64 random_;
-  const std::vector<Group> groups_;
-  std::vector<std::vector<uint32_t>> groups_of_;  // by rank
+  const uint64_t seed_;
+  const Layout layout_;
+  const Network network_;
+  std::vector<Fate> fates_;
+  std::vector<double> paces_;      // by rank: what its kernels take, as a factor, while the fault lasts
+  std::vector<Program> training_;  // by stage
+  std::vector<Program> evaluation_;
   std::vector<Rank> ranks_;
-  std::map<std::pair<uint32_t, uint64_t>, Meeting> meetings_;  // by group and operation
+  std::vector<uint32_t> queue_;
+  std::vector<Meetings> meetings_;  // by group
   // By group, sender and receiver in it: when each message that was not received yet is there.
   std::map<std::pair<uint32_t, std::pair<uint32_t, uint32_t>>, std::deque<int64_t>> messages_;
-  std::vector<std::pair<int64_t, int64_t>> checkpoints_;
+  int64_t ready_ns_ = 0;
+  int64_t last_event_ns_ = 0;
+  int64_t over_ns_ = kNeverNs;
+  bool odd_called_ = false;
 };
 
 }  // namespace c4::jobsim

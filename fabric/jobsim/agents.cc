@@ -1,0 +1,193 @@
+#include "fabric/jobsim/agents.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <utility>
+
+#include "fabric/jobsim/dice.h"
+#include "fabric/jobsim/report.h"
+
+namespace c4::jobsim {
+namespace {
+
+constexpr uint32_t kFirstPid = 1000;
+constexpr uint64_t kTickNs = 10'000'000;           // in which the kernel tells when a process began
+constexpr int64_t kScanNs = 100 * kMillisecondNs;  // how often an agent looks who is still there
+constexpr int64_t kKeptNs = 600 * kSecondNs;       // what the dead leave
+constexpr int64_t kClockErrorNs = 200'000;
+// The threads of the vendor's engine and of frameworks look around once in a while, whatever the program
+// does.
+constexpr uint64_t kTickShare = 500;
+constexpr uint64_t kClockTickNs = 10'000'000;  // as fine as the kernel tells of processor time
+constexpr uint64_t kWrittenBytes = 100 << 20;  // a second
+
+}  // namespace
+
+Agents::Agents(JobPlan plan, int64_t start_ns, int64_t start_unix_ns)
+    : plan_(std::move(plan)), start_ns_(start_ns), start_unix_ns_(start_unix_ns), hosts_(plan_.hosts) {
+  const uint64_t seed = plan_.lives.front().seed;
+  for (uint32_t i = 0; i < hosts_.size(); ++i) {
+    Host& host = hosts_[i];
+    host.name = "node" + std::to_string(i);
+    char boot_id[40];
+    std::snprintf(boot_id, sizeof boot_id, "%016llx%016llx",
+                  static_cast<unsigned long long>(Mix({seed, 41, i})),
+                  static_cast<unsigned long long>(Mix({seed, 42, i})));
+    host.boot_id = boot_id;
+    host.epoch = Mix({seed, 43, i}) | 1;
+    host.phase_ns = static_cast<int64_t>(Mix({seed, 44, i}) % static_cast<uint64_t>(plan_.report_ns));
+    host.clock_ns = static_cast<int64_t>(Between(Mix({seed, 45, i}), 1e12, 1e15));
+  }
+  for (const AgentEvent& event : plan_.agents) hosts_[event.host].events.push_back(event);
+  for (Host& host : hosts_) {
+    std::stable_sort(host.events.begin(), host.events.end(),
+                     [](const AgentEvent& a, const AgentEvent& b) { return a.at_ns < b.at_ns; });
+  }
+}
+
+// Lives that begin by then.
+void Agents::Begin(int64_t at_ns) {
+  while (lives_.size() < plan_.lives.size() && plan_.lives[lives_.size()].start_ns <= at_ns) {
+    const Life& life = plan_.lives[lives_.size()];
+    Running running;
+    running.life = &life;
+    running.number = static_cast<uint32_t>(lives_.size());
+    running.physics =
+        std::make_unique<Physics>(life.shape, life.fault, life.seed, static_cast<uint32_t>(lives_.size()));
+    running.processes.resize(life.shape.ranks());
+    running.ranks_on.resize(hosts_.size());
+    for (uint32_t rank = 0; rank < life.shape.ranks(); ++rank) {
+      running.ranks_on[life.hosts[life.shape.node(rank)]].push_back(rank);
+    }
+    lives_.push_back(std::move(running));
+  }
+}
+
+void Agents::ForgetAll(uint32_t number, int64_t at_ns) {
+  for (Running& running : lives_) {
+    for (const uint32_t rank : running.ranks_on[number]) {
+      Process* const process = running.processes[rank].get();
+      if (process == nullptr) continue;
+      process->health = agent::HealthTracker();
+      process->counters.ForgetTally(at_ns - running.life->start_ns);
+      process->gone = false;
+    }
+  }
+}
+
+bool Agents::LiveThrough(int64_t at_ns, uint32_t number, Host* host) {
+  while (host->next_event < host->events.size() && host->events[host->next_event].at_ns <= at_ns) {
+    const AgentEvent& event = host->events[host->next_event++];
+    host->silent_to_ns = std::max(host->silent_to_ns, event.at_ns + event.lasts_ns);
+    switch (event.kind) {
+      case AgentEventKind::kRestart:
+        host->epoch = Mix(host->epoch) | 1;
+        host->sequence = 0;
+        ForgetAll(number, at_ns);
+        break;
+      case AgentEventKind::kStall:
+        break;
+      case AgentEventKind::kClockStep:
+        host->stepped_ns += event.step_ns;
+        break;
+      case AgentEventKind::kGone:
+        host->gone = true;
+        break;
+    }
+  }
+  return !host->gone && at_ns >= host->silent_to_ns;
+}
+
+// What the kernel says of the process, and what the agent's scans have made of it since.
+void Agents::Look(const Physics& physics, uint32_t rank, int64_t at_ns, Process* process) const {
+  if (process->gone) return;
+  const int64_t ends_ns = physics.ends_ns(rank);
+  const int64_t before_ns = process->seen_ns;
+  process->seen_ns = at_ns;
+  if (at_ns >= ends_ns) {
+    // Seen by the first scan after it; an agent that has just begun sees it now.
+    const int64_t scan_ns = std::max(ends_ns, std::min(at_ns, ends_ns + (at_ns - ends_ns) % kScanNs));
+    const bool fresh = process->health.health().state == agent::ProcessState::kUnknown;
+    process->health.Gone(fresh ? at_ns : scan_ns);
+    process->gone = true;
+    process->gone_ns = std::min(process->gone_ns, at_ns);
+    return;
+  }
+  agent::ProcessInfo info;
+  const auto elapsed_ns = static_cast<uint64_t>(std::max<int64_t>(0, at_ns - before_ns));
+  if (at_ns >= physics.fate(rank).stops_ns) {
+    info.stat.state = 'T';
+  } else if (physics.IsBlocked(rank, at_ns)) {
+    info.stat.state = 'D';
+    process->cpu_ns += elapsed_ns / kTickShare;
+  } else if (physics.IsIdle(rank, at_ns)) {
+    info.stat.state = 'S';
+    process->cpu_ns += elapsed_ns / kTickShare;
+  } else {
+    info.stat.state = 'R';
+    process->cpu_ns += elapsed_ns;
+    process->io_bytes += elapsed_ns * (kWrittenBytes >> 20) / 1'000'000;
+  }
+  info.cpu_ns = process->cpu_ns / kClockTickNs * kClockTickNs;
+  info.io_bytes = process->io_bytes;
+  process->health.Update(info, at_ns);
+}
+
+void Agents::AddProcess(uint32_t rank, int64_t at_ns, const Host& host, Running* running,
+                        v1::TelemetryBatch* batch) {
+  Physics& physics = *running->physics;
+  std::unique_ptr<Process>& place = running->processes[rank];
+  if (place == nullptr) {
+    if (at_ns < physics.starts_ns(rank)) return;
+    place = std::make_unique<Process>(RankCounters(physics, rank));
+    place->seen_ns = at_ns;
+  }
+  Process& process = *place;
+  if (process.gone && at_ns - process.gone_ns > kKeptNs) return;
+  for (const Event& event : physics.Take(rank, at_ns)) process.counters.Apply(event);
+  const bool was_there = process.gone_ns >= kNeverNs;
+  Look(physics, rank, at_ns, &process);
+  if (was_there && process.gone) ++running->gone;
+  Identity identity;
+  identity.host = host.name;
+  identity.boot_id = host.boot_id;
+  identity.pid = kFirstPid + running->number * 20'000 + rank;
+  identity.start_ticks =
+      static_cast<uint64_t>(host.clock_ns + running->life->start_ns + physics.starts_ns(rank)) / kTickNs;
+  identity.incarnation = running->life->incarnation;
+  FillReport(physics, rank, identity, process.health.health(), at_ns, &process.counters,
+             batch->add_processes());
+}
+
+std::vector<v1::TelemetryBatch> Agents::Report(int64_t at_ns) {
+  Begin(at_ns);
+  for (Running& running : lives_) {
+    const bool over = running.gone == running.processes.size();
+    if (!over) running.physics->Advance(at_ns - running.life->start_ns);
+  }
+  std::vector<v1::TelemetryBatch> batches;
+  for (uint32_t number = 0; number < hosts_.size(); ++number) {
+    Host& host = hosts_[number];
+    const int64_t read_ns = at_ns - host.phase_ns;
+    if (!LiveThrough(at_ns, number, &host)) continue;
+    v1::TelemetryBatch batch;
+    for (Running& running : lives_) {
+      for (const uint32_t rank : running.ranks_on[number])
+        AddProcess(rank, read_ns - running.life->start_ns, host, &running, &batch);
+    }
+    if (batch.processes_size() == 0) continue;
+    batch.set_host(host.name);
+    batch.set_agent_epoch(host.epoch);
+    batch.set_sequence(++host.sequence);
+    batch.set_monotonic_ns(host.clock_ns + read_ns);
+    batch.set_unix_ns(start_unix_ns_ + read_ns + host.stepped_ns);
+    batch.set_agent_version("0.1.0");
+    v1::ClockRelation* const clock = batch.mutable_clock();
+    clock->set_offset_ns(start_ns_ - host.clock_ns);
+    clock->set_error_ns(kClockErrorNs);
+    batches.push_back(std::move(batch));
+  }
+  return batches;
+}
+
+}  // namespace c4::jobsim

@@ -1,0 +1,100 @@
+// What the library of one simulated rank has counted: its operations in each communicator, and what each of
+// its flows has carried, as wire/segment.h means it. Made from the events of the physics.
+//
+// One thread; no errors.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "fabric/jobsim/physics.h"
+#include "wire/segment.h"
+
+namespace c4::jobsim {
+
+struct Count {
+  uint64_t count = 0;
+  int64_t last_ns = 0;
+};
+
+struct FlowCount {
+  uint64_t chunks = 0;
+  uint64_t latency_sum_ns = 0;
+  uint64_t latency_max_ns = 0;
+  std::array<uint32_t, wire::kLatencyBuckets> latency{};  // of a sender
+};
+
+// Of finished operations. Both ends of an edge count alike.
+struct EdgeCount {
+  uint64_t operations = 0;
+  int64_t last_post_ns = 0;
+  int64_t last_done_ns = 0;
+  uint64_t first_waits = 0;
+  uint64_t first_wait_sum_ns = 0;
+  uint64_t first_wait_max_ns = 0;
+  std::vector<FlowCount> flows;
+};
+
+// Operations of one kind that were finished since the last report.
+struct Summary {
+  Work work = Work::kCompute;
+  uint64_t operations = 0;
+  uint64_t elements = 0;
+  uint64_t duration_sum_ns = 0;
+  uint64_t duration_max_ns = 0;
+  uint64_t gap_max_ns = 0;
+};
+
+struct MemberCounters {
+  Count called;
+  Count started;
+  Count finished;
+  const Instruction* last_called = nullptr;
+  const Instruction* last_started = nullptr;
+  bool odd_call = false;  // the last one called has another count
+  bool odd_start = false;
+  std::vector<EdgeCount> sends;     // as Network::sends
+  std::vector<EdgeCount> receives;  // as Network::receives
+  std::vector<Summary> summaries;
+};
+
+class RankCounters {
+ public:
+  RankCounters(const Physics& physics, uint32_t rank);
+
+  void Apply(const Event& event);
+  const MemberCounters& member(Role role) const { return members_[static_cast<size_t>(role)]; }
+  std::vector<Summary> TakeSummaries(Role role);
+
+  uint64_t operations_finished() const { return finished_; }
+  // Time with at least one operation under way.
+  uint64_t inside_ns(int64_t at_ns) const;
+  int64_t first_started_ns() const { return first_started_ns_; }
+  // An agent that begins anew has seen nothing of what was before.
+  void ForgetTally(int64_t at_ns);
+
+ private:
+  void Finish(const Event& event, MemberCounters* member);
+  void Carry(const Event& event, const Edge& edge, bool sends, EdgeCount* count);
+
+  const Physics& physics_;
+  const uint32_t rank_;
+  std::array<MemberCounters, kRoles> members_;
+  uint64_t finished_ = 0;
+  uint32_t open_ = 0;
+  int64_t open_since_ns_ = 0;
+  uint64_t inside_ns_ = 0;
+  int64_t first_started_ns_ = 0;
+};
+
+// What the first `done` of a flow's chunks of an operation cost: the operation of that number that the sender
+// began then.
+void AddLatency(const Physics& physics, const Flow& flow, uint64_t operation, int64_t begun_ns,
+                uint64_t chunks, uint64_t done, FlowCount* to);
+
+// What this flow carries of an operation that all of the edge's flows share.
+uint32_t ChunksOf(const Physics& physics, const Edge& edge, const Flow& flow, const Instruction& what,
+                  int64_t at_ns);
+
+}  // namespace c4::jobsim

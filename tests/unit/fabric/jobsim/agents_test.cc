@@ -1,0 +1,240 @@
+// The telemetry of simulated jobs: batches that the master takes, counters that never fall and never say more
+// than happened, agents and lives that come and go as planned.
+#include "fabric/jobsim/agents.h"
+
+#include <algorithm>
+#include <gtest/gtest.h>
+#include <map>
+#include <set>
+
+#include "c4d_master/telemetry_decode.h"
+#include "fabric/jobsim/draw.h"
+
+namespace c4::jobsim {
+namespace {
+
+constexpr int64_t kStartNs = 1'000 * kSecondNs;
+constexpr int64_t kStartUnixNs = 1'700'000'000 * kSecondNs;
+
+using Batches = std::vector<v1::TelemetryBatch>;
+
+template <typename Look>
+void Watch(JobPlan plan, int64_t until_ns, Look look) {
+  const int64_t each_ns = plan.report_ns;
+  Agents agents(std::move(plan), kStartNs, kStartUnixNs);
+  for (int64_t at_ns = each_ns; at_ns <= until_ns; at_ns += each_ns) look(at_ns, agents.Report(at_ns));
+}
+
+Shape Quick(uint32_t ranks, uint64_t seed, Engine engine) {
+  Shape shape = DrawShape(ranks, seed);
+  shape.engine = engine;
+  shape.overlaps = shape.overlaps && engine == Engine::kVendor;
+  shape.forward_ns = std::min<int64_t>(shape.forward_ns, 40 * kMillisecondNs);
+  shape.start_skew_ns = 2 * kSecondNs;
+  shape.first_step_ns = kSecondNs;
+  return shape;
+}
+
+Fault FaultAt(const Shape& shape, FaultKind kind, int64_t at_ns, uint64_t seed) {
+  Fault fault = DrawFault(shape, kind, at_ns, seed);
+  if (kind != FaultKind::kNone) fault.at_ns = at_ns;
+  return fault;
+}
+
+TEST(Agents, TheMasterTakesAllOfIt) {
+  for (int i = 0; i < static_cast<int>(FaultKind::kCount); ++i) {
+    for (const Engine engine : {Engine::kHost, Engine::kVendor}) {
+      const auto seed = 60 + static_cast<uint64_t>(i);
+      const Shape shape = Quick(24, seed, engine);
+      const Fault fault = FaultAt(shape, static_cast<FaultKind>(i), 6 * kSecondNs, seed);
+      size_t processes = 0;
+      Watch(PlanOf(shape, fault, seed), 10 * kSecondNs, [&](int64_t, const Batches& batches) {
+        for (const v1::TelemetryBatch& batch : batches) {
+          std::vector<std::string> faults;
+          EXPECT_TRUE(c4d::CheckBatch(batch).ok());
+          EXPECT_FALSE(c4d::WithoutExcess(batch, -1, &faults).has_value());
+          processes += c4d::DecodeProcesses(batch, 0, &faults).size();
+          EXPECT_TRUE(faults.empty()) << faults.front();
+        }
+      });
+      EXPECT_GT(processes, 100U);
+    }
+  }
+}
+
+// What each counter says must not fall while its process lives, and nothing is finished that was not begun.
+TEST(Agents, CountersNeverFallAndNeverSayTooMuch) {
+  using Key = std::tuple<std::string, uint32_t, uint64_t, uint32_t, int, uint32_t, uint32_t>;
+  for (int i = 0; i < static_cast<int>(FaultKind::kCount); ++i) {
+    const auto seed = 80 + static_cast<uint64_t>(i);
+    const Engine engine = i % 2 == 0 ? Engine::kHost : Engine::kVendor;
+    const Shape shape = Quick(24, seed, engine);
+    const Fault fault = FaultAt(shape, static_cast<FaultKind>(i), 6 * kSecondNs, seed);
+    std::map<Key, uint64_t> done;
+    Watch(PlanOf(shape, fault, seed), 14 * kSecondNs, [&](int64_t, const Batches& batches) {
+      for (const v1::TelemetryBatch& batch : batches) {
+        for (const v1::ProcessReport& report : batch.processes()) {
+          for (const v1::CommunicatorState& state : report.communicators()) {
+            EXPECT_GE(state.called().count(), state.started().count());
+            EXPECT_GE(state.started().count(), state.finished().count());
+            EXPECT_GE(state.p2p_started().count(), state.p2p_finished().count());
+          }
+          for (const v1::QueuePairState& item : report.queue_pairs()) {
+            EXPECT_GE(item.posted_messages(), item.completed_messages());
+            uint64_t& before = done[{batch.host(), report.process().pid(), item.communicator_id(),
+                                     item.peer(), item.direction(), item.channel(), item.index()}];
+            EXPECT_GE(item.completed_messages(), before) << FaultName(fault.kind);
+            before = item.completed_messages();
+            if (!item.has_connection()) continue;
+            EXPECT_GE(item.connection().wanted_messages(), item.connection().granted_messages());
+            EXPECT_GE(item.connection().granted_messages(), item.connection().done_messages());
+          }
+        }
+      }
+    });
+    EXPECT_EQ(done.empty(), shape.nodes() == 1);
+  }
+}
+
+// What was received was sent, once the job stands still.
+TEST(Agents, BothEndsAgree) {
+  for (const FaultKind kind : {FaultKind::kDataLoader, FaultKind::kStop}) {
+    Shape shape = Quick(32, 91, Engine::kVendor);
+    shape.tensor = 4;
+    shape.pipeline = 2;
+    shape.data = 4;
+    shape.expert = 1;
+    shape.world_reduce = true;
+    const Fault fault = FaultAt(shape, kind, 6 * kSecondNs, 5);
+    std::map<std::tuple<uint64_t, uint32_t, uint32_t>, std::pair<uint64_t, uint64_t>> messages;
+    Watch(PlanOf(shape, fault, 5), 40 * kSecondNs, [&](int64_t, const Batches& batches) {
+      for (const v1::TelemetryBatch& batch : batches) {
+        for (const v1::ProcessReport& report : batch.processes()) {
+          for (const v1::QueuePairState& item : report.queue_pairs()) {
+            const bool sends = item.direction() == v1::DIRECTION_SEND;
+            auto& [sent, received] = messages[{item.communicator_id(), sends ? item.rank() : item.peer(),
+                                               sends ? item.peer() : item.rank()}];
+            (sends ? sent : received) = item.completed_messages();
+          }
+        }
+      }
+    });
+    ASSERT_FALSE(messages.empty());
+    for (const auto& [edge, counts] : messages) EXPECT_EQ(counts.first, counts.second) << FaultName(kind);
+  }
+}
+
+TEST(Agents, AreTheSameForASeed) {
+  const Shape shape = Quick(24, 95, Engine::kHost);
+  const auto run = [&] {
+    std::string all;
+    Watch(PlanOf(shape, FaultAt(shape, FaultKind::kSlowNic, 4 * kSecondNs, 1), 1), 8 * kSecondNs,
+          [&](int64_t, const Batches& batches) {
+            for (const v1::TelemetryBatch& batch : batches) all += batch.SerializeAsString();
+          });
+    return all;
+  };
+  EXPECT_EQ(run(), run());
+}
+
+TEST(Agents, OneThatBeginsAnewCountsFromOneAndKnowsNothingOfBefore) {
+  const Shape shape = Quick(24, 96, Engine::kVendor);
+  JobPlan plan = PlanOf(shape, Fault(), 1);
+  plan.agents.push_back(
+      {.kind = AgentEventKind::kRestart, .host = 0, .at_ns = 8 * kSecondNs, .lasts_ns = 2 * kSecondNs});
+  std::set<uint64_t> epochs;
+  uint64_t last_sequence = 0;
+  Watch(std::move(plan), 12 * kSecondNs, [&](int64_t at_ns, const Batches& batches) {
+    for (const v1::TelemetryBatch& batch : batches) {
+      if (batch.host() != "node0") continue;
+      EXPECT_TRUE(at_ns < 8 * kSecondNs || at_ns >= 10 * kSecondNs) << at_ns;
+      if (epochs.insert(batch.agent_epoch()).second) {
+        EXPECT_EQ(batch.sequence(), 1U);
+        EXPECT_LT(batch.processes(0).health().progress_age_ns(), kSecondNs);
+      } else {
+        EXPECT_EQ(batch.sequence(), last_sequence + 1);
+      }
+      last_sequence = batch.sequence();
+    }
+  });
+  EXPECT_EQ(epochs.size(), 2U);
+}
+
+TEST(Agents, AClockStepMovesUnixTimeAlone) {
+  const Shape shape = Quick(24, 97, Engine::kVendor);
+  JobPlan plan = PlanOf(shape, Fault(), 1);
+  plan.agents.push_back(
+      {.kind = AgentEventKind::kClockStep, .host = 0, .at_ns = 8 * kSecondNs, .step_ns = -100 * kSecondNs});
+  int64_t unix_ns = 0;
+  int64_t monotonic_ns = 0;
+  int64_t largest_ns = 0;
+  Watch(std::move(plan), 12 * kSecondNs, [&](int64_t, const Batches& batches) {
+    for (const v1::TelemetryBatch& batch : batches) {
+      if (batch.host() != "node0") continue;
+      if (monotonic_ns != 0) {
+        EXPECT_EQ(batch.monotonic_ns() - monotonic_ns, 250 * kMillisecondNs);
+        largest_ns = std::max(largest_ns, unix_ns - batch.unix_ns());
+      }
+      unix_ns = batch.unix_ns();
+      monotonic_ns = batch.monotonic_ns();
+    }
+  });
+  EXPECT_EQ(largest_ns, 100 * kSecondNs - 250 * kMillisecondNs);
+}
+
+TEST(Agents, AnotherLifeHasOtherProcessesThatCountFromZero) {
+  Shape shape = Quick(24, 98, Engine::kVendor);
+  shape.ended_ns = 8 * kSecondNs;
+  JobPlan plan = PlanOf(shape, Fault(), 1);
+  Life next = plan.lives.front();
+  next.shape.ended_ns = kNeverNs;
+  next.start_ns = 12 * kSecondNs;
+  next.seed = 2;
+  plan.lives.push_back(next);
+  std::set<uint32_t> before;
+  std::set<uint32_t> after;
+  std::map<uint32_t, uint64_t> first_finished;
+  Watch(std::move(plan), 30 * kSecondNs, [&](int64_t at_ns, const Batches& batches) {
+    for (const v1::TelemetryBatch& batch : batches) {
+      for (const v1::ProcessReport& report : batch.processes()) {
+        const uint32_t pid = report.process().pid();
+        if (at_ns < 12 * kSecondNs) {
+          before.insert(pid);
+          continue;
+        }
+        if (before.contains(pid)) {
+          EXPECT_EQ(report.health().state(), v1::PROCESS_STATE_GONE);
+        } else {
+          after.insert(pid);
+          first_finished.try_emplace(pid, report.operations_finished());
+        }
+      }
+    }
+  });
+  EXPECT_EQ(before.size(), shape.ranks());
+  EXPECT_EQ(after.size(), shape.ranks());
+  for (const auto& [pid, finished] : first_finished) EXPECT_EQ(finished, 0U);
+}
+
+TEST(Agents, AHealthyPlanOfADayHoldsRestartsAndShrinks) {
+  size_t shrunk = 0;
+  size_t lives = 0;
+  for (uint64_t seed = 1; seed <= 10; ++seed) {
+    const Shape shape = DrawShape(64, seed);
+    const JobPlan plan = HealthyPlan(shape, 86'400 * kSecondNs, seed);
+    lives += plan.lives.size();
+    for (size_t i = 1; i < plan.lives.size(); ++i) {
+      const Life& before = plan.lives[i - 1];
+      const Life& life = plan.lives[i];
+      EXPECT_GT(life.start_ns, before.start_ns + before.shape.ended_ns);
+      EXPECT_EQ(life.hosts.size(), life.shape.nodes());
+      EXPECT_LE(life.shape.ranks(), before.shape.ranks());
+      shrunk += life.shape.ranks() < before.shape.ranks() ? 1 : 0;
+    }
+  }
+  EXPECT_GT(lives, 50U);
+  EXPECT_GT(shrunk, 5U);
+}
+
+}  // namespace
+}  // namespace c4::jobsim
