@@ -71,6 +71,8 @@ C4dHandler::C4dHandler(const HandlerOptions& options, VerdictStore* store, servi
       metrics->Counter("c4d_batches_refused_total", "Malformed batches and those of other jobs");
   metrics_.entries_left_out =
       metrics->Counter("c4d_entries_left_out_total", "Entries of batches that contradict themselves");
+  metrics_.hardware_events =
+      metrics->Counter("c4d_hardware_events_total", "What agents told of faults of their nodes' hardware");
   for (const auto kind : {VerdictChange::Kind::kSuspected, VerdictChange::Kind::kConfirmed,
                           VerdictChange::Kind::kUpdated, VerdictChange::Kind::kCleared}) {
     metrics_.verdict_changes[static_cast<size_t>(kind)] =
@@ -154,6 +156,8 @@ absl::StatusOr<v1::TelemetryReply> C4dHandler::Ingest(const v1::TelemetryBatch& 
     case JobView::Taken::kNew:
       metrics_.batches.Add();
       windows_.Observe(view_.hosts().at(batch.host()));
+      metrics_.hardware_events.Add(
+          static_cast<double>(hardware_.Observe(batch, view_.hosts().at(batch.host()).as_of_ns)));
       break;
     case JobView::Taken::kDuplicate:
       metrics_.batches_ignored.Add();
@@ -288,7 +292,7 @@ void C4dHandler::Tick(Now now) {
   AskForPaths(snapshot, now);
   // Chunks that were stuck count as slow once they have arrived.
   const bool recovering = stood_still_at_ns_ != kNever && now.monotonic_ns - stood_still_at_ns_ < kRecoveryNs;
-  const std::vector<Finding> findings =
+  std::vector<Finding> findings =
       Diagnose(snapshot, {paths_, &view_.fences()}, recovering ? std::vector<Finding>() : slow_,
                now.monotonic_ns, options_.thresholds);
   if (std::any_of(findings.begin(), findings.end(), [](const Finding& finding) {
@@ -313,6 +317,7 @@ void C4dHandler::Tick(Now now) {
     if (finding.confirmed_by.empty()) continue;
     for (const uint64_t communicator : finding.communicators) view_.ExcludeStandstill(communicator);
   }
+  hardware_.Attach(snapshot, now, &findings);
   const std::vector<VerdictChange> changes = verdicts_.Update(findings, snapshot, now);
   if (!changes.empty()) {
     Publish(changes, now);

@@ -5,10 +5,10 @@
 namespace c4::cli {
 
 std::span<const Verb* const> Verbs() {
-  static constexpr std::array<const Verb*, 20> kVerbs = {
-      &kRunVerb,    &kVerdictsVerb, &kStatusVerb,   &kJobsVerb, &kMatrixVerb, &kLevelVerb, &kRecordVerb,
-      &kReplayVerb, &kPathsVerb,    &kTopologyVerb, &kSmonVerb, &kWhatIfVerb, &kHangVerb,  &kFabricVerb,
-      &kInjectVerb, &kEnvVerb,      &kInstallVerb,  &kPkiVerb,  &kDoctorVerb, &kDemoVerb};
+  static constexpr std::array<const Verb*, 21> kVerbs = {
+      &kRunVerb,    &kVerdictsVerb, &kIncidentVerb, &kStatusVerb,   &kJobsVerb, &kMatrixVerb, &kLevelVerb,
+      &kRecordVerb, &kReplayVerb,   &kPathsVerb,    &kTopologyVerb, &kSmonVerb, &kWhatIfVerb, &kHangVerb,
+      &kFabricVerb, &kInjectVerb,   &kEnvVerb,      &kInstallVerb,  &kPkiVerb,  &kDoctorVerb, &kDemoVerb};
   return kVerbs;
 }
 

@@ -64,12 +64,20 @@ TEST(ProtoGolden, TelemetryOf4) {
   ExpectGolden<v1::TelemetryBatch>("telemetry-4");
 }
 
+TEST(ProtoGolden, TelemetryOf5) {
+  ExpectGolden<v1::TelemetryBatch>("telemetry-5");
+}
+
 TEST(ProtoGolden, VerdictOf1) {
   ExpectGolden<v1::Verdict>("verdict-1");
 }
 
 TEST(ProtoGolden, VerdictOf2) {
   ExpectGolden<v1::Verdict>("verdict-2");
+}
+
+TEST(ProtoGolden, VerdictOf3) {
+  ExpectGolden<v1::Verdict>("verdict-3");
 }
 
 TEST(ProtoGolden, SessionAndAlertOf1) {
