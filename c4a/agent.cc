@@ -128,6 +128,7 @@ absl::Status Agent::Start() {
       ScannerOptions{.run_dir = options_.run_dir, .keep_dead_s = options_.keep_dead_s}, proc, clock_);
   reporter_ = std::make_unique<Reporter>(ReporterOptions{
       .host = service::HostName(), .agent_epoch = epoch, .agent_version = std::string(service::Version())});
+  StartHealth();
   last_scan_ns_ = clock_.MonotonicNs();
   metrics_
       .Gauge("c4a_build_info", "1; the version is a label", {{"version", std::string(service::Version())}})
@@ -138,6 +139,26 @@ absl::Status Agent::Start() {
   thread_ = std::thread([this] { Run(); });
   service::LogInfo("watching ", options_.run_dir, ", health and metrics at http://", http_.address());
   return absl::OkStatus();
+}
+
+void Agent::StartHealth() {
+  if (options_.health != "on") return;
+  HealthOptions sources{.root = options_.health_root,
+                        .kernel_log = options_.kernel_log,
+                        .nvml = options_.nvml,
+                        .selects = nullptr};
+  if (!options_.nics.empty()) {
+    sources.selects = [filter = options_.nics](const std::string& name) { return NicSelected(filter, name); };
+  }
+  MonitorOptions monitor{.interval = absl::Milliseconds(options_.health_interval_ms)};
+  monitor.address_of = [this](const std::string& interface) {
+    for (const v1::NicInfo& nic : ListNics(options_.nics, options_.nic_addresses == "ipv6")) {
+      if (nic.name() == interface) return nic.address();
+    }
+    return std::string();
+  };
+  hardware_ = std::make_unique<HealthMonitor>(std::move(monitor), AllSources(sources));
+  hardware_->Start();
 }
 
 absl::Status Agent::StartPaths(uint64_t epoch) {
@@ -168,6 +189,7 @@ void Agent::Stop() {
   wake_.Notify();
   if (thread_.joinable()) thread_.join();
   http_.Stop();
+  if (hardware_ != nullptr) hardware_->Stop();
   jobs_.clear();  // their threads call back
   std::unique_ptr<ControlServer> control;
   {
@@ -306,6 +328,7 @@ void Agent::ReportOnce() {
   const std::vector<SegmentFile*> processes = scanner_->Processes();
   const int64_t now_ns = scanner_->scanned_monotonic_ns();
   const int64_t unix_ns = scanner_->scanned_unix_ns();
+  if (hardware_ != nullptr) reporter_->SetHardware(hardware_->Collect(), hardware_->log().left_out());
   std::map<std::string, v1::TelemetryBatch> batches = reporter_->Report(processes, now_ns, unix_ns);
   std::map<std::string, int64_t> owners = OwnersOf(processes);
   FindMastersOfTheUnread(now_ns);
@@ -353,6 +376,30 @@ void Agent::RemoveJobMetrics(const std::string& name) {
     metrics_.Remove(metric, {{"job", name}});
 }
 
+void Agent::UpdateHealthMetrics() {
+  if (hardware_ == nullptr) return;
+  for (const auto& [kind, total] : hardware_->log().totals()) {
+    uint64_t& told = told_events_[kind];
+    metrics_
+        .Counter("c4a_hardware_events_total", "What the node's hardware said went wrong", {{"kind", kind}})
+        .Add(static_cast<double>(total - told));
+    told = total;
+  }
+  const uint64_t left_out = hardware_->log().left_out();
+  metrics_.Counter("c4a_hardware_events_left_out_total", "Of these, more than the masters are told of")
+      .Add(static_cast<double>(left_out - told_left_out_));
+  told_left_out_ = left_out;
+  for (const HealthMonitor::SourceFigures& source : hardware_->Figures()) {
+    const service::MetricLabels labels = {{"source", source.name}};
+    metrics_.Gauge("c4a_health_source_stalled", "1 while a read of the source hangs", labels)
+        .Set(source.stalled ? 1 : 0);
+    metrics_.Gauge("c4a_health_source_absent", "1: this node does not have it, or it cannot be read", labels)
+        .Set(source.absent ? 1 : 0);
+    metrics_.Gauge("c4a_health_read_seconds", "Time that the last read of the source took", labels)
+        .Set(static_cast<double>(source.read_ns) / 1e9);
+  }
+}
+
 void Agent::UpdateMetrics() {
   const ScanFigures& now = scanner_->figures();
   metrics_.Gauge("c4a_segments", "Segments of processes that are watched")
@@ -380,6 +427,7 @@ void Agent::UpdateMetrics() {
   metrics_.Gauge("c4a_control_connections", "Libraries connected to the control socket")
       .Set(control_->clients());
   told_ = now;
+  UpdateHealthMetrics();
   for (auto& [name, job] : jobs_) {
     const service::MetricLabels labels = {{"job", name}};
     const uint64_t sent = job.uplink->sent();

@@ -1,6 +1,7 @@
-// The agent: scanner, reporter, uplinks, control socket, health and metrics put together. One thread scans
-// and reports (c4-scan); each job's uplink, the control socket and HTTP have their own, so that a master
-// that stands still, or a client of the socket, never delays a scan. Start and Stop by one thread.
+// The agent: scanner, reporter, uplinks, control socket, hardware, health and metrics put together. One
+// thread scans and reports (c4-scan); each job's uplink, each source of the hardware, the control socket and
+// HTTP have their own, so that a master that stands still, or a client of the socket, never delays a scan.
+// Start and Stop by one thread.
 #pragma once
 
 #include <atomic>
@@ -11,6 +12,7 @@
 
 #include "absl/synchronization/mutex.h"
 #include "c4a/control_server.h"
+#include "c4a/health/monitor.h"
 #include "c4a/options.h"
 #include "c4a/path_relay.h"
 #include "c4a/reporter.h"
@@ -56,6 +58,8 @@ class Agent {
   void Run();
   void ScanOnce();
   void ReportOnce();
+  void StartHealth();
+  void UpdateHealthMetrics();
   void LetGo(int64_t now_ns);
   void UpdateMetrics();
   Job& JobOf(const std::string& name);
@@ -79,6 +83,9 @@ class Agent {
   unsigned run_dir_mode_ = 0;  // as found at the start
   std::unique_ptr<Scanner> scanner_;
   std::unique_ptr<Reporter> reporter_;
+  std::unique_ptr<HealthMonitor> hardware_;      // nullptr: not watched
+  std::map<std::string, uint64_t> told_events_;  // by kind; what the counters have been told
+  uint64_t told_left_out_ = 0;
   std::unique_ptr<PathRelay> paths_;
   absl::Mutex control_mutex_;  // held while the relay's threads use it, and while it goes
   std::unique_ptr<ControlServer> control_;

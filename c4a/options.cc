@@ -64,6 +64,22 @@ std::vector<service::Setting> AgentSettings(AgentOptions* options) {
        .help = "packets that probing the network's paths may send, at most",
        .min = 1,
        .max = 1'000'000},
+      {.name = "health",
+       .field = &options->health,
+       .help = "watch the node's hardware: what it says of faults goes to the masters (docs/health.md)",
+       .choices = {"on", "off"}},
+      {.name = "health-root",
+       .field = &options->health_root,
+       .help = "where the node's /sys, /proc and /dev lie, if not there: in a container /host, perhaps"},
+      {.name = "health-interval-ms",
+       .field = &options->health_interval_ms,
+       .help = "time between two looks at the hardware",
+       .min = 100,
+       .max = 600000},
+      {.name = "kernel-log",
+       .field = &options->kernel_log,
+       .help = "the kernel's log below the health root: its device, or a file that syslog writes"},
+      {.name = "nvml", .field = &options->nvml, .help = "NVIDIA's management library"},
   };
   service::AppendCommonSettings(&options->common, &settings);
   return settings;

@@ -20,6 +20,11 @@ struct AgentOptions {
   std::string nics;
   std::string nic_addresses = "ipv4";
   int64_t probes_per_second = 1000;
+  std::string health = "on";
+  std::string health_root;  // empty: /
+  int64_t health_interval_ms = 1000;
+  std::string kernel_log = "/dev/kmsg";
+  std::string nvml = "libnvidia-ml.so.1";
   service::CommonOptions common;
 };
 

@@ -209,6 +209,8 @@ const wire::CommunicatorSlot* FindCommunicator(const SegmentSnapshot& snapshot, 
   return &found->slot;
 }
 
+}  // namespace
+
 void FillHealth(const ProcessHealth& from, int64_t now_ns, v1::ProcessHealth* to) {
   to->set_state(ToProto(from.state));
   to->set_state_age_ns(std::max<int64_t>(0, now_ns - from.state_since_ns));
@@ -224,6 +226,8 @@ void FillHealth(const ProcessHealth& from, int64_t now_ns, v1::ProcessHealth* to
   to->mutable_exit()->set_status_seen(from.exit->status.has_value());
   to->mutable_exit()->set_status(from.exit->status.value_or(0));
 }
+
+namespace {
 
 using ProcessKey = std::tuple<std::string, uint32_t, uint64_t>;
 
@@ -268,6 +272,17 @@ void MergeOperations(const v1::ProcessReport& old, v1::ProcessReport* next) {
     same->set_duration_max_ns(std::max(same->duration_max_ns(), more.duration_max_ns()));
     same->set_gap_max_ns(std::max(same->gap_max_ns(), more.gap_max_ns()));
   }
+}
+
+void FillHardware(const NumberedEvent& from, int64_t now_ns, v1::HardwareEvent* to) {
+  to->set_kind(from.event.kind);
+  to->set_device(ToUtf8(from.event.device));
+  to->set_number(from.event.number);
+  to->set_text(ToUtf8(from.event.text));
+  to->set_age_ns(std::max<int64_t>(0, now_ns - from.event.at_ns));
+  to->set_sequence(from.sequence);
+  if (from.event.times > 1) to->set_times(from.event.times);
+  to->set_address(from.event.address);
 }
 
 }  // namespace
@@ -339,7 +354,14 @@ v1::TelemetryBatch Reporter::Empty(int64_t monotonic_ns, int64_t unix_ns) {
   batch.set_monotonic_ns(monotonic_ns);
   batch.set_unix_ns(unix_ns);
   batch.set_agent_version(options_.agent_version);
+  for (const NumberedEvent& event : hardware_) FillHardware(event, monotonic_ns, batch.add_hardware());
+  batch.set_hardware_left_out(hardware_left_out_);
   return batch;
+}
+
+void Reporter::SetHardware(const std::deque<NumberedEvent>& recent, uint64_t left_out) {
+  hardware_ = recent;
+  hardware_left_out_ = left_out;
 }
 
 std::map<std::string, v1::TelemetryBatch> Reporter::Report(std::span<SegmentFile* const> processes,

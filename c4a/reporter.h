@@ -4,11 +4,13 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <span>
 #include <string>
 
 #include "c4/v1/telemetry.pb.h"
+#include "c4a/health/event_log.h"
 #include "c4a/segment_file.h"
 
 namespace c4::agent {
@@ -19,9 +21,15 @@ struct ReporterOptions {
   std::string agent_version;
 };
 
+// A process's health as telemetry tells it at `now_ns` of the node's clock.
+void FillHealth(const ProcessHealth& from, int64_t now_ns, v1::ProcessHealth* to);
+
 class Reporter {
  public:
   explicit Reporter(ReporterOptions options) : options_(std::move(options)) {}
+
+  // What the node's hardware has said lately: in each batch from now on, of whichever job.
+  void SetHardware(const std::deque<NumberedEvent>& recent, uint64_t left_out);
 
   // By job. Processes that have no job yet are left out. Marks processes that are no more as reported.
   std::map<std::string, v1::TelemetryBatch> Report(std::span<SegmentFile* const> processes,
@@ -32,6 +40,8 @@ class Reporter {
  private:
   const ReporterOptions options_;
   uint64_t sequence_ = 0;  // one for all jobs: within one job it grows, with gaps
+  std::deque<NumberedEvent> hardware_;
+  uint64_t hardware_left_out_ = 0;
 };
 
 // Of a process, relative to `now_ns`.

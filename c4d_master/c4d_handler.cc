@@ -67,6 +67,8 @@ C4dHandler::C4dHandler(const HandlerOptions& options, VerdictStore* store, servi
       metrics->Counter("c4d_batches_refused_total", "Malformed batches and those of other jobs");
   metrics_.entries_left_out =
       metrics->Counter("c4d_entries_left_out_total", "Entries of batches that contradict themselves");
+  metrics_.hardware_events =
+      metrics->Counter("c4d_hardware_events_total", "What agents told of faults of their nodes' hardware");
   for (const auto kind : {VerdictChange::Kind::kSuspected, VerdictChange::Kind::kConfirmed,
                           VerdictChange::Kind::kUpdated, VerdictChange::Kind::kCleared}) {
     metrics_.verdict_changes[static_cast<size_t>(kind)] =
@@ -187,6 +189,8 @@ absl::StatusOr<v1::TelemetryReply> C4dHandler::Ingest(const v1::TelemetryBatch& 
     case JobView::Taken::kNew:
       metrics_.batches.Add();
       windows_.Observe(view_.hosts().at(batch.host()));
+      metrics_.hardware_events.Add(
+          static_cast<double>(hardware_.Observe(batch, view_.hosts().at(batch.host()).as_of_ns)));
       break;
     case JobView::Taken::kDuplicate:
       metrics_.batches_ignored.Add();
@@ -324,7 +328,7 @@ void C4dHandler::Tick(Now now) {
   // Chunks that were stuck count as slow once they have arrived.
   const bool recovering =
       stood_still_at_ns_ != kNever && now.monotonic_ns - stood_still_at_ns_ < policy_.trouble.recovery_ns;
-  const std::vector<Finding> findings =
+  std::vector<Finding> findings =
       Diagnose(snapshot, {paths_, &view_.fences()}, recovering ? std::vector<Finding>() : slow_,
                now.monotonic_ns, policy_.detectors);
   if (std::any_of(findings.begin(), findings.end(), [](const Finding& finding) {
@@ -350,6 +354,7 @@ void C4dHandler::Tick(Now now) {
     if (finding.confirmed_by.empty() || finding.confirmed_by == "past-limit") continue;
     for (const uint64_t communicator : finding.communicators) view_.ExcludeStandstill(communicator);
   }
+  hardware_.Attach(snapshot, now, &findings);
   const std::vector<VerdictChange> changes = verdicts_.Update(findings, snapshot, now);
   if (!changes.empty()) {
     Publish(changes, now);

@@ -13,6 +13,7 @@
 
 #include "c4/v1/c4d.pb.h"
 #include "c4/v1/telemetry.pb.h"
+#include "c4d_master/hardware_log.h"
 #include "c4d_master/job_view.h"
 #include "c4d_master/path_source.h"
 #include "c4d_master/policy.h"
@@ -93,6 +94,7 @@ class C4dHandler {
   int64_t ask_pause_ns_ = 0;
   JobView view_;
   Windows windows_;
+  HardwareLog hardware_;
   std::vector<Finding> slow_;  // of the newest slices
   uint64_t slow_slices_ = 0;   // that they were made of
   int64_t slow_at_ns_ = kNever;
@@ -114,6 +116,7 @@ class C4dHandler {
     service::MetricCounter batches_ignored;
     service::MetricCounter batches_refused;
     service::MetricCounter entries_left_out;
+    service::MetricCounter hardware_events;
     service::MetricCounter verdict_changes[4];  // by VerdictChange::Kind
     service::MetricCounter store_errors;
     service::MetricGauge store_in_memory;

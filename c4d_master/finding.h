@@ -47,6 +47,18 @@ struct Evidence {
   std::string text;  // a sentence
 };
 
+// What a node's hardware or kernel said (hardware_log.h).
+struct HardwareSign {
+  std::string host;
+  std::string kind;  // a word: xid, link-down, out-of-memory, … (docs/health.md)
+  std::string device;
+  uint64_t number = 0;
+  std::string text;  // a phrase
+  uint32_t times = 0;
+  std::string address;  // of a NIC
+  int64_t unix_ns = 0;
+};
+
 struct Finding {
   Syndrome syndrome = Syndrome::kNonCommunicationHang;
 
@@ -76,6 +88,7 @@ struct Finding {
   double confidence = 0;
   std::string confirmed_by;  // empty: no more than a suspicion
   std::vector<Evidence> evidence;
+  std::vector<HardwareSign> hardware;  // of its hosts, around the onset
   std::string suggested_action;
 };
 

@@ -125,6 +125,9 @@ constexpr PolicyEntry kTable[] = {
     // Ends of processes and nodes, and ranks that never join.
     {"crash-together-s", "s", 0, 60, "deaths within this time of the first are not told apart", kBoth,
      At<kDetectors, kEnd, &EndThresholds::together_ns>},
+    {"crash-waited-s", "s", 0, kDayS,
+     "who waited in an operation for so long before it gave its communicators up is a victim", kReasoning,
+     At<kDetectors, kEnd, &EndThresholds::gave_up_wait_ns>},
     {"crash-ended-s", "s", 0, 3600,
      "deaths within this time of the first belong to a job that may have been ended as a whole", kFabric,
      At<kDetectors, kEnd, &EndThresholds::ended_ns>},

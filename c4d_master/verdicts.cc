@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "c4d_master/hardware_log.h"
 
 namespace c4::c4d {
 namespace {
@@ -202,12 +203,13 @@ bool Refresh(const Finding& finding, v1::Verdict* verdict) {
     item->set_kind(evidence.kind);
     item->set_text(evidence.text);
   }
+  const bool new_sign = MergeSigns(finding.hardware, verdict);
   // A confirmed verdict stays what it is; a stronger reason replaces a weaker one.
   if (verdict->state() != v1::VERDICT_STATE_CONFIRMED || finding.confidence > verdict->confidence()) {
     verdict->set_confidence(finding.confidence);
     if (!finding.confirmed_by.empty()) verdict->set_confirmed_by(finding.confirmed_by);
   }
-  return changed;
+  return changed || new_sign;
 }
 
 }  // namespace

@@ -23,6 +23,7 @@ std::span<const Verb* const> Verbs();
 
 extern const Verb kRunVerb;
 extern const Verb kVerdictsVerb;
+extern const Verb kIncidentVerb;
 extern const Verb kStatusVerb;
 extern const Verb kJobsVerb;
 extern const Verb kMatrixVerb;

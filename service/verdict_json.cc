@@ -74,6 +74,13 @@ Json CulpritToJson(const v1::Culprit& culprit) {
               {"links", std::move(links)}};
 }
 
+Json SignToJson(const v1::HardwareSign& sign) {
+  return Json{{"host", sign.host()},       {"kind", sign.kind()},
+              {"device", sign.device()},   {"number", sign.number()},
+              {"text", sign.text()},       {"times", std::max(1U, sign.times())},
+              {"address", sign.address()}, {"unix_s", UnixSeconds(sign.unix_ns())}};
+}
+
 Json VerdictToJson(const v1::Verdict& verdict) {
   Json waiting = Json::array();
   for (const uint32_t rank : verdict.waiting()) waiting.push_back(rank);
@@ -81,6 +88,8 @@ Json VerdictToJson(const v1::Verdict& verdict) {
   for (const v1::Evidence& item : verdict.evidence()) {
     evidence.push_back(Json{{"kind", item.kind()}, {"text", item.text()}});
   }
+  Json hardware = Json::array();
+  for (const v1::HardwareSign& sign : verdict.hardware()) hardware.push_back(SignToJson(sign));
   return Json{{"id", verdict.id()},
               {"job", verdict.job()},
               {"syndrome", SyndromeWord(verdict.syndrome())},
@@ -97,6 +106,7 @@ Json VerdictToJson(const v1::Verdict& verdict) {
               {"confirmed_by", verdict.confirmed_by()},
               {"policy_version", verdict.policy_version()},
               {"evidence", std::move(evidence)},
+              {"hardware", std::move(hardware)},
               {"suggested_action", verdict.suggested_action()}};
 }
 

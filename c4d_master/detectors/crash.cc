@@ -232,7 +232,7 @@ std::vector<Finding> DetectCrashes(const JobSnapshot& snapshot, const EndThresho
     const ProcessRef& ref = snapshot.processes[i];
     ++died[ref.process->incarnation].second;
     if (!IsDead(ref)) continue;
-    const End end = EndOf(snapshot, i, thresholds.together_ns);
+    const End end = EndOf(snapshot, i, thresholds.together_ns, thresholds.gave_up_wait_ns);
     if (Counts(ref, end)) ends.push_back(end);
   }
   if (ends.empty()) return {};

@@ -13,7 +13,9 @@
 namespace c4::c4d {
 
 struct EndThresholds {
-  int64_t together_ns = kSecondNs / 10;        // deaths that are not told apart
+  int64_t together_ns = kSecondNs / 10;  // deaths that are not told apart
+  // Who waited in an operation for so long before it gave its communicators up gave up waiting.
+  int64_t gave_up_wait_ns = 10 * kSecondNs;
   int64_t ended_ns = kSecondNs;                // deaths of a job that is ended as a whole
   uint64_t ended_least = 3;                    // at least so many of these, and more than this share of
   double ended_share = 0.5;                    // their incarnation's processes

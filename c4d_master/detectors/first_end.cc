@@ -38,6 +38,15 @@ bool GaveUpPhase(const Membership& membership) {
   return membership.phase == Phase::kFailed || membership.phase == Phase::kAborted;
 }
 
+// Whether it had been inside an operation for `wait_ns` by then.
+bool WaitedFor(const Process& process, int64_t at_ns, int64_t wait_ns) {
+  return std::any_of(process.communicators.begin(), process.communicators.end(), [&](const Membership& m) {
+    const bool collective = m.started.count > m.finished.count && at_ns - m.started.last_at_ns >= wait_ns;
+    return collective ||
+           (m.p2p_started.count > m.p2p_finished.count && at_ns - m.p2p_started.last_at_ns >= wait_ns);
+  });
+}
+
 const char* SignalName(int signal) {
   const char* const name = sigabbrev_np(signal);
   return name == nullptr ? "?" : name;
@@ -54,7 +63,7 @@ const Membership* LastWords(const Process& process) {
   return first;
 }
 
-End EndOf(const JobSnapshot& snapshot, uint32_t process, int64_t look_ns) {
+End EndOf(const JobSnapshot& snapshot, uint32_t process, int64_t look_ns, int64_t wait_ns) {
   const ProcessRef& ref = snapshot.processes[process];
   const Health& health = ref.process->health;
   const bool exact = health.exit_at_ns != kNever;
@@ -65,9 +74,16 @@ End EndOf(const JobSnapshot& snapshot, uint32_t process, int64_t look_ns) {
   if (health.exit_status.has_value()) end.manner = MannerOfStatus(*health.exit_status);
   const Membership* const words = LastWords(*ref.process);
   if (words != nullptr && words->gave_up.at_ns < end.at_ns) {
-    const bool own = IsOwnFault(words->gave_up.result);
-    end.manner = own ? Manner::kOwn : Manner::kVictim;
-    if (own) end.at_ns = words->gave_up.at_ns;
+    // A program that aborts its communicators and ends has found a fault, its own or that of others: who does
+    // so first, and has not waited for anybody, has found its own.
+    const bool aborted =
+        words->gave_up.result == ncclSuccess && !WaitedFor(*ref.process, words->gave_up.at_ns, wait_ns);
+    if (IsOwnFault(words->gave_up.result)) {
+      end.manner = Manner::kOwn;
+    } else if (!aborted) {
+      end.manner = Manner::kVictim;
+    }
+    if (end.manner != Manner::kVictim) end.at_ns = words->gave_up.at_ns;
   } else if (words == nullptr &&
              std::any_of(ref.process->communicators.begin(), ref.process->communicators.end(), GaveUpPhase)) {
     end.manner = Manner::kVictim;  // the library does not say more

@@ -19,7 +19,7 @@ enum class Manner {
          // of its device or system
   kOutside,  // a signal by which launchers, kernels and people end others
   kInOrder,  // exit status 0
-  kVictim,   // it gave up before, because it had lost a peer
+  kVictim,   // it gave up before: it had lost a peer, or waited in vain
 };
 
 struct End {
@@ -29,8 +29,9 @@ struct End {
   int64_t error_ns = 0;  // how far off that may be, against other hosts
 };
 
-// Of one that is dead. `look_ns`: how far off a time may be that an agent did not see exactly.
-End EndOf(const JobSnapshot& snapshot, uint32_t process, int64_t look_ns);
+// Of one that is dead. `look_ns`: how far off a time may be that an agent did not see exactly. `wait_ns`: who
+// waited in an operation for so long before it gave its communicators up gave up waiting.
+End EndOf(const JobSnapshot& snapshot, uint32_t process, int64_t look_ns, int64_t wait_ns);
 
 // Whether it is certain that `a` ended before `b`.
 bool EndedBefore(const JobSnapshot& snapshot, const End& a, const End& b);

@@ -109,6 +109,8 @@ void Agents::Look(const Physics& physics, uint32_t rank, int64_t at_ns, Process*
     const int64_t scan_ns = std::max(ends_ns, std::min(at_ns, ends_ns + (at_ns - ends_ns) % kScanNs));
     const bool fresh = process->health.health().state == agent::ProcessState::kUnknown;
     process->health.Gone(fresh ? at_ns : scan_ns);
+    const Fate& fate = physics.fate(rank);
+    if (!fresh) process->health.Exited({ends_ns, fate.signal != 0 ? fate.signal : fate.exit_status << 8});
     process->gone = true;
     process->gone_ns = std::min(process->gone_ns, at_ns);
     return;

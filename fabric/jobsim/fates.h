@@ -15,7 +15,7 @@ namespace c4::jobsim {
 
 struct Fate {
   int64_t ends_ns = kNeverNs;
-  int exit_status = 0;  // the truth, which telemetry does not tell yet
+  int exit_status = 0;  // where no signal ended it
   int signal = 0;
   int64_t stops_ns = kNeverNs;     // by a signal: it is there, and runs no more
   int64_t gpu_ends_ns = kNeverNs;  // nothing on the GPU ends after that

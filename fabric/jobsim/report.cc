@@ -11,7 +11,7 @@ constexpr uint32_t kFloat16 = 6;   // NCCL's numbers
 constexpr uint64_t kInFlight = 4;  // chunks of a flow
 constexpr int64_t kHeardEachNs = kSecondNs;
 
-static_assert(static_cast<int>(agent::ProcessState::kGone) == v1::PROCESS_STATE_GONE);
+constexpr int32_t kRemoteError = 6;  // ncclRemoteError
 
 v1::Function FunctionOf(Work work) {
   switch (work) {
@@ -85,14 +85,19 @@ class Filler {
     to->set_age_ns(from.count == 0 ? 0 : Age(from.last_ns));
   }
 
+  // Whether its last words have been said; `lost`: where the rank is that it lost, else the end.
+  bool HasGivenUp(std::vector<uint32_t>::const_iterator* lost) const {
+    const Fate& fate = physics_.fate(rank_);
+    *lost = fate.aborts ? group_->ranks.end()
+                        : std::find(group_->ranks.begin(), group_->ranks.end(), fate.failed_with);
+    return std::min(at_ns_, fate.ends_ns) >= fate.fails_ns && (fate.aborts || *lost != group_->ranks.end());
+  }
+
   v1::Phase PhaseNow() const {
     const Fate& fate = physics_.fate(rank_);
     const int64_t last_ns = std::min(at_ns_, fate.ends_ns);
-    if (last_ns >= fate.fails_ns) {
-      const bool concerned = std::binary_search(group_->ranks.begin(), group_->ranks.end(), fate.failed_with);
-      if (fate.aborts) return v1::PHASE_ABORTED;
-      if (concerned) return v1::PHASE_FAILED;
-    }
+    std::vector<uint32_t>::const_iterator lost;
+    if (HasGivenUp(&lost)) return fate.aborts ? v1::PHASE_ABORTED : v1::PHASE_FAILED;
     return last_ns < physics_.ready_ns() ? v1::PHASE_INIT : v1::PHASE_READY;
   }
 
@@ -100,6 +105,13 @@ class Filler {
     v1::CommunicatorState* const state = report_->add_communicators();
     state->set_communicator_id(group_->id);
     state->set_rank(place_.member);
+    if (std::vector<uint32_t>::const_iterator lost; HasGivenUp(&lost)) {
+      v1::GaveUp* const words = state->mutable_gave_up();
+      words->set_age_ns(Age(physics_.fate(rank_).fails_ns));
+      const bool blames = lost != group_->ranks.end();
+      words->set_result(blames ? kRemoteError : 0);
+      words->set_blamed_rank(blames ? static_cast<int32_t>(lost - group_->ranks.begin()) : -1);
+    }
     state->set_rank_count(static_cast<uint32_t>(group_->ranks.size()));
     state->set_phase(PhaseNow());
     state->set_phase_age_ns(
@@ -404,13 +416,7 @@ void FillReport(const Physics& physics, uint32_t rank, const Identity& identity,
   report->set_world_label(static_cast<int32_t>(physics.shape().ranks()));
   report->set_program("trainer");
   report->set_level(v1::RECORD_LEVEL_COARSE);
-  v1::ProcessHealth* const to = report->mutable_health();
-  to->set_state(static_cast<v1::ProcessState>(static_cast<int>(health.state)));
-  to->set_state_age_ns(std::max<int64_t>(0, at_ns - health.state_since_ns));
-  to->set_cpu_ns(health.cpu_ns);
-  to->set_io_bytes(health.io_bytes);
-  to->set_progress_age_ns(std::max<int64_t>(0, at_ns - health.progress_ns));
-  to->set_wait_channel(health.wait_channel);
+  agent::FillHealth(health, at_ns, report->mutable_health());
   report->set_in_operation_ns(counters->inside_ns(at_ns));
   report->set_operations_finished(counters->operations_finished());
   if (counters->first_started_ns() != 0) {

@@ -383,6 +383,25 @@ TEST_F(LauncherTest, WhoFailedByItselfFirstIsNamedThoughItDiesLast) {
   EXPECT_NE(findings[0].suggested_action.find("CUDA"), std::string::npos);
 }
 
+// It found its GPU lost, aborted what it had and left; the launcher ended the others.
+TEST_F(LauncherTest, WhoAbortsAndLeavesFirstIsNamed) {
+  End(6, 40, kException);
+  job_.membership(6).phase = Phase::kAborted;
+  job_.membership(6).gave_up = {begin_ns_ + 10 * kMillisecondNs, 0, -1};
+  EndOthers(6, 60, SIGTERM);
+  ExpectNamed(Detect(), 6);
+}
+
+// Its watchdog gave up waiting for somebody else, who hangs.
+TEST_F(LauncherTest, WhoGivesUpWaitingIsAVictim) {
+  begin_ns_ += 600 * kSecondNs;
+  job_.Advance(600 * kSecondNs);
+  End(6, 40, SIGABRT);
+  job_.membership(6).phase = Phase::kAborted;
+  job_.membership(6).gave_up = {begin_ns_, 0, -1};
+  EXPECT_THAT(Detect(), IsEmpty());
+}
+
 // A script that has come to its end, without a word to its communicators, is no crash.
 TEST_F(LauncherTest, WhoExitsInOrderHasNotCrashed) {
   End(0, 0, 0);

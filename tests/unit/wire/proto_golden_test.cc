@@ -76,6 +76,10 @@ TEST(ProtoGolden, VerdictOf2) {
   ExpectGolden<v1::Verdict>("verdict-2");
 }
 
+TEST(ProtoGolden, VerdictOf3) {
+  ExpectGolden<v1::Verdict>("verdict-3");
+}
+
 TEST(ProtoGolden, SessionAndAlertOf1) {
   ExpectGolden<v1::ProfilingSession>("session-1");
   ExpectGolden<v1::Alert>("alert-1");

@@ -1,0 +1,28 @@
+// The node's GPUs as a source, by NVML. Where there is none it says so; the library is opened again at each
+// look, for a driver may be loaded later.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "c4a/health/gpu_watch.h"
+#include "c4a/health/nvml.h"
+#include "c4a/health/source.h"
+
+namespace c4::agent {
+
+class GpuSource final : public HealthSource {
+ public:
+  GpuSource(std::string library, Nvml::Note note) : library_(std::move(library)), note_(std::move(note)) {}
+  const char* name() const override { return "gpu"; }
+  int period() const override { return 1; }
+  absl::StatusOr<std::vector<HealthEvent>> Read(int64_t now_ns) override;
+
+ private:
+  const std::string library_;
+  const Nvml::Note note_;
+  std::unique_ptr<Nvml> nvml_;
+  GpuWatch watch_;
+};
+
+}  // namespace c4::agent
