@@ -18,7 +18,7 @@ constexpr char kCuda[] = "CUDA error";
 constexpr char kEccNvlink[] = "ECC/NVLink error";
 constexpr char kNcclTimeout[] = "NCCL timeout";
 constexpr char kAckTimeout[] = "ACK timeout";
-constexpr char kNetwork[] = "network error";
+constexpr char kNetworkError[] = "network error";
 
 enum class Part { kGpu, kNetwork, kHost };
 
@@ -41,12 +41,12 @@ constexpr std::array kRules = {
     KindRule{"gpu-throttle", Part::kGpu, 7, true, ""},
     KindRule{"gpu-hot", Part::kGpu, 6, true, ""},
     KindRule{"gpu-clock", Part::kGpu, 6, true, ""},
-    KindRule{"link-down", Part::kNetwork, 9, false, kNetwork},
-    KindRule{"nic-error", Part::kNetwork, 8, false, kNetwork},
+    KindRule{"link-down", Part::kNetwork, 9, false, kNetworkError},
+    KindRule{"nic-error", Part::kNetwork, 8, false, kNetworkError},
     KindRule{"ack-timeout", Part::kNetwork, 7, false, kAckTimeout},
-    KindRule{"link-error", Part::kNetwork, 6, false, kNetwork},
-    KindRule{"link-slow", Part::kNetwork, 7, true, kNetwork},
-    KindRule{"packet-loss", Part::kNetwork, 5, true, kNetwork},
+    KindRule{"link-error", Part::kNetwork, 6, false, kNetworkError},
+    KindRule{"link-slow", Part::kNetwork, 7, true, kNetworkError},
+    KindRule{"packet-loss", Part::kNetwork, 5, true, kNetworkError},
     KindRule{"out-of-memory", Part::kHost, 9, false, ""},
     KindRule{"machine-check", Part::kHost, 7, false, ""},
     KindRule{"pcie-error", Part::kHost, 6, false, ""},
@@ -91,7 +91,7 @@ std::string ClassOfSyndrome(const v1::Verdict& verdict) {
       return kAckTimeout;
     case v1::SYNDROME_COMMUNICATION_HANG:
     case v1::SYNDROME_PATH_LOST:
-      return kNetwork;
+      return kNetworkError;
     default:
       return {};
   }

@@ -23,7 +23,7 @@ using service::Concat;
 
 constexpr int kAbsentLooks = 60;       // what a node does not have is looked for so much more seldom
 constexpr size_t kMostWaiting = 1000;  // events of a source that nobody has collected
-constexpr std::chrono::seconds kFarewell{1};
+constexpr std::chrono::milliseconds kFarewell{500};
 
 }  // namespace
 

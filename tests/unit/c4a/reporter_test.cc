@@ -430,6 +430,37 @@ TEST_F(ReporterTest, BelowTheFineLevelThereIsNoProfile) {
   EXPECT_FALSE(report.has_worker());
 }
 
+// Of the node, so that each job's batch has them, and again in the next one.
+TEST_F(ReporterTest, WhatTheHardwareSaidStandsInEachBatch) {
+  std::deque<NumberedEvent> recent(2);
+  recent[0] = {.sequence = 7,
+               .event = {.kind = "xid", .device = "GPU 3", .number = 79, .text = "Xid 79"},
+               .last_ns = 0};
+  recent[0].event.at_ns = kNow - 300;
+  recent[0].event.times = 4;
+  recent[1] = {.sequence = 8, .event = {.kind = "link-down", .device = "eth\xff", .text = "down"}};
+  recent[1].event.at_ns = kNow + 50;  // after the scan: not from the future
+  recent[1].event.address = "10.0.0.7";
+  reporter_.SetHardware(recent, 12);
+  SegmentBuilder builder;
+  const std::unique_ptr<SegmentFile> segment = Open(builder);
+  SegmentFile* const segments[] = {segment.get()};
+  for (const v1::TelemetryBatch& batch :
+       {reporter_.Report(segments, kNow, 5).at("job-1"), reporter_.Empty(kNow, 5)}) {
+    ASSERT_EQ(batch.hardware_size(), 2);
+    EXPECT_EQ(batch.hardware(0).kind(), "xid");
+    EXPECT_EQ(batch.hardware(0).device(), "GPU 3");
+    EXPECT_EQ(batch.hardware(0).number(), 79U);
+    EXPECT_EQ(batch.hardware(0).age_ns(), 300);
+    EXPECT_EQ(batch.hardware(0).sequence(), 7U);
+    EXPECT_EQ(batch.hardware(0).times(), 4U);
+    EXPECT_EQ(batch.hardware(1).device(), "eth?");
+    EXPECT_EQ(batch.hardware(1).age_ns(), 0);
+    EXPECT_EQ(batch.hardware(1).address(), "10.0.0.7");
+    EXPECT_EQ(batch.hardware_left_out(), 12U);
+  }
+}
+
 TEST(ProfileLog, HoldsNoMoreThanItsBound) {
   std::vector<wire::Record> records(ProfileLog::kMaxEntries + 3);
   for (wire::Record& record : records) {

@@ -43,6 +43,14 @@ v1::Verdict Example() {
   v1::Evidence* evidence = verdict.add_evidence();
   evidence->set_kind("process-state");
   evidence->set_text("rank 2 is stopped");
+  v1::HardwareSign* sign = verdict.add_hardware();
+  sign->set_host("host7");
+  sign->set_kind("xid");
+  sign->set_device("GPU 3");
+  sign->set_number(79);
+  sign->set_text("Xid 79");
+  sign->set_address("10.0.0.7");
+  sign->set_unix_ns(1'699'999'999'500'000'000);
   verdict.set_suggested_action("kill -CONT");
   return verdict;
 }
@@ -58,7 +66,10 @@ TEST(VerdictJsonTest, EveryFieldOfTheContract) {
     "communicator": "0x00000000000000a1", "operation": 410, "waiting": [0, 1, 3], "confidence": 0.99,
     "since_unix_s": 1700000000.25, "suspected_unix_s": 1700000002.25, "confirmed_unix_s": 1700000002.5,
     "cleared_unix_s": null, "confirmed_by": "stopped",
-    "evidence": [{"kind": "process-state", "text": "rank 2 is stopped"}], "suggested_action": "kill -CONT"})"));
+    "evidence": [{"kind": "process-state", "text": "rank 2 is stopped"}],
+    "hardware": [{"host": "host7", "kind": "xid", "device": "GPU 3", "number": 79, "text": "Xid 79", "times": 1,
+                  "address": "10.0.0.7", "unix_s": 1699999999.5}],
+    "suggested_action": "kill -CONT"})"));
 }
 
 TEST(VerdictJsonTest, WhatHasNotHappenedIsNull) {

@@ -1,6 +1,7 @@
 // Sources that hang, and what is told of them: with real threads and a named pipe that nobody writes to.
 #include "c4a/health/monitor.h"
 
+#include <algorithm>
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -17,7 +18,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-constexpr MonitorOptions kQuick() {
+MonitorOptions Quick() {
   return {.interval = absl::Milliseconds(10), .stall_limit = absl::Milliseconds(100), .address_of = nullptr};
 }
 
@@ -57,7 +58,7 @@ TEST_F(MonitorTest, ASourceThatHangsIsToldOnceAndHoldsUpNobody) {
   root_.Write("/kern.log", "");
   const std::string pipe = "/sys/class/infiniband/mlx5_0/ports/1/counters/symbol_error";
   root_.Fifo(pipe);
-  HealthMonitor monitor(kQuick(), AllSources(Options()));
+  HealthMonitor monitor(Quick(), AllSources(Options()));
   monitor.Start();
   ASSERT_TRUE(Wait(&monitor, [](const auto& events) { return Of(events, "source-stalled") == 1; }));
   const auto stalled = monitor.Collect().back().event;
@@ -86,7 +87,7 @@ TEST_F(MonitorTest, ASourceThatHangsIsToldOnceAndHoldsUpNobody) {
 
 TEST_F(MonitorTest, StopDoesNotWaitForAThreadThatHangs) {
   root_.Fifo("/kern.log");
-  auto monitor = std::make_unique<HealthMonitor>(kQuick(), AllSources(Options()));
+  auto monitor = std::make_unique<HealthMonitor>(Quick(), AllSources(Options()));
   monitor->Start();
   ASSERT_TRUE(Wait(monitor.get(), [](const auto& events) { return Of(events, "source-stalled") == 1; }));
   const absl::Time before = absl::Now();
@@ -99,7 +100,7 @@ TEST_F(MonitorTest, StopDoesNotWaitForAThreadThatHangs) {
 }
 
 TEST_F(MonitorTest, ANodeWithoutHardwareIsQuiet) {
-  HealthMonitor monitor(kQuick(), AllSources(Options()));
+  HealthMonitor monitor(Quick(), AllSources(Options()));
   monitor.Start();
   ASSERT_TRUE(Wait(&monitor, [&](const auto&) { return monitor.Figures().size() == 7; }));
   EXPECT_THAT(monitor.Collect(), IsEmpty());
@@ -109,7 +110,7 @@ TEST_F(MonitorTest, ANodeWithoutHardwareIsQuiet) {
 TEST_F(MonitorTest, NicsGetTheirAddress) {
   root_.Write("/sys/class/net/eth0/carrier", "1\n");
   root_.Write("/sys/class/net/eth0/device/vendor", "x\n");
-  MonitorOptions options = kQuick();
+  MonitorOptions options = Quick();
   options.address_of = [](const std::string& name) { return name == "eth0" ? "10.0.0.7" : ""; };
   HealthMonitor monitor(options, AllSources(Options()));
   monitor.Start();

@@ -83,7 +83,7 @@ TEST_F(SourcesTest, EthernetCarrierSpeedAndCounters) {
     root_.Write(folder + "carrier_changes", "2\n");
     root_.Write(folder + "statistics/rx_crc_errors", "7\n");
   }
-  root_.Link("/sys/class/net/eth0/device", "../../../0000:5e:00.0");
+  root_.Write("/sys/class/net/eth0/device/vendor", "0x15b3\n");
   EthernetSource source(Files(), nullptr);
   EthernetSource named(Files(), [](const std::string& name) { return name == "veth1"; });
   EXPECT_THAT(Look(&source), IsEmpty());
@@ -219,7 +219,8 @@ TEST_F(SourcesTest, GarbageIsNoEvent) {
     for (HealthSource* source :
          std::initializer_list<HealthSource*>{&infiniband, &ethernet, &pcie, &thermal, &pressure}) {
       const auto read = source->Read(now_ns_ += kSecond);
-      if (read.ok()) EXPECT_THAT(*read, IsEmpty()) << source->name();
+      if (!read.ok()) continue;
+      EXPECT_THAT(*read, IsEmpty()) << source->name();
     }
   }
 }

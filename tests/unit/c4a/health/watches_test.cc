@@ -125,13 +125,13 @@ TEST(EventLog, ADeviceThatShoutsHidesNoOther) {
 
 TEST(EventLog, IsBoundedWhateverComes) {
   EventLog log;
-  for (int64_t second = 0; second < 3600; ++second) {
+  for (int64_t second = 0; second < 600; ++second) {
     for (int kind = 0; kind < 40; ++kind) {
       log.Add(Event("kind" + std::to_string(kind), "d" + std::to_string(second), second), second * kSecond);
     }
     ASSERT_LE(log.Recent(second * kSecond).size(), EventLog::kMost);
   }
-  EXPECT_GT(log.left_out(), 100'000U);
+  EXPECT_GT(log.left_out(), 20'000U);
 }
 
 // The page and the table are one.
