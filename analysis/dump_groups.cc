@@ -1,5 +1,7 @@
 #include "analysis/dump_groups.h"
 
+#include <algorithm>
+#include <cstdint>
 #include <map>
 #include <set>
 #include <string>
@@ -11,6 +13,7 @@ struct Known {
   bool point_to_point = false;
   bool differing = false;  // some dump's last operation is not the last one that it lists
   bool everybody = false;  // the default group
+  int64_t first = 1;       // number of its first operation
   std::set<int> ranks;     // that know anything of it
   std::vector<int> members;
 };
@@ -28,6 +31,7 @@ std::map<std::string, Known> Collect(const std::vector<RankDump>& dumps) {
       known.differing =
           known.differing || (group.seen_entered >= 0 && group.seen_entered != group.last_entered);
       known.everybody = known.everybody || group.description == "default_pg";
+      if (group.operations.contains(0)) known.first = 0;
       if (KnowsOf(group)) known.ranks.insert(dump.rank);
       if (known.members.empty()) known.members = group.members;
     }
@@ -50,6 +54,9 @@ void MakeComparable(std::vector<RankDump>* dumps) {
         group.last_entered = group.seen_entered;
         group.last_completed = group.seen_completed;
       }
+      // -1 also where the first one is under way.
+      if (group.last_entered >= known.first)
+        group.last_completed = std::max(group.last_completed, known.first - 1);
       if (!group.members.empty()) continue;
       const std::set<int>& ranks = known.everybody ? all : known.ranks;
       group.members = known.members.empty() ? std::vector<int>(ranks.begin(), ranks.end()) : known.members;
