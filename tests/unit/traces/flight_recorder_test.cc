@@ -95,13 +95,19 @@ TEST(FlightRecorder, RingOfWaitersIsADeadlock) {
   EXPECT_EQ(found.cycles, (std::vector<std::vector<int>>{{0, 1}}));
 }
 
-// A damaged dump; found by the fuzzer. The rank waited for something before, so that a reason is wanted.
+// A damaged dump; found by the fuzzer. The members are those whose dumps know the group.
 TEST(FlightRecorder, AGroupWhoseMembersAreNotKnownBlamesNobody) {
   const StalledRanks found = FindStalledRanks(
       {Dump(0, {{"A", {0, 1}, 5, 4}, {"B", {}, 3, 2}}), Dump(1, {{"A", {0, 1}, 4, 4}, {"B", {}, 3, 2}})});
   EXPECT_TRUE(Ranks(found).empty());
+  EXPECT_EQ(found.cycles, (std::vector<std::vector<int>>{{0, 1}}));
+}
+
+TEST(FlightRecorder, TheFirstOperationOfAGroupIsNumberOne) {
+  const StalledRanks found =
+      FindStalledRanks({Dump(0, {{"A", {0, 1}, 1, -1}}), Dump(1, {{"A", {0, 1}, 2, -1}})});
   ASSERT_EQ(found.stuck.size(), 1U);
-  EXPECT_EQ(found.stuck[0].group, "B");
+  EXPECT_EQ(found.stuck[0].operation, 1);
 }
 
 TEST(FlightRecorder, OperationThatAllHaveEnteredBlamesNobody) {
