@@ -207,7 +207,8 @@ AdviceResults JudgeAdvice(int jobs, uint64_t seed) {
       if (!injected) continue;
       const double true_percent =
           100 * (step_s / Execute(WithoutCause(cause.kind, synthetic)).step_time_s - 1);
-      results.off_percent.push_back(cause.gains.back().percent() - true_percent);
+      results.off_percent[static_cast<size_t>(cause.kind)].push_back(cause.gains.back().percent() -
+                                                                     true_percent);
     }
     const double together = Simulated(*job, *analysis, causes.together);
     if (!causes.causes.empty() && std::abs(together - causes.together.percent()) > 0.02 * std::abs(together))

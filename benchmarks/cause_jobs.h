@@ -30,9 +30,10 @@ CauseResults JudgeCauses(int jobs, uint64_t seed);
 // and how far it is from what the job gains when it is executed without that cause.
 struct AdviceResults {
   int gains = 0;
-  int left_out = 0;                 // causes that were injected and are not named
-  std::vector<double> off_percent;  // quoted gain less the true one, in percent of a step; a cause each
-  std::vector<std::string> wrong;   // a line each: quoted is not what is simulated, to 2 %
+  int left_out = 0;  // causes that were injected and are not named
+  // Quoted gain less the true one, in percent of a step; by cause.
+  std::array<std::vector<double>, whatif::kCauseKinds> off_percent;
+  std::vector<std::string> wrong;  // a line each: quoted is not what is simulated, to 2 %
 };
 
 SyntheticJob JobOfCauses(uint64_t seed, std::vector<size_t>* kinds);

@@ -16,15 +16,16 @@ namespace {
 int Advice(int jobs, uint64_t seed) {
   AdviceResults results = JudgeAdvice(jobs, seed);
   for (const std::string& wrong : results.wrong) printf("%s\n", wrong.c_str());
-  std::vector<double>& off = results.off_percent;
-  for (double& one : off) one = std::abs(one);
-  std::sort(off.begin(), off.end());
   printf("%d jobs, seed %llu: %d gains quoted, %zu not as simulated; %d injected causes not named\n", jobs,
          static_cast<unsigned long long>(seed), results.gains, results.wrong.size(), results.left_out);
-  if (!off.empty()) {
-    printf(
-        "off from executing the job without the cause, in %% of a step: median %.2f, 90 %% %.2f, most %.2f\n",
-        off[off.size() / 2], off[off.size() * 9 / 10], off.back());
+  printf("off from executing the job without the cause, in %% of a step: median, 90 %%, most\n");
+  for (size_t kind = 0; kind < whatif::kCauseKinds; ++kind) {
+    std::vector<double>& off = results.off_percent[kind];
+    for (double& one : off) one = std::abs(one);
+    std::sort(off.begin(), off.end());
+    if (off.empty()) continue;
+    printf("%-18s %4zu: %6.2f %6.2f %6.2f\n", CauseLabel(kind), off.size(), off[off.size() / 2],
+           off[off.size() * 9 / 10], off.back());
   }
   return results.wrong.empty() ? 0 : 1;
 }
