@@ -20,7 +20,7 @@ constexpr double kTwoDecimals = 10.0;  // percent: below it a tenth is more than
 
 std::string GainText(double percent) {
   if (percent < kLeastGain) return "no faster";
-  return absl::StrFormat(percent < kTwoDecimals ? "%.2f %% faster" : "%.1f %% faster", percent);
+  return absl::StrFormat("%.*f %% faster", percent < kTwoDecimals ? 2 : 1, percent);
 }
 
 std::optional<std::string> CauseTexts::WhyAbsent(CauseKind kind) const {

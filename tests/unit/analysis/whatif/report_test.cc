@@ -145,7 +145,7 @@ TEST(AdviceTest, EachSlowWorkerIsQuotedWithTheGainOfFixingItAlone) {
   const auto faster = [&](const std::vector<Selection>& chosen) {
     const double percent = 100 * (Ask(*job, *analysis, Scenario::Chosen::kFix, chosen, 1).speedup - 1);
     if (percent < 0.25) return std::string("no faster");
-    return absl::StrFormat(percent < 10 ? "%.2f %% faster" : "%.1f %% faster", percent);
+    return absl::StrFormat("%.*f %% faster", percent < 10 ? 2 : 1, percent);
   };
   const Selection one = Selection::Worker(2, 0);
   const Selection other = Selection::Worker(5, 0);
