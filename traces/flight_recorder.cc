@@ -181,8 +181,8 @@ class DumpParser {
     if (id >= 0) name_of_id_[id] = name;
     const std::string operation = tree_.Text(tree_.Member(entry, "profiling_name"));
     // An entry is retired once its operation is over, also where its state was never asked for again.
-    const bool completed = tree_.Text(tree_.Member(entry, "state")) == "completed" ||
-                           tree_.True(tree_.Member(entry, "retired"));
+    const bool completed =
+        tree_.Text(tree_.Member(entry, "state")) == "completed" || tree_.True(tree_.Member(entry, "retired"));
     Seen& seen = seen_[name];
     if (tree_.True(tree_.Member(entry, "is_p2p"))) {
       group.point_to_point = true;
@@ -232,7 +232,8 @@ class DumpParser {
     if (uneven) return shape;
     for (const char* sizes : {"input_sizes", "output_sizes"}) {
       const std::vector<Value>& tensors = tree_.Items(tree_.Member(entry, sizes));
-      if (!tensors.empty()) absl::StrAppend(&shape, sizes == std::string_view("input_sizes") ? " in" : " out");
+      if (!tensors.empty())
+        absl::StrAppend(&shape, sizes == std::string_view("input_sizes") ? " in" : " out");
       size_t shown = 0;
       for (const Value tensor : tensors) {
         if (++shown > kShownTensors) break;
