@@ -82,6 +82,7 @@ class Choice {
   absl::Status AddValue(const std::string& key, const std::string& value, whatif::Selection* selection) {
     if (key == "type") return AddType(value, selection);
     if (key == "step") return AddSteps(value, selection);
+    if (key == "cause") return Wrong("of --fix alone cause is a key, and alone in its option");
     const std::optional<int> number = Whole(value);
     if (!number) return Wrong("the value is not a whole number");
     if (key == "dp") {
