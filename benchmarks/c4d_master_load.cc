@@ -1,6 +1,7 @@
-// c4d_master_load [--hosts N] [--ranks-per-host N] [--queue-pairs N] [--seconds S] [--real] [--json]: what
-// the master of a large job costs. Synthetic agents report a hybrid-parallel job, four batches a second each,
-// as bytes; the master's own code parses, takes them in, and judges ten times a second, on one thread.
+// c4d_master_load [--hosts N] [--ranks-per-host N] [--queue-pairs N] [--more-communicators N] [--seconds S]
+// [--real] [--json]: what the master of a large job costs. Synthetic agents report a hybrid-parallel job, four
+// batches a second each, as bytes; the master's own code parses, takes them in, and judges ten times a second,
+// on one thread.
 //
 // Without --real time is simulated and only the thread's CPU time is measured: a share above 100 % means that
 // one core does not keep up. With --real each batch has its moment on the wall clock, and the delay from it
@@ -100,7 +101,9 @@ bool Parse(int argc, char** argv, Options* options) {
     } else if (strcmp(argv[i], "--json") == 0) {
       options->json = true;
     } else if (!number("--hosts", &options->hosts) && !number("--ranks-per-host", &options->ranks_per_host) &&
-               !number("--queue-pairs", &options->queue_pairs) && !number("--seconds", &options->seconds)) {
+               !number("--queue-pairs", &options->queue_pairs) &&
+               !number("--more-communicators", &options->more_communicators) &&
+               !number("--seconds", &options->seconds)) {
       return false;
     }
   }
@@ -201,8 +204,8 @@ int main(int argc, char** argv) {
   Options options;
   if (!Parse(argc, argv, &options)) {
     fprintf(stderr,
-            "usage: c4d_master_load [--hosts N] [--ranks-per-host N] [--queue-pairs N] [--seconds S] "
-            "[--real] [--json]\n");
+            "usage: c4d_master_load [--hosts N] [--ranks-per-host N] [--queue-pairs N] "
+            "[--more-communicators N] [--seconds S] [--real] [--json]\n");
     return 2;
   }
   const size_t queue_pairs = LoadAgents(options).queue_pairs();
