@@ -178,6 +178,9 @@ void AddMember(const ProcessRef& ref, const Membership& state, Communicator* com
   }
   communicator->waited_in =
       communicator->waited_in || IsWaiting(*ref.process, state) || IsWaitingForPeer(*ref.process, state);
+  communicator->joining = communicator->joining ||
+                          (state.phase == Phase::kInit && !ref.process->ended &&
+                           !CannotRun(ref.process->health.state));
   communicator->finished_by_all =
       std::min(communicator->finished_by_all, state.finished.count + state.p2p_finished.count);
   for (const Counter* counter : {&state.called, &state.started, &state.finished, &state.p2p_called,
@@ -233,6 +236,12 @@ std::vector<Communicator> Communicators(const JobSnapshot& snapshot, const std::
 }
 
 }  // namespace
+
+const Member* Communicator::FindRank(uint32_t rank) const {
+  const auto it = std::lower_bound(members.begin(), members.end(), rank,
+                                   [](const Member& member, uint32_t r) { return member.state->rank < r; });
+  return it != members.end() && it->state->rank == rank ? &*it : nullptr;
+}
 
 const Communicator* JobSnapshot::Find(uint64_t communicator_id) const {
   const auto it = std::lower_bound(communicators.begin(), communicators.end(), communicator_id,

@@ -48,6 +48,7 @@ struct Communicator {
   // wait for is told from their calls alone (Assemble).
   bool calls_only = false;
   bool waited_in = false;             // some member is inside an operation
+  bool joining = false;               // some member that could go on has yet to become ready
   int64_t as_of_ns = 0;               // all of its members whose agents speak are known at least up to here
   int64_t last_step_at_ns = kNever;   // the newest step of any member's counters and queue pairs
   uint64_t progress_mark = 0;         // changes whenever anything moves
@@ -56,6 +57,7 @@ struct Communicator {
   // Calls that went well here (rhythm.h); valid until the next observation.
   const std::vector<OperationInfo>* usual_calls = nullptr;
 
+  const Member* FindRank(uint32_t rank) const;  // nullptr: it is not seen
   int64_t StandstillNs() const {
     return last_step_at_ns == kNever || as_of_ns < last_step_at_ns ? 0 : as_of_ns - last_step_at_ns;
   }
