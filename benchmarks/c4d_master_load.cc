@@ -1,7 +1,7 @@
 // c4d_master_load [--hosts N] [--ranks-per-host N] [--queue-pairs N] [--more-communicators N] [--seconds S]
-// [--real] [--json]: what the master of a large job costs. Synthetic agents report a hybrid-parallel job, four
-// batches a second each, as bytes; the master's own code parses, takes them in, and judges ten times a second,
-// on one thread.
+// [--real] [--json]: what the master of a large job costs. Synthetic agents report a hybrid-parallel job,
+// four batches a second each, as bytes; the master's own code parses, takes them in, and judges ten times a
+// second, on one thread.
 //
 // Without --real time is simulated and only the thread's CPU time is measured: a share above 100 % means that
 // one core does not keep up. With --real each batch has its moment on the wall clock, and the delay from it

@@ -17,7 +17,8 @@ struct LoadShape {
   uint32_t hosts = 512;
   uint32_t ranks_per_host = 8;
   uint32_t queue_pairs = 4;  // of a connection
-  // Of every rank, beside those four, with seven neighbours each and without queue pairs; one of four is called.
+  // Of every rank, beside those four, with seven neighbours each and without queue pairs; one of four is
+  // called.
   uint32_t more_communicators = 0;
 };
 

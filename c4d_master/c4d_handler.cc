@@ -275,7 +275,7 @@ v1::GetStatusReply C4dHandler::GetStatus(Now now) const {
 
 void C4dHandler::Tick(Now now) {
   const int64_t begin_ns = service::SystemClock().MonotonicNs();
-  const JobSnapshot snapshot = view_.Snapshot(now.monotonic_ns);
+  const JobSnapshot& snapshot = view_.Snapshot(now.monotonic_ns);
   for (const std::string& conflict : snapshot.conflicts) LogOnce(conflict);
   // The matrix changes with the slices, about once a second.
   if (windows_.slices() != slow_slices_ &&

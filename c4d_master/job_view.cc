@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "c4/v1/telemetry.pb.h"
+#include "c4d_master/host_update.h"
 #include "c4d_master/telemetry_decode.h"
 #include "service/log.h"
 
@@ -102,38 +103,38 @@ JobView::Taken JobView::Ingest(const v1::TelemetryBatch& batch, int64_t arrival_
     host.back_at_ns = arrival_ns;
   }
   host.as_of_ns = as_of_ns;
-  host.processes = std::move(processes);
+  ++host.revision;
+  const HostUpdate update = Replace(&host.processes, &processes);
+  if (update == HostUpdate::kMoved || is_new) ++structure_;
+  if (update == HostUpdate::kEndpoints) assembly_.EndpointsChanged();
   return Taken::kNew;
 }
 
-JobSnapshot JobView::Snapshot(int64_t now_ns) {
+const JobSnapshot& JobView::Snapshot(int64_t now_ns) {
   for (auto it = hosts_.begin(); it != hosts_.end();) {
     if (it->second.Drained() && now_ns - it->second.as_of_ns > kForgetDrainedNs) {
       agent_sessions_.erase(it->first);
       it = hosts_.erase(it);
+      ++structure_;
     } else {
       ++it;
     }
   }
-  ForgetLeftHosts(now_ns);
-  JobSnapshot snapshot = Assemble(hosts_, now_ns, agent_stale_ns_);
-  rhythm_.Observe(&snapshot);
-  return snapshot;
+  if (ForgetLeftHosts(assembly_.Update(hosts_, structure_, now_ns), now_ns)) {
+    assembly_.Update(hosts_, ++structure_, now_ns);
+  }
+  rhythm_.Observe(assembly_.snapshot());
+  return *assembly_.snapshot();
 }
 
 // A node that was replaced is not heard of again. One that is lost while its ranks are missed is no such
 // node.
-void JobView::ForgetLeftHosts(int64_t now_ns) {
-  const auto is_silent = [&](const Host& host) { return now_ns - host.as_of_ns > kForgetSilentNs; };
-  if (std::none_of(hosts_.begin(), hosts_.end(),
-                   [&](const auto& entry) { return is_silent(entry.second); })) {
-    return;
-  }
+bool JobView::ForgetLeftHosts(const JobSnapshot& snapshot, int64_t now_ns) {
   std::set<std::string> left;
   for (const auto& [name, host] : hosts_) {
-    if (is_silent(host)) left.insert(name);
+    if (now_ns - host.as_of_ns > kForgetSilentNs) left.insert(name);
   }
-  const JobSnapshot snapshot = Assemble(hosts_, now_ns, agent_stale_ns_);
+  if (left.empty()) return false;
   for (const ProcessRef& ref : snapshot.processes) {
     if (!ref.superseded && !ref.process->ended) left.erase(ref.host->name);
   }
@@ -143,10 +144,12 @@ void JobView::ForgetLeftHosts(int64_t now_ns) {
     agent_sessions_.erase(name);
     hosts_.erase(name);
   }
+  return !left.empty();
 }
 
 void JobView::Forget() {
   hosts_.clear();
+  ++structure_;
   agent_sessions_.clear();
   fences_.Clear();
 }

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "c4d_master/fence_log.h"
+#include "c4d_master/job_assembly.h"
 #include "c4d_master/job_snapshot.h"
 #include "c4d_master/job_state.h"
 #include "c4d_master/rhythm.h"
@@ -59,7 +60,7 @@ class ClockOffset {
 
 class JobView {
  public:
-  explicit JobView(int64_t agent_stale_ns) : agent_stale_ns_(agent_stale_ns) {}
+  explicit JobView(int64_t agent_stale_ns) : agent_stale_ns_(agent_stale_ns), assembly_(agent_stale_ns) {}
 
   enum class Taken { kNew, kDuplicate, kOtherAgent };
 
@@ -67,7 +68,7 @@ class JobView {
   Taken Ingest(const v1::TelemetryBatch& batch, int64_t arrival_ns, std::vector<std::string>* faults);
 
   // Valid until the next Ingest or Forget. Learns the job's rhythm: to be called at every tick.
-  JobSnapshot Snapshot(int64_t now_ns);
+  const JobSnapshot& Snapshot(int64_t now_ns);
 
   // See Rhythm.
   void ExcludeStandstill(uint64_t communicator_id) { rhythm_.ExcludeStandstill(communicator_id); }
@@ -87,11 +88,13 @@ class JobView {
     std::deque<std::pair<uint64_t, uint64_t>> former_epochs;
   };
 
-  void ForgetLeftHosts(int64_t now_ns);
+  bool ForgetLeftHosts(const JobSnapshot& snapshot, int64_t now_ns);
 
   const int64_t agent_stale_ns_;
   std::map<std::string, Host> hosts_;
   std::map<std::string, AgentSession> agent_sessions_;
+  uint64_t structure_ = 1;  // see JobAssembly::Update
+  JobAssembly assembly_;
   Rhythm rhythm_;
   FenceLog fences_;
 };

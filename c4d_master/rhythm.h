@@ -21,8 +21,9 @@ inline constexpr size_t kMostCalls = 256;
 
 class Rhythm {
  public:
-  // Looks at every communicator of the snapshot and fills in its longest_standstill_ns and usual_calls. What
-  // belongs to communicators that are no longer there is forgotten.
+  // Looks at every communicator of the snapshot that has changed, at all of them where the snapshot has
+  // another structure than the last one, and fills in its longest_standstill_ns and usual_calls. What belongs
+  // to communicators that are no longer there is forgotten.
   void Observe(JobSnapshot* snapshot);
 
   // The standstill that this communicator is in now is not usual.
@@ -38,7 +39,11 @@ class Rhythm {
     std::vector<OperationInfo> calls;  // that have finished, kMostCalls different ones
   };
 
+  void Look(Communicator* communicator, Learnt* learnt);
+
   std::map<uint64_t, Learnt> learnt_;
+  uint64_t structure_ = 0;      // of the last snapshot
+  std::vector<Learnt*> known_;  // of each of its communicators
   uint64_t round_ = 0;
 };
 

@@ -122,7 +122,7 @@ Finding DescribeCells(const std::vector<const Cell*>& cells) {
 std::vector<MatrixCell> LatencyMatrix(const JobSnapshot& snapshot, const Windows& windows,
                                       const SlowThresholds& thresholds) {
   std::vector<MatrixCell> matrix;
-  const std::vector<QueuePairEnds> queue_pairs = CollectQueuePairs(snapshot);
+  const std::vector<QueuePairEnds>& queue_pairs = CollectQueuePairs(snapshot);
   for (const Cell& cell : Cells(queue_pairs, windows, 0, thresholds)) {
     if (cell.local != cell.ends->queue_pair->local || cell.remote != cell.ends->queue_pair->remote) continue;
     MatrixCell item;

@@ -1,7 +1,6 @@
 #include "c4d_master/detectors/communication_hang.h"
 
 #include <algorithm>
-#include <map>
 #include <set>
 
 #include "c4d_master/detectors/queue_pair_ends.h"
@@ -38,11 +37,11 @@ struct Stuck {
 
 struct Nic {
   std::vector<const Stuck*> stuck;
-  std::set<std::string> stuck_peers;
-  std::set<std::string> peers;  // of all its queue pairs
-  size_t known = 0;             // queue pairs that were heard before
-  size_t unheard = 0;           // of those, that are not heard any more
+  size_t peers = 0;    // of all its queue pairs
+  size_t known = 0;    // queue pairs that were heard before
+  size_t unheard = 0;  // of those, that are not heard any more
   const ProcessRef* process = nullptr;
+  bool seen = false;  // it has a queue pair with another NIC
 
   // All that it exchanges with anybody is silent, not what takes one way of many.
   bool Silent(const CommunicationHangThresholds& thresholds) const {
@@ -57,18 +56,18 @@ bool Unheard(const QueuePairEnds& ends, int64_t unheard_ns) {
   return ends.sender->host->as_of_ns - ends.queue_pair->last_heard_at_ns >= unheard_ns;
 }
 
-std::map<std::string, Nic> ByNic(const std::vector<QueuePairEnds>& queue_pairs,
-                                 const std::vector<Stuck>& stuck,
-                                 const CommunicationHangThresholds& thresholds) {
-  std::map<std::string, Nic> nics;
-  for (const QueuePairEnds& ends : queue_pairs) {
-    if (ends.from_nic.empty() || ends.to_nic.empty() || ends.from_nic == ends.to_nic) continue;
-    Nic& from = nics[ends.from_nic];
-    Nic& to = nics[ends.to_nic];
+// By the numbers of JobQueuePairs::nics; those that nothing is said of have no process.
+std::vector<Nic> ByNic(const JobQueuePairs& all, const std::vector<Stuck>& stuck,
+                       const CommunicationHangThresholds& thresholds) {
+  std::vector<Nic> nics(all.nics.size());
+  for (size_t i = 0; i < nics.size(); ++i) nics[i].peers = all.nics[i].peers;
+  for (const QueuePairEnds& ends : all.ends) {
+    if (ends.from_nic.empty() || ends.to_nic.empty() || ends.from_number == ends.to_number) continue;
+    Nic& from = nics[ends.from_number];
+    Nic& to = nics[ends.to_number];
     from.process = ends.sender;
     if (ends.receiver != nullptr) to.process = ends.receiver;
-    from.peers.insert(ends.to_nic);
-    to.peers.insert(ends.from_nic);
+    from.seen = to.seen = true;
     if (ends.queue_pair->last_heard_at_ns == kNever || !CanJudge(ends.sender) || !CanJudge(ends.receiver))
       continue;
     const size_t unheard = Unheard(ends, thresholds.unheard_ns) ? 1 : 0;
@@ -78,11 +77,8 @@ std::map<std::string, Nic> ByNic(const std::vector<QueuePairEnds>& queue_pairs,
     }
   }
   for (const Stuck& item : stuck) {
-    for (const bool sender : {true, false}) {
-      const auto it = nics.find(sender ? item.ends->from_nic : item.ends->to_nic);
-      if (it == nics.end()) continue;
-      it->second.stuck.push_back(&item);
-      it->second.stuck_peers.insert(sender ? item.ends->to_nic : item.ends->from_nic);
+    for (const uint32_t end : {item.ends->from_number, item.ends->to_number}) {
+      if (nics[end].seen) nics[end].stuck.push_back(&item);
     }
   }
   return nics;
@@ -90,18 +86,10 @@ std::map<std::string, Nic> ByNic(const std::vector<QueuePairEnds>& queue_pairs,
 
 // A quick look, because nearly always nothing is.
 bool MayBeStuck(const JobSnapshot& snapshot, int64_t suspect_ns) {
-  for (const ProcessRef& ref : snapshot.processes) {
-    for (const Membership& membership : ref.process->communicators) {
-      for (const QueuePair& queue_pair : membership.queue_pairs) {
-        if (queue_pair.sends && queue_pair.posted_bytes > queue_pair.completed_bytes &&
-            ref.host->as_of_ns - std::max(queue_pair.last_progress_at_ns, queue_pair.last_post_at_ns) >=
-                suspect_ns) {
-          return true;
-        }
-      }
-    }
-  }
-  return false;
+  return std::any_of(snapshot.processes.begin(), snapshot.processes.end(), [&](const ProcessRef& ref) {
+    return ref.outstanding_since_ns != INT64_MAX &&
+           ref.host->as_of_ns - ref.outstanding_since_ns >= suspect_ns;
+  });
 }
 
 std::vector<uint32_t> WaitingRanks(const JobSnapshot& snapshot) {
@@ -226,7 +214,7 @@ std::vector<Finding> NameLinks(const JobSnapshot& snapshot, const std::vector<co
 std::vector<Finding> DetectCommunicationHangs(const JobSnapshot& snapshot, PathSource* paths,
                                               const CommunicationHangThresholds& thresholds) {
   if (!MayBeStuck(snapshot, thresholds.suspect_ns)) return {};
-  const std::vector<QueuePairEnds> queue_pairs = CollectQueuePairs(snapshot);
+  const std::vector<QueuePairEnds>& queue_pairs = CollectQueuePairs(snapshot);
   std::vector<Stuck> stuck;
   bool suspicious = false;
   for (const QueuePairEnds& ends : queue_pairs) {
@@ -236,10 +224,11 @@ std::vector<Finding> DetectCommunicationHangs(const JobSnapshot& snapshot, PathS
     stuck.push_back({&ends, since_ns});
   }
   if (!suspicious) return {};
-  const std::map<std::string, Nic> nics = ByNic(queue_pairs, stuck, thresholds);
+  const std::vector<Nic> nics = ByNic(QueuePairsOf(snapshot), stuck, thresholds);
   std::vector<std::pair<std::string, const Nic*>> candidates;
-  for (const auto& [address, nic] : nics) {
-    if (nic.Silent(thresholds) && nic.peers.size() >= 2) candidates.emplace_back(address, &nic);
+  for (size_t i = 0; i < nics.size(); ++i) {
+    if (!nics[i].Silent(thresholds) || nics[i].peers < 2) continue;
+    candidates.emplace_back(QueuePairsOf(snapshot).nics[i].address, &nics[i]);
   }
   // A NIC whose queue pairs all take one link is silent when the link is: the paths tell the two apart.
   if (paths != nullptr && !candidates.empty()) {
@@ -269,7 +258,7 @@ std::vector<Finding> DetectCommunicationHangs(const JobSnapshot& snapshot, PathS
     finding.evidence.insert(
         finding.evidence.begin(),
         {"nic", Concat("nothing is heard over ", address, " of ", finding.host, " any more: ", nic->unheard,
-                       " of ", nic->known, " queue pairs with ", nic->peers.size(),
+                       " of ", nic->known, " queue pairs with ", nic->peers,
                        " peers give no sign of life, which comes once a second")});
     finding.suggested_action = Concat("look at the NIC ", address, " of ", finding.host,
                                       ", its cable and its switch port (`ip -s link`, "
@@ -285,17 +274,14 @@ std::vector<Finding> DetectCommunicationHangs(const JobSnapshot& snapshot, PathS
   Finding finding = Describe(snapshot, rest, thresholds);
   finding.kind = CulpritKind::kConnection;
   // Two NICs that see nobody but each other, both silent: it is either of them, or what lies between.
-  std::set<std::string> ends;
+  std::set<uint32_t> ends;
   for (const Stuck* item : rest) {
-    ends.insert(item->ends->from_nic);
-    ends.insert(item->ends->to_nic);
+    ends.insert(item->ends->from_number);
+    ends.insert(item->ends->to_number);
   }
   if (ends.size() == 2 && findings.empty()) {
     bool either = true;
-    for (const std::string& end : ends) {
-      const auto it = nics.find(end);
-      either = either && it != nics.end() && it->second.peers.size() == 1 && it->second.Silent(thresholds);
-    }
+    for (const uint32_t end : ends) either = either && nics[end].peers == 1 && nics[end].Silent(thresholds);
     if (either) {
       finding.kind = CulpritKind::kAmbiguous;
       finding.candidates = {

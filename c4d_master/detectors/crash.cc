@@ -278,7 +278,7 @@ std::vector<Finding> DetectLostNodes(const JobSnapshot& snapshot, int64_t now_ns
     if (as_of_ns - last_step_ns < thresholds.lost_standstill_ns) continue;
     for (const Member* member : others) {
       const ProcessRef& ref = snapshot.processes[member->process];
-      for (const QueuePair& queue_pair : member->state->queue_pairs) {
+      for (const QueuePair& queue_pair : member->own->queue_pairs) {
         const auto it = silent.find(queue_pair.peer);
         const bool outstanding =
             queue_pair.posted_messages > queue_pair.completed_messages ||

@@ -110,13 +110,13 @@ void HangGraph::AddPeers(const Communicator& communicator, const Member& member)
   graph_.AddEdge(member.process, node, kInside);
   if (snapshot_.processes[member.process].stale) return;
   std::set<uint32_t> targets;
-  for (const QueuePair& mine : member.state->queue_pairs) {
+  for (const QueuePair& mine : member.own->queue_pairs) {
     if (!mine.connection.known || mine.connection.wanted == mine.connection.done) continue;
     const Member* peer = communicator.FindRank(mine.peer);
     if (peer == nullptr || peer->process == member.process) continue;
     const ProcessRef& ref = snapshot_.processes[peer->process];
     if (ref.stale || ref.process->ended) continue;
-    const QueuePair* theirs = FindOtherEnd(*peer->state, member.state->rank, mine);
+    const QueuePair* theirs = FindOtherEnd(*peer->own, member.state->rank, mine);
     const bool absent = theirs == nullptr || PeerIsAbsent(mine.connection, mine.sends, theirs->connection);
     if (!absent && !CannotRun(ref.process->health.state)) continue;
     if (targets.insert(peer->process).second)

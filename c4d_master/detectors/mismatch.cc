@@ -1,11 +1,11 @@
 #include <algorithm>
 #include <map>
-#include <tuple>
 #include <utility>
 
 #include "c4d_master/detectors/crash.h"
 #include "c4d_master/detectors/hang_evidence.h"
 #include "c4d_master/detectors/queue_pair_ends.h"
+#include "c4d_master/operation_call.h"
 #include "service/text.h"
 #include "service/verdict_json.h"
 
@@ -13,16 +13,6 @@ namespace c4::c4d {
 namespace {
 
 using service::Concat;
-
-// What has to be equal on all ranks.
-using Call = std::tuple<uint32_t, uint32_t, uint32_t, int32_t, uint64_t>;
-
-Call CallOf(const OperationInfo& info) {
-  // all_reduce, reduce and reduce_scatter reduce; reduce, broadcast, gather and scatter have a root.
-  const bool reduces = info.function == 1 || info.function == 2 || info.function == 5;
-  const bool rooted = info.function == 2 || info.function == 3 || info.function == 7 || info.function == 8;
-  return {info.function, info.data_type, reduces ? info.reduction : 0, rooted ? info.root : -1, info.count};
-}
 
 struct Called {
   uint64_t number = 0;  // of the operation
@@ -47,9 +37,8 @@ std::vector<Called> OpenCalls(const Communicator& communicator) {
     if (state.started.count > state.finished.count) open.push_back(state.started.count - 1);
   }
   std::sort(open.begin(), open.end());
-  std::erase_if(calls, [&](const Called& call) {
-    return !std::binary_search(open.begin(), open.end(), call.number);
-  });
+  std::erase_if(
+      calls, [&](const Called& call) { return !std::binary_search(open.begin(), open.end(), call.number); });
   std::stable_sort(calls.begin(), calls.end(),
                    [](const Called& a, const Called& b) { return a.number < b.number; });
   return calls;
@@ -102,6 +91,7 @@ const Call* UsualCall(const Communicator& communicator, const std::map<Call, std
 }
 
 void DetectIn(const JobSnapshot& snapshot, const Communicator& communicator, std::vector<Finding>* findings) {
+  if (!communicator.calls_may_differ) return;
   const std::vector<Called> calls = OpenCalls(communicator);
   for (auto first = calls.begin(); first != calls.end();) {
     const uint64_t number = first->number;
