@@ -33,6 +33,7 @@ class LoadAgents {
   // A quarter of a second passes on this host; `now_ns` by its monotonic clock.
   void Advance(uint32_t host, int64_t now_ns);
   const v1::TelemetryBatch& batch(uint32_t host) const { return batches_[host]; }
+  v1::TelemetryBatch* mutable_batch(uint32_t host) { return &batches_[host]; }
 
  private:
   void AddProcess(uint32_t host, uint32_t t, uint32_t ranks, uint32_t stages, uint32_t data,

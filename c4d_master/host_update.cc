@@ -52,15 +52,22 @@ HostUpdate Replace(std::vector<Process>* held, std::vector<Process>* next) {
     return HostUpdate::kMoved;
   }
   HostUpdate result = HostUpdate::kInPlace;
-  for (size_t i = 0; i < held->size(); ++i) {
-    Process& process = (*held)[i];
-    for (size_t j = 0; j < process.communicators.size(); ++j) {
-      if (!Replace(&process.communicators[j], &(*next)[i].communicators[j])) result = HostUpdate::kEndpoints;
-    }
-    std::vector<Membership> communicators = std::move(process.communicators);
-    process = std::move((*next)[i]);
-    process.communicators = std::move(communicators);
+  for (size_t i = 0; i < held->size(); ++i) result = std::max(result, Replace(&(*held)[i], &(*next)[i]));
+  return result;
+}
+
+HostUpdate Replace(Process* held, Process* next) {
+  if (!IsSame(*held, *next)) {
+    *held = std::move(*next);
+    return HostUpdate::kMoved;
   }
+  HostUpdate result = HostUpdate::kInPlace;
+  for (size_t i = 0; i < held->communicators.size(); ++i) {
+    if (!Replace(&held->communicators[i], &next->communicators[i])) result = HostUpdate::kEndpoints;
+  }
+  std::vector<Membership> communicators = std::move(held->communicators);
+  *held = std::move(*next);
+  held->communicators = std::move(communicators);
   return result;
 }
 

@@ -18,5 +18,6 @@ enum class HostUpdate {
 
 // `held` becomes what `next` is, which is used up.
 HostUpdate Replace(std::vector<Process>* held, std::vector<Process>* next);
+HostUpdate Replace(Process* held, Process* next);
 
 }  // namespace c4::c4d

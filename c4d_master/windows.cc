@@ -348,10 +348,9 @@ std::pair<uint64_t, uint64_t> Windows::Span(const ProcessHistory& history, size_
   return {history.recent[first].number, history.recent[last].number};
 }
 
-std::vector<PathLatency> Windows::Recent(const ProcessKey& process, const QueuePairKey& queue_pair,
-                                         size_t back, double share) const {
+std::vector<PathLatency> Windows::Recent(History history, const QueuePairKey& queue_pair, size_t back,
+                                         double share) {
   std::vector<PathLatency> result;
-  const ProcessHistory* history = Find(process);
   const QueuePairHistory* known = history == nullptr ? nullptr : Find(*history, queue_pair);
   if (known == nullptr) return result;
   const auto [first, last] = Span(*history, back);
@@ -371,8 +370,7 @@ std::vector<PathLatency> Windows::Recent(const ProcessKey& process, const QueueP
   return result;
 }
 
-Latency Windows::Usual(const ProcessKey& process, const QueuePairKey& queue_pair, double share) const {
-  const ProcessHistory* history = Find(process);
+Latency Windows::Usual(History history, const QueuePairKey& queue_pair, double share) {
   if (history == nullptr || history->usual_own_ns.size() < kLeastUsualSlices) return {};
   QueuePairKey key = queue_pair;
   key.index = 0;

@@ -72,7 +72,15 @@ struct OwnTime {
 };
 
 class Windows {
+ private:
+  struct ProcessHistory;
+
  public:
+  // What is held of one process, found once for many questions; nothing where it is not known. Valid until the
+  // next batch.
+  using History = const ProcessHistory*;
+  History Of(const ProcessKey& process) const { return Find(process); }
+
   // The newest state of a host, once for each batch. Tells whether a slice was finished.
   bool Observe(const Host& host);
 
@@ -84,10 +92,17 @@ class Windows {
   // `back`: as it was so many slices ago. By path, the newest last; where a slice saw two of them, neither is
   // told of. Only what had chunks.
   std::vector<PathLatency> Recent(const ProcessKey& process, const QueuePairKey& queue_pair, size_t back,
-                                  double share) const;
+                                  double share) const {
+    return Recent(Find(process), queue_pair, back, share);
+  }
+  static std::vector<PathLatency> Recent(History process, const QueuePairKey& queue_pair, size_t back,
+                                         double share);
   // Of all the queue pairs of its connection together: those that the scheduler hardly uses learn little of
   // their own, and all of them carry chunks of the same messages.
-  Latency Usual(const ProcessKey& process, const QueuePairKey& queue_pair, double share) const;
+  Latency Usual(const ProcessKey& process, const QueuePairKey& queue_pair, double share) const {
+    return Usual(Find(process), queue_pair, share);
+  }
+  static Latency Usual(History process, const QueuePairKey& queue_pair, double share);
   // Of all queue pairs of the job together.
   Latency UsualOfAll(double share) const;
   OwnTime Own(const ProcessKey& process, size_t back) const;

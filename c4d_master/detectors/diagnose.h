@@ -17,6 +17,8 @@
 
 namespace c4::c4d {
 
+inline constexpr size_t kMostConnections = 4096;  // that a finding names
+
 struct Thresholds {
   HangThresholds hang;
   CommunicationHangThresholds communication_hang;
