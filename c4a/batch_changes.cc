@@ -245,10 +245,9 @@ void FillChanges(const v1::ProcessReport& base, const v1::ProcessReport& next, i
 }  // namespace
 
 std::optional<v1::TelemetryBatch> ChangesSince(const v1::TelemetryBatch& base, v1::TelemetryBatch* next) {
-  const bool same = std::equal(base.processes().begin(), base.processes().end(), next->processes().begin(),
-                               next->processes().end(), [](const auto& a, const auto& b) {
-                                 return IsSame(a.process(), b.process()) && !b.has_profile();
-                               });
+  const bool same = std::equal(
+      base.processes().begin(), base.processes().end(), next->processes().begin(), next->processes().end(),
+      [](const auto& a, const auto& b) { return IsSame(a.process(), b.process()) && !b.has_profile(); });
   const int64_t elapsed_ns = next->monotonic_ns() - base.monotonic_ns();
   if (!same || elapsed_ns < 0) return std::nullopt;
   // Everything else that a batch says, whatever that is.

@@ -1,6 +1,7 @@
 #include "c4d_master/c4d_handler.h"
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 #include "c4d_master/detectors/queue_pair_ends.h"
@@ -24,6 +25,7 @@ constexpr int64_t kStandstillAfterNs = 2 * kSecondNs;
 constexpr int64_t kRecoveryNs = 8 * kSecondNs;  // the windows have forgotten by then
 constexpr int64_t kSlowIntervalNs = kSecondNs;
 constexpr size_t kMaxSaid = 1000;
+constexpr size_t kMostMatrixCells = 200'000;  // some 30 MB
 // A path that is asked for late may be gone; but asking for those of a large job takes time.
 constexpr int64_t kAskForPathsNs = kSecondNs;
 constexpr int64_t kAskShare = 50;
@@ -217,7 +219,17 @@ v1::GetMatrixReply C4dHandler::GetMatrix(Now now) {
   reply.set_master_epoch(options_.master_epoch);
   reply.set_unix_ns(now.unix_ns);
   const JobSnapshot snapshot = Assemble(view_.hosts(), now.monotonic_ns, options_.agent_stale_ns);
-  for (const MatrixCell& cell : LatencyMatrix(snapshot, windows_, options_.thresholds.slow)) {
+  std::vector<MatrixCell> cells = LatencyMatrix(snapshot, windows_, options_.thresholds.slow);
+  if (cells.size() > kMostMatrixCells) {
+    LogOnce(Concat("the latency matrix has more than ", kMostMatrixCells,
+                   " cells; whoever asks for it gets those that are slowest for what is usual"));
+    std::nth_element(cells.begin(), cells.begin() + kMostMatrixCells, cells.end(),
+                     [](const MatrixCell& a, const MatrixCell& b) {
+                       return std::tie(a.slow, a.connection.ratio) > std::tie(b.slow, b.connection.ratio);
+                     });
+    cells.resize(kMostMatrixCells);
+  }
+  for (const MatrixCell& cell : cells) {
     v1::MatrixCell* item = reply.add_cells();
     item->set_from_rank(cell.connection.from_rank);
     item->set_to_rank(cell.connection.to_rank);

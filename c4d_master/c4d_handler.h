@@ -48,12 +48,15 @@ class C4dHandler {
   v1::ListVerdictsReply ListVerdicts(bool include_cleared) const;
   v1::GetStatusReply GetStatus(Now now) const;
 
+  // What is held of each host; valid until the next Ingest.
+  const std::map<std::string, Host>& hosts() const { return view_.hosts(); }
+  // Of a job with more queue pairs than fit into a message, the slowest.
   v1::GetMatrixReply GetMatrix(Now now);
   // From the next replies on the agents ask their processes for it.
   v1::SetLevelReply SetLevel(v1::RecordLevel level);
 
-  // `on_batch` gets every batch that is taken in from now on, of each host from the first that is whole, which is
-  // asked for; on the thread that calls Ingest. It must be quick and must not call back.
+  // `on_batch` gets every batch that is taken in from now on, of each host from the first that is whole,
+  // which is asked for; on the thread that calls Ingest. It must be quick and must not call back.
   using OnBatch = std::function<void(const v1::TelemetryBatch&, Now)>;
   uint64_t Record(OnBatch on_batch);
   void StopRecord(uint64_t recording);

@@ -76,8 +76,8 @@ class Windows {
   struct ProcessHistory;
 
  public:
-  // What is held of one process, found once for many questions; nothing where it is not known. Valid until the
-  // next batch.
+  // What is held of one process, found once for many questions; nothing where it is not known. Valid until
+  // the next batch.
   using History = const ProcessHistory*;
   History Of(const ProcessKey& process) const { return Find(process); }
 
