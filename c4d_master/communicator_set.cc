@@ -224,18 +224,18 @@ bool CommunicatorSet::Judge(uint32_t index, std::span<const HostTime> hosts, int
   } else {
     communicator.judgement = ready ? Judgement::kCanBeJudged : Judgement::kNotReady;
   }
-  return vendor && Tell(index, complete, called_by_all);
+  return (vendor || !told_[index].empty()) && Tell(index, vendor, complete, called_by_all);
 }
 
 // Steps of the members of a communicator of which calls are all that is seen (job_snapshot.h).
-bool CommunicatorSet::Tell(uint32_t index, bool complete, uint64_t called_by_all) {
+bool CommunicatorSet::Tell(uint32_t index, bool vendor, bool complete, uint64_t called_by_all) {
   Communicator& communicator = (*communicators_)[index];
   const std::span<MemberSummary> members = SummariesOf(index);
   std::vector<Membership>& told = told_[index];
   bool elsewhere = false;
   for (size_t i = 0; i < members.size(); ++i) {
     Member& member = communicator.members[i];
-    if (!communicator.calls_only && (members[i].flags & kSeesKernels) != 0) {
+    if (!vendor || (!communicator.calls_only && (members[i].flags & kSeesKernels) != 0)) {
       elsewhere = elsewhere || member.state != member.own;
       member.state = member.own;
       continue;

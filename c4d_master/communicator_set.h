@@ -71,7 +71,7 @@ class CommunicatorSet {
   bool Judge(uint32_t communicator, std::span<const HostTime> hosts, int64_t now_ns);
 
  private:
-  bool Tell(uint32_t communicator, bool complete, uint64_t called_by_all);
+  bool Tell(uint32_t communicator, bool vendor, bool complete, uint64_t called_by_all);
   std::span<MemberSummary> SummariesOf(uint32_t communicator);
   bool MayDiffer(uint64_t number, uint64_t mark);
 
