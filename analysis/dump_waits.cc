@@ -6,6 +6,7 @@
 #include <set>
 #include <tuple>
 
+#include "analysis/dump_groups.h"
 #include "analysis/wait_for.h"
 
 namespace c4::analysis {
@@ -41,9 +42,17 @@ class Finder {
   Finder(const std::map<int, const RankDump*>& dumps, const std::vector<int>& ranks, bool with_trailing)
       : dumps_(dumps), ranks_(ranks), with_trailing_(with_trailing) {
     for (const int rank : ranks_) nodes_[rank] = graph_.AddNode();
+    std::set<std::string> listed;
     for (const auto& [rank, dump] : dumps_) {
       for (const auto& [name, group] : dump->groups) {
         if (Trails(group)) trailing_.insert(name);
+        if (group.seen_entered >= 0) listed.insert(name);
+      }
+    }
+    // Where nobody lists an operation of the default group, transfers may be in its numbers.
+    for (const auto& [rank, dump] : dumps_) {
+      for (const auto& [name, group] : dump->groups) {
+        if (group.description == "default_pg" && !listed.contains(name)) trailing_.insert(name);
       }
     }
   }
@@ -74,8 +83,7 @@ class Finder {
 
  private:
   static bool Trails(const GroupProgress& group) {
-    return group.point_to_point || group.description == "default_pg" ||
-           group.description.starts_with("PIPELINE_MODEL_PARALLEL_GROUP");
+    return group.point_to_point || group.description.starts_with("PIPELINE_MODEL_PARALLEL_GROUP");
   }
 
   const GroupProgress* Progress(int rank, const std::string& name) const {
@@ -334,7 +342,8 @@ class Finder {
 
 }  // namespace
 
-StalledRanks FindStalledRanks(const std::vector<RankDump>& dumps) {
+StalledRanks FindStalledRanks(std::vector<RankDump> dumps) {
+  MakeComparable(&dumps);
   std::map<int, const RankDump*> by_rank;
   std::set<int> all;
   for (const RankDump& dump : dumps) {

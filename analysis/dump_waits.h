@@ -4,9 +4,9 @@
 // A rank waits, in a group, for the operation after the last one that it saw completed: for each member that
 // has not entered this operation or is behind in an earlier one, or, where all have entered it, for the
 // operation itself. An operation waits for what its members have to do before it, in the order in which they
-// called. An open send or receive waits for its peer. The counters of the default group and of pipelines
-// mostly trail the others (their operations belong to pairs), so these groups are asked where no other tells
-// anything.
+// called. An open send or receive waits for its peer. The counters of groups with sends and receives mostly
+// trail the others (their operations belong to pairs), so the collectives of these groups, and of pipelines,
+// are asked where no other group tells anything.
 //
 // Pure; any thread; no errors.
 #pragma once
@@ -31,6 +31,10 @@ struct GroupProgress {
   int64_t last_completed = -1;
   bool point_to_point = false;
   std::map<int64_t, OpenOperation> operations = {};  // by sequence number, as far back as the dump goes
+  // The same of the operations that the dump lists, which count collectives alone; -1: it lists none. What it
+  // says of the last ones may count transfers too, and every operation of a batch.
+  int64_t seen_entered = -1;
+  int64_t seen_completed = -1;
 };
 
 struct OpenTransfer {
@@ -94,6 +98,6 @@ struct StalledRanks {
   }
 };
 
-StalledRanks FindStalledRanks(const std::vector<RankDump>& dumps);
+StalledRanks FindStalledRanks(std::vector<RankDump> dumps);
 
 }  // namespace c4::analysis

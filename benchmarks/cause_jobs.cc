@@ -1,9 +1,12 @@
 #include "benchmarks/cause_jobs.h"
 
 #include <algorithm>
+#include <cmath>
+#include <numeric>
 #include <random>
 
 #include "absl/strings/str_format.h"
+#include "analysis/whatif/cause_texts.h"
 
 namespace c4::benchmarks {
 namespace {
@@ -12,6 +15,7 @@ using whatif::CauseKind;
 
 constexpr size_t kNone = whatif::kCauseKinds;
 constexpr double kLeastSlowdown = 1.1;
+constexpr size_t kMostCauses = 5;
 
 double Slowdown(const SyntheticJob& job) {
   return Execute(job).step_time_s / Execute(Healthy(job)).step_time_s;
@@ -114,6 +118,106 @@ CauseResults JudgeCauses(int jobs, uint64_t seed) {
       line += absl::StrFormat(" %s %.2f (%s)", whatif::CauseName(cause.kind), cause.share, cause.evidence);
     }
     results.wrong.push_back(line);
+  }
+  return results;
+}
+
+SyntheticJob JobOfCauses(uint64_t seed, std::vector<size_t>* kinds) {
+  std::mt19937_64 random(seed);
+  kinds->resize(whatif::kCauseKinds);
+  std::iota(kinds->begin(), kinds->end(), size_t{0});
+  std::shuffle(kinds->begin(), kinds->end(), random);
+  kinds->resize(std::uniform_int_distribution<size_t>(1, kMostCauses)(random));
+  SyntheticJob job = JobOfCause(kNone, seed);
+  if (job.shape.pp_size == 1) job.shape.pp_size = 4;
+  job.slow_dp = static_cast<int>(seed % static_cast<uint64_t>(job.shape.dp_size));
+  job.slow_stage = static_cast<int>(seed / 7 % static_cast<uint64_t>(job.shape.pp_size));
+  for (const size_t kind : *kinds) {
+    // A delay that is a good part of a step makes the replay doubtful, and then nothing is advised.
+    const bool delay = static_cast<CauseKind>(kind) == CauseKind::kLaunchDelay;
+    Inject(static_cast<CauseKind>(kind),
+           std::uniform_real_distribution<double>(0.2, 0.8)(random) * (delay ? 0.1 : 1), &job);
+  }
+  return job;
+}
+
+namespace {
+
+absl::StatusOr<whatif::Job> Profiled(const SyntheticJob& synthetic) {
+  absl::StatusOr<whatif::Trace> trace = whatif::BuildTrace(Execute(synthetic).records, {});
+  return trace.ok() ? whatif::MakeJob(*std::move(trace)) : trace.status();
+}
+
+// The words of a gain, asked for by whatever does not quote it.
+double Simulated(const whatif::Job& job, const whatif::Analysis& analysis, const whatif::Gain& gain) {
+  whatif::Fix fix;
+  for (const std::string& word : gain.fix) {
+    if (word.starts_with("cause=")) {
+      fix.causes |= whatif::ParseCause(word.substr(6)).value_or(0);
+      continue;
+    }
+    const int rank = std::stoi(word.substr(7));
+    const auto at = std::find(job.trace.ranks.begin(), job.trace.ranks.end(), rank) - job.trace.ranks.begin();
+    const auto worker = static_cast<int>(at);
+    fix.chosen.push_back(whatif::Selection::Worker(worker % job.trace.dp_size, worker / job.trace.dp_size));
+  }
+  if (fix.causes == 0)
+    return 100 * (whatif::Ask(job, analysis, whatif::Scenario::Chosen::kFix, fix.chosen, 1).speedup - 1);
+  return 100 * (whatif::Remedies(job).Ask(analysis, fix, 1).speedup - 1);
+}
+
+// What the text says: "rank 5: 12.3 % faster", or nothing of it.
+bool Quotes(const whatif::Cause& cause, double percent) {
+  return cause.advice.find(whatif::GainText(percent)) != std::string::npos;
+}
+
+SyntheticJob WithoutCause(CauseKind kind, SyntheticJob job) {
+  Inject(kind, 0, &job);
+  return job;
+}
+
+}  // namespace
+
+AdviceResults JudgeAdvice(int jobs, uint64_t seed) {
+  AdviceResults results;
+  for (int i = 0; i < jobs; ++i) {
+    std::vector<size_t> kinds;
+    const SyntheticJob synthetic = JobOfCauses(seed * 1000003 + static_cast<uint64_t>(i), &kinds);
+    const absl::StatusOr<whatif::Job> job = Profiled(synthetic);
+    const absl::StatusOr<whatif::Analysis> analysis = job.ok() ? whatif::Analyse(*job, 1) : job.status();
+    if (!analysis.ok()) {
+      results.wrong.push_back(std::string(analysis.status().message()));
+      continue;
+    }
+    const whatif::Causes causes = whatif::FindCauses(*job, *analysis, 1);
+    const double step_s = Execute(synthetic).step_time_s;
+    for (const whatif::Cause& cause : causes.causes) {
+      for (const whatif::Gain& gain : cause.gains) {
+        ++results.gains;
+        const double simulated = Simulated(*job, *analysis, gain);
+        const bool near = std::abs(gain.percent() - simulated) <= 0.02 * std::abs(simulated);
+        if (!near || !Quotes(cause, simulated)) {
+          results.wrong.push_back(absl::StrFormat("job %d, %s, %s: quoted %.3f %%, simulated %.3f %%", i,
+                                                  whatif::CauseName(cause.kind), gain.what, gain.percent(),
+                                                  simulated));
+        }
+      }
+      const bool injected =
+          std::find(kinds.begin(), kinds.end(), static_cast<size_t>(cause.kind)) != kinds.end();
+      if (!injected) continue;
+      const double true_percent =
+          100 * (step_s / Execute(WithoutCause(cause.kind, synthetic)).step_time_s - 1);
+      results.off_percent[static_cast<size_t>(cause.kind)].push_back(cause.gains.back().percent() -
+                                                                     true_percent);
+    }
+    const double together = Simulated(*job, *analysis, causes.together);
+    if (!causes.causes.empty() && std::abs(together - causes.together.percent()) > 0.02 * std::abs(together))
+      results.wrong.push_back(absl::StrFormat("job %d: together", i));
+    for (const size_t kind : kinds) {
+      results.left_out += std::none_of(causes.causes.begin(), causes.causes.end(), [kind](const auto& cause) {
+        return static_cast<size_t>(cause.kind) == kind;
+      });
+    }
   }
   return results;
 }

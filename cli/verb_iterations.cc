@@ -38,11 +38,16 @@ void Note(const std::string& text) {
   fprintf(stderr, "c4 iterations: %s\n", service::Printable(text).c_str());
 }
 
-int Complain(const std::string& path, const absl::Status& status) {
-  const std::string message(status.message());
-  Note(message.find(path) == std::string::npos ? absl::StrCat(path, ": ", message) : message);
+// Of opening a file: the message names it.
+int CannotOpen(const absl::Status& status) {
+  Note(std::string(status.message()));
   const bool no_file = absl::IsNotFound(status) || absl::IsPermissionDenied(status);
   return no_file ? kExitNoInput : kExitBadData;
+}
+
+int Refused(const std::string& path, const absl::Status& status) {
+  Note(absl::StrCat(path, ": ", status.message()));
+  return kExitBadData;
 }
 
 double SecondsPerUnit(const std::string& unit) {
@@ -126,11 +131,11 @@ void NoteOfFew(size_t iterations) {
 
 int OfTimes(const IterationsOptions& options) {
   absl::StatusOr<std::unique_ptr<traces::ByteSource>> source = traces::OpenBytes(options.times);
-  if (!source.ok()) return Complain(options.times, source.status());
+  if (!source.ok()) return CannotOpen(source.status());
   const traces::TimesOptions reading = {.column = options.columns.empty() ? "" : options.columns.front(),
                                         .seconds_per_unit = SecondsPerUnit(options.time_unit)};
   absl::StatusOr<traces::IterationTimes> times = traces::ReadIterationTimes(source->get(), reading);
-  if (!times.ok()) return Complain(options.times, times.status());
+  if (!times.ok()) return Refused(options.times, times.status());
   if (times->unusable > 0) {
     Note(absl::StrCat(times->unusable, " of ", times->times_s.size(), " times, the first in line ",
                       times->first_unusable_line, ", are no finite positive numbers and are passed over"));
@@ -143,12 +148,12 @@ int OfTimes(const IterationsOptions& options) {
 
 int OfCalls(const IterationsOptions& options) {
   absl::StatusOr<std::unique_ptr<traces::ByteSource>> source = traces::OpenBytes(options.calls);
-  if (!source.ok()) return Complain(options.calls, source.status());
+  if (!source.ok()) return CannotOpen(source.status());
   const traces::CallsOptions reading = {.columns = options.columns,
                                         .time_column = options.time_column,
                                         .seconds_per_unit = SecondsPerUnit(options.time_unit)};
   const absl::StatusOr<traces::CallTable> table = traces::ReadCalls(source->get(), reading);
-  if (!table.ok()) return Complain(options.calls, table.status());
+  if (!table.ok()) return Refused(options.calls, table.status());
   const failslow::CallPeriods periods = PeriodsOf(*table);
   failslow::SeriesReport report = {.title = options.calls};
   if (periods.period == 0) {

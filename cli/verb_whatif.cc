@@ -33,6 +33,7 @@ struct WhatIfOptions {
   int max_operations = 0;
   bool json = false;
   bool strict = false;
+  bool why_not = false;
 };
 
 int Complain(const absl::Status& status) {
@@ -52,14 +53,21 @@ absl::StatusOr<whatif::Question> Answered(const whatif::Job& job, const whatif::
   whatif::Question question;
   question.fix = fix;
   question.words = words;
+  if (fix) {
+    const absl::StatusOr<whatif::Fix> fixed = ParseFix(words, job.trace);
+    if (!fixed.ok()) return fixed.status();
+    question.answer = fixed->causes == 0
+                          ? whatif::Ask(job, analysis, whatif::Scenario::Chosen::kFix, fixed->chosen, threads)
+                          : whatif::Remedies(job).Ask(analysis, *fixed, threads);
+    return question;
+  }
   std::vector<whatif::Selection> chosen;
   for (const std::string& word : words) {
     absl::StatusOr<whatif::Selection> selection = ParseSelection(word, job.trace);
     if (!selection.ok()) return selection.status();
     chosen.push_back(*std::move(selection));
   }
-  const auto mode = fix ? whatif::Scenario::Chosen::kFix : whatif::Scenario::Chosen::kKeep;
-  question.answer = whatif::Ask(job, analysis, mode, chosen, threads);
+  question.answer = whatif::Ask(job, analysis, whatif::Scenario::Chosen::kKeep, chosen, threads);
   return question;
 }
 
@@ -100,7 +108,7 @@ int Report(const WhatIfOptions& options) {
   if (const int failed = WriteFiles(options, *job, *analysis); failed != kExitOk) return failed;
   for (const std::string& note : job->trace.notes) fprintf(stderr, "c4 whatif: %s\n", note.c_str());
   const whatif::Causes causes = whatif::FindCauses(*job, *analysis, threads);
-  const whatif::Report report = {*job, *analysis, causes, std::move(questions)};
+  const whatif::Report report = {*job, *analysis, causes, std::move(questions), options.why_not};
   const std::string text =
       options.json ? whatif::ReportJson(report) + "\n" : service::PrintablePage(whatif::ReportText(report));
   fputs(text.c_str(), stdout);
@@ -122,9 +130,10 @@ int RunWhatIf(const Arguments& arguments) {
   options.Text("--batch", &batch, "DIR", "a folder of traces instead; see c4 whatif --batch DIR --help");
   options.Flag("--json", &set.json, "one JSON document (docs/whatif.md)");
   options.List("--fix", &set.fix, "WHAT",
-               "what if these were no stragglers: type=, worker=, dp=, stage=, step=, joined by commas; may "
-               "be repeated");
+               "what if these were no stragglers: type=, worker=, dp=, stage=, step=, joined by commas; or "
+               "cause= without this one; may be repeated");
   options.List("--keep", &set.keep, "WHAT", "what if only these were stragglers");
+  options.Flag("--why-not", &set.why_not, "also say why the causes that are not named are not");
   options.Text("--heatmap", &set.heatmap, "FILE.svg", "draw the slow-down of each worker");
   options.Text("--timeline", &set.timeline, "FILE", "write what was recorded and the ideal for Perfetto");
   options.Text("--steps", &set.steps, "LIST", "only these steps: 12,20-23");

@@ -82,6 +82,7 @@ class Choice {
   absl::Status AddValue(const std::string& key, const std::string& value, whatif::Selection* selection) {
     if (key == "type") return AddType(value, selection);
     if (key == "step") return AddSteps(value, selection);
+    if (key == "cause") return Wrong("of --fix alone cause is a key, and alone in its option");
     const std::optional<int> number = Whole(value);
     if (!number) return Wrong("the value is not a whole number");
     if (key == "dp") {
@@ -98,7 +99,7 @@ class Choice {
       selection->dp_ranks = {index % trace_.dp_size};
       selection->stages = {index / trace_.dp_size};
     } else {
-      return Wrong("the keys are type, worker, dp, stage and step");
+      return Wrong("the keys are type, worker, dp, stage and step, and of --fix alone cause");
     }
     return absl::OkStatus();
   }
@@ -248,6 +249,31 @@ absl::StatusOr<whatif::Selection> ParseSelection(const std::string& text, const 
     if (!added.ok()) return added;
   }
   return selection;
+}
+
+absl::StatusOr<whatif::Fix> ParseFix(const std::vector<std::string>& words, const whatif::Trace& trace) {
+  constexpr std::string_view kCause = "cause=";
+  whatif::Fix fix;
+  for (const std::string& word : words) {
+    if (!word.starts_with(kCause)) {
+      absl::StatusOr<whatif::Selection> selection = ParseSelection(word, trace);
+      if (!selection.ok()) return selection.status();
+      fix.chosen.push_back(*std::move(selection));
+      continue;
+    }
+    const std::vector<std::string> causes = absl::StrSplit(word.substr(kCause.size()), '+');
+    for (const std::string& cause : causes) {
+      const std::optional<uint32_t> bit = whatif::ParseCause(cause);
+      if (!bit) {
+        return absl::InvalidArgumentError(absl::StrCat(
+            "'", word,
+            "': the causes are worker, stage-imbalance, sequence-lengths, micro-batch-dealing, "
+            "pauses, communication and launch-delay; a cause stands alone, repeat --fix for more"));
+      }
+      fix.causes |= *bit;
+    }
+  }
+  return fix;
 }
 
 }  // namespace c4::cli

@@ -10,6 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "analysis/whatif/analysis.h"
+#include "analysis/whatif/remedies.h"
 
 namespace c4::cli {
 
@@ -33,5 +34,8 @@ absl::StatusOr<std::vector<std::pair<int32_t, int32_t>>> ParseSteps(const std::s
 // "type=forward-compute,stage=3": what is of all these; several values of one key: any of them, as
 // "stage=2+3". Keys: type, worker (a rank), dp, stage, step (also "20-23").
 absl::StatusOr<whatif::Selection> ParseSelection(const std::string& text, const whatif::Trace& trace);
+
+// Words of --fix: selections, and "cause=pauses", also several of them, "cause=pauses+worker".
+absl::StatusOr<whatif::Fix> ParseFix(const std::vector<std::string>& words, const whatif::Trace& trace);
 
 }  // namespace c4::cli

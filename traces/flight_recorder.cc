@@ -79,9 +79,7 @@ class DumpParser {
     size_t order = 0;
     for (const Value entry : tree_.Items(entries)) Entry(entry, order++);
     Status(tree_.Member(root_, "pg_status"));
-    for (auto& [name, group] : dump_.groups) {
-      if (group.last_entered < 0 || group.point_to_point) FromEntries(name, &group);
-    }
+    for (auto& [name, group] : dump_.groups) FromEntries(name, &group);
     KeepOpen();
     if (dump_.groups.empty()) return Wrong("it names no process group: convert the dump with pg_config");
     return std::move(dump_);
@@ -164,7 +162,9 @@ class DumpParser {
     const std::vector<Value>& items = tree_.Items(config);
     for (size_t i = 0; i + 1 < items.size(); i += 2) {
       const Value value = items[i + 1];
-      GroupProgress& group = dump_.groups[tree_.Text(items[i])];
+      const std::string name = tree_.Text(items[i]);
+      if (name.empty()) continue;  // as PyTorch writes the groups of other back ends than NCCL
+      GroupProgress& group = dump_.groups[name];
       group.description = tree_.Text(tree_.Member(value, "desc"));
       group.members = Ranks(tree_.Member(value, "ranks"));
     }
@@ -180,8 +180,9 @@ class DumpParser {
     const int64_t id = tree_.Number(tree_.Member(entry, "pg_id"), -1);
     if (id >= 0) name_of_id_[id] = name;
     const std::string operation = tree_.Text(tree_.Member(entry, "profiling_name"));
-    const std::string state = tree_.Text(tree_.Member(entry, "state"));
-    const bool completed = state == "completed";
+    // An entry is retired once its operation is over, also where its state was never asked for again.
+    const bool completed =
+        tree_.Text(tree_.Member(entry, "state")) == "completed" || tree_.True(tree_.Member(entry, "retired"));
     Seen& seen = seen_[name];
     if (tree_.True(tree_.Member(entry, "is_p2p"))) {
       group.point_to_point = true;
@@ -230,9 +231,11 @@ class DumpParser {
                         shape.starts_with("scatter") || shape.starts_with("gather");
     if (uneven) return shape;
     for (const char* sizes : {"input_sizes", "output_sizes"}) {
-      absl::StrAppend(&shape, sizes == std::string_view("input_sizes") ? " in" : " out");
+      const std::vector<Value>& tensors = tree_.Items(tree_.Member(entry, sizes));
+      if (!tensors.empty())
+        absl::StrAppend(&shape, sizes == std::string_view("input_sizes") ? " in" : " out");
       size_t shown = 0;
-      for (const Value tensor : tree_.Items(tree_.Member(entry, sizes))) {
+      for (const Value tensor : tensors) {
         if (++shown > kShownTensors) break;
         uint64_t elements = 1;
         for (const Value dimension : tree_.Items(tensor))
@@ -281,16 +284,17 @@ class DumpParser {
     name_of_id_ = std::move(ordered);
   }
 
-  // Counters of a group with sends and receives count those too: its collectives are those of the entries.
+  // A group completes its operations in order, so that one which still is open before a completed one is a
+  // part of a batch, whose end alone is followed.
   void FromEntries(const std::string& name, GroupProgress* group) {
     const auto seen = seen_.find(name);
-    if (seen == seen_.end() || seen->second.entered < 0) {
-      if (group->point_to_point) group->last_entered = group->last_completed = -1;
-      return;
-    }
-    group->last_entered = seen->second.entered;
-    group->last_completed =
-        seen->second.first_open >= 0 ? seen->second.first_open - 1 : seen->second.completed;
+    if (seen == seen_.end() || seen->second.entered < 0) return;
+    group->seen_entered = seen->second.entered;
+    group->seen_completed =
+        seen->second.completed >= 0 ? seen->second.completed : seen->second.first_open - 1;
+    if (group->last_entered >= 0) return;
+    group->last_entered = group->seen_entered;
+    group->last_completed = group->seen_completed;
   }
 
   // Sends and receives that were made together are completed as one, and themselves never say so.

@@ -72,24 +72,32 @@ void ChangeDetector::Add(double time_s) {
   const Point point = {.iteration = iterations_++, .time_s = time_s};
   if (!Usable(time_s)) return;
   if (median_s_ == 0) return WarmUp(point);
-  const bool outlier = IsOutlier(time_s);
-  if (held_) {
-    const Point held = *held_;
-    held_.reset();
-    const bool same_side = (held.time_s > median_s_) == (time_s > median_s_);
-    if (outlier && same_side) {
-      Feed(held);
-      Feed(point);
-      outlier_before_ = true;
+  const double center_s = Center();
+  if (!IsOutlier(time_s, center_s)) {
+    held_above_.reset();
+    held_below_.reset();
+  } else {
+    // A single one is set aside; a second one on the same side is not alone.
+    std::optional<Point>& held = time_s > center_s ? held_above_ : held_below_;
+    if (!held) {
+      held = point;
       return;
     }
+    const Point first = *held;
+    held_above_.reset();
+    held_below_.reset();
+    Feed(first);
   }
-  if (outlier && !outlier_before_) {
-    held_ = point;
-    return;
-  }
-  outlier_before_ = outlier;
   Feed(point);
+}
+
+// Of the level, or of the few iterations that have left it.
+double ChangeDetector::Center() const {
+  constexpr size_t kNewest = 3;
+  if (level_.size() < kNewest || !IsOutlier(level_.back().time_s, median_s_)) return median_s_;
+  size_t begin = level_.size() - 1;
+  while (begin > level_.size() - kNewest && IsOutlier(level_[begin - 1].time_s, median_s_)) --begin;
+  return MedianOf(Times(begin, level_.size()));
 }
 
 // The first iterations have their own times: what lies outside is left out, whatever it is.
@@ -103,8 +111,8 @@ void ChangeDetector::WarmUp(const Point& point) {
   RestartFrom(0, median_s);
 }
 
-bool ChangeDetector::IsOutlier(double time_s) const {
-  return std::abs(time_s - median_s_) > std::max(kOutlier * spread_s_, kLeastOutlier * median_s_);
+bool ChangeDetector::IsOutlier(double time_s, double center_s) const {
+  return std::abs(time_s - center_s) > std::max(kOutlier * spread_s_ / median_s_, kLeastOutlier) * center_s;
 }
 
 void ChangeDetector::Feed(const Point& point) {
@@ -210,7 +218,7 @@ void ChangeDetector::Declare(size_t begin, const Change& change) {
             RelativeDifference(before->change.before_s, change.after_s) < kHealthy;
   }
   if (!pending_ && !pause) {
-    pending_ = {.number = numbers_++, .change = change};
+    pending_ = {.number = numbers_++, .change = change, .reference_s = reference_s_};
     Tell(pending_->number, ChangeStage::kSuspected, change);
   }
   creep_.reset();
@@ -231,6 +239,7 @@ void ChangeDetector::Settle(size_t end) {
       std::min(kMostDoubt, 2.5 * spread_s / std::sqrt(static_cast<double>(times.size())) / change.before_s);
   const bool small = RelativeDifference(change.before_s, change.after_s) < kSmallest - kRounding - doubt;
   const bool pause = end < kShortestLevel && end < level_.size();
+  if (small) reference_s_ = settled.reference_s;  // small steps add up
   Tell(settled.number, small || pause ? ChangeStage::kWithdrawn : ChangeStage::kConfirmed, change);
 }
 
@@ -247,7 +256,8 @@ void ChangeDetector::JudgeCreep() {
   if (static_cast<double>(agreeing) < kAgreeing * kForCreep) return;
   const std::vector<double> all = Times(0, level_.size());
   const std::span<const double> at_first = std::span(all).first(kForReference);
-  if (std::abs(difference_s) < kClearly * SpreadAround(at_first, reference_s_) / 2) return;
+  const double spread_s = SpreadAround(at_first, MedianOf({at_first.begin(), at_first.end()}));
+  if (std::abs(difference_s) < kClearly * spread_s / 2) return;
   const Departure departure = LocateDeparture(all, reference_s_);
   // A job that grows faster by and by, and was never slow, has not changed.
   const bool news = difference_s > 0 || reference_s_ > (1 + kHealthy) * healthy_s_;
@@ -271,7 +281,6 @@ void ChangeDetector::JudgeCreep() {
 void ChangeDetector::RestartFrom(size_t begin, double level_s) {
   level_.erase(level_.begin(), level_.begin() + static_cast<std::ptrdiff_t>(begin));
   reference_s_ = 0;
-  outlier_before_ = false;
   run_length_.Restart(level_s);
   for (const Point& point : level_) run_length_.Add(point.time_s);
   Refresh();

@@ -65,10 +65,12 @@ class ChangeDetector {
   struct Pending {
     uint64_t number = 0;
     Change change;
+    double reference_s = 0;  // before it
   };
 
   void WarmUp(const Point& point);
-  bool IsOutlier(double time_s) const;
+  double Center() const;
+  bool IsOutlier(double time_s, double center_s) const;
   void Feed(const Point& point);
   void Refresh();
   void JudgeStep();
@@ -82,9 +84,9 @@ class ChangeDetector {
   std::vector<double> Times(size_t begin, size_t end) const;
 
   uint64_t iterations_ = 0;
-  std::vector<Point> level_;  // the iterations of the present level, without what was set aside
-  std::optional<Point> held_;
-  bool outlier_before_ = false;
+  std::vector<Point> level_;         // the iterations of the present level, without what was set aside
+  std::optional<Point> held_above_;  // set aside; longer than the level
+  std::optional<Point> held_below_;
   double median_s_ = 0;  // of the newest of level_
   double spread_s_ = 0;
   double inherited_spread_ = 0;  // relative, of the level before

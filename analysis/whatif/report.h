@@ -23,6 +23,7 @@ struct Report {
   const Analysis& analysis;
   const Causes& causes;
   std::vector<Question> questions;
+  bool why_not = false;  // the text also says why the other causes are not named
 };
 
 std::string ReportText(const Report& report);

@@ -121,16 +121,34 @@ Json OfQuestion(const Question& question) {
           {"speedup", question.answer.speedup},         {"share", Maybe(question.answer.share)}};
 }
 
+Json OfGain(const Gain& gain) {
+  return {{"what", gain.what},
+          {"fix", gain.fix},
+          {"step_time_s", gain.answer.step_time_s},
+          {"speedup", gain.answer.speedup}};
+}
+
 Json OfCauses(const Causes& causes) {
   Json json = Json::array();
   for (const Cause& cause : causes.causes) {
+    Json gains = Json::array();
+    for (const Gain& gain : cause.gains) gains.push_back(OfGain(gain));
     json.push_back({{"cause", CauseName(cause.kind)},
                     {"share", cause.share},
+                    {"share_beyond_others", cause.share_beyond},
                     {"step_time_without_s", cause.step_time_s},
                     {"ranks", cause.ranks},
                     {"evidence", cause.evidence},
-                    {"advice", cause.advice}});
+                    {"advice", cause.advice},
+                    {"gains", std::move(gains)}});
   }
+  return json;
+}
+
+Json OfLeftOut(const Causes& causes) {
+  Json json = Json::array();
+  for (const LeftOutCause& cause : causes.left_out)
+    json.push_back({{"cause", CauseName(cause.kind)}, {"share", cause.share}, {"why", cause.why}});
   return json;
 }
 
@@ -165,6 +183,8 @@ std::string ReportJson(const Report& report, int indent) {
   Json& what_if = json["what_if"] = Json::array();
   for (const Question& question : report.questions) what_if.push_back(OfQuestion(question));
   json["causes"] = OfCauses(report.causes);
+  json["gain_together"] = report.causes.causes.empty() ? Json(nullptr) : OfGain(report.causes.together);
+  json["causes_left_out"] = OfLeftOut(report.causes);
   Json& left_out = json["steps_left_out"] = Json::object();
   for (const auto& [step, why] : job.trace.left_out) left_out[std::to_string(step)] = why;
   json["notes"] = job.trace.notes;

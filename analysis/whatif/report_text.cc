@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "analysis/whatif/cause_texts.h"
 #include "analysis/whatif/report.h"
 
 namespace c4::whatif {
@@ -67,11 +68,20 @@ std::string Doubt(const Analysis& analysis) {
 
 std::string Why(const Causes& causes, bool doubtful) {
   std::string text;
+  const bool several = causes.causes.size() > 1;
   for (const Cause& cause : causes.causes) {
     absl::StrAppend(&text, text.empty() ? "\nWhy, with the share of the lost time that goes with it\n" : "",
                     absl::StrFormat("  %5.0f %%  %s: ", 100 * cause.share, CauseName(cause.kind)),
-                    cause.evidence, "\n");
+                    cause.evidence);
+    if (several) {
+      absl::StrAppendFormat(&text, " (%.0f %% once the others are fixed)",
+                            100 * std::max(0.0, cause.share_beyond));
+    }
+    text += "\n";
     if (!doubtful) absl::StrAppend(&text, "           -> ", cause.advice, "\n");
+  }
+  if (!doubtful && several) {
+    absl::StrAppend(&text, "  All of this together: ", GainText(causes.together.percent()), ".\n");
   }
   if (causes.straggling && causes.causes.empty()) {
     text = "\nNone of the known causes explains it: look at the heat map and the timeline.\n";
@@ -159,6 +169,14 @@ std::string Trust(const Job& job, const Analysis& analysis) {
   return text;
 }
 
+std::string NotNamed(const Causes& causes) {
+  if (!causes.straggling) return "\nNo cause is looked for: the job loses less than 5 % of a step.\n";
+  std::string text = "\nWhy not\n";
+  for (const LeftOutCause& cause : causes.left_out)
+    absl::StrAppend(&text, "  ", CauseName(cause.kind), ": ", cause.why, "\n");
+  return causes.left_out.empty() ? "\nEvery cause that is known of is named.\n" : text;
+}
+
 std::string Asked(const std::vector<Question>& questions) {
   std::string text;
   for (const Question& question : questions) {
@@ -181,9 +199,10 @@ std::string ReportText(const Report& report) {
   const Job& job = report.job;
   const Analysis& analysis = report.analysis;
   return absl::StrCat(Title(job, analysis), Doubt(analysis), Verdict(analysis),
-                      Why(report.causes, IsDoubtful(analysis)), Asked(report.questions), Types(analysis),
-                      Workers(job, analysis), Map(job, analysis), Steps(job, analysis),
-                      Communication(analysis), Correlations(analysis), Trust(job, analysis));
+                      Why(report.causes, IsDoubtful(analysis)), report.why_not ? NotNamed(report.causes) : "",
+                      Asked(report.questions), Types(analysis), Workers(job, analysis), Map(job, analysis),
+                      Steps(job, analysis), Communication(analysis), Correlations(analysis),
+                      Trust(job, analysis));
 }
 
 }  // namespace c4::whatif

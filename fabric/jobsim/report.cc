@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "c4a/reporter.h"
 #include "wire/segment.h"
 
 namespace c4::jobsim {

@@ -296,7 +296,20 @@ class Simulation {
       last[g] = {-1, -1};
     }
     std::string entries;
-    for (size_t i = 0; i < one.called; ++i) entries += (i == 0 ? "" : ",") + Entry(rank, i, &last);
+    std::map<size_t, int64_t> calls;
+    for (size_t i = 0; i < one.called; ++i) {
+      const std::string entry = Entry(rank, i, &last);
+      ++calls[one.program[i].group];
+      if (options_.style == DumpStyle::kOpen && one.program[i].done) continue;
+      entries += (entries.empty() ? "" : ",") + entry;
+    }
+    if (options_.style == DumpStyle::kRetired) {
+      for (auto& [g, progress] : last) {
+        const int64_t more = calls[g] - std::max<int64_t>(progress.first, 0);
+        progress.first += more;
+        progress.second += more;
+      }
+    }
     int64_t local = 0;
     for (const auto& [g, progress] : last) {
       status += (status.empty() ? "\"" : ",\"") + std::to_string(local++) +
@@ -326,8 +339,10 @@ class Simulation {
            R"("],"collective_seq_id":)" + std::to_string(transfer ? 0 : call.sequence) + R"(,"p2p_seq_id":)" +
            std::to_string(transfer ? call.sequence : 0) + R"(,"profiling_name":")" + name +
            R"(","input_sizes":)" + sizes + R"(,"input_dtypes":["BFloat16"],"output_sizes":)" + sizes +
-           R"(,"output_dtypes":["BFloat16"],"state":")" + (call.done ? "completed" : "scheduled") +
-           R"(","is_p2p":)" + (transfer ? "true" : "false") + "}";
+           R"(,"output_dtypes":["BFloat16"],"state":")" +
+           (call.done && options_.style != DumpStyle::kRetired ? "completed" : "scheduled") +
+           R"(","retired":)" + (call.done ? "true" : "false") + R"(,"is_p2p":)" +
+           (transfer ? "true" : "false") + "}";
   }
 
   static std::string Place(const Group& group, int rank) {

@@ -13,6 +13,14 @@ namespace c4::testing {
 
 enum class HangFault : uint8_t { kAbsent, kDead, kStuck, kMismatch };
 
+// How dumps are written.
+enum class DumpStyle : uint8_t {
+  kWhole,    // every operation, and the last ones of each group
+  kOpen,     // operations that are not over alone
+  kRetired,  // as of back ends other than NCCL: the state is never told, operations that are over are
+             // retired, and what is said of the last ones counts transfers too
+};
+
 struct HungJobOptions {
   int tensor = 1;
   int data = 8;
@@ -21,6 +29,7 @@ struct HungJobOptions {
   std::vector<HangFault> faults;
   double lose_dumps = 0;  // share of the dumps that are lost, at random
   uint64_t seed = 0;
+  DumpStyle style = DumpStyle::kWhole;
 };
 
 struct HungJob {

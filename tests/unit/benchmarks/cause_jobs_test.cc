@@ -13,5 +13,12 @@ TEST(CauseJobs, MostCausesAreFound) {
   EXPECT_GE(results.right, kJobs - 1);
 }
 
+TEST(CauseJobs, EveryGainIsWhatIsSimulated) {
+  const AdviceResults results = JudgeAdvice(20, 12);
+  for (const std::string& wrong : results.wrong) printf("%s\n", wrong.c_str());
+  EXPECT_TRUE(results.wrong.empty());
+  EXPECT_GT(results.gains, 20);
+}
+
 }  // namespace
 }  // namespace c4::benchmarks

@@ -120,7 +120,7 @@ TEST_F(Selections, AreRefusedWithTheWordAndWhatToDo) {
   EXPECT_THAT(Refused(""), HasSubstr("key=value"));
   EXPECT_THAT(Refused("stage"), HasSubstr("'stage': it is not of the form key=value"));
   EXPECT_THAT(Refused("dp=0,"), HasSubstr("key=value"));
-  EXPECT_THAT(Refused("rank=5"), HasSubstr("the keys are type, worker, dp, stage and step"));
+  EXPECT_THAT(Refused("rank=5"), HasSubstr("the keys are type, worker, dp, stage and step, and"));
   EXPECT_THAT(Refused("type=lunch"), HasSubstr("'type=lunch': there is no such type"));
   EXPECT_THAT(Refused("type="), HasSubstr("there is no such type"));
   EXPECT_THAT(Refused("dp=2"), HasSubstr("no such data-parallel rank"));
@@ -132,6 +132,23 @@ TEST_F(Selections, AreRefusedWithTheWordAndWhatToDo) {
   EXPECT_THAT(Refused("step=12"), HasSubstr("none of these steps is analysed"));
   EXPECT_THAT(Refused("step=13-11"), HasSubstr("neither a step nor a range"));
   EXPECT_THAT(Refused("step=99999999999"), HasSubstr("neither a step nor a range"));
+}
+
+TEST_F(Selections, CausesStandBesideThem) {
+  const auto fix =
+      ParseFix({"cause=pauses+stage-imbalance", "worker=5", "cause=micro-batch-dealing"}, job_.trace);
+  ASSERT_TRUE(fix.ok()) << fix.status();
+  EXPECT_EQ(fix->causes, whatif::CauseBit(whatif::CauseKind::kPauses) |
+                             whatif::CauseBit(whatif::CauseKind::kStageImbalance) |
+                             whatif::kDealMicroBatches);
+  ASSERT_EQ(fix->chosen.size(), 1U);
+  EXPECT_THAT(fix->chosen[0].dp_ranks, ElementsAre(1));
+  for (const char* word : {"cause=", "cause=lunch", "cause=pauses,dp=0"}) {
+    EXPECT_THAT(std::string(ParseFix({word}, job_.trace).status().message()),
+                HasSubstr("the causes are worker,"))
+        << word;
+  }
+  EXPECT_THAT(Refused("cause=pauses"), HasSubstr("of --fix alone cause"));
 }
 
 TEST(Steps, AreNumbersAndRanges) {

@@ -14,12 +14,14 @@ using analysis::FindStalledRanks;
 using analysis::RankDump;
 using analysis::StalledRanks;
 
-std::vector<RankDump> Published() {
+std::vector<RankDump> DumpsOf(const std::string& folder, int ranks, const std::string& before,
+                              const std::string& behind) {
   const char* source = std::getenv("C4_SOURCE_DIR");  // NOLINT(concurrency-mt-unsafe)
   std::vector<RankDump> dumps;
-  for (int rank = 0; rank < 16; ++rank) {
-    const std::string name = "rank_" + std::to_string(rank) + ".json";
-    std::ifstream file(std::string(source != nullptr ? source : ".") + "/tests/data/flight-recorder/" + name);
+  for (int rank = 0; rank < ranks; ++rank) {
+    const std::string name = before + std::to_string(rank) + behind;
+    std::ifstream file(std::string(source != nullptr ? source : ".") + "/tests/data/" + folder + "/" + name,
+                       std::ios::binary);
     std::stringstream text;
     text << file.rdbuf();
     absl::StatusOr<RankDump> dump = ParseFlightDump(text.str(), name);
@@ -27,6 +29,10 @@ std::vector<RankDump> Published() {
     if (dump.ok()) dumps.push_back(*std::move(dump));
   }
   return dumps;
+}
+
+std::vector<RankDump> Published() {
+  return DumpsOf("flight-recorder", 16, "rank_", ".json");
 }
 
 std::vector<int> Ranks(const StalledRanks& found) {
@@ -89,13 +95,19 @@ TEST(FlightRecorder, RingOfWaitersIsADeadlock) {
   EXPECT_EQ(found.cycles, (std::vector<std::vector<int>>{{0, 1}}));
 }
 
-// A damaged dump; found by the fuzzer. The rank waited for something before, so that a reason is wanted.
+// A damaged dump; found by the fuzzer. The members are those whose dumps know the group.
 TEST(FlightRecorder, AGroupWhoseMembersAreNotKnownBlamesNobody) {
   const StalledRanks found = FindStalledRanks(
       {Dump(0, {{"A", {0, 1}, 5, 4}, {"B", {}, 3, 2}}), Dump(1, {{"A", {0, 1}, 4, 4}, {"B", {}, 3, 2}})});
   EXPECT_TRUE(Ranks(found).empty());
+  EXPECT_EQ(found.cycles, (std::vector<std::vector<int>>{{0, 1}}));
+}
+
+TEST(FlightRecorder, TheFirstOperationOfAGroupIsNumberOne) {
+  const StalledRanks found =
+      FindStalledRanks({Dump(0, {{"A", {0, 1}, 1, -1}}), Dump(1, {{"A", {0, 1}, 2, -1}})});
   ASSERT_EQ(found.stuck.size(), 1U);
-  EXPECT_EQ(found.stuck[0].group, "B");
+  EXPECT_EQ(found.stuck[0].operation, 1);
 }
 
 TEST(FlightRecorder, OperationThatAllHaveEnteredBlamesNobody) {
@@ -129,6 +141,44 @@ TEST(FlightRecorder, RankThatDisagreesIsNamed) {
   found = FindStalledRanks(dumps);
   ASSERT_EQ(found.mismatched.size(), 1U);
   EXPECT_TRUE(found.mismatched[0].culprits.empty()) << "two against two";
+}
+
+// Over gloo: no members of groups, no states, and last operations that count transfers too.
+TEST(FlightRecorder, NamesTheCulpritsInWhatPyTorchItselfWrites) {
+  StalledRanks found = FindStalledRanks(DumpsOf("flight-recorder-pytorch/absent", 4, "nccl_trace_rank_", ""));
+  EXPECT_EQ(Ranks(found), (std::vector<int>{2}));
+  EXPECT_EQ(found.stalled.front().waiters, (std::vector<int>{0, 1, 3}));
+  EXPECT_EQ(found.stalled.front().operation, 12);
+  EXPECT_TRUE(found.stuck.empty());
+  found = FindStalledRanks(DumpsOf("flight-recorder-pytorch/mismatched", 4, "rank_", ".json"));
+  ASSERT_EQ(found.mismatched.size(), 1U);
+  EXPECT_EQ(found.mismatched.front().culprits, (std::vector<int>{1}));
+  EXPECT_EQ(found.mismatched.front().sides.front().shape, "barrier");
+}
+
+// Where transfers are in some rank's numbers of a group, they are in all ranks'.
+TEST(FlightRecorder, NumbersOfAGroupCountTheSameOnAllRanks) {
+  std::vector<RankDump> dumps = {Dump(0, {{"A", {0, 1}, 16, 15}}), Dump(1, {{"A", {0, 1}, 40, 40}})};
+  dumps[0].groups.at("A").seen_entered = 12;
+  dumps[0].groups.at("A").seen_completed = 11;
+  dumps[1].groups.at("A").seen_entered = 11;
+  dumps[1].groups.at("A").seen_completed = 11;
+  const StalledRanks found = FindStalledRanks(dumps);
+  ASSERT_EQ(Ranks(found), (std::vector<int>{1}));
+  EXPECT_EQ(found.stalled.front().last_entered, 11);
+}
+
+TEST(FlightRecorder, PartsOfACompletedBatchAreNotOpen) {
+  const absl::StatusOr<RankDump> dump = ParseFlightDump(
+      R"({"pg_config":{"7":{"desc":"fsdp","ranks":"[0, 1]"}},"entries":[
+          {"process_group":["7","fsdp"],"collective_seq_id":4,"profiling_name":"nccl:_all_gather_base",
+           "state":"scheduled","is_p2p":false},
+          {"process_group":["7","fsdp"],"collective_seq_id":4,"profiling_name":"nccl:ALLGATHER_coalesced",
+           "state":"completed","is_p2p":false}]})",
+      "rank_0");
+  ASSERT_TRUE(dump.ok()) << dump.status();
+  EXPECT_EQ(dump->groups.at("7").last_entered, 4);
+  EXPECT_EQ(dump->groups.at("7").last_completed, 4);
 }
 
 TEST(FlightRecorder, RefusesWhatIsNoDump) {

@@ -13,6 +13,7 @@
 namespace c4::traces {
 namespace {
 
+using testing::DumpStyle;
 using testing::HangFault;
 using testing::HungJob;
 using testing::HungJobOptions;
@@ -109,6 +110,7 @@ TEST(HungJobs, CulpritsAreExactOrSaidToBeUndecidable) {
   const Shape kShapes[] = {{1, 8, 1, true},  {2, 4, 1, false}, {2, 4, 2, false},
                            {4, 4, 1, false}, {1, 32, 1, true}, {4, 8, 1, false},
                            {4, 8, 2, false}, {8, 8, 4, false}, {8, 16, 4, false}};
+  const DumpStyle kStyles[] = {DumpStyle::kWhole, DumpStyle::kOpen, DumpStyle::kRetired};
   uint64_t seed = 77000001;  // none of these was looked at while the rules were made
   size_t sets = 0;
   for (const Sort& sort : kSorts) {
@@ -117,8 +119,9 @@ TEST(HungJobs, CulpritsAreExactOrSaidToBeUndecidable) {
     constexpr size_t kOfASort = 25;
     for (size_t i = 0; i < kOfASort; ++i, ++seed, ++sets) {
       const Shape& shape = kShapes[i % std::size(kShapes)];
-      HungJobOptions options = {shape.tensor,    shape.data, shape.pipeline, shape.default_only, sort.faults,
-                                sort.lose_dumps, seed};
+      const HungJobOptions options = {
+          shape.tensor, shape.data,      shape.pipeline, shape.default_only,
+          sort.faults,  sort.lose_dumps, seed,           kStyles[i / 2 % std::size(kStyles)]};
       const HungJob job = SimulateHang(options);
       const analysis::StalledRanks found = Analyse(job);
       const Judged judged = Judge(job, found);

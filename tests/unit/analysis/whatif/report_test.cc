@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
+#include "analysis/whatif/cause_texts.h"
 #include "analysis/whatif/drawings.h"
 #include "analysis/whatif/report_reader.h"
 #include "benchmarks/synthetic_job.h"
@@ -142,9 +143,9 @@ TEST(AdviceTest, EachSlowWorkerIsQuotedWithTheGainOfFixingItAlone) {
   const absl::StatusOr<Analysis> analysis = Analyse(*job, 1);
   ASSERT_TRUE(analysis.ok()) << analysis.status();
   const auto faster = [&](const std::vector<Selection>& chosen) {
-    const double speedup = Ask(*job, *analysis, Scenario::Chosen::kFix, chosen, 1).speedup;
-    const double percent = 100 * (speedup - 1);
-    return percent < 0.05 ? "no faster" : absl::StrFormat("%.1f %% faster", percent);
+    const double percent = 100 * (Ask(*job, *analysis, Scenario::Chosen::kFix, chosen, 1).speedup - 1);
+    if (percent < 0.25) return std::string("no faster");
+    return absl::StrFormat("%.*f %% faster", percent < 10 ? 2 : 1, percent);
   };
   const Selection one = Selection::Worker(2, 0);
   const Selection other = Selection::Worker(5, 0);
@@ -158,6 +159,56 @@ TEST(AdviceTest, EachSlowWorkerIsQuotedWithTheGainOfFixingItAlone) {
     EXPECT_THAT(worker->advice, HasSubstr(absl::StrFormat("rank %d: %s", rank, gain)));
   }
   EXPECT_THAT(worker->advice, HasSubstr("of all 2 together: " + faster({one, other})));
+  ASSERT_EQ(worker->gains.size(), 3U);
+  EXPECT_EQ(worker->gains[2].fix.size(), 2U);
+}
+
+absl::StatusOr<Job> Overlapping() {
+  benchmarks::SyntheticJob made_up;
+  made_up.slow_dp = 1;
+  made_up.slow_stage = 2;
+  made_up.slow_factor = 1.4;
+  made_up.last_stage_factor = 1.6;
+  absl::StatusOr<Trace> trace = BuildTrace(benchmarks::Execute(made_up).records, {});
+  return trace.ok() ? MakeJob(*std::move(trace)) : trace.status();
+}
+
+// Each gain is what --fix says, and all together is not the sum.
+TEST(AdviceTest, EveryGainIsWhatAskingForItSays) {
+  const absl::StatusOr<Job> job = Overlapping();
+  ASSERT_TRUE(job.ok()) << job.status();
+  const absl::StatusOr<Analysis> analysis = Analyse(*job, 1);
+  ASSERT_TRUE(analysis.ok()) << analysis.status();
+  const Causes causes = FindCauses(*job, *analysis, 1);
+  ASSERT_EQ(causes.causes.size(), 2U);
+  const Remedies remedies(*job);
+  double sum = 0;
+  for (const Cause& cause : causes.causes) {
+    EXPECT_DOUBLE_EQ(remedies.StepTime_s({{}, CauseBit(cause.kind)}, 1), cause.step_time_s);
+    EXPECT_THAT(cause.advice, HasSubstr(GainText(cause.gains.back().percent())));
+    sum += cause.gains.back().percent();
+  }
+  const Answer together =
+      remedies.Ask(*analysis, {{Selection::Worker(1, 2)}, CauseBit(CauseKind::kStageImbalance)}, 1);
+  EXPECT_DOUBLE_EQ(causes.together.answer.speedup, together.speedup);
+  EXPECT_GT(std::abs(sum - causes.together.percent()), 0.5);
+  EXPECT_EQ(causes.together.fix.size(), 2U);
+  const std::string text = ReportText({*job, *analysis, causes, {}, true});
+  EXPECT_THAT(text, HasSubstr("All of this together: " + GainText(causes.together.percent())));
+  EXPECT_THAT(text, HasSubstr("% once the others are fixed)"));
+  EXPECT_THAT(text, HasSubstr("Why not\n"));
+  EXPECT_THAT(text, HasSubstr("  pauses: no forward computation takes a quarter longer"));
+  const nlohmann::json json = nlohmann::json::parse(ReportJson({*job, *analysis, causes, {}}));
+  EXPECT_DOUBLE_EQ(json["gain_together"]["speedup"].get<double>(), together.speedup);
+  EXPECT_EQ(json["causes"].size() + json["causes_left_out"].size(), kCauseKinds);
+}
+
+TEST(RemediesTest, WordsOfCausesAreUnderstoodBothWays) {
+  for (uint32_t i = 0; i <= kCauseKinds; ++i) {
+    const uint32_t bit = uint32_t{1} << i;
+    EXPECT_EQ(ParseCause(CauseWord(bit)), bit);
+  }
+  EXPECT_FALSE(ParseCause("gremlins").has_value());
 }
 
 TEST(DrawingsTest, ALifeOfAnyLength) {

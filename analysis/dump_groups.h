@@ -1,0 +1,16 @@
+// What makes the groups of several ranks' dumps comparable: numbers that count the same on all of them, and
+// members where a dump does not tell them (PyTorch writes only the last group of a back end that is not
+// NCCL, without its name).
+//
+// Pure; any thread; no errors.
+#pragma once
+
+#include <vector>
+
+#include "analysis/dump_waits.h"
+
+namespace c4::analysis {
+
+void MakeComparable(std::vector<RankDump>* dumps);
+
+}  // namespace c4::analysis
