@@ -1,6 +1,8 @@
-// c4d_master_load [--hosts N] [--ranks-per-host N] [--queue-pairs N] [--seconds S] [--real] [--json]: what
-// the master of a large job costs. Synthetic agents report a hybrid-parallel job, four batches a second each,
-// as bytes; the master's own code parses, takes them in, and judges ten times a second, on one thread.
+// c4d_master_load [--hosts N] [--ranks-per-host N] [--queue-pairs N] [--more-communicators N] [--seconds S]
+// [--whole] [--real] [--json]: what the master of a large job costs. Synthetic agents report a
+// hybrid-parallel job, four batches a second each, as bytes, which say what has changed since the one before,
+// or (--whole) all of it; the master's own code parses, takes them in, and judges ten times a second, on one
+// thread.
 //
 // Without --real time is simulated and only the thread's CPU time is measured: a share above 100 % means that
 // one core does not keep up. With --real each batch has its moment on the wall clock, and the delay from it
@@ -15,12 +17,15 @@
 #include <ctime>
 #include <fstream>
 #include <future>
+#include <google/protobuf/arena.h>
+#include <optional>
 #include <string>
 #include <thread>
 #include <unistd.h>
 #include <vector>
 
 #include "benchmarks/load_agents.h"
+#include "c4a/batch_changes.h"
 #include "c4d_master/c4d_handler.h"
 #include "service/bounded_parse.h"
 #include "service/limits.h"
@@ -36,6 +41,7 @@ constexpr int kTicksPerSecond = 10;
 
 struct Options : c4::benchmarks::LoadShape {
   int seconds = 5;
+  bool whole = false;
   bool real = false;
   bool json = false;
 };
@@ -95,12 +101,16 @@ bool Parse(int argc, char** argv, Options* options) {
       *value = static_cast<std::remove_pointer_t<decltype(value)>>(strtoul(argv[++i], nullptr, 10));
       return true;
     };
-    if (strcmp(argv[i], "--real") == 0) {
+    if (strcmp(argv[i], "--whole") == 0) {
+      options->whole = true;
+    } else if (strcmp(argv[i], "--real") == 0) {
       options->real = true;
     } else if (strcmp(argv[i], "--json") == 0) {
       options->json = true;
     } else if (!number("--hosts", &options->hosts) && !number("--ranks-per-host", &options->ranks_per_host) &&
-               !number("--queue-pairs", &options->queue_pairs) && !number("--seconds", &options->seconds)) {
+               !number("--queue-pairs", &options->queue_pairs) &&
+               !number("--more-communicators", &options->more_communicators) &&
+               !number("--seconds", &options->seconds)) {
       return false;
     }
   }
@@ -134,8 +144,13 @@ constexpr int64_t kUnixNs = 1'700'000'000 * kSecondNs;
 std::vector<std::string> MakeSlot(const Options& options, LoadAgents* agents, int slot) {
   std::vector<std::string> wire;
   for (auto host = static_cast<uint32_t>(slot % kGroups); host < options.hosts; host += kGroups) {
+    const v1::TelemetryBatch base = agents->batch(host);
     agents->Advance(host, kStartNs + slot * kSlotNs);
-    wire.push_back(agents->batch(host).SerializeAsString());
+    std::optional<v1::TelemetryBatch> changes;
+    if (!options.whole && base.sequence() > 0) {
+      changes = c4::agent::ChangesSince(base, agents->mutable_batch(host));
+    }
+    wire.push_back((changes.has_value() ? *changes : agents->batch(host)).SerializeAsString());
   }
   return wire;
 }
@@ -174,15 +189,27 @@ Load Measure(const Options& options) {
     }
     const c4::c4d::Now now{kStartNs + slot * kSlotNs, kUnixNs + slot * kSlotNs};
     for (const std::string& bytes : wire) {
-      v1::TelemetryBatch batch;
+      std::optional<google::protobuf::Arena> arena;
+      v1::TelemetryBatch* batch = nullptr;
       load.bytes += bytes.size();
       const grpc::Slice slice(bytes);
       load.weigh.Run([&] {
-        load.refused |=
-            !c4::service::ParsedBytes(slice, batch, c4::service::limits::kStreamedParsedBytes).ok();
+        load.refused |= !c4::service::ParsedBytes(slice, v1::TelemetryBatch::default_instance(),
+                                                  c4::service::limits::kStreamedParsedBytes)
+                             .ok();
       });
-      load.parse.Run([&] { load.refused |= !batch.ParseFromString(bytes); });
-      load.ingest.Run([&] { load.refused |= !handler.Ingest(batch, now).ok(); });
+      load.parse.Run([&] {
+        google::protobuf::ArenaOptions room;
+        room.start_block_size = 32 << 10;
+        room.max_block_size = 256 << 10;
+        arena.emplace(room);
+        batch = google::protobuf::Arena::CreateMessage<v1::TelemetryBatch>(&*arena);
+        load.refused |= !batch->ParseFromString(bytes);
+      });
+      load.ingest.Run([&] {
+        const absl::StatusOr<v1::TelemetryReply> reply = handler.Ingest(*batch, now);
+        load.refused |= !reply.ok() || reply->base() != batch->sequence();
+      });
       if (paced) load.delay.Add(static_cast<double>(ClockNs(CLOCK_MONOTONIC) - due_ns) / 1e3);
     }
     if (slot % (kSlotsPerSecond / kTicksPerSecond) == 1) load.tick.Run([&] { handler.Tick(now); });
@@ -201,8 +228,8 @@ int main(int argc, char** argv) {
   Options options;
   if (!Parse(argc, argv, &options)) {
     fprintf(stderr,
-            "usage: c4d_master_load [--hosts N] [--ranks-per-host N] [--queue-pairs N] [--seconds S] "
-            "[--real] [--json]\n");
+            "usage: c4d_master_load [--hosts N] [--ranks-per-host N] [--queue-pairs N] "
+            "[--more-communicators N] [--seconds S] [--whole] [--real] [--json]\n");
     return 2;
   }
   const size_t queue_pairs = LoadAgents(options).queue_pairs();

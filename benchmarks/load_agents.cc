@@ -5,6 +5,21 @@ namespace {
 
 constexpr uint64_t kChunkBytes = 256 << 10;
 constexpr int64_t kSecondNs = 1'000'000'000;
+constexpr uint64_t kMore = uint64_t{1} << 40;  // communicators from here on are LoadShape::more_communicators
+constexpr uint64_t kMoreRanks = 8;
+
+void SetAllReduce(v1::CommunicatorState* state) {
+  v1::OperationInfo* info = state->mutable_last_called();
+  info->set_function(v1::FUNCTION_ALL_REDUCE);
+  info->set_data_type(7);
+  info->set_root(-1);
+  info->set_count(1 << 20);
+  *state->mutable_last_started() = *info;
+}
+
+bool IsIdle(uint64_t communicator) {
+  return communicator >= kMore && communicator / kMore % 4 != 1;
+}
 
 }  // namespace
 
@@ -35,6 +50,10 @@ void LoadAgents::Advance(uint32_t host, int64_t now_ns) {
     report.set_operations_finished(report.operations_finished() + 12);
     report.mutable_health()->set_cpu_ns(report.health().cpu_ns() + 200'000'000);
     for (v1::CommunicatorState& state : *report.mutable_communicators()) {
+      if (IsIdle(state.communicator_id())) {
+        state.set_phase_age_ns(state.phase_age_ns() + kSecondNs / 4);
+        continue;
+      }
       const bool pipeline = state.rank_count() <= 8 && state.has_p2p_called();
       for (v1::Counter* counter : {pipeline ? state.mutable_p2p_called() : state.mutable_called(),
                                    pipeline ? state.mutable_p2p_started() : state.mutable_started(),
@@ -90,6 +109,22 @@ void LoadAgents::AddProcess(uint32_t host, uint32_t t, uint32_t ranks, uint32_t 
   AddRing(0x1000000 + host, t, shape_.ranks_per_host, false, report);      // tensor parallel
   AddRing(0x2000000 + stage * 0x1000 + t, replica, data, false, report);   // data parallel
   AddRing(0x3000000 + replica * 0x1000 + t, stage, stages, true, report);  // pipeline
+  AddMore(rank, ranks, report);
+}
+
+void LoadAgents::AddMore(uint32_t rank, uint32_t ranks, v1::ProcessReport* report) const {
+  for (uint64_t i = 0; i < shape_.more_communicators; ++i) {
+    // Neighbours are so many ranks apart: on one host, or on eight.
+    const uint64_t apart = i % 2 == 0 ? 1 : shape_.ranks_per_host;
+    const uint64_t first = rank / (apart * kMoreRanks) * (apart * kMoreRanks) + rank % apart;
+    if (first + (kMoreRanks - 1) * apart >= ranks) continue;
+    v1::CommunicatorState* state = report->add_communicators();
+    state->set_communicator_id((i + 1) * kMore + first);
+    state->set_rank(static_cast<uint32_t>((rank - first) / apart));
+    state->set_rank_count(kMoreRanks);
+    state->set_phase(v1::PHASE_READY);
+    SetAllReduce(state);
+  }
 }
 
 void LoadAgents::AddRing(uint64_t id, uint32_t rank, uint32_t count, bool pipeline,
@@ -106,12 +141,7 @@ void LoadAgents::AddRing(uint64_t id, uint32_t rank, uint32_t count, bool pipeli
     if (rank + 1 < count) AddConnection(id, rank, rank + 1, report);
     return;
   }
-  v1::OperationInfo* info = state->mutable_last_called();
-  info->set_function(v1::FUNCTION_ALL_REDUCE);
-  info->set_data_type(7);
-  info->set_root(-1);
-  info->set_count(1 << 20);
-  *state->mutable_last_started() = *info;
+  SetAllReduce(state);
   AddQueuePairs(id, rank, (rank + 1) % count, true, report);
   AddQueuePairs(id, rank, (rank + count - 1) % count, false, report);
 }

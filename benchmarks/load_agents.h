@@ -17,6 +17,9 @@ struct LoadShape {
   uint32_t hosts = 512;
   uint32_t ranks_per_host = 8;
   uint32_t queue_pairs = 4;  // of a connection
+  // Of every rank, beside those four, with seven neighbours each and without queue pairs; one of four is
+  // called.
+  uint32_t more_communicators = 0;
 };
 
 std::string LoadHostName(uint32_t host);
@@ -30,10 +33,12 @@ class LoadAgents {
   // A quarter of a second passes on this host; `now_ns` by its monotonic clock.
   void Advance(uint32_t host, int64_t now_ns);
   const v1::TelemetryBatch& batch(uint32_t host) const { return batches_[host]; }
+  v1::TelemetryBatch* mutable_batch(uint32_t host) { return &batches_[host]; }
 
  private:
   void AddProcess(uint32_t host, uint32_t t, uint32_t ranks, uint32_t stages, uint32_t data,
                   v1::TelemetryBatch* batch);
+  void AddMore(uint32_t rank, uint32_t ranks, v1::ProcessReport* report) const;
   void AddRing(uint64_t id, uint32_t rank, uint32_t count, bool pipeline, v1::ProcessReport* report);
   void AddConnection(uint64_t id, uint32_t rank, uint32_t peer, v1::ProcessReport* report);
   void AddQueuePairs(uint64_t id, uint32_t rank, uint32_t peer, bool sends, v1::ProcessReport* report);

@@ -8,6 +8,7 @@
 
 #include "absl/time/clock.h"
 #include "c4/v1/c4d.grpc.pb.h"
+#include "c4a/batch_changes.h"
 #include "c4a/reporter.h"
 #include "service/channel.h"
 #include "service/clock.h"
@@ -20,6 +21,8 @@ namespace {
 
 // After a longer break what was not answered is not worth a word of its own.
 constexpr int64_t kOutdatedNs = 5'000'000'000;
+// Whatever a master, or a recording, may have missed, it knows after so long.
+constexpr int64_t kWholeEveryNs = 30'000'000'000;
 
 }  // namespace
 
@@ -99,6 +102,7 @@ absl::Status Uplink::Serve(const service::MasterAddress& master) {
     context_ = &context;
   }
   clock_ = MasterClock();  // it may be another master, with a clock of its own
+  base_.reset();
   const auto stream = stub->StreamTelemetry(&context);
   v1::TelemetryBatch batch;
   v1::TelemetryReply reply;
@@ -112,10 +116,11 @@ absl::Status Uplink::Serve(const service::MasterAddress& master) {
     } else {
       batch.clear_clock();
     }
-    const bool answered = stream->Write(batch) && stream->Read(&reply);
+    const bool answered = stream->Write(ToWrite(&batch)) && stream->Read(&reply);
     if (answered && reply.sequence() == batch.sequence()) {
       Heed(reply, sent_ns, service::SystemClock().MonotonicNs());
       Answered(address);
+      Remember(std::move(batch), reply.base());
       continue;
     }
     if (answered) {
@@ -133,6 +138,23 @@ absl::Status Uplink::Serve(const service::MasterAddress& master) {
   if (!fault.ok()) return service::Annotate(fault, address);
   return service::Annotate(status.ok() ? absl::UnavailableError("the master ended the stream") : status,
                            address);
+}
+
+v1::TelemetryBatch Uplink::ToWrite(v1::TelemetryBatch* batch) {
+  if (base_.has_value() && batch->monotonic_ns() - whole_ns_ < kWholeEveryNs) {
+    if (std::optional<v1::TelemetryBatch> changes = ChangesSince(*base_, batch)) return *std::move(changes);
+  }
+  whole_ns_ = batch->monotonic_ns();
+  return *batch;
+}
+
+// What was answered is what the next batch is told against, if the master says so; an older one never does.
+void Uplink::Remember(v1::TelemetryBatch batch, uint64_t base) {
+  if (base != 0 && base == batch.sequence()) {
+    base_ = std::move(batch);
+  } else {
+    base_.reset();
+  }
 }
 
 // Once there is one; false when the uplink ends.

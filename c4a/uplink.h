@@ -1,10 +1,12 @@
 // The way from this agent to the master of one job: a thread of its own with one bidirectional stream. It
-// writes a batch, reads its answer, then writes the newest that there is by then. A batch is whole: one that
-// had to wait is superseded by the next, which takes over what it counts and profiles; so a master that is
-// slow hears seldom, and never of the past. Offer never waits. The thread reconnects for ever, with back-off,
-// and looks the master up again each time, so that a restarted master may sit on another port. A batch that
-// was not answered comes again after a break, with the same sequence number.
-// Changes of state are logged once, not each attempt. Offer, and the questions, from any thread.
+// writes a batch, reads its answer, then writes the newest that there is by then. A batch that is offered is
+// whole: one that had to wait is superseded by the next, which takes over what it counts and profiles; so a
+// master that is slow hears seldom, and never of the past. What is written is what has changed since the
+// batch that the master took in last (batch_changes.h), where it says that it holds that, and all of it now
+// and then. Offer never waits. The thread reconnects for ever, with back-off, and looks the master up again
+// each time, so that a restarted master may sit on another port. A batch that was not answered comes again
+// after a break, with the same sequence number. Changes of state are logged once, not each attempt. Offer,
+// and the questions, from any thread.
 #pragma once
 
 #include <cstdint>
@@ -59,6 +61,9 @@ class Uplink {
 
  private:
   void Run() ABSL_LOCKS_EXCLUDED(mutex_);
+  // What is written of a whole batch.
+  v1::TelemetryBatch ToWrite(v1::TelemetryBatch* batch);
+  void Remember(v1::TelemetryBatch batch, uint64_t base);
   // Until the stream breaks or the uplink ends.
   absl::Status Serve(const service::MasterAddress& master) ABSL_LOCKS_EXCLUDED(mutex_);
   bool TakeBatch(v1::TelemetryBatch* batch) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -82,8 +87,10 @@ class Uplink {
   uint64_t sent_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t dropped_ ABSL_GUARDED_BY(mutex_) = 0;
   grpc::ClientContext* context_ ABSL_GUARDED_BY(mutex_) = nullptr;  // of the stream under way
-  MasterClock clock_;                                               // the thread's own, as what follows
-  std::string told_;  // what the log says of the connection; the thread's own
+  std::optional<v1::TelemetryBatch> base_;  // what the master holds, whole; the thread's own, as what follows
+  int64_t whole_ns_ = 0;                    // when it was last told all, by the node's clock
+  MasterClock clock_;                       // the thread's own, as what follows
+  std::string told_;                        // what the log says of the connection; the thread's own
   v1::RecordLevel wanted_ = v1::RECORD_LEVEL_UNSPECIFIED;
   absl::Time answered_at_;  // when a master last did
   std::thread thread_;

@@ -1,9 +1,11 @@
 #include "c4d_master/c4d_handler.h"
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 #include "c4d_master/detectors/queue_pair_ends.h"
+#include "c4d_master/telemetry_changes.h"
 #include "c4d_master/telemetry_decode.h"
 #include "service/clock.h"
 #include "service/log.h"
@@ -17,9 +19,11 @@ using service::Concat;
 
 constexpr int64_t kSlowIntervalNs = kSecondNs;
 constexpr size_t kMaxSaid = 1000;
+constexpr size_t kMostMatrixCells = 200'000;  // some 30 MB
 // A path that is asked for late may be gone; but asking for those of a large job takes time.
 constexpr int64_t kAskForPathsNs = kSecondNs;
 constexpr int64_t kAskShare = 50;
+constexpr size_t kAskAtOnce = 8192;  // queue pairs a tick: some milliseconds
 
 v1::RankStatus StatusOf(const Host& host, const Process& process, int64_t now_ns) {
   v1::RankStatus status;
@@ -63,6 +67,9 @@ C4dHandler::C4dHandler(const HandlerOptions& options, VerdictStore* store, servi
   metrics_.batches = metrics->Counter("c4d_batches_total", "Telemetry batches taken in");
   metrics_.batches_ignored =
       metrics->Counter("c4d_batches_ignored_total", "Batches that were known already or of a former agent");
+  metrics_.batches_without_base = metrics->Counter(
+      "c4d_batches_without_base_total",
+      "Batches that say what has changed since one that is not held; their agents are asked for whole ones");
   metrics_.batches_refused =
       metrics->Counter("c4d_batches_refused_total", "Malformed batches and those of other jobs");
   metrics_.entries_left_out =
@@ -179,13 +186,23 @@ absl::StatusOr<v1::TelemetryReply> C4dHandler::Ingest(const v1::TelemetryBatch& 
   const std::optional<v1::TelemetryBatch> reduced = WithoutExcess(given, options_.owner_uid, &faults);
   const v1::TelemetryBatch& batch = reduced.has_value() ? *reduced : given;
   absl::Status status = CheckBatch(batch);
+  if (status.ok()) status = CheckChanges(batch);
   if (status.ok()) status = CheckJob(batch);
   if (!status.ok()) {
     metrics_.batches_refused.Add();
     LogOnce(Concat("a batch was refused: ", status.message()));
     return status;
   }
-  switch (view_.Ingest(batch, arrival.monotonic_ns, &faults)) {
+  // Who is not to be heard stands in a whole batch, of which the rest is taken in.
+  const bool ours = std::all_of(batch.changes().begin(), batch.changes().end(), [&](const auto& changes) {
+    return !changes.has_whole() || IsOurs(changes.whole());
+  });
+  const JobView::Taken taken =
+      ours ? view_.Ingest(batch, arrival.monotonic_ns, &faults) : JobView::Taken::kNoBase;
+  switch (taken) {
+    case JobView::Taken::kNoBase:
+      metrics_.batches_without_base.Add();
+      break;
     case JobView::Taken::kNew:
       metrics_.batches.Add();
       windows_.Observe(view_.hosts().at(batch.host()));
@@ -210,8 +227,27 @@ absl::StatusOr<v1::TelemetryReply> C4dHandler::Ingest(const v1::TelemetryBatch& 
   reply.set_master_epoch(options_.master_epoch);
   reply.set_received_ns(arrival.monotonic_ns);
   reply.set_level(level_);
-  for (const auto& [id, on_batch] : recorders_) on_batch(batch, arrival);
+  const bool is_base = (taken == JobView::Taken::kNew || taken == JobView::Taken::kDuplicate) &&
+                       !reduced.has_value() && view_.IsBase(batch.host());
+  for (auto& [id, recorder] : recorders_) {
+    if (batch.base() == 0) recorder.hosts.insert(batch.host());
+    if (taken != JobView::Taken::kNoBase && recorder.hosts.count(batch.host()) != 0) {
+      recorder.on_batch(batch, arrival);
+    }
+  }
+  if (is_base && !WantsWhole(batch.host())) reply.set_base(batch.sequence());
   return reply;
+}
+
+bool C4dHandler::IsOurs(const v1::ProcessReport& report) const {
+  const std::string& job = provisional_job_.empty() ? options_.job : provisional_job_;
+  return report.job() == job && IsWelcome(report, options_.owner_uid);
+}
+
+// A recording begins with what is known of a host, not with what changes of it.
+bool C4dHandler::WantsWhole(const std::string& host) const {
+  return std::any_of(recorders_.begin(), recorders_.end(),
+                     [&](const auto& entry) { return entry.second.hosts.count(host) == 0; });
 }
 
 v1::GetMatrixReply C4dHandler::GetMatrix(Now now) {
@@ -220,7 +256,17 @@ v1::GetMatrixReply C4dHandler::GetMatrix(Now now) {
   reply.set_master_epoch(options_.master_epoch);
   reply.set_unix_ns(now.unix_ns);
   const JobSnapshot snapshot = Assemble(view_.hosts(), now.monotonic_ns, policy_.agent_stale_ns);
-  for (const MatrixCell& cell : LatencyMatrix(snapshot, windows_, policy_.detectors.slow)) {
+  std::vector<MatrixCell> cells = LatencyMatrix(snapshot, windows_, policy_.detectors.slow);
+  if (cells.size() > kMostMatrixCells) {
+    LogOnce(Concat("the latency matrix has more than ", kMostMatrixCells,
+                   " cells; whoever asks for it gets those that are slowest for what is usual"));
+    std::nth_element(cells.begin(), cells.begin() + kMostMatrixCells, cells.end(),
+                     [](const MatrixCell& a, const MatrixCell& b) {
+                       return std::tie(a.slow, a.connection.ratio) > std::tie(b.slow, b.connection.ratio);
+                     });
+    cells.resize(kMostMatrixCells);
+  }
+  for (const MatrixCell& cell : cells) {
     v1::MatrixCell* item = reply.add_cells();
     item->set_from_rank(cell.connection.from_rank);
     item->set_to_rank(cell.connection.to_rank);
@@ -262,7 +308,7 @@ v1::SetLevelReply C4dHandler::SetLevel(v1::RecordLevel level) {
 
 uint64_t C4dHandler::Record(OnBatch on_batch) {
   const uint64_t recording = next_subscription_++;
-  recorders_.emplace(recording, std::move(on_batch));
+  recorders_.emplace(recording, Recorder{std::move(on_batch), {}});
   return recording;
 }
 
@@ -314,7 +360,7 @@ v1::GetStatusReply C4dHandler::GetStatus(Now now) const {
 
 void C4dHandler::Tick(Now now) {
   const int64_t begin_ns = service::SystemClock().MonotonicNs();
-  const JobSnapshot snapshot = view_.Snapshot(now.monotonic_ns);
+  const JobSnapshot& snapshot = view_.Snapshot(now.monotonic_ns);
   for (const std::string& conflict : snapshot.conflicts) LogOnce(conflict);
   // The matrix changes with the slices, about once a second.
   if (windows_.slices() != slow_slices_ &&
@@ -368,20 +414,29 @@ void C4dHandler::Tick(Now now) {
 // So that they are known when something goes wrong.
 void C4dHandler::AskForPaths(const JobSnapshot& snapshot, Now now) {
   if (paths_ == nullptr) return;
-  if (asked_at_ns_ != kNever && now.monotonic_ns - asked_at_ns_ < ask_pause_ns_) return;
-  asked_at_ns_ = now.monotonic_ns;
+  if (ask_next_ == 0) {
+    if (asked_at_ns_ != kNever && now.monotonic_ns - asked_at_ns_ < ask_pause_ns_) return;
+    asked_at_ns_ = now.monotonic_ns;
+    asking_ns_ = 0;
+  }
   const int64_t begin_ns = service::SystemClock().MonotonicNs();
-  for (const ProcessRef& ref : snapshot.processes) {
+  size_t asked = 0;
+  for (; ask_next_ < snapshot.processes.size() && asked < kAskAtOnce; ++ask_next_) {
+    const ProcessRef& ref = snapshot.processes[ask_next_];
     if (ref.superseded || ref.process->ended) continue;
     for (const Membership& membership : ref.process->communicators) {
       for (const QueuePair& queue_pair : membership.queue_pairs) {
         if (!queue_pair.sends || AddressOf(queue_pair.local) == AddressOf(queue_pair.remote)) continue;
         paths_->Find(queue_pair.local, queue_pair.remote);
         paths_->Find(queue_pair.remote, queue_pair.local);
+        ++asked;
       }
     }
   }
-  ask_pause_ns_ = std::max(kAskForPathsNs, kAskShare * (service::SystemClock().MonotonicNs() - begin_ns));
+  asking_ns_ += service::SystemClock().MonotonicNs() - begin_ns;
+  if (ask_next_ < snapshot.processes.size()) return;
+  ask_next_ = 0;
+  ask_pause_ns_ = std::max(kAskForPathsNs, kAskShare * asking_ns_);
 }
 
 void C4dHandler::Save(const std::vector<VerdictChange>& changes, Now now) {

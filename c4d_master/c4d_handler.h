@@ -53,12 +53,15 @@ class C4dHandler {
   v1::ListVerdictsReply ListVerdicts(bool include_cleared) const;
   v1::GetStatusReply GetStatus(Now now) const;
 
+  // What is held of each host; valid until the next Ingest.
+  const std::map<std::string, Host>& hosts() const { return view_.hosts(); }
+  // Of a job with more queue pairs than fit into a message, the slowest.
   v1::GetMatrixReply GetMatrix(Now now);
   // From the next replies on the agents ask their processes for it.
   v1::SetLevelReply SetLevel(v1::RecordLevel level);
 
-  // `on_batch` gets every batch that is taken in from now on, on the thread that calls Ingest; it must be
-  // quick and must not call back.
+  // `on_batch` gets every batch that is taken in from now on, of each host from the first that is whole,
+  // which is asked for; on the thread that calls Ingest. It must be quick and must not call back.
   using OnBatch = std::function<void(const v1::TelemetryBatch&, Now)>;
   uint64_t Record(OnBatch on_batch);
   void StopRecord(uint64_t recording);
@@ -73,6 +76,8 @@ class C4dHandler {
   void Unsubscribe(uint64_t subscription);
 
  private:
+  bool IsOurs(const v1::ProcessReport& report) const;
+  bool WantsWhole(const std::string& host) const;
   absl::Status CheckJob(const v1::TelemetryBatch& batch);
   void UsePolicy(const Policy& policy);
   void LogOnce(const std::string& sentence);
@@ -92,6 +97,8 @@ class C4dHandler {
   PathSource* const paths_;
   int64_t asked_at_ns_ = kNever;
   int64_t ask_pause_ns_ = 0;
+  int64_t asking_ns_ = 0;  // the time that this round has taken
+  size_t ask_next_ = 0;    // process of the snapshot that it goes on with; 0: none is under way
   JobView view_;
   Windows windows_;
   HardwareLog hardware_;
@@ -109,11 +116,16 @@ class C4dHandler {
 
   uint64_t next_subscription_ = 1;
   std::map<uint64_t, OnVerdict> subscribers_;
-  std::map<uint64_t, OnBatch> recorders_;
+  struct Recorder {
+    OnBatch on_batch;
+    std::set<std::string> hosts;  // that it has heard of
+  };
+  std::map<uint64_t, Recorder> recorders_;
 
   struct {
     service::MetricCounter batches;
     service::MetricCounter batches_ignored;
+    service::MetricCounter batches_without_base;
     service::MetricCounter batches_refused;
     service::MetricCounter entries_left_out;
     service::MetricCounter hardware_events;

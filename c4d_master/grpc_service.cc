@@ -1,5 +1,6 @@
 #include "c4d_master/grpc_service.h"
 
+#include <google/protobuf/arena.h>
 #include <grpcpp/grpcpp.h>
 #include <memory>
 #include <utility>
@@ -36,6 +37,14 @@ grpc::Status Crowded(size_t most) {
           service::Concat("there are ", most, " of these streams already; end one of them")};
 }
 
+// A batch of changes fits into the first block.
+google::protobuf::ArenaOptions ArenaOptions() {
+  google::protobuf::ArenaOptions options;
+  options.start_block_size = 32 << 10;
+  options.max_block_size = 256 << 10;
+  return options;
+}
+
 // One agent's stream: read a batch, have it taken in, write the reply, read the next. At any time exactly
 // one of these is under way, so Finish is called once, from where the stream ends.
 class TelemetryReactor final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
@@ -54,16 +63,18 @@ class TelemetryReactor final : public grpc::ServerBidiReactor<grpc::ByteBuffer, 
       Finish(grpc::Status::OK);  // the agent has left, or the connection is gone
       return;
     }
+    arena_ = std::make_unique<google::protobuf::Arena>(ArenaOptions());
+    batch_ = google::protobuf::Arena::CreateMessage<v1::TelemetryBatch>(arena_.get());
     const absl::Status parsed =
-        service::PeersMessages().Parse(wire_, service::limits::kStreamedParsedBytes, &batch_, &share_);
+        service::PeersMessages().Parse(wire_, service::limits::kStreamedParsedBytes, batch_, &share_);
     wire_.Clear();
     if (!parsed.ok()) {
       service::LogWarning("telemetry of ", service::Describe(agent_), " is refused: ", parsed.message());
       Finish(ToGrpcStatus(parsed));
       return;
     }
-    if (!service::SpeaksForHost(agent_, batch_.host())) {
-      service::LogWarning("telemetry of host ", service::ToUtf8(batch_.host()),
+    if (!service::SpeaksForHost(agent_, batch_->host())) {
+      service::LogWarning("telemetry of host ", service::ToUtf8(batch_->host()),
                           " is refused: it was brought by ", service::Describe(agent_));
       Finish({grpc::StatusCode::PERMISSION_DENIED, "an agent brings the telemetry of its own host only"});
       return;
@@ -84,12 +95,13 @@ class TelemetryReactor final : public grpc::ServerBidiReactor<grpc::ByteBuffer, 
 
  private:
   void Ingest(Now arrival) {
-    absl::StatusOr<v1::TelemetryReply> reply = backend_->handler->Ingest(batch_, arrival);
+    absl::StatusOr<v1::TelemetryReply> reply = backend_->handler->Ingest(*batch_, arrival);
     if (!reply.ok()) {
       Finish(ToGrpcStatus(reply.status()));
       return;
     }
-    batch_ = v1::TelemetryBatch();
+    batch_ = nullptr;
+    arena_.reset();
     share_.Free();
     reply->set_sent_ns(ReadClock(*backend_->clock).monotonic_ns);
     reply_ = service::Serialized(*reply);
@@ -99,8 +111,9 @@ class TelemetryReactor final : public grpc::ServerBidiReactor<grpc::ByteBuffer, 
   Backend* const backend_;
   service::Identity agent_;  // who brings it
   grpc::ByteBuffer wire_;
-  service::ParseShare share_;  // of batch_
-  v1::TelemetryBatch batch_;
+  service::ParseShare share_;                       // of batch_
+  std::unique_ptr<google::protobuf::Arena> arena_;  // a batch has thousands of parts that go together
+  v1::TelemetryBatch* batch_ = nullptr;             // in it
   grpc::ByteBuffer reply_;
 };
 

@@ -6,7 +6,6 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <map>
 #include <memory>
 #include <string>
@@ -24,11 +23,15 @@ struct ProcessRef {
   const Process* process = nullptr;
   bool stale = false;       // its agent has been silent: nothing is known of it now
   bool superseded = false;  // its rank has been taken over, or its whole job has gone on without it
+  // The oldest last step of a queue pair that sends, has posted bytes that are not completed, and may be
+  // stuck.
+  int64_t outstanding_since_ns = INT64_MAX;
 };
 
 struct Member {
-  uint32_t process = 0;  // index into JobSnapshot::processes
-  const Membership* state = nullptr;
+  uint32_t process = 0;               // index into JobSnapshot::processes
+  const Membership* state = nullptr;  // without queue pairs where its steps are told from calls
+  const Membership* own = nullptr;    // as its process has it
 };
 
 enum class Judgement {
@@ -47,19 +50,26 @@ struct Communicator {
   // The vendor's engine runs it on some member, and nobody sees there what its kernels do: what its members
   // wait for is told from their calls alone (Assemble).
   bool calls_only = false;
-  bool waited_in = false;             // some member is inside an operation
-  int64_t as_of_ns = 0;               // all of its members whose agents speak are known at least up to here
-  int64_t last_step_at_ns = kNever;   // the newest step of any member's counters and queue pairs
-  uint64_t progress_mark = 0;         // changes whenever anything moves
-  uint64_t finished_by_all = 0;       // operations
+  bool calls_may_differ = true;      // false: of no operation two members have called something else
+  bool waited_in = false;            // some member is inside an operation
+  bool joining = false;              // some member that could go on has yet to become ready
+  int64_t as_of_ns = 0;              // all of its members whose agents speak are known at least up to here
+  int64_t last_step_at_ns = kNever;  // the newest step of any member's counters and queue pairs
+  uint64_t progress_mark = 0;        // changes whenever anything moves
+  uint64_t finished_by_all = 0;      // operations
+  // Members who have finished all that they called, of each different last call one at least.
+  std::vector<uint32_t> settled;
   int64_t longest_standstill_ns = 0;  // that is usual here (rhythm.h); 0 while nothing was learnt
   // Calls that went well here (rhythm.h); valid until the next observation.
   const std::vector<OperationInfo>* usual_calls = nullptr;
 
+  const Member* FindRank(uint32_t rank) const;  // nullptr: it is not seen
   int64_t StandstillNs() const {
     return last_step_at_ns == kNever || as_of_ns < last_step_at_ns ? 0 : as_of_ns - last_step_at_ns;
   }
 };
+
+struct JobQueuePairs;
 
 struct JobSnapshot {
   std::vector<ProcessRef> processes;
@@ -70,10 +80,15 @@ struct JobSnapshot {
   std::vector<Communicator> former;
   int64_t silent_from_ns = kNever;  // of the host that was last heard again after it had been stale
   int64_t back_at_ns = kNever;
-  // Memberships whose steps were told from calls; members point into it.
-  std::shared_ptr<std::deque<Membership>> told_from_calls = std::make_shared<std::deque<Membership>>();
+  // See QueuePairsOf (detectors/queue_pair_ends.h), which makes them; they point into this snapshot.
+  mutable std::shared_ptr<const JobQueuePairs> queue_pairs;
+  std::shared_ptr<const void> holds;        // what members point into, where nobody else keeps it
   std::map<std::string, bool> stale_hosts;  // every known host -> whether its agent is silent
   std::vector<std::string> conflicts;       // sentences: who claims the same rank, and who was believed
+  // Changes with the processes, communicators and members that there are; 0: look at all of them.
+  uint64_t structure = 0;
+  std::vector<uint32_t>
+      changed;  // communicators with new figures since the snapshot before of this structure
 
   const Communicator* Find(uint64_t communicator_id) const;  // nullptr when there is none
 };

@@ -171,6 +171,7 @@ struct Membership {
   int64_t phase_since_at_ns = kNever;
   GaveUp gave_up;
   std::vector<QueuePair> queue_pairs;
+  uint32_t revision = 0;  // changes with any of the above, as long as it stays in its place
 };
 
 struct Process {
@@ -202,6 +203,7 @@ struct Host {
   int64_t as_of_ns = kNever;              // when the agent read the state that is held here
   int64_t silent_from_ns = kNever;        // when it last began to be stale, and was heard again
   int64_t back_at_ns = kNever;
+  uint64_t revision = 0;  // changes with each batch
   std::vector<Process> processes;
 
   // All have left: nothing more is to be told, silence means nothing.

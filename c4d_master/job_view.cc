@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "c4/v1/telemetry.pb.h"
+#include "c4d_master/host_update.h"
 #include "c4d_master/telemetry_decode.h"
 #include "service/log.h"
 
@@ -58,6 +59,7 @@ std::optional<int64_t> ClockOffset::error_ns() const {
 
 JobView::Taken JobView::Ingest(const v1::TelemetryBatch& batch, int64_t arrival_ns,
                                std::vector<std::string>* faults) {
+  if (batch.base() != 0 && !HasBase(batch)) return Taken::kNoBase;
   const auto [it, is_new] = hosts_.try_emplace(batch.host());
   Host& host = it->second;
   AgentSession& session = agent_sessions_[batch.host()];
@@ -80,14 +82,11 @@ JobView::Taken JobView::Ingest(const v1::TelemetryBatch& batch, int64_t arrival_
   session.last_arrival_ns = arrival_ns;
   session.clock.Sample(batch.monotonic_ns(), arrival_ns);
   session.clock.RoundTrip(batch.clock().offset_ns(), batch.has_clock() ? batch.clock().error_ns() : -1);
-  std::vector<Process> processes = DecodeProcesses(batch, session.clock.offset_ns(), faults);
-  std::map<ProcessKey, int64_t> first_seen;
-  for (const Process& old : host.processes) first_seen[old.key] = old.first_seen_at_ns;
-  for (Process& process : processes) {
-    process.first_seen_at_ns = first_seen.try_emplace(process.key, arrival_ns).first->second;
-  }
   const int64_t as_of_ns = batch.monotonic_ns() + session.clock.offset_ns();
-  if (!is_new) fences_.Observe(host.processes, host.as_of_ns, processes, as_of_ns);
+  const HostUpdate update = batch.base() == 0 ? TakeWhole(batch, arrival_ns, is_new, &host, &session, faults)
+                                              : TakeChanges(batch, &host, &session, faults);
+  if (update == HostUpdate::kMoved || is_new) ++structure_;
+  if (update == HostUpdate::kEndpoints) assembly_.EndpointsChanged();
   host.name = batch.host();
   host.agent_epoch = batch.agent_epoch();
   host.sequence = batch.sequence();
@@ -102,38 +101,107 @@ JobView::Taken JobView::Ingest(const v1::TelemetryBatch& batch, int64_t arrival_
     host.back_at_ns = arrival_ns;
   }
   host.as_of_ns = as_of_ns;
-  host.processes = std::move(processes);
+  ++host.revision;
   return Taken::kNew;
 }
 
-JobSnapshot JobView::Snapshot(int64_t now_ns) {
+HostUpdate JobView::TakeWhole(const v1::TelemetryBatch& batch, int64_t arrival_ns, bool is_new, Host* host,
+                              AgentSession* session, std::vector<std::string>* faults) {
+  const int64_t offset_ns = session->clock.offset_ns();
+  std::vector<Process> processes = DecodeProcesses(batch, offset_ns, faults);
+  std::map<ProcessKey, int64_t> first_seen;
+  for (const Process& old : host->processes) first_seen[old.key] = old.first_seen_at_ns;
+  for (Process& process : processes) {
+    process.first_seen_at_ns = first_seen.try_emplace(process.key, arrival_ns).first->second;
+  }
+  const int64_t as_of_ns = batch.monotonic_ns() + offset_ns;
+  if (!is_new) fences_.Observe(host->processes, host->as_of_ns, processes, as_of_ns);
+  session->places.emplace();
+  for (int i = 0; session->places.has_value() && i < batch.processes_size(); ++i) {
+    const bool held = processes.size() == static_cast<size_t>(batch.processes_size());
+    std::optional<QueuePairPlaces> places;
+    if (held) places = PlacesOf(batch.processes(i), processes[static_cast<size_t>(i)]);
+    if (places.has_value()) {
+      session->places->push_back(*std::move(places));
+    } else {
+      session->places.reset();
+    }
+  }
+  return Replace(&host->processes, &processes);
+}
+
+// All of it is known to fit.
+HostUpdate JobView::TakeChanges(const v1::TelemetryBatch& batch, Host* host, AgentSession* session,
+                                std::vector<std::string>* faults) {
+  const BatchTimes times(batch.monotonic_ns(), session->clock.offset_ns());
+  const int64_t as_of_ns = batch.monotonic_ns() + session->clock.offset_ns();
+  HostUpdate result = HostUpdate::kInPlace;
+  for (int i = 0; i < batch.changes_size(); ++i) {
+    const v1::ProcessChanges& changes = batch.changes(i);
+    Process& held = host->processes[static_cast<size_t>(i)];
+    if (!changes.has_whole()) {
+      Apply(changes, times, (*session->places)[static_cast<size_t>(i)], &held);
+      continue;
+    }
+    std::vector<Process> next;
+    next.push_back(DecodeProcess(changes.whole(), times, faults));
+    next.front().first_seen_at_ns = held.first_seen_at_ns;
+    fences_.Observe({held}, host->as_of_ns, next, as_of_ns);
+    std::optional<QueuePairPlaces> places = PlacesOf(changes.whole(), next.front());
+    if (!places.has_value()) {
+      session->places.reset();
+    } else if (session->places.has_value()) {
+      (*session->places)[static_cast<size_t>(i)] = *std::move(places);
+    }
+    result = std::max(result, Replace(&held, &next.front()));
+  }
+  return result;
+}
+
+bool JobView::HasBase(const v1::TelemetryBatch& batch) const {
+  const auto it = hosts_.find(batch.host());
+  if (it == hosts_.end() || batch.agent_epoch() != it->second.agent_epoch) return false;
+  if (batch.sequence() <= it->second.sequence) return true;  // a duplicate
+  const std::optional<std::vector<QueuePairPlaces>>& places = agent_sessions_.at(batch.host()).places;
+  const std::vector<Process>& processes = it->second.processes;
+  if (batch.base() != it->second.sequence || !places.has_value()) return false;
+  if (static_cast<size_t>(batch.changes_size()) != processes.size()) return false;
+  for (size_t i = 0; i < processes.size(); ++i) {
+    if (!Fit(batch.changes(static_cast<int>(i)), processes[i], (*places)[i])) return false;
+  }
+  return true;
+}
+
+bool JobView::IsBase(const std::string& host) const {
+  const auto session = agent_sessions_.find(host);
+  return session != agent_sessions_.end() && session->second.places.has_value();
+}
+
+const JobSnapshot& JobView::Snapshot(int64_t now_ns) {
   for (auto it = hosts_.begin(); it != hosts_.end();) {
     if (it->second.Drained() && now_ns - it->second.as_of_ns > kForgetDrainedNs) {
       agent_sessions_.erase(it->first);
       it = hosts_.erase(it);
+      ++structure_;
     } else {
       ++it;
     }
   }
-  ForgetLeftHosts(now_ns);
-  JobSnapshot snapshot = Assemble(hosts_, now_ns, agent_stale_ns_);
-  rhythm_.Observe(&snapshot);
-  return snapshot;
+  if (ForgetLeftHosts(assembly_.Update(hosts_, structure_, now_ns), now_ns)) {
+    assembly_.Update(hosts_, ++structure_, now_ns);
+  }
+  rhythm_.Observe(assembly_.snapshot());
+  return *assembly_.snapshot();
 }
 
 // A node that was replaced is not heard of again. One that is lost while its ranks are missed is no such
 // node.
-void JobView::ForgetLeftHosts(int64_t now_ns) {
-  const auto is_silent = [&](const Host& host) { return now_ns - host.as_of_ns > kForgetSilentNs; };
-  if (std::none_of(hosts_.begin(), hosts_.end(),
-                   [&](const auto& entry) { return is_silent(entry.second); })) {
-    return;
-  }
+bool JobView::ForgetLeftHosts(const JobSnapshot& snapshot, int64_t now_ns) {
   std::set<std::string> left;
   for (const auto& [name, host] : hosts_) {
-    if (is_silent(host)) left.insert(name);
+    if (now_ns - host.as_of_ns > kForgetSilentNs) left.insert(name);
   }
-  const JobSnapshot snapshot = Assemble(hosts_, now_ns, agent_stale_ns_);
+  if (left.empty()) return false;
   for (const ProcessRef& ref : snapshot.processes) {
     if (!ref.superseded && !ref.process->ended) left.erase(ref.host->name);
   }
@@ -143,10 +211,12 @@ void JobView::ForgetLeftHosts(int64_t now_ns) {
     agent_sessions_.erase(name);
     hosts_.erase(name);
   }
+  return !left.empty();
 }
 
 void JobView::Forget() {
   hosts_.clear();
+  ++structure_;
   agent_sessions_.clear();
   fences_.Clear();
 }

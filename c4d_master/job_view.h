@@ -1,4 +1,5 @@
-// The live state of the job, from whole batches of its agents: one host each, the newest batch counts.
+// The live state of the job, from batches of its agents: one host each, the newest batch counts. A batch that
+// says what has changed since another one is understood when that one was the newest.
 //
 // Time: a batch says when things happened on its node's clock, and how that clock relates to the master's by
 // round trips. Before the first round trip the quickest batch of the last half to whole minute says it (the
@@ -18,9 +19,12 @@
 #include <vector>
 
 #include "c4d_master/fence_log.h"
+#include "c4d_master/host_update.h"
+#include "c4d_master/job_assembly.h"
 #include "c4d_master/job_snapshot.h"
 #include "c4d_master/job_state.h"
 #include "c4d_master/rhythm.h"
+#include "c4d_master/telemetry_changes.h"
 
 namespace c4::v1 {
 class TelemetryBatch;
@@ -59,20 +63,29 @@ class ClockOffset {
 
 class JobView {
  public:
-  explicit JobView(int64_t agent_stale_ns) : agent_stale_ns_(agent_stale_ns) {}
+  explicit JobView(int64_t agent_stale_ns) : agent_stale_ns_(agent_stale_ns), assembly_(agent_stale_ns) {}
 
   void SetThresholds(int64_t agent_stale_ns, const RhythmThresholds& rhythm) {
     agent_stale_ns_ = agent_stale_ns;
+    assembly_.SetAgentStale(agent_stale_ns);
     rhythm_.SetThresholds(rhythm);
   }
 
-  enum class Taken { kNew, kDuplicate, kOtherAgent };
+  enum class Taken {
+    kNew,
+    kDuplicate,
+    kOtherAgent,
+    kNoBase,  // it says what has changed since something that is not held
+  };
 
-  // REQUIRES: CheckBatch(batch). `faults`: see DecodeProcesses.
+  // REQUIRES: CheckBatch(batch), CheckChanges(batch). `faults`: see DecodeProcesses.
   Taken Ingest(const v1::TelemetryBatch& batch, int64_t arrival_ns, std::vector<std::string>* faults);
 
+  // Whether the host's next batch may say its changes since the newest.
+  bool IsBase(const std::string& host) const;
+
   // Valid until the next Ingest or Forget. Learns the job's rhythm: to be called at every tick.
-  JobSnapshot Snapshot(int64_t now_ns);
+  const JobSnapshot& Snapshot(int64_t now_ns);
 
   // See Rhythm.
   void ExcludeStandstill(uint64_t communicator_id) { rhythm_.ExcludeStandstill(communicator_id); }
@@ -87,16 +100,26 @@ class JobView {
  private:
   struct AgentSession {
     ClockOffset clock;
+    // Of each process, where the queue pairs that its agent lists are held; nothing where they are not all
+    // held.
+    std::optional<std::vector<QueuePairPlaces>> places;
     int64_t last_arrival_ns = 0;
     // Of agents that ran on that host before: epoch and last sequence.
     std::deque<std::pair<uint64_t, uint64_t>> former_epochs;
   };
 
-  void ForgetLeftHosts(int64_t now_ns);
+  bool HasBase(const v1::TelemetryBatch& batch) const;
+  HostUpdate TakeWhole(const v1::TelemetryBatch& batch, int64_t arrival_ns, bool is_new, Host* host,
+                       AgentSession* session, std::vector<std::string>* faults);
+  HostUpdate TakeChanges(const v1::TelemetryBatch& batch, Host* host, AgentSession* session,
+                         std::vector<std::string>* faults);
+  bool ForgetLeftHosts(const JobSnapshot& snapshot, int64_t now_ns);
 
   int64_t agent_stale_ns_;
   std::map<std::string, Host> hosts_;
   std::map<std::string, AgentSession> agent_sessions_;
+  uint64_t structure_ = 1;  // see JobAssembly::Update
+  JobAssembly assembly_;
   Rhythm rhythm_;
   FenceLog fences_;
 };

@@ -90,7 +90,15 @@ std::shared_ptr<const LinkPath> GrpcPathSource::Find(const std::string& source,
   const Tuple tuple = TupleOf(source, destination);
   auto it = entries_.find(tuple);
   if (it == entries_.end()) {
-    if (entries_.size() >= options_.most_tuples) return nullptr;
+    if (entries_.size() >= options_.most_tuples) {
+      if (left_out_++ == 0) {
+        service::LogWarning(
+            "the paths of ", options_.most_tuples,
+            " connections are kept, which are the most: those of more are not known, and links are "
+            "told by the others alone");
+      }
+      return nullptr;
+    }
     it = entries_.emplace(tuple, Entry{}).first;
     Schedule(tuple, &it->second, now_ms);
   }
@@ -102,6 +110,11 @@ size_t GrpcPathSource::known() const {
   const std::lock_guard lock(mutex_);
   return static_cast<size_t>(std::count_if(entries_.begin(), entries_.end(),
                                            [](const auto& entry) { return entry.second.path != nullptr; }));
+}
+
+uint64_t GrpcPathSource::left_out() const {
+  const std::lock_guard lock(mutex_);
+  return left_out_;
 }
 
 size_t GrpcPathSource::size() const {

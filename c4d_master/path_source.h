@@ -57,7 +57,7 @@ class GrpcPathSource final : public PathSource {
     int64_t call_limit_ms = 2'000;
     int64_t retry_ms = 5'000;  // after a failure
     size_t batch = 512;
-    size_t most_tuples = 1U << 18;
+    size_t most_tuples = 1U << 20;  // a job of 16,384 ranks with 20 queue pairs that send each has 650,000
   };
   explicit GrpcPathSource(Options options);
   ~GrpcPathSource() override;
@@ -66,8 +66,9 @@ class GrpcPathSource final : public PathSource {
 
   std::shared_ptr<const LinkPath> Find(const std::string& source, const std::string& destination) override;
 
-  size_t known() const;  // tuples with a path
-  size_t size() const;   // all that are kept
+  size_t known() const;       // tuples with a path
+  size_t size() const;        // all that are kept
+  uint64_t left_out() const;  // questions about more than that
 
  private:
   // Source, a space, destination: one string hashes and compares faster than two.
@@ -90,6 +91,7 @@ class GrpcPathSource final : public PathSource {
   std::condition_variable wake_;
   std::unordered_map<Tuple, Entry> entries_;
   std::set<std::pair<int64_t, Tuple>> schedule_;  // by Entry::ask_next_ms
+  uint64_t left_out_ = 0;
   uint64_t master_epoch_ = 0;
   grpc::ClientContext* call_ = nullptr;  // under way
   bool stopping_ = false;

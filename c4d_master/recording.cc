@@ -160,26 +160,19 @@ absl::Status ReadRecordingBytes(std::string_view bytes, const std::string& name,
 
 namespace {
 
-// Where everybody stands, from the newest batch of each host.
-std::vector<ReplayPlace> PlacesOf(const std::map<std::string, v1::TelemetryBatch>& newest,
-                                  const v1::GetStatusReply& status) {
-  std::map<std::pair<std::string, uint32_t>, int32_t> ranks;
-  for (const v1::RankStatus& rank : status.ranks()) {
-    ranks[{rank.process().host(), rank.process().pid()}] = rank.rank();
-  }
+// Where everybody stands, as their agents told it last.
+std::vector<ReplayPlace> PlacesOf(const std::map<std::string, Host>& hosts) {
   std::vector<ReplayPlace> places;
   std::set<uint64_t> waited_in;
-  for (const auto& [host, batch] : newest) {
-    for (const v1::ProcessReport& report : batch.processes()) {
-      const auto rank = ranks.find({host, report.process().pid()});
-      if (rank == ranks.end()) continue;
-      for (const v1::CommunicatorState& state : report.communicators()) {
-        const bool collective = state.started().count() > state.finished().count();
-        const bool waits = collective || state.p2p_started().count() > state.p2p_finished().count();
+  for (const auto& [name, host] : hosts) {
+    for (const Process& process : host.processes) {
+      for (const Membership& membership : process.communicators) {
+        const bool collective = membership.started.count > membership.finished.count;
+        const bool waits = collective || membership.p2p_started.count > membership.p2p_finished.count;
         const uint64_t operation =
-            collective || !waits ? state.finished().count() : state.p2p_finished().count();
-        places.push_back({state.communicator_id(), rank->second, waits, operation});
-        if (waits) waited_in.insert(state.communicator_id());
+            collective || !waits ? membership.finished.count : membership.p2p_finished.count;
+        places.push_back({membership.communicator_id, process.rank, waits, operation});
+        if (waits) waited_in.insert(membership.communicator_id);
       }
     }
   }
@@ -202,7 +195,6 @@ absl::StatusOr<Replay> ReplayRecording(const std::string& path, const Policy& po
   int64_t next_tick_ns = 0;
   Now tick_at;
   std::set<std::string> confirmed;
-  std::map<std::string, v1::TelemetryBatch> newest;  // by host
   const auto tick = [&](int64_t at_ns) {
     const Now moment{at_ns, now.UnixOf(at_ns)};
     const size_t before = replay.changes.size();
@@ -214,7 +206,7 @@ absl::StatusOr<Replay> ReplayRecording(const std::string& path, const Policy& po
       const v1::Verdict& verdict = replay.changes[i].verdict;
       if (verdict.state() != v1::VERDICT_STATE_CONFIRMED || !confirmed.insert(verdict.id()).second) continue;
       v1::GetStatusReply status = handler->GetStatus(moment);
-      std::vector<ReplayPlace> places = PlacesOf(newest, status);
+      std::vector<ReplayPlace> places = PlacesOf(handler->hosts());
       replay.scenes.push_back({replay.changes[i], std::move(places), replay.matrix, std::move(status)});
     }
   };
@@ -249,7 +241,6 @@ absl::StatusOr<Replay> ReplayRecording(const std::string& path, const Policy& po
     ++replay.batches;
     replay.dropped = std::max(replay.dropped, recorded.dropped());
     if (!handler->Ingest(recorded.batch(), now).ok()) ++replay.refused;
-    newest[recorded.batch().host()] = recorded.batch();
   });
   if (handler == nullptr) {
     return replay.end.ok() ? absl::InvalidArgumentError(Concat(path, " holds no telemetry of a job"))

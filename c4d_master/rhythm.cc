@@ -21,8 +21,15 @@ void Rhythm::ForgetGone(const JobSnapshot& snapshot) {
 }
 
 void Rhythm::Observe(JobSnapshot* snapshot) {
+  std::vector<Communicator>& communicators = snapshot->communicators;
+  if (snapshot->structure != 0 && snapshot->structure == structure_) {
+    for (const uint32_t i : snapshot->changed) Look(&communicators[i], known_[i]);
+    return;
+  }
+  structure_ = snapshot->structure;
   ForgetGone(*snapshot);
-  for (Communicator& communicator : snapshot->communicators) {
+  known_.clear();
+  for (Communicator& communicator : communicators) {
     const auto [at, is_new] = learnt_.try_emplace(communicator.id);
     Learnt& learnt = at->second;
     if (is_new) {
@@ -30,32 +37,36 @@ void Rhythm::Observe(JobSnapshot* snapshot) {
       const auto former = former_.find(learnt.role);
       if (former != former_.end()) learnt.longest_ns = former->second;
     }
-    // A mark, not a time: the estimate of a host's clock may shift by a little while nothing moves.
-    if (communicator.progress_mark != learnt.progress_mark) {
-      if (!learnt.excluded) learnt.longest_ns = std::max(learnt.longest_ns, learnt.current_ns);
-      learnt.progress_mark = communicator.progress_mark;
-      learnt.current_ns = 0;
-      learnt.excluded = false;
-    } else if (communicator.judgement == Judgement::kCanBeJudged && communicator.waited_in &&
-               communicator.finished_by_all >= thresholds_.warm_up_operations) {
-      learnt.current_ns = std::max(learnt.current_ns, communicator.StandstillNs());
-    }
-    communicator.longest_standstill_ns = learnt.longest_ns;
-    for (const Member& member : communicator.members) {
-      const Membership& state = *member.state;
-      if (state.called.count == 0 || state.finished.count != state.called.count) continue;
-      if (learnt.calls.size() < kMostCalls &&
-          std::find(learnt.calls.begin(), learnt.calls.end(), state.last_called) == learnt.calls.end()) {
-        learnt.calls.push_back(state.last_called);
-      }
-    }
-    communicator.usual_calls = &learnt.calls;
+    known_.push_back(&learnt);
+    Look(&communicator, &learnt);
   }
   for (Communicator& communicator : snapshot->former) {
     const auto it = learnt_.find(communicator.id);
     if (it == learnt_.end()) continue;
     communicator.usual_calls = &it->second.calls;
   }
+}
+
+void Rhythm::Look(Communicator* communicator, Learnt* learnt) {
+  // A mark, not a time: the estimate of a host's clock may shift by a little while nothing moves.
+  if (communicator->progress_mark != learnt->progress_mark) {
+    if (!learnt->excluded) learnt->longest_ns = std::max(learnt->longest_ns, learnt->current_ns);
+    learnt->progress_mark = communicator->progress_mark;
+    learnt->current_ns = 0;
+    learnt->excluded = false;
+  } else if (communicator->judgement == Judgement::kCanBeJudged && communicator->waited_in &&
+             communicator->finished_by_all >= thresholds_.warm_up_operations) {
+    learnt->current_ns = std::max(learnt->current_ns, communicator->StandstillNs());
+  }
+  communicator->longest_standstill_ns = learnt->longest_ns;
+  for (const uint32_t member : communicator->settled) {
+    const OperationInfo& call = communicator->members[member].state->last_called;
+    if (learnt->calls.size() < kMostCalls &&
+        std::find(learnt->calls.begin(), learnt->calls.end(), call) == learnt->calls.end()) {
+      learnt->calls.push_back(call);
+    }
+  }
+  communicator->usual_calls = &learnt->calls;
 }
 
 void Rhythm::ExcludeStandstill(uint64_t communicator_id) {

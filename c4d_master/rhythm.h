@@ -18,17 +18,18 @@
 
 namespace c4::c4d {
 
-inline constexpr size_t kMostCalls = 256;
-
 struct RhythmThresholds {
   uint64_t warm_up_operations = 10;
 };
+
+inline constexpr size_t kMostCalls = 256;
 
 class Rhythm {
  public:
   void SetThresholds(const RhythmThresholds& thresholds) { thresholds_ = thresholds; }
 
-  // Looks at every communicator of the snapshot and fills in its longest_standstill_ns and usual_calls. Of
+  // Looks at every communicator of the snapshot that has changed, at all of them where the snapshot has
+  // another structure than the last one, and fills in its longest_standstill_ns and usual_calls. Of
   // communicators that are no longer there only the longest standstill is kept, for those of the same name
   // and size: a job that was started again pauses as long for its checkpoints as before.
   void Observe(JobSnapshot* snapshot);
@@ -41,19 +42,22 @@ class Rhythm {
   static constexpr size_t kMostFormer = 4096;
 
   struct Learnt {
+    Role role;
     uint64_t progress_mark = 0;
     int64_t current_ns = 0;  // of the standstill under way, with somebody waiting
     int64_t longest_ns = 0;
     bool excluded = false;             // the one under way
     std::vector<OperationInfo> calls;  // that have finished, kMostCalls different ones
-    Role role;
   };
 
   void ForgetGone(const JobSnapshot& snapshot);
+  void Look(Communicator* communicator, Learnt* learnt);
 
   RhythmThresholds thresholds_;
   std::map<uint64_t, Learnt> learnt_;
   std::map<Role, int64_t> former_;  // the longest standstill of those that are gone
+  uint64_t structure_ = 0;          // of the last snapshot
+  std::vector<Learnt*> known_;      // of each of its communicators
 };
 
 }  // namespace c4::c4d

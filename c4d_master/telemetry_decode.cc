@@ -23,61 +23,27 @@ std::string ProcessName(const v1::ProcessReport& report) {
   return service::Concat("process ", report.process().pid(), " on ", CutText(report.process().host()));
 }
 
-// Turns ages into moments. An age is never negative, and never longer than the node has been up.
-class Times {
- public:
-  Times(int64_t monotonic_ns, int64_t offset_ns) : monotonic_ns_(monotonic_ns), offset_ns_(offset_ns) {}
-
-  int64_t Ago(int64_t age_ns) const {
-    return monotonic_ns_ - std::clamp<int64_t>(age_ns, 0, monotonic_ns_) + offset_ns_;
-  }
-  Counter Of(const v1::Counter& counter) const {
-    return {counter.count(), counter.count() == 0 ? kNever : Ago(counter.age_ns())};
-  }
-
- private:
-  int64_t monotonic_ns_;
-  int64_t offset_ns_;
-};
-
-OperationInfo Decode(const v1::OperationInfo& info) {
-  return {static_cast<uint32_t>(info.function()), info.data_type(), info.reduction(), info.root(),
-          info.count()};
+Counter Decode(const v1::Counter& counter, const BatchTimes& times) {
+  return {counter.count(), counter.count() == 0 ? kNever : times.Ago(counter.age_ns())};
 }
 
-Health Decode(const v1::ProcessHealth& health, const Times& times) {
-  Health result;
-  if (v1::ProcessState_IsValid(health.state())) result.state = static_cast<ProcessState>(health.state());
-  result.state_since_at_ns = times.Ago(health.state_age_ns());
-  result.last_progress_at_ns = times.Ago(health.progress_age_ns());
-  if (health.io_progress_age_ns() > 0) result.last_io_at_ns = times.Ago(health.io_progress_age_ns());
-  result.cpu_ns = health.cpu_ns();
-  result.io_bytes = health.io_bytes();
-  result.wait_channel = CutText(health.wait_channel());
-  if (health.has_exit()) {
-    result.exit_at_ns = times.Ago(health.exit().age_ns());
-    if (health.exit().status_seen()) result.exit_status = health.exit().status();
-  }
-  return result;
-}
-
-Membership Decode(const v1::CommunicatorState& state, const Times& times) {
+Membership Decode(const v1::CommunicatorState& state, const BatchTimes& times) {
   Membership result;
   result.communicator_id = state.communicator_id();
   result.rank = state.rank();
   result.rank_count = state.rank_count();
   if (v1::Phase_IsValid(state.phase())) result.phase = static_cast<Phase>(state.phase());
   result.name = CutText(state.name());
-  result.called = times.Of(state.called());
-  result.started = times.Of(state.started());
-  result.finished = times.Of(state.finished());
-  result.last_called = Decode(state.last_called());
-  result.last_started = Decode(state.last_started());
-  result.p2p_called = times.Of(state.p2p_called());
-  result.p2p_started = times.Of(state.p2p_started());
-  result.p2p_finished = times.Of(state.p2p_finished());
-  result.last_p2p_called = Decode(state.last_p2p_called());
-  result.last_p2p_started = Decode(state.last_p2p_started());
+  result.called = Decode(state.called(), times);
+  result.started = Decode(state.started(), times);
+  result.finished = Decode(state.finished(), times);
+  result.last_called = DecodeOperation(state.last_called());
+  result.last_started = DecodeOperation(state.last_started());
+  result.p2p_called = Decode(state.p2p_called(), times);
+  result.p2p_started = Decode(state.p2p_started(), times);
+  result.p2p_finished = Decode(state.p2p_finished(), times);
+  result.last_p2p_called = DecodeOperation(state.last_p2p_called());
+  result.last_p2p_started = DecodeOperation(state.last_p2p_started());
   result.vendor = state.engine() == wire::kEngineVendor;
   result.sees_events = (state.seen() & wire::kSeesEvents) != 0;
   result.sees_kernels = (state.seen() & wire::kSeesKernels) != 0;
@@ -95,7 +61,7 @@ Carrier CarrierOf(uint32_t transport) {
   return transport == wire::kTransportPlugin ? Carrier::kPlugin : Carrier::kQueuePair;
 }
 
-QueuePair Decode(const v1::QueuePairState& state, const Times& times) {
+QueuePair Decode(const v1::QueuePairState& state, const BatchTimes& times) {
   QueuePair result;
   result.peer = state.peer();
   result.sends = state.direction() == v1::DIRECTION_SEND;
@@ -136,7 +102,7 @@ bool Outranks(const Membership& a, const Membership& b) {
   return a.called.last_at_ns > b.called.last_at_ns;
 }
 
-void DecodeCommunicators(const v1::ProcessReport& report, const Times& times,
+void DecodeCommunicators(const v1::ProcessReport& report, const BatchTimes& times,
                          std::vector<std::string>* faults, Process* process) {
   std::map<std::pair<uint64_t, uint32_t>, size_t> known;  // (communicator, rank) -> index
   for (const v1::CommunicatorState& state : report.communicators()) {
@@ -178,6 +144,10 @@ void DecodeCommunicators(const v1::ProcessReport& report, const Times& times,
     }
     membership.queue_pairs.push_back(Decode(state, times));
   }
+}
+
+ProcessKey KeyOf(const v1::ProcessReport& report) {
+  return {CutText(report.process().boot_id()), report.process().pid(), report.process().start_time_ticks()};
 }
 
 int32_t JobRank(const v1::ProcessReport& report, const Process& process) {
@@ -235,6 +205,27 @@ std::string CutText(const std::string& text) {
   return text.substr(0, end);
 }
 
+OperationInfo DecodeOperation(const v1::OperationInfo& info) {
+  return {static_cast<uint32_t>(info.function()), info.data_type(), info.reduction(), info.root(),
+          info.count()};
+}
+
+Health DecodeHealth(const v1::ProcessHealth& health, const BatchTimes& times) {
+  Health result;
+  if (v1::ProcessState_IsValid(health.state())) result.state = static_cast<ProcessState>(health.state());
+  result.state_since_at_ns = times.Ago(health.state_age_ns());
+  result.last_progress_at_ns = times.Ago(health.progress_age_ns());
+  if (health.io_progress_age_ns() > 0) result.last_io_at_ns = times.Ago(health.io_progress_age_ns());
+  if (health.has_exit()) {
+    result.exit_at_ns = times.Ago(health.exit().age_ns());
+    if (health.exit().status_seen()) result.exit_status = health.exit().status();
+  }
+  result.cpu_ns = health.cpu_ns();
+  result.io_bytes = health.io_bytes();
+  result.wait_channel = CutText(health.wait_channel());
+  return result;
+}
+
 absl::Status CheckBatch(const v1::TelemetryBatch& batch) {
   if (batch.host().empty()) return absl::InvalidArgumentError("the batch names no host");
   if (batch.host().size() > kMaxTextBytes) {
@@ -280,32 +271,40 @@ std::optional<v1::TelemetryBatch> WithoutExcess(const v1::TelemetryBatch& batch,
 
 std::vector<Process> DecodeProcesses(const v1::TelemetryBatch& batch, int64_t clock_offset_ns,
                                      std::vector<std::string>* faults) {
-  const Times times(batch.monotonic_ns(), clock_offset_ns);
+  const BatchTimes times(batch.monotonic_ns(), clock_offset_ns);
   std::vector<Process> result;
   result.reserve(static_cast<size_t>(batch.processes_size()));
   std::set<ProcessKey> known;
   for (const v1::ProcessReport& report : batch.processes()) {
-    Process process;
-    process.key = {CutText(report.process().boot_id()), report.process().pid(),
-                   report.process().start_time_ticks()};
-    if (!known.insert(process.key).second) {
+    if (!known.insert(KeyOf(report)).second) {
       faults->push_back(
           service::Concat(ProcessName(report), " stands in one batch twice; its first report counts"));
       continue;
     }
-    process.program = CutText(report.program());
-    process.incarnation = report.incarnation();
-    if (report.has_owner_uid()) process.owner_uid = report.owner_uid();
-    process.ended = report.ended();
-    process.world = report.world_label();
-    process.in_operation_ns = report.in_operation_ns();
-    process.operations_finished = report.operations_finished();
-    process.health = Decode(report.health(), times);
-    DecodeCommunicators(report, times, faults, &process);
-    process.rank = JobRank(report, process);
-    result.push_back(std::move(process));
+    result.push_back(DecodeProcess(report, times, faults));
   }
   return result;
+}
+
+Process DecodeProcess(const v1::ProcessReport& report, const BatchTimes& times,
+                      std::vector<std::string>* faults) {
+  Process process;
+  process.key = KeyOf(report);
+  process.program = CutText(report.program());
+  process.incarnation = report.incarnation();
+  if (report.has_owner_uid()) process.owner_uid = report.owner_uid();
+  process.ended = report.ended();
+  process.world = report.world_label();
+  process.in_operation_ns = report.in_operation_ns();
+  process.operations_finished = report.operations_finished();
+  process.health = DecodeHealth(report.health(), times);
+  DecodeCommunicators(report, times, faults, &process);
+  process.rank = JobRank(report, process);
+  return process;
+}
+
+bool IsWelcome(const v1::ProcessReport& report, int64_t owner_uid) {
+  return !IsOfAnother(report, owner_uid) && !HasTooMany(report);
 }
 
 }  // namespace c4::c4d

@@ -12,9 +12,13 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "c4d_master/batch_times.h"
 #include "c4d_master/job_state.h"
 
 namespace c4::v1 {
+class OperationInfo;
+class ProcessHealth;
+class ProcessReport;
 class TelemetryBatch;
 }  // namespace c4::v1
 
@@ -41,6 +45,15 @@ std::optional<v1::TelemetryBatch> WithoutExcess(const v1::TelemetryBatch& batch,
 // master's. `faults`: one sentence for each entry that was left out.
 std::vector<Process> DecodeProcesses(const v1::TelemetryBatch& batch, int64_t clock_offset_ns,
                                      std::vector<std::string>* faults);
+
+// The same of parts of a batch.
+Process DecodeProcess(const v1::ProcessReport& report, const BatchTimes& times,
+                      std::vector<std::string>* faults);
+Health DecodeHealth(const v1::ProcessHealth& health, const BatchTimes& times);
+OperationInfo DecodeOperation(const v1::OperationInfo& info);
+
+// Whether nothing of it would be left out by WithoutExcess.
+bool IsWelcome(const v1::ProcessReport& report, int64_t owner_uid);
 
 // At most kMaxTextBytes, cut between characters.
 std::string CutText(const std::string& text);

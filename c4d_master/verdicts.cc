@@ -1,6 +1,8 @@
 #include "c4d_master/verdicts.h"
 
 #include <algorithm>
+#include <set>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_format.h"
@@ -58,29 +60,35 @@ bool SameConnections(const Finding& finding, const v1::Culprit& culprit) {
                     culprit.connections().end(), SameConnection);
 }
 
+// How many connections of the finding are the culprit's as well.
+size_t CountShared(const Finding& finding, const v1::Culprit& culprit) {
+  if (finding.connections.empty() || culprit.connections().empty()) return 0;
+  using Key = std::tuple<uint64_t, int32_t, int32_t, uint32_t, uint32_t>;
+  std::vector<Key> known;
+  known.reserve(static_cast<size_t>(culprit.connections_size()));
+  for (const v1::ConnectionRef& ref : culprit.connections()) {
+    known.emplace_back(ref.communicator_id(), ref.from_rank(), ref.to_rank(), ref.channel(), ref.index());
+  }
+  std::sort(known.begin(), known.end());
+  return static_cast<size_t>(
+      std::count_if(finding.connections.begin(), finding.connections.end(), [&](const ConnectionRef& ref) {
+        return std::binary_search(
+            known.begin(), known.end(),
+            Key(ref.communicator_id, ref.from_rank, ref.to_rank, ref.channel, ref.index));
+      }));
+}
+
 bool Overlap(const Finding& finding, const v1::Culprit& culprit) {
-  for (const ConnectionRef& ref : finding.connections) {
-    for (const v1::ConnectionRef& other : culprit.connections()) {
-      if (SameConnection(ref, other)) return true;
-    }
-  }
-  for (const int32_t rank : finding.candidates) {
-    if (std::find(culprit.candidates().begin(), culprit.candidates().end(), rank) !=
-        culprit.candidates().end()) {
-      return true;
-    }
-  }
-  return false;
+  if (CountShared(finding, culprit) > 0) return true;
+  const std::set<int32_t> candidates(culprit.candidates().begin(), culprit.candidates().end());
+  return std::any_of(finding.candidates.begin(), finding.candidates.end(),
+                     [&](int32_t rank) { return candidates.count(rank) != 0; });
 }
 
 // Nearly all connections of the finding are the verdict's.
 bool IsPartOf(const Finding& finding, const v1::Culprit& culprit) {
-  const auto known =
-      std::count_if(finding.connections.begin(), finding.connections.end(), [&](const auto& ref) {
-        return std::any_of(culprit.connections().begin(), culprit.connections().end(),
-                           [&](const v1::ConnectionRef& other) { return SameConnection(ref, other); });
-      });
-  return known > 0 && 2 * static_cast<size_t>(known) >= finding.connections.size();
+  const size_t known = CountShared(finding, culprit);
+  return known > 0 && 2 * known >= finding.connections.size();
 }
 
 // Of several that died, one may have been told of before the others were found.
@@ -128,6 +136,10 @@ bool SameCulprit(const Finding& finding, const v1::Verdict& verdict) {
 // Whether a later process has taken the place of the one that the verdict names, or its job's.
 bool IsReplaced(const v1::Verdict& verdict, const JobSnapshot& snapshot) {
   const v1::ProcessId& culprit = verdict.culprit().process();
+  std::set<int32_t> dead;  // candidates
+  if (verdict.syndrome() == v1::SYNDROME_CRASH) {
+    dead.insert(verdict.culprit().candidates().begin(), verdict.culprit().candidates().end());
+  }
   for (const ProcessRef& ref : snapshot.processes) {
     const bool same = ref.process->key.pid == culprit.pid() &&
                       ref.process->key.start_time_ticks == culprit.start_time_ticks() &&
@@ -140,11 +152,7 @@ bool IsReplaced(const v1::Verdict& verdict, const JobSnapshot& snapshot) {
       return true;
     }
     // Of those of whom one crashed, all were dead.
-    const auto& candidates = verdict.culprit().candidates();
-    if (verdict.syndrome() == v1::SYNDROME_CRASH &&
-        std::find(candidates.begin(), candidates.end(), ref.process->rank) != candidates.end()) {
-      return true;
-    }
+    if (dead.count(ref.process->rank) != 0) return true;
   }
   return false;
 }

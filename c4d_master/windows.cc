@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <numeric>
 
 #include "analysis/median.h"
@@ -23,6 +24,15 @@ uint64_t FirstWaits(const Process& process) {
     }
   }
   return sum_ns;
+}
+
+// Whose chunks are looked at.
+bool IsLooked(const QueuePair& queue_pair) {
+  return queue_pair.sends && queue_pair.carrier == Carrier::kQueuePair;
+}
+
+QueuePairKey KeyOf(const Membership& membership, const QueuePair& queue_pair) {
+  return {membership.communicator_id, membership.rank, queue_pair.peer, queue_pair.channel, queue_pair.index};
 }
 
 }  // namespace
@@ -57,12 +67,34 @@ bool Windows::Observe(const Host& host) {
     if (process.ended || CannotRun(process.health.state)) continue;
     finished = ObserveProcess(host, process) || finished;
   }
-  if (host.as_of_ns - swept_at_ns_ > kForgetNs / 4) {
-    swept_at_ns_ = host.as_of_ns;
-    std::erase_if(histories_,
-                  [&](const auto& entry) { return host.as_of_ns - entry.second.last_seen_ns > kForgetNs; });
-  }
+  if (host.as_of_ns - swept_at_ns_ > kForgetNs / 4) Sweep(host.as_of_ns);
   return finished;
+}
+
+void Windows::Sweep(int64_t now_ns) {
+  swept_at_ns_ = now_ns;
+  const auto is_old = [&](const ProcessHistory& history) {
+    return now_ns - history.last_seen_ns > kForgetNs;
+  };
+  for (auto it = by_host_.begin(); it != by_host_.end();) {
+    std::erase_if(it->second, [&](const ProcessHistory* history) { return is_old(*history); });
+    it = it->second.empty() ? by_host_.erase(it) : std::next(it);
+  }
+  std::erase_if(histories_, [&](const auto& entry) {
+    if (!is_old(entry.second)) return false;
+    for (const QueuePairHistory& queue_pair : entry.second.queue_pairs) AddToAll(queue_pair, -1);
+    return true;
+  });
+}
+
+void Windows::Forget() {
+  histories_.clear();
+  by_host_.clear();
+  usual_of_all_.fill(0);
+}
+
+void Windows::AddToAll(const QueuePairHistory& queue_pair, double times) {
+  for (size_t i = 0; i < kLatencyBuckets; ++i) usual_of_all_[i] += times * queue_pair.usual[i];
 }
 
 void Windows::Exclude(int64_t from_ns, int64_t to_ns) {
@@ -84,57 +116,123 @@ bool Windows::IsExcluded(const Slice& slice) const {
 // The same rank on the same host does the same work over the same NIC, whichever process it is.
 void Windows::Inherit(const Host& host, const Process& process, ProcessHistory* heir) {
   const ProcessHistory* former = nullptr;
-  for (const auto& [key, history] : histories_) {
-    if (&history == heir || history.rank != process.rank || process.rank < 0 || history.host != host.name)
-      continue;
-    const int64_t gone_ns = host.as_of_ns - history.last_seen_ns;
+  for (const ProcessHistory* history : by_host_[host.name]) {
+    if (history == heir || history->rank != process.rank || process.rank < 0) continue;
+    const int64_t gone_ns = host.as_of_ns - history->last_seen_ns;
     if (gone_ns <= 0 || gone_ns > kForgetNs) continue;  // it is still there, or long forgotten
-    if (former == nullptr || history.last_seen_ns > former->last_seen_ns) former = &history;
+    if (former == nullptr || history->last_seen_ns > former->last_seen_ns) former = history;
   }
   if (former == nullptr) return;
   const size_t slices = std::min(former->usual_own_ns.size(), thresholds_.inherited_slices);
   heir->usual_own_ns.assign(former->usual_own_ns.end() - static_cast<std::ptrdiff_t>(slices),
                             former->usual_own_ns.end());
   heir->inherited = former->inherited;
-  const auto inherited_chunks = static_cast<float>(thresholds_.inherited_chunks);
-  for (const auto& [role, key] : former->roles) {
-    const auto known = former->queue_pairs.find(key);
-    if (known == former->queue_pairs.end() || known->second.usual_chunks <= 0) continue;
-    Inherited& usual = heir->inherited[role];
-    const float scale = std::min(1.0F, inherited_chunks / known->second.usual_chunks);
-    for (size_t i = 0; i < kLatencyBuckets; ++i) usual.counts[i] = known->second.usual[i] * scale;
-    usual.chunks = known->second.usual_chunks * scale;
+  for (const QueuePairHistory& known : former->queue_pairs) {
+    if (known.usual_chunks <= 0) continue;
+    const QueuePairKey& key = known.key;
+    Inherited& usual = heir->inherited[{known.ordinal, key.rank, key.peer, key.channel, key.index}];
+    const float scale = std::min(1.0F, static_cast<float>(thresholds_.inherited_chunks) / known.usual_chunks);
+    for (size_t i = 0; i < kLatencyBuckets; ++i) usual.counts[i] = known.usual[i] * scale;
+    usual.chunks = known.usual_chunks * scale;
   }
 }
 
-void Windows::ObserveQueuePair(const Role& role, const QueuePairKey& key, const QueuePair& queue_pair,
-                               bool warm, uint64_t slice, ProcessHistory* history) {
-  const auto [it, is_new] = history->queue_pairs.try_emplace(key);
-  QueuePairHistory& known = it->second;
-  if (is_new) {
-    history->roles[role] = key;
-    if (const auto inherited = history->inherited.find(role); inherited != history->inherited.end()) {
-      known.usual = inherited->second.counts;
-      known.usual_chunks = inherited->second.chunks;
+// The process's queue pairs that send, in its own order; those that it has no longer are forgotten.
+void Windows::Arrange(const Process& process, ProcessHistory* history) {
+  std::vector<QueuePairHistory> arranged;
+  std::vector<bool> taken(history->queue_pairs.size());
+  for (size_t ordinal = 0; ordinal < process.communicators.size(); ++ordinal) {
+    const Membership& membership = process.communicators[ordinal];
+    for (const QueuePair& queue_pair : membership.queue_pairs) {
+      if (!IsLooked(queue_pair)) continue;
+      const QueuePairKey key = KeyOf(membership, queue_pair);
+      const QueuePairHistory* known = Find(*history, key);
+      const size_t place = known == nullptr ? 0 : static_cast<size_t>(known - history->queue_pairs.data());
+      if (known != nullptr && !taken[place]) {
+        taken[place] = true;
+        arranged.push_back(std::move(history->queue_pairs[place]));
+        continue;
+      }
+      QueuePairHistory& fresh = arranged.emplace_back();
+      fresh.key = key;
+      fresh.ordinal = ordinal;
+      const auto inherited = history->inherited.find({ordinal, key.rank, key.peer, key.channel, key.index});
+      if (inherited == history->inherited.end()) continue;
+      fresh.usual = inherited->second.counts;
+      fresh.usual_chunks = inherited->second.chunks;
+      AddToAll(fresh, 1);
     }
   }
-  known.round = slice;
-  const bool moved = known.path == nullptr || known.path->local != queue_pair.local ||
-                     known.path->remote != queue_pair.remote;
-  if (moved) known.path = std::make_shared<const Path>(Path{queue_pair.local, queue_pair.remote});
+  for (size_t i = 0; i < taken.size(); ++i) {
+    if (!taken[i]) AddToAll(history->queue_pairs[i], -1);
+  }
+  history->queue_pairs = std::move(arranged);
+  history->by_key.resize(history->queue_pairs.size());
+  std::iota(history->by_key.begin(), history->by_key.end(), 0U);
+  std::stable_sort(history->by_key.begin(), history->by_key.end(), [&](uint32_t a, uint32_t b) {
+    return history->queue_pairs[a].key < history->queue_pairs[b].key;
+  });
+}
+
+bool Windows::IsArranged(const Process& process, const ProcessHistory& history) {
+  size_t place = 0;
+  for (const Membership& membership : process.communicators) {
+    for (const QueuePair& queue_pair : membership.queue_pairs) {
+      if (!IsLooked(queue_pair)) continue;
+      if (place == history.queue_pairs.size()) return false;
+      if (!(history.queue_pairs[place++].key == KeyOf(membership, queue_pair))) return false;
+    }
+  }
+  return place == history.queue_pairs.size();
+}
+
+const Windows::ProcessHistory* Windows::Find(const ProcessKey& process) const {
+  const auto found = histories_.find(process);
+  return found == histories_.end() ? nullptr : &found->second;
+}
+
+const Windows::QueuePairHistory* Windows::Find(const ProcessHistory& history, const QueuePairKey& key) {
+  const auto found =
+      std::lower_bound(history.by_key.begin(), history.by_key.end(), key,
+                       [&](uint32_t i, const QueuePairKey& k) { return history.queue_pairs[i].key < k; });
+  if (found == history.by_key.end() || !(history.queue_pairs[*found].key == key)) return nullptr;
+  return &history.queue_pairs[*found];
+}
+
+void Windows::ObserveQueuePair(const QueuePair& queue_pair, bool warm, uint64_t slice,
+                               QueuePairHistory* known) {
+  const bool is_new = known->paths.empty();
+  const bool moved = is_new || known->paths.back()->local != queue_pair.local ||
+                     known->paths.back()->remote != queue_pair.remote;
+  if (moved) {
+    known->paths.push_back(std::make_unique<const Path>(Path{queue_pair.local, queue_pair.remote}));
+    DropOldPaths(known);
+  }
   // What a slice brought in which it moved is of both paths.
   if (moved && !is_new) {
-    known.at_start = queue_pair.latency;
+    known->at_start = queue_pair.latency;
     return;
   }
-  Sparse sparse{.slice = slice, .path = known.path, .counts = {}};
-  for (size_t i = 0; i < kLatencyBuckets; ++i) {
+  const auto path = static_cast<uint16_t>(known->first_path + known->paths.size() - 1);
+  for (size_t i = 0; warm && i < kLatencyBuckets; ++i) {
     // Counts wrap at 32 bits; a difference does not care.
-    const uint32_t count = queue_pair.latency[i] - known.at_start[i];
-    if (count != 0 && count < (1U << 30)) sparse.counts.emplace_back(static_cast<uint8_t>(i), count);
+    const uint32_t count = queue_pair.latency[i] - known->at_start[i];
+    if (count != 0 && count < (1U << 30)) {
+      known->recent.push_back({slice, count, path, static_cast<uint8_t>(i)});
+    }
   }
-  known.at_start = queue_pair.latency;
-  if (warm && !sparse.counts.empty()) known.recent.push_back(std::move(sparse));
+  known->at_start = queue_pair.latency;
+}
+
+// Paths of which no slice is left, but for the one in use.
+void Windows::DropOldPaths(QueuePairHistory* queue_pair) {
+  const size_t needed = queue_pair->recent.empty()
+                            ? queue_pair->paths.size() - 1
+                            : static_cast<uint16_t>(queue_pair->recent.front().path - queue_pair->first_path);
+  const size_t unused = std::min(needed, queue_pair->paths.size() - 1);
+  queue_pair->paths.erase(queue_pair->paths.begin(),
+                          queue_pair->paths.begin() + static_cast<std::ptrdiff_t>(unused));
+  queue_pair->first_path = static_cast<uint16_t>(queue_pair->first_path + unused);
 }
 
 bool Windows::ObserveProcess(const Host& host, const Process& process) {
@@ -143,6 +241,7 @@ bool Windows::ObserveProcess(const Host& host, const Process& process) {
   ProcessHistory& history = it->second;
   if (is_new) {
     history.host = host.name;
+    by_host_[host.name].push_back(&history);
     Inherit(host, process, &history);
   }
   history.rank = process.rank;
@@ -167,17 +266,16 @@ bool Windows::ObserveProcess(const Host& host, const Process& process) {
   const uint64_t waits_ns = FirstWaits(process);
   slice.first_wait_ns = static_cast<double>(waits_ns - std::min(waits_ns, history.start_first_wait_ns)) /
                         static_cast<double>(operations);
-  for (size_t ordinal = 0; ordinal < process.communicators.size(); ++ordinal) {
-    const Membership& membership = process.communicators[ordinal];
+  if (!IsArranged(process, history)) Arrange(process, &history);
+  ++history.round;
+  size_t place = 0;
+  for (const Membership& membership : process.communicators) {
     for (const QueuePair& queue_pair : membership.queue_pairs) {
-      if (!queue_pair.sends || queue_pair.carrier != Carrier::kQueuePair) continue;
-      ObserveQueuePair({ordinal, membership.rank, queue_pair.peer, queue_pair.channel, queue_pair.index},
-                       {membership.communicator_id, membership.rank, queue_pair.peer, queue_pair.channel,
-                        queue_pair.index},
-                       queue_pair, warm, slice.number, &history);
+      if (IsLooked(queue_pair)) {
+        ObserveQueuePair(queue_pair, warm, slice.number, &history.queue_pairs[place++]);
+      }
     }
   }
-  std::erase_if(history.queue_pairs, [&](const auto& entry) { return entry.second.round != slice.number; });
   if (warm) {
     history.recent.push_back(slice);
     if (history.seen++ == 0) history.seen_since_ns = history.start_ns;
@@ -197,20 +295,30 @@ void Windows::Mature(ProcessHistory* history) {
     history->usual_own_ns.push_back(old.own_ns);
     while (history->usual_own_ns.size() > thresholds_.usual_slices) history->usual_own_ns.pop_front();
   }
-  for (auto& [key, queue_pair] : history->queue_pairs) {
-    while (!queue_pair.recent.empty() && queue_pair.recent.front().slice <= old.number) {
-      if (learn) {
-        for (const auto& [bucket, count] : queue_pair.recent.front().counts) {
-          queue_pair.usual[bucket] += static_cast<float>(count);
-          queue_pair.usual_chunks += static_cast<float>(count);
-        }
-        if (queue_pair.usual_chunks > static_cast<float>(thresholds_.usual_chunks)) {
-          for (float& count : queue_pair.usual) count /= 2;
-          queue_pair.usual_chunks /= 2;
-        }
-      }
-      queue_pair.recent.pop_front();
-    }
+  for (QueuePairHistory& queue_pair : history->queue_pairs) {
+    const auto last = std::find_if(queue_pair.recent.begin(), queue_pair.recent.end(),
+                                   [&](const Count& count) { return count.slice > old.number; });
+    if (learn) Learn(&queue_pair, static_cast<size_t>(last - queue_pair.recent.begin()));
+    queue_pair.recent.erase(queue_pair.recent.begin(), last);
+    if (queue_pair.paths.size() > 1) DropOldPaths(&queue_pair);
+  }
+}
+
+// The first `counts` of what is recent become usual.
+void Windows::Learn(QueuePairHistory* queue_pair, size_t counts) {
+  for (size_t i = 0; i < counts; ++i) {
+    const Count& count = queue_pair->recent[i];
+    float& usual = queue_pair->usual[count.bucket];
+    usual_of_all_[count.bucket] -= usual;
+    usual += static_cast<float>(count.chunks);
+    usual_of_all_[count.bucket] += usual;
+    queue_pair->usual_chunks += static_cast<float>(count.chunks);
+    const bool last_of_slice = i + 1 == counts || queue_pair->recent[i + 1].slice != count.slice;
+    if (!last_of_slice || queue_pair->usual_chunks <= static_cast<float>(thresholds_.usual_chunks)) continue;
+    AddToAll(*queue_pair, -1);
+    for (float& of_bucket : queue_pair->usual) of_bucket /= 2;
+    queue_pair->usual_chunks /= 2;
+    AddToAll(*queue_pair, 1);
   }
 }
 
@@ -227,65 +335,64 @@ std::pair<uint64_t, uint64_t> Windows::Span(const ProcessHistory& history, size_
   return {history.recent[first].number, history.recent[last].number};
 }
 
-std::vector<PathLatency> Windows::Recent(const ProcessKey& process, const QueuePairKey& queue_pair,
-                                         size_t back, double share) const {
-  const auto history = histories_.find(process);
-  if (history == histories_.end()) return {};
-  const auto known = history->second.queue_pairs.find(queue_pair);
-  if (known == history->second.queue_pairs.end()) return {};
-  const auto [first, last] = Span(history->second, back);
-  // In the order of the slices, hence path by path.
-  std::vector<std::pair<const Path*, std::array<double, kLatencyBuckets>>> counts;
-  for (const Sparse& sparse : known->second.recent) {
-    if (sparse.slice < first || sparse.slice > last) continue;
-    if (counts.empty() || counts.back().first != sparse.path.get()) {
-      counts.emplace_back(sparse.path.get(), std::array<double, kLatencyBuckets>());
-    }
-    for (const auto& [bucket, count] : sparse.counts) counts.back().second[bucket] += count;
-  }
+std::vector<PathLatency> Windows::Recent(History history, const QueuePairKey& queue_pair, size_t back,
+                                         double share) const {
   std::vector<PathLatency> result;
-  result.reserve(counts.size());
-  for (const auto& [path, of_path] : counts) {
-    result.push_back({path->local, path->remote, QuantileOf(of_path, share)});
+  const QueuePairHistory* known = history == nullptr ? nullptr : Find(*history, queue_pair);
+  if (known == nullptr) return result;
+  const auto [first, last] = Span(*history, back);
+  // In the order of the slices, hence path by path.
+  std::array<double, kLatencyBuckets> counts{};
+  for (size_t i = 0; i < known->recent.size(); ++i) {
+    const Count& count = known->recent[i];
+    if (count.slice < first || count.slice > last) continue;
+    counts[count.bucket] += count.chunks;
+    const bool goes_on = i + 1 < known->recent.size() && known->recent[i + 1].slice <= last &&
+                         known->recent[i + 1].path == count.path;
+    if (goes_on) continue;
+    const Path& path = *known->paths[static_cast<uint16_t>(count.path - known->first_path)];
+    result.push_back({path.local, path.remote, QuantileOf(counts, share)});
+    counts.fill(0);
   }
   return result;
 }
 
-Latency Windows::Usual(const ProcessKey& process, const QueuePairKey& queue_pair, double share) const {
-  const auto history = histories_.find(process);
-  if (history == histories_.end() || history->second.usual_own_ns.size() < thresholds_.least_usual_slices)
-    return {};
+Latency Windows::Usual(History history, const QueuePairKey& queue_pair, double share) const {
+  if (history == nullptr || history->usual_own_ns.size() < thresholds_.least_usual_slices) return {};
+  QueuePairKey key = queue_pair;
+  key.index = 0;
+  const auto& all = history->queue_pairs;
+  const auto first = std::lower_bound(history->by_key.begin(), history->by_key.end(), key,
+                                      [&](uint32_t i, const QueuePairKey& k) { return all[i].key < k; });
+  const auto is_of_connection = [&](const QueuePairKey& k) {
+    return k.communicator_id == key.communicator_id && k.rank == key.rank && k.peer == key.peer &&
+           k.channel == key.channel;
+  };
+  if (first == history->by_key.end() || !is_of_connection(all[*first].key)) return {};
+  // Asked for again and again, of each queue pair of the connection and in each look.
+  Memo* memo = &all[*first].usual_of[0];
+  if (memo->round == history->round && memo->share != share) ++memo;
+  if (memo->round == history->round && memo->share == share) return memo->latency;
   std::array<double, kLatencyBuckets> counts{};
-  QueuePairKey first = queue_pair;
-  first.index = 0;
-  for (auto at = history->second.queue_pairs.lower_bound(first); at != history->second.queue_pairs.end();
-       ++at) {
-    const QueuePairKey& key = at->first;
-    if (key.communicator_id != queue_pair.communicator_id || key.rank != queue_pair.rank ||
-        key.peer != queue_pair.peer || key.channel != queue_pair.channel) {
-      break;
-    }
-    for (size_t i = 0; i < kLatencyBuckets; ++i) counts[i] += at->second.usual[i];
+  for (auto at = first; at != history->by_key.end() && is_of_connection(all[*at].key); ++at) {
+    for (size_t i = 0; i < kLatencyBuckets; ++i) counts[i] += all[*at].usual[i];
   }
-  return QuantileOf(counts, share);
+  *memo = {history->round, share, QuantileOf(counts, share)};
+  return memo->latency;
 }
 
 Latency Windows::UsualOfAll(double share) const {
-  std::array<double, kLatencyBuckets> counts{};
-  for (const auto& [process, history] : histories_) {
-    for (const auto& [key, queue_pair] : history.queue_pairs) {
-      for (size_t i = 0; i < kLatencyBuckets; ++i) counts[i] += queue_pair.usual[i];
-    }
-  }
+  std::array<double, kLatencyBuckets> counts = usual_of_all_;
+  // A sum that numbers are taken from again keeps a trace of them.
+  for (double& count : counts) count = count < 1e-6 ? 0 : count;
   return QuantileOf(counts, share);
 }
 
 OwnTime Windows::Own(const ProcessKey& process, size_t back) const {
   OwnTime result;
-  const auto found = histories_.find(process);
-  if (found == histories_.end()) return result;
-  const ProcessHistory& history = found->second;
-  if (history.recent.size() <= back) return result;
+  const ProcessHistory* found = Find(process);
+  if (found == nullptr || found->recent.size() <= back) return result;
+  const ProcessHistory& history = *found;
   std::vector<double> own;
   std::vector<double> cycle;
   std::vector<double> waits;

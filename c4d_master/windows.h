@@ -19,6 +19,7 @@
 #include <string>
 #include <string_view>
 #include <tuple>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -52,6 +53,7 @@ struct QueuePairKey {
   uint32_t channel = 0;
   uint32_t index = 0;
 
+  friend bool operator==(const QueuePairKey&, const QueuePairKey&) = default;
   friend bool operator<(const QueuePairKey& a, const QueuePairKey& b) {
     return std::tie(a.communicator_id, a.rank, a.peer, a.channel, a.index) <
            std::tie(b.communicator_id, b.rank, b.peer, b.channel, b.index);
@@ -86,11 +88,19 @@ struct OwnTime {
 };
 
 class Windows {
+ private:
+  struct ProcessHistory;
+
  public:
   explicit Windows(const WindowThresholds& thresholds = {}) : thresholds_(thresholds) {}
 
   // From now on; what was cut and learnt before stays.
   void SetThresholds(const WindowThresholds& thresholds) { thresholds_ = thresholds; }
+
+  // What is held of one process, found once for many questions; nothing where it is not known. Valid until
+  // the next batch.
+  using History = const ProcessHistory*;
+  History Of(const ProcessKey& process) const { return Find(process); }
 
   // The newest state of a host, once for each batch. Tells whether a slice was finished.
   bool Observe(const Host& host);
@@ -98,15 +108,22 @@ class Windows {
   // What lies in that time never becomes usual.
   void Exclude(int64_t from_ns, int64_t to_ns);
 
-  void Forget() { histories_.clear(); }
+  void Forget();
 
   // `back`: as it was so many slices ago. By path, the newest last; where a slice saw two of them, neither is
   // told of. Only what had chunks.
   std::vector<PathLatency> Recent(const ProcessKey& process, const QueuePairKey& queue_pair, size_t back,
+                                  double share) const {
+    return Recent(Find(process), queue_pair, back, share);
+  }
+  std::vector<PathLatency> Recent(History process, const QueuePairKey& queue_pair, size_t back,
                                   double share) const;
   // Of all the queue pairs of its connection together: those that the scheduler hardly uses learn little of
   // their own, and all of them carry chunks of the same messages.
-  Latency Usual(const ProcessKey& process, const QueuePairKey& queue_pair, double share) const;
+  Latency Usual(const ProcessKey& process, const QueuePairKey& queue_pair, double share) const {
+    return Usual(Find(process), queue_pair, share);
+  }
+  Latency Usual(History process, const QueuePairKey& queue_pair, double share) const;
   // Of all queue pairs of the job together.
   Latency UsualOfAll(double share) const;
   OwnTime Own(const ProcessKey& process, size_t back) const;
@@ -119,18 +136,29 @@ class Windows {
     std::string local;
     std::string remote;
   };
-  struct Sparse {
+  // Chunks of one slice in one bucket.
+  struct Count {
     uint64_t slice = 0;
-    std::shared_ptr<const Path> path;
-    std::vector<std::pair<uint8_t, uint32_t>> counts;
+    uint32_t chunks = 0;
+    uint16_t path = 0;  // of QueuePairHistory::paths, counted since the first
+    uint8_t bucket = 0;
+  };
+  struct Memo {
+    uint64_t round = 0;  // ProcessHistory::round that it is of
+    double share = 0;
+    Latency latency;
   };
   struct QueuePairHistory {
+    QueuePairKey key;
+    size_t ordinal = 0;  // its communicator's place among the process's when it was first seen
     LatencyHistogram at_start{};
-    std::deque<Sparse> recent;
+    std::vector<Count> recent;  // by slice
     std::array<float, kLatencyBuckets> usual{};
     float usual_chunks = 0;
-    uint64_t round = 0;
-    std::shared_ptr<const Path> path;  // in use
+    // The last one is in use; the first has the number first_path.
+    std::vector<std::unique_ptr<const Path>> paths;
+    uint16_t first_path = 0;
+    mutable std::array<Memo, 2> usual_of;  // of its connection, kept with the first queue pair of that
   };
   // What a queue pair is to its process: its communicator's place among the process's, rank, peer, channel,
   // index.
@@ -157,26 +185,43 @@ class Windows {
     int64_t seen_since_ns = kNever;
     std::deque<Slice> recent;
     std::deque<double> usual_own_ns;
-    std::map<QueuePairKey, QueuePairHistory> queue_pairs;
-    std::map<Role, QueuePairKey> roles;
+    std::vector<QueuePairHistory> queue_pairs;  // as the process lists them
+    std::vector<uint32_t> by_key;               // indices into queue_pairs
+    uint64_t round = 1;                         // grows with whatever may change what is usual
     std::map<Role, Inherited> inherited;
     std::string host;
     int32_t rank = -1;
     int64_t last_seen_ns = kNever;
   };
+  struct KeyHash {
+    size_t operator()(const ProcessKey& key) const {
+      return std::hash<std::string_view>()(key.boot_id) ^ (key.pid * 0x9e3779b97f4a7c15U) ^
+             (key.start_time_ticks * 0xbf58476d1ce4e5b9U);
+    }
+  };
 
   bool ObserveProcess(const Host& host, const Process& process);
   void Inherit(const Host& host, const Process& process, ProcessHistory* heir);
-  void ObserveQueuePair(const Role& role, const QueuePairKey& key, const QueuePair& queue_pair, bool warm,
-                        uint64_t slice, ProcessHistory* history);
+  void Sweep(int64_t now_ns);
+  static bool IsArranged(const Process& process, const ProcessHistory& history);
+  void Arrange(const Process& process, ProcessHistory* history);
+  static void ObserveQueuePair(const QueuePair& queue_pair, bool warm, uint64_t slice,
+                               QueuePairHistory* known);
+  void Learn(QueuePairHistory* queue_pair, size_t counts);
+  void AddToAll(const QueuePairHistory& queue_pair, double times);
+  static void DropOldPaths(QueuePairHistory* queue_pair);
+  const ProcessHistory* Find(const ProcessKey& process) const;
+  static const QueuePairHistory* Find(const ProcessHistory& history, const QueuePairKey& key);
   bool IsExcluded(const Slice& slice) const;
   void Begin(const Process& process, int64_t as_of_ns, ProcessHistory* history);
   void Mature(ProcessHistory* history);
   std::pair<uint64_t, uint64_t> Span(const ProcessHistory& history, size_t back) const;
 
   WindowThresholds thresholds_;
-  std::map<ProcessKey, ProcessHistory> histories_;
-  std::deque<std::pair<int64_t, int64_t>> excluded_;  // by end; disjoint
+  std::unordered_map<ProcessKey, ProcessHistory, KeyHash> histories_;
+  std::unordered_map<std::string, std::vector<ProcessHistory*>> by_host_;
+  std::array<double, kLatencyBuckets> usual_of_all_{};  // the sum over all queue pairs
+  std::deque<std::pair<int64_t, int64_t>> excluded_;    // by end; disjoint
   uint64_t slices_ = 0;
   int64_t swept_at_ns_ = 0;
 };

@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <unordered_map>
 
 #include "absl/strings/str_format.h"
 #include "analysis/median.h"
@@ -29,9 +30,18 @@ std::vector<Cell> Cells(const std::vector<QueuePairEnds>& queue_pairs, const Win
   std::vector<Cell> cells;
   std::vector<double> ratios;
   std::map<uint64_t, std::vector<double>> lows;
+  std::vector<double>* of_communicator = nullptr;
+  const Communicator* communicator = nullptr;
+  std::unordered_map<const Process*, Windows::History> histories;
   for (const QueuePairEnds& ends : queue_pairs) {
     if (ends.sender->superseded) continue;
-    const ProcessKey& process = ends.sender->process->key;
+    if (ends.communicator != communicator) {  // they come one after the other
+      communicator = ends.communicator;
+      of_communicator = &lows[communicator->id];
+    }
+    const auto [known_process, is_new] = histories.try_emplace(ends.sender->process);
+    if (is_new) known_process->second = windows.Of(ends.sender->process->key);
+    const Windows::History process = known_process->second;
     const std::vector<PathLatency> recent = windows.Recent(process, KeyOf(ends), back, thresholds.share);
     if (recent.empty()) continue;
     const Latency usual = windows.Usual(process, KeyOf(ends), thresholds.share);
@@ -50,15 +60,15 @@ std::vector<Cell> Cells(const std::vector<QueuePairEnds>& queue_pairs, const Win
         cell.ratio = cell.low.ns_per_kib / cell.usual;
         ratios.push_back(cell.ratio);
       }
-      lows[ends.communicator->id].push_back(cell.low.ns_per_kib);
+      of_communicator->push_back(cell.low.ns_per_kib);
       cells.push_back(cell);
     }
   }
   // The whole job may have become slower (or faster) for a reason of its own.
   const double usual_ratio = std::max(ratios.empty() ? 1.0 : analysis::LowerMedian(ratios), 0.5);
   std::map<uint64_t, double> medians;
-  for (const auto& [communicator, values] : lows) {
-    if (values.size() >= 4) medians[communicator] = analysis::LowerMedian(values);
+  for (const auto& [id, values] : lows) {
+    if (values.size() >= 4) medians[id] = analysis::LowerMedian(values);
   }
   // What the bad chunks of the job usually cost, whichever way they take: less than that holds nobody up.
   const double job_bad = windows.UsualOfAll(thresholds.usual_share).ns_per_kib;
@@ -122,7 +132,7 @@ Finding DescribeCells(const std::vector<const Cell*>& cells) {
 std::vector<MatrixCell> LatencyMatrix(const JobSnapshot& snapshot, const Windows& windows,
                                       const SlowThresholds& thresholds) {
   std::vector<MatrixCell> matrix;
-  const std::vector<QueuePairEnds> queue_pairs = CollectQueuePairs(snapshot);
+  const std::vector<QueuePairEnds>& queue_pairs = CollectQueuePairs(snapshot);
   for (const Cell& cell : Cells(queue_pairs, windows, 0, thresholds)) {
     if (cell.local != cell.ends->queue_pair->local || cell.remote != cell.ends->queue_pair->remote) continue;
     MatrixCell item;

@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <utility>
 
 #include "c4d_master/detectors/queue_pair_ends.h"
 #include "service/text.h"
@@ -39,12 +40,13 @@ struct Stuck {
 
 struct Nic {
   std::vector<const Stuck*> stuck;
-  std::set<std::string> stuck_peers;
-  std::set<std::string> peers;  // of all its queue pairs
-  size_t known = 0;             // queue pairs that were heard before
-  size_t unheard = 0;           // of those, that are not heard any more
-  bool by_steps = false;        // its engine shows no signs of life: told from what it posted and nobody took
+  size_t peers = 0;       // of all its queue pairs
+  size_t known = 0;       // queue pairs that were heard before
+  size_t unheard = 0;     // of those, that are not heard any more
+  bool by_steps = false;  // its engine shows no signs of life: told from what it posted and nobody took
+  std::set<uint32_t> stuck_peers;
   const ProcessRef* process = nullptr;
+  bool seen = false;  // it has a queue pair with another NIC
 
   // All that it exchanges with anybody is silent, not what takes one way of many.
   bool Silent(const CommunicationHangThresholds& thresholds) const {
@@ -68,24 +70,24 @@ std::optional<bool> UnheardBySteps(const QueuePairEnds& ends, const std::set<con
   return std::nullopt;
 }
 
-std::map<std::string, Nic> ByNic(const std::vector<QueuePairEnds>& queue_pairs,
-                                 const std::vector<Stuck>& stuck,
-                                 const CommunicationHangThresholds& thresholds) {
-  std::map<std::string, Nic> nics;
+// By the numbers of JobQueuePairs::nics; those that nothing is said of have no process.
+std::vector<Nic> ByNic(const JobQueuePairs& all, const std::vector<Stuck>& stuck,
+                       const CommunicationHangThresholds& thresholds) {
+  std::vector<Nic> nics(all.nics.size());
+  for (size_t i = 0; i < nics.size(); ++i) nics[i].peers = all.nics[i].peers;
   std::set<const QueuePairEnds*> is_stuck;
   int64_t first_stuck_ns = INT64_MAX;
   for (const Stuck& item : stuck) {
     is_stuck.insert(item.ends);
     first_stuck_ns = std::min(first_stuck_ns, item.since_ns);
   }
-  for (const QueuePairEnds& ends : queue_pairs) {
-    if (ends.from_nic.empty() || ends.to_nic.empty() || ends.from_nic == ends.to_nic) continue;
-    Nic& from = nics[ends.from_nic];
-    Nic& to = nics[ends.to_nic];
+  for (const QueuePairEnds& ends : all.ends) {
+    if (ends.from_nic.empty() || ends.to_nic.empty() || ends.from_number == ends.to_number) continue;
+    Nic& from = nics[ends.from_number];
+    Nic& to = nics[ends.to_number];
     from.process = ends.sender;
     if (ends.receiver != nullptr) to.process = ends.receiver;
-    from.peers.insert(ends.to_nic);
-    to.peers.insert(ends.from_nic);
+    from.seen = to.seen = true;
     if (!CanJudge(ends.sender) || !CanJudge(ends.receiver)) continue;
     const bool by_steps = ends.queue_pair->last_heard_at_ns == kNever;
     if (by_steps && ends.queue_pair->carrier != Carrier::kVendor) continue;
@@ -99,11 +101,11 @@ std::map<std::string, Nic> ByNic(const std::vector<QueuePairEnds>& queue_pairs,
     }
   }
   for (const Stuck& item : stuck) {
-    for (const bool sender : {true, false}) {
-      const auto it = nics.find(sender ? item.ends->from_nic : item.ends->to_nic);
-      if (it == nics.end()) continue;
-      it->second.stuck.push_back(&item);
-      it->second.stuck_peers.insert(sender ? item.ends->to_nic : item.ends->from_nic);
+    for (const auto& [end, peer] : {std::pair(item.ends->from_number, item.ends->to_number),
+                                    std::pair(item.ends->to_number, item.ends->from_number)}) {
+      if (!nics[end].seen) continue;
+      nics[end].stuck.push_back(&item);
+      nics[end].stuck_peers.insert(peer);
     }
   }
   return nics;
@@ -111,18 +113,10 @@ std::map<std::string, Nic> ByNic(const std::vector<QueuePairEnds>& queue_pairs,
 
 // A quick look, because nearly always nothing is.
 bool MayBeStuck(const JobSnapshot& snapshot, int64_t suspect_ns) {
-  for (const ProcessRef& ref : snapshot.processes) {
-    for (const Membership& membership : ref.process->communicators) {
-      for (const QueuePair& queue_pair : membership.queue_pairs) {
-        if (queue_pair.sends && queue_pair.posted_bytes > queue_pair.completed_bytes &&
-            ref.host->as_of_ns - std::max(queue_pair.last_progress_at_ns, queue_pair.last_post_at_ns) >=
-                suspect_ns) {
-          return true;
-        }
-      }
-    }
-  }
-  return false;
+  return std::any_of(snapshot.processes.begin(), snapshot.processes.end(), [&](const ProcessRef& ref) {
+    return ref.outstanding_since_ns != INT64_MAX &&
+           ref.host->as_of_ns - ref.outstanding_since_ns >= suspect_ns;
+  });
 }
 
 std::vector<uint32_t> WaitingRanks(const JobSnapshot& snapshot) {
@@ -246,11 +240,11 @@ std::vector<Finding> NameLinks(const JobSnapshot& snapshot, const std::vector<co
 }
 
 // Several NICs of a node that are silent, and none that is not: it is the node.
-void JoinNodes(const std::map<std::string, Nic>& nics, std::vector<Finding>* findings) {
+void JoinNodes(const std::vector<Nic>& nics, std::vector<Finding>* findings) {
   std::map<std::string, std::vector<Finding*>> by_host;
   for (Finding& finding : *findings) by_host[finding.host].push_back(&finding);
   std::map<std::string, size_t> speaking;  // NICs of a host over which something goes
-  for (const auto& [address, nic] : nics) {
+  for (const Nic& nic : nics) {
     if (nic.process != nullptr && nic.known > nic.unheard) ++speaking[nic.process->host->name];
   }
   for (auto& [host, silent] : by_host) {
@@ -289,7 +283,7 @@ void JoinNodes(const std::map<std::string, Nic>& nics, std::vector<Finding>* fin
 std::vector<Finding> DetectCommunicationHangs(const JobSnapshot& snapshot, PathSource* paths,
                                               const CommunicationHangThresholds& thresholds) {
   if (!MayBeStuck(snapshot, thresholds.suspect_ns)) return {};
-  const std::vector<QueuePairEnds> queue_pairs = CollectQueuePairs(snapshot);
+  const std::vector<QueuePairEnds>& queue_pairs = CollectQueuePairs(snapshot);
   std::vector<Stuck> stuck;
   bool suspicious = false;
   for (const QueuePairEnds& ends : queue_pairs) {
@@ -299,12 +293,13 @@ std::vector<Finding> DetectCommunicationHangs(const JobSnapshot& snapshot, PathS
     stuck.push_back({&ends, since_ns});
   }
   if (!suspicious) return {};
-  const std::map<std::string, Nic> nics = ByNic(queue_pairs, stuck, thresholds);
+  const std::vector<Nic> nics = ByNic(QueuePairsOf(snapshot), stuck, thresholds);
   std::vector<std::pair<std::string, const Nic*>> candidates;
-  for (const auto& [address, nic] : nics) {
+  for (size_t i = 0; i < nics.size(); ++i) {
     // What stands still by its steps alone may stand still for its peer: two of them tell.
-    const size_t peers = nic.by_steps ? nic.stuck_peers.size() : nic.peers.size();
-    if (nic.Silent(thresholds) && peers >= 2) candidates.emplace_back(address, &nic);
+    const size_t peers = nics[i].by_steps ? nics[i].stuck_peers.size() : nics[i].peers;
+    if (!nics[i].Silent(thresholds) || peers < 2) continue;
+    candidates.emplace_back(QueuePairsOf(snapshot).nics[i].address, &nics[i]);
   }
   // A NIC whose queue pairs all take one link is silent when the link is: the paths tell the two apart.
   if (paths != nullptr && !candidates.empty()) {
@@ -333,13 +328,12 @@ std::vector<Finding> DetectCommunicationHangs(const JobSnapshot& snapshot, PathS
     finding.rank = -1;
     finding.evidence.insert(
         finding.evidence.begin(),
-        {"nic", nic->by_steps
-                    ? Concat("nothing goes through the NIC ", address, " on ", finding.host,
-                             " any more: ", nic->unheard, " of ", nic->known, " ways to and from ",
-                             nic->stuck_peers.size(), " peers hold data that nobody takes")
-                    : Concat("nothing is heard over ", address, " of ", finding.host,
-                             " any more: ", nic->unheard, " of ", nic->known, " queue pairs with ",
-                             nic->peers.size(), " peers give no sign of life, which comes once a second")});
+        {"nic", nic->by_steps ? Concat("nothing goes through the NIC ", address, " on ", finding.host,
+                                       " any more: ", nic->unheard, " of ", nic->known, " ways to and from ",
+                                       nic->stuck_peers.size(), " peers hold data that nobody takes")
+                              : Concat("nothing is heard over ", address, " of ", finding.host, " any more: ",
+                                       nic->unheard, " of ", nic->known, " queue pairs with ", nic->peers,
+                                       " peers give no sign of life, which comes once a second")});
     finding.suggested_action = Concat("look at the NIC ", address, " of ", finding.host,
                                       ", its cable and its switch port (`ip -s link`, "
                                       "`ethtool`); if it stays silent, isolate ",
@@ -355,17 +349,14 @@ std::vector<Finding> DetectCommunicationHangs(const JobSnapshot& snapshot, PathS
   Finding finding = Describe(snapshot, rest, thresholds);
   finding.kind = CulpritKind::kConnection;
   // Two NICs that see nobody but each other, both silent: it is either of them, or what lies between.
-  std::set<std::string> ends;
+  std::set<uint32_t> ends;
   for (const Stuck* item : rest) {
-    ends.insert(item->ends->from_nic);
-    ends.insert(item->ends->to_nic);
+    ends.insert(item->ends->from_number);
+    ends.insert(item->ends->to_number);
   }
   if (ends.size() == 2 && findings.empty()) {
     bool either = true;
-    for (const std::string& end : ends) {
-      const auto it = nics.find(end);
-      either = either && it != nics.end() && it->second.peers.size() == 1 && it->second.Silent(thresholds);
-    }
+    for (const uint32_t end : ends) either = either && nics[end].peers == 1 && nics[end].Silent(thresholds);
     if (either) {
       finding.kind = CulpritKind::kAmbiguous;
       finding.candidates = {

@@ -27,16 +27,29 @@ bool IsInside(const Membership& membership) {
          membership.p2p_started.count > membership.p2p_finished.count;
 }
 
+bool IsOver(Phase phase) {
+  return phase == Phase::kDestroyed || phase == Phase::kFinalized;
+}
+
+// Communicators of the snapshot that a process is in, by id.
+std::vector<const Communicator*> CommunicatorsOf(const JobSnapshot& snapshot, const Process& process) {
+  std::set<uint64_t> ids;
+  for (const Membership& membership : process.communicators) ids.insert(membership.communicator_id);
+  std::vector<const Communicator*> communicators;
+  for (const uint64_t id : ids) {
+    if (const Communicator* communicator = snapshot.Find(id)) communicators.push_back(communicator);
+  }
+  return communicators;
+}
+
 // Members of its communicators that live, or failed because of it: those for whom its end is a loss.
 std::vector<uint32_t> Bereaved(const JobSnapshot& snapshot, uint32_t dead, const Membership** where) {
   std::set<uint32_t> others;
-  for (const Communicator& communicator : snapshot.communicators) {
-    const auto own = std::find_if(communicator.members.begin(), communicator.members.end(),
+  for (const Communicator* communicator : CommunicatorsOf(snapshot, *snapshot.processes[dead].process)) {
+    const auto own = std::find_if(communicator->members.begin(), communicator->members.end(),
                                   [&](const Member& member) { return member.process == dead; });
-    if (own == communicator.members.end()) continue;
-    const Phase phase = own->state->phase;
-    if (phase == Phase::kDestroyed || phase == Phase::kFinalized) continue;
-    for (const Member& member : communicator.members) {
+    if (own == communicator->members.end() || IsOver(own->state->phase)) continue;
+    for (const Member& member : communicator->members) {
       const ProcessRef& ref = snapshot.processes[member.process];
       if (member.process == dead || ref.process->ended) continue;
       const bool failed = member.state->phase == Phase::kFailed || member.state->phase == Phase::kAborted;
@@ -48,12 +61,36 @@ std::vector<uint32_t> Bereaved(const JobSnapshot& snapshot, uint32_t dead, const
   return {others.begin(), others.end()};
 }
 
+// All that the ends of these are a loss for. They may be the whole job: each communicator is looked at once.
+std::vector<uint32_t> BereavedOf(const JobSnapshot& snapshot, const std::vector<uint32_t>& dead) {
+  std::vector<bool> is_dead(snapshot.processes.size());
+  for (const uint32_t i : dead) is_dead[i] = true;
+  std::set<uint32_t> bereaved;
+  for (const Communicator& communicator : snapshot.communicators) {
+    // The first of them in it, and whether there is another: one is no loss for itself.
+    const Member* first = nullptr;
+    bool several = false;
+    for (const Member& member : communicator.members) {
+      if (!is_dead[member.process] || IsOver(member.state->phase)) continue;
+      several = several || (first != nullptr && first->process != member.process);
+      if (first == nullptr) first = &member;
+    }
+    if (first == nullptr) continue;
+    for (const Member& member : communicator.members) {
+      const ProcessRef& ref = snapshot.processes[member.process];
+      if (ref.process->ended || (!several && member.process == first->process)) continue;
+      const bool failed = member.state->phase == Phase::kFailed || member.state->phase == Phase::kAborted;
+      if (!IsDead(ref) || failed) bereaved.insert(member.process);
+    }
+  }
+  return {bereaved.begin(), bereaved.end()};
+}
+
 // The communicator whose operations its end concerns; nullptr: it had left all of them.
 const Membership* LeftBehind(const Process& process) {
   const Membership* where = nullptr;
   for (const Membership& membership : process.communicators) {
-    const bool over = membership.phase == Phase::kDestroyed || membership.phase == Phase::kFinalized;
-    if (!over && (where == nullptr || IsInside(membership))) where = &membership;
+    if (!IsOver(membership.phase) && (where == nullptr || IsInside(membership))) where = &membership;
   }
   return where;
 }
@@ -188,12 +225,7 @@ std::vector<Finding> CrashAmong(const JobSnapshot& snapshot, const std::vector<E
   }
   const std::string where_died =
       hosts.size() <= 4 ? absl::StrJoin(hosts, ", ") : Concat(hosts.size(), " hosts");
-  std::set<uint32_t> bereaved;
-  for (const uint32_t i : dead) {
-    const Membership* unused = nullptr;
-    for (const uint32_t other : Bereaved(snapshot, i, &unused)) bereaved.insert(other);
-  }
-  finding.waiting = RanksOf(snapshot, {bereaved.begin(), bereaved.end()});
+  finding.waiting = RanksOf(snapshot, BereavedOf(snapshot, dead));
   finding.confidence = 0.5;
   finding.evidence.push_back(
       {"process-state",
@@ -318,7 +350,7 @@ std::vector<Finding> DetectLostNodes(const JobSnapshot& snapshot, int64_t now_ns
     if (as_of_ns - last_step_ns < thresholds.lost_standstill_ns) continue;
     for (const Member* member : others) {
       const ProcessRef& ref = snapshot.processes[member->process];
-      for (const QueuePair& queue_pair : member->state->queue_pairs) {
+      for (const QueuePair& queue_pair : member->own->queue_pairs) {
         const auto it = silent.find(queue_pair.peer);
         const bool outstanding =
             queue_pair.posted_messages > queue_pair.completed_messages ||

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "service/text.h"
+
 namespace c4::c4d {
 namespace {
 
@@ -47,10 +49,20 @@ void LeaveOutRingsOfTheSilent(const JobSnapshot& snapshot, const SilenceThreshol
   }
 }
 
-}  // namespace
+// What a verdict lists goes to everybody who watches, and into the store, with each of its changes.
+void LimitConnections(std::vector<Finding>* findings) {
+  for (Finding& finding : *findings) {
+    const size_t has = finding.connections.size();
+    if (has <= kMostConnections) continue;
+    finding.connections.resize(kMostConnections);
+    finding.evidence.push_back(
+        {"limit", service::Concat(has - kMostConnections, " more queue pairs are not listed: ",
+                                  kMostConnections, " are the most that a verdict names")});
+  }
+}
 
-std::vector<Finding> Diagnose(const JobSnapshot& snapshot, const NetworkView& network,
-                              std::vector<Finding> slow, int64_t now_ns, const Thresholds& thresholds) {
+std::vector<Finding> DiagnoseAll(const JobSnapshot& snapshot, const NetworkView& network,
+                                 std::vector<Finding> slow, int64_t now_ns, const Thresholds& thresholds) {
   // What ends the job, and with it everything else that could be said.
   std::vector<Finding> findings = DetectMismatches(snapshot);
   if (!findings.empty()) return findings;
@@ -106,6 +118,15 @@ std::vector<Finding> Diagnose(const JobSnapshot& snapshot, const NetworkView& ne
   Append(DetectNeverJoined(snapshot, thresholds.end), &findings);
   // A job that stands still is not slow.
   if (!stands_still) Append(std::move(slow), &findings);
+  return findings;
+}
+
+}  // namespace
+
+std::vector<Finding> Diagnose(const JobSnapshot& snapshot, const NetworkView& network,
+                              std::vector<Finding> slow, int64_t now_ns, const Thresholds& thresholds) {
+  std::vector<Finding> findings = DiagnoseAll(snapshot, network, std::move(slow), now_ns, thresholds);
+  LimitConnections(&findings);
   return findings;
 }
 

@@ -24,6 +24,7 @@ struct SilenceThresholds {
   int64_t before_ns = 2 * kSecondNs;
   int64_t most_to_go_on_ns = 10 * kSecondNs;
 };
+inline constexpr size_t kMostConnections = 4096;  // that a finding names
 
 struct Thresholds {
   HangThresholds hang;

@@ -346,6 +346,12 @@ std::vector<Finding> DetectStuckInside(const JobSnapshot& snapshot, const HangTh
 }
 
 std::vector<Finding> DetectHangs(const JobSnapshot& snapshot, const HangThresholds& thresholds) {
+  // A quick look, because nearly always nothing does: whoever is blamed, alone or in a ring, is waited for in
+  // a communicator that has stood still for that long.
+  const auto may_hang = [&](const Communicator& communicator) {
+    return communicator.waited_in && communicator.StandstillNs() >= SuspectAfterNs(communicator, thresholds);
+  };
+  if (std::none_of(snapshot.communicators.begin(), snapshot.communicators.end(), may_hang)) return {};
   const HangGraph graph(snapshot);
   std::vector<Finding> findings;
   for (const Node culprit : graph.Culprits()) {

@@ -108,7 +108,7 @@ void AddConnections(const JobSnapshot& snapshot, const HangCase& hang, std::vect
   size_t found = 0;
   for (const Member* member : hang.waiting) {
     const ProcessRef& ref = snapshot.processes[member->process];
-    for (const QueuePair& queue_pair : member->state->queue_pairs) {
+    for (const QueuePair& queue_pair : member->own->queue_pairs) {
       if (queue_pair.peer != hang.membership->rank) continue;
       std::string text;
       if (queue_pair.sends && queue_pair.posted_bytes > queue_pair.completed_bytes) {

@@ -2,20 +2,16 @@
 
 #include <algorithm>
 #include <map>
+#include <tuple>
 #include <utility>
 
 namespace c4::c4d {
 namespace {
 
-// The other end of `mine`, as `membership` has it.
-const QueuePair* FindConnection(const Membership& membership, uint32_t peer, const QueuePair& mine) {
-  for (const QueuePair& queue_pair : membership.queue_pairs) {
-    if (queue_pair.connection.known && queue_pair.peer == peer && queue_pair.sends != mine.sends &&
-        queue_pair.channel == mine.channel && queue_pair.carrier == mine.carrier) {
-      return &queue_pair;
-    }
-  }
-  return nullptr;
+using EndKey = std::tuple<uint32_t, bool, uint32_t, Carrier>;
+
+EndKey KeyOf(const QueuePair& end) {
+  return {end.peer, end.sends, end.channel, end.carrier};
 }
 
 // Whether the end that `mine` belongs to waits for its peer to come (not for the network): it receives and
@@ -36,7 +32,28 @@ bool HasCome(const Membership& membership, uint64_t operation) {
 }  // namespace
 
 HangGraph::HangGraph(const JobSnapshot& snapshot) : snapshot_(snapshot), graph_(snapshot.processes.size()) {
-  for (const Communicator& communicator : snapshot.communicators) Add(communicator);
+  for (const Communicator& communicator : snapshot.communicators) {
+    if (communicator.waited_in || communicator.joining) Add(communicator);
+  }
+  ends_.clear();
+}
+
+// An all-to-all group has as many connections as pairs of ranks: each is found without looking at the others.
+const QueuePair* HangGraph::FindOtherEnd(const Membership& membership, uint32_t peer, const QueuePair& mine) {
+  const auto [at, is_new] = ends_.try_emplace(&membership);
+  std::vector<const QueuePair*>& ends = at->second;
+  if (is_new) {
+    for (const QueuePair& queue_pair : membership.queue_pairs) {
+      if (queue_pair.connection.known) ends.push_back(&queue_pair);
+    }
+    std::stable_sort(ends.begin(), ends.end(),
+                     [](const QueuePair* a, const QueuePair* b) { return KeyOf(*a) < KeyOf(*b); });
+  }
+  const EndKey other{peer, !mine.sends, mine.channel, mine.carrier};
+  const auto found =
+      std::lower_bound(ends.begin(), ends.end(), other,
+                       [](const QueuePair* end, const EndKey& key) { return KeyOf(*end) < key; });
+  return found != ends.end() && KeyOf(**found) == other ? *found : nullptr;
 }
 
 std::vector<HangGraph::Node> HangGraph::Culprits() const {
@@ -93,14 +110,13 @@ void HangGraph::AddPeers(const Communicator& communicator, const Member& member)
   graph_.AddEdge(member.process, node, kInside);
   if (snapshot_.processes[member.process].stale) return;
   std::set<uint32_t> targets;
-  for (const QueuePair& mine : member.state->queue_pairs) {
+  for (const QueuePair& mine : member.own->queue_pairs) {
     if (!mine.connection.known || mine.connection.wanted == mine.connection.done) continue;
-    const auto peer = std::find_if(communicator.members.begin(), communicator.members.end(),
-                                   [&](const Member& other) { return other.state->rank == mine.peer; });
-    if (peer == communicator.members.end() || peer->process == member.process) continue;
+    const Member* peer = communicator.FindRank(mine.peer);
+    if (peer == nullptr || peer->process == member.process) continue;
     const ProcessRef& ref = snapshot_.processes[peer->process];
     if (ref.stale || ref.process->ended) continue;
-    const QueuePair* theirs = FindConnection(*peer->state, member.state->rank, mine);
+    const QueuePair* theirs = FindOtherEnd(*peer->own, member.state->rank, mine);
     const bool absent = theirs == nullptr || PeerIsAbsent(mine.connection, mine.sends, theirs->connection);
     if (!absent && !CannotRun(ref.process->health.state)) continue;
     if (targets.insert(peer->process).second)

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <set>
+#include <unordered_map>
 #include <vector>
 
 #include "analysis/wait_for.h"
@@ -46,9 +47,13 @@ class HangGraph {
   // Where not all members are known, who can run is not blamed: it may wait for the unknown ones.
   std::set<uint32_t> AddTargets(const Communicator& communicator, uint64_t operation, Node node);
 
+  // The connection of `membership` with `peer` that `mine` is the other end of; nullptr: none is known.
+  const QueuePair* FindOtherEnd(const Membership& membership, uint32_t peer, const QueuePair& mine);
+
   const JobSnapshot& snapshot_;
   analysis::WaitForGraph graph_;
   std::vector<HangStep> steps_;
+  std::unordered_map<const Membership*, std::vector<const QueuePair*>> ends_;  // while the graph is made
 };
 
 }  // namespace c4::c4d

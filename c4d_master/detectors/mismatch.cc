@@ -1,11 +1,11 @@
 #include <algorithm>
 #include <map>
-#include <set>
-#include <tuple>
+#include <utility>
 
 #include "c4d_master/detectors/crash.h"
 #include "c4d_master/detectors/hang_evidence.h"
 #include "c4d_master/detectors/queue_pair_ends.h"
+#include "c4d_master/operation_call.h"
 #include "service/text.h"
 #include "service/verdict_json.h"
 
@@ -14,31 +14,33 @@ namespace {
 
 using service::Concat;
 
-// What has to be equal on all ranks.
-using Call = std::tuple<uint32_t, uint32_t, uint32_t, int32_t, uint64_t>;
-
-Call CallOf(const OperationInfo& info) {
-  // all_reduce, reduce and reduce_scatter reduce; reduce, broadcast, gather and scatter have a root.
-  const bool reduces = info.function == 1 || info.function == 2 || info.function == 5;
-  const bool rooted = info.function == 2 || info.function == 3 || info.function == 7 || info.function == 8;
-  return {info.function, info.data_type, reduces ? info.reduction : 0, rooted ? info.root : -1, info.count};
-}
-
 struct Called {
-  const Member* member;
-  const OperationInfo* info;
+  uint64_t number = 0;  // of the operation
+  const Member* member = nullptr;
+  const OperationInfo* info = nullptr;
 };
 
-// What the members say of operation `number`; those that are past it or not there yet say nothing.
-std::vector<Called> CallsOf(const Communicator& communicator, uint64_t number) {
+// What the members say of the operations that they called or began last, by operation: each of them at most
+// once of one. Only operations that somebody has yet to finish: what everybody has finished was no mismatch.
+std::vector<Called> OpenCalls(const Communicator& communicator) {
+  std::vector<uint64_t> open;
   std::vector<Called> calls;
   for (const Member& member : communicator.members) {
-    if (member.state->called.count == number + 1 && member.state->last_called.function != 0) {
-      calls.push_back({&member, &member.state->last_called});
-    } else if (member.state->started.count == number + 1 && member.state->last_started.function != 0) {
-      calls.push_back({&member, &member.state->last_started});
+    const Membership& state = *member.state;
+    const bool called = state.called.count > 0 && state.last_called.function != 0;
+    if (called) calls.push_back({state.called.count - 1, &member, &state.last_called});
+    const bool told = called && state.started.count == state.called.count;
+    if (!told && state.started.count > 0 && state.last_started.function != 0) {
+      calls.push_back({state.started.count - 1, &member, &state.last_started});
     }
+    if (state.called.count > state.finished.count) open.push_back(state.called.count - 1);
+    if (state.started.count > state.finished.count) open.push_back(state.started.count - 1);
   }
+  std::sort(open.begin(), open.end());
+  std::erase_if(
+      calls, [&](const Called& call) { return !std::binary_search(open.begin(), open.end(), call.number); });
+  std::stable_sort(calls.begin(), calls.end(),
+                   [](const Called& a, const Called& b) { return a.number < b.number; });
   return calls;
 }
 
@@ -89,23 +91,18 @@ const Call* UsualCall(const Communicator& communicator, const std::map<Call, std
 }
 
 void DetectIn(const JobSnapshot& snapshot, const Communicator& communicator, std::vector<Finding>* findings) {
-  std::set<uint64_t> numbers;
-  for (const Member& member : communicator.members) {
-    // What everybody has finished was no mismatch.
-    if (member.state->called.count > member.state->finished.count)
-      numbers.insert(member.state->called.count - 1);
-    if (member.state->started.count > member.state->finished.count) {
-      numbers.insert(member.state->started.count - 1);
-    }
-  }
-  for (const uint64_t number : numbers) {
+  if (!communicator.calls_may_differ) return;
+  const std::vector<Called> calls = OpenCalls(communicator);
+  for (auto first = calls.begin(); first != calls.end();) {
+    const uint64_t number = first->number;
+    const auto last =
+        std::find_if(first, calls.end(), [&](const Called& call) { return call.number != number; });
+    const auto begin = std::exchange(first, last);
+    const Call one = CallOf(*begin->info);
+    if (std::all_of(begin, last, [&](const Called& call) { return CallOf(*call.info) == one; })) continue;
     std::map<Call, std::vector<Called>> groups;
-    size_t seen = 0;
-    for (const Called& called : CallsOf(communicator, number)) {
-      groups[CallOf(*called.info)].push_back(called);
-      ++seen;
-    }
-    if (groups.size() < 2) continue;
+    for (auto call = begin; call != last; ++call) groups[CallOf(*call->info)].push_back(*call);
+    const auto seen = static_cast<size_t>(last - begin);
     const auto largest = std::max_element(groups.begin(), groups.end(), [](const auto& a, const auto& b) {
       return a.second.size() < b.second.size();
     });

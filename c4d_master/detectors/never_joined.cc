@@ -35,6 +35,7 @@ std::vector<uint32_t> MissingFrom(const JobSnapshot& snapshot, const Communicato
 
 void DetectMissing(const JobSnapshot& snapshot, const Communicator& communicator,
                    const EndThresholds& thresholds, std::vector<Finding>* findings) {
+  if (!communicator.joining) return;
   std::vector<uint32_t> joining;
   int64_t since_ns = kNever;
   std::set<uint32_t> present;

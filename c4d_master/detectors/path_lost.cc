@@ -220,7 +220,7 @@ std::vector<Finding> DetectLostPaths(const JobSnapshot& snapshot, const FenceLog
                                      int64_t now_ns, const PathLostThresholds& thresholds) {
   const auto is_recent = [&](const LostPath& lost) { return now_ns - lost.at_ns <= thresholds.window_ns; };
   if (std::none_of(fences.recent().begin(), fences.recent().end(), is_recent)) return {};
-  const std::vector<QueuePairEnds> queue_pairs = CollectQueuePairs(snapshot);
+  const std::vector<QueuePairEnds>& queue_pairs = CollectQueuePairs(snapshot);
   const std::vector<Fenced> fenced = Collect(queue_pairs, fences, now_ns, thresholds.window_ns);
   if (CountConnections(fenced) < 2) return {};
   const LinkBlame blame = BlameLinks(Witnesses(queue_pairs, fenced, thresholds.slack_ns), /*acks_count=*/true,

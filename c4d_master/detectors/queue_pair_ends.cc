@@ -1,9 +1,11 @@
 #include "c4d_master/detectors/queue_pair_ends.h"
 
 #include <algorithm>
-#include <map>
-#include <set>
+#include <iterator>
+#include <string_view>
 #include <tuple>
+#include <unordered_map>
+#include <utility>
 
 #include "c4d_master/detectors/hang_evidence.h"
 #include "service/text.h"
@@ -21,48 +23,111 @@ std::string NicOfRank(const ProcessRef& rank) {
   return service::Concat("of rank ", rank.process->rank);
 }
 
-std::vector<QueuePairEnds> CollectQueuePairs(const JobSnapshot& snapshot) {
-  std::vector<QueuePairEnds> queue_pairs;
-  for (const Communicator& communicator : snapshot.communicators) {
-    std::map<uint32_t, const Member*> by_rank;
-    std::map<std::tuple<uint32_t, uint32_t, uint32_t, uint32_t, Carrier>, const QueuePair*> received;
+namespace {
+
+using EndKey = std::tuple<uint32_t, uint32_t, uint32_t, uint32_t, Carrier>;
+
+// The ends of one communicator that receive, for those that send to find them.
+class Receivers {
+ public:
+  explicit Receivers(const Communicator& communicator) {
     for (const Member& member : communicator.members) {
-      by_rank[member.state->rank] = &member;
-      for (const QueuePair& queue_pair : member.state->queue_pairs) {
-        if (!queue_pair.sends) {
-          received[{queue_pair.peer, member.state->rank, queue_pair.channel, queue_pair.index,
-                    queue_pair.carrier}] = &queue_pair;
-        }
+      for (const QueuePair& queue_pair : member.own->queue_pairs) {
+        if (!queue_pair.sends)
+          all_.emplace_back(KeyOf(queue_pair.peer, member.state->rank, queue_pair), &queue_pair);
       }
     }
-    for (const Member& member : communicator.members) {
-      const std::vector<QueuePair>& own = member.state->queue_pairs;
-      const bool addressed =
-          std::any_of(own.begin(), own.end(), [](const QueuePair& pair) { return !pair.local.empty(); });
-      for (const QueuePair& queue_pair : own) {
-        if (!queue_pair.sends || (addressed && queue_pair.local.empty())) continue;
-        QueuePairEnds ends;
-        ends.communicator = &communicator;
-        ends.sender = &snapshot.processes[member.process];
-        ends.from = member.state;
-        ends.queue_pair = &queue_pair;
-        if (const auto peer = by_rank.find(queue_pair.peer); peer != by_rank.end()) {
-          ends.receiver = &snapshot.processes[peer->second->process];
-        }
-        const auto other = received.find(
-            {member.state->rank, queue_pair.peer, queue_pair.channel, queue_pair.index, queue_pair.carrier});
-        if (other != received.end()) ends.received = other->second;
-        ends.from_nic = AddressOf(queue_pair.local);
-        ends.to_nic = AddressOf(queue_pair.remote);
-        if (queue_pair.local.empty()) {
-          ends.from_nic = NicOfRank(*ends.sender);
-          if (ends.receiver != nullptr) ends.to_nic = NicOfRank(*ends.receiver);
-        }
-        queue_pairs.push_back(std::move(ends));
+    std::stable_sort(all_.begin(), all_.end(),
+                     [](const auto& a, const auto& b) { return a.first < b.first; });
+  }
+
+  // What this one sends to; of several with one key the last that was listed.
+  const QueuePair* Of(uint32_t rank, const QueuePair& sender) const {
+    const EndKey key = KeyOf(rank, sender.peer, sender);
+    const auto after = std::upper_bound(all_.begin(), all_.end(), key,
+                                        [](const EndKey& k, const auto& entry) { return k < entry.first; });
+    return after != all_.begin() && std::prev(after)->first == key ? std::prev(after)->second : nullptr;
+  }
+
+ private:
+  static EndKey KeyOf(uint32_t from, uint32_t to, const QueuePair& queue_pair) {
+    return {from, to, queue_pair.channel, queue_pair.index, queue_pair.carrier};
+  }
+
+  std::vector<std::pair<EndKey, const QueuePair*>> all_;
+};
+
+void Collect(const JobSnapshot& snapshot, const Communicator& communicator,
+             std::vector<QueuePairEnds>* queue_pairs) {
+  const bool some = std::any_of(communicator.members.begin(), communicator.members.end(),
+                                [](const Member& member) { return !member.own->queue_pairs.empty(); });
+  if (!some) return;
+  const Receivers receivers(communicator);
+  for (const Member& member : communicator.members) {
+    const std::vector<QueuePair>& own = member.own->queue_pairs;
+    const bool addressed =
+        std::any_of(own.begin(), own.end(), [](const QueuePair& pair) { return !pair.local.empty(); });
+    for (const QueuePair& queue_pair : own) {
+      if (!queue_pair.sends || (addressed && queue_pair.local.empty())) continue;
+      QueuePairEnds ends;
+      ends.communicator = &communicator;
+      ends.sender = &snapshot.processes[member.process];
+      ends.from = member.state;
+      ends.queue_pair = &queue_pair;
+      if (const Member* peer = communicator.FindRank(queue_pair.peer)) {
+        ends.receiver = &snapshot.processes[peer->process];
       }
+      ends.received = receivers.Of(member.state->rank, queue_pair);
+      ends.from_nic = AddressOf(queue_pair.local);
+      ends.to_nic = AddressOf(queue_pair.remote);
+      if (queue_pair.local.empty()) {
+        ends.from_nic = NicOfRank(*ends.sender);
+        if (ends.receiver != nullptr) ends.to_nic = NicOfRank(*ends.receiver);
+      }
+      queue_pairs->push_back(std::move(ends));
     }
   }
-  return queue_pairs;
+}
+
+// Numbers in the order of the addresses.
+void NumberNics(JobQueuePairs* all) {
+  std::unordered_map<std::string_view, uint32_t> numbers;
+  for (const QueuePairEnds& ends : all->ends) {
+    numbers.try_emplace(ends.from_nic, 0);
+    numbers.try_emplace(ends.to_nic, 0);
+  }
+  for (const auto& entry : numbers) all->nics.push_back({std::string(entry.first), 0});
+  std::sort(all->nics.begin(), all->nics.end(),
+            [](const JobNic& a, const JobNic& b) { return a.address < b.address; });
+  for (uint32_t i = 0; i < all->nics.size(); ++i) numbers[all->nics[i].address] = i;
+  std::vector<std::pair<uint32_t, uint32_t>> pairs;
+  for (QueuePairEnds& ends : all->ends) {
+    ends.from_number = numbers[ends.from_nic];
+    ends.to_number = numbers[ends.to_nic];
+    if (ends.from_nic.empty() || ends.to_nic.empty() || ends.from_number == ends.to_number) continue;
+    pairs.emplace_back(ends.from_number, ends.to_number);
+    pairs.emplace_back(ends.to_number, ends.from_number);
+  }
+  std::sort(pairs.begin(), pairs.end());
+  pairs.erase(std::unique(pairs.begin(), pairs.end()), pairs.end());
+  for (const auto& pair : pairs) ++all->nics[pair.first].peers;
+}
+
+}  // namespace
+
+const JobQueuePairs& QueuePairsOf(const JobSnapshot& snapshot) {
+  if (snapshot.queue_pairs == nullptr) {
+    const auto all = std::make_shared<JobQueuePairs>();
+    for (const Communicator& communicator : snapshot.communicators)
+      Collect(snapshot, communicator, &all->ends);
+    NumberNics(all.get());
+    snapshot.queue_pairs = all;
+  }
+  return *snapshot.queue_pairs;
+}
+
+const std::vector<QueuePairEnds>& CollectQueuePairs(const JobSnapshot& snapshot) {
+  return QueuePairsOf(snapshot).ends;
 }
 
 bool CanJudge(const ProcessRef* end) {
@@ -97,12 +162,15 @@ void SortConnections(std::vector<ConnectionRef>* connections) {
 }
 
 std::vector<uint32_t> RanksOf(const JobSnapshot& snapshot, const std::vector<uint32_t>& processes) {
-  std::set<uint32_t> ranks;
+  std::vector<uint32_t> ranks;
+  ranks.reserve(processes.size());
   for (const uint32_t process : processes) {
     const int32_t rank = snapshot.processes[process].process->rank;
-    if (rank >= 0) ranks.insert(static_cast<uint32_t>(rank));
+    if (rank >= 0) ranks.push_back(static_cast<uint32_t>(rank));
   }
-  return {ranks.begin(), ranks.end()};
+  std::sort(ranks.begin(), ranks.end());
+  ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
+  return ranks;
 }
 
 void FillProcess(const ProcessRef& culprit, Finding* finding) {

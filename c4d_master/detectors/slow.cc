@@ -22,14 +22,29 @@ struct Explanation {
   bool ambiguous = false;
 };
 
+// Whether it is none, one or several, of numbers that come again and again.
+class Few {
+ public:
+  void Add(uint32_t number) {
+    if (state_ == 0) number_ = number;
+    if (state_ == 0 || number != number_) state_ = std::min(state_ + 1, 2);
+  }
+  bool one() const { return state_ == 1; }
+  bool several() const { return state_ == 2; }
+
+ private:
+  int state_ = 0;
+  uint32_t number_ = 0;
+};
+
 // The fewest NICs that most slow cells touch, and the cells that are left.
-Explanation Explain(const std::vector<Cell>& cells, const std::set<const Process*>& late,
-                    const SlowThresholds& thresholds) {
+Explanation Explain(const JobQueuePairs& all, const std::vector<Cell>& cells,
+                    const std::set<const Process*>& late, const SlowThresholds& thresholds) {
   struct Nic {
     size_t populated = 0;
     std::vector<const Cell*> slow;
-    std::set<std::string> slow_peers;
-    std::set<std::string> peers;
+    Few slow_peers;
+    Few peers;
   };
   Explanation result;
   std::set<const Cell*> left;
@@ -39,49 +54,52 @@ Explanation Explain(const std::vector<Cell>& cells, const std::set<const Process
     if (ends.receiver != nullptr && late.count(ends.receiver->process) != 0) continue;
     if (cell.slow) left.insert(&cell);
   }
+  if (left.empty()) return result;
+  const std::vector<JobNic>& addresses = all.nics;
   for (;;) {
-    std::map<std::string, Nic> nics;
+    std::vector<Nic> nics(addresses.size());
     size_t strong = 0;
     for (const Cell& cell : cells) {
-      const bool slow = left.count(&cell) != 0;
+      const bool slow = cell.slow && left.count(&cell) != 0;
       if (slow && cell.low.chunks >= thresholds.min_chunks) ++strong;
       if (!slow && (!cell.judged || cell.unclear || cell.low.chunks < 2)) continue;
       for (const bool sender : {true, false}) {
-        Nic& nic = nics[sender ? cell.ends->from_nic : cell.ends->to_nic];
-        const std::string& peer = sender ? cell.ends->to_nic : cell.ends->from_nic;
+        Nic& nic = nics[sender ? cell.ends->from_number : cell.ends->to_number];
+        const uint32_t peer = sender ? cell.ends->to_number : cell.ends->from_number;
         ++nic.populated;
-        nic.peers.insert(peer);
+        nic.peers.Add(peer);
         if (!slow) continue;
         nic.slow.push_back(&cell);
-        nic.slow_peers.insert(peer);
+        nic.slow_peers.Add(peer);
       }
     }
     if (strong == 0) return result;
-    const std::string* best = nullptr;
-    for (const auto& [address, nic] : nics) {
-      if (nic.slow_peers.size() < 2 ||
+    const Nic* best = nullptr;
+    for (const Nic& nic : nics) {
+      if (!nic.slow_peers.several() ||
           static_cast<double>(nic.slow.size()) < thresholds.nic_share * static_cast<double>(nic.populated)) {
         continue;
       }
-      if (best == nullptr || nic.slow.size() > nics[*best].slow.size()) best = &address;
+      if (best == nullptr || nic.slow.size() > best->slow.size()) best = &nic;
     }
     if (best == nullptr) {
-      std::set<std::string> ends;
+      std::set<uint32_t> ends;
       for (const Cell* cell : left) {
         if (cell->low.chunks < 2) continue;
         result.connections.push_back(cell);
-        ends.insert(cell->ends->from_nic);
-        ends.insert(cell->ends->to_nic);
+        ends.insert(cell->ends->from_number);
+        ends.insert(cell->ends->to_number);
       }
       result.ambiguous = ends.size() == 2;
-      for (const std::string& end : ends) {
+      for (const uint32_t end : ends) {
         const Nic& nic = nics[end];
-        result.ambiguous = result.ambiguous && nic.peers.size() == 1 && nic.slow.size() == nic.populated;
+        result.ambiguous = result.ambiguous && nic.peers.one() && nic.slow.size() == nic.populated;
       }
       return result;
     }
-    std::vector<const Cell*>& explained = result.nics[*best];
-    explained = nics[*best].slow;
+    const std::string& address = addresses[static_cast<size_t>(best - nics.data())].address;
+    std::vector<const Cell*>& explained = result.nics[address];
+    explained = best->slow;
     for (const Cell* cell : explained) left.erase(cell);
   }
 }
@@ -128,11 +146,11 @@ bool IsExcused(const Cell& cell, const std::set<const Process*>& late) {
          (cell.ends->receiver != nullptr && late.count(cell.ends->receiver->process) != 0);
 }
 
-Past LookBack(const std::vector<QueuePairEnds>& queue_pairs, const Windows& windows, size_t back,
+Past LookBack(const JobQueuePairs& all, const Windows& windows, size_t back,
               const std::set<const Process*>& late, PathSource* paths, const SlowThresholds& thresholds) {
   Past past;
-  past.look.cells = Cells(queue_pairs, windows, back, thresholds);
-  past.explanation = Explain(past.look.cells, late, thresholds);
+  past.look.cells = Cells(all.ends, windows, back, thresholds);
+  past.explanation = Explain(all, past.look.cells, late, thresholds);
   past.look.slow = past.explanation.connections;
   if (paths == nullptr || past.explanation.nics.empty()) return past;
   // A NIC most of whose queue pairs take a slow link looks slow itself: where the paths tell that it is the
@@ -209,14 +227,14 @@ Finding DescribeConnections(const std::vector<const Cell*>& told, bool ambiguous
   return finding;
 }
 
-std::vector<Finding> DetectSlowNetwork(const std::vector<QueuePairEnds>& queue_pairs, const Windows& windows,
+std::vector<Finding> DetectSlowNetwork(const JobQueuePairs& all, const Windows& windows,
                                        const std::set<const Process*>& late, const NetworkView& network,
                                        int64_t now_ns, const SlowThresholds& thresholds) {
   const size_t most = std::max({thresholds.persist + 1, thresholds.alone_persist, thresholds.fade});
   std::vector<Past> looks;
   looks.reserve(most + 1);
   for (size_t back = 0; back <= most; ++back) {
-    looks.push_back(LookBack(queue_pairs, windows, back, late, network.paths, thresholds));
+    looks.push_back(LookBack(all, windows, back, late, network.paths, thresholds));
     if (back == 0 && looks[0].explanation.nics.empty() && looks[0].look.slow.empty()) return {};
   }
   const Past& now = looks.front();
@@ -331,8 +349,8 @@ std::vector<Finding> DetectSlow(const JobSnapshot& snapshot, const Windows& wind
     explains.insert(snapshot.processes[late->process].process);
     findings.push_back(std::move(finding));
   }
-  const std::vector<QueuePairEnds> queue_pairs = CollectQueuePairs(snapshot);
-  for (Finding& finding : DetectSlowNetwork(queue_pairs, windows, explains, network, now_ns, thresholds)) {
+  for (Finding& finding :
+       DetectSlowNetwork(QueuePairsOf(snapshot), windows, explains, network, now_ns, thresholds)) {
     findings.push_back(std::move(finding));
   }
   return findings;

@@ -26,6 +26,9 @@ struct Master {
     for (c4::v1::ProcessReport& process : *batch.mutable_processes()) {
       if (process.job().size() < 16) process.set_job("job");  // else it is another job's, and refused at once
     }
+    for (c4::v1::ProcessChanges& changes : *batch.mutable_changes()) {
+      if (changes.has_whole() && changes.whole().job().size() < 16) changes.mutable_whole()->set_job("job");
+    }
     const auto reply = handler.Ingest(batch, now);
     if (!reply.ok()) C4_FUZZ_CHECK(!reply.status().message().empty());
     now.monotonic_ns += kSecondNs;

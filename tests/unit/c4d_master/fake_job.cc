@@ -4,6 +4,8 @@
 #include <cstdlib>
 #include <utility>
 
+#include "wire/segment.h"
+
 namespace c4::c4d {
 namespace {
 
@@ -34,6 +36,8 @@ void Encode(const Membership& membership, int64_t now_ns, v1::ProcessReport* rep
   Encode(membership.finished, now_ns, state->mutable_finished());
   Encode(membership.last_called, state->mutable_last_called());
   Encode(membership.last_started, state->mutable_last_started());
+  if (membership.vendor) state->set_engine(wire::kEngineVendor);
+  if (membership.sees_kernels) state->set_seen(wire::kSeesKernels);
   for (const QueuePair& queue_pair : membership.queue_pairs) {
     v1::QueuePairState* item = report->add_queue_pairs();
     item->set_communicator_id(membership.communicator_id);
@@ -46,8 +50,16 @@ void Encode(const Membership& membership, int64_t now_ns, v1::ProcessReport* rep
     item->set_completed_bytes(queue_pair.completed_bytes);
     item->set_moved_bytes(queue_pair.moved_bytes);
     if (queue_pair.moved_bytes != 0) item->set_last_progress_age_ns(now_ns - queue_pair.last_progress_at_ns);
+    if (queue_pair.last_post_at_ns != kNever) item->set_last_post_age_ns(now_ns - queue_pair.last_post_at_ns);
     item->set_local(queue_pair.local);
     item->set_remote(queue_pair.remote);
+    if (queue_pair.latency != LatencyHistogram()) {
+      item->mutable_latency_histogram()->Add(queue_pair.latency.begin(), queue_pair.latency.end());
+    }
+    if (!queue_pair.connection.known) continue;
+    item->mutable_connection()->set_wanted_messages(queue_pair.connection.wanted);
+    item->mutable_connection()->set_granted_messages(queue_pair.connection.granted);
+    item->mutable_connection()->set_done_messages(queue_pair.connection.done);
   }
 }
 

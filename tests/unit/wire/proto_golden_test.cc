@@ -56,6 +56,11 @@ TEST(ProtoGolden, TelemetryOf2) {
   ExpectGolden<v1::TelemetryBatch>("telemetry-2");
 }
 
+// 6 holds what has changed since another batch.
+TEST(ProtoGolden, TelemetryOf6) {
+  ExpectGolden<v1::TelemetryBatch>("telemetry-6");
+}
+
 TEST(ProtoGolden, TelemetryOf3) {
   ExpectGolden<v1::TelemetryBatch>("telemetry-3");
 }
