@@ -128,7 +128,7 @@ void Agents::Look(const Physics& physics, uint32_t rank, int64_t at_ns, Process*
   } else {
     info.stat.state = 'R';
     process->cpu_ns += elapsed_ns;
-    process->io_bytes += elapsed_ns * (kWrittenBytes >> 20) / 1'000'000;
+    if (physics.IsWriting(rank, at_ns)) process->io_bytes += elapsed_ns * (kWrittenBytes >> 20) / 1'000'000;
   }
   info.cpu_ns = process->cpu_ns / kClockTickNs * kClockTickNs;
   info.io_bytes = process->io_bytes;

@@ -76,6 +76,7 @@ void RankCounters::Apply(const Event& event) {
     case EventKind::kStarted:
       member.started = {member.started.count + 1, event.at_ns};
       member.last_started = event.what;
+      member.open.push_back(event.what);
       member.odd_start = member.odd_call && member.started.count == member.called.count;
       if (open_++ == 0) open_since_ns_ = event.at_ns;
       if (first_started_ns_ == 0) first_started_ns_ = event.at_ns;
@@ -90,6 +91,8 @@ void RankCounters::Finish(const Event& event, MemberCounters* member) {
   const int64_t before_ns = member->finished.last_ns;
   const bool first = member->finished.count == 0;
   member->finished = {member->finished.count + 1, event.at_ns};
+  const auto open = std::find(member->open.begin(), member->open.end(), event.what);
+  if (open != member->open.end()) member->open.erase(open);
   ++finished_;
   if (open_ > 0 && --open_ == 0) inside_ns_ += static_cast<uint64_t>(event.at_ns - open_since_ns_);
   auto summary = std::find_if(member->summaries.begin(), member->summaries.end(),

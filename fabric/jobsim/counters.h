@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cstdint>
+#include <deque>
 #include <vector>
 
 #include "fabric/jobsim/physics.h"
@@ -52,7 +53,8 @@ struct MemberCounters {
   Count finished;
   const Instruction* last_called = nullptr;
   const Instruction* last_started = nullptr;
-  bool odd_call = false;  // the last one called has another count
+  std::deque<const Instruction*> open;  // that have started and not finished, in order
+  bool odd_call = false;                // the last one called has another count
   bool odd_start = false;
   std::vector<EdgeCount> sends;     // as Network::sends
   std::vector<EdgeCount> receives;  // as Network::receives

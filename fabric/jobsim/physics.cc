@@ -97,10 +97,22 @@ bool Physics::IsIdle(uint32_t rank, int64_t at_ns) const {
          at_ns >= state.cpu_ns;
 }
 
-bool Physics::IsBlocked(uint32_t rank, int64_t at_ns) const {
-  const auto& blocked = ranks_[rank].blocked;
-  return std::any_of(blocked.rbegin(), blocked.rend(),
+namespace {
+
+template <typename Spans>
+bool Within(const Spans& spans, int64_t at_ns) {
+  return std::any_of(spans.rbegin(), spans.rend(),
                      [at_ns](const auto& span) { return at_ns >= span.first && at_ns < span.second; });
+}
+
+}  // namespace
+
+bool Physics::IsBlocked(uint32_t rank, int64_t at_ns) const {
+  return Within(ranks_[rank].blocked, at_ns);
+}
+
+bool Physics::IsWriting(uint32_t rank, int64_t at_ns) const {
+  return Within(ranks_[rank].written, at_ns);
 }
 
 int64_t Physics::Noisy(int64_t duration_ns, uint64_t chance) const {
@@ -170,6 +182,8 @@ bool Physics::Load(uint32_t rank, int64_t until_ns) {
   if (const int64_t writes_ns = CheckpointNs(rank); writes_ns > 0) {
     if (shape_.checkpoint_fsync) state.blocked.emplace_back(state.cpu_ns, state.cpu_ns + writes_ns);
     if (state.blocked.size() > kBlockedKept) state.blocked.erase(state.blocked.begin());
+    state.written.emplace_back(state.cpu_ns, state.cpu_ns + writes_ns);
+    if (state.written.size() > kBlockedKept) state.written.erase(state.written.begin());
     state.cpu_ns += writes_ns;
   }
   int64_t wait_ns = Noisy(shape_.data_ns, Mix({seed_, 0xda7a, rank, state.step}));

@@ -78,6 +78,8 @@ class Physics {
   bool IsIdle(uint32_t rank, int64_t at_ns) const;
   // It is blocked in the kernel: it writes, or reads what does not come.
   bool IsBlocked(uint32_t rank, int64_t at_ns) const;
+  // It writes a checkpoint.
+  bool IsWriting(uint32_t rank, int64_t at_ns) const;
   uint64_t steps(uint32_t rank) const { return ranks_[rank].step; }
   // The newest thing that has happened on any GPU so far.
   int64_t last_event_ns() const { return last_event_ns_; }
@@ -98,6 +100,7 @@ class Physics {
     uint64_t kernels = 0;                              // so far, for its dice
     std::array<uint64_t, kRoles> operations{};         // collectives of each group that it has entered
     std::vector<std::pair<int64_t, int64_t>> blocked;  // writing, or stuck
+    std::vector<std::pair<int64_t, int64_t>> written;  // likewise
     int64_t idle_from_ns = kNeverNs;                   // waits for its loader
     int64_t idle_to_ns = kNeverNs;
     std::vector<Event> events;

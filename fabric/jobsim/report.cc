@@ -51,6 +51,12 @@ struct Under {
   int64_t done_ns = 0;
 };
 
+// An operation that a member has started and not finished; without a meeting where it is a send or a receive.
+struct Open {
+  const Instruction* what = nullptr;
+  const Meeting* meeting = nullptr;
+};
+
 class Filler {
  public:
   Filler(const Physics& physics, uint32_t rank, int64_t at_ns, v1::ProcessReport* report)
@@ -64,10 +70,12 @@ class Filler {
     member_ = &counters->member(role);
     AddCommunicator();
     for (const Summary& summary : counters->TakeSummaries(role)) AddSummary(summary);
-    meeting_ = nullptr;
-    inside_ = member_->started.count > member_->finished.count;
-    if (inside_ && !group_->point_to_point()) {
-      meeting_ = physics_.FindMeeting(place.group, member_->started.count - 1);
+    open_.clear();
+    for (size_t i = 0; i < member_->open.size(); ++i) {
+      open_.push_back(
+          {member_->open[i], group_->point_to_point()
+                                 ? nullptr
+                                 : physics_.FindMeeting(place.group, member_->finished.count + i)});
     }
     const Network& network = physics_.network();
     const auto& sends = network.sends(place.group, place.member);
@@ -153,21 +161,22 @@ class Filler {
   }
 
   // A collective that not all have entered: the first chunk of each that is there goes to those who are.
-  Under Waiting(const Edge& edge, bool sends, const Instruction& what) const {
-    const auto is_there = [&](uint32_t member) {
-      const int64_t begun_ns = meeting_->begun_ns[member];
+  Under Waiting(const Open& op, const Edge& edge, bool sends) const {
+    const auto is_there = [&op, this](uint32_t member) {
+      const int64_t begun_ns = op.meeting->begun_ns[member];
       return begun_ns >= 0 && begun_ns <= at_ns_;
     };
     const bool both = is_there(edge.from) && is_there(edge.to);
-    const int64_t met_ns = both ? std::max(meeting_->begun_ns[edge.from], meeting_->begun_ns[edge.to]) : 0;
+    const int64_t met_ns =
+        both ? std::max(op.meeting->begun_ns[edge.from], op.meeting->begun_ns[edge.to]) : 0;
     const bool moves = both && Passes(edge, met_ns);
-    const uint64_t first = std::min<uint64_t>(1, what.chunks);
+    const uint64_t first = std::min<uint64_t>(1, op.what->chunks);
     Under under;
     under.wanted = first;
     under.granted = sends ? (both ? first : 0) : first;
     under.posted = sends ? under.granted : first;
     under.done = moves ? first : 0;
-    under.post_ns = under.posted > 0 ? std::max(met_ns, meeting_->begun_ns[place_.member]) : 0;
+    under.post_ns = under.posted > 0 ? std::max(met_ns, op.meeting->begun_ns[place_.member]) : 0;
     under.done_ns = moves ? met_ns : 0;
     return under;
   }
@@ -176,39 +185,39 @@ class Filler {
     return edge.factor != kDead || then_ns < physics_.fault().at_ns;
   }
 
-  Under Running(uint64_t chunks) const {
-    const int64_t all_ns = std::max<int64_t>(1, meeting_->end_ns - meeting_->last_ns);
+  Under Running(const Open& op, uint64_t chunks) const {
+    const int64_t all_ns = std::max<int64_t>(1, op.meeting->end_ns - op.meeting->last_ns);
     const double share =
-        std::clamp(static_cast<double>(at_ns_ - meeting_->last_ns) / static_cast<double>(all_ns), 0.0, 1.0);
+        std::clamp(static_cast<double>(at_ns_ - op.meeting->last_ns) / static_cast<double>(all_ns), 0.0, 1.0);
     Under under;
     under.done = static_cast<uint64_t>(share * static_cast<double>(chunks));
     under.wanted = under.granted = under.posted = std::min(chunks, under.done + 2);
     const int64_t each_ns = all_ns / static_cast<int64_t>(std::max<uint64_t>(1, chunks));
-    under.done_ns = meeting_->last_ns + static_cast<int64_t>(under.done) * each_ns;
+    under.done_ns = op.meeting->last_ns + static_cast<int64_t>(under.done) * each_ns;
     under.post_ns = under.done_ns;
     if (under.done == 0) under.done_ns = 0;
     return under;
   }
 
   // What comes behind the place where it hangs gets nothing; what is before it cannot get rid of its own.
-  Under Stalled(const Edge& edge, const Flow& flow, bool sends, uint64_t chunks) const {
+  Under Stalled(const Open& op, const Edge& edge, const Flow& flow, bool sends, uint64_t chunks) const {
     Under under;
     under.done =
-        std::min<uint64_t>(chunks - 1, static_cast<uint64_t>(meeting_->done * static_cast<double>(chunks)));
+        std::min<uint64_t>(chunks - 1, static_cast<uint64_t>(op.meeting->done * static_cast<double>(chunks)));
     under.wanted = under.granted = under.posted = under.done;
-    under.done_ns = under.done > 0 ? meeting_->stalled_ns : 0;
-    under.post_ns = meeting_->stalled_ns;
+    under.done_ns = under.done > 0 ? op.meeting->stalled_ns : 0;
+    under.post_ns = op.meeting->stalled_ns;
     const uint64_t more = std::min(chunks, under.done + kInFlight);
-    const auto size = static_cast<uint32_t>(meeting_->begun_ns.size());
-    if (!meeting_->stuck_itself && edge.factor == kDead) {
+    const auto size = static_cast<uint32_t>(op.meeting->begun_ns.size());
+    if (!op.meeting->stuck_itself && edge.factor == kDead) {
       // Lost on its way; of an edge that is dead in part, what the others carry has come.
       if (!sends || flow.factor == kDead) under.wanted = under.granted = under.posted = more;
       return under;
     }
-    const bool into = edge.to == meeting_->stuck_member;
-    const bool out = edge.from == meeting_->stuck_member;
-    const bool starved = out || (!into && (edge.from + size - meeting_->stuck_member) % size < size / 2);
-    if (meeting_->stuck_itself && (into || out)) {
+    const bool into = edge.to == op.meeting->stuck_member;
+    const bool out = edge.from == op.meeting->stuck_member;
+    const bool starved = out || (!into && (edge.from + size - op.meeting->stuck_member) % size < size / 2);
+    if (op.meeting->stuck_itself && (into || out)) {
       // Its kernel neither takes nor gives.
       if (into && sends) under.wanted = more;
       if (out && !sends) under.wanted = under.granted = under.posted = more;
@@ -222,18 +231,22 @@ class Filler {
     return under;
   }
 
+  Under UnderWay(const Open& op, const Edge& edge, const Flow& flow, bool sends) const {
+    if (group_->point_to_point()) return Message(edge, flow, sends, *op.what);
+    if (op.meeting == nullptr) return {};
+    const bool all = op.meeting->end_ns >= 0 && op.meeting->last_ns <= at_ns_;
+    if (!all) return Waiting(op, edge, sends);
+    const uint64_t chunks = ChunksOf(physics_, edge, flow, *op.what, op.meeting->end_ns);
+    if (op.meeting->end_ns >= kNeverNs && at_ns_ >= op.meeting->stalled_ns)
+      return Stalled(op, edge, flow, sends, chunks);
+    if (op.meeting->end_ns >= kNeverNs) return {};
+    return Running(op, chunks);
+  }
+
   Under UnderWay(const Edge& edge, const Flow& flow, bool sends) const {
-    if (!inside_ || member_->last_started == nullptr) return {};
-    const Instruction& what = *member_->last_started;
-    if (group_->point_to_point()) return Message(edge, flow, sends, what);
-    if (meeting_ == nullptr) return {};
-    const bool all = meeting_->end_ns >= 0 && meeting_->last_ns <= at_ns_;
-    if (!all) return Waiting(edge, sends, what);
-    const uint64_t chunks = ChunksOf(physics_, edge, flow, what, meeting_->end_ns);
-    if (meeting_->end_ns >= kNeverNs && at_ns_ >= meeting_->stalled_ns)
-      return Stalled(edge, flow, sends, chunks);
-    if (meeting_->end_ns >= kNeverNs) return {};
-    return Running(chunks);
+    Under all;
+    for (const Open& op : open_) Add(UnderWay(op, edge, flow, sends), &all);
+    return all;
   }
 
   Under Message(const Edge& edge, const Flow& flow, bool sends, const Instruction& what) const {
@@ -321,7 +334,7 @@ class Filler {
       Add(of_flow.back(), &all);
       chunks += count.flows[i].chunks;
       if (!sends) continue;
-      latencies.push_back(LatencyOf(edge, i, count, of_flow.back()));
+      latencies.push_back(LatencyOf(edge, i, sends, count));
       latency.latency_sum_ns += latencies[i].latency_sum_ns;
       latency.latency_max_ns = std::max(latency.latency_max_ns, latencies[i].latency_max_ns);
       for (size_t b = 0; b < latency.latency.size(); ++b) latency.latency[b] += latencies[i].latency[b];
@@ -343,14 +356,16 @@ class Filler {
   }
 
   // With those chunks of the operation under way that have come.
-  FlowCount LatencyOf(const Edge& edge, size_t i, const EdgeCount& count, const Under& under) const {
+  FlowCount LatencyOf(const Edge& edge, size_t i, bool sends, const EdgeCount& count) const {
     FlowCount latency = count.flows[i];
-    if (under.done == 0 || member_->last_started == nullptr) return latency;
-    const Instruction& what = *member_->last_started;
-    const int64_t end_ns = meeting_ == nullptr ? at_ns_ : meeting_->end_ns;
-    const uint64_t chunks = ChunksOf(physics_, edge, edge.flows[i], what, end_ns < 0 ? at_ns_ : end_ns);
-    AddLatency(physics_, edge.flows[i], count.operations, member_->started.last_ns, chunks, under.done,
-               &latency);
+    uint64_t operation = count.operations;
+    for (const Open& op : open_) {
+      const uint64_t done = UnderWay(op, edge, edge.flows[i], sends).done;
+      if (done == 0) continue;
+      const int64_t end_ns = op.meeting == nullptr || op.meeting->end_ns < 0 ? at_ns_ : op.meeting->end_ns;
+      const uint64_t chunks = ChunksOf(physics_, edge, edge.flows[i], *op.what, end_ns);
+      AddLatency(physics_, edge.flows[i], operation++, member_->started.last_ns, chunks, done, &latency);
+    }
     return latency;
   }
 
@@ -397,8 +412,7 @@ class Filler {
   const Group* group_ = nullptr;
   Place place_;
   const MemberCounters* member_ = nullptr;
-  const Meeting* meeting_ = nullptr;
-  bool inside_ = false;
+  std::vector<Open> open_;  // of member_
 };
 
 }  // namespace
