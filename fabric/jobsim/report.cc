@@ -237,10 +237,19 @@ class Filler {
     const bool all = op.meeting->end_ns >= 0 && op.meeting->last_ns <= at_ns_;
     if (!all) return Waiting(op, edge, sends);
     const uint64_t chunks = ChunksOf(physics_, edge, flow, *op.what, op.meeting->end_ns);
-    if (op.meeting->end_ns >= kNeverNs && at_ns_ >= op.meeting->stalled_ns)
-      return Stalled(op, edge, flow, sends, chunks);
-    if (op.meeting->end_ns >= kNeverNs) return {};
-    return Running(op, chunks);
+    // What came while not all were there has come.
+    const uint64_t first = std::min(chunks, Waiting(op, edge, sends).done);
+    if (op.meeting->end_ns < kNeverNs) return WithFirst(Running(op, chunks), first);
+    return WithFirst(at_ns_ >= op.meeting->stalled_ns ? Stalled(op, edge, flow, sends, chunks) : Under(),
+                     first);
+  }
+
+  static Under WithFirst(Under under, uint64_t first) {
+    under.done = std::max(under.done, first);
+    under.posted = std::max(under.posted, under.done);
+    under.granted = std::max(under.granted, under.posted);
+    under.wanted = std::max(under.wanted, under.granted);
+    return under;
   }
 
   Under UnderWay(const Edge& edge, const Flow& flow, bool sends) const {

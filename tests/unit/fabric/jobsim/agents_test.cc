@@ -96,7 +96,8 @@ TEST(Agents, CountersNeverFallAndNeverSayTooMuch) {
   }
 }
 
-// What was received was sent, once the job stands still.
+// What was received was sent, once the job stands still. A message between two ranks may wait at its
+// receiver.
 TEST(Agents, BothEndsAgree) {
   for (const FaultKind kind : {FaultKind::kDataLoader, FaultKind::kStop}) {
     Shape shape = Quick(32, 91, Engine::kVendor);
@@ -107,9 +108,13 @@ TEST(Agents, BothEndsAgree) {
     shape.world_reduce = true;
     const Fault fault = FaultAt(shape, kind, 6 * kSecondNs, 5);
     std::map<std::tuple<uint64_t, uint32_t, uint32_t>, std::pair<uint64_t, uint64_t>> messages;
+    std::set<uint64_t> point_to_point;
     Watch(PlanOf(shape, fault, 5), 40 * kSecondNs, [&](int64_t, const Batches& batches) {
       for (const v1::TelemetryBatch& batch : batches) {
         for (const v1::ProcessReport& report : batch.processes()) {
+          for (const v1::CommunicatorState& state : report.communicators()) {
+            if (state.p2p_called().count() != 0) point_to_point.insert(state.communicator_id());
+          }
           for (const v1::QueuePairState& item : report.queue_pairs()) {
             const bool sends = item.direction() == v1::DIRECTION_SEND;
             auto& [sent, received] = messages[{item.communicator_id(), sends ? item.rank() : item.peer(),
@@ -120,7 +125,12 @@ TEST(Agents, BothEndsAgree) {
       }
     });
     ASSERT_FALSE(messages.empty());
-    for (const auto& [edge, counts] : messages) EXPECT_EQ(counts.first, counts.second) << FaultName(kind);
+    for (const auto& [edge, counts] : messages) {
+      EXPECT_GE(counts.first, counts.second) << FaultName(kind);
+      if (!point_to_point.contains(std::get<0>(edge))) {
+        EXPECT_EQ(counts.first, counts.second) << FaultName(kind);
+      }
+    }
   }
 }
 
