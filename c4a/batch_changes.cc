@@ -42,8 +42,8 @@ bool GoesOn(const v1::CommunicatorState& a, const v1::CommunicatorState& b) {
   return a.communicator_id() == b.communicator_id() && a.parent_id() == b.parent_id() &&
          a.rank() == b.rank() && a.rank_count() == b.rank_count() && a.phase() == b.phase() &&
          a.engine() == b.engine() && a.seen() == b.seen() && a.name() == b.name() &&
-         a.has_gave_up() == b.has_gave_up() &&
-         Grew(a.called(), b.called()) && Grew(a.started(), b.started()) && Grew(a.finished(), b.finished()) &&
+         a.has_gave_up() == b.has_gave_up() && Grew(a.called(), b.called()) &&
+         Grew(a.started(), b.started()) && Grew(a.finished(), b.finished()) &&
          Grew(a.p2p_called(), b.p2p_called()) && Grew(a.p2p_started(), b.p2p_started()) &&
          Grew(a.p2p_finished(), b.p2p_finished());
 }

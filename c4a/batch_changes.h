@@ -11,8 +11,8 @@
 
 namespace c4::agent {
 
-// `base` and `next` are whole, of one epoch; `next` is left as it is. Nothing: other processes than before, or profiles, which are
-// told in a whole batch.
+// `base` and `next` are whole, of one epoch; `next` is left as it is. Nothing: other processes than before,
+// or profiles, which are told in a whole batch.
 std::optional<v1::TelemetryBatch> ChangesSince(const v1::TelemetryBatch& base, v1::TelemetryBatch* next);
 
 }  // namespace c4::agent

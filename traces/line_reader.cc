@@ -15,8 +15,8 @@ absl::Status LineReader::Fill() {
   }
   if (end_ == buffer_.size()) {
     if (buffer_.size() > kLongest) {
-      return absl::InvalidArgumentError(absl::StrCat("line ", line_ + 1, " has more than ", kLongest,
-                                                     " bytes: this is no table"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("line ", line_ + 1, " has more than ", kLongest, " bytes: this is no table"));
     }
     buffer_.resize(buffer_.size() * 2);
   }
