@@ -4,6 +4,7 @@
 #include <csignal>
 #include <cstring>
 #include <sys/wait.h>
+#include <unordered_map>
 
 #include "ccl/include/nccl.h"
 #include "service/text.h"
@@ -103,22 +104,22 @@ bool EndedBefore(const JobSnapshot& snapshot, const End& a, const End& b) {
 }
 
 std::vector<End> FirstOf(const JobSnapshot& snapshot, const std::vector<End>& ends) {
-  // Nobody can be before whom the earliest of a host is not: as many to be compared as there are hosts.
-  std::vector<const End*> earliest;
+  // Nobody can be before whom the earliest of a host is not: as many to be compared as there are hosts, and
+  // for who is not among the first the earliest of all is nearly always enough.
+  std::unordered_map<const Host*, const End*> of_host;
   for (const End& end : ends) {
-    const Host* const host = snapshot.processes[end.process].host;
-    const auto known = std::find_if(earliest.begin(), earliest.end(), [&](const End* other) {
-      return snapshot.processes[other->process].host == host;
-    });
-    if (known == earliest.end()) {
-      earliest.push_back(&end);
-    } else if (end.at_ns < (*known)->at_ns) {
-      *known = &end;
-    }
+    const End*& earliest = of_host.try_emplace(snapshot.processes[end.process].host, &end).first->second;
+    if (end.at_ns < earliest->at_ns) earliest = &end;
   }
+  std::vector<const End*> earliest;
+  earliest.reserve(of_host.size());
+  for (const auto& entry : of_host) earliest.push_back(entry.second);
+  std::sort(earliest.begin(), earliest.end(), [](const End* a, const End* b) { return a->at_ns < b->at_ns; });
   std::vector<End> first;
   for (const End& end : ends) {
-    if (std::none_of(earliest.begin(), earliest.end(),
+    const auto later = std::partition_point(earliest.begin(), earliest.end(),
+                                            [&](const End* other) { return other->at_ns < end.at_ns; });
+    if (std::none_of(earliest.begin(), later,
                      [&](const End* other) { return EndedBefore(snapshot, *other, end); })) {
       first.push_back(end);
     }

@@ -234,7 +234,7 @@ std::set<uint32_t> WaitForNoData(const HangStep& step) {
   for (const Member* member : step.waiting) {
     bool receives = false;
     bool empty = false;
-    for (const QueuePair& pair : member->state->queue_pairs) {
+    for (const QueuePair& pair : member->own->queue_pairs) {
       if (pair.sends || !pair.connection.known) continue;
       receives = true;
       empty = empty || pair.connection.wanted > pair.connection.done;
