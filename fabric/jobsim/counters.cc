@@ -133,7 +133,7 @@ void RankCounters::Finish(const Event& event, MemberCounters* member) {
 
 void RankCounters::Carry(const Event& event, const Edge& edge, bool sends, EdgeCount* count) {
   count->last_done_ns = event.at_ns;
-  count->last_post_ns = std::max(count->last_post_ns, event.begun_ns);
+  count->last_post_ns = event.at_ns;
   for (size_t i = 0; i < edge.flows.size(); ++i) {
     const Flow& flow = edge.flows[i];
     FlowCount& to = count->flows[i];
@@ -142,10 +142,6 @@ void RankCounters::Carry(const Event& event, const Edge& edge, bool sends, EdgeC
     if (sends) AddLatency(physics_, flow, count->operations, event.begun_ns, chunks, chunks, &to);
   }
   ++count->operations;
-}
-
-std::vector<Summary> RankCounters::TakeSummaries(Role role) {
-  return std::exchange(members_[static_cast<size_t>(role)].summaries, {});
 }
 
 uint64_t RankCounters::inside_ns(int64_t at_ns) const {

@@ -22,7 +22,11 @@ template <typename Look>
 void Watch(JobPlan plan, int64_t until_ns, Look look) {
   const int64_t each_ns = plan.report_ns;
   Agents agents(std::move(plan), kStartNs, kStartUnixNs);
-  for (int64_t at_ns = each_ns; at_ns <= until_ns; at_ns += each_ns) look(at_ns, agents.Report(at_ns));
+  for (int64_t at_ns = each_ns; at_ns <= until_ns; at_ns += each_ns) {
+    Batches batches;
+    for (const Told& told : agents.Report(at_ns)) batches.push_back(*told.batch);
+    look(at_ns, batches);
+  }
 }
 
 Shape Quick(uint32_t ranks, uint64_t seed, Engine engine) {
@@ -147,6 +151,63 @@ TEST(Agents, AreTheSameForASeed) {
   EXPECT_EQ(run(), run());
 }
 
+// Reports are written over former ones: nothing of these may show.
+TEST(Agents, AReportIsTheSameWhateverStoodThereBefore) {
+  for (int i = 0; i < static_cast<int>(FaultKind::kCount); ++i) {
+    const auto seed = 120 + static_cast<uint64_t>(i);
+    const Shape shape = Quick(24, seed, i % 2 == 0 ? Engine::kHost : Engine::kVendor);
+    const JobPlan plan = PlanOf(shape, FaultAt(shape, static_cast<FaultKind>(i), 5 * kSecondNs, seed), seed);
+    Agents often(plan, kStartNs, kStartUnixNs);
+    int64_t at_ns = 0;
+    for (; at_ns < 12 * kSecondNs; at_ns += plan.report_ns) (void)often.Report(at_ns);
+    // One that has not told of the job before has empty reports to fill, but scans of its own to tell of.
+    Agents once(plan, kStartNs, kStartUnixNs);
+    const std::vector<Told>& a = often.Report(at_ns);
+    const std::vector<Told>& b = once.Report(at_ns);
+    ASSERT_EQ(a.size(), b.size());
+    for (size_t host = 0; host < a.size(); ++host) {
+      ASSERT_EQ(a[host].batch->processes_size(), b[host].batch->processes_size());
+      for (int process = 0; process < a[host].batch->processes_size(); ++process) {
+        const v1::ProcessReport& x = a[host].batch->processes(process);
+        const v1::ProcessReport& y = b[host].batch->processes(process);
+        ASSERT_EQ(x.communicators_size(), y.communicators_size());
+        ASSERT_EQ(x.queue_pairs_size(), y.queue_pairs_size());
+        for (int j = 0; j < x.communicators_size(); ++j) {
+          EXPECT_EQ(x.communicators(j).SerializeAsString(), y.communicators(j).SerializeAsString());
+        }
+        for (int j = 0; j < x.queue_pairs_size(); ++j) {
+          EXPECT_EQ(x.queue_pairs(j).SerializeAsString(), y.queue_pairs(j).SerializeAsString())
+              << FaultName(static_cast<FaultKind>(i));
+        }
+      }
+    }
+  }
+}
+
+// What a queue pair did last stays the last thing that it did.
+TEST(Agents, MomentsNeverGoBack) {
+  using Key = std::tuple<std::string, uint32_t, uint64_t, uint32_t, int, uint32_t, uint32_t>;
+  for (const Engine engine : {Engine::kHost, Engine::kVendor}) {
+    const Shape shape = Quick(32, 140, engine);
+    std::map<Key, std::pair<int64_t, int64_t>> last;  // posted, moved
+    Watch(PlanOf(shape, Fault(), 1), 14 * kSecondNs, [&](int64_t, const Batches& batches) {
+      for (const v1::TelemetryBatch& batch : batches) {
+        for (const v1::ProcessReport& report : batch.processes()) {
+          for (const v1::QueuePairState& item : report.queue_pairs()) {
+            auto& [post_ns, move_ns] = last[{batch.host(), report.process().pid(), item.communicator_id(),
+                                             item.peer(), item.direction(), item.channel(), item.index()}];
+            EXPECT_GE(batch.monotonic_ns() - item.last_post_age_ns(), post_ns);
+            EXPECT_GE(batch.monotonic_ns() - item.last_progress_age_ns(), move_ns);
+            post_ns = std::max(post_ns, batch.monotonic_ns() - item.last_post_age_ns());
+            move_ns = std::max(move_ns, batch.monotonic_ns() - item.last_progress_age_ns());
+          }
+        }
+      }
+    });
+    EXPECT_EQ(last.empty(), shape.nodes() == 1);
+  }
+}
+
 TEST(Agents, OneThatBeginsAnewCountsFromOneAndKnowsNothingOfBefore) {
   const Shape shape = Quick(24, 96, Engine::kVendor);
   JobPlan plan = PlanOf(shape, Fault(), 1);
@@ -231,7 +292,7 @@ TEST(Agents, AHealthyPlanOfADayHoldsRestartsAndShrinks) {
   size_t lives = 0;
   for (uint64_t seed = 1; seed <= 10; ++seed) {
     const Shape shape = DrawShape(64, seed);
-    const JobPlan plan = HealthyPlan(shape, 86'400 * kSecondNs, seed);
+    const JobPlan plan = HealthyPlan(shape, /*busy=*/true, 86'400 * kSecondNs, seed);
     lives += plan.lives.size();
     for (size_t i = 1; i < plan.lives.size(); ++i) {
       const Life& before = plan.lives[i - 1];
