@@ -34,7 +34,8 @@ int64_t FaultCadence::Next(int64_t at_ns, int64_t shown_ns) const {
   return fine ? fine_ns : kCoarseNs;
 }
 
-HealthyCadence::HealthyCadence(const jobsim::JobPlan& plan, int64_t fine_ns) : fine_ns_(fine_ns) {
+HealthyCadence::HealthyCadence(const jobsim::JobPlan& plan, int64_t lasts_ns) : fine_ns_(plan.report_ns) {
+  planned_.emplace_back(lasts_ns, lasts_ns);
   for (const jobsim::AgentEvent& event : plan.agents) {
     planned_.emplace_back(event.at_ns, event.at_ns + event.lasts_ns);
   }

@@ -30,7 +30,8 @@ struct FaultCadence {
 // Of a job that is well.
 class HealthyCadence {
  public:
-  HealthyCadence(const jobsim::JobPlan& plan, int64_t fine_ns);
+  // The job is watched for `lasts_ns`.
+  HealthyCadence(const jobsim::JobPlan& plan, int64_t lasts_ns);
 
   struct Step {
     bool mark = false;    // a sample of the rhythm begins (jobsim::Agents::Mark)

@@ -181,7 +181,7 @@ JobTrial RunHealthyTrial(uint32_t ranks, uint64_t seed, const HealthyOptions& op
   jobsim::DrawLife(seed, options.busy, &shape);
   const auto lasts_ns = static_cast<int64_t>(options.lasts_s * 1e9);
   jobsim::JobPlan plan = jobsim::HealthyPlan(shape, options.busy, lasts_ns, seed);
-  HealthyCadence cadence(plan, plan.report_ns);
+  HealthyCadence cadence(plan, lasts_ns);
   Watched watched(std::move(plan));
   JobTrial trial;
   std::set<std::string> judged;

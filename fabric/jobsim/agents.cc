@@ -13,6 +13,7 @@ constexpr uint32_t kFirstPid = 1000;
 constexpr uint64_t kTickNs = 10'000'000;           // in which the kernel tells when a process began
 constexpr int64_t kScanNs = 100 * kMillisecondNs;  // how often an agent looks who is still there
 constexpr int64_t kKeptNs = 600 * kSecondNs;       // what the dead leave
+constexpr int64_t kEndedNs = 10 * kSecondNs;       // in which all have ended that were told to
 constexpr int64_t kClockErrorNs = 200'000;
 // The threads of the vendor's engine and of frameworks look around once in a while, whatever the program
 // does.
@@ -205,8 +206,7 @@ const std::vector<Told>& Agents::Report(int64_t at_ns) {
   at_ns_ = at_ns;
   Begin(at_ns);
   for (Running& running : lives_) {
-    const bool over = running.gone == running.processes.size();
-    if (!over) running.physics->Advance(at_ns - running.life->start_ns);
+    if (!IsOver(running)) running.physics->Advance(at_ns - running.life->start_ns);
   }
   told_.clear();
   for (uint32_t number = 0; number < hosts_.size(); ++number) {
@@ -216,10 +216,17 @@ const std::vector<Told>& Agents::Report(int64_t at_ns) {
   return told_;
 }
 
+// All of its processes have ended. A node that is gone does not tell.
+bool Agents::IsOver(const Running& running) const {
+  const Shape& shape = running.life->shape;
+  return running.gone == running.processes.size() ||
+         (shape.ended_ns < kNeverNs && at_ns_ >= running.life->start_ns + shape.ended_ns + kEndedNs);
+}
+
 // The number of the life that began last, where all others are over and it is whole; -1.
 int Agents::OnlyOne() const {
   for (size_t i = 0; i + 1 < lives_.size(); ++i) {
-    if (lives_[i].gone != lives_[i].processes.size()) return -1;
+    if (!IsOver(lives_[i])) return -1;
   }
   if (lives_.empty() || lives_.back().gone != 0) return -1;
   const auto& processes = lives_.back().processes;

@@ -110,6 +110,7 @@ class Agents {
                    v1::ProcessReport* report);
   void FillBatch(uint32_t number, int64_t read_ns, Host* host);
   int OnlyOne() const;
+  bool IsOver(const Running& running) const;
   void Look(const Physics& physics, uint32_t rank, int64_t at_ns, Process* process) const;
 
   const JobPlan plan_;
