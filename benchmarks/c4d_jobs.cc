@@ -137,8 +137,27 @@ struct Row {
   uint64_t faults = 0;
   uint64_t right = 0;
   uint64_t ambiguous = 0;
+  uint64_t wrong = 0;
   std::vector<double> seconds;
 };
+
+using Rows = std::map<std::string, Row>;  // by kind
+
+nlohmann::json ToJson(Rows* rows) {
+  nlohmann::json by_kind = nlohmann::json::object();
+  for (auto& [name, row] : *rows) {
+    std::sort(row.seconds.begin(), row.seconds.end());
+    const bool none = row.seconds.empty();
+    by_kind[name] = {
+        {"faults", row.faults},
+        {"right", row.right},
+        {"ambiguous", row.ambiguous},
+        {"wrong", row.wrong},
+        {"median_s", none ? nlohmann::json() : nlohmann::json(row.seconds[row.seconds.size() / 2])},
+        {"most_s", none ? nlohmann::json() : nlohmann::json(row.seconds.back())}};
+  }
+  return by_kind;
+}
 
 class Sums {
  public:
@@ -158,7 +177,7 @@ class Sums {
       trial = c4::benchmarks::RunJobTrial(shape, fault, seed);
     }
     const std::lock_guard<std::mutex> lock(mutex_);
-    Add(kind, trial);
+    Add(kind, shape.engine, trial);
     if (!options_.verbose && trial.right && trial.wrong == 0) return;
     const std::string name(c4::jobsim::FaultName(kind));
     std::printf(
@@ -172,25 +191,32 @@ class Sums {
   nlohmann::json Result(double wall_s);
 
  private:
-  void Add(FaultKind kind, const c4::benchmarks::JobTrial& trial) {
-    Row& row = rows_[std::string(c4::jobsim::FaultName(kind))];
+  void Add(FaultKind kind, c4::jobsim::Engine engine, const c4::benchmarks::JobTrial& trial) {
+    const std::string name(c4::jobsim::FaultName(kind));
+    const char* const of = engine == c4::jobsim::Engine::kVendor ? "vendor" : "host";
+    Add(kind, trial, &rows_[name]);
+    if (!options_.healthy) Add(kind, trial, &engines_[of][name]);
+    ++trials_;
     wrong_ += trial.wrong;
     simulated_s_ += trial.simulated_s;
     judged_s_ += trial.judged_s;
-    if (!c4::jobsim::IsHarmless(kind)) {
-      ++faults_;
-      ++row.faults;
-      right_ += trial.right ? 1 : 0;
-    }
-    ++trials_;
-    row.right += trial.right ? 1 : 0;
-    row.ambiguous += trial.right && trial.ambiguous ? 1 : 0;
-    if (trial.after_s >= 0) row.seconds.push_back(trial.after_s);
+    if (c4::jobsim::IsHarmless(kind)) return;
+    ++faults_;
+    right_ += trial.right ? 1 : 0;
+  }
+
+  static void Add(FaultKind kind, const c4::benchmarks::JobTrial& trial, Row* row) {
+    row->faults += c4::jobsim::IsHarmless(kind) ? 0 : 1;
+    row->right += trial.right ? 1 : 0;
+    row->ambiguous += trial.right && trial.ambiguous ? 1 : 0;
+    row->wrong += trial.wrong;
+    if (trial.after_s >= 0) row->seconds.push_back(trial.after_s);
   }
 
   const Options& options_;
   std::mutex mutex_;
-  std::map<std::string, Row> rows_;
+  Rows rows_;
+  std::map<std::string, Rows> engines_;
   uint64_t trials_ = 0;
   uint64_t right_ = 0;
   uint64_t wrong_ = 0;
@@ -203,16 +229,8 @@ nlohmann::json Sums::Result(double wall_s) {
   const auto share = [](uint64_t part, uint64_t all) {
     return all == 0 ? 1.0 : static_cast<double>(part) / static_cast<double>(all);
   };
-  nlohmann::json by_kind = nlohmann::json::object();
-  for (auto& [name, row] : rows_) {
-    std::sort(row.seconds.begin(), row.seconds.end());
-    by_kind[name] = {{"faults", row.faults},
-                     {"right", row.right},
-                     {"ambiguous", row.ambiguous},
-                     {"median_s", row.seconds.empty() ? nlohmann::json()
-                                                      : nlohmann::json(row.seconds[row.seconds.size() / 2])},
-                     {"most_s", row.seconds.empty() ? nlohmann::json() : nlohmann::json(row.seconds.back())}};
-  }
+  nlohmann::json engines = nlohmann::json::object();
+  for (auto& [engine, rows] : engines_) engines[engine] = ToJson(&rows);
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
   return {{"trials", trials_},
@@ -220,7 +238,8 @@ nlohmann::json Sums::Result(double wall_s) {
           {"precision", share(right_, right_ + wrong_)},
           {"recall", share(right_, faults_)},
           {"wrong", wrong_},
-          {"by_kind", by_kind},
+          {"by_kind", ToJson(&rows_)},
+          {"by_engine", engines},
           {"simulated_s", simulated_s_},
           {"judged_s", judged_s_},
           {"wall_s", wall_s},

@@ -56,8 +56,8 @@ struct MemberCounters {
   const Instruction* last_called = nullptr;
   const Instruction* last_started = nullptr;
   std::deque<const Instruction*> open;  // that have started and not finished, in order
-  bool odd_call = false;                // the last one called has another count
-  bool odd_start = false;
+  uint64_t odd_operation = 0;           // the one that was called with another count, from 1; 0: none
+  bool IsOdd(const Count& last) const { return odd_operation != 0 && last.count == odd_operation; }
   std::vector<EdgeCount> sends;     // as Network::sends
   std::vector<EdgeCount> receives;  // as Network::receives
   std::vector<Summary> summaries;

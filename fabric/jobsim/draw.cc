@@ -127,7 +127,7 @@ Fault DrawFault(const Shape& shape, FaultKind kind, int64_t from_ns, uint64_t se
       if (draws.OneOf(2)) fault.launcher = Launcher::kNone;
       break;
     case FaultKind::kFileSystem:
-      fault.lasts_ns = draws.LogNs(180, 600);
+      fault.lasts_ns = draws.LogNs(1000, 2400);
       break;
     case FaultKind::kSlowNic:
     case FaultKind::kSlowSpine:
