@@ -23,7 +23,9 @@ uint32_t ChunksOf(const Physics& physics, const Edge& edge, const Flow& flow, co
                   int64_t at_ns) {
   const bool shares =
       physics.shape().engine == Engine::kHost && what.is_collective() && edge.flows.size() > 1;
-  if (!shares || flow.factor <= 1 || !Lasts(physics.fault(), at_ns)) return what.chunks;
+  // What was given to one that is dead stays there.
+  const bool slow = flow.factor > 1 && flow.factor < kDead;
+  if (!shares || !slow || !Lasts(physics.fault(), at_ns)) return what.chunks;
   return std::max(1U, static_cast<uint32_t>(what.chunks / flow.factor));
 }
 
