@@ -157,7 +157,7 @@ JobTrial RunJobTrial(const jobsim::Shape& shape, const jobsim::Fault& fault, uin
   accepted = std::make_unique<AcceptedVerdicts>(watched.physics());
   trial.limit_s = accepted->limit_s();
   if (!accepted->stands_still()) {
-    trial.limit_s += static_cast<double>(kShowSteps * jobsim::NominalStepNs(shape)) / 1e9 * fault.factor;
+    trial.limit_s += static_cast<double>(kShowSteps * jobsim::SlowedStepNs(shape, fault)) / 1e9;
   }
   const FaultCadence cadence{.ready_ns = watched.physics().ready_ns(),
                              .fault_ns = fault.at_ns,

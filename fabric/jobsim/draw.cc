@@ -165,6 +165,11 @@ bool IsFelt(const Shape& shape, Fault fault) {
 
 }  // namespace
 
+int64_t SlowedStepNs(const Shape& shape, Fault fault) {
+  fault.at_ns = 0;
+  return TimeOfSteps(shape, fault) / static_cast<int64_t>(kSteps);
+}
+
 bool Matters(const Shape& shape, const Fault& fault) {
   const Layout layout = MakeLayout(shape);
   const auto& places = layout.places[fault.rank];

@@ -22,4 +22,7 @@ Fault DrawFault(const Shape& shape, FaultKind kind, int64_t from_ns, uint64_t se
 // a job's steps longer by less than a fifth gets nobody out of bed.
 bool Matters(const Shape& shape, const Fault& fault);
 
+// What a step takes, about, while the fault lasts.
+int64_t SlowedStepNs(const Shape& shape, Fault fault);
+
 }  // namespace c4::jobsim
