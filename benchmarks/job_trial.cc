@@ -27,6 +27,7 @@ constexpr double kLateS = 0.5;  // reports and looks
 constexpr int64_t kAfterwardsNs = 3 * kSecondNs;
 constexpr int64_t kHarmlessNs = 100 * kSecondNs;  // for which a job is watched that nothing is wrong with
 constexpr int64_t kLongestNs = 1500 * kSecondNs;
+constexpr int64_t kWholeEveryNs = 30 * kSecondNs;  // as c4a/uplink.cc has it
 // What is usual is learnt from so many steps, and slowness shows in so many.
 constexpr int64_t kLearnSteps = 30;
 constexpr int64_t kShowSteps = 8;
@@ -75,14 +76,16 @@ class Watched {
     const c4d::Now now = {kStartNs + at_ns, kStartUnixNs + at_ns};
     for (const jobsim::Told& told : agents_.Report(at_ns)) {
       // As an agent's uplink does it.
-      uint64_t& base = bases_[told.batch->host()];
+      Base& base = bases_[told.batch->host()];
       std::optional<v1::TelemetryBatch> changes;
-      if (told.before != nullptr && base == told.before->sequence()) {
+      if (told.before != nullptr && base.sequence == told.before->sequence() &&
+          told.batch->monotonic_ns() - base.whole_ns < kWholeEveryNs) {
         changes = agent::ChangesSince(*told.before, told.batch);
       }
+      if (!changes.has_value()) base.whole_ns = told.batch->monotonic_ns();
       const auto taken = handler_->Ingest(changes.has_value() ? *changes : *told.batch, now);
       if (!taken.ok()) trial->told += std::string(taken.status().message()) + "\n";
-      base = taken.ok() ? taken->base() : 0;
+      base.sequence = taken.ok() ? taken->base() : 0;
     }
     handler_->Tick(now);
   }
@@ -99,7 +102,11 @@ class Watched {
   c4d::VerdictStore store_{":memory:"};
   service::Metrics metrics_;
   std::unique_ptr<c4d::C4dHandler> handler_;
-  std::unordered_map<std::string, uint64_t> bases_;  // by host: what the master asked to be told changes of
+  struct Base {
+    uint64_t sequence = 0;  // that the master asked to be told changes of
+    int64_t whole_ns = 0;   // when all was told last
+  };
+  std::unordered_map<std::string, Base> bases_;  // by host
   int64_t watched_ns_ = 0;
 };
 
