@@ -115,8 +115,11 @@ JobPlan HealthyPlan(const Shape& shape, bool busy, int64_t lasts_ns, uint64_t se
     next.shape.ended_ns = kNeverNs;
     next.seed = Mix({seed, 16, number});
     next.incarnation = numbered ? static_cast<uint32_t>(number) : 0;
+    // A node that leaves is there until the job has ended on it, and a while longer.
     for (const uint32_t host : left) {
-      plan.agents.push_back({.kind = AgentEventKind::kGone, .host = host, .at_ns = life.start_ns + ended_ns});
+      const int64_t after_ns = Seconds(Mix({seed, 17, number, host}), 2, 120);
+      plan.agents.push_back(
+          {.kind = AgentEventKind::kGone, .host = host, .at_ns = life.start_ns + ended_ns + after_ns});
     }
     life = next;
   }
