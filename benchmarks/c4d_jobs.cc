@@ -44,6 +44,7 @@ struct Options {
   c4::benchmarks::HealthyOptions life;
   FaultKind fault = FaultKind::kNone;  // all in turn
   std::string json;
+  std::string at_fault;  // what is not understood
 };
 
 bool ReadNumber(const std::string& text, uint64_t least, uint64_t most, uint64_t* value) {
@@ -80,6 +81,7 @@ bool Read(int argc, char** argv, Options* options) {
   for (int i = 1; i < argc; ++i) {
     const std::string word = argv[i];
     if (ReadFlag(word, options)) continue;
+    options->at_fault = word + (i + 1 == argc ? "" : " " + std::string(argv[i + 1]));
     if (i + 1 == argc) return false;
     const std::string value = argv[++i];
     uint64_t number = 0;
@@ -246,7 +248,19 @@ nlohmann::json Sums::Result(double wall_s) {
           {"peak_mib", usage.ru_maxrss / 1024}};
 }
 
+// Nothing where no file is named. False, with a sentence, where it cannot be.
+bool Write(const nlohmann::json& result, const std::string& name, const char* mode) {
+  if (name.empty()) return true;
+  FILE* file = std::fopen(name.c_str(), mode);
+  const std::string text = result.is_null() ? "" : result.dump(2) + "\n";
+  const bool written = file != nullptr && std::fputs(text.c_str(), file) >= 0;
+  if (file != nullptr && std::fclose(file) == 0 && written) return true;
+  std::printf("cannot write %s: name a file in a folder that can be written\n", name.c_str());
+  return false;
+}
+
 int Run(const Options& options) {
+  if (!Write(nlohmann::json(), options.json, "a")) return 2;  // told before hours are spent
   const auto begin = std::chrono::steady_clock::now();
   Sums sums(options);
   std::atomic<uint64_t> next{0};
@@ -260,14 +274,7 @@ int Run(const Options& options) {
   const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - begin;
   const nlohmann::json result = sums.Result(wall.count());
   std::printf("%s\n", result.dump(2).c_str());
-  if (options.json.empty()) return 0;
-  FILE* file = std::fopen(options.json.c_str(), "w");
-  const bool written = file != nullptr && std::fputs((result.dump(2) + "\n").c_str(), file) >= 0;
-  if (file == nullptr || std::fclose(file) != 0 || !written) {
-    std::printf("cannot write %s: name a file in a folder that can be written\n", options.json.c_str());
-    return 2;
-  }
-  return 0;
+  return Write(result, options.json, "w") ? 0 : 2;
 }
 
 void Explain() {
@@ -287,7 +294,7 @@ void Explain() {
 int main(int argc, char** argv) {
   Options options;
   if (!Read(argc, argv, &options)) {
-    Explain();
+    Explain(options.at_fault);
     return 2;
   }
   if (std::freopen("/dev/null", "w", stderr) == nullptr) return 2;  // the master's log of every verdict
