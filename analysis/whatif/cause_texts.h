@@ -24,6 +24,8 @@ class CauseTexts {
  private:
   Gain Of(std::string what, std::vector<std::string> words, const Fix& fix) const;
   Gain OfCause(uint32_t bit) const;
+  std::string Evidence(const ComputeParts::SlowWorker& worker) const;
+  bool IsLagging(const ComputeParts::SlowWorker& worker) const;
   void Worker(Cause* cause) const;
   void StageImbalance(Cause* cause) const;
   void SequenceLengths(Cause* cause) const;
