@@ -45,7 +45,10 @@ struct KinetoEvent {
 struct KinetoHeader {
   std::optional<int> rank;
   std::optional<int> world_size;
-  int64_t base_ns = 0;  // to be added to every time
+  int64_t base_ns = 0;          // to be added to every time
+  uint64_t missing_values = 0;  // members without one, which count as not there
+  // Process groups: description and number of ranks; those of the newer profilers.
+  std::vector<std::pair<std::string, int>> groups;
 };
 
 class KinetoEvents {
@@ -63,6 +66,7 @@ class KinetoEvents {
   bool Header(bool first);
   bool HeaderValue();
   bool Distributed();
+  bool Groups();
   bool WholeNumber(const char* name, int64_t most, std::optional<int64_t>* number);
   bool Event(KinetoEvent* event);
   bool Args(KinetoEvent* event);

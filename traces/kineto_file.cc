@@ -101,10 +101,14 @@ absl::Status KinetoFile::Read() {
     if (!begun.empty()) job_.unpaired_.Add(begun.size(), Where(begun.front().event));
   }
   Assign();
+  JoinRuns();
   AddLaunched();
   Prefer();
   Join();
+  KeepLast();
   RemoveCopies();
+  const uint64_t missing = events_.header().missing_values;
+  if (missing > 0) job_.missing_.Add(missing, name_);
   return Emit();
 }
 
@@ -264,6 +268,45 @@ void KinetoFile::Assign() {
   if (other_clock) job_.clocks_.Add(1, name_);
 }
 
+// On the CPU: what a program does there one after the other. A computation may be many events (autograd has
+// one for each function, modules have them within each other), and ends where something else begins.
+void KinetoFile::JoinRuns() {
+  const auto rule_of = [this](const Mark& mark) -> const KinetoRule& {
+    return job_.mapping_.rules[mark.match.rule];
+  };
+  if (std::none_of(job_.mapping_.rules.begin(), job_.mapping_.rules.end(),
+                   [](const KinetoRule& rule) { return rule.runs; })) {
+    return;
+  }
+  std::sort(marks_.begin(), marks_.end(), [](const Mark& a, const Mark& b) {
+    return std::pair(a.start_ns, a.event) < std::pair(b.start_ns, b.event);
+  });
+  constexpr size_t kNone = SIZE_MAX;
+  size_t open = kNone;  // the run that goes on
+  size_t kept = 0;
+  for (size_t i = 0; i < marks_.size(); ++i) {
+    const Mark mark = marks_[i];
+    const KinetoRule& rule = rule_of(mark);
+    const bool ends_runs = whatif::IsCompute(rule.type) || whatif::IsPipeline(rule.type) ||
+                           rule.type == whatif::OperationType::kOptimizer;
+    if (mark.on_gpu || (!rule.runs && !ends_runs)) {
+      marks_[kept++] = mark;
+      continue;
+    }
+    Mark* const run = open == kNone ? nullptr : &marks_[open];
+    const bool same = run != nullptr && rule.runs && run->match.rule == mark.match.rule &&
+                      run->match.preference == mark.match.preference && run->match.step == mark.match.step;
+    if (same) {
+      run->end_ns = std::max(run->end_ns, mark.end_ns);
+      run->damage = std::max(run->damage, mark.damage);
+      continue;
+    }
+    open = rule.runs ? kept : kNone;
+    marks_[kept++] = mark;
+  }
+  marks_.resize(kept);
+}
+
 // What marks of the program launched, beside the marks themselves. Their steps are those of the marks: the
 // device may run them much later.
 void KinetoFile::AddLaunched() {
@@ -336,6 +379,19 @@ void KinetoFile::Join() {
     whole->damage = std::max(whole->damage, part.damage);
   }
   marks_.resize(kept);
+}
+
+void KinetoFile::KeepLast() {
+  std::map<std::pair<uint16_t, int32_t>, int64_t> last_ns;  // by rule and step
+  const auto kept_only = [this](const Mark& mark) { return job_.mapping_.rules[mark.match.rule].last; };
+  for (const Mark& mark : marks_) {
+    if (!kept_only(mark)) continue;
+    const auto [known, fresh] = last_ns.try_emplace({mark.match.rule, mark.match.step}, mark.start_ns);
+    if (!fresh) known->second = std::max(known->second, mark.start_ns);
+  }
+  std::erase_if(marks_, [&](const Mark& mark) {
+    return kept_only(mark) && mark.start_ns < last_ns.at({mark.match.rule, mark.match.step});
+  });
 }
 
 void KinetoFile::RemoveCopies() {

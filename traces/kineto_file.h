@@ -65,9 +65,11 @@ class KinetoFile {
   // The step in which it starts, or in which the program launched it.
   std::optional<int32_t> StepOf(const Mark& mark, std::optional<int64_t> launched_ns) const;
   void Assign();
+  void JoinRuns();
   void AddLaunched();
   void Prefer();
   void Join();
+  void KeepLast();
   void RemoveCopies();
   absl::Status Emit();
 

@@ -118,7 +118,7 @@ absl::Status Number(const json& rule, const std::string& where, const char* key,
 absl::StatusOr<KinetoRule> ParseRule(const json& json_rule, const std::string& where) {
   absl::Status good = CheckKeys(json_rule, where,
                                 {"type", "name", "regex", "category", "args", "micro_batch", "chunk",
-                                 "global_chunk", "step", "join", "optional"});
+                                 "global_chunk", "step", "join", "runs", "last", "optional"});
   if (!good.ok()) return good;
   KinetoRule rule;
   if (!json_rule.contains("type")) return Wrong(where, "it has no type");
@@ -161,10 +161,12 @@ absl::StatusOr<KinetoRule> ParseRule(const json& json_rule, const std::string& w
     if (!join.ok()) return join.status();
     rule.join = *std::move(join);
   }
-  if (json_rule.contains("optional")) {
-    if (!json_rule["optional"].is_boolean())
-      return Wrong(where + ".optional", "this has to be true or false");
-    rule.optional = json_rule["optional"].get<bool>();
+  for (const auto& [key, flag] : {std::pair("runs", &rule.runs), std::pair("last", &rule.last),
+                                  std::pair("optional", &rule.optional)}) {
+    if (!json_rule.contains(key)) continue;
+    if (!json_rule[key].is_boolean())
+      return Wrong(absl::StrCat(where, ".", key), "this has to be true or false");
+    *flag = json_rule[key].get<bool>();
   }
   return rule;
 }
