@@ -51,13 +51,21 @@ struct KinetoHeader {
   std::vector<std::pair<std::string, int>> groups;
 };
 
-class KinetoEvents {
+// The events of one rank's profile, of whatever format.
+class ProfileEvents {
+ public:
+  virtual ~ProfileEvents() = default;
+  // False: no more, and the header is complete. InvalidArgument: "event 7, byte 912: ...".
+  virtual absl::StatusOr<bool> Next(KinetoEvent* event) = 0;
+  virtual const KinetoHeader& header() const = 0;
+};
+
+class KinetoEvents final : public ProfileEvents {
  public:
   KinetoEvents(ByteSource* source, const std::set<std::string>& args) : json_(source), args_(args) {}
 
-  // False: no more, and the header is complete. InvalidArgument: "event 7, byte 912: ...".
-  absl::StatusOr<bool> Next(KinetoEvent* event);
-  const KinetoHeader& header() const { return header_; }
+  absl::StatusOr<bool> Next(KinetoEvent* event) override;
+  const KinetoHeader& header() const override { return header_; }
 
  private:
   enum class Place { kBefore, kEvents, kOver };

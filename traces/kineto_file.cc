@@ -7,6 +7,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "traces/chakra_events.h"
 
 namespace c4::traces {
 namespace {
@@ -25,6 +26,15 @@ uint64_t CorrelationOf(const KinetoEvent& event) {
 
 }  // namespace
 
+KinetoFile::KinetoFile(const std::string& name, ByteSource* source, KinetoReader* job)
+    : name_(name), job_(*job) {
+  if (IsChakra(name)) {
+    events_ = std::make_unique<ChakraEvents>(source, job->matcher_.args());
+  } else {
+    events_ = std::make_unique<KinetoEvents>(source, job->matcher_.args());
+  }
+}
+
 std::string KinetoFile::Where(uint64_t event) const {
   return absl::StrCat(name_, ": event ", event);
 }
@@ -36,11 +46,12 @@ absl::Status KinetoFile::At(uint64_t event, const std::string& what) const {
 absl::StatusOr<std::optional<int>> KinetoFile::Rank(bool at_end) const {
   constexpr int kMostRanks = 1 << 24;
   const bool by_file = job_.mapping_.rank_of_file.has_value();
-  if (!by_file && events_.header().rank) return events_.header().rank;
-  if (!by_file && !at_end) return std::nullopt;
+  if (!by_file && events_->header().rank) return events_->header().rank;
+  if (!by_file && !at_end && !IsChakra(name_)) return std::nullopt;
   const std::string file = name_.substr(name_.find_last_of('/') + 1);
   static const absl::StatusOr<TextPattern> usual = TextPattern::Regex("rank[-_.]?([0-9]+)");
-  const TextPattern& pattern = by_file ? *job_.mapping_.rank_of_file : *usual;
+  static const absl::StatusOr<TextPattern> of_chakra = TextPattern::Regex("([0-9]+)[.]et([.]|$)");
+  const TextPattern& pattern = by_file ? *job_.mapping_.rank_of_file : IsChakra(name_) ? *of_chakra : *usual;
   std::vector<std::optional<std::string>> groups;
   if (pattern.Matches(file, &groups) && groups[1]) {
     int rank = 0;
@@ -76,7 +87,7 @@ absl::StatusOr<bool> KinetoFile::Settle(int rank) {
 absl::Status KinetoFile::Read() {
   KinetoEvent event;
   for (bool more = true; more;) {
-    const absl::StatusOr<bool> next = events_.Next(&event);
+    const absl::StatusOr<bool> next = events_->Next(&event);
     if (!next.ok()) return {next.status().code(), absl::StrCat(name_, ": ", next.status().message())};
     more = *next;
     if (!rank_) {
@@ -90,7 +101,7 @@ absl::Status KinetoFile::Read() {
     if (!more) break;
     if (absl::Status taken = Take(event); !taken.ok()) return taken;
   }
-  const std::optional<int> world_size = events_.header().world_size;
+  const std::optional<int> world_size = events_->header().world_size;
   if (world_size && job_.places_.world_size() != 0 && *world_size != job_.places_.world_size()) {
     return absl::InvalidArgumentError(absl::StrCat(name_, ": its distributedInfo says world_size ",
                                                    *world_size, ", the sizes of the layout make ",
@@ -107,7 +118,7 @@ absl::Status KinetoFile::Read() {
   Join();
   KeepLast();
   RemoveCopies();
-  const uint64_t missing = events_.header().missing_values;
+  const uint64_t missing = events_->header().missing_values;
   if (missing > 0) job_.missing_.Add(missing, name_);
   return Emit();
 }
@@ -432,7 +443,7 @@ absl::Status KinetoFile::Emit() {
                              " operations: choose some of its steps with --steps, or allow more with "
                              "--max-operations"));
     }
-    const int64_t start_ns = mark.start_ns + events_.header().base_ns;
+    const int64_t start_ns = mark.start_ns + events_->header().base_ns;
     if (!job_.origin_ns_) job_.origin_ns_ = start_ns;
     whatif::OperationRecord record;
     record.start_s = static_cast<double>(start_ns - *job_.origin_ns_) * kSeconds;

@@ -251,9 +251,10 @@ absl::Status ParseSteps(const json& mapping, KinetoMapping* parsed) {
   if (name->groups() < 1)
     return Wrong("steps.regex", "its first group has to be the step's number: ([0-9]+)");
   parsed->step_name = *std::move(name);
-  // Old profilers wrote marks as operators.
-  absl::StatusOr<std::vector<std::string>> categories =
-      Categories(steps, "steps", {"gpu_user_annotation", "user_annotation", "cpu_op", "Operator"});
+  // Old profilers wrote marks as operators; nodes are of Chakra's execution traces.
+  absl::StatusOr<std::vector<std::string>> categories = Categories(
+      steps, "steps",
+      {"gpu_user_annotation", "user_annotation", "cpu_op", "Operator", "METADATA_NODE", "COMP_NODE"});
   if (!categories.ok()) return categories.status();
   if (std::find(categories->begin(), categories->end(), kLaunched) != categories->end()) {
     return Wrong("steps.category", "'launched' is for rules: a step is a mark");
