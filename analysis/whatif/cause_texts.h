@@ -12,7 +12,7 @@ namespace c4::whatif {
 class CauseTexts {
  public:
   CauseTexts(const Job& job, const Analysis& analysis, const Remedies& remedies, int threads)
-      : job_(job), trace_(job.trace), analysis_(analysis), remedies_(remedies), threads_(threads) {}
+      : trace_(job.trace), analysis_(analysis), remedies_(remedies), threads_(threads) {}
 
   // Where the durations show nothing of it.
   std::optional<std::string> WhyAbsent(CauseKind kind) const;
@@ -34,7 +34,6 @@ class CauseTexts {
   void LaunchDelay(Cause* cause) const;
   std::vector<double> ComputedByStage_s() const;
 
-  const Job& job_;
   const Trace& trace_;
   const Analysis& analysis_;
   const Remedies& remedies_;
