@@ -159,7 +159,8 @@ void ComputeParts::FindLagging(SlowWorker* worker) const {
     }
   }
   const double factor = all_s / std::max(all_s - lag_s, 1e-12);
-  if (factor <= 1 + kSlowWorker) return;
+  const double of_step = lag_s / static_cast<double>(trace_.steps.size()) / Median(trace_.measured_step_s);
+  if (factor <= 1 + kSlowWorker || of_step <= kLeastOwnTime) return;
   worker->factor = std::max(worker->factor, factor);
   worker->rank = trace_.lagging[index];
 }
