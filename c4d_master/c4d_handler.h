@@ -52,6 +52,8 @@ class C4dHandler {
 
   v1::ListVerdictsReply ListVerdicts(bool include_cleared) const;
   v1::GetStatusReply GetStatus(Now now) const;
+  // Of the policy in force.
+  const std::string& policy_version() const { return policy_version_; }
 
   // What is held of each host; valid until the next Ingest.
   const std::map<std::string, Host>& hosts() const { return view_.hosts(); }

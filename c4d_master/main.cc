@@ -75,7 +75,9 @@ absl::Status Run(const MasterOptions& options, const std::vector<service::Settin
   C4dHandler handler(options.ForHandler(epoch), &store, &metrics, paths.get());
 
   RollingRecording last_minutes(options.ForRecording());
-  handler.Record([&](const v1::TelemetryBatch& batch, Now arrival) { last_minutes.Take(batch, arrival); });
+  handler.Record([&](const v1::TelemetryBatch& batch, Now arrival) {
+    last_minutes.Take(batch, arrival, handler.policy_version());
+  });
 
   TelemetryProfileSource profiles(&handler);
   SmonStore smon_store(store.file(), options.job);
