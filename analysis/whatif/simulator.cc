@@ -47,12 +47,12 @@ class BatchRunner {
     std::vector<double> ends;
   };
 
-  // One step of all data-parallel ranks behind another.
-  void RunNext(const std::vector<Lane>& lanes, const Item& item, Chain* chain,
+  // One step behind another.
+  void RunNext(const std::vector<Lane>& lanes, const Item& item, bool uniform, Chain* chain,
                std::vector<StepTimes>* answers) {
     chain_ = chain;
     chain->ends.assign(chain->begins.size(), -std::numeric_limits<double>::infinity());
-    Run(lanes, {item}, false, answers);
+    Run(lanes, {item}, uniform, answers);
     chain_ = nullptr;
   }
 
@@ -226,15 +226,22 @@ void Share(size_t tasks, int threads, const Work& work) {
 void RunChained(const Trace& trace, const Scenario& scenario, uint32_t number, BatchRunner* runner,
                 std::vector<StepTimes>* answers) {
   const LanePlan plan(trace, scenario);
-  const size_t lanes_of_step = static_cast<size_t>(trace.dp_size);
+  // Ranks that share a lane in one step have to do so in the next: not where steps are chosen.
+  const bool alike = plan.AllStepsAlike();
+  const size_t count = alike ? plan.LaneCount(0) : static_cast<size_t>(trace.dp_size);
   BatchRunner::Chain chain;
-  chain.begins.assign(static_cast<size_t>(trace.pp_size) * lanes_of_step, 0);
+  chain.begins.assign(static_cast<size_t>(trace.pp_size) * count, 0);
   std::vector<Lane> lanes;
   for (uint32_t step = 0; step < trace.steps.size(); ++step) {
-    if (!trace.follows[step]) std::fill(chain.begins.begin(), chain.begins.end(), 0);
+    if (trace.follows[step] == 0) std::fill(chain.begins.begin(), chain.begins.end(), 0);
     lanes.clear();
-    plan.AppendAll(step, &lanes);
-    runner->RunNext(lanes, {number, step, 0, lanes_of_step}, &chain, answers);
+    if (alike) {
+      plan.Append(step, &lanes);
+    } else {
+      plan.AppendAll(step, &lanes);
+    }
+    const bool uniform = alike && plan.Uniform(step) != nullptr;
+    runner->RunNext(lanes, {number, step, 0, count}, uniform, &chain, answers);
     const double latest = *std::max_element(chain.ends.begin(), chain.ends.end());
     for (size_t i = 0; i < chain.ends.size(); ++i) chain.begins[i] = chain.ends[i] - latest;
   }

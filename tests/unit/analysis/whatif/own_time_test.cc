@@ -189,6 +189,23 @@ TEST(OwnTime, AWorkerThatDoesMoreBetweenItsOperationsIsNamed) {
   EXPECT_THAT(Blamed(Analyse(Shape{.dp_size = 3}).causes), ElementsAre());
 }
 
+// Ranks that are alike share a lane, but where steps are chosen: both have to give the same.
+TEST(OwnTime, ChosenStepsAreReplayedAsAllAre) {
+  const Analysed analysed = Analyse(Shape{.dp_size = 4, .pp_size = 3});
+  std::vector<size_t> all;
+  for (size_t step = 0; step < analysed.job.trace.steps.size(); ++step) all.push_back(step);
+  for (const Scenario::Chosen mode : {Scenario::Chosen::kKeep, Scenario::Chosen::kFix}) {
+    Selection worker = Selection::Worker(2, 1);
+    const double at_once_s = Ask(analysed.job, analysed.analysis, mode, {worker}, 2).step_time_s;
+    worker.steps = all;
+    Selection none = worker;
+    none.types = 0;
+    none.steps = {1};  // so that the steps are not alike
+    const double by_steps_s = Ask(analysed.job, analysed.analysis, mode, {worker, none}, 2).step_time_s;
+    EXPECT_NEAR(by_steps_s, at_once_s, 1e-9);
+  }
+}
+
 // A send that nobody waits for, as of a message that is sent ahead.
 TEST(OwnTime, ASendThatEndsLaterHoldsNobodyUp) {
   TraceRecords records = Program(Shape{.dp_size = 1}).Run();
