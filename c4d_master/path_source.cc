@@ -63,13 +63,6 @@ struct GrpcPathSource::Connection {
   bool reported = false;  // that it does not answer
 };
 
-std::string CableOf(std::string_view link) {
-  std::string cable(link);
-  const size_t mark = cable.find_first_of("<>");
-  if (mark != std::string::npos) cable[mark] = '-';
-  return cable;
-}
-
 GrpcPathSource::GrpcPathSource(Options options) : options_(std::move(options)), thread_([this] { Run(); }) {}
 
 GrpcPathSource::~GrpcPathSource() {
