@@ -100,6 +100,7 @@ class Experiment {
   void SendMoves(Now now);
   void Say(std::string line, bool evidence = false);
   void Enter(Phase phase, Now now);
+  std::vector<Flow> WithNewWays(std::vector<Flow> flows) const;
   std::vector<Flow> MovedBefore() const;  // the suspects or the probe of the step
 
   const std::string id_;
