@@ -255,6 +255,26 @@ constexpr PolicyEntry kTable[] = {
      kPaths, At<kDetectors, kLost, &PathLostThresholds::elsewhere>},
     C4_LINK_ENTRIES("path-lost", "fenced", kLost, &PathLostThresholds::link),
 
+    // Iterations that take longer than they did.
+    {"failslow-share", "share", 0, 1,
+     "of the ranks whose iterations are known, so many must tell that their time has changed", kReasoning,
+     At<&Policy::fail_slow, &FailSlowThresholds::share>},
+    {"failslow-relief", "share", 0, 10,
+     "it is over when an iteration takes at most so much longer than before", kReasoning,
+     At<&Policy::fail_slow, &FailSlowThresholds::relief>},
+    {"failslow-least", "share", 0, 10,
+     "a slow-down is past that the newest iterations do not show by so much", kReasoning,
+     At<&Policy::fail_slow, &FailSlowThresholds::least>},
+    {"failslow-other-shape-s", "s", 1, kDayS,
+     "it ends without relief when the job has had other iterations for so long", kReasoning,
+     At<&Policy::fail_slow, &FailSlowThresholds::other_shape_ns>},
+    {"failslow-culprit-s", "s", 0, kDayS, "a certain one waits so long for its culprit to be confirmed",
+     kFabric, At<&Policy::fail_slow, &FailSlowThresholds::culprit_ns>},
+    {"failslow-overlap-s", "s", 0, kDayS, "what was slow up to so long before the onset is about it",
+     kReasoning, At<&Policy::fail_slow, &FailSlowThresholds::overlap_ns>},
+    {"failslow-unusual-s", "s", 0, kDayS, "nothing is learnt as usual from so much of its beginning",
+     kReasoning, At<&Policy::fail_slow, &FailSlowThresholds::unusual_ns>},
+
     // What trouble leaves behind.
     {"trouble-slow-before-s", "s", 0, kDayS,
      "nothing is learnt from so long before something was confirmed to be slow", kFabric,

@@ -53,6 +53,9 @@ class Verdicts {
   std::vector<VerdictChange> Update(const std::vector<Finding>& findings, const JobSnapshot& snapshot,
                                     Now now);
 
+  // Of the open verdict that this finding is of; empty: there is none yet.
+  std::string IdOf(const Finding& finding);
+
   // By onset, oldest first.
   std::vector<v1::Verdict> List(bool include_cleared) const;
 
