@@ -29,6 +29,20 @@ uint64_t TokenOf(const wire::Record& record, uint32_t rank_count) {
   return token;
 }
 
+// Of what a call hands over: a log of the loss, the norm of the gradients, a flag. Nothing of this size is an
+// iteration's work, and it comes in a rhythm of its own: ten iterations and a log would look like
+// micro-batches and the gradients after them.
+constexpr uint64_t kFewBytes = 256;
+// A program that makes so many in a row may have nothing else.
+constexpr uint64_t kSmallCalls = 512;
+
+bool IsSmall(const wire::OperationInfo& info) {
+  // NCCL's types, in the order of their numbers.
+  constexpr uint8_t kBytes[] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
+  const uint64_t bytes = info.data_type < sizeof kBytes ? kBytes[info.data_type] : 1;
+  return info.count <= kFewBytes / bytes;
+}
+
 }  // namespace
 
 void IterationTracker::Add(std::span<const wire::Record> records, const OperationTally& tally,
@@ -44,7 +58,8 @@ void IterationTracker::Add(std::span<const wire::Record> records, const Operatio
                      .sequence = operation.sequence,
                      .token = TokenOf(record, rank_count),
                      .stream = StreamOf(record.slot, IsTransfer(operation.info.function)),
-                     .generation = record.generation});
+                     .generation = record.generation,
+                     .small = IsSmall(operation.info)});
   }
 }
 
@@ -118,6 +133,8 @@ void IterationTracker::Settle(const SegmentSnapshot& snapshot, int64_t now_ns) {
   for (; next != held_.end() && (next < keep || next->called_ns <= barrier_ns); ++next) {
     if (next->called_ns < released_ns_) continue;
     released_ns_ = next->called_ns;
+    small_in_a_row_ = next->small ? small_in_a_row_ + 1 : 0;
+    if (next->small && small_in_a_row_ < kSmallCalls) continue;
     iterations_.Call(next->token, next->called_ns);
   }
   held_.erase(held_.begin(), next);

@@ -4,7 +4,8 @@
 // communicators overlap: here they are put into the order in which they were called again. A call is held
 // back while an operation that was called before it may still come; who waits for longer than kHoldNs (a
 // receive that was posted far ahead) holds nothing up any more, and what comes too late is left out. Where
-// records were lost the sequence begins anew.
+// records were lost the sequence begins anew. Calls of a few bytes are left out: logs and flags have a rhythm
+// of their own.
 //
 // Bounded memory: with what it holds back under 1 MB a process, nothing before its first operation. Pure;
 // belongs to the scanning thread.
@@ -48,6 +49,7 @@ class IterationTracker {
     uint64_t token = 0;
     uint32_t stream = 0;      // slot of its communicator, and whether it is a send or receive
     uint32_t generation = 0;  // of that slot
+    bool small = false;       // a log, a flag: not counted
   };
   // Operations of one kind in one communicator, which are numbered in the order of their calls.
   struct Stream {
@@ -69,6 +71,7 @@ class IterationTracker {
   std::vector<Stream> streams_;  // by number
   std::vector<Held> held_;
   int64_t released_ns_ = 0;  // the last call that went on
+  uint64_t small_in_a_row_ = 0;
 };
 
 // At most so many iterations wait for a master of one process.

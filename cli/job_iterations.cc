@@ -15,12 +15,15 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-uint32_t MostFrequentShape(const v1::GetIterationsReply& reply) {
-  std::map<uint32_t, size_t> counts;
-  for (const v1::SeriesIteration& iteration : reply.iterations()) ++counts[iteration.shape()];
-  const auto most = std::max_element(counts.begin(), counts.end(),
+// What took most of the time: neither what layers and micro-batches were taken for at first, nor evaluations.
+uint32_t MainShape(const v1::GetIterationsReply& reply) {
+  std::map<uint32_t, double> times_s;
+  for (const v1::SeriesIteration& iteration : reply.iterations()) {
+    times_s[iteration.shape()] += iteration.duration_s();
+  }
+  const auto most = std::max_element(times_s.begin(), times_s.end(),
                                      [](const auto& a, const auto& b) { return a.second < b.second; });
-  return most == counts.end() ? 0 : most->first;
+  return most == times_s.end() ? 0 : most->first;
 }
 
 const v1::RankIterationsStatus* RankOfSeries(const v1::GetIterationsReply& reply) {
@@ -42,7 +45,7 @@ failslow::SeriesReport ReportOf(const v1::GetIterationsReply& reply) {
   report.title = reply.rank() < 0 ? absl::StrCat("job ", reply.job())
                                   : absl::StrCat("job ", reply.job(), ", rank ", reply.rank(), " of ",
                                                  reply.ranks_size(), " that tell their iterations");
-  const uint32_t shape = MostFrequentShape(reply);
+  const uint32_t shape = MainShape(reply);
   std::vector<uint64_t> numbers;
   for (const v1::SeriesIteration& iteration : reply.iterations()) {
     if (iteration.shape() != shape) continue;

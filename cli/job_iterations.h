@@ -9,7 +9,7 @@
 
 namespace c4::cli {
 
-// The iterations of the shape that most of them have, and the changes that most ranks tell.
+// The iterations of the shape that took most of the time, and the changes that most ranks tell.
 failslow::SeriesReport ReportOf(const v1::GetIterationsReply& reply);
 
 // At most `columns` wide.

@@ -43,6 +43,7 @@ class Tracker : public testing::Test {
     record.operation.finished_ticks = static_cast<uint64_t>(now_ns_ + lasts_ns);
     record.operation.info.function = function;
     record.operation.info.count = count;
+    record.operation.info.data_type = 7;  // float
     open_.emplace(now_ns_ + lasts_ns, record);
   }
   // Time goes on; the agent scans each 100 ms.
@@ -120,6 +121,36 @@ TEST_F(Tracker, CallsAreInOrderWhateverFinishesFirst) {
   EXPECT_GE(whole, 36);
   EXPECT_EQ(report.iterations().changes_size(), 0);
   EXPECT_TRUE(Report().iterations().ended().empty());
+}
+
+// Every tenth iteration logs its loss: the iterations are the same ones, however few calls they have.
+TEST_F(Tracker, ALogBetweenIterationsIsNoCall) {
+  const auto iterate = [this] {
+    for (int micro = 0; micro < 4; ++micro) {
+      Call(0, wire::kAllReduce, 4096, 10 * kMs);
+      Pass(50 * kMs);
+    }
+  };
+  for (int i = 0; i < 200; ++i) {
+    iterate();
+    Call(2, wire::kAllReduce, 1 << 20, 10 * kMs);
+    Pass(50 * kMs);
+    if (i % 10 != 9) continue;
+    Call(1, wire::kAllReduce, 2, kMs);
+    Pass(2 * kMs);
+  }
+  const v1::ProcessReport report = Report();
+  ASSERT_GE(report.iterations().ended_size(), 190);
+  for (const v1::IterationTime& iteration : report.iterations().ended()) EXPECT_LE(iteration.calls(), 5u);
+}
+
+// A program that makes small calls only has iterations as well.
+TEST_F(Tracker, ManySmallCallsCount) {
+  for (int i = 0; i < 400; ++i) {
+    for (uint64_t call = 1; call < 12; ++call) Call(0, wire::kAllReduce, call, kMs);
+    Pass(100 * kMs);
+  }
+  EXPECT_GE(Report().iterations().ended_size(), 300);
 }
 
 TEST_F(Tracker, AChangeIsToldAgainAndAgain) {
