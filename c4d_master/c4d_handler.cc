@@ -215,7 +215,7 @@ absl::StatusOr<v1::TelemetryReply> C4dHandler::Ingest(const v1::TelemetryBatch& 
     case JobView::Taken::kNew:
       metrics_.batches.Add();
       windows_.Observe(view_.hosts().at(batch.host()));
-      fail_slow_.Observe(batch, view_.hosts().at(batch.host()));
+      fail_slow_.Observe(batch, view_.hosts().at(batch.host()), arrival.monotonic_ns);
       metrics_.hardware_events.Add(
           static_cast<double>(hardware_.Observe(batch, view_.hosts().at(batch.host()).as_of_ns)));
       break;
@@ -236,7 +236,8 @@ absl::StatusOr<v1::TelemetryReply> C4dHandler::Ingest(const v1::TelemetryBatch& 
   reply.set_sequence(batch.sequence());
   reply.set_master_epoch(options_.master_epoch);
   reply.set_received_ns(arrival.monotonic_ns);
-  reply.set_level(level_);
+  // A profile asks for more than the job is set to, for a few iterations.
+  reply.set_level(fail_slow_.WantsFine() ? v1::RECORD_LEVEL_FINE : level_);
   const bool is_base = (taken == JobView::Taken::kNew || taken == JobView::Taken::kDuplicate) &&
                        !reduced.has_value() && view_.IsBase(batch.host());
   for (auto& [id, recorder] : recorders_) {
@@ -419,7 +420,7 @@ void C4dHandler::Tick(Now now) {
     if (finding.confirmed_by.empty() || finding.confirmed_by == "past-limit") continue;
     for (const uint64_t communicator : finding.communicators) view_.ExcludeStandstill(communicator);
   }
-  JudgeIterations(&findings, now);
+  JudgeIterations(snapshot, &findings, now);
   hardware_.Attach(snapshot, now, &findings);
   const std::vector<VerdictChange> changes = verdicts_.Update(findings, snapshot, now);
   if (!changes.empty()) {
@@ -432,9 +433,10 @@ void C4dHandler::Tick(Now now) {
 }
 
 // What the job's iterations say, beside all that was found.
-void C4dHandler::JudgeIterations(std::vector<Finding>* findings, Now now) {
+void C4dHandler::JudgeIterations(const JobSnapshot& snapshot, std::vector<Finding>* findings, Now now) {
   std::optional<Finding> slow = fail_slow_.Judge(
-      *findings, view_.hosts(), [this](const Finding& finding) { return verdicts_.IdOf(finding); }, now);
+      *findings, snapshot, view_.hosts(), windows_,
+      [this](const Finding& finding) { return verdicts_.IdOf(finding); }, now);
   const std::deque<SeriesPoint>& series = fail_slow_.log().series();
   metrics_.iteration_seconds.Set(series.empty() ? 0 : series.back().duration_s);
   metrics_.slowdown.Set(fail_slow_.episode().has_value() ? fail_slow_.episode()->slowdown() : 1);

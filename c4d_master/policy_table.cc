@@ -275,6 +275,17 @@ constexpr PolicyEntry kTable[] = {
     {"failslow-unusual-s", "s", 0, kDayS, "nothing is learnt as usual from so much of its beginning",
      kReasoning, At<&Policy::fail_slow, &FailSlowThresholds::unusual_ns>},
 
+    {"failslow-profile-iterations", "iterations", 2, 1000,
+     "where nobody is known to be to blame, so many iterations are recorded in full, once", kReasoning,
+     At<&Policy::fail_slow, &FailSlowThresholds::profile_iterations>},
+    {"failslow-profile-s", "s", 1, kDayS, "for so long at the most", kReasoning,
+     At<&Policy::fail_slow, &FailSlowThresholds::profile_ns>},
+    {"failslow-group-factor", "times", 1, 1000,
+     "suspicious is a rank or group that takes so many times the median of its kind",
+     "the paper's, kept by reasoning", At<&Policy::fail_slow, &FailSlowThresholds::group_factor>},
+    {"failslow-group-share", "share", 0, 1, "and whose excess is this share of what an iteration has lost",
+     kReasoning, At<&Policy::fail_slow, &FailSlowThresholds::group_share>},
+
     // What trouble leaves behind.
     {"trouble-slow-before-s", "s", 0, kDayS,
      "nothing is learnt from so long before something was confirmed to be slow", kFabric,

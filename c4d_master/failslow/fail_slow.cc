@@ -7,6 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "analysis/failslow/level.h"
 #include "c4/v1/c4d.pb.h"
+#include "c4d_master/failslow/group_blame.h"
 #include "service/text.h"
 #include "service/verdict_json.h"
 
@@ -17,6 +18,7 @@ using service::Concat;
 
 constexpr int64_t kSweepNs = 10 * kSecondNs;
 constexpr size_t kMostKnown = 256;
+constexpr int64_t kLeastProfileNs = 2 * kSecondNs;
 
 bool IsComputation(const Finding& finding) {
   return finding.syndrome == Syndrome::kNonCommunicationSlow;
@@ -138,9 +140,40 @@ void FailSlow::Blame(const std::vector<const Known*>& known, Finding* finding) c
       {"culprit", Concat("validation skipped: C4D knows ", absl::StrJoin(names, "; "))});
 }
 
-std::optional<Finding> FailSlow::Judge(const std::vector<Finding>& findings,
-                                       const std::map<std::string, Host>& hosts, const VerdictOf& verdict_of,
-                                       Now now) {
+// Fine records of a few iterations, once in an episode, while nobody is known to be to blame.
+void FailSlow::Profile(const Episode& episode, bool known, const Windows& windows, Now now) {
+  if (known || episode.relief_at_ns != kNever) {
+    collector_.reset();
+    return;
+  }
+  if (profile_began_at_ns_ == kNever) {
+    profile_began_at_ns_ = now.monotonic_ns;
+    profile_data_at_ns_ = kNever;
+    collector_ = std::make_unique<ProfileCollector>(kProfileEntries);
+  }
+  if (collector_ == nullptr) return;
+  const auto has_data = [](const auto& entry) { return !entry.second.operations.empty(); };
+  const auto& processes = collector_->profile().processes;
+  if (profile_data_at_ns_ == kNever && std::any_of(processes.begin(), processes.end(), has_data)) {
+    profile_data_at_ns_ = now.monotonic_ns;
+  }
+  const double wanted_ns =
+      std::max(static_cast<double>(kLeastProfileNs),
+               static_cast<double>(thresholds_.profile_iterations) * 1e9 * episode.after_s);
+  const bool enough = profile_data_at_ns_ != kNever &&
+                      static_cast<double>(now.monotonic_ns - profile_data_at_ns_) >= wanted_ns;
+  if (!enough && now.monotonic_ns - profile_began_at_ns_ < thresholds_.profile_ns) return;
+  const Growth growth = [&windows](const ProcessKey& process) {
+    const OwnTime own = windows.Own(process, 0);
+    return own.usual_ns > 0 ? own.recent_ns / own.usual_ns : 0;
+  };
+  profile_ = CompareGroups(collector_->profile(), episode, growth, thresholds_);
+  collector_.reset();
+}
+
+std::optional<Finding> FailSlow::Judge(const std::vector<Finding>& findings, const JobSnapshot& snapshot,
+                                       const std::map<std::string, Host>& hosts, const Windows& windows,
+                                       const VerdictOf& verdict_of, Now now) {
   if (swept_at_ns_ == kNever || now.monotonic_ns - swept_at_ns_ >= kSweepNs) {
     swept_at_ns_ = now.monotonic_ns;
     log_.ForgetGone(hosts);
@@ -150,9 +183,14 @@ std::optional<Finding> FailSlow::Judge(const std::vector<Finding>& findings,
   const std::optional<Episode>& episode = watch_.episode();
   if (!episode.has_value()) {
     suspected_at_ns_ = kNever;
+    collector_.reset();
     return std::nullopt;
   }
-  if (suspected_at_ns_ == kNever || episode_ != episode->number) suspected_at_ns_ = now.monotonic_ns;
+  if (suspected_at_ns_ == kNever || episode_ != episode->number) {
+    suspected_at_ns_ = now.monotonic_ns;
+    profile_began_at_ns_ = kNever;
+    profile_.reset();
+  }
   episode_ = episode->number;
 
   Finding finding;
@@ -174,8 +212,13 @@ std::optional<Finding> FailSlow::Judge(const std::vector<Finding>& findings,
         {"relief", absl::StrFormat("it is over: an iteration takes %.4g s again", episode->relief_s)});
   }
   const std::vector<const Known*> known = TakenOver(*episode);
+  Profile(*episode, !known.empty(), windows, now);
+  if (profile_.has_value()) AddGroups(*profile_, &finding);
+  bool blamed = !known.empty();
   if (!known.empty()) {
     Blame(known, &finding);
+  } else if (profile_.has_value() && BlameByProfile(*profile_, snapshot, &finding)) {
+    blamed = true;
   } else {
     finding.suggested_action =
         "nothing that C4D measures stands out: `c4 iterations` shows when it began, `c4 matrix` whose "
@@ -183,7 +226,7 @@ std::optional<Finding> FailSlow::Judge(const std::vector<Finding>& findings,
         "thing to ask";
   }
   const bool waited = now.monotonic_ns - suspected_at_ns_ >= thresholds_.culprit_ns;
-  if (episode->confirmed && (!known.empty() || waited)) {
+  if (episode->confirmed && (blamed || waited)) {
     finding.confirmed_by = "iterations";
     finding.confidence = 0.9;
   }
@@ -238,6 +281,8 @@ void FailSlow::Fill(uint64_t from, Now now, v1::GetIterationsReply* reply) const
 void FailSlow::Forget() {
   log_ = IterationLog();
   watch_ = EpisodeWatch();
+  collector_.reset();
+  profile_.reset();
   known_.clear();
   suspected_at_ns_ = kNever;
 }

@@ -87,6 +87,7 @@ class FailSlowTest : public testing::Test {
       for (const auto& [name, host] : job_.hosts()) {
         const auto reply = handler_->Ingest(Batch(name), job_.now());
         ASSERT_TRUE(reply.ok()) << reply.status();
+        level_ = reply->level();
       }
       handler_->Tick(job_.now());
     }
@@ -109,6 +110,7 @@ class FailSlowTest : public testing::Test {
   std::unique_ptr<service::Metrics> metrics_;
   std::unique_ptr<C4dHandler> handler_;
   std::vector<v1::Verdict> seen_;
+  v1::RecordLevel level_ = v1::RECORD_LEVEL_UNSPECIFIED;  // that agents are asked for
   int mute_all_but_ = -1;
   uint64_t iteration_ = 0;
   uint64_t epoch_ = 100;
@@ -151,6 +153,25 @@ TEST_F(FailSlowTest, OnsetConfirmationAndRelief) {
   EXPECT_NEAR((*stored)[0].fail_slow().slowdown(), 1.3, 0.02);
   Iterate(60, 500 * kMillisecondNs);
   EXPECT_EQ(States().back(), "CLEARED");
+}
+
+// While nobody is known to be to blame the ranks record everything, for a few iterations and no longer.
+TEST_F(FailSlowTest, FineRecordsAreAskedForOnce) {
+  Iterate(40, 500 * kMillisecondNs);
+  EXPECT_EQ(level_, v1::RECORD_LEVEL_UNSPECIFIED);
+  Iterate(6, 650 * kMillisecondNs);
+  EXPECT_EQ(level_, v1::RECORD_LEVEL_FINE);
+  Iterate(120, 650 * kMillisecondNs);  // none come
+  EXPECT_EQ(level_, v1::RECORD_LEVEL_UNSPECIFIED);
+  Iterate(40, 650 * kMillisecondNs);
+  EXPECT_EQ(level_, v1::RECORD_LEVEL_UNSPECIFIED);
+  // What somebody else asks for stays.
+  handler_->SetLevel(v1::RECORD_LEVEL_OFF);
+  Iterate(40, 500 * kMillisecondNs);
+  Iterate(6, 650 * kMillisecondNs);
+  EXPECT_EQ(level_, v1::RECORD_LEVEL_FINE);
+  Iterate(20, 500 * kMillisecondNs);
+  EXPECT_EQ(level_, v1::RECORD_LEVEL_OFF);
 }
 
 TEST_F(FailSlowTest, ASecondSlowDownIsASecondVerdict) {
@@ -307,6 +328,7 @@ TEST(FailSlowCulprit, IsTakenOverFromC4d) {
     fail_slow.SetThresholds({});
     FakeJob job(4, 1);
     std::vector<failslow::RankIterations> ranks(4);
+    const Windows windows;
     std::vector<Finding> findings;
     std::optional<Finding> found;
     const auto iterate = [&](int count, int64_t ns) {
@@ -333,10 +355,10 @@ TEST(FailSlowCulprit, IsTakenOverFromC4d) {
             item->set_before_s(change.before_s);
             item->set_after_s(change.after_s);
           }
-          fail_slow.Observe(batch, host);
+          fail_slow.Observe(batch, host, job.now_ns());
         }
         found = fail_slow.Judge(
-            findings, job.hosts(),
+            findings, job.Snapshot(), job.hosts(), windows,
             [](const Finding& finding) { return finding.kind == CulpritKind::kRank ? "e-7" : "e-8"; },
             job.now());
       }
