@@ -225,6 +225,20 @@ class QueuePairColumns {
   int last_row_ = 0;
 };
 
+// What is new: all that has ended, and the changes where one of them is another one than before.
+void AddIterations(const v1::ProcessReport& base, const v1::ProcessReport& next, v1::ProcessChanges* to) {
+  const v1::ProcessIterations& now = next.iterations();
+  const bool same = std::equal(base.iterations().changes().begin(), base.iterations().changes().end(),
+                               now.changes().begin(), now.changes().end(),
+                               [](const v1::IterationChange& a, const v1::IterationChange& b) {
+                                 return a.number() == b.number() && a.stage() == b.stage() &&
+                                        a.began_ns() == b.began_ns() && a.after_s() == b.after_s();
+                               });
+  if (now.ended().empty() && now.left_out() == 0 && same) return;
+  *to->mutable_iterations() = now;
+  if (same) to->mutable_iterations()->clear_changes();
+}
+
 void FillChanges(const v1::ProcessReport& base, const v1::ProcessReport& next, int64_t elapsed_ns,
                  v1::ProcessChanges* changes) {
   if (!GoesOn(base, next)) {
@@ -234,6 +248,7 @@ void FillChanges(const v1::ProcessReport& base, const v1::ProcessReport& next, i
   *changes->mutable_health() = next.health();
   changes->set_in_operation_ns(next.in_operation_ns());
   changes->set_operations_finished(next.operations_finished());
+  AddIterations(base, next, changes);
   CommunicatorColumns communicators(changes);
   for (int i = 0; i < next.communicators_size(); ++i) {
     communicators.Add(i, base.communicators(i), next.communicators(i));

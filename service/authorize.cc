@@ -21,6 +21,7 @@ constexpr CallRow kTable[] = {
     {"c4.v1.C4d/WatchVerdicts", kJobViewers, false, "verdicts as they come"},
     {"c4.v1.C4d/GetStatus", kJobViewers, false, "ranks and communicators"},
     {"c4.v1.C4d/GetMatrix", kJobViewers, false, "the matrix of links"},
+    {"c4.v1.C4d/GetIterations", kJobViewers, false, "the job's iterations"},
     {"c4.v1.C4d/SetLevel", kOperators, true, "change the level of recording"},
     {"c4.v1.C4d/Record", kOperators, true, "receive all telemetry"},
     {"c4.v1.Smon/RunSession", kOperators, true, "begin a profiling session"},
