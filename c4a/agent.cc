@@ -61,7 +61,8 @@ void TellRefused(const std::map<int64_t, RefusedFiles>& refused, int64_t owner_u
 std::set<uint32_t> PidsOf(const v1::TelemetryBatch& batch) {
   std::set<uint32_t> pids;
   for (const v1::ProcessReport& report : batch.processes()) {
-    if (!report.ended() && report.health().state() != v1::PROCESS_STATE_GONE) pids.insert(report.process().pid());
+    if (!report.ended() && report.health().state() != v1::PROCESS_STATE_GONE)
+      pids.insert(report.process().pid());
   }
   return pids;
 }
@@ -268,8 +269,10 @@ Agent::Job& Agent::JobOf(const std::string& name) {
         .job = name,
         .host = service::HostName(),
         .credentials = credentials_,
-        .arm = [this](uint32_t pid,
-                      const wire::ControlHoldArm& order) { control_->SendTo(pid, wire::kControlHoldArm, order); },
+        .arm =
+            [this](uint32_t pid, const wire::ControlHoldArm& order) {
+              control_->SendTo(pid, wire::kControlHoldArm, order);
+            },
         .end = [this](uint32_t pid,
                       const wire::ControlHoldEnd& end) { control_->SendTo(pid, wire::kControlHoldEnd, end); },
         .tester = ""});
@@ -279,14 +282,14 @@ Agent::Job& Agent::JobOf(const std::string& name) {
       relays_.push_back(job.validations);
     }
     ValidationRelay* const validations = job.validations.get();
-    job.uplink = std::make_unique<Uplink>(
-        UplinkOptions{.job = name,
-                      .find_master = [this, name, owner = job.owner_uid] { return FindMaster(name, *owner); },
-                      .credentials = credentials_,
-                      .on_level = [this, name](v1::RecordLevel level) { WantLevel(name, level); },
-                      .on_connected = [validations](const auto& channel,
-                                                    const auto& master) { validations->Attend(channel, master); },
-                      .on_lost = [validations] { validations->Leave(); }});
+    job.uplink = std::make_unique<Uplink>(UplinkOptions{
+        .job = name,
+        .find_master = [this, name, owner = job.owner_uid] { return FindMaster(name, *owner); },
+        .credentials = credentials_,
+        .on_level = [this, name](v1::RecordLevel level) { WantLevel(name, level); },
+        .on_connected = [validations](const auto& channel,
+                                      const auto& master) { validations->Attend(channel, master); },
+        .on_lost = [validations] { validations->Leave(); }});
   }
   return job;
 }

@@ -379,12 +379,13 @@ void ControlServer::SendQueued() {
     auto to = by_fd_.end();
     for (auto at = by_fd_.begin(); at != by_fd_.end(); ++at) {
       const Client& client = at->second;
-      const bool is_meant = item.client != 0 ? client.id == item.client : client.greeted && client.peer.pid == item.pid;
+      const bool is_meant =
+          item.client != 0 ? client.id == item.client : client.greeted && client.peer.pid == item.pid;
       if (is_meant && (to == by_fd_.end() || client.id > to->second.id)) to = at;
     }
-    const bool sent =
-        to != by_fd_.end() && send(to->first, item.packet.data(), item.packet.size(), MSG_DONTWAIT | MSG_NOSIGNAL) ==
-                                  static_cast<ssize_t>(item.packet.size());
+    const bool sent = to != by_fd_.end() &&
+                      send(to->first, item.packet.data(), item.packet.size(), MSG_DONTWAIT | MSG_NOSIGNAL) ==
+                          static_cast<ssize_t>(item.packet.size());
     if (sent) continue;
     if (to != by_fd_.end()) {
       Drop(to);

@@ -125,7 +125,7 @@ class ControlServer {
   std::atomic<bool> stop_ = false;
   std::atomic<int> clients_ = 0;
   std::mutex outgoing_mutex_;
-  std::vector<Outgoing> outgoing_;  // to be sent
+  std::vector<Outgoing> outgoing_;     // to be sent
   Clients by_fd_;                      // the thread's own, as what follows
   std::map<uint32_t, size_t> of_uid_;  // how many of by_fd_
   size_t most_clients_ = 0;

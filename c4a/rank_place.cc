@@ -51,7 +51,8 @@ std::string MountOf(const std::string& controllers) {
   for (std::string line; std::getline(lines, line);) {
     const std::vector<std::string> parts = absl::StrSplit(line, ' ');
     if (parts.size() < 4) continue;
-    if (controllers.empty() ? parts[2] == "cgroup2" : parts[2] == "cgroup" && Has(parts[3], "cpu")) return parts[1];
+    if (controllers.empty() ? parts[2] == "cgroup2" : parts[2] == "cgroup" && Has(parts[3], "cpu"))
+      return parts[1];
   }
   return "";
 }
@@ -86,7 +87,8 @@ absl::StatusOr<RankPlace> RankPlace::Of(uint32_t pid) {
   }
   std::istringstream environment(ReadAll(Concat(proc, "/environ")));
   for (std::string item; std::getline(environment, item, '\0');) {
-    for (const char* const name : {"CUDA_VISIBLE_DEVICES=", "CUDA_DEVICE_ORDER=", "NVIDIA_VISIBLE_DEVICES="}) {
+    for (const char* const name :
+         {"CUDA_VISIBLE_DEVICES=", "CUDA_DEVICE_ORDER=", "NVIDIA_VISIBLE_DEVICES="}) {
       if (item.rfind(name, 0) == 0) place.environment_.push_back(item);
     }
   }
@@ -118,7 +120,8 @@ const char* RankPlace::Enter() const {
     if (fd < 0 || write(fd, "0", 1) != 1) fault = "its control group";
     if (fd >= 0) close(fd);
   }
-  if (has_processors_ && sched_setaffinity(0, sizeof processors_, &processors_) != 0) fault = "its processors";
+  if (has_processors_ && sched_setaffinity(0, sizeof processors_, &processors_) != 0)
+    fault = "its processors";
   setpriority(PRIO_PROCESS, 0, nice_);
   if (network_ >= 0 && setns(network_, CLONE_NEWNET) != 0) fault = "its network";
   if (geteuid() != 0 && geteuid() != uid_) return "its user";

@@ -1,5 +1,5 @@
-// Where a rank runs: what a process that is to take its place for a test has to join. Reading needs the right to
-// look into the rank's /proc; joining a control group, a namespace or another user needs root.
+// Where a rank runs: what a process that is to take its place for a test has to join. Reading needs the right
+// to look into the rank's /proc; joining a control group, a namespace or another user needs root.
 //
 // Of is called before fork, Enter in the child: it makes system calls alone. One thread.
 #pragma once
@@ -36,7 +36,7 @@ class RankPlace {
   int nice_ = 0;
   uid_t uid_ = 0;
   gid_t gid_ = 0;
-  int network_ = -1;  // namespace to join; -1: it is ours
+  int network_ = -1;                 // namespace to join; -1: it is ours
   std::vector<std::string> groups_;  // cgroup.procs files to write to
   std::vector<std::string> environment_;
 };

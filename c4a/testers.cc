@@ -34,7 +34,8 @@ std::string Beside(const char* name) {
 
 std::string EndOf(int status) {
   if (WIFEXITED(status) && WEXITSTATUS(status) == kCannotJoin) {
-    return "its tester could not take its place (user, processors, control group or network): the agent needs root for that";
+    return "its tester could not take its place (user, processors, control group or network): the agent "
+           "needs root for that";
   }
   if (WIFEXITED(status) && WEXITSTATUS(status) == kCannotExecute) {
     return Concat("there is no ", kProgram, " beside the agent: install it there");
@@ -95,8 +96,8 @@ void Testers::Start(const Spec& spec, size_t of_how_many) {
   const absl::StatusOr<RankPlace> place = RankPlace::Of(spec.pid);
   if (!place.ok()) return on_answer_(spec.id, tester::Fault{std::string(place.status().message())});
   const int threads = std::max(1, place->processors() / static_cast<int>(of_how_many));
-  std::vector<std::string> words = {program_, "--threads", Concat(threads), "--of-pid", Concat(spec.pid),
-                                    "--gpu", spec.gpu};
+  std::vector<std::string> words = {program_,         "--threads", Concat(threads), "--of-pid",
+                                    Concat(spec.pid), "--gpu",     spec.gpu};
   std::vector<std::string> variables = place->environment();
   for (const char* const name : {"PATH", "LD_LIBRARY_PATH"}) {
     // NOLINTNEXTLINE(concurrency-mt-unsafe): nothing in the agent changes its environment

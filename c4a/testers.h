@@ -1,9 +1,9 @@
-// The testers of a validation: a process c4-validate-worker for each rank that is tested, in its place: on its
-// processors, in its control group and network namespace, as its user (docs/decisions/0010-testers.md). The
-// ranks themselves are never touched.
+// The testers of a validation: a process c4-validate-worker for each rank that is tested, in its place: on
+// its processors, in its control group and network namespace, as its user (docs/decisions/0010-testers.md).
+// The ranks themselves are never touched.
 //
-// Prepare, Order and End by one thread at a time; `on_answer` comes on a thread of this object's own, and must
-// not call back. Without testers there is no thread.
+// Prepare, Order and End by one thread at a time; `on_answer` comes on a thread of this object's own, and
+// must not call back. Without testers there is no thread.
 #pragma once
 
 #include <atomic>
@@ -25,8 +25,8 @@ namespace c4::agent {
 class Testers {
  public:
   struct Spec {
-    uint32_t id = 0;    // by which it is told and answers: the agent takes the rank's process
-    uint32_t pid = 0;   // in whose place it runs
+    uint32_t id = 0;           // by which it is told and answers: the agent takes the rank's process
+    uint32_t pid = 0;          // in whose place it runs
     std::string gpu = "auto";  // number, "none", or the GPU that the process computes on
   };
   // What a tester says; where it ends without having been asked to, a Fault.
@@ -47,7 +47,7 @@ class Testers {
   struct Tester {
     uint32_t id = 0;
     pid_t pid = -1;
-    int input = -1;   // of it
+    int input = -1;  // of it
     int output = -1;
     std::string line;  // that is not at its end yet
   };

@@ -25,7 +25,8 @@ constexpr uint32_t kMostTesters = 1024;
 
 ValidationRelay::ValidationRelay(ValidationRelayOptions options)
     : options_(std::move(options)),
-      testers_(options_.tester, [this](uint32_t pid, const tester::Answer& answer) { Answered(pid, answer); }),
+      testers_(options_.tester,
+               [this](uint32_t pid, const tester::Answer& answer) { Answered(pid, answer); }),
       thread_([this] { Run(); }) {}
 
 ValidationRelay::~ValidationRelay() {
@@ -38,7 +39,8 @@ ValidationRelay::~ValidationRelay() {
   thread_.join();
 }
 
-void ValidationRelay::Attend(const std::shared_ptr<grpc::Channel>& channel, const service::MasterAddress& master) {
+void ValidationRelay::Attend(const std::shared_ptr<grpc::Channel>& channel,
+                             const service::MasterAddress& master) {
   {
     const absl::MutexLock lock(&mutex_);
     channel_ = channel;
@@ -81,7 +83,8 @@ void ValidationRelay::Run() {
   }
 }
 
-void ValidationRelay::Serve(const std::shared_ptr<grpc::Channel>& channel, const service::MasterAddress& master) {
+void ValidationRelay::Serve(const std::shared_ptr<grpc::Channel>& channel,
+                            const service::MasterAddress& master) {
   const auto stub = v1::Validations::NewStub(channel);
   grpc::ClientContext context;
   options_.credentials.AddToken(&context, master);
@@ -135,8 +138,8 @@ void ValidationRelay::Serve(const std::shared_ptr<grpc::Channel>& channel, const
   refused_ = channel_ == channel && (status.error_code() == grpc::StatusCode::UNIMPLEMENTED ||
                                      status.error_code() == grpc::StatusCode::PERMISSION_DENIED);
   if (refused_) {
-    service::LogInfo("the master of job ", options_.job, " takes no part of ours in validations: ",
-                     status.error_message());
+    service::LogInfo("the master of job ", options_.job,
+                     " takes no part of ours in validations: ", status.error_message());
   }
 }
 
@@ -145,7 +148,8 @@ void ValidationRelay::Heed(const v1::ValidationToAgent& message) {
   if (message.has_arm()) Arm(message.validation(), message.arm());
   if (message.has_end()) EndAll();
   if (message.has_devices()) {
-    for (const uint32_t pid : message.devices().pids()) testers_.Order(pid, tester::DeviceOrder{message.devices().ms()});
+    for (const uint32_t pid : message.devices().pids())
+      testers_.Order(pid, tester::DeviceOrder{message.devices().ms()});
   }
   if (message.has_transfer()) {
     const v1::TestTransfer& order = message.transfer();
@@ -168,7 +172,8 @@ void ValidationRelay::Prepare(uint64_t validation, const v1::PrepareTesters& ord
     v1::AgentToValidation message;
     message.set_validation(validation);
     message.mutable_ready()->set_pid(process.pid());
-    message.mutable_ready()->set_fault(Concat("process ", process.pid(), " is none of the job's on ", options_.host));
+    message.mutable_ready()->set_fault(
+        Concat("process ", process.pid(), " is none of the job's on ", options_.host));
     Say(std::move(message));
   }
   {

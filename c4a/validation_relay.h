@@ -1,9 +1,10 @@
 // The agent's part in validations of one job (proto/c4/v1/validation.proto): attends at the job's master over
-// the uplink's channel, holds and lets go the calls of this node's processes as it is told, and runs testers in
-// their places. When the master is gone, everything that it ordered ends at once.
+// the uplink's channel, holds and lets go the calls of this node's processes as it is told, and runs testers
+// in their places. When the master is gone, everything that it ordered ends at once.
 //
-// Only processes of the job are reached: what the master names besides is refused. Any thread may call; nothing
-// waits but Leave and the destructor. Two threads while there is a master, another one while there are testers.
+// Only processes of the job are reached: what the master names besides is refused. Any thread may call;
+// nothing waits but Leave and the destructor. Two threads while there is a master, another one while there
+// are testers.
 #pragma once
 
 #include <cstdint>

@@ -172,7 +172,8 @@ struct MasterClient::Parts {
 
   // Of a service that earlier masters do not have.
   template <typename Stub, typename Request, typename Reply>
-  absl::StatusOr<Reply> Ask(Stub* service, grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Reply*),
+  absl::StatusOr<Reply> Ask(Stub* service,
+                            grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Reply*),
                             const char* what, const Request& request, absl::Duration timeout) const {
     grpc::ClientContext context;
     Prepare(&context, timeout);
@@ -183,8 +184,8 @@ struct MasterClient::Parts {
         MakeHarmless(&reply);
         return reply;
       case grpc::StatusCode::UNIMPLEMENTED:
-        return absl::FailedPreconditionError(
-            absl::StrCat("the master at ", address, " is of a version without ", what, "; start this version's"));
+        return absl::FailedPreconditionError(absl::StrCat(
+            "the master at ", address, " is of a version without ", what, "; start this version's"));
       case grpc::StatusCode::NOT_FOUND:
       case grpc::StatusCode::INVALID_ARGUMENT:
       case grpc::StatusCode::FAILED_PRECONDITION:

@@ -51,7 +51,8 @@ std::vector<agent::Testers::Spec> SpecsOf(const PreflightOptions& options) {
   } else if (options.ranks > 1) {
     specs.push_back({0, self, absl::StrCat(static_cast<size_t>(options.local_rank) % gpus)});
   } else {
-    for (size_t gpu = 0; gpu < gpus; ++gpu) specs.push_back({static_cast<uint32_t>(gpu), self, absl::StrCat(gpu)});
+    for (size_t gpu = 0; gpu < gpus; ++gpu)
+      specs.push_back({static_cast<uint32_t>(gpu), self, absl::StrCat(gpu)});
   }
   return specs;
 }
@@ -93,8 +94,8 @@ class Member {
     const absl::Time end = absl::Now() + absl::Seconds(options_.join_s);
     while ((fd_ = Connect(*where)) < 0 && absl::Now() < end) absl::SleepFor(kTryAgain);
     if (fd_ < 0) {
-      return absl::UnavailableError(absl::StrCat("rank 0 is not reached at ", options_.rendezvous, ": ",
-                                                 strerror(errno)));
+      return absl::UnavailableError(
+          absl::StrCat("rank 0 is not reached at ", options_.rendezvous, ": ", strerror(errno)));
     }
     const std::vector<agent::Testers::Spec> specs = SpecsOf(options_);
     Say(absl::StrCat("join ", options_.rank, " ", specs.size(), " ", service::HostName()));
@@ -142,10 +143,11 @@ struct Launcher {
   const char* ranks;
   const char* local_rank;
 };
-constexpr Launcher kLaunchers[] = {{"RANK", "WORLD_SIZE", "LOCAL_RANK"},
-                                   {"SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"},
-                                   {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"},
-                                   {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"}};
+constexpr Launcher kLaunchers[] = {
+    {"RANK", "WORLD_SIZE", "LOCAL_RANK"},
+    {"SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"},
+    {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"},
+    {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"}};
 
 bool Number(const std::vector<std::string>& environment, const char* name, int* number) {
   const std::optional<std::string> value = EnvironmentValue(environment, name);
@@ -170,9 +172,10 @@ absl::Status FillFromLauncher(const std::vector<std::string>& environment, Prefl
     options->ranks = 1;
   }
   if (options->rank < 0 || options->rank >= options->ranks) {
-    return absl::InvalidArgumentError(absl::StrCat("rank ", options->rank, " of ", options->ranks,
-                                                   ": give both --node-rank and --nodes, or start it by a launcher "
-                                                   "that says so (c4 run, srun, mpirun, torchrun)"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("rank ", options->rank, " of ", options->ranks,
+                     ": give both --node-rank and --nodes, or start it by a launcher "
+                     "that says so (c4 run, srun, mpirun, torchrun)"));
   }
   if (!options->rendezvous.empty()) {
     const absl::StatusOr<service::HostPort> where = service::ParseHostPort(options->rendezvous);

@@ -34,7 +34,8 @@ std::string PeerAddress(int fd) {
   socklen_t bytes = sizeof peer;
   char host[NI_MAXHOST] = "";
   if (getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &bytes) != 0 ||
-      getnameinfo(reinterpret_cast<sockaddr*>(&peer), bytes, host, sizeof host, nullptr, 0, NI_NUMERICHOST) != 0) {
+      getnameinfo(reinterpret_cast<sockaddr*>(&peer), bytes, host, sizeof host, nullptr, 0, NI_NUMERICHOST) !=
+          0) {
     return "";
   }
   std::string text = host;
@@ -83,13 +84,15 @@ absl::Status PreflightHub::Listen() {
     socklen_t bytes = sizeof own;
     char service[NI_MAXSERV] = "0";
     getsockname(listener_, reinterpret_cast<sockaddr*>(&own), &bytes);
-    getnameinfo(reinterpret_cast<sockaddr*>(&own), bytes, nullptr, 0, service, sizeof service, NI_NUMERICSERV);
+    getnameinfo(reinterpret_cast<sockaddr*>(&own), bytes, nullptr, 0, service, sizeof service,
+                NI_NUMERICSERV);
     address_ = service::JoinHostPort(where->host, static_cast<uint16_t>(atoi(service)));
     return absl::OkStatus();
   }
-  return absl::UnavailableError(absl::StrCat("rank 0 cannot listen on ", options_.rendezvous, ": ", strerror(error),
-                                             ": give --rendezvous an address of the machine of rank 0, and a port "
-                                             "that is free"));
+  return absl::UnavailableError(
+      absl::StrCat("rank 0 cannot listen on ", options_.rendezvous, ": ", strerror(error),
+                   ": give --rendezvous an address of the machine of rank 0, and a port "
+                   "that is free"));
 }
 
 template <typename IsOver>
@@ -266,13 +269,13 @@ void PreflightHub::TestLinks() {
       link->set_pass(validation_.passes());
       transfers_[next] = i;
       Order(links_[i].first,
-            tester::TransferOrder{
-                .number = next++,
-                .from = link->from(),
-                .to = service::JoinHostPort(link->to(), static_cast<uint16_t>(testers_.at(links_[i].second).port)),
-                .bytes = kTransferBytes,
-                .streams = kStreams,
-                .ms = static_cast<uint32_t>(options_.transfer_s * 1000)});
+            tester::TransferOrder{.number = next++,
+                                  .from = link->from(),
+                                  .to = service::JoinHostPort(
+                                      link->to(), static_cast<uint16_t>(testers_.at(links_[i].second).port)),
+                                  .bytes = kTransferBytes,
+                                  .streams = kStreams,
+                                  .ms = static_cast<uint32_t>(options_.transfer_s * 1000)});
     }
     Hear(absl::Seconds(options_.transfer_s) + kAnswerLimit, [this] { return transfers_.empty(); });
   }
@@ -286,7 +289,8 @@ v1::Validation PreflightHub::Run() {
     return std::count_if(members_.begin(), members_.end(), [](const Member& m) { return m.rank >= 0; });
   };
   const auto all_stand = [this] {
-    return std::all_of(testers_.begin(), testers_.end(), [](const auto& entry) { return entry.second.stands; });
+    return std::all_of(testers_.begin(), testers_.end(),
+                       [](const auto& entry) { return entry.second.stands; });
   };
   Hear(absl::Seconds(options_.join_s), [&] { return joined() >= options_.ranks; });
   const int64_t missing = options_.ranks - joined();
@@ -301,10 +305,10 @@ v1::Validation PreflightHub::Run() {
     device->set_rank(key.first);
     if (tester.member >= 0) device->set_host(members_[static_cast<size_t>(tester.member)].host);
     device->set_device(tester.name);
-    device->set_fault(!tester.fault.empty()  ? tester.fault
-                      : tester.member < 0 ? "it did not join"
-                      : tester.port == 0  ? "its tester did not stand ready in time"
-                                          : "its test did not end in time");
+    device->set_fault(!tester.fault.empty() ? tester.fault
+                      : tester.member < 0   ? "it did not join"
+                      : tester.port == 0    ? "its tester did not stand ready in time"
+                                            : "its test did not end in time");
   }
   TestDevices();
   if (!options_.no_links) {
@@ -314,7 +318,8 @@ v1::Validation PreflightHub::Run() {
   c4d::FirstFigures first;
   c4d::Judge(&validation_, &first);
   validation_.set_state(missing > 0 ? v1::VALIDATION_STATE_GIVEN_UP : v1::VALIDATION_STATE_DONE);
-  if (missing > 0) validation_.set_why(absl::StrCat(missing, " of ", options_.ranks, " ranks did not join in time"));
+  if (missing > 0)
+    validation_.set_why(absl::StrCat(missing, " of ", options_.ranks, " ranks did not join in time"));
   validation_.set_ended_unix_ns(absl::GetCurrentTimeNanos());
   return validation_;
 }

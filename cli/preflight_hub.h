@@ -1,5 +1,5 @@
-// Rank 0's part of a preflight: takes the others in, has the testers test, puts the results together. Owns its
-// sockets; one thread.
+// Rank 0's part of a preflight: takes the others in, has the testers test, puts the results together. Owns
+// its sockets; one thread.
 #pragma once
 
 #include <cstdint>
@@ -39,10 +39,10 @@ class PreflightHub {
     std::string line;  // that is not at its end yet
   };
   struct Tester {
-    int member = -1;  // place in members_; -1: it is missing
-    int device = -1;  // place among the validation's devices
-    std::string name;     // of the device
-    std::string fault;    // why it cannot be tested
+    int member = -1;    // place in members_; -1: it is missing
+    int device = -1;    // place among the validation's devices
+    std::string name;   // of the device
+    std::string fault;  // why it cannot be tested
     uint32_t port = 0;
     bool stands = false;  // ready, or cannot be
     bool tested = false;

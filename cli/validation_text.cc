@@ -59,8 +59,8 @@ std::string Devices(const v1::Validation& validation, const Screen& screen) {
   table.columns = {{"RANK"}, {"HOST"}, {"GFLOP/S"}, {"PEERS"}, {"FIRST", 2}, {"DEVICE", 1}, {"RESULT"}};
   table.enough_of_last = 12;
   for (const v1::ValidatedDevice* device : InOrder(validation.devices())) {
-    table.rows.push_back({absl::StrCat(device->rank()), device->host(), Figures(*device), Ratio(device->ratio()),
-                          Ratio(device->ratio_to_first()), device->device(),
+    table.rows.push_back({absl::StrCat(device->rank()), device->host(), Figures(*device),
+                          Ratio(device->ratio()), Ratio(device->ratio_to_first()), device->device(),
                           Result(device->slow(), device->fault())});
   }
   return "\n" + Cut(table.rows.size(), screen, &table);
@@ -69,8 +69,8 @@ std::string Devices(const v1::Validation& validation, const Screen& screen) {
 std::string Links(const v1::Validation& validation, const Screen& screen) {
   if (validation.links().empty()) return "";
   Table table;
-  table.columns = {{"RANKS"}, {"FROM"}, {"TO"}, {"MIB/S"}, {"SLOWEST", 1}, {"PEERS"}, {"FIRST", 2}, {"PASS", 3},
-                   {"RESULT"}};
+  table.columns = {{"RANKS"}, {"FROM"},     {"TO"},      {"MIB/S"}, {"SLOWEST", 1},
+                   {"PEERS"}, {"FIRST", 2}, {"PASS", 3}, {"RESULT"}};
   table.enough_of_last = 12;
   for (const v1::ValidatedLink* link : InOrder(validation.links())) {
     table.rows.push_back({absl::StrCat(link->from_rank(), ">", link->to_rank()), link->from(), link->to(),
@@ -84,7 +84,8 @@ std::string Links(const v1::Validation& validation, const Screen& screen) {
 
 template <typename Items>
 size_t CountSlow(const Items& items) {
-  return static_cast<size_t>(std::count_if(items.begin(), items.end(), [](const auto& item) { return item.slow(); }));
+  return static_cast<size_t>(
+      std::count_if(items.begin(), items.end(), [](const auto& item) { return item.slow(); }));
 }
 
 template <typename Items>
@@ -109,13 +110,14 @@ std::string Head(const v1::Validation& validation, const Screen& screen) {
   if (validation.passes() > 0) absl::StrAppend(&text, " in ", validation.passes(), " passes");
   if (faults > 0) absl::StrAppend(&text, "; ", faults, " not tested");
   if (validation.held_ns() > 0) {
-    absl::StrAppendFormat(&text, "; the job stood still for %.2f s", static_cast<double>(validation.held_ns()) / 1e9);
+    absl::StrAppendFormat(&text, "; the job stood still for %.2f s",
+                          static_cast<double>(validation.held_ns()) / 1e9);
   }
   text = Wrapped(text, screen.columns == 0 ? 200 : static_cast<size_t>(screen.columns), 2) + "\n";
   if (!validation.why().empty()) {
-    absl::StrAppend(&text,
-                    Wrapped(validation.why(), screen.columns == 0 ? 200 : static_cast<size_t>(screen.columns), 2),
-                    "\n");
+    absl::StrAppend(
+        &text, Wrapped(validation.why(), screen.columns == 0 ? 200 : static_cast<size_t>(screen.columns), 2),
+        "\n");
   }
   return text;
 }

@@ -1,5 +1,5 @@
-// c4 validate: suspends a job for a moment and tests its devices and links; or tests those of machines before a
-// job begins.
+// c4 validate: suspends a job for a moment and tests its devices and links; or tests those of machines before
+// a job begins.
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -8,10 +8,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
+#include "cli/child.h"
 #include "cli/exit_codes.h"
 #include "cli/master_client.h"
 #include "cli/options.h"
-#include "cli/child.h"
 #include "cli/preflight.h"
 #include "cli/screen.h"
 #include "cli/validation_text.h"
@@ -51,8 +51,8 @@ std::string ReadRequest(const Asked& asked, v1::RunValidationRequest* request) {
     const std::vector<std::string> ends = absl::StrSplit(word, ':');
     int32_t from = 0;
     int32_t to = 0;
-    if (ends.size() != 2 || !absl::SimpleAtoi(ends[0], &from) || !absl::SimpleAtoi(ends[1], &to) || from < 0 ||
-        to < 0 || from == to) {
+    if (ends.size() != 2 || !absl::SimpleAtoi(ends[0], &from) || !absl::SimpleAtoi(ends[1], &to) ||
+        from < 0 || to < 0 || from == to) {
       return absl::StrCat("--link '", word, "' is no pair of ranks: give FROM:TO");
     }
     v1::RankPair* const pair = request->add_links();
@@ -79,7 +79,8 @@ int Fail(const absl::Status& status) {
 }
 
 bool IsOver(const v1::Validation& validation) {
-  return validation.state() == v1::VALIDATION_STATE_DONE || validation.state() == v1::VALIDATION_STATE_GIVEN_UP;
+  return validation.state() == v1::VALIDATION_STATE_DONE ||
+         validation.state() == v1::VALIDATION_STATE_GIVEN_UP;
 }
 
 absl::Status Get(const MasterOptions& master, uint64_t number, v1::Validation* validation) {
@@ -99,7 +100,8 @@ int ValidateJob(const Asked& asked) {
     if (!status.ok()) return Fail(status);
   } else {
     v1::RunValidationRequest request;
-    if (const std::string fault = ReadRequest(asked, &request); !fault.empty()) return UsageError("validate", fault);
+    if (const std::string fault = ReadRequest(asked, &request); !fault.empty())
+      return UsageError("validate", fault);
     const absl::Status begun = AskMaster(asked.master, kPatience, [&](const MasterClient& client) {
       const absl::StatusOr<v1::RunValidationReply> reply = client.RunValidation(request, kCallLimit);
       if (!reply.ok()) return reply.status();
@@ -112,9 +114,10 @@ int ValidateJob(const Asked& asked) {
   while (!IsOver(validation) && absl::Now() < until) {
     absl::SleepFor(kLook);
     if (const absl::Status status = Get(asked.master, validation.number(), &validation); !status.ok()) {
-      return Fail(absl::IsNotFound(status)
-                      ? absl::UnavailableError("the master was started anew meanwhile; the job goes on by itself")
-                      : status);
+      return Fail(
+          absl::IsNotFound(status)
+              ? absl::UnavailableError("the master was started anew meanwhile; the job goes on by itself")
+              : status);
     }
   }
   const std::string text =
@@ -135,7 +138,8 @@ int Preflight(PreflightOptions options, bool json) {
     return kExitUnreachable;
   }
   if (options.rank != 0) return exit_code;
-  const std::string text = json ? ValidationJson(*validation) + "\n" : ValidationText(*validation, ScreenOf(stdout));
+  const std::string text =
+      json ? ValidationJson(*validation) + "\n" : ValidationText(*validation, ScreenOf(stdout));
   fputs(text.c_str(), stdout);
   return exit_code;
 }
@@ -159,9 +163,10 @@ int RunValidate(const Arguments& arguments) {
   options.Flag("--last", &asked.last, "suspend nothing: show what the last validation found");
   options.Flag("--json", &asked.json, "one JSON document: {\"state\",\"devices\":[...],\"links\":[...]}");
   options.Group("before a job begins");
-  options.Flag("--preflight", &preflight,
-               "test the devices of this machine; or, started once a rank or machine by a launcher, those of all and "
-               "the links between them. Only rank 0 prints, all exit alike");
+  options.Flag(
+      "--preflight", &preflight,
+      "test the devices of this machine; or, started once a rank or machine by a launcher, those of all and "
+      "the links between them. Only rank 0 prints, all exit alike");
   options.Text("--rendezvous", &before.rendezvous, "HOST:PORT",
                "where rank 0 is reached; default: MASTER_ADDR and MASTER_PORT");
   options.Whole("--node-rank", &before.rank, 0, 1 << 20, "this one's number; default: as the launcher says");

@@ -2,8 +2,9 @@
 //
 // A SOCK_SEQPACKET unix socket, C4_RUN_DIR/agent.sock; one frame a packet, each opened by the common
 // header. The library connects and says hello; the agent answers welcome, and may send a level at any
-// time. Since 1.1 the library asks for paths and says which it uses; since 1.2 the agent has it hold the job's
-// calls. Either side ignores frame types that it does not know. Who is at the other end comes from the socket's credentials, never from the frame.
+// time. Since 1.1 the library asks for paths and says which it uses; since 1.2 the agent has it hold the
+// job's calls. Either side ignores frame types that it does not know. Who is at the other end comes from the
+// socket's credentials, never from the frame.
 #pragma once
 
 #include "wire/header.h"
@@ -151,12 +152,12 @@ enum ControlHoldReason : uint32_t {
 
 struct ControlHoldState {
   uint64_t hold;
-  uint64_t calls;     // of the order that it answers
-  uint64_t counted;   // by now
-  uint64_t held_ns;   // since the first call of this hold was held, up to its end
-  uint32_t phase;     // ControlHoldPhase
-  uint32_t reason;    // ControlHoldReason
-  uint32_t threads;   // that are held
+  uint64_t calls;    // of the order that it answers
+  uint64_t counted;  // by now
+  uint64_t held_ns;  // since the first call of this hold was held, up to its end
+  uint32_t phase;    // ControlHoldPhase
+  uint32_t reason;   // ControlHoldReason
+  uint32_t threads;  // that are held
   uint32_t reserved;
 };
 static_assert(sizeof(ControlHoldState) == 48);

@@ -163,7 +163,8 @@ class AnyColouring {
   void Set(int edge, int colour) {
     const Graph::Edge& ends = graph_.edges[static_cast<size_t>(edge)];
     for (const int vertex : {ends.a, ends.b}) {
-      if (ColourOf(edge) != kNone && Used(vertex, ColourOf(edge)) == edge) Used(vertex, ColourOf(edge)) = kNone;
+      if (ColourOf(edge) != kNone && Used(vertex, ColourOf(edge)) == edge)
+        Used(vertex, ColourOf(edge)) = kNone;
       if (colour != kNone) Used(vertex, colour) = edge;
     }
     colours_[static_cast<size_t>(edge)] = colour;

@@ -1,6 +1,6 @@
-// Transfers over many links, a few at a time: in a pass each device takes part in one transfer at most, so that
-// none waits for another's, and all of a pass run at once ("Falcon", figure 9). How many passes it takes does
-// not depend on how many devices there are, but on the shape of what joins them:
+// Transfers over many links, a few at a time: in a pass each device takes part in one transfer at most, so
+// that none waits for another's, and all of a pass run at once ("Falcon", figure 9). How many passes it takes
+// does not depend on how many devices there are, but on the shape of what joins them:
 //
 //   a ring of an even number of devices, a chain    2 passes
 //   a ring of an odd number                         3

@@ -6,11 +6,21 @@
 #include <chrono>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "c4a/tester/protocol.h"
 #include "service/status.h"
 
 namespace c4::tester {
+
+// Each precision has its turn in each of so many rounds, and its figure is the median: what else the machine
+// does for a moment falls into one of them.
+inline constexpr int kRounds = 5;
+
+// The median rate of each test, of which rounds have said `rates`.
+std::vector<std::pair<std::string, double>> MediansOf(
+    const std::vector<std::pair<std::string, std::vector<double>>>& rates);
 
 class DeviceTest {
  public:

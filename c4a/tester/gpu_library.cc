@@ -52,15 +52,17 @@ std::optional<Cuda> FindCuda() {
   void* const handle = Open({"libcuda.so.1", "libcuda.so"});
   Cuda cuda;
   if (handle == nullptr || !Load(handle, "cuInit", &cuda.init) ||
-      !Load(handle, "cuDeviceGetCount", &cuda.device_count) || !Load(handle, "cuDeviceGet", &cuda.device_get) ||
+      !Load(handle, "cuDeviceGetCount", &cuda.device_count) ||
+      !Load(handle, "cuDeviceGet", &cuda.device_get) ||
       !Load(handle, "cuDeviceGetByPCIBusId", &cuda.device_of_bus) ||
       !Load(handle, "cuDeviceGetName", &cuda.device_name) ||
       !Load(handle, "cuDevicePrimaryCtxRetain", &cuda.retain_context) ||
       !Load(handle, "cuCtxSetCurrent", &cuda.set_context) || !Load(handle, "cuMemAlloc_v2", &cuda.allocate) ||
       !Load(handle, "cuMemFree_v2", &cuda.free) || !Load(handle, "cuMemcpyHtoD_v2", &cuda.to_device) ||
-      !Load(handle, "cuMemcpyDtoH_v2", &cuda.to_host) || !Load(handle, "cuModuleLoadData", &cuda.load_module) ||
-      !Load(handle, "cuModuleGetFunction", &cuda.get_function) || !Load(handle, "cuLaunchKernel", &cuda.launch) ||
-      !Load(handle, "cuCtxSynchronize", &cuda.synchronize)) {
+      !Load(handle, "cuMemcpyDtoH_v2", &cuda.to_host) ||
+      !Load(handle, "cuModuleLoadData", &cuda.load_module) ||
+      !Load(handle, "cuModuleGetFunction", &cuda.get_function) ||
+      !Load(handle, "cuLaunchKernel", &cuda.launch) || !Load(handle, "cuCtxSynchronize", &cuda.synchronize)) {
     return std::nullopt;
   }
   return cuda;

@@ -31,8 +31,8 @@ struct Cuda {
 struct Cublas {
   int (*create)(void** handle) = nullptr;
   int (*multiply)(void* handle, int transpose_a, int transpose_b, int m, int n, int k, const void* alpha,
-                  const void* a, int a_type, int lda, const void* b, int b_type, int ldb, const void* beta, void* c,
-                  int c_type, int ldc, int compute_type, int algorithm) = nullptr;
+                  const void* a, int a_type, int lda, const void* b, int b_type, int ldb, const void* beta,
+                  void* c, int c_type, int ldc, int compute_type, int algorithm) = nullptr;
 };
 
 std::optional<Cuda> FindCuda();

@@ -72,7 +72,8 @@ absl::StatusOr<Answer> ParseTransfer(const std::string& line, const std::vector<
   }
   for (const auto& word : absl::StrSplit(words[4], ',')) {
     double rate = 0;
-    if (figures.stream_mib_s.size() >= kMostStreams || !Rate(std::string(word), &rate)) return Malformed(line);
+    if (figures.stream_mib_s.size() >= kMostStreams || !Rate(std::string(word), &rate))
+      return Malformed(line);
     figures.stream_mib_s.push_back(rate);
   }
   return figures;
@@ -83,8 +84,8 @@ absl::StatusOr<Answer> ParseTransfer(const std::string& line, const std::vector<
 std::string ToLine(const Order& order) {
   if (const auto* device = std::get_if<DeviceOrder>(&order)) return Concat("devices ", device->ms);
   const auto& transfer = std::get<TransferOrder>(order);
-  return Concat("transfer ", transfer.number, " ", transfer.from.empty() ? "-" : transfer.from, " ", transfer.to,
-                " ", transfer.bytes, " ", transfer.streams, " ", transfer.ms);
+  return Concat("transfer ", transfer.number, " ", transfer.from.empty() ? "-" : transfer.from, " ",
+                transfer.to, " ", transfer.bytes, " ", transfer.streams, " ", transfer.ms);
 }
 
 absl::StatusOr<Order> ParseOrder(const std::string& line) {
@@ -118,7 +119,8 @@ std::string ToLine(const Answer& answer) {
     return line;
   }
   const auto& transfer = std::get<TransferFigures>(answer);
-  if (!transfer.fault.empty()) return Concat("transfer ", transfer.number, " fault ", OneLine(transfer.fault));
+  if (!transfer.fault.empty())
+    return Concat("transfer ", transfer.number, " fault ", OneLine(transfer.fault));
   std::string rates;
   for (const double rate : transfer.stream_mib_s) {
     rates += absl::StrFormat("%s%.6g", rates.empty() ? "" : ",", rate);
@@ -131,7 +133,8 @@ absl::StatusOr<Answer> ParseAnswer(const std::string& line) {
   const std::vector<std::string> words = absl::StrSplit(line, ' ');
   if (words[0] == "ready" && words.size() >= 2) {
     Ready ready;
-    if (!absl::SimpleAtoi(words[1], &ready.port) || ready.port == 0 || ready.port > 65535) return Malformed(line);
+    if (!absl::SimpleAtoi(words[1], &ready.port) || ready.port == 0 || ready.port > 65535)
+      return Malformed(line);
     ready.device = Rest(line, 2);
     return ready;
   }

@@ -107,8 +107,8 @@ class Stream {
     while (given_ < most) {
       const bool greets = given_ < sizeof kGreeting;
       const char* const from = greets ? kGreeting + given_ : piece.data();
-      const size_t bytes =
-          greets ? sizeof kGreeting - given_ : static_cast<size_t>(std::min<uint64_t>(piece.size(), most - given_));
+      const size_t bytes = greets ? sizeof kGreeting - given_
+                                  : static_cast<size_t>(std::min<uint64_t>(piece.size(), most - given_));
       const ssize_t sent = send(fd_, from, bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
       if (sent < 0) return errno == EAGAIN || errno == EINTR ? "" : Concat("broke off: ", strerror(errno));
       given_ += static_cast<uint64_t>(sent);
@@ -175,7 +175,8 @@ TransferFigures SendTransfer(const TransferOrder& order) {
       entries[i] = {writes ? streams[i].fd() : -1, POLLOUT, 0};
     }
     // What lies in queues is acknowledged without a word: a look each millisecond.
-    const bool writing = std::any_of(entries.begin(), entries.end(), [](const pollfd& e) { return e.fd >= 0; });
+    const bool writing =
+        std::any_of(entries.begin(), entries.end(), [](const pollfd& e) { return e.fd >= 0; });
     poll(entries.data(), entries.size(), writing ? std::min(MsUntil(end), 10) : 1);
     for (size_t i = 0; i < streams.size(); ++i) {
       Stream& stream = streams[i];
@@ -217,7 +218,8 @@ absl::Status Receiver::Start() {
     if (listener_ < 0) continue;
     const int off = 0;
     if (any.family() == AF_INET6) setsockopt(listener_, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
-    if (bind(listener_, reinterpret_cast<sockaddr*>(&any.storage), any.bytes) == 0 && listen(listener_, 128) == 0) {
+    if (bind(listener_, reinterpret_cast<sockaddr*>(&any.storage), any.bytes) == 0 &&
+        listen(listener_, 128) == 0) {
       break;
     }
     close(listener_);

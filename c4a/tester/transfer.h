@@ -2,8 +2,8 @@
 // acknowledged by then, so that nothing is waited for that still lies in a queue, and a transfer over a slow
 // link lasts no longer than one over a fast one.
 //
-// A Receiver takes what others send and throws it away; it owns a thread. Send blocks, and may be called by any
-// thread.
+// A Receiver takes what others send and throws it away; it owns a thread. Send blocks, and may be called by
+// any thread.
 #pragma once
 
 #include <atomic>

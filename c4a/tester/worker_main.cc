@@ -1,8 +1,8 @@
 // c4-validate-worker: tests one device and the links from it, as it is told (protocol.h). Started by the
-// node's agent in the place of a rank, so to say: as its user, on its processors, in its control group, on its
-// GPU; and by `c4 validate --preflight`. It never touches the rank itself, and ends with its input.
-#include <cstdio>
+// node's agent in the place of a rank, so to say: as its user, on its processors, in its control group, on
+// its GPU; and by `c4 validate --preflight`. It never touches the rank itself, and ends with its input.
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <iostream>
@@ -25,7 +25,8 @@ namespace {
 
 constexpr char kUsage[] =
     "usage: c4-validate-worker [--threads N] [--gpu N|none|auto] [--of-pid PID] [--version]\n"
-    "Tests a device and its links as it is told on its standard input (c4a/tester/protocol.h); started by c4a\n"
+    "Tests a device and its links as it is told on its standard input (c4a/tester/protocol.h); started by "
+    "c4a\n"
     "and by c4 validate.\n";
 
 struct Options {
@@ -38,11 +39,13 @@ int ReadOptions(int argc, char** argv, Options* options) {
   for (int i = 1; i < argc; ++i) {
     const std::string word = argv[i];
     const char* const value = i + 1 < argc ? argv[i + 1] : nullptr;
-    if (word == "--version") return printf("c4-validate-worker %s\n", std::string(service::Version()).c_str()), 0;
+    if (word == "--version")
+      return printf("c4-validate-worker %s\n", std::string(service::Version()).c_str()), 0;
     if (word == "--help" || word == "-h") return fputs(kUsage, stdout), 0;
     char* end = nullptr;
     const long number = value == nullptr ? -1 : strtol(value, &end, 10);
-    const bool is_number = value != nullptr && end != value && *end == '\0' && number >= 0 && number < 1 << 30;
+    const bool is_number =
+        value != nullptr && end != value && *end == '\0' && number >= 0 && number < 1 << 30;
     if (word == "--threads" && is_number && number >= 1 && number <= 1024) {
       options->threads = static_cast<int>(number);
     } else if (word == "--of-pid" && is_number) {

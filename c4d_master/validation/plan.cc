@@ -50,7 +50,8 @@ const Communicator* CommonOf(const JobSnapshot& snapshot, const std::vector<cons
   const Communicator* best = nullptr;
   uint64_t most = 0;
   for (const Communicator& communicator : snapshot.communicators) {
-    if (communicator.rank_count != processes.size() || communicator.members.size() != processes.size()) continue;
+    if (communicator.rank_count != processes.size() || communicator.members.size() != processes.size())
+      continue;
     std::set<uint32_t> members;
     uint64_t calls = UINT64_MAX;
     for (const Member& member : communicator.members) {
@@ -159,8 +160,8 @@ class Planner {
     }
     const auto found = pairs_.find({from->second, to->second});
     if (found == pairs_.end()) {
-      return absl::InvalidArgumentError(Concat("no connection over a network is seen from rank ", pair.from(),
-                                               " to rank ", pair.to()));
+      return absl::InvalidArgumentError(
+          Concat("no connection over a network is seen from rank ", pair.from(), " to rank ", pair.to()));
     }
     links->insert(nics_.at(found->second));
     return absl::OkStatus();
@@ -177,7 +178,7 @@ class Planner {
   std::map<const ProcessRef*, size_t> index_;
   std::map<int32_t, size_t> by_rank_;
   std::vector<PlannedLink> links_;
-  std::map<std::pair<std::string, std::string>, size_t> nics_;                           // to links_
+  std::map<std::pair<std::string, std::string>, size_t> nics_;                      // to links_
   std::map<std::pair<size_t, size_t>, std::pair<std::string, std::string>> pairs_;  // to nics_
 };
 

@@ -15,8 +15,8 @@ using service::Concat;
 
 constexpr size_t kMostSentences = 8;
 
-// 0 where there are too few to have one. Of an even number the higher one of the two in the middle: where half
-// of them are slow, these are not the measure.
+// 0 where there are too few to have one. Of an even number the higher one of the two in the middle: where
+// half of them are slow, these are not the measure.
 double MedianOf(std::vector<double> rates) {
   if (rates.size() < kFewestToCompare) return 0;
   for (double& rate : rates) rate = -rate;
@@ -66,8 +66,8 @@ void JudgeDevices(v1::Validation* validation, FirstFigures* first) {
   }
 }
 
-// Streams of a link take paths of their own, and share them out unevenly: one alone counts only where it is so
-// slow that this cannot be the cause.
+// Streams of a link take paths of their own, and share them out unevenly: one alone counts only where it is
+// so slow that this cannot be the cause.
 void JudgeLinks(v1::Validation* validation, FirstFigures* first) {
   std::vector<double> rates;
   std::vector<double> slowest;
@@ -101,13 +101,17 @@ std::string Beside(double ratio, double ratio_to_first) {
 
 }  // namespace
 
-void TakeTransfer(const std::string& fault, const std::vector<double>& stream_mib_s, v1::ValidatedLink* link) {
-  link->set_fault(fault.empty() && stream_mib_s.empty() ? "its transfer said nothing" : fault);
-  if (stream_mib_s.empty()) return;
+void TakeTransfer(const std::string& fault, const std::vector<double>& stream_mib_s,
+                  v1::ValidatedLink* link) {
+  const bool failed = !fault.empty() || stream_mib_s.empty();
+  if (failed && link->mib_s() > 0) return;
+  link->set_fault(fault.empty() && failed ? "its transfer said nothing" : fault);
+  if (failed) return;
   double all = 0;
   for (const double rate : stream_mib_s) all += rate;
-  link->set_mib_s(all);
-  link->set_slowest_stream_mib_s(*std::min_element(stream_mib_s.begin(), stream_mib_s.end()));
+  const double slowest = *std::min_element(stream_mib_s.begin(), stream_mib_s.end());
+  link->set_mib_s(std::max(link->mib_s(), all));
+  link->set_slowest_stream_mib_s(std::max(link->slowest_stream_mib_s(), slowest));
 }
 
 void Judge(v1::Validation* validation, FirstFigures* first) {
@@ -135,18 +139,17 @@ std::vector<v1::Evidence> EvidenceOf(const v1::Validation& validation) {
       figures += absl::StrFormat("%s%s %.1f", figures.empty() ? "" : ", ", figure.test(), figure.gflops());
     }
     add("validated-device", Concat("rank ", device.rank(), " on ", device.host(), " (", device.device(),
-                                   ") multiplies matrices at ", figures, " GFLOP/s: ",
-                                   Beside(device.ratio(), device.ratio_to_first())));
+                                   ") multiplies matrices at ", figures,
+                                   " GFLOP/s: ", Beside(device.ratio(), device.ratio_to_first())));
   }
   for (const v1::ValidatedLink& link : validation.links()) {
     if (!link.slow()) {
       sound_links += link.fault().empty() ? 1 : 0;
       continue;
     }
-    add("validated-link",
-        Concat("rank ", link.from_rank(), " to rank ", link.to_rank(), " (", link.from(), " to ", link.to(),
-               "): ", absl::StrFormat("%.1f MiB/s", link.mib_s()), ", ",
-               Beside(link.ratio(), link.ratio_to_first())));
+    add("validated-link", Concat("rank ", link.from_rank(), " to rank ", link.to_rank(), " (", link.from(),
+                                 " to ", link.to(), "): ", absl::StrFormat("%.1f MiB/s", link.mib_s()), ", ",
+                                 Beside(link.ratio(), link.ratio_to_first())));
   }
   if (sound_devices + sound_links > 0) {
     v1::Evidence& item = evidence.emplace_back();

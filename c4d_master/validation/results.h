@@ -16,11 +16,11 @@ struct FirstFigures {
   std::map<std::string, double> rates;  // by what it is: rank and test, or two addresses
 };
 
-inline constexpr double kSlowRate = 0.8;      // of the others' median, or of its own first rate
+inline constexpr double kSlowRate = 0.8;       // of the others' median, or of its own first rate
 inline constexpr double kSlowStream = 0.35;    // of a link's slowest stream to the median of links
 inline constexpr size_t kFewestToCompare = 3;  // less than so many have no median
 
-// What came of a link's transfer.
+// What came of a link's transfer. Of several the one that moved most counts.
 void TakeTransfer(const std::string& fault, const std::vector<double>& stream_mib_s, v1::ValidatedLink* link);
 
 // Fills in ratios and `slow`; takes what has no first figure yet into `first`.

@@ -67,8 +67,7 @@ class AttendReactor final : public AttendStream {
       service::LogWarning("a message of ", service::Describe(agent_), " is refused: ", parsed.message());
       return queue->End(ToGrpcStatus(parsed));
     }
-    if (taken->message.has_attends() &&
-        !service::SpeaksForHost(agent_, taken->message.attends().host())) {
+    if (taken->message.has_attends() && !service::SpeaksForHost(agent_, taken->message.attends().host())) {
       return queue->End({grpc::StatusCode::PERMISSION_DENIED, "an agent speaks for its own host only"});
     }
     if (!backend_->state_thread->Post([backend = backend_, session = session_, queue, taken] {

@@ -22,8 +22,9 @@ constexpr int64_t kMostDeviceNs = 800 * kMsToNs;
 constexpr int64_t kFewestDeviceNs = 50 * kMsToNs;
 constexpr int64_t kMostPassNs = 250 * kMsToNs;
 constexpr int64_t kFewestPassNs = 40 * kMsToNs;
-constexpr int64_t kAnswerNs = 150 * kMsToNs;  // for an agent to say what came of a test
-constexpr uint64_t kTransferBytes = 64 << 20;
+constexpr int64_t kAnswerNs = 150 * kMsToNs;            // for an agent to say what came of a test
+constexpr uint64_t kTransferBytes = uint64_t{1} << 40;  // the time ends it
+constexpr int kMostTries = 4;                           // of a link that looks slow
 constexpr uint32_t kStreams = 8;
 
 enum Phase { kArmed = 1, kHeld = 2, kQuiet = 3, kEnded = 4, kRefused = 5 };
@@ -88,9 +89,9 @@ absl::StatusOr<uint64_t> Validator::Begin(ValidationPlan plan, const v1::RunVali
   }
   for (const PlannedProcess& process : plan.processes) {
     if (SessionOf(process.host) == 0) {
-      return absl::FailedPreconditionError(
-          Concat("the agent of ", process.host,
-                 " does not take part: it is of an earlier version, or has just lost its way to this master"));
+      return absl::FailedPreconditionError(Concat(
+          "the agent of ", process.host,
+          " does not take part: it is of an earlier version, or has just lost its way to this master"));
     }
   }
   plan_ = std::move(plan);
@@ -127,13 +128,15 @@ absl::StatusOr<uint64_t> Validator::Begin(ValidationPlan plan, const v1::RunVali
     item->set_fault("not tested");
   }
   arrive_ns_ = request.arrive_ms() == 0 ? options_.arrive_ns : request.arrive_ms() * kMsToNs;
-  hold_ns_ = std::min(kLongestHoldNs, request.hold_ms() == 0 ? options_.hold_ns : request.hold_ms() * kMsToNs);
+  hold_ns_ =
+      std::min(kLongestHoldNs, request.hold_ms() == 0 ? options_.hold_ns : request.hold_ms() * kMsToNs);
   first_held_ns_ = kNever;
   transfers_.clear();
   awaited_devices_.clear();
   running_ = true;
-  service::LogInfo("validation ", current().number(), " of ", plan_.processes.size(), " processes: ",
-                   current().devices_size(), " devices and ", current().links_size(), " links");
+  service::LogInfo("validation ", current().number(), " of ", plan_.processes.size(),
+                   " processes: ", current().devices_size(), " devices and ", current().links_size(),
+                   " links");
   Prepare(now);
   return current().number();
 }
@@ -150,8 +153,9 @@ void Validator::Prepare(Now now) {
       continue;
     }
     v1::PrepareTesters* const order = orders[process.host].mutable_prepare();
-    order->set_limit_ms(static_cast<uint32_t>((options_.prepare_ns + options_.ask_ns + options_.reach_ns +
-                                               hold_ns_ + options_.resume_ns) / kMsToNs));
+    order->set_limit_ms(static_cast<uint32_t>(
+        (options_.prepare_ns + options_.ask_ns + options_.reach_ns + hold_ns_ + options_.resume_ns) /
+        kMsToNs));
     v1::ValidatedProcess* const item = order->add_processes();
     item->set_pid(process.pid);
     item->set_rank(process.rank);
@@ -297,40 +301,63 @@ void Validator::TakeDevice(const std::string& host, const v1::DeviceResult& resu
 
 void Validator::BeginLinks(Now now) {
   step_ = Step::kLinks;
-  std::vector<analysis::Link> links;
-  std::vector<size_t> places;
-  std::map<std::string, uint32_t> nics;
+  std::vector<size_t> all;
   for (size_t i = 0; i < plan_.links.size(); ++i) {
     const PlannedLink& link = plan_.links[i];
     if (held_[link.from].port == 0 || held_[link.to].port == 0) {
       current().mutable_links(static_cast<int>(i))->set_fault("a tester of one of its ends was not there");
-      continue;
+    } else {
+      all.push_back(i);
     }
-    const auto number = [&nics](const std::string& nic) {
-      return nics.try_emplace(nic, static_cast<uint32_t>(nics.size())).first->second;
-    };
-    links.push_back({number(link.from_address), number(link.to_address)});
-    places.push_back(i);
   }
-  passes_.clear();
-  for (const std::vector<size_t>& pass : analysis::PlanLinkPasses(links).passes) {
-    std::vector<size_t>& own = passes_.emplace_back();
-    for (const size_t i : pass) own.push_back(places[i]);
-  }
-  next_pass_ = 0;
+  PlanPasses(all);
+  tries_ = 1;
   const auto count = static_cast<int64_t>(std::max<size_t>(1, passes_.size()));
   pass_ns_ = std::clamp(LeftNs(now) / count - kAnswerNs / 2, kFewestPassNs, kMostPassNs);
   NextPass(now);
 }
 
+void Validator::PlanPasses(const std::vector<size_t>& chosen) {
+  std::vector<analysis::Link> links;
+  std::map<std::string, uint32_t> nics;
+  const auto number = [&nics](const std::string& nic) {
+    return nics.try_emplace(nic, static_cast<uint32_t>(nics.size())).first->second;
+  };
+  for (const size_t i : chosen) {
+    links.push_back({number(plan_.links[i].from_address), number(plan_.links[i].to_address)});
+  }
+  passes_.clear();
+  for (const std::vector<size_t>& pass : analysis::PlanLinkPasses(links).passes) {
+    std::vector<size_t>& own = passes_.emplace_back();
+    for (const size_t i : pass) own.push_back(chosen[i]);
+  }
+  next_pass_ = 0;
+}
+
+bool Validator::TryAgain(Now now) {
+  if (tries_ >= kMostTries || LeftNs(now) < pass_ns_ + kAnswerNs) return false;
+  v1::Validation judged = current();
+  FirstFigures first = first_;
+  Judge(&judged, &first);
+  std::vector<size_t> slow;
+  for (size_t i = 0; i < plan_.links.size(); ++i) {
+    if (judged.links(static_cast<int>(i)).slow()) slow.push_back(i);
+  }
+  if (slow.empty()) return false;
+  PlanPasses(slow);
+  ++tries_;
+  return true;
+}
+
 void Validator::NextPass(Now now) {
   for (const auto& [number, transfer] : transfers_) {
-    if (!transfer.done) {
+    if (!transfer.done && tries_ == 1) {
       current().mutable_links(static_cast<int>(transfer.link))->set_fault("its transfer did not end in time");
     }
   }
   transfers_.clear();
-  if (next_pass_ >= passes_.size()) return Resume(v1::VALIDATION_STATE_DONE, "", now);
+  if (next_pass_ >= passes_.size() && !TryAgain(now)) return Resume(v1::VALIDATION_STATE_DONE, "", now);
+  if (tries_ > 1 && LeftNs(now) < pass_ns_ + kAnswerNs / 2) return Resume(v1::VALIDATION_STATE_DONE, "", now);
   if (LeftNs(now) < pass_ns_ + kAnswerNs / 2) {
     for (; next_pass_ < passes_.size(); ++next_pass_) {
       for (const size_t link : passes_[next_pass_]) {
@@ -340,11 +367,11 @@ void Validator::NextPass(Now now) {
     return Resume(v1::VALIDATION_STATE_DONE, "the time was too short for some links", now);
   }
   const std::vector<size_t>& pass = passes_[next_pass_++];
-  current().set_passes(static_cast<uint32_t>(next_pass_));
+  if (tries_ == 1) current().set_passes(current().passes() + 1);
   step_until_ns_ = now.monotonic_ns + pass_ns_ + kAnswerNs;
   for (const size_t i : pass) {
     const PlannedLink& link = plan_.links[i];
-    current().mutable_links(static_cast<int>(i))->set_pass(static_cast<uint32_t>(next_pass_));
+    if (tries_ == 1) current().mutable_links(static_cast<int>(i))->set_pass(current().passes());
     const uint64_t number = next_transfer_++;
     transfers_[number] = {i, false};
     v1::ValidationToAgent message;
@@ -367,8 +394,8 @@ void Validator::TakeTransfer(const v1::TransferResult& result, Now now) {
   found->second.done = true;
   c4d::TakeTransfer(result.fault(), {result.stream_mib_s().begin(), result.stream_mib_s().end()},
                     current().mutable_links(static_cast<int>(found->second.link)));
-  const bool over = std::all_of(transfers_.begin(), transfers_.end(),
-                                [](const auto& entry) { return entry.second.done; });
+  const bool over =
+      std::all_of(transfers_.begin(), transfers_.end(), [](const auto& entry) { return entry.second.done; });
   if (over) NextPass(now);
 }
 
@@ -430,7 +457,8 @@ void Validator::Disconnect(uint64_t session, Now now) {
   // Its processes go on with the session.
   for (size_t i = 0; i < held_.size(); ++i) held_[i].over = held_[i].over || HostOf(i) == host;
   if (step_ == Step::kResuming) return Finish(now);
-  Resume(v1::VALIDATION_STATE_GIVEN_UP, Concat("the agent of ", host, " has lost its way to this master"), now);
+  Resume(v1::VALIDATION_STATE_GIVEN_UP, Concat("the agent of ", host, " has lost its way to this master"),
+         now);
 }
 
 void Validator::Tick(Now now) {
@@ -462,7 +490,9 @@ void Validator::Tick(Now now) {
                     now);
     case Step::kDevices:
       for (const size_t process : awaited_devices_) {
-        current().mutable_devices(static_cast<int>(device_of_[process]))->set_fault("its test did not end in time");
+        current()
+            .mutable_devices(static_cast<int>(device_of_[process]))
+            ->set_fault("its test did not end in time");
       }
       awaited_devices_.clear();
       return BeginLinks(now);

@@ -1,11 +1,11 @@
-// Validation of a job, as a state machine: testers stand ready, all ranks come to the cut and are held, devices
-// and then links are tested, everything goes on (docs/failslow.md). No transport and no clock: agents are
-// sessions that take and give messages, and each call says when it is made.
+// Validation of a job, as a state machine: testers stand ready, all ranks come to the cut and are held,
+// devices and then links are tested, everything goes on (docs/failslow.md). No transport and no clock: agents
+// are sessions that take and give messages, and each call says when it is made.
 //
 //   Begin -> preparing -> arriving (asked where each process is, then held) -> testing -> resuming -> over
 //
-// Whatever goes wrong leads to "resuming": an end for everybody, over sessions that there are; processes without
-// one go on by themselves (ccl/control/hold.h). One validation at a time; a second one is refused.
+// Whatever goes wrong leads to "resuming": an end for everybody, over sessions that there are; processes
+// without one go on by themselves (ccl/control/hold.h). One validation at a time; a second one is refused.
 //
 // Owned and called by one thread (the master's state thread). Errors are sentences for whoever asked.
 #pragma once
@@ -28,13 +28,13 @@ namespace c4::c4d {
 
 struct ValidatorOptions {
   std::string job;
-  int64_t prepare_ns = 8 * kSecondNs;   // for testers to stand ready
-  int64_t ask_ns = 2 * kSecondNs;       // for all processes to say where they are
-  int64_t reach_ns = 60 * kSecondNs;    // for the first one to come to the cut
-  int64_t arrive_ns = 3 * kSecondNs;    // from there on for all others
-  int64_t hold_ns = 3 * kSecondNs;      // from there on for everything
-  int64_t resume_ns = 2 * kSecondNs;    // for all to say that they go on
-  uint64_t margin_calls = 2;            // of the cut beyond the furthest process
+  int64_t prepare_ns = 8 * kSecondNs;  // for testers to stand ready
+  int64_t ask_ns = 2 * kSecondNs;      // for all processes to say where they are
+  int64_t reach_ns = 60 * kSecondNs;   // for the first one to come to the cut
+  int64_t arrive_ns = 3 * kSecondNs;   // from there on for all others
+  int64_t hold_ns = 3 * kSecondNs;     // from there on for everything
+  int64_t resume_ns = 2 * kSecondNs;   // for all to say that they go on
+  uint64_t margin_calls = 2;           // of the cut beyond the furthest process
 };
 inline constexpr int64_t kLongestHoldNs = 60 * kSecondNs;
 
@@ -44,7 +44,8 @@ class Validator {
 
   explicit Validator(ValidatorOptions options) : options_(std::move(options)) {}
 
-  // Its number. FailedPrecondition: one is under way, or an agent does not take part. `by_itself`: nobody asked.
+  // Its number. FailedPrecondition: one is under way, or an agent does not take part. `by_itself`: nobody
+  // asked.
   absl::StatusOr<uint64_t> Begin(ValidationPlan plan, const v1::RunValidationRequest& request, bool by_itself,
                                  Now now);
   // Ends the one that is under way.
@@ -103,6 +104,10 @@ class Validator {
   void BeginDevices(Now now);
   void BeginLinks(Now now);
   void NextPass(Now now);
+  // What looks slow is tried again, while there is time: what another passes, in one of its moments, is not
+  // slow.
+  bool TryAgain(Now now);
+  void PlanPasses(const std::vector<size_t>& chosen);
   void Resume(v1::ValidationState state, const std::string& why, Now now);
   void Finish(Now now);
   int64_t LeftNs(Now now) const { return deadline_ns_ - now.monotonic_ns; }
@@ -120,19 +125,20 @@ class Validator {
   ValidationPlan plan_;
   std::map<std::pair<std::string, uint32_t>, size_t> by_process_;
   std::set<std::string> hosts_;
-  std::vector<Held> held_;          // by process
-  std::vector<size_t> device_of_;   // by process: place among the validation's devices, or npos
+  std::vector<Held> held_;         // by process
+  std::vector<size_t> device_of_;  // by process: place among the validation's devices, or npos
   int64_t arrive_ns_ = 0;
   int64_t hold_ns_ = 0;
   int64_t step_until_ns_ = 0;
   int64_t first_held_ns_ = kNever;
   int64_t deadline_ns_ = 0;  // of all tests
   uint64_t cut_ = 0;
-  std::set<size_t> awaited_devices_;            // processes
-  std::vector<std::vector<size_t>> passes_;     // of links
+  std::set<size_t> awaited_devices_;         // processes
+  std::vector<std::vector<size_t>> passes_;  // of links
   size_t next_pass_ = 0;
+  int tries_ = 0;  // of all links, or of those that look slow
   int64_t pass_ns_ = 0;
-  std::map<uint64_t, Transfer> transfers_;      // of the pass
+  std::map<uint64_t, Transfer> transfers_;  // of the pass
   uint64_t next_transfer_ = 1;
   v1::ValidationState end_state_ = v1::VALIDATION_STATE_DONE;
 };

@@ -5,7 +5,8 @@
 // goes on to its end, and nothing is lost.
 //
 // Fail open: whatever happens to the agent, the masters or other ranks, the calls go on after hold_ms, by the
-// clock of the very threads that are held. While nothing is ordered a call costs one relaxed load (HoldArmed).
+// clock of the very threads that are held. While nothing is ordered a call costs one relaxed load
+// (HoldArmed).
 //
 // One for the process; it lives as long as that. Order, End, EndAll, Tick and TakeNews: the control client's
 // thread. Enter, Abandon, StepMarked: any thread of the program's. In the child of a fork nothing is held.

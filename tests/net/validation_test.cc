@@ -1,5 +1,5 @@
-// Jobs that are suspended for a validation, on emulated hosts: how long they stand still, that their results are
-// those of a run without it, what is named, and everything that may go wrong meanwhile.
+// Jobs that are suspended for a validation, on emulated hosts: how long they stand still, that their results
+// are those of a run without it, what is named, and everything that may go wrong meanwhile.
 #include <algorithm>
 #include <csignal>
 #include <gmock/gmock.h>
@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "cli/exit_codes.h"
+#include "fabric/emulator/command.h"
 #include "fabric/emulator/fabric.h"
 #include "tests/service/harness.h"
 
@@ -35,8 +36,21 @@ class ValidationTest : public testing::Test {
     if (const absl::Status rights = fabric::CheckRights(); !rights.ok()) GTEST_SKIP() << rights;
   }
   static std::vector<std::string> Trainer(int iterations) {
-    return {Binary("hybrid_trainer"), "--tensor", "2", "--pipeline", "2", "--width", "128", "--hidden", "64",
-            "--batch", "4", "--iterations", absl::StrCat(iterations), "--report-every", "5"};
+    return {Binary("hybrid_trainer"),
+            "--tensor",
+            "2",
+            "--pipeline",
+            "2",
+            "--width",
+            "128",
+            "--hidden",
+            "64",
+            "--batch",
+            "4",
+            "--iterations",
+            absl::StrCat(iterations),
+            "--report-every",
+            "5"};
   }
   static std::vector<std::string> Endless() {
     std::vector<std::string> command = Trainer(100000000);
@@ -53,7 +67,8 @@ class ValidationTest : public testing::Test {
     std::istringstream lines(output);
     for (std::string line; std::getline(lines, line);) {
       if (line.find("loss") == std::string::npos) continue;
-      absl::StrAppend(&losses, line.substr(0, line.find(" ms an iteration")).substr(0, line.rfind(',')), "\n");
+      absl::StrAppend(&losses, line.substr(0, line.find(" ms an iteration")).substr(0, line.rfind(',')),
+                      "\n");
     }
     return losses;
   }
@@ -66,12 +81,14 @@ class ValidationTest : public testing::Test {
 // The bar: at most 3 s, and bit-equal results.
 TEST_F(ValidationTest, ResultsAreThoseOfARunWithoutIt) {
   const ScratchDir scratch;
-  const CommandResult plain = RunC4([&] {
-    std::vector<std::string> words = {"run", "-n", "8", "--no-monitor", "--run-dir", scratch.path(), "--fabric",
-                                      "2x2x2", "--"};
-    for (const std::string& word : Trainer(400)) words.push_back(word);
-    return words;
-  }(), {}, Seconds(120));
+  const CommandResult plain = RunC4(
+      [&] {
+        std::vector<std::string> words = {
+            "run", "-n", "8", "--no-monitor", "--run-dir", scratch.path(), "--fabric", "2x2x2", "--"};
+        for (const std::string& word : Trainer(400)) words.push_back(word);
+        return words;
+      }(),
+      {}, Seconds(120));
   ASSERT_EQ(plain.exit_code, 0) << plain.errors;
   RunningJob job(8, {"--fabric", "2x2x2"}, Trainer(400));
   ASSERT_TRUE(job.AwaitAtWork(40, Seconds(40)));
@@ -112,8 +129,9 @@ TEST_F(ValidationTest, ASlowLinkIsNamed) {
 }
 
 TEST_F(ValidationTest, OneAtATimeAndAgainAfterwards) {
-  RunningJob job(2, {"--fabric", "2x2x1"}, {Binary("all_reduce_perf"), "-b", "64K", "-e", "64K", "-N", "0", "-n", "5",
-                                            "--pause-ms", "5"});
+  RunningJob job(
+      2, {"--fabric", "2x2x1"},
+      {Binary("all_reduce_perf"), "-b", "64K", "-e", "64K", "-N", "0", "-n", "5", "--pause-ms", "5"});
   ASSERT_TRUE(job.AwaitAtWork(40, Seconds(40)));
   CommandResult first;
   std::thread other([&] { first = Validate(job); });
@@ -175,8 +193,9 @@ TEST_F(ValidationTest, ARankThatDiesMeanwhileEndsTheJobAsEver) {
 TEST_F(ValidationTest, PreflightTestsHostsAndTheirLinks) {
   const ScratchDir scratch;
   const auto preflight = [&](std::vector<std::string> more) {
-    std::vector<std::string> words = {"run", "-n", "4", "--no-monitor", "--run-dir", scratch.path(), "--fabric",
-                                      "2x2x2", "--", Binary("c4"), "validate", "--preflight", "--json"};
+    std::vector<std::string> words = {"run",          "-n",          "4",     "--no-monitor", "--run-dir",
+                                      scratch.path(), "--fabric",    "2x2x2", "--",           Binary("c4"),
+                                      "validate",     "--preflight", "--json"};
     words.insert(words.end(), more.begin(), more.end());
     return RunC4(words, {}, Seconds(60));
   };

@@ -51,8 +51,9 @@ inline ObservedCommunicator* Observed(ncclComm_t comm) {
   return found != nullptr ? found : internal::FindUnnamed(comm);
 }
 
-// For a validation of the job (ccl/control/hold.h): the call is held, if it has to be. False: its communicator
-// was aborted meanwhile, and the vendor must not see the call. `stream`: nullptr at the begin of a group.
+// For a validation of the job (ccl/control/hold.h): the call is held, if it has to be. False: its
+// communicator was aborted meanwhile, and the vendor must not see the call. `stream`: nullptr at the begin of
+// a group.
 bool HoldCall(ncclComm_t comm, const uint64_t* stream);
 
 // The vendor has taken an operation in a group.

@@ -43,7 +43,8 @@ void ExpectSound(const std::vector<Link>& links, const LinkPasses& plan) {
     for (const size_t i : pass) {
       ASSERT_LT(i, links.size());
       ++times[i];
-      for (const auto& [device, other] : {std::pair(links[i].a, links[i].b), std::pair(links[i].b, links[i].a)}) {
+      for (const auto& [device, other] :
+           {std::pair(links[i].a, links[i].b), std::pair(links[i].b, links[i].a)}) {
         const auto [at, added] = partner.try_emplace(device, other);
         EXPECT_EQ(at->second, other) << "device " << device << " in two transfers of a pass";
       }
@@ -110,7 +111,8 @@ TEST(LinkPasses, AnyLinksTakeOneMoreThanTheBusiestDeviceHas) {
     const size_t count = random() % (devices * 6);
     std::vector<Link> links;
     for (size_t i = 0; i < count; ++i) {
-      links.push_back({static_cast<uint32_t>(random() % devices) * 977, static_cast<uint32_t>(random() % devices) * 977});
+      links.push_back(
+          {static_cast<uint32_t>(random() % devices) * 977, static_cast<uint32_t>(random() % devices) * 977});
     }
     const LinkPasses plan = PlanLinkPasses(links);
     ExpectSound(links, plan);
