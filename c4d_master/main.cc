@@ -15,6 +15,8 @@
 #include "c4d_master/smon/smon_http.h"
 #include "c4d_master/smon/smon_workers.h"
 #include "c4d_master/smon/telemetry_profile_source.h"
+#include "c4d_master/validation/validation_grpc.h"
+#include "c4d_master/validation/validator.h"
 #include "grpcpp/impl/service_type.h"
 #include "service/directory.h"
 #include "service/log.h"
@@ -102,6 +104,7 @@ absl::Status Run(const MasterOptions& options, const std::vector<service::Settin
   SmonStore smon_store(store.file(), options.job);
   SmonWorkers smon_workers;
   Smon smon(options.ForSmon(), &profiles, &smon_workers, &smon_store, &metrics, ReadClock(clock));
+  Validator validator({.job = options.job});
   PolicyFile policy(options.policy, [&](const Policy& file) { return options.GoOver(file); });
   service::StateThread state_thread("c4d-state", kTickInterval, [&] {
     const bool asked = !options.policy.empty() && service::TookReloadSignal();
@@ -114,11 +117,17 @@ absl::Status Run(const MasterOptions& options, const std::vector<service::Settin
     }
     handler.Tick(ReadClock(clock));
     smon.Tick(ReadClock(clock));
+    validator.Tick(ReadClock(clock));
   });
 
   const std::unique_ptr<grpc::Service> grpc_service = MakeGrpcService(&handler, &state_thread, gate, clock);
   const std::unique_ptr<grpc::Service> smon_service = MakeSmonService(&smon, &state_thread, gate, clock);
-  const std::array<grpc::Service*, 2> services = {grpc_service.get(), smon_service.get()};
+  const int64_t agent_stale_ns = options.ForHandler(epoch).policy.agent_stale_ns;
+  const std::unique_ptr<grpc::Service> validation_service = MakeValidationService(
+      &validator, [&](Now now) { return Assemble(handler.hosts(), now.monotonic_ns, agent_stale_ns); },
+      &state_thread, gate, clock);
+  const std::array<grpc::Service*, 3> services = {grpc_service.get(), smon_service.get(),
+                                                  validation_service.get()};
   service::HttpServer http_server([&] { return state_thread.Health(); }, [&] { return metrics.Serialise(); });
   AddHttpRoutes(&http_server, &handler, &state_thread, clock);
   AddSmonRoutes(&http_server, &smon, &state_thread, clock);
