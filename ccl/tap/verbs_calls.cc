@@ -58,12 +58,13 @@ const Watched* Find(const abi::Context* context) {
   return nullptr;
 }
 
+constexpr uint32_t kMostPosted = 16;
 struct Posted {
-  WatchedQueuePair* queue_pairs[kMostPosted];
-  uint32_t serials[kMostPosted];
+  WatchedQueuePair* queue_pairs[kMostPosted] = {};
+  uint32_t serials[kMostPosted] = {};
   uint32_t count = 0;
 };
-thread_local Posted posted_here;
+constinit thread_local Posted posted_here;
 
 void Remember(WatchedQueuePair* watched) {
   Posted& posted = posted_here;
@@ -84,7 +85,7 @@ int PostSend(abi::QueuePair* queue_pair, abi::SendRequest* requests, abi::SendRe
   const Watched* const device = Find(queue_pair->context);
   WatchedQueuePair* const watched = InChild() ? nullptr : QueuePairs().Find(queue_pair);
   if (watched == nullptr) return device->post_send(queue_pair, requests, failed);
-  Remember(watched);
+  if (requests != nullptr && requests->opcode != abi::kOpRead) Remember(watched);
   return watched->Send(device->post_send, queue_pair, requests, failed);
 }
 
@@ -235,15 +236,14 @@ void SetMonitor(Monitor* monitor) {
   the_monitor.store(monitor, std::memory_order_release);
 }
 
-uint32_t TakePosted(WatchedQueuePair* (&posted)[kMostPosted]) {
-  uint32_t count = 0;
-  for (uint32_t i = 0; i < posted_here.count; ++i) {
+void AttributePosted(ObservedCommunicator* communicator, int peer) {
+  Posted& posted = posted_here;
+  for (uint32_t i = 0; i < posted.count; ++i) {
     // Not one that was destroyed since, whose place another one may have.
-    WatchedQueuePair* const watched = posted_here.queue_pairs[i];
-    if (watched->serial() == posted_here.serials[i]) posted[count++] = watched;
+    WatchedQueuePair* const watched = posted.queue_pairs[i];
+    if (watched->serial() == posted.serials[i]) (void)watched->AttributeTo(communicator, peer);
   }
-  posted_here.count = 0;
-  return count;
+  posted.count = 0;
 }
 
 void* InPlaceOf(const char* symbol, void* found) {

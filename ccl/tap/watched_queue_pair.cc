@@ -10,6 +10,9 @@ namespace {
 // NCCL's clear to send is a slot of its queue of 32 to 64 bytes a receive, up to eight of them at once.
 constexpr uint64_t kMostCreditBytes = 512;
 
+// What is of the connection as a whole stands in the slot of index 0, which the profiler writes.
+constexpr uint16_t kIndex = 1;
+
 uint64_t BytesOf(const abi::Piece* pieces, int count) {
   uint64_t bytes = 0;
   for (int i = 0; i < count; ++i) bytes += pieces[i].bytes;
@@ -38,7 +41,6 @@ void WatchedQueuePair::Open(Monitor* monitor, const abi::QueuePair& queue_pair,
                             const abi::QpCapacity& capacity, bool signal_all) {
   const std::lock_guard<BriefLock> lock(lock_);
   serial_.fetch_add(1, std::memory_order_release);
-  monitor_ = monitor;
   context_ = queue_pair.context;
   number_ = queue_pair.number;
   signal_all_ = signal_all;
@@ -64,8 +66,7 @@ void WatchedQueuePair::Close() {
   serial_.fetch_add(1, std::memory_order_release);
   for (Way* way : {&sends_, &receives_}) {
     if (attributed_ && way->used) {
-      monitor_->CloseQueuePair(&way->recorder, wire::kPhaseDestroyed,
-                               static_cast<int>(way->recorder.slot().error));
+      communicator_->CloseConnection(&way->recorder);
     }
     way->open = RequestQueue();
     way->own = {};
@@ -192,7 +193,7 @@ void WatchedQueuePair::IntoSegment(Way* way) {
   const bool sends = identity.direction == wire::kDirectionSend;
   identity.local = sends ? route_.local : route_.remote;
   identity.remote = sends ? route_.remote : route_.local;
-  QueuePairRecorder recorder = monitor_->OpenQueuePair(communicator_, identity);
+  QueuePairRecorder recorder = communicator_->OpenConnection(identity);
   recorder.TakeOver(way->recorder.slot());
   if (sends) recorder.Path(wire::kPathUp);
   way->recorder = recorder;
@@ -213,15 +214,13 @@ void WatchedQueuePair::Failed(int error) {
   }
 }
 
-bool WatchedQueuePair::AttributeTo(const CommunicatorRecorder& communicator, int peer, uint16_t channel,
-                                   uint16_t index) {
+bool WatchedQueuePair::AttributeTo(ObservedCommunicator* communicator, int peer) {
   const std::lock_guard<BriefLock> lock(lock_);
   if (attributed_ || context_ == nullptr) return false;
   attributed_ = true;
   communicator_ = communicator;
   identity_.peer = peer;
-  identity_.channel = channel;
-  identity_.index = index;
+  identity_.index = kIndex;
   identity_.number = number_;
   identity_.transport = wire::kTransportVerbs;
   for (Way* way : {&sends_, &receives_}) {

@@ -39,7 +39,6 @@ class WatchedQueuePair {
   WatchedQueuePair& operator=(const WatchedQueuePair&) = delete;
 
   // It takes the place of one that was closed. `capacity`: as the provider gave it.
-  // `monitor` outlives it.
   void Open(Monitor* monitor, const abi::QueuePair& queue_pair, const abi::QpCapacity& capacity,
             bool signal_all);
   // Requests that are still open are over; what the slots hold stays until they are taken again.
@@ -58,8 +57,7 @@ class WatchedQueuePair {
   void Failed(int error);
 
   // Both ways belong to that communicator and peer. The first word counts: false where it was known.
-  // `index`: of the queue pair in its connection.
-  bool AttributeTo(const CommunicatorRecorder& communicator, int peer, uint16_t channel, uint16_t index);
+  bool AttributeTo(ObservedCommunicator* communicator, int peer);
 
   // Copies, for tests and for whoever looks.
   wire::QueuePairSlot sends();
@@ -87,9 +85,8 @@ class WatchedQueuePair {
   Way sends_;
   Way receives_;
   Route route_;
-  Monitor* monitor_ = nullptr;
   bool attributed_ = false;
-  CommunicatorRecorder communicator_;
+  ObservedCommunicator* communicator_ = nullptr;
   QueuePairIdentity identity_;
 };
 

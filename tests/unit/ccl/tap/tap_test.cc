@@ -196,17 +196,17 @@ TEST_F(TapTest, OnceItIsKnownWhoseItIsItStandsInTheSegment) {
   client.Connect(b, a, 6);
   ASSERT_EQ(client.Write(a, 1, 8192, true), 0);
   client.Poll(a);
-  WatchedQueuePair* posted[kMostPosted];
-  ASSERT_EQ(TakePosted(posted), 1U);
-  EXPECT_EQ(TakePosted(posted), 0U);
-  CommunicatorRecorder communicator = monitor_.OpenCommunicator({.id = 9, .rank = 0, .rank_count = 2});
-  EXPECT_TRUE(posted[0]->AttributeTo(communicator, 1, 3, 1));
-  EXPECT_FALSE(posted[0]->AttributeTo(communicator, 2, 3, 1));
+  ObservedCommunicators communicators(&monitor_);
+  ObservedCommunicator* const mine = communicators.Open({.id = 9, .rank = 0, .rank_count = 2});
+  ObservedCommunicator* const other = communicators.Open({.id = 10, .rank = 0, .rank_count = 2});
+  AttributePosted(mine, 1);
+  EXPECT_FALSE(QueuePairs().Find(a.pair)->AttributeTo(other, 0));
+  AttributePosted(other, 0);  // nothing was posted since
   ASSERT_EQ(client.Write(a, 2, 8192, true), 0);
   client.Poll(a);
   const wire::QueuePairSlot& slot = monitor_.segment().queue_pair(0);
   EXPECT_EQ(slot.peer, 1);
-  EXPECT_EQ(slot.channel, 3);
+  EXPECT_EQ(slot.communicator_slot, 0U);
   EXPECT_EQ(slot.index, 1);
   EXPECT_EQ(slot.transport, wire::kTransportVerbs);
   EXPECT_EQ(slot.queue_pair_number, a.pair->number);
