@@ -253,6 +253,19 @@ absl::StatusOr<v1::GetMatrixReply> MasterClient::GetMatrix(absl::Duration timeou
   return reply;
 }
 
+absl::StatusOr<v1::GetIterationsReply> MasterClient::GetIterations(uint64_t from,
+                                                                   absl::Duration timeout) const {
+  grpc::ClientContext context;
+  parts_->Prepare(&context, timeout);
+  v1::GetIterationsRequest request;
+  request.set_from(from);
+  v1::GetIterationsReply reply;
+  const grpc::Status status = parts_->stub->GetIterations(&context, request, &reply);
+  if (!status.ok()) return FromGrpc(status, parts_->address, parts_->credentials);
+  service::MakePrintable(&reply);
+  return reply;
+}
+
 absl::StatusOr<v1::SetLevelReply> MasterClient::SetLevel(v1::RecordLevel level,
                                                          absl::Duration timeout) const {
   grpc::ClientContext context;
