@@ -15,6 +15,7 @@
 #include "c4/v1/telemetry.pb.h"
 #include "c4d_master/failslow/fail_slow.h"
 #include "c4d_master/hardware_log.h"
+#include "c4d_master/intervention/interventions.h"
 #include "c4d_master/job_view.h"
 #include "c4d_master/path_source.h"
 #include "c4d_master/policy.h"
@@ -31,15 +32,16 @@ struct HandlerOptions {
   uint64_t master_epoch = 0;
   int64_t owner_uid = -1;  // whose processes are the job's; -1: anybody's
   Policy policy;
+  bool intervene = false;    // the job asks for experiments that move its queue pairs (intervention/)
   bool log_verdicts = true;  // not where a recording is replayed: its reader is told by the result
 };
 
 class C4dHandler {
  public:
-  // Loads the verdicts that an earlier master of this job left. `paths`: nullptr where no C4P can be asked;
-  // it outlives the handler.
+  // Loads the verdicts that an earlier master of this job left. `paths`, `mover`: nullptr where no C4P can be
+  // asked; they outlive the handler.
   C4dHandler(const HandlerOptions& options, VerdictStore* store, service::Metrics* metrics,
-             PathSource* paths = nullptr);
+             PathSource* paths = nullptr, Mover* mover = nullptr);
 
   // Processes of other users than the job's owner, and those that report absurd counts, are left out one by
   // one. InvalidArgument: the batch is malformed. FailedPrecondition: it is of another job. Either changes
@@ -53,6 +55,8 @@ class C4dHandler {
 
   v1::ListVerdictsReply ListVerdicts(bool include_cleared) const;
   v1::GetStatusReply GetStatus(Now now) const;
+  // Of the policy in force.
+  const std::string& policy_version() const { return policy_version_; }
 
   // What is held of each host; valid until the next Ingest.
   const std::map<std::string, Host>& hosts() const { return view_.hosts(); }
@@ -85,6 +89,7 @@ class C4dHandler {
   absl::Status CheckJob(const v1::TelemetryBatch& batch);
   void UsePolicy(const Policy& policy);
   void LogOnce(const std::string& sentence);
+  void Intervene(const JobSnapshot& snapshot, Now now, std::vector<Finding>* findings);
   void AskForPaths(const JobSnapshot& snapshot, Now now);
   void Save(const std::vector<VerdictChange>& changes, Now now);
   void Publish(const std::vector<VerdictChange>& changes, Now now);
@@ -114,6 +119,7 @@ class C4dHandler {
   int64_t stood_still_at_ns_ = kNever;                    // when last something was worse than slow
   v1::RecordLevel level_ = v1::RECORD_LEVEL_UNSPECIFIED;  // wanted from the processes
   Verdicts verdicts_;
+  Interventions interventions_;
 
   bool job_seen_ = false;        // telemetry under the job's own name has come
   std::string provisional_job_;  // under which telemetry is taken until then; empty: none

@@ -118,6 +118,9 @@ struct Finding {
   std::vector<uint64_t> communicators;  // all that stand still because of it
 
   int64_t since_at_ns = kNever;  // the last step of the communicator
+  // An experiment has settled it (intervention/): it takes over the verdict about these connections, whatever
+  // that said.
+  bool settled = false;
   double confidence = 0;
   std::string confirmed_by;  // empty: no more than a suspicion
   std::vector<Evidence> evidence;

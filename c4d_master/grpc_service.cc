@@ -159,15 +159,16 @@ class RecordReactor final : public WriteStream {
         return 0;
       }
       ++backend->recorders;
-      return backend->handler->Record(
-          [queue, dropped = uint64_t{0}](const v1::TelemetryBatch& batch, Now arrival) mutable {
-            v1::RecordedBatch item;
-            item.set_arrival_monotonic_ns(arrival.monotonic_ns);
-            item.set_arrival_unix_ns(arrival.unix_ns);
-            item.set_dropped(dropped);
-            *item.mutable_batch() = batch;
-            if (queue->Push(item, kMaxPending, service::limits::kRecorderBytes) == Pushed::kFull) ++dropped;
-          });
+      return backend->handler->Record([queue, handler = backend->handler, dropped = uint64_t{0}](
+                                          const v1::TelemetryBatch& batch, Now arrival) mutable {
+        v1::RecordedBatch item;
+        item.set_arrival_monotonic_ns(arrival.monotonic_ns);
+        item.set_arrival_unix_ns(arrival.unix_ns);
+        item.set_dropped(dropped);
+        item.set_policy_version(handler->policy_version());
+        *item.mutable_batch() = batch;
+        if (queue->Push(item, kMaxPending, service::limits::kRecorderBytes) == Pushed::kFull) ++dropped;
+      });
     });
   }
 

@@ -107,6 +107,7 @@ bool SameCulprit(const Finding& finding, const v1::Verdict& verdict) {
   const v1::Culprit& culprit = verdict.culprit();
   const v1::ProcessId& process = culprit.process();
   const bool same_kind = culprit.kind() == static_cast<int>(finding.kind);
+  if (finding.settled && Overlap(finding, culprit)) return true;
   switch (finding.kind) {
     case CulpritKind::kRank:
       if (!same_kind) return false;
@@ -176,6 +177,7 @@ bool IsSlow(const v1::Verdict& verdict) {
 // about many no smaller, nor one about a NIC one about connections. Nor does one death make way for many.
 bool IsFading(const Finding& finding, const v1::Verdict& verdict) {
   const v1::Culprit& culprit = verdict.culprit();
+  if (finding.settled) return false;
   if (finding.syndrome == Syndrome::kFailSlow) return false;
   if (IsOneOf(finding, culprit)) return true;
   if (finding.connections.empty()) return false;
@@ -406,7 +408,8 @@ std::vector<VerdictChange> Verdicts::Update(const std::vector<Finding>& findings
   }
   std::vector<Open> still_open;
   for (size_t i = 0; i < open_.size(); ++i) {
-    if (found[i] || !IsOver(&open_[i], snapshot, now.monotonic_ns)) {
+    const bool held = open_[i].verdict.id() == held_ && !IsReplaced(open_[i].verdict, snapshot);
+    if (found[i] || held || !IsOver(&open_[i], snapshot, now.monotonic_ns)) {
       still_open.push_back(std::move(open_[i]));
     } else {
       Clear(&open_[i], now, &changes);
@@ -414,6 +417,26 @@ std::vector<VerdictChange> Verdicts::Update(const std::vector<Finding>& findings
   }
   open_ = std::move(still_open);
   return changes;
+}
+
+std::optional<VerdictChange> Verdicts::Note(const std::string& id, const v1::Intervention& intervention) {
+  v1::Verdict* verdict = nullptr;
+  for (Open& open : open_) {
+    if (open.verdict.id() == id) verdict = &open.verdict;
+  }
+  for (v1::Verdict& cleared : cleared_) {
+    if (cleared.id() == id) verdict = &cleared;
+  }
+  if (verdict == nullptr) return std::nullopt;
+  const auto known =
+      std::find_if(verdict->mutable_interventions()->begin(), verdict->mutable_interventions()->end(),
+                   [&](const v1::Intervention& one) { return one.id() == intervention.id(); });
+  if (known != verdict->mutable_interventions()->end()) {
+    *known = intervention;
+  } else {
+    *verdict->add_interventions() = intervention;
+  }
+  return VerdictChange{VerdictChange::Kind::kUpdated, *verdict};
 }
 
 std::vector<v1::Verdict> Verdicts::List(bool include_cleared) const {

@@ -93,9 +93,12 @@ class Choice {
       selection->stages.push_back(*number);
     } else if (key == "worker") {
       const auto rank = std::find(trace_.ranks.begin(), trace_.ranks.end(), *number);
-      if (rank == trace_.ranks.end()) return Wrong("there is no such rank in the trace");
+      const auto member = trace_.members.find(*number);  // for which another of its tensor group stands
+      if (rank == trace_.ranks.end() && member == trace_.members.end())
+        return Wrong("there is no such rank in the trace");
       if (!selection->dp_ranks.empty()) return Wrong("one worker a selection: repeat the option for another");
-      const auto index = static_cast<int>(rank - trace_.ranks.begin());
+      const auto index = rank != trace_.ranks.end() ? static_cast<int>(rank - trace_.ranks.begin())
+                                                    : static_cast<int>(member->second);
       selection->dp_ranks = {index % trace_.dp_size};
       selection->stages = {index / trace_.dp_size};
     } else {

@@ -81,6 +81,32 @@ Json SignToJson(const v1::HardwareSign& sign) {
               {"address", sign.address()}, {"unix_s", UnixSeconds(sign.unix_ns())}};
 }
 
+Json MoveToJson(const v1::MovedQueuePair& move) {
+  return Json{{"unix_s", UnixSeconds(move.unix_ns())},
+              {"role", move.role()},
+              {"back", move.back()},
+              {"from_rank", move.from_rank()},
+              {"to_rank", move.to_rank()},
+              {"communicator", CommunicatorText(move.communicator_id())},
+              {"channel", move.channel()},
+              {"index", move.index()},
+              {"local", move.local()},
+              {"new_local", move.new_local()},
+              {"links", std::vector<std::string>(move.links().begin(), move.links().end())},
+              {"new_links", std::vector<std::string>(move.new_links().begin(), move.new_links().end())}};
+}
+
+Json InterventionToJson(const v1::Intervention& intervention) {
+  Json moves = Json::array();
+  for (const v1::MovedQueuePair& move : intervention.moves()) moves.push_back(MoveToJson(move));
+  return Json{{"id", intervention.id()},
+              {"begun_unix_s", UnixSeconds(intervention.begun_unix_ns())},
+              {"ended_unix_s", SecondsOrNull(intervention.ended_unix_ns())},
+              {"outcome", intervention.outcome()},
+              {"lines", std::vector<std::string>(intervention.lines().begin(), intervention.lines().end())},
+              {"moves", std::move(moves)}};
+}
+
 Json FailSlowToJson(const v1::FailSlow& facts) {
   Json verdicts = Json::array();
   for (const std::string& id : facts.verdicts()) verdicts.push_back(id);
@@ -121,6 +147,10 @@ Json VerdictToJson(const v1::Verdict& verdict) {
   }
   Json hardware = Json::array();
   for (const v1::HardwareSign& sign : verdict.hardware()) hardware.push_back(SignToJson(sign));
+  Json interventions = Json::array();
+  for (const v1::Intervention& one : verdict.interventions()) {
+    interventions.push_back(InterventionToJson(one));
+  }
   Json json{{"id", verdict.id()},
             {"job", verdict.job()},
             {"syndrome", SyndromeWord(verdict.syndrome())},
@@ -373,8 +403,11 @@ std::string VerdictHead(const v1::Verdict& verdict) {
     // What became of the process since is not what it is named for.
     absl::StrAppend(&line, " called something else");
   } else {
+    const bool sends_slowly = verdict.syndrome() == v1::SYNDROME_COMMUNICATION_SLOW;
     absl::StrAppend(&line, verdict.cleared_unix_ns() != 0 ? " was " : " is ",
-                    IsSlow(verdict) ? "late" : std::string(ProcessStateWord(verdict.culprit().state())));
+                    sends_slowly      ? "slow to send and to receive"
+                    : IsSlow(verdict) ? "late"
+                                      : std::string(ProcessStateWord(verdict.culprit().state())));
   }
   return line;
 }

@@ -225,9 +225,9 @@ std::optional<Finding> FailSlow::Judge(const std::vector<Finding>& findings, con
     blamed = true;
   } else {
     finding.suggested_action =
-        "nothing that C4D measures stands out: `c4 iterations` shows when it began, `c4 matrix` whose "
-        "latencies and own times have grown, and what changed then (data, code, neighbours) is the next "
-        "thing to ask";
+        "nothing that C4D measures stands out: `c4 validate` tests the job's devices and links; `c4 "
+        "iterations` "
+        "shows when it began, and what changed then (data, code, neighbours) is the next thing to ask";
   }
   const bool waited = now.monotonic_ns - suspected_at_ns_ >= thresholds_.culprit_ns;
   if (episode->confirmed && (blamed || waited)) {

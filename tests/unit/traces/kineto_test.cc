@@ -124,6 +124,35 @@ TEST(Kineto, TimesAsTextAndRelativeToABase) {
   EXPECT_NEAR(least_s, -25e-9, 1e-15);  // 100 us + 100 ns against 100.125 us
 }
 
+// Digits behind the nanosecond are rounded, of whole seconds since the epoch as well.
+TEST(Kineto, TimesWithMoreDigitsThanNanoseconds) {
+  const std::vector<std::string> events = {Event("ProfilerStep#10", "1711900800000000", "90000"),
+                                           Event("forward", "1711900800000100.1254", "1000.50049"),
+                                           Event("backward", "1711900800001200.1256", "2000.9996"),
+                                           Event("optimizer", "1711900800005000", "5e2")};
+  const auto table = Read({{"a.json", File(events, 0)}, {"b.json", File(events, 1)}});
+  ASSERT_TRUE(table.ok()) << table.status();
+  const whatif::OperationRecord forward = First(*table, whatif::OperationType::kForwardCompute);
+  const whatif::OperationRecord backward = First(*table, whatif::OperationType::kBackwardCompute);
+  EXPECT_FLOAT_EQ(forward.duration_s, 0.001000500F);
+  EXPECT_FLOAT_EQ(backward.duration_s, 0.002001000F);
+  EXPECT_NEAR(backward.start_s - forward.start_s, 1100.001e-6, 1e-12);
+}
+
+// As some profilers write what they do not know.
+TEST(Kineto, MembersWithoutAValueAreNotThere) {
+  std::vector<std::string> events = Events(3);
+  events[1] = Event("forward mb=0", "100", "1000", "user_annotation",
+                    R"(,"id": ,"args":{"Process Group Description": ,"dtype":"f32","in":{"a": },"b": })");
+  const auto table = ReadBoth(events);
+  ASSERT_TRUE(table.ok()) << table.status();
+  EXPECT_THAT(table->notes, ElementsAre(HasSubstr("4 members of events have no value")));
+  events[1] = Event("forward mb=0", " ", "1000");
+  EXPECT_THAT(Refused(ReadBoth(events)), HasSubstr("a.json: event 1: it has no ts"));
+  events[1] = Event("forward mb=0", "100", " ");  // its step is left out
+  EXPECT_TRUE(ReadBoth(events).ok());
+}
+
 TEST(Kineto, ABareArrayAndPairsOfBeginAndEnd) {
   std::vector<std::string> events = Events(3);
   events[1] = R"({"ph":"B","cat":"user_annotation","name":"forward mb=4","pid":1,"tid":2,"ts":100},
