@@ -159,9 +159,7 @@ class QueuePairColumns {
   void Add(int place, const v1::QueuePairState& a, const v1::QueuePairState& b) {
     const uint64_t post_ns = NewAge(a.last_post_age_ns(), b.last_post_age_ns(), elapsed_ns_);
     const uint64_t progress_ns = NewAge(a.last_progress_age_ns(), b.last_progress_age_ns(), elapsed_ns_);
-    const bool first_heard = a.last_heard_age_ns() == 0 && b.last_heard_age_ns() != 0;
-    const uint64_t heard_ns = first_heard ? static_cast<uint64_t>(std::max<int64_t>(1, b.last_heard_age_ns()))
-                                          : NewAge(a.last_heard_age_ns(), b.last_heard_age_ns(), elapsed_ns_);
+    const uint64_t heard_ns = HeardAge(a.last_heard_age_ns(), b.last_heard_age_ns());
     const v1::ConnectionState& x = a.connection();
     const v1::ConnectionState& y = b.connection();
     const bool posted = b.posted_messages() != a.posted_messages() || b.posted_bytes() != a.posted_bytes();
@@ -214,6 +212,11 @@ class QueuePairColumns {
   }
 
  private:
+  // 0 says of an end that nothing was ever heard of it: that does not age.
+  uint64_t HeardAge(int64_t before_ns, int64_t now_ns) const {
+    if (now_ns == 0) return 0;
+    return before_ns == 0 ? OfNow(now_ns) : NewAge(before_ns, now_ns, elapsed_ns_);
+  }
   static uint64_t OfNow(int64_t age_ns) { return static_cast<uint64_t>(std::max<int64_t>(1, age_ns)); }
 
   const int64_t elapsed_ns_;
@@ -221,6 +224,20 @@ class QueuePairColumns {
   v1::QueuePairChanges* const to_;
   int last_row_ = 0;
 };
+
+// What is new: all that has ended, and the changes where one of them is another one than before.
+void AddIterations(const v1::ProcessReport& base, const v1::ProcessReport& next, v1::ProcessChanges* to) {
+  const v1::ProcessIterations& now = next.iterations();
+  const bool same = std::equal(base.iterations().changes().begin(), base.iterations().changes().end(),
+                               now.changes().begin(), now.changes().end(),
+                               [](const v1::IterationChange& a, const v1::IterationChange& b) {
+                                 return a.number() == b.number() && a.stage() == b.stage() &&
+                                        a.began_ns() == b.began_ns() && a.after_s() == b.after_s();
+                               });
+  if (now.ended().empty() && now.left_out() == 0 && same) return;
+  *to->mutable_iterations() = now;
+  if (same) to->mutable_iterations()->clear_changes();
+}
 
 void FillChanges(const v1::ProcessReport& base, const v1::ProcessReport& next, int64_t elapsed_ns,
                  v1::ProcessChanges* changes) {
@@ -231,6 +248,7 @@ void FillChanges(const v1::ProcessReport& base, const v1::ProcessReport& next, i
   *changes->mutable_health() = next.health();
   changes->set_in_operation_ns(next.in_operation_ns());
   changes->set_operations_finished(next.operations_finished());
+  AddIterations(base, next, changes);
   CommunicatorColumns communicators(changes);
   for (int i = 0; i < next.communicators_size(); ++i) {
     communicators.Add(i, base.communicators(i), next.communicators(i));

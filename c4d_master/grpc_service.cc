@@ -177,10 +177,11 @@ class RecordReactor final : public WriteStream {
 };
 
 // All methods take and give bytes: see bounded_parse.h.
-using Raw = v1::C4d::WithRawCallbackMethod_StreamTelemetry<v1::C4d::WithRawCallbackMethod_WatchVerdicts<
-    v1::C4d::WithRawCallbackMethod_Record<v1::C4d::WithRawCallbackMethod_ListVerdicts<
-        v1::C4d::WithRawCallbackMethod_GetStatus<v1::C4d::WithRawCallbackMethod_GetMatrix<
-            v1::C4d::WithRawCallbackMethod_SetLevel<v1::C4d::Service>>>>>>>;
+using Raw = v1::C4d::WithRawCallbackMethod_StreamTelemetry<
+    v1::C4d::WithRawCallbackMethod_WatchVerdicts<v1::C4d::WithRawCallbackMethod_Record<
+        v1::C4d::WithRawCallbackMethod_ListVerdicts<v1::C4d::WithRawCallbackMethod_GetStatus<
+            v1::C4d::WithRawCallbackMethod_GetMatrix<v1::C4d::WithRawCallbackMethod_GetIterations<
+                v1::C4d::WithRawCallbackMethod_SetLevel<v1::C4d::Service>>>>>>>>;
 
 class C4dService final : public Raw {
  public:
@@ -209,6 +210,16 @@ class C4dService final : public Raw {
         context, request, reply, "c4.v1.C4d/GetMatrix",
         [this](const v1::GetMatrixRequest&, v1::GetMatrixReply* answer) {
           *answer = backend_.handler->GetMatrix(ReadClock(*backend_.clock));
+          return absl::OkStatus();
+        });
+  }
+
+  grpc::ServerUnaryReactor* GetIterations(grpc::CallbackServerContext* context,
+                                          const grpc::ByteBuffer* request, grpc::ByteBuffer* reply) override {
+    return answers_.Answer<v1::GetIterationsRequest, v1::GetIterationsReply>(
+        context, request, reply, "c4.v1.C4d/GetIterations",
+        [this](const v1::GetIterationsRequest& asked, v1::GetIterationsReply* answer) {
+          *answer = backend_.handler->GetIterations(asked.from(), ReadClock(*backend_.clock));
           return absl::OkStatus();
         });
   }

@@ -21,6 +21,7 @@
 #include <utility>
 #include <vector>
 
+#include "c4d_master/link_names.h"
 #include "service/credentials.h"
 #include "service/status.h"
 
@@ -40,9 +41,6 @@ class PathSource {
   // Of what `source` ("address:port") sends to `destination`; nullptr: not known. Remembers the question.
   virtual std::shared_ptr<const LinkPath> Find(const std::string& source, const std::string& destination) = 0;
 };
-
-// "leaf0-spine1" of "leaf0>spine1" and of "leaf0<spine1".
-std::string CableOf(std::string_view link);
 
 class GrpcPathSource final : public PathSource {
  public:

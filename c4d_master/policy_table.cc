@@ -24,6 +24,8 @@ constexpr char kFabric[] = "emulated fabric, 16 ranks, and recordings of it";
 constexpr char kSimulation[] = "simulated telemetry (c4d_accuracy_synthetic)";
 constexpr char kBoth[] = "simulated telemetry, then recordings of the emulated fabric";
 constexpr char kPaths[] = "simulated telemetry with paths, seeds 20000 to 20999, then the emulated fabric";
+constexpr char kMoves[] = "a model of the network's physics (c4d_experiment_test), seeds below 300";
+constexpr char kMovesFabric[] = "the emulated fabric, 3 leaves";
 constexpr char kJobs[] = "simulated hybrid-parallel jobs (c4d_jobs), seeds below 600, 64 ranks";
 
 constexpr double kDayS = 86400;
@@ -255,6 +257,37 @@ constexpr PolicyEntry kTable[] = {
      kPaths, At<kDetectors, kLost, &PathLostThresholds::elsewhere>},
     C4_LINK_ENTRIES("path-lost", "fenced", kLost, &PathLostThresholds::link),
 
+    // Iterations that take longer than they did.
+    {"failslow-share", "share", 0, 1,
+     "of the ranks whose iterations are known, so many must tell that their time has changed", kReasoning,
+     At<&Policy::fail_slow, &FailSlowThresholds::share>},
+    {"failslow-relief", "share", 0, 10,
+     "it is over when an iteration takes at most so much longer than before", kReasoning,
+     At<&Policy::fail_slow, &FailSlowThresholds::relief>},
+    {"failslow-least", "share", 0, 10,
+     "a slow-down is past that the newest iterations do not show by so much", kReasoning,
+     At<&Policy::fail_slow, &FailSlowThresholds::least>},
+    {"failslow-other-shape-s", "s", 1, kDayS,
+     "it ends without relief when the job has had other iterations for so long", kReasoning,
+     At<&Policy::fail_slow, &FailSlowThresholds::other_shape_ns>},
+    {"failslow-culprit-s", "s", 0, kDayS, "a certain one waits so long for its culprit to be confirmed",
+     kFabric, At<&Policy::fail_slow, &FailSlowThresholds::culprit_ns>},
+    {"failslow-overlap-s", "s", 0, kDayS, "what was slow up to so long before the onset is about it",
+     kReasoning, At<&Policy::fail_slow, &FailSlowThresholds::overlap_ns>},
+    {"failslow-unusual-s", "s", 0, kDayS, "nothing is learnt as usual from so much of its beginning",
+     kReasoning, At<&Policy::fail_slow, &FailSlowThresholds::unusual_ns>},
+
+    {"failslow-profile-iterations", "iterations", 2, 1000,
+     "where nobody is known to be to blame, so many iterations are recorded in full, once", kReasoning,
+     At<&Policy::fail_slow, &FailSlowThresholds::profile_iterations>},
+    {"failslow-profile-s", "s", 1, kDayS, "for so long at the most", kReasoning,
+     At<&Policy::fail_slow, &FailSlowThresholds::profile_ns>},
+    {"failslow-group-factor", "times", 1, 1000,
+     "suspicious is a rank or group that takes so many times the median of its kind",
+     "the paper's, kept by reasoning", At<&Policy::fail_slow, &FailSlowThresholds::group_factor>},
+    {"failslow-group-share", "share", 0, 1, "and whose excess is this share of what an iteration has lost",
+     kReasoning, At<&Policy::fail_slow, &FailSlowThresholds::group_share>},
+
     // What trouble leaves behind.
     {"trouble-slow-before-s", "s", 0, kDayS,
      "nothing is learnt from so long before something was confirmed to be slow", kFabric,
@@ -278,6 +311,60 @@ constexpr PolicyEntry kTable[] = {
      At<&Policy::verdicts, &VerdictThresholds::end_settle_ns>},
     {"clear-silent-s", "s", 0, kDayS, "any verdict about a host that does not report again after so long",
      kReasoning, At<&Policy::verdicts, &VerdictThresholds::silent_clear_ns>},
+
+    // Moving queue pairs to see whom slowness follows.
+    {"intervention-after-s", "s", 0, kDayS,
+     "a verdict about slow queue pairs that the detectors cannot settle is tried by moving some after so "
+     "long",
+     kReasoning, At<&Policy::intervention, &InterventionThresholds::after_ns>},
+    {"intervention-quiet-s", "s", 0, kDayS,
+     "a moment is safe for it when nothing else has happened to the job for so long", kReasoning,
+     At<&Policy::intervention, &InterventionThresholds::quiet_ns>},
+    {"intervention-wait-s", "s", 0, kDayS, "a safe moment is waited for at most so long", kReasoning,
+     At<&Policy::intervention, &InterventionThresholds::wait_ns>},
+    {"intervention-pause-s", "s", 0, kDayS, "between two experiments of a job lies so much time", kReasoning,
+     At<&Policy::intervention, &InterventionThresholds::pause_ns>},
+    {"intervention-per-hour", "experiments", 0, 1000, "within an hour a job has at most so many", kReasoning,
+     At<&Policy::intervention, &InterventionThresholds::per_hour>},
+    {"intervention-per-verdict", "experiments", 0, 100, "about one verdict at most so many are made",
+     kReasoning, At<&Policy::intervention, &InterventionThresholds::per_verdict>},
+    {"intervention-suspects", "queue pairs", 1, 64, "of those that are slow a step moves at most so many",
+     kReasoning, At<&Policy::intervention, &InterventionThresholds::most_suspects>},
+    {"intervention-controls", "queue pairs", 1, 16,
+     "of those that are well so many are moved beside them, as a control", kReasoning,
+     At<&Policy::intervention, &InterventionThresholds::controls>},
+    {"intervention-steps", "steps", 1, 8, "an experiment has at most so many", kMoves,
+     At<&Policy::intervention, &InterventionThresholds::steps>},
+    {"intervention-answer-s", "s", 0.1, 600, "C4P has half of so long to answer, at most", kReasoning,
+     At<&Policy::intervention, &InterventionThresholds::answer_ns>},
+    {"intervention-carry-s", "s", 1, 600, "queue pairs have to be on their new ways within so long",
+     kMovesFabric, At<&Policy::intervention, &InterventionThresholds::carry_ns>},
+    {"intervention-measure-s", "s", 1, 600,
+     "they are measured there for so long at least, so that the windows hold nothing else", kMovesFabric,
+     At<&Policy::intervention, &InterventionThresholds::measure_ns>},
+    {"intervention-measure-most-s", "s", 1, 600, "and at most; two looks in a row have to agree by then",
+     kMovesFabric, At<&Policy::intervention, &InterventionThresholds::measure_most_ns>},
+    {"intervention-told-s", "s", 0, kDayS,
+     "where queue pairs were left off a bad link, the verdict is told of for so long though nothing is slow "
+     "any more",
+     kReasoning, At<&Policy::intervention, &InterventionThresholds::told_ns>},
+    {"intervention-chunks", "chunks", 1, 1e6, "a queue pair says something from so many in the window on",
+     kMoves, At<&Policy::intervention, &InterventionThresholds::min_chunks>},
+    {"intervention-fast-factor", "times", 1, 1000,
+     "one that was moved is fast when it is so many times faster than before, and not slow", kMoves,
+     At<&Policy::intervention, &InterventionThresholds::fast_factor>},
+    {"intervention-still-factor", "times", 1, 1000, "it is as slow as before up to so many times faster",
+     kMoves, At<&Policy::intervention, &InterventionThresholds::still_factor>},
+    {"intervention-control-factor", "times", 1, 1000,
+     "when a control becomes so many times faster or slower, the load has changed and nothing follows",
+     kMoves, At<&Policy::intervention, &InterventionThresholds::control_factor>},
+    {"intervention-agree", "share", 0, 1, "of those that were moved so many have to agree", kMoves,
+     At<&Policy::intervention, &InterventionThresholds::agree>},
+    {"intervention-contradicting", "share", 0, 1,
+     "what more than this share of its queue pairs are well over is no candidate", kMoves,
+     At<&Policy::intervention, &InterventionThresholds::contradicting>},
+    {"intervention-confidence", "share", 0, 1, "confidence of a verdict that was settled so", kReasoning,
+     At<&Policy::intervention, &InterventionThresholds::confidence>},
 };
 
 #undef C4_LINK_ENTRIES
@@ -296,6 +383,8 @@ constexpr PolicyOrder kOrders[] = {
     {"usual-least-slices", "usual-slices"},
     {"late-suspect-factor", "late-factor"},
     {"path-lost-settle-s", "path-lost-window-s"},
+    {"intervention-measure-s", "intervention-measure-most-s"},
+    {"intervention-still-factor", "intervention-fast-factor"},
 };
 
 }  // namespace

@@ -37,6 +37,12 @@ absl::Status CheckLaunchOptions(const LaunchOptions& options) {
     return absl::InvalidArgumentError(
         "--tls makes a key of the job's own beside its certificates; leave --key-file (C4_KEY_FILE) out");
   }
+  if (options.intervene && (!options.monitor || !options.master.empty())) {
+    return absl::InvalidArgumentError(
+        "--intervene is for the master that this command starts, so --no-monitor and --master exclude it; "
+        "give "
+        "it to that c4d_master");
+  }
   if (!options.paths && !options.topology.empty()) {
     return absl::InvalidArgumentError("--topology needs --c4p: it is the path master that reads it");
   }
@@ -132,6 +138,7 @@ std::vector<std::string> MasterArguments(const LaunchPlan& plan) {
                                      "--audit",        plan.log_dir + "/c4d.audit.jsonl",
                                      "--key-file",     plan.key_file};
   if (plan.recording) result.insert(result.end(), {"--recording", plan.log_dir + "/" + kRecordingName});
+  if (plan.intervene) result.emplace_back("--intervene");
   if (plan.owner_uid >= 0) result.insert(result.end(), {"--owner-uid", std::to_string(plan.owner_uid)});
   AppendTlsArguments(plan.certificates.master, &result);
   return result;

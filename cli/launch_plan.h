@@ -24,6 +24,7 @@ struct LaunchOptions {
   bool monitor = true;     // start an agent (and a master)
   bool tls = false;        // these show certificates of an authority of the job's own
   bool paths = false;      // start a path master as well, unless one is published
+  bool intervene = false;  // the job asks for experiments that move its queue pairs
   std::string topology;    // its topology file; empty: of an emulated fabric its own, else it learns
   bool keep_log = false;   // after the job's end: a directory of its own in log_dir
   std::string log_dir;     // of all jobs; empty: DefaultLogDir (job_log.h)
@@ -53,6 +54,7 @@ struct LaunchPlan {
   bool recording = false;        // the last minutes are kept in log_dir
   std::string key_file;          // signs and checks the tokens of its daemons
   JobCertificates certificates;  // empty without TLS
+  bool intervene = false;        // as LaunchOptions
   int64_t owner_uid = -1;        // of the job's processes; -1: what root starts may go on as another user
   std::string directory;         // of masters
   std::string library_dir;       // holds libnccl.so.2

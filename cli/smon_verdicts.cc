@@ -73,6 +73,9 @@ std::string Comparison(const v1::Verdict& verdict, const v1::GetSessionReply& re
     case v1::SYNDROME_COMMUNICATION_SLOW:
     case v1::SYNDROME_PATH_LOST:
       return "the network is no worker: the session has it as communication and launch delay";
+    case v1::SYNDROME_FAIL_SLOW:
+      return "the session tells what an iteration loses to stragglers, the verdict that it takes longer "
+             "than before";
     default:
       return "steps that stood still are not complete, and the session has only complete ones";
   }

@@ -59,6 +59,9 @@ int RunJob(const Arguments& arguments) {
                "start a path master as well, unless one is published in the run directory; default with "
                "--fabric");
   options.Flag("--no-c4p", &no_paths, "with --fabric: start no path master, so that no link is named");
+  options.Flag("--intervene", &job.intervene,
+               "where a slow link, NIC and rank cannot be told apart, let C4D have the path master move the "
+               "suspected queue pairs and a neighbour's for some seconds; or C4_INTERVENE=1");
   options.Text(
       "--topology", &job.topology, "FILE",
       "with --c4p: what the network is (docs/formats/topology.md); default: a fabric's own, else learnt");

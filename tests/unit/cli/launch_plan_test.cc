@@ -156,6 +156,21 @@ TEST(DaemonArgumentsTest, MasterSitsOnAnyPortAndStoresWhereLogsAreKept) {
             (std::vector<std::string>{"--owner-uid", "1000"}));
 }
 
+TEST(DaemonArgumentsTest, TheMasterHearsThatTheJobAsksForExperiments) {
+  LaunchPlan plan = Plan();
+  EXPECT_THAT(MasterArguments(plan), Not(Contains("--intervene"))) << "off by default";
+  plan.intervene = true;
+  EXPECT_THAT(MasterArguments(plan), Contains("--intervene"));
+  LaunchOptions options = Options(1);
+  options.intervene = true;
+  EXPECT_TRUE(CheckLaunchOptions(options).ok());
+  options.master = "10.0.0.1:15141";
+  EXPECT_THAT(std::string(CheckLaunchOptions(options).message()), testing::HasSubstr("--intervene"));
+  options.master.clear();
+  options.monitor = false;
+  EXPECT_THAT(std::string(CheckLaunchOptions(options).message()), testing::HasSubstr("--intervene"));
+}
+
 TEST(BackOffTest, DoublesUpToTheLongest) {
   BackOff back_off;
   EXPECT_EQ(back_off.Ended(milliseconds(5)), milliseconds(100));
