@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <limits>
+#include <set>
 #include <tuple>
 
 #include "absl/strings/numbers.h"
@@ -427,9 +428,47 @@ void KinetoFile::RemoveCopies() {
   marks_.resize(kept);
 }
 
-absl::Status KinetoFile::Emit() {
+whatif::OperationRecord KinetoFile::Record(const Mark& mark) {
   constexpr double kSeconds = 1e-9;
   constexpr uint64_t kMostLine = std::numeric_limits<uint32_t>::max();
+  const int64_t start_ns = mark.start_ns + events_->header().base_ns;
+  if (!job_.origin_ns_) job_.origin_ns_ = start_ns;
+  whatif::OperationRecord record;
+  record.start_s = static_cast<double>(start_ns - *job_.origin_ns_) * kSeconds;
+  record.duration_s = static_cast<float>(static_cast<double>(mark.end_ns - mark.start_ns) * kSeconds);
+  record.step = mark.match.step;
+  record.line = static_cast<uint32_t>(std::min(mark.event, kMostLine));
+  record.rank = *rank_;
+  record.micro_batch = mark.match.micro_batch;
+  record.chunk = static_cast<int16_t>(mark.match.chunk);
+  record.global_chunk = static_cast<int16_t>(mark.match.global_chunk);
+  record.dp_rank = static_cast<uint16_t>(place_.dp);
+  record.stage = static_cast<uint16_t>(place_.stage) & 0xfff;
+  record.type = static_cast<uint16_t>(job_.mapping_.rules[mark.match.rule].type) & 0xf;
+  return record;
+}
+
+// Of a job on processors, whose programs wait for what they do (analysis/whatif/own_time.h).
+void KinetoFile::EmitStepBegins() {
+  const bool on_gpu = std::any_of(marks_.begin(), marks_.end(), [](const Mark& mark) { return mark.on_gpu; });
+  if (on_gpu || launches_.size() > 0 || steps_[0].empty()) {
+    job_.on_processors_ = false;
+    return;
+  }
+  std::set<int32_t> taken;
+  for (const Mark& mark : marks_) taken.insert(mark.match.step);
+  for (const Step& step : steps_[0]) {
+    if (!taken.contains(step.number)) continue;
+    Mark begin;
+    begin.start_ns = begin.end_ns = step.start_ns;
+    begin.match.step = step.number;
+    whatif::OperationRecord record = Record(begin);
+    record.type = static_cast<uint16_t>(whatif::OperationType::kOwnTime) & 0xf;
+    job_.step_begins_.push_back(record);
+  }
+}
+
+absl::Status KinetoFile::Emit() {
   for (const Mark& mark : marks_) {
     whatif::TraceRecords& records = job_.contents_.records;
     if (mark.damage >= 0) {
@@ -443,22 +482,9 @@ absl::Status KinetoFile::Emit() {
                              " operations: choose some of its steps with --steps, or allow more with "
                              "--max-operations"));
     }
-    const int64_t start_ns = mark.start_ns + events_->header().base_ns;
-    if (!job_.origin_ns_) job_.origin_ns_ = start_ns;
-    whatif::OperationRecord record;
-    record.start_s = static_cast<double>(start_ns - *job_.origin_ns_) * kSeconds;
-    record.duration_s = static_cast<float>(static_cast<double>(mark.end_ns - mark.start_ns) * kSeconds);
-    record.step = mark.match.step;
-    record.line = static_cast<uint32_t>(std::min(mark.event, kMostLine));
-    record.rank = *rank_;
-    record.micro_batch = mark.match.micro_batch;
-    record.chunk = static_cast<int16_t>(mark.match.chunk);
-    record.global_chunk = static_cast<int16_t>(mark.match.global_chunk);
-    record.dp_rank = static_cast<uint16_t>(place_.dp);
-    record.stage = static_cast<uint16_t>(place_.stage) & 0xfff;
-    record.type = static_cast<uint16_t>(job_.mapping_.rules[mark.match.rule].type) & 0xf;
-    records.Add(record);
+    records.Add(Record(mark));
   }
+  EmitStepBegins();
   return absl::OkStatus();
 }
 

@@ -72,6 +72,8 @@ class KinetoFile {
   void KeepLast();
   void RemoveCopies();
   absl::Status Emit();
+  whatif::OperationRecord Record(const Mark& mark);
+  void EmitStepBegins();
 
   const std::string& name_;
   KinetoReader& job_;

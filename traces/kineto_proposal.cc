@@ -116,9 +116,9 @@ constexpr Steps kSteps[] = {
     {"^ProfilerStep#([0-9]+)$", true},
     {"(?i)^\\W*(?:iteration|iter|train[ _-]?step|global[ _-]?step|step|batch)[ _#:=-]*([0-9]+)\\W*$", false}};
 
-bool Matches(const char* regex, const std::string& name) {
-  const absl::StatusOr<TextPattern> pattern = TextPattern::Regex(regex);
-  return pattern.ok() && pattern->Matches(name);
+// REQUIRES: it is one of those above.
+TextPattern Compiled(const char* regex) {
+  return *TextPattern::Regex(regex);
 }
 
 std::string WithoutNumbers(const std::string& name) {
@@ -153,19 +153,21 @@ class KinetoRuleFinder {
 
   // A name of that category that the pattern finds.
   const std::string* Example(const char* category, const char* regex) const {
+    const TextPattern pattern = Compiled(regex);
     const auto first = seen_.names_.lower_bound({category, ""});
     for (auto at = first; at != seen_.names_.end() && at->first.first == category; ++at) {
-      if (Matches(regex, at->second.name)) return &at->second.name;
+      if (pattern.Matches(at->second.name)) return &at->second.name;
     }
     return nullptr;
   }
 
   void FindSteps() {
     for (const Steps& steps : kSteps) {
+      const TextPattern pattern = Compiled(steps.regex);
       std::vector<std::string> categories;
       for (const auto& [key, seen] : seen_.names_) {
         const bool known = !categories.empty() && categories.back() == key.first;
-        if (!known && Matches(steps.regex, seen.name)) categories.push_back(key.first);
+        if (!known && pattern.Matches(seen.name)) categories.push_back(key.first);
       }
       if (categories.empty()) continue;
       // What is mirrored on the GPU goes first.
@@ -344,8 +346,9 @@ class KinetoRuleFinder {
     if (!kernels)
       Unsure("there are no kernels: times are those of the CPU, which is right for jobs without GPUs only");
     if (seen_.left_out_) {
-      Unsure(absl::StrCat("there are more than ", KinetoProposal::kMostNames,
-                          " names; the others were not looked at"));
+      Unsure(absl::StrCat("there are more than ", KinetoProposal::kMostNames, " names, or ",
+                          KinetoProposal::kMostOfCategory,
+                          " of one category; the others were not looked at"));
     }
   }
 
@@ -417,7 +420,8 @@ void KinetoProposal::Take(const KinetoEvent& event) {
   const auto found = names_.find(key);
   if (found != names_.end()) {
     ++found->second.count;
-  } else if (names_.size() < kMostNames) {
+  } else if (names_.size() < kMostNames && of_category_[event.category] < kMostOfCategory) {
+    ++of_category_[event.category];
     names_[key] = {event.name, 1};
   } else {
     left_out_ = true;

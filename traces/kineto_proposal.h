@@ -21,6 +21,7 @@ namespace c4::traces {
 class KinetoProposal {
  public:
   static constexpr size_t kMostNames = 200000;
+  static constexpr size_t kMostOfCategory = 50000;  // so that no category keeps another out
 
   // InvalidArgument: it is no profile, or damaged, with the file.
   absl::Status Read(const std::string& file, ByteSource* source);
@@ -46,8 +47,9 @@ class KinetoProposal {
     uint64_t count = 0;
   };
   std::map<std::pair<std::string, std::string>, Seen> names_;
-  std::map<std::string, int> groups_;  // descriptions of process groups: ranks
-  bool left_out_ = false;              // more names than are kept
+  std::map<std::string, size_t> of_category_;  // names
+  std::map<std::string, int> groups_;          // descriptions of process groups: ranks
+  bool left_out_ = false;                      // more names than are kept
   int world_size_ = 0;
 };
 

@@ -128,6 +128,9 @@ absl::StatusOr<TableContents> KinetoReader::Finish() {
   if (absl::Status workers = CheckWorkers(); !workers.ok()) return workers;
   if (absl::Status rules = CheckRules(); !rules.ok()) return rules;
   NoteWhatIsLeftOut();
+  if (on_processors_) {
+    for (const whatif::OperationRecord& begin : step_begins_) contents_.records.Add(begin);
+  }
   return std::move(contents_);
 }
 

@@ -73,6 +73,8 @@ class KinetoReader {
   Count missing_;  // members without a value
   Count idle_;     // marks that launched nothing, of rules whose other marks did
   Count clocks_;   // ranks whose operations are timed on the GPU and their steps on the CPU
+  bool on_processors_ = true;  // no rank's profile has anything of a GPU
+  std::vector<whatif::OperationRecord> step_begins_;
   std::optional<int64_t> origin_ns_;
   TableContents contents_;
 };

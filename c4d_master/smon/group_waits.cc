@@ -90,6 +90,7 @@ void GroupWaits::Compare(const std::vector<Member>& members, uint64_t communicat
     if (!whole) continue;
     for (size_t i = 0; i < count; ++i) {
       std::vector<std::pair<int64_t, int32_t>> called;
+      called.reserve(all.size());
       for (Calls& one : all)
         called.emplace_back(one.member->Called_ns(*one.of_step[step][i]), one.member->process->rank);
       std::sort(called.begin(), called.end());
