@@ -136,6 +136,24 @@ TEST_F(ValidationTest, ASlowLinkIsNamed) {
   EXPECT_GT(named, 0u) << validated.output;
 }
 
+// Its tester is in the same control group as the rank, and so as slow as that.
+TEST_F(ValidationTest, ASlowProcessorIsNamed) {
+  RunningJob job(4, {"--fabric", "2x2x2"}, Endless());
+  ASSERT_TRUE(job.AwaitAtWork(40, Seconds(40)));
+  const CommandResult slow =
+      RunC4({"inject", "slow-rank", "host1", "--percent", "3", "--no-plan", "--run-dir", job.base_dir()});
+  ASSERT_EQ(slow.exit_code, 0) << slow.errors;
+  // Its start costs so much processor time as well: it is given longer than it has otherwise.
+  const CommandResult validated = Validate(job, {"--no-links", "--arrive", "10", "--hold", "12"});
+  EXPECT_EQ(validated.exit_code, kSlow) << validated.output << validated.errors;
+  const Json result = Json::parse(validated.output);
+  for (const Json& device : result["devices"]) {
+    if (device["host"] != "host1") continue;
+    EXPECT_TRUE(device["slow"].get<bool>()) << validated.output;
+    EXPECT_LT(device["ratio"].get<double>(), 0.7);
+  }
+}
+
 TEST_F(ValidationTest, OneAtATimeAndAgainAfterwards) {
   RunningJob job(
       2, {"--fabric", "2x2x1"},
