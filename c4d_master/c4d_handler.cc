@@ -320,6 +320,7 @@ void C4dHandler::Tick(Now now) {
 }
 
 void C4dHandler::Intervene(const JobSnapshot& snapshot, Now now, std::vector<Finding>* findings) {
+  if (interventions_.idle(verdicts_.CountOpen())) return;
   interventions_.Tick({snapshot, windows_, paths_, view_.fences(), policy_, now}, verdicts_.List(false),
                       findings);
   verdicts_.Hold(interventions_.held());

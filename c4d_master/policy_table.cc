@@ -345,9 +345,8 @@ constexpr PolicyEntry kTable[] = {
     {"intervention-measure-most-s", "s", 1, 600, "and at most; two looks in a row have to agree by then",
      kMovesFabric, At<&Policy::intervention, &InterventionThresholds::measure_most_ns>},
     {"intervention-told-s", "s", 0, kDayS,
-     "where queue pairs were left off a bad link, the verdict is told of for so long though nothing is slow "
-     "any more",
-     kReasoning, At<&Policy::intervention, &InterventionThresholds::told_ns>},
+     "where all slow queue pairs were left off a bad link, the verdict is told of for so long", kReasoning,
+     At<&Policy::intervention, &InterventionThresholds::told_ns>},
     {"intervention-chunks", "chunks", 1, 1e6, "a queue pair says something from so many in the window on",
      kMoves, At<&Policy::intervention, &InterventionThresholds::min_chunks>},
     {"intervention-fast-factor", "times", 1, 1000,

@@ -66,6 +66,7 @@ class Verdicts {
   std::vector<v1::Verdict> List(bool include_cleared) const;
 
   size_t CountOpen(v1::VerdictState state) const;
+  size_t CountOpen() const { return open_.size(); }
 
  private:
   struct Open {

@@ -13,6 +13,7 @@ using service::Concat;
 constexpr int64_t kHoldSlackNs = 30 * kSecondNs;
 constexpr int64_t kEndAgainNs = 2 * kSecondNs;
 constexpr size_t kMostEndTries = 5;
+constexpr size_t kMostTries = 2;  // of moves that did not take the new way
 
 }  // namespace
 
@@ -178,7 +179,12 @@ void Experiment::Answered(const MoveAnswer& answer, Now now) {
 }
 
 void Experiment::Carry(const ExperimentLook& look) {
+  bool strays = false;
   if (look.flows != nullptr) {
+    for (const auto& [before, local] : awaited_) {
+      const Flow* const flow = FindFlow(*look.flows, before);
+      strays = strays || (flow != nullptr && flow->local != before.local && flow->local != local);
+    }
     std::erase_if(awaited_, [&](const auto& entry) {
       const Flow* const flow = FindFlow(*look.flows, entry.first);
       return flow != nullptr && flow->local == entry.second;
@@ -190,6 +196,15 @@ void Experiment::Carry(const ExperimentLook& look) {
     } else {
       Enter(Phase::kMeasuring, look.now);
     }
+    return;
+  }
+  // Of one that went another way, as the transport does when it loses its patience, the way may be free by
+  // now.
+  if (strays && aim_ == Aim::kAsk && tries_ < kMostTries) {
+    ++tries_;
+    Say(Concat(CountText(awaited_.size()), " of ", EndsText({awaited_.front().first}),
+               " did not take the new way: everything goes back, and once more"));
+    End(/*keep=*/false, After::kNextStep, look.now);
     return;
   }
   if (look.now.monotonic_ns - since_ns_ <= thresholds_.carry_ns) return;
@@ -288,7 +303,7 @@ void Experiment::NextStep(Now now) {
   aim_ = Aim::kAsk;
   plan_.reset();
   moved_.clear();
-  if (candidates_.size() < 2 || steps_ >= thresholds_.steps) {
+  if (candidates_.size() < 2 || steps_ >= thresholds_.steps + tries_) {
     Finish(now);
     return;
   }

@@ -20,6 +20,7 @@ constexpr int64_t kEndAgainNs = 10 * kSecondNs;
 constexpr size_t kMostEndTries = 6;
 constexpr int64_t kStandsStillNs = kSecondNs;
 constexpr int64_t kSettleNs = 15 * kSecondNs;  // until what was moved back shows again
+constexpr size_t kMostSuspects = 512;          // more of them would tell no more
 constexpr size_t kMostVerdicts = 1000;         // that are remembered
 
 bool IsSlowNetwork(const Finding& finding) {
@@ -184,7 +185,9 @@ void Interventions::Begin(const v1::Verdict& verdict, const View& view) {
   if (numbers_.size() > kMostVerdicts) numbers_.erase(numbers_.begin());
   if (tried_.size() > kMostVerdicts) tried_.erase(tried_.begin());
   std::vector<Flow> suspects;
-  for (const v1::ConnectionRef& ref : verdict.culprit().connections()) suspects.push_back(FlowOfRef(ref));
+  for (const v1::ConnectionRef& ref : verdict.culprit().connections()) {
+    if (suspects.size() < kMostSuspects) suspects.push_back(FlowOfRef(ref));
+  }
   verdict_ = verdict;
   told_lines_ = 0;
   experiment_ = std::make_unique<Experiment>(Concat(verdict.id(), "/", numbers_[verdict.id()] + 1),
@@ -318,7 +321,10 @@ void Interventions::Over(const View& view) {
                    CandidatesText(experiment_->candidates()));
   if (std::optional<Finding> finding =
           SettledFinding(*experiment_, verdict_, view.snapshot, view.now, thresholds)) {
-    const bool left_off = !experiment_->left_off().empty();
+    // With none on it any more nothing shows whether the link is bad still.
+    const bool left_off =
+        !experiment_->left_off().empty() && experiment_->left_off().size() >= experiment_->suspects().size();
+    tried_[verdict_.id()] = UINT64_MAX;  // more would not come of it
     settled_.push_back({verdict_.id(), *std::move(finding), left_off,
                         view.now.monotonic_ns + std::max(kSettleNs, left_off ? thresholds.told_ns : 0)});
   }

@@ -58,6 +58,11 @@ class Interventions {
     return experiment_ != nullptr && experiment_->phase() != Experiment::Phase::kWaiting;
   }
   bool enabled() const { return enabled_ && mover_ != nullptr; }
+  // Whether Tick has anything to do: verdicts, those of an earlier master, or what it has found itself.
+  bool idle(size_t open) const {
+    const bool busy = experiment_ != nullptr || !settled_.empty();
+    return unended_.empty() && !(enabled() && (open > 0 || busy));
+  }
 
   // What is to be written down about verdicts, since the last time: each record in the place of the one of
   // its id.
@@ -67,7 +72,7 @@ class Interventions {
   struct Settled {
     std::string verdict;
     Finding finding;
-    bool left_off = false;
+    bool left_off = false;  // nothing is left where it could show
     int64_t until_ns = 0;
   };
 

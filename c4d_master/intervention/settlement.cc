@@ -12,6 +12,10 @@ namespace {
 
 using service::Concat;
 
+// Above what the detectors give: less is open than before. Below what is settled.
+constexpr double kNarrowed = 0.91;
+constexpr double kNicOrRank = 0.93;
+
 ConnectionRef RefOfProto(const v1::ConnectionRef& from) {
   ConnectionRef ref;
   ref.from_rank = from.from_rank();
@@ -128,6 +132,7 @@ std::optional<Finding> SettledFinding(const Experiment& experiment, const v1::Ve
   } else if (ends_of_one_host) {
     NameNic(left.front().thing, left.size() > 1, &finding);
     if (left.size() > 1) {
+      finding.confidence = std::min(kNicOrRank, thresholds.confidence);
       finding.evidence.insert(finding.evidence.begin() + 1,
                               {"nic", Concat("no other NIC tells it from ", left.back().thing.name)});
     }
@@ -135,7 +140,7 @@ std::optional<Finding> SettledFinding(const Experiment& experiment, const v1::Ve
     NameRank(left.front().thing, snapshot, &finding);
   } else {
     NameSeveral(left, off, &finding);
-    finding.confidence = std::min(0.9, thresholds.confidence);
+    finding.confidence = std::min(kNarrowed, thresholds.confidence);
   }
   return finding;
 }

@@ -51,11 +51,17 @@ std::string FiguresText(const std::vector<Pair>& pairs) {
   return absl::StrFormat("%.1f -> %.1f times", Median(pairs, false), Median(pairs, true));
 }
 
+// Against what is usual. What is faster than usual has no load to speak of: a job that one link holds up
+// leaves the others idle, and loads them as usual again once it goes on. That is no change of the job's.
+double LoadOf(const Flow& flow) {
+  return std::max(1.0, flow.ratio);
+}
+
 // How much slower they have become, in the middle; below 1: faster.
 double ChangeOf(const std::vector<Pair>& pairs) {
   std::vector<double> changes;
   changes.reserve(pairs.size());
-  for (const Pair& pair : pairs) changes.push_back(pair.now.ns_per_kib / pair.before.ns_per_kib);
+  for (const Pair& pair : pairs) changes.push_back(LoadOf(pair.now) / LoadOf(pair.before));
   return analysis::LowerMedian(changes);
 }
 
@@ -125,9 +131,9 @@ StepReading ReadStep(const StepPlan& plan, const std::vector<Flow>& before, cons
     bool is_fast = IsFastNow(pair, thresholds);
     bool is_slow = IsStill(pair, thresholds);
     if (plan.kind == StepKind::kOnto && !returned) {
-      is_slow = pair.now.slow && pair.now.ns_per_kib >= thresholds.fast_factor * pair.before.ns_per_kib;
+      is_slow = pair.now.slow && pair.now.ratio >= thresholds.fast_factor * LoadOf(pair.before);
       is_fast = !pair.now.slow && !pair.now.unclear &&
-                pair.now.ns_per_kib <= thresholds.control_factor * pair.before.ns_per_kib;
+                pair.now.ratio <= thresholds.control_factor * LoadOf(pair.before);
     }
     fast += is_fast ? 1 : 0;
     slow += is_slow && !is_fast ? 1 : 0;

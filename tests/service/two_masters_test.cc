@@ -10,6 +10,7 @@
 #include "c4d_master/intervention/grpc_mover.h"
 #include "c4p_master/grpc_service.h"
 #include "gmock/gmock.h"
+#include "grpcpp/impl/service_type.h"
 #include "gtest/gtest.h"
 #include "service/grpc_server.h"
 #include "service/state_thread.h"

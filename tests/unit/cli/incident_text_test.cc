@@ -173,7 +173,7 @@ TEST(PathsOf, OnlyThoseOfTheVerdict) {
   EXPECT_EQ(paths[0].links, std::vector<std::string>{"link13"});
 }
 
-TEST(IncidentTextTest, QueuePairsThatWereMovedStandOnThePage) {
+TEST_F(IncidentTextTest, QueuePairsThatWereMovedStandOnThePage) {
   v1::Verdict verdict = Crash();
   v1::Intervention* const one = verdict.add_interventions();
   one->set_id("abcdef01-3/1");

@@ -267,6 +267,22 @@ TEST_F(WhatGoesWrongTest, QueuePairsThatDoNotGoOverAreMovedBack) {
   EXPECT_THAT(bench.orders.back().keep, IsEmpty());
 }
 
+// The transport fenced them on the way, for instance.
+TEST_F(WhatGoesWrongTest, QueuePairsThatWentAstrayAreMovedOnceMore) {
+  const std::vector<Flow> slow = Slow();
+  for (const int strays : {100, 1}) {
+    network_.strays = strays;
+    Bench bench(&network_);
+    const Experiment experiment = bench.Run(slow);
+    EXPECT_EQ(experiment.learnt(), strays == 1) << Story(experiment);
+    EXPECT_THAT(experiment.lines(), Contains(HasSubstr("once more")));
+    if (strays == 100) {
+      EXPECT_EQ(experiment.outcome(), "not moved") << Story(experiment);
+    }
+    network_.strays = 0;
+  }
+}
+
 TEST_F(WhatGoesWrongTest, WithoutASafeMomentNothingMoves) {
   const std::vector<Flow> slow = Slow();
   Bench bench(&network_);

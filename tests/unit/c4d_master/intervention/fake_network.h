@@ -67,6 +67,7 @@ class FakeNetwork {
   bool away = false;    // C4P answers nothing
   std::string refuses;  // C4P refuses everything, and why
   bool sticky = false;  // queue pairs do not go where they are advised
+  int strays = 0;       // so many moved queue pairs take another port, and the way that they had
   int moved = 0;
   int moved_back = 0;
 
@@ -213,7 +214,12 @@ class FakeNetwork {
       there.port = port;
       result.local = Nic(HostOf(pair.from), way.plane) + ":" + std::to_string(port);
       result.links = LinksOf(there);
-      if (!sticky) pair = there;
+      if (strays > 0) {
+        --strays;
+        pair.port = next_port_++;
+      } else if (!sticky) {
+        pair = there;
+      }
       return result;
     }
     result.why = "no queue pair uses that tuple";
