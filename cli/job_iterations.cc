@@ -33,9 +33,9 @@ const v1::RankIterationsStatus* RankOfSeries(const v1::GetIterationsReply& reply
 }
 
 std::string MarksLine(const v1::RankIterationsStatus& rank) {
-  const double off = 100 * (rank.newest_s() / rank.marked_newest_s() - 1);
+  const double off = 100 * (rank.calls_newest_s() / rank.marked_newest_s() - 1);
   return absl::StrFormat("by the program's own marks %.4g s, by its calls %.4g s (%+.1f %%)\n",
-                         rank.marked_newest_s(), rank.newest_s(), off);
+                         rank.marked_newest_s(), rank.calls_newest_s(), off);
 }
 
 }  // namespace
@@ -80,7 +80,8 @@ std::string JobIterationsText(const v1::GetIterationsReply& reply, int columns) 
                     "processes have to record them (`c4 level coarse`)\n");
   }
   const v1::RankIterationsStatus* const rank = RankOfSeries(reply);
-  if (rank != nullptr && rank->marked() > 0 && rank->marked_newest_s() > 0) text += MarksLine(*rank);
+  if (rank != nullptr && rank->marked() > 0 && rank->marked_newest_s() > 0 && rank->calls_newest_s() > 0)
+    text += MarksLine(*rank);
   if (!report.changes.empty() && report.changes.back().after_s > report.changes.back().before_s) {
     text += "`c4 verdicts` says who is to blame\n";
   }
@@ -122,7 +123,8 @@ std::string JobIterationsJson(const v1::GetIterationsReply& reply) {
                              {"newest_s", rank.newest_s()},
                              {"calls", rank.calls()},
                              {"marked", rank.marked()},
-                             {"marked_newest_s", rank.marked() > 0 ? Json(rank.marked_newest_s()) : Json()}});
+                             {"marked_newest_s", rank.marked() > 0 ? Json(rank.marked_newest_s()) : Json()},
+                             {"calls_newest_s", rank.marked() > 0 ? Json(rank.calls_newest_s()) : Json()}});
   }
   return json.dump(2, ' ', false, nlohmann::detail::error_handler_t::replace);
 }

@@ -11,8 +11,6 @@
 #include "cli/table.h"
 
 namespace c4::cli {
-inline constexpr int kExitSlowPart = 1;   // LATE
-inline constexpr int kExitNotTested = 2;  // LATE
 namespace {
 
 using Json = nlohmann::ordered_json;

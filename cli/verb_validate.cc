@@ -18,8 +18,6 @@
 #include "cli/verb.h"
 
 namespace c4::cli {
-inline constexpr int kExitSlowPart = 1;   // LATE
-inline constexpr int kExitNotTested = 2;  // LATE
 namespace {
 
 constexpr char kSummary[] = "suspend a job for a moment, and test its devices and links";
@@ -197,7 +195,6 @@ int RunValidate(const Arguments& arguments) {
 
 }  // namespace
 
-extern const Verb kValidateVerb;  // LATE
 constinit const Verb kValidateVerb = {"validate", kSummary, RunValidate};
 
 }  // namespace c4::cli

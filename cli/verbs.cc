@@ -3,7 +3,6 @@
 #include "cli/verb.h"
 
 namespace c4::cli {
-extern const Verb kValidateVerb;  // LATE
 
 std::span<const Verb* const> Verbs() {
   static constexpr std::array<const Verb*, 24> kVerbs = {

@@ -13,6 +13,8 @@ using failslow::JobChange;
 
 constexpr size_t kEvents = 256;
 constexpr size_t kNewest = 3;
+constexpr size_t kForRelief = 12;
+constexpr size_t kOfTheseForRelief = 10;
 
 // The first point of the series that began then or later.
 std::deque<SeriesPoint>::const_iterator Since(const std::deque<SeriesPoint>& series, int64_t at_ns) {
@@ -56,6 +58,7 @@ void EpisodeWatch::Observe(IterationLog* log, const FailSlowThresholds& threshol
   merged.lost_s = episode_->lost_s;
   episode_ = merged;
   Count(*log);
+  FindRelief(*log, thresholds);
   if (HasOtherIterations(*log, thresholds)) {
     spent_until_ns_ = now.monotonic_ns;
     episode_.reset();
@@ -144,6 +147,28 @@ bool EpisodeWatch::IsSlowNow(const IterationLog& log, const FailSlowThresholds& 
   }
   return newest.size() == kNewest &&
          failslow::MedianOf(std::move(newest)) >= (1 + thresholds.least) * episode_->before_s;
+}
+
+// Where ranks do not tell it together: a slow-down that goes away by and by, or among noise. Half of a slight
+// one is none of it.
+void EpisodeWatch::FindRelief(const IterationLog& log, const FailSlowThresholds& thresholds) {
+  if (episode_->relief_at_ns != kNever) return;
+  const double over = std::min(thresholds.relief, (episode_->slowdown() - 1) / 2);
+  std::vector<double> as_before;
+  size_t seen = 0;
+  int64_t first_at_ns = kNever;
+  const std::deque<SeriesPoint>& series = log.series();
+  for (auto at = series.rbegin(); at != series.rend() && seen < kForRelief; ++at) {
+    if (at->began_at_ns <= episode_->onset_at_ns) return;
+    if (at->shape != shape_) continue;
+    ++seen;
+    if (at->duration_s > (1 + over) * episode_->before_s) continue;
+    as_before.push_back(at->duration_s);
+    first_at_ns = at->began_at_ns;
+  }
+  if (as_before.size() < kOfTheseForRelief) return;
+  episode_->relief_at_ns = first_at_ns;
+  episode_->relief_s = failslow::MedianOf(std::move(as_before));
 }
 
 // For long no iteration has been like those that became slower, though others have come; or another process

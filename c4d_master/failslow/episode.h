@@ -64,6 +64,7 @@ class EpisodeWatch {
   std::optional<Episode> Fold(size_t watched, const FailSlowThresholds& thresholds) const;
   void Count(const IterationLog& log);
   bool IsSlowNow(const IterationLog& log, const FailSlowThresholds& thresholds) const;
+  void FindRelief(const IterationLog& log, const FailSlowThresholds& thresholds);
   bool HasOtherIterations(const IterationLog& log, const FailSlowThresholds& thresholds) const;
 
   failslow::JobChanges job_;

@@ -30,9 +30,10 @@ bool IsSlow(const Finding& finding) {
          finding.syndrome == Syndrome::kPathLost;
 }
 
-std::string KeyOf(const Finding& finding) {
-  return Concat(static_cast<int>(finding.syndrome), " ", static_cast<int>(finding.kind), " ", finding.rank,
-                " ", finding.host, " ", finding.nic, " ", finding.cable);
+// How much a finding says of who it is.
+int Certainty(const Finding& finding) {
+  if (finding.kind == CulpritKind::kAmbiguous) return 0;
+  return finding.kind == CulpritKind::kConnection ? 1 : 2;
 }
 
 std::string NameOf(const Finding& finding) {
@@ -93,13 +94,16 @@ void Copy(const Finding& from, Finding* to) {
 void FailSlow::Remember(const std::vector<Finding>& findings, const VerdictOf& verdict_of, Now now) {
   for (const Finding& finding : findings) {
     if (!IsSlow(finding) || finding.confirmed_by.empty()) continue;
-    const auto [at, is_new] = known_.try_emplace(KeyOf(finding));
+    const std::string id = verdict_of(finding);
+    if (id.empty()) continue;  // it has one with the next look
+    const auto [at, is_new] = known_.try_emplace(id);
     Known& known = at->second;
-    // What is left of it while it goes away names fewer.
-    if (is_new || finding.connections.size() > known.finding.connections.size()) known.finding = finding;
+    // One verdict may name connections, then their link; and what is left of it at the end names fewer.
+    const auto says = [](const Finding& one) { return std::pair(Certainty(one), one.connections.size()); };
+    if (is_new || says(finding) > says(known.finding)) known.finding = finding;
     if (is_new) known.first_at_ns = std::min(now.monotonic_ns, finding.since_at_ns);
     known.last_at_ns = now.monotonic_ns;
-    if (std::string id = verdict_of(finding); !id.empty()) known.verdict = std::move(id);
+    known.verdict = id;
   }
   const std::optional<Episode>& episode = watch_.episode();
   const int64_t keep_from_ns = (episode.has_value() ? episode->onset_at_ns : now.monotonic_ns) -
@@ -126,10 +130,10 @@ void FailSlow::Blame(const std::vector<const Known*>& known, Finding* finding) c
   std::vector<std::string> names;
   for (const Known* one : known) {
     (IsComputation(one->finding) ? computation : communication) = true;
-    if (!one->verdict.empty()) facts.verdicts.push_back(one->verdict);
+    facts.verdicts.push_back(one->verdict);
     names.push_back(Concat(NameOf(one->finding), " (",
                            std::string(service::SyndromeWord(static_cast<int>(one->finding.syndrome))),
-                           one->verdict.empty() ? "" : ", verdict ", one->verdict, ")"));
+                           ", verdict ", one->verdict, ")"));
   }
   facts.cause = computation && communication ? FailSlowCause::kBoth
                 : computation                ? FailSlowCause::kComputation
@@ -221,9 +225,9 @@ std::optional<Finding> FailSlow::Judge(const std::vector<Finding>& findings, con
     blamed = true;
   } else {
     finding.suggested_action =
-        "nothing that C4D measures stands out: `c4 iterations` shows when it began, `c4 matrix` whose "
-        "latencies and own times have grown, and what changed then (data, code, neighbours) is the next "
-        "thing to ask";
+        "nothing that C4D measures stands out: `c4 validate` tests the job's devices and links; `c4 "
+        "iterations` "
+        "shows when it began, and what changed then (data, code, neighbours) is the next thing to ask";
   }
   const bool waited = now.monotonic_ns - suspected_at_ns_ >= thresholds_.culprit_ns;
   if (episode->confirmed && (blamed || waited)) {
@@ -275,6 +279,7 @@ void FailSlow::Fill(uint64_t from, Now now, v1::GetIterationsReply* reply) const
     item->set_calls(series.calls);
     item->set_marked(series.marked);
     item->set_marked_newest_s(median(series.marked_newest_s));
+    item->set_calls_newest_s(median(series.calls_newest_s));
   }
 }
 

@@ -73,7 +73,7 @@ class FailSlow {
   FailSlowThresholds thresholds_;
   IterationLog log_;
   EpisodeWatch watch_;
-  std::map<std::string, Known> known_;  // by what is slow
+  std::map<std::string, Known> known_;  // by verdict
   int64_t suspected_at_ns_ = kNever;    // the present episode was first told
   uint64_t episode_ = 0;
   int64_t swept_at_ns_ = kNever;

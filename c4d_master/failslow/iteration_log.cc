@@ -140,6 +140,7 @@ void IterationLog::TakeMarks(const v1::ProcessReport& report, const Process& pro
     if (mark.kind() != v1::MARK_KIND_STEP || mark.lasted_ns() == 0 || mark.lasted_ns() > kLongestNs) continue;
     ++found->second.marked;
     Push(static_cast<double>(mark.lasted_ns()) / 1e9, &found->second.marked_newest_s);
+    found->second.calls_newest_s = found->second.newest_s;
   }
 }
 

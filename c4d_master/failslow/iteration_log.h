@@ -46,6 +46,7 @@ struct RankSeries {
   // By the program's own marks.
   uint64_t marked = 0;
   std::vector<float> marked_newest_s;
+  std::vector<float> calls_newest_s;                 // told from its calls beside these marks
   std::map<uint64_t, failslow::RankChange> changes;  // as they were told, by their numbers
 };
 

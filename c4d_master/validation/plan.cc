@@ -33,14 +33,8 @@ absl::Status CheckAllCanCome(const std::vector<const ProcessRef*>& processes) {
     }
     if (CannotRun(ref->process->health.state)) {
       return absl::FailedPreconditionError(
-          Concat(Named(*ref), " is stopped or gone and would never come to where the others wait for it"));
+          Concat(Named(*ref), " is stopped and would never come to where the others wait for it"));
     }
-  }
-  const int32_t world = processes.front()->process->world;
-  if (world > 0 && processes.size() < static_cast<size_t>(world)) {
-    return absl::FailedPreconditionError(Concat("only ", processes.size(), " of the job's ", world,
-                                                " ranks are known to this master: the others would not be "
-                                                "held"));
   }
   return absl::OkStatus();
 }
@@ -187,10 +181,26 @@ class Planner {
 absl::StatusOr<ValidationPlan> PlanValidation(const JobSnapshot& snapshot,
                                               const v1::RunValidationRequest& request) {
   std::vector<const ProcessRef*> processes;
+  const ProcessRef* gone = nullptr;
   for (const ProcessRef& ref : snapshot.processes) {
-    if (!ref.superseded && !ref.process->ended) processes.push_back(&ref);
+    if (ref.superseded || ref.process->ended) continue;
+    if (ref.process->health.state == ProcessState::kGone) {
+      gone = &ref;
+    } else {
+      processes.push_back(&ref);
+    }
   }
   C4_RETURN_IF_NOT_OK(CheckAllCanCome(processes));
+  // A job that goes on with fewer ranks has a communicator of those; else the others would be missed.
+  if (CommonOf(snapshot, processes) == nullptr) {
+    if (gone != nullptr) return absl::FailedPreconditionError(Concat(Named(*gone), " is gone"));
+    const int32_t world = processes.front()->process->world;
+    if (world > 0 && processes.size() < static_cast<size_t>(world)) {
+      return absl::FailedPreconditionError(Concat("only ", processes.size(), " of the job's ", world,
+                                                  " ranks are known to this master: the others would not be "
+                                                  "held"));
+    }
+  }
   Planner planner(snapshot, processes);
   C4_RETURN_IF_NOT_OK(planner.Choose(request));
   return planner.Take();

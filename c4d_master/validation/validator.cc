@@ -1,7 +1,7 @@
 #include "c4d_master/validation/validator.h"
 
 #include <algorithm>
-#include <optional>
+#include <utility>
 
 #include "analysis/failslow/link_passes.h"
 #include "service/log.h"
@@ -82,7 +82,7 @@ std::string Validator::Named(size_t process) const {
 }
 
 absl::StatusOr<uint64_t> Validator::Begin(ValidationPlan plan, const v1::RunValidationRequest& request,
-                                          bool by_itself, Now now) {
+                                          bool by_itself, Now now, OnOver on_over) {
   if (running_) {
     return absl::FailedPreconditionError(
         "a validation of the job is under way: wait for it (c4 validate shows its results)");
@@ -99,8 +99,10 @@ absl::StatusOr<uint64_t> Validator::Begin(ValidationPlan plan, const v1::RunVali
   hosts_.clear();
   held_.assign(plan_.processes.size(), {});
   device_of_.assign(plan_.processes.size(), kNone);
+  // A number of its own, also where the clock is set back.
+  const uint64_t former = validations_.empty() ? 0 : current().number();
   v1::Validation& validation = validations_.emplace_back();
-  validation.set_number(static_cast<uint64_t>(now.unix_ns));
+  validation.set_number(std::max(static_cast<uint64_t>(now.unix_ns), former + 1));
   validation.set_job(options_.job);
   validation.set_begun_unix_ns(now.unix_ns);
   validation.set_processes(static_cast<uint32_t>(plan_.processes.size()));
@@ -130,6 +132,7 @@ absl::StatusOr<uint64_t> Validator::Begin(ValidationPlan plan, const v1::RunVali
   arrive_ns_ = request.arrive_ms() == 0 ? options_.arrive_ns : request.arrive_ms() * kMsToNs;
   hold_ns_ =
       std::min(kLongestHoldNs, request.hold_ms() == 0 ? options_.hold_ns : request.hold_ms() * kMsToNs);
+  on_over_ = std::move(on_over);
   first_held_ns_ = kNever;
   transfers_.clear();
   awaited_devices_.clear();
@@ -423,7 +426,7 @@ void Validator::Finish(Now now) {
   running_ = false;
   service::LogInfo("validation ", current().number(), " is over",
                    current().why().empty() ? "" : Concat(": ", current().why()));
-  if (on_over_) on_over_(current());
+  if (const OnOver on_over = std::exchange(on_over_, nullptr)) on_over(current());
 }
 
 void Validator::GiveUp(const std::string& why, Now now) {

@@ -44,10 +44,12 @@ class Validator {
 
   explicit Validator(ValidatorOptions options) : options_(std::move(options)) {}
 
+  using OnOver = std::function<void(const v1::Validation&)>;
+
   // Its number. FailedPrecondition: one is under way, or an agent does not take part. `by_itself`: nobody
-  // asked.
+  // asked. `on_over` is called when it is over, and may be empty.
   absl::StatusOr<uint64_t> Begin(ValidationPlan plan, const v1::RunValidationRequest& request, bool by_itself,
-                                 Now now);
+                                 Now now, OnOver on_over = nullptr);
   // Ends the one that is under way.
   void GiveUp(const std::string& why, Now now);
 
@@ -61,8 +63,6 @@ class Validator {
   bool running() const { return running_; }
   // The newest for 0; nullptr: there is none.
   const v1::Validation* Find(uint64_t number) const;
-  // Called when one is over.
-  void OnOver(std::function<void(const v1::Validation&)> on_over) { on_over_ = std::move(on_over); }
 
  private:
   struct Session {
@@ -113,13 +113,13 @@ class Validator {
   int64_t LeftNs(Now now) const { return deadline_ns_ - now.monotonic_ns; }
 
   const ValidatorOptions options_;
-  std::function<void(const v1::Validation&)> on_over_;
   std::vector<v1::Validation> validations_;
   FirstFigures first_;
   uint64_t next_session_ = 1;
   std::map<uint64_t, Session> sessions_;
 
   // Of the one under way.
+  OnOver on_over_;
   bool running_ = false;
   Step step_ = Step::kResuming;
   ValidationPlan plan_;

@@ -97,15 +97,33 @@ TEST(ValidationPlan, WithoutACommonCommunicatorStepsAreCounted) {
 TEST(ValidationPlan, WhoeverCouldNotComeIsKnownBefore) {
   FakeJob stopped = Ring(4);
   stopped.SetState(3, ProcessState::kStopped);
-  EXPECT_THAT(Refusal(stopped), HasSubstr("rank 3 (pid 1003 on host3) is stopped or gone"));
+  EXPECT_THAT(Refusal(stopped), HasSubstr("rank 3 (pid 1003 on host3) is stopped"));
   FakeJob silent = Ring(4);
   silent.Silence("host1");
   silent.Advance(10 * kSecondNs);
   EXPECT_THAT(Refusal(silent), HasSubstr("the agent of host1 is silent"));
   FakeJob partial = Ring(4);
-  for (uint32_t rank = 0; rank < 4; ++rank) partial.process(rank).world = 6;
+  for (uint32_t rank = 0; rank < 4; ++rank) {
+    partial.process(rank).world = 6;
+    partial.membership(rank).rank_count = 6;
+  }
   EXPECT_THAT(Refusal(partial), HasSubstr("only 4 of the job's 6 ranks"));
   EXPECT_THAT(Refusal(FakeJob(0)), HasSubstr("no process"));
+}
+
+// One rank has died, and the others have gone on without it.
+TEST(ValidationPlan, AJobThatHasShrunk) {
+  FakeJob job = Ring(4);
+  for (uint32_t rank = 0; rank < 4; ++rank) job.process(rank).world = 4;
+  job.SetState(3, ProcessState::kGone);
+  EXPECT_THAT(Refusal(job), HasSubstr("rank 3 (pid 1003 on host3) is gone"));
+  job.AddCommunicator(0xBEE, {0, 1, 2});
+  job.Complete(2, 0xBEE);
+  const JobSnapshot snapshot = job.Snapshot();
+  const auto plan = PlanValidation(snapshot, {});
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->processes.size(), 3u);
+  EXPECT_EQ(plan->communicator_id, 0xBEEu);
 }
 
 TEST(ValidationPlan, WhatTheJobDoesNotHaveIsRefused) {

@@ -428,6 +428,35 @@ TEST_F(ValidatorTest, EachPartIsComparedWithItsOwnFirstFigures) {
   EXPECT_FALSE(result.devices(0).slow());
 }
 
+TEST_F(ValidatorTest, WhoeverBeganItHearsOfItsEndOnce) {
+  Build(2);
+  int times = 0;
+  const auto count = [&](const v1::Validation& validation) {
+    ++times;
+    EXPECT_EQ(validation.state(), v1::VALIDATION_STATE_DONE);
+    EXPECT_TRUE(validation.by_itself());
+  };
+  ASSERT_TRUE(validator_.Begin(plan_, {}, true, now_, count).ok());
+  EXPECT_FALSE(validator_.Begin(plan_, {}, true, now_, count).ok());
+  Finish();
+  EXPECT_EQ(times, 1);
+  Begin();
+  Finish();
+  EXPECT_EQ(times, 1);
+}
+
+// Numbers go by the wall clock, which may be set back.
+TEST_F(ValidatorTest, ClocksThatJump) {
+  Build(2);
+  const uint64_t first = Begin();
+  for (int i = 0; i < 20; ++i) Turn();
+  now_.unix_ns -= 3600 * kSecondNs;
+  EXPECT_EQ(Finish().state(), v1::VALIDATION_STATE_DONE);
+  EXPECT_GT(Begin(), first);
+  now_.unix_ns += 7200 * kSecondNs;
+  EXPECT_EQ(Finish().state(), v1::VALIDATION_STATE_DONE);
+}
+
 // Whatever is lost, doubled or late, and whoever goes: it ends, nobody stays held, and nobody was held longer
 // than the limit.
 TEST_F(ValidatorTest, AnyInterleavingEnds) {
