@@ -15,6 +15,7 @@
 #include "cli/process.h"
 #include "cli/whatif_kineto.h"
 #include "traces/byte_source.h"
+#include "traces/chakra_events.h"
 #include "traces/job_metadata.h"
 #include "traces/table_reader.h"
 
@@ -200,9 +201,11 @@ absl::StatusOr<traces::TableContents> ReadOperations(const WhatIfInput& input,
   }
   if (!source.ok()) return source.status();
   absl::StatusOr<traces::TableContents> table = traces::ReadTable(source->get(), options);
-  if (!table.ok() && input.trace.find(".json") != std::string::npos) {
+  const bool profile = input.trace.find(".json") != std::string::npos || traces::IsChakra(input.trace);
+  if (!table.ok() && profile) {
     return absl::Status(table.status().code(),
-                        absl::StrCat(table.status().message(), "; a profile of PyTorch's wants --mapping"));
+                        absl::StrCat(table.status().message(),
+                                     "; a profile of PyTorch's or an execution trace wants --mapping"));
   }
   return table;
 }

@@ -61,11 +61,12 @@ absl::StatusOr<std::optional<int>> KinetoFile::Rank(bool at_end) const {
     if (error == std::errc() && end == text.data() + text.size() && rank >= 0 && rank <= kMostRanks)
       return rank;
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat(name_, ": which rank is it? ",
-                   by_file ? "rank.file_regex of the mapping finds no number in its name"
-                           : "It has no distributedInfo.rank, and its name has no rank_N: give the mapping a "
-                             "rank.file_regex"));
+  return absl::InvalidArgumentError(absl::StrCat(
+      name_, ": which rank is it? ",
+      by_file           ? "rank.file_regex of the mapping finds no number in its name"
+      : IsChakra(name_) ? "Its name is not NAME.RANK.et: give the mapping a rank.file_regex"
+                        : "It has no distributedInfo.rank, and its name has no rank_N: give the mapping a "
+                          "rank.file_regex"));
 }
 
 absl::StatusOr<bool> KinetoFile::Settle(int rank) {

@@ -184,11 +184,10 @@ void ComputeParts::FindOwnTimes() {
     }
   }
   // Of the same stage; where there is one data-parallel rank only, of the other stages.
-  for (size_t worker = 0; worker < own_s_.size(); ++worker) {
-    const size_t stage = worker / dp_size_;
-    const auto of_stage = own_s_.begin() + static_cast<ptrdiff_t>(stage * dp_size_);
-    usual_own_s_[worker] = dp_size_ > 1 ? LowerMedian({of_stage, of_stage + static_cast<ptrdiff_t>(dp_size_)})
-                                        : LowerMedian(own_s_);
+  for (auto first = own_s_.begin(); first != own_s_.end(); first += static_cast<ptrdiff_t>(dp_size_)) {
+    const std::vector<double> of_stage(first, first + static_cast<ptrdiff_t>(dp_size_));
+    const double usual_s = LowerMedian(dp_size_ > 1 ? of_stage : own_s_);
+    std::fill_n(usual_own_s_.begin() + (first - own_s_.begin()), dp_size_, usual_s);
   }
 }
 
