@@ -91,7 +91,10 @@ bool AcceptedVerdicts::IsRight(const v1::Verdict& verdict) const {
   // A storm lets so little through that it may be taken for a standstill.
   const bool storm =
       fault_.kind == FaultKind::kPfcStorm && verdict.syndrome() == v1::SYNDROME_COMMUNICATION_HANG;
-  if (verdict.syndrome() != SyndromeOf(fault_.kind) && !storm) return false;
+  // A rank that is known to hang inside its kernel is a hang of that rank.
+  const bool inside = fault_.kind == FaultKind::kStuckInside &&
+                      verdict.syndrome() == v1::SYNDROME_NON_COMMUNICATION_HANG && own_rank;
+  if (verdict.syndrome() != SyndromeOf(fault_.kind) && !storm && !inside) return false;
   switch (fault_.kind) {
     case FaultKind::kKill:
     case FaultKind::kLaunched:
@@ -181,7 +184,19 @@ bool AcceptedVerdicts::IsRightNic(const v1::Culprit& culprit) const {
       if (edge.to_nic == nic) peers.emplace(edge.from_nic.node, edge.from_nic.number);
     }
   }
-  return peers.size() < 2 && CrossesFault(culprit);
+  if (peers.size() < 2) return CrossesFault(culprit);
+  return shape_.engine == jobsim::Engine::kVendor && fault_.kind == FaultKind::kDeadNic &&
+         JoinTwoNodes(culprit) && CrossesFault(culprit);
+}
+
+// All that stands still lies between two nodes: at which of them, or where between, nobody can tell.
+bool AcceptedVerdicts::JoinTwoNodes(const v1::Culprit& culprit) const {
+  std::set<std::string> hosts;
+  for (const v1::ConnectionRef& named : culprit.connections()) {
+    hosts.insert(named.from_host());
+    hosts.insert(named.to_host());
+  }
+  return hosts.size() == 2;
 }
 
 // Each connection that is named is one that the fault holds up.

@@ -36,6 +36,7 @@ class AcceptedVerdicts {
   bool IsRightInside(const v1::Culprit& culprit) const;
   bool IsOwnGroup(const v1::Culprit& culprit, size_t most) const;
   bool CrossesFault(const v1::Culprit& culprit) const;
+  bool JoinTwoNodes(const v1::Culprit& culprit) const;
   // Deaths that no agent can put in order: its scans are a tenth of a second apart.
   std::set<int32_t> DiedTogether() const;
 

@@ -72,12 +72,13 @@ void RankCounters::Apply(const Event& event) {
       member.called = {member.called.count + 1, event.at_ns};
       member.last_called = event.what;
       member.odd_call = event.odd;
+      if (event.odd) member.odd_number = member.called.count;
       break;
     case EventKind::kStarted:
       member.started = {member.started.count + 1, event.at_ns};
       member.last_started = event.what;
       member.open.push_back(event.what);
-      member.odd_start = member.odd_call && member.started.count == member.called.count;
+      member.odd_start = member.odd_number != 0 && member.started.count == member.odd_number;
       if (open_++ == 0) open_since_ns_ = event.at_ns;
       if (first_started_ns_ == 0) first_started_ns_ = event.at_ns;
       break;

@@ -55,7 +55,8 @@ struct MemberCounters {
   const Instruction* last_started = nullptr;
   std::deque<const Instruction*> open;  // that have started and not finished, in order
   bool odd_call = false;                // the last one called has another count
-  bool odd_start = false;
+  uint64_t odd_number = 0;              // the call that had, from 1: calls are made ahead of their kernels
+  bool odd_start = false;               // the last one started has
   std::vector<EdgeCount> sends;     // as Network::sends
   std::vector<EdgeCount> receives;  // as Network::receives
   std::vector<Summary> summaries;
