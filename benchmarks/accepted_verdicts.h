@@ -31,12 +31,12 @@ class AcceptedVerdicts {
   bool IsRightCrash(const v1::Culprit& culprit) const;
   bool IsRightSlow(const v1::Culprit& culprit) const;
   bool IsRightNic(const v1::Culprit& culprit) const;
+  bool IsOnlyWay(const v1::Culprit& culprit) const;
   bool IsRightLink(const v1::Culprit& culprit) const;
   bool IsRightLeaf(const v1::Culprit& culprit) const;
   bool IsRightInside(const v1::Culprit& culprit) const;
   bool IsOwnGroup(const v1::Culprit& culprit, size_t most) const;
   bool CrossesFault(const v1::Culprit& culprit) const;
-  bool JoinTwoNodes(const v1::Culprit& culprit) const;
   // Deaths that no agent can put in order: its scans are a tenth of a second apart.
   std::set<int32_t> DiedTogether() const;
 

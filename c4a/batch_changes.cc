@@ -182,9 +182,7 @@ class QueuePairColumns {
   void Add(int place, const v1::QueuePairState& a, const v1::QueuePairState& b) {
     const uint64_t post_ns = NewAge(a.last_post_age_ns(), b.last_post_age_ns(), elapsed_ns_);
     const uint64_t progress_ns = NewAge(a.last_progress_age_ns(), b.last_progress_age_ns(), elapsed_ns_);
-    const bool first_heard = a.last_heard_age_ns() == 0 && b.last_heard_age_ns() != 0;
-    const uint64_t heard_ns = first_heard ? static_cast<uint64_t>(std::max<int64_t>(1, b.last_heard_age_ns()))
-                                          : NewAge(a.last_heard_age_ns(), b.last_heard_age_ns(), elapsed_ns_);
+    const uint64_t heard_ns = HeardAge(a.last_heard_age_ns(), b.last_heard_age_ns());
     const v1::ConnectionState& x = a.connection();
     const v1::ConnectionState& y = b.connection();
     const bool posted = b.posted_messages() != a.posted_messages() || b.posted_bytes() != a.posted_bytes();
@@ -237,6 +235,11 @@ class QueuePairColumns {
   }
 
  private:
+  // 0 says of an end that nothing was ever heard of it: that does not age.
+  uint64_t HeardAge(int64_t before_ns, int64_t now_ns) const {
+    if (now_ns == 0) return 0;
+    return before_ns == 0 ? OfNow(now_ns) : NewAge(before_ns, now_ns, elapsed_ns_);
+  }
   static uint64_t OfNow(int64_t age_ns) { return static_cast<uint64_t>(std::max<int64_t>(1, age_ns)); }
 
   const int64_t elapsed_ns_;

@@ -71,14 +71,12 @@ void RankCounters::Apply(const Event& event) {
     case EventKind::kCalled:
       member.called = {member.called.count + 1, event.at_ns};
       member.last_called = event.what;
-      member.odd_call = event.odd;
-      if (event.odd) member.odd_number = member.called.count;
+      if (event.odd) member.odd_operation = member.called.count;
       break;
     case EventKind::kStarted:
       member.started = {member.started.count + 1, event.at_ns};
       member.last_started = event.what;
       member.open.push_back(event.what);
-      member.odd_start = member.odd_number != 0 && member.started.count == member.odd_number;
       if (open_++ == 0) open_since_ns_ = event.at_ns;
       if (first_started_ns_ == 0) first_started_ns_ = event.at_ns;
       break;
@@ -133,20 +131,17 @@ void RankCounters::Finish(const Event& event, MemberCounters* member) {
 }
 
 void RankCounters::Carry(const Event& event, const Edge& edge, bool sends, EdgeCount* count) {
+  const bool timed = sends && physics_.shape().engine == Engine::kHost;
   count->last_done_ns = event.at_ns;
-  count->last_post_ns = std::max(count->last_post_ns, event.begun_ns);
+  count->last_post_ns = event.at_ns;
   for (size_t i = 0; i < edge.flows.size(); ++i) {
     const Flow& flow = edge.flows[i];
     FlowCount& to = count->flows[i];
     const uint32_t chunks = ChunksOf(physics_, edge, flow, *event.what, event.at_ns);
     to.chunks += chunks;
-    if (sends) AddLatency(physics_, flow, count->operations, event.begun_ns, chunks, chunks, &to);
+    if (timed) AddLatency(physics_, flow, count->operations, event.begun_ns, chunks, chunks, &to);
   }
   ++count->operations;
-}
-
-std::vector<Summary> RankCounters::TakeSummaries(Role role) {
-  return std::exchange(members_[static_cast<size_t>(role)].summaries, {});
 }
 
 uint64_t RankCounters::inside_ns(int64_t at_ns) const {
