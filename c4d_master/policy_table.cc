@@ -25,6 +25,7 @@ constexpr char kSimulation[] = "simulated telemetry (c4d_accuracy_synthetic)";
 constexpr char kBoth[] = "simulated telemetry, then recordings of the emulated fabric";
 constexpr char kPaths[] = "simulated telemetry with paths, seeds 20000 to 20999, then the emulated fabric";
 constexpr char kJobs[] = "simulated hybrid-parallel jobs (c4d_jobs), seeds below 600, 64 ranks";
+constexpr char kMoreJobs[] = "simulated hybrid-parallel jobs (c4d_jobs), seeds from 700000, 32 to 256 ranks";
 
 constexpr double kDayS = 86400;
 constexpr double kMostLooks = kRecentSlices - 1;  // slices that can be looked back
@@ -155,6 +156,9 @@ constexpr PolicyEntry kTable[] = {
      At<&Policy::windows, &WindowThresholds::window_ns>},
     {"window-slices", "slices", 1, kRecentSlices, "and at most so many slices", kFabric,
      At<&Policy::windows, &WindowThresholds::window_slices>},
+    {"window-inside-slice-s", "s", 0.1, 60,
+     "and slices within an operation that lasts longer, where chunks of it complete", kMoreJobs,
+     At<&Policy::windows, &WindowThresholds::inside_slice_ns>},
     {"window-own-slices", "slices", 3, kRecentSlices, "slices of which a rank's own time is the median",
      kBoth, At<&Policy::windows, &WindowThresholds::own_slices>},
     {"usual-warm-up-operations", "operations", 0, 1e6, "the first operations of a process make no slices",
@@ -165,6 +169,13 @@ constexpr PolicyEntry kTable[] = {
      At<&Policy::windows, &WindowThresholds::usual_slices>},
     {"usual-least-slices", "slices", 1, 3600, "slices after which it is known what is usual", kFabric,
      At<&Policy::windows, &WindowThresholds::least_usual_slices>},
+    {"usual-least-rounds", "rounds", 0, 1000,
+     "and after so many rounds of its job, in which each of its communicators finished something", kMoreJobs,
+     At<&Policy::windows, &WindowThresholds::least_usual_rounds>},
+    {"usual-round-s", "s", 1, kDayS, "communicators that have rested for so long are in no round", kReasoning,
+     At<&Policy::windows, &WindowThresholds::round_most_ns>},
+    {"usual-high-quantile", "share", 0.5, 1, "quantile of the usual own times that parts of a step come to",
+     kMoreJobs, At<&Policy::windows, &WindowThresholds::usual_high_share>},
     {"usual-chunks", "chunks", 16, 1e9, "chunks that a baseline holds; the older half counts half",
      kReasoning, At<&Policy::windows, &WindowThresholds::usual_chunks>},
     {"usual-inherited-chunks", "chunks", 0, 1e9,
@@ -181,10 +192,17 @@ constexpr PolicyEntry kTable[] = {
      At<kDetectors, kSlow, &SlowThresholds::own_factor>},
     {"slow-bad-quantile", "share", 0.01, 0.99, "quantile of the baseline at which its bad chunks begin",
      kFabric, At<kDetectors, kSlow, &SlowThresholds::usual_share>},
+    {"slow-upper-quantile", "share", 0.01, 0.99,
+     "the same of what holds several channels, as the vendor's engine tells it: one bad channel shows there",
+     kMoreJobs, At<kDetectors, kSlow, &SlowThresholds::upper_share>},
+    {"slow-upper-bad-quantile", "share", 0.01, 0.99, "and of its baseline, where its bad chunks begin",
+     kMoreJobs, At<kDetectors, kSlow, &SlowThresholds::upper_usual_share>},
     {"slow-bad-factor", "times", 0, 1000, "and so many times that", kFabric,
      At<kDetectors, kSlow, &SlowThresholds::bad_factor>},
     {"slow-matrix-factor", "times", 0, 1000, "and so many times the median growth over the job", kBoth,
      At<kDetectors, kSlow, &SlowThresholds::matrix_factor>},
+    {"slow-matrix-most", "times", 1, 1e6, "but no more than so many times its baseline", kMoreJobs,
+     At<kDetectors, kSlow, &SlowThresholds::matrix_most>},
     {"slow-blind-factor", "times", 1, 1e6, "without a baseline: so many times the median of its communicator",
      kFabric, At<kDetectors, kSlow, &SlowThresholds::blind_factor>},
     {"slow-blind-chunks", "chunks", 0, 1e6, "and so many chunks in the window", kFabric,
@@ -193,6 +211,10 @@ constexpr PolicyEntry kTable[] = {
      At<kDetectors, kSlow, &SlowThresholds::blind_slices>},
     {"slow-nic-share", "share", 0, 1, "a NIC is blamed where this share of its judged cells is slow", kFabric,
      At<kDetectors, kSlow, &SlowThresholds::nic_share>},
+    {"slow-unaddressed-rest", "share", 0, 1,
+     "without addresses a NIC or node is blamed where it leaves at most this share of what is slow "
+     "unexplained",
+     kMoreJobs, At<kDetectors, kSlow, &SlowThresholds::unaddressed_rest>},
     {"slow-least-chunks", "chunks", 0, 1e6, "chunks in the window without which nothing is blamed", kBoth,
      At<kDetectors, kSlow, &SlowThresholds::min_chunks>},
     {"slow-least-usual-chunks", "chunks", 1, 1e9, "chunks of a connection that make a baseline", kFabric,
@@ -211,9 +233,26 @@ constexpr PolicyEntry kTable[] = {
      At<kDetectors, kSlow, &SlowThresholds::fenced_ns>},
     C4_LINK_ENTRIES("slow", "slow", kSlow, &SlowThresholds::link),
 
+    // Operations that take longer though nobody comes late to them.
+    {"inside-factor", "times", 1, 1000,
+     "a communicator is slow at so many times its usual time of an operation", kMoreJobs,
+     At<kDetectors, kSlow, &SlowThresholds::inside_factor>},
+    {"inside-sisters", "times", 1, 1000, "and so many times the median growth of those of its kind",
+     kMoreJobs, At<kDetectors, kSlow, &SlowThresholds::inside_sisters>},
+    {"inside-alone-factor", "times", 1, 1000,
+     "where there are no three of its kind: at so many times the usual", kMoreJobs,
+     At<kDetectors, kSlow, &SlowThresholds::inside_alone_factor>},
+    {"inside-share", "share", 0, 1, "and where its growth takes this share of all time", kMoreJobs,
+     At<kDetectors, kSlow, &SlowThresholds::inside_share>},
+    {"inside-network", "times", 1, 1000,
+     "and, over several nodes, where no queue pair of it has grown by so many times", kMoreJobs,
+     At<kDetectors, kSlow, &SlowThresholds::inside_network>},
+
     // Ranks whose own time has grown.
     {"late-factor", "times", 1, 1000, "a rank is late at so many times its usual own time", kBoth,
      At<kDetectors, kSlow, &SlowThresholds::late_factor>},
+    {"late-high-factor", "times", 0, 1000, "and so many times what parts of its steps usually come to",
+     kMoreJobs, At<kDetectors, kSlow, &SlowThresholds::late_high>},
     {"late-alone", "times", 1, 1000, "and so many times the growth of whoever comes next", kBoth,
      At<kDetectors, kSlow, &SlowThresholds::late_alone>},
     {"late-cycle-share", "share", 0, 1, "and where its growth is this share of an operation's whole time",
@@ -293,6 +332,7 @@ constexpr PolicyOrder kOrders[] = {
     {"join-idle-s", "join-limit-s"},
     {"hang-limit-s", "hang-io-limit-s"},
     {"slow-quantile", "slow-bad-quantile"},
+    {"slow-upper-quantile", "slow-upper-bad-quantile"},
     {"usual-least-slices", "usual-slices"},
     {"late-suspect-factor", "late-factor"},
     {"path-lost-settle-s", "path-lost-window-s"},
