@@ -277,7 +277,8 @@ int Run(const Options& options) {
   return Write(result, options.json, "w") ? 0 : 2;
 }
 
-void Explain() {
+void Explain(const std::string& at_fault) {
+  std::fprintf(stderr, "\"%s\" is not understood: call it as follows\n", at_fault.c_str());
   std::fprintf(
       stderr,
       "c4d_jobs --ranks N|N,N..|N..N --seed S --trials T [--healthy [--busy] [--seconds D] [--whole]]\n"

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "fabric/jobsim/dice.h"
+#include "fabric/jobsim/program.h"
 
 namespace c4::jobsim {
 namespace {
@@ -18,6 +19,7 @@ constexpr int64_t kClockErrorNs = 200'000;
 // The threads of the vendor's engine and of frameworks look around once in a while, whatever the program
 // does.
 constexpr uint64_t kTickShare = 500;
+constexpr uint64_t kLaunchShare = 20;          // of a step's time: 5 % of a processor
 constexpr uint64_t kClockTickNs = 10'000'000;  // as fine as the kernel tells of processor time
 constexpr uint64_t kWrittenBytes = 100 << 20;  // a second
 
@@ -132,6 +134,13 @@ void Agents::Look(const Physics& physics, uint32_t rank, int64_t at_ns, Process*
     process->cpu_ns += elapsed_ns;
     if (physics.IsWriting(rank, at_ns)) process->io_bytes += elapsed_ns * (kWrittenBytes >> 20) / 1'000'000;
   }
+  // A CPU that sleeps while its GPU works has launched that work, and loaded the data.
+  const uint64_t steps = physics.steps(rank);
+  if (physics.shape().blocking_sync) {
+    const auto step_ns = static_cast<uint64_t>(NominalStepNs(physics.shape()));
+    process->cpu_ns += (steps - process->seen_steps) * step_ns / kLaunchShare;
+  }
+  process->seen_steps = steps;
   info.cpu_ns = process->cpu_ns / kClockTickNs * kClockTickNs;
   info.io_bytes = process->io_bytes;
   process->health.Update(info, at_ns);
@@ -263,6 +272,7 @@ int64_t Agents::Skip(uint64_t steps) {
                                               static_cast<double>(looked_ns);
     process->cpu_ns += static_cast<uint64_t>(share * static_cast<double>(by_ns));
     process->seen_ns += by_ns;
+    process->seen_steps += steps;
   }
   at_ns_ += by_ns;
   return by_ns;

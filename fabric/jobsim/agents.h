@@ -63,6 +63,7 @@ class Agents {
     int64_t seen_ns = 0;  // on the life's clock
     uint64_t cpu_ns = 0;
     uint64_t io_bytes = 0;
+    uint64_t seen_steps = 0;
     int64_t mark_ns = 0;
     uint64_t mark_cpu_ns = 0;
     bool gone = false;
