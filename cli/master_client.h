@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "c4/v1/alerts.pb.h"
 #include "c4/v1/c4d.pb.h"
 #include "c4/v1/smon.pb.h"
 #include "c4/v1/validation.pb.h"
@@ -70,10 +71,14 @@ class MasterClient {
                                                  absl::Duration timeout) const;
   absl::StatusOr<v1::ListSessionsReply> ListSessions(uint32_t limit, absl::Duration timeout) const;
   absl::StatusOr<v1::GetSessionReply> GetSession(uint64_t number, absl::Duration timeout) const;
-  absl::StatusOr<v1::ListAlertsReply> ListAlerts(absl::Duration timeout) const;
-  absl::StatusOr<v1::SilenceAlertReply> SilenceAlert(const std::string& rule, double seconds,
-                                                     absl::Duration timeout) const;
-  absl::StatusOr<v1::TestAlertReply> TestAlert(const std::string& rule, absl::Duration timeout) const;
+  // Of alerts.
+  absl::StatusOr<v1::ListAlertsReply> ListAlerts(bool include_resolved, absl::Duration timeout) const;
+  absl::StatusOr<v1::AcknowledgeAlertReply> AcknowledgeAlert(const v1::AcknowledgeAlertRequest& request,
+                                                             absl::Duration timeout) const;
+  absl::StatusOr<v1::AddSilenceReply> AddSilence(const v1::AddSilenceRequest& request,
+                                                 absl::Duration timeout) const;
+  absl::StatusOr<v1::EndSilenceReply> EndSilence(uint64_t number, absl::Duration timeout) const;
+  absl::StatusOr<v1::TestAlertReply> TestAlert(const std::string& target, absl::Duration timeout) const;
   // Validations.
   absl::StatusOr<v1::RunValidationReply> RunValidation(const v1::RunValidationRequest& request,
                                                        absl::Duration timeout) const;

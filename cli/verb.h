@@ -39,6 +39,7 @@ extern const Verb kDoctorVerb;
 extern const Verb kDemoVerb;
 extern const Verb kFabricVerb;
 extern const Verb kInjectVerb;
+extern const Verb kAlertsVerb;
 extern const Verb kSmonVerb;
 extern const Verb kWhatIfVerb;
 extern const Verb kHangVerb;
