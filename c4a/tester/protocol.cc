@@ -1,5 +1,6 @@
 #include "c4a/tester/protocol.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "absl/strings/numbers.h"
@@ -129,7 +130,9 @@ std::string ToLine(const Answer& answer) {
 }
 
 absl::StatusOr<Answer> ParseAnswer(const std::string& line) {
-  if (line.size() > kLongestLine) return Malformed(line);
+  // What is shown to people must not reach their terminal's controls.
+  const auto is_control = [](char c) { return (c >= 0 && c < ' ') || c == '\x7f'; };
+  if (line.size() > kLongestLine || std::any_of(line.begin(), line.end(), is_control)) return Malformed(line);
   const std::vector<std::string> words = absl::StrSplit(line, ' ');
   if (words[0] == "ready" && words.size() >= 2) {
     Ready ready;

@@ -74,7 +74,10 @@ TEST(TesterProtocol, RefusesWhatIsNoLine) {
                                  "transfer 1 2 3 ",
                                  "transfer 1 2 3 x",
                                  "transfer -1 2 3 4",
-                                 "hello"}) {
+                                 "hello",
+                                 "device a\nb=1",
+                                 "fault \x1b[2J",
+                                 "ready 7 \x7f"}) {
     EXPECT_FALSE(ParseAnswer(line).ok()) << line;
   }
   EXPECT_FALSE(ParseAnswer(std::string(kLongestLine + 1, 'a')).ok());

@@ -52,8 +52,8 @@ struct Scene {
 
 void ExpectGood(const std::function<std::string(Scene&, Vendor&)>& body) {
   const test::TempDir directory;
-  const std::string fault =
-      InChild({{"C4_VENDOR_LIBRARY", Double(kVersion)}, {"C4_RUN_DIR", directory.path()}}, [&] {
+  const std::string fault = InChild(
+      {{"C4_VENDOR_LIBRARY", Double(kVersion)}, {"C4_RUN_DIR", directory.path()}, {"C4_CONTROL", "1"}}, [&] {
         Scene scene(directory.path());
         DOOR_CHECK(scene.comm != nullptr);
         DOOR_CHECK(scene.connected);
