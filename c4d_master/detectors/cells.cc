@@ -132,6 +132,24 @@ std::vector<Cell> Cells(const std::vector<QueuePairEnds>& queue_pairs, const Win
   return cells;
 }
 
+size_t SlowSlices(const Cell& cell, const Windows& windows, const SlowThresholds& thresholds) {
+  const double share = cell.slow_upper ? thresholds.upper_share : thresholds.share;
+  const double usual_share = cell.slow_upper ? thresholds.upper_usual_share : thresholds.usual_share;
+  const Windows::History process = windows.Of(cell.ends->sender->process->key);
+  const QueuePairKey key = KeyOf(*cell.ends);
+  const double usual = windows.Usual(process, key, share).ns_per_kib;
+  const double usual_bad = windows.Usual(process, key, usual_share).ns_per_kib;
+  size_t slow = 0;
+  for (const Latency& slice : windows.BySlices(process, key, share)) {
+    if (slice.chunks < 2) continue;
+    const bool is_slow = usual > 0 && slice.ns_per_kib >= thresholds.own_factor * usual &&
+                         slice.ns_per_kib >= thresholds.bad_factor * usual_bad;
+    if (!is_slow) break;
+    ++slow;
+  }
+  return slow;
+}
+
 namespace {
 
 std::string CellText(const Cell& cell) {

@@ -23,6 +23,16 @@ void Confirm(Finding* finding) {
   finding->confirmed_by = "slow";
 }
 
+// Whether enough of these were slow whenever they had chunks: in a job of long steps many looks show none.
+bool LastsBySlices(const std::vector<const Cell*>& slow, const Windows& windows,
+                   const SlowThresholds& thresholds) {
+  const auto lasting = std::count_if(slow.begin(), slow.end(), [&](const Cell* cell) {
+    return SlowSlices(*cell, windows, thresholds) >= thresholds.own_persist;
+  });
+  return lasting >= 2 &&
+         static_cast<double>(lasting) >= thresholds.nic_share * static_cast<double>(slow.size());
+}
+
 // The job a few slices ago, as the detector would have seen it then.
 struct Past {
   Look look;
@@ -185,7 +195,8 @@ std::vector<Finding> DetectSlowNetwork(const JobQueuePairs& all, const Windows& 
     Finding finding = DescribeNic(address, slow);
     if (std::all_of(
             looks.begin(), looks.begin() + static_cast<std::ptrdiff_t>(lasts),
-            [&, &nic = address](const Past& then) { return then.explanation.nics.count(nic) != 0; })) {
+            [&, &nic = address](const Past& then) { return then.explanation.nics.count(nic) != 0; }) ||
+        LastsBySlices(slow, windows, thresholds)) {
       Confirm(&finding);
     }
     findings.push_back(std::move(finding));
@@ -194,7 +205,8 @@ std::vector<Finding> DetectSlowNetwork(const JobQueuePairs& all, const Windows& 
     Finding finding = DescribeNode(host, slow);
     if (std::all_of(
             looks.begin(), looks.begin() + static_cast<std::ptrdiff_t>(lasts),
-            [&, &name = host](const Past& then) { return then.explanation.nodes.count(name) != 0; })) {
+            [&, &name = host](const Past& then) { return then.explanation.nodes.count(name) != 0; }) ||
+        LastsBySlices(slow, windows, thresholds)) {
       Confirm(&finding);
     }
     findings.push_back(std::move(finding));
@@ -238,6 +250,18 @@ std::vector<Finding> DetectSlowNetwork(const JobQueuePairs& all, const Windows& 
   for (const Cell* cell : lasting ? SlowMoreThanOnce(looks, lasts) : now.look.slow) {
     const bool few = lasting && cell->low.chunks < thresholds.min_chunks;
     if (!fading(*cell) && (!few || slow_before.count(cell->id()) != 0)) told.push_back(cell);
+  }
+  // Without addresses no link will show, and chunks may be rare: each way is held against its own past.
+  std::vector<const Cell*> sure;
+  for (const Cell* cell : now.look.slow) {
+    if (HasAddress(*cell) || fading(*cell)) continue;
+    if (SlowSlices(*cell, windows, thresholds) >= thresholds.own_persist) sure.push_back(cell);
+  }
+  if (sure.size() >= 2) {
+    Finding finding = DescribeConnections(sure, /*ambiguous=*/false, LookBlame());
+    Confirm(&finding);
+    findings.push_back(std::move(finding));
+    return findings;
   }
   if (told.empty()) return findings;
   const LookBlame newest = blames.empty() ? LookBlame() : std::move(blames.front());
