@@ -150,6 +150,40 @@ size_t SlowSlices(const Cell& cell, const Windows& windows, const SlowThresholds
   return slow;
 }
 
+std::vector<Cell> CellsBySlices(const std::vector<QueuePairEnds>& queue_pairs, const Windows& windows,
+                                const SlowThresholds& thresholds) {
+  std::vector<Cell> cells;
+  std::vector<double> ratios;
+  for (const QueuePairEnds& ends : queue_pairs) {
+    if (ends.sender->superseded || ends.queue_pair->carrier != Carrier::kVendor) continue;
+    const Windows::History process = windows.Of(ends.sender->process->key);
+    const Latency usual = windows.Usual(process, KeyOf(ends), thresholds.share);
+    if (usual.chunks < thresholds.min_usual_chunks) continue;
+    Cell cell;
+    cell.ends = &ends;
+    cell.usual = usual.ns_per_kib;
+    cell.judged = true;
+    for (const Latency& slice : windows.BySlices(process, KeyOf(ends), thresholds.share)) {
+      if (slice.chunks < 2) continue;
+      if (cell.low.chunks == 0) cell.low.ns_per_kib = slice.ns_per_kib;
+      cell.low.chunks += slice.chunks;
+    }
+    if (cell.low.chunks == 0) continue;
+    cell.ratio = cell.low.ns_per_kib / cell.usual;
+    ratios.push_back(cell.ratio);
+    cell.slow = SlowSlices(cell, windows, thresholds) >= thresholds.own_persist;
+    if (!cell.slow) {
+      cell.slow_upper = true;
+      cell.slow_upper = SlowSlices(cell, windows, thresholds) >= thresholds.own_persist;
+    }
+    cells.push_back(cell);
+  }
+  const double median = std::max(ratios.empty() ? 1.0 : analysis::LowerMedian(ratios), 0.5);
+  const double least = std::min(thresholds.matrix_factor * median, thresholds.matrix_most);
+  for (Cell& cell : cells) cell.slow = cell.slow && cell.ratio >= least;
+  return cells;
+}
+
 namespace {
 
 std::string CellText(const Cell& cell) {

@@ -23,16 +23,6 @@ void Confirm(Finding* finding) {
   finding->confirmed_by = "slow";
 }
 
-// Whether enough of these were slow whenever they had chunks: in a job of long steps many looks show none.
-bool LastsBySlices(const std::vector<const Cell*>& slow, const Windows& windows,
-                   const SlowThresholds& thresholds) {
-  const auto lasting = std::count_if(slow.begin(), slow.end(), [&](const Cell* cell) {
-    return SlowSlices(*cell, windows, thresholds) >= thresholds.own_persist;
-  });
-  return lasting >= 2 &&
-         static_cast<double>(lasting) >= thresholds.nic_share * static_cast<double>(slow.size());
-}
-
 // The job a few slices ago, as the detector would have seen it then.
 struct Past {
   Look look;
@@ -175,6 +165,22 @@ Finding DescribeConnections(const std::vector<const Cell*>& told, bool ambiguous
   return finding;
 }
 
+std::vector<Finding> NameBySlices(const JobQueuePairs& all, const Windows& windows,
+                                  const std::set<const Process*>& late, const SlowThresholds& thresholds) {
+  const std::vector<Cell> cells = CellsBySlices(all.ends, windows, thresholds);
+  const Explanation found = Explain(all, cells, late, thresholds);
+  std::vector<Finding> findings;
+  for (const auto& [address, slow] : found.nics) findings.push_back(DescribeNic(address, slow));
+  for (const auto& [host, slow] : found.nodes) findings.push_back(DescribeNode(host, slow));
+  // A single way is more often unlucky.
+  const bool lasting = found.connections.size() > 1 || (found.connections.size() == 1 &&
+                                                        SlowSlices(*found.connections.front(), windows,
+                                                                   thresholds) >= thresholds.own_persist + 2);
+  if (lasting) findings.push_back(DescribeConnections(found.connections, found.ambiguous, LookBlame()));
+  for (Finding& finding : findings) Confirm(&finding);
+  return findings;
+}
+
 std::vector<Finding> DetectSlowNetwork(const JobQueuePairs& all, const Windows& windows,
                                        const std::set<const Process*>& late, const NetworkView& network,
                                        int64_t now_ns, const SlowThresholds& thresholds) {
@@ -189,14 +195,19 @@ std::vector<Finding> DetectSlowNetwork(const JobQueuePairs& all, const Windows& 
     }
   }
   const Past& now = looks.front();
+  // Without addresses no link will show, and all ways can be held against their own past.
+  const auto unaddressed = [](const Cell& cell) { return cell.bad() && !HasAddress(cell); };
+  if (std::any_of(now.look.cells.begin(), now.look.cells.end(), unaddressed)) {
+    std::vector<Finding> sure = NameBySlices(all, windows, late, thresholds);
+    if (!sure.empty()) return sure;
+  }
   const size_t lasts = thresholds.persist + 1;  // looks
   std::vector<Finding> findings;
   for (const auto& [address, slow] : now.explanation.nics) {
     Finding finding = DescribeNic(address, slow);
     if (std::all_of(
             looks.begin(), looks.begin() + static_cast<std::ptrdiff_t>(lasts),
-            [&, &nic = address](const Past& then) { return then.explanation.nics.count(nic) != 0; }) ||
-        LastsBySlices(slow, windows, thresholds)) {
+            [&, &nic = address](const Past& then) { return then.explanation.nics.count(nic) != 0; })) {
       Confirm(&finding);
     }
     findings.push_back(std::move(finding));
@@ -205,8 +216,7 @@ std::vector<Finding> DetectSlowNetwork(const JobQueuePairs& all, const Windows& 
     Finding finding = DescribeNode(host, slow);
     if (std::all_of(
             looks.begin(), looks.begin() + static_cast<std::ptrdiff_t>(lasts),
-            [&, &name = host](const Past& then) { return then.explanation.nodes.count(name) != 0; }) ||
-        LastsBySlices(slow, windows, thresholds)) {
+            [&, &name = host](const Past& then) { return then.explanation.nodes.count(name) != 0; })) {
       Confirm(&finding);
     }
     findings.push_back(std::move(finding));
@@ -250,18 +260,6 @@ std::vector<Finding> DetectSlowNetwork(const JobQueuePairs& all, const Windows& 
   for (const Cell* cell : lasting ? SlowMoreThanOnce(looks, lasts) : now.look.slow) {
     const bool few = lasting && cell->low.chunks < thresholds.min_chunks;
     if (!fading(*cell) && (!few || slow_before.count(cell->id()) != 0)) told.push_back(cell);
-  }
-  // Without addresses no link will show, and chunks may be rare: each way is held against its own past.
-  std::vector<const Cell*> sure;
-  for (const Cell* cell : now.look.slow) {
-    if (HasAddress(*cell) || fading(*cell)) continue;
-    if (SlowSlices(*cell, windows, thresholds) >= thresholds.own_persist) sure.push_back(cell);
-  }
-  if (sure.size() >= 2) {
-    Finding finding = DescribeConnections(sure, /*ambiguous=*/false, LookBlame());
-    Confirm(&finding);
-    findings.push_back(std::move(finding));
-    return findings;
   }
   if (told.empty()) return findings;
   const LookBlame newest = blames.empty() ? LookBlame() : std::move(blames.front());
