@@ -98,6 +98,9 @@ Duration Durations::Of(uint64_t communicator_id, size_t back, const WindowThresh
   if (recent.size() < 3) return result;
   result.recent_ns = analysis::LowerMedian(recent);
   result.usual_ns = analysis::LowerMedian({history.usual_ns.begin(), history.usual_ns.end()});
+  const size_t newest = std::min<size_t>(history.usual_ns.size(), 3);
+  result.before_ns = analysis::LowerMedian(
+      {history.usual_ns.end() - static_cast<std::ptrdiff_t>(newest), history.usual_ns.end()});
   result.share = (result.recent_ns - result.usual_ns) * operations / std::max(1.0, length_ns);
   return result;
 }

@@ -24,7 +24,8 @@ namespace c4::c4d {
 struct Duration {
   double recent_ns = 0;  // of one operation; 0: not known yet
   double usual_ns = 0;
-  double share = 0;  // of all time, that its operations take longer now than usual
+  double share = 0;      // of all time, that its operations take longer now than usual
+  double before_ns = 0;  // what the newest of the usual slices come to
   double ratio() const { return recent_ns > 0 && usual_ns > 0 ? recent_ns / usual_ns : 0; }
 };
 

@@ -1,17 +1,14 @@
 #include "c4d_master/windows.h"
 
 #include <algorithm>
-#include <cmath>
 #include <iterator>
 #include <numeric>
-
-#include "analysis/median.h"
 
 namespace c4::c4d {
 namespace {
 
 constexpr int64_t kForgetNs = 600 * kSecondNs;
-constexpr uint64_t kNoRounds = UINT64_MAX;
+constexpr uint64_t kKeptSlices = 40;
 
 // NCCL posts its receives ahead of its kernels: below it the wait of a queue pair says nothing of who is
 // late, and the vendor's own steps say it.
@@ -60,23 +57,6 @@ QueuePairKey KeyOf(const Membership& membership, const QueuePair& queue_pair) {
 }
 
 }  // namespace
-
-Latency QuantileOf(const std::array<double, kLatencyBuckets>& counts, double share) {
-  Latency result;
-  result.chunks = std::accumulate(counts.begin(), counts.end(), 0.0);
-  if (result.chunks <= 0) return result;
-  const double wanted = share * result.chunks;
-  double below = 0;
-  for (size_t i = 0; i < counts.size(); ++i) {
-    if (counts[i] > 0 && below + counts[i] >= wanted) {
-      const double inside = (wanted - below) / counts[i];
-      result.ns_per_kib = std::exp2(4 + (static_cast<double>(i) + inside) / 2);
-      return result;
-    }
-    below += counts[i];
-  }
-  return result;
-}
 
 void Windows::Begin(const Process& process, int64_t as_of_ns, ProcessHistory* history) {
   history->start_ns = as_of_ns;
@@ -339,132 +319,58 @@ void Windows::Mature(ProcessHistory* history) {
     while (history->usual_own_ns.size() > thresholds_.usual_slices) history->usual_own_ns.pop_front();
   }
   for (QueuePairHistory& queue_pair : history->queue_pairs) {
-    const auto last = std::find_if(queue_pair.recent.begin(), queue_pair.recent.end(),
-                                   [&](const Count& count) { return count.slice > old.number; });
-    if (learn) Learn(&queue_pair, static_cast<size_t>(last - queue_pair.recent.begin()));
-    queue_pair.recent.erase(queue_pair.recent.begin(), last);
+    if (queue_pair.recent.empty() || queue_pair.recent.front().slice > old.number) continue;
+    const auto after = [&](uint64_t number) {
+      return std::find_if(queue_pair.recent.begin(), queue_pair.recent.end(),
+                          [number](const Count& count) { return count.slice > number; });
+    };
+    const auto first = after(history->matured);
+    const auto last = after(old.number);
+    if (learn && first < last) {
+      Learn(&queue_pair, static_cast<size_t>(first - queue_pair.recent.begin()),
+            static_cast<size_t>(last - queue_pair.recent.begin()));
+    }
+    DropOld(&queue_pair, old.number);
     if (queue_pair.paths.size() > 1) DropOldPaths(&queue_pair);
   }
+  history->matured = old.number;
 }
 
-// The first `counts` of what is recent become usual.
-void Windows::Learn(QueuePairHistory* queue_pair, size_t counts) {
-  for (size_t i = 0; i < counts; ++i) {
+// What was learnt stays for as long as the queue pair has hardly done anything since: of a job whose steps
+// are long only several of them together tell whether it is slow.
+void Windows::DropOld(QueuePairHistory* queue_pair, uint64_t matured) {
+  std::vector<Count>& recent = queue_pair->recent;
+  size_t slices = 0;
+  auto keep = recent.end();
+  while (keep != recent.begin()) {
+    const Count& count = *std::prev(keep);
+    const bool first_of_slice = keep == recent.end() || keep->slice != count.slice;
+    if (first_of_slice && count.slice <= matured &&
+        (slices == kRecentSlices || count.slice + kKeptSlices <= matured)) {
+      break;
+    }
+    slices += first_of_slice ? 1 : 0;
+    --keep;
+  }
+  recent.erase(recent.begin(), keep);
+}
+
+// These of what is recent become usual.
+void Windows::Learn(QueuePairHistory* queue_pair, size_t begin, size_t end) {
+  for (size_t i = begin; i < end; ++i) {
     const Count& count = queue_pair->recent[i];
     float& usual = queue_pair->usual[count.bucket];
     usual_of_all_[count.bucket] -= usual;
     usual += static_cast<float>(count.chunks);
     usual_of_all_[count.bucket] += usual;
     queue_pair->usual_chunks += static_cast<float>(count.chunks);
-    const bool last_of_slice = i + 1 == counts || queue_pair->recent[i + 1].slice != count.slice;
+    const bool last_of_slice = i + 1 == end || queue_pair->recent[i + 1].slice != count.slice;
     if (!last_of_slice || queue_pair->usual_chunks <= static_cast<float>(thresholds_.usual_chunks)) continue;
     AddToAll(*queue_pair, -1);
     for (float& of_bucket : queue_pair->usual) of_bucket /= 2;
     queue_pair->usual_chunks /= 2;
     AddToAll(*queue_pair, 1);
   }
-}
-
-// The first and last slice of the window that ends `back` slices ago; empty when first > last.
-std::pair<uint64_t, uint64_t> Windows::Span(const ProcessHistory& history, size_t back) const {
-  if (history.recent.size() <= back) return {1, 0};
-  const size_t last = history.recent.size() - 1 - back;
-  size_t first = last;
-  int64_t covered_ns = history.recent[last].length_ns;
-  while (first > 0 && covered_ns < thresholds_.window_ns && last - first + 1 < thresholds_.window_slices) {
-    --first;
-    covered_ns += history.recent[first].length_ns;
-  }
-  return {history.recent[first].number, history.recent[last].number};
-}
-
-std::vector<PathLatency> Windows::Recent(History history, const QueuePairKey& queue_pair, size_t back,
-                                         double share) const {
-  std::vector<PathLatency> result;
-  const QueuePairHistory* known = history == nullptr ? nullptr : Find(*history, queue_pair);
-  if (known == nullptr) return result;
-  const auto [first, last] = Span(*history, back);
-  // In the order of the slices, hence path by path.
-  std::array<double, kLatencyBuckets> counts{};
-  for (size_t i = 0; i < known->recent.size(); ++i) {
-    const Count& count = known->recent[i];
-    if (count.slice < first || count.slice > last) continue;
-    counts[count.bucket] += count.chunks;
-    const bool goes_on = i + 1 < known->recent.size() && known->recent[i + 1].slice <= last &&
-                         known->recent[i + 1].path == count.path;
-    if (goes_on) continue;
-    const Path& path = *known->paths[static_cast<uint16_t>(count.path - known->first_path)];
-    result.push_back({path.local, path.remote, QuantileOf(counts, share)});
-    counts.fill(0);
-  }
-  return result;
-}
-
-Latency Windows::Usual(History history, const QueuePairKey& queue_pair, double share) const {
-  if (history == nullptr || history->usual_own_ns.size() < thresholds_.least_usual_slices) return {};
-  QueuePairKey key = queue_pair;
-  key.index = 0;
-  const auto& all = history->queue_pairs;
-  const auto first = std::lower_bound(history->by_key.begin(), history->by_key.end(), key,
-                                      [&](uint32_t i, const QueuePairKey& k) { return all[i].key < k; });
-  const auto is_of_connection = [&](const QueuePairKey& k) {
-    return k.communicator_id == key.communicator_id && k.rank == key.rank && k.peer == key.peer &&
-           k.channel == key.channel && k.carrier == key.carrier;
-  };
-  if (first == history->by_key.end() || !is_of_connection(all[*first].key)) return {};
-  // Asked for again and again, of each queue pair of the connection and in each look.
-  auto& memos = all[*first].usual_of;
-  auto memo = std::find_if(memos.begin(), memos.end(), [&](const Memo& known) {
-    return known.round != history->round || known.share == share;
-  });
-  if (memo == memos.end()) memo = memos.begin();
-  if (memo->round == history->round && memo->share == share) return memo->latency;
-  std::array<double, kLatencyBuckets> counts{};
-  for (auto at = first; at != history->by_key.end() && is_of_connection(all[*at].key); ++at) {
-    for (size_t i = 0; i < kLatencyBuckets; ++i) counts[i] += all[*at].usual[i];
-  }
-  *memo = {history->round, share, QuantileOf(counts, share)};
-  return memo->latency;
-}
-
-Latency Windows::UsualOfAll(double share) const {
-  std::array<double, kLatencyBuckets> counts = usual_of_all_;
-  // A sum that numbers are taken from again keeps a trace of them.
-  for (double& count : counts) count = count < 1e-6 ? 0 : count;
-  return QuantileOf(counts, share);
-}
-
-OwnTime Windows::Own(const ProcessKey& process, size_t back) const {
-  OwnTime result;
-  const ProcessHistory* found = Find(process);
-  if (found == nullptr || found->recent.size() <= back) return result;
-  const ProcessHistory& history = *found;
-  std::vector<double> own;
-  std::vector<double> cycle;
-  std::vector<double> waits;
-  for (size_t i = history.recent.size() - back; i > 0 && own.size() < thresholds_.own_slices; --i) {
-    if (!history.recent[i - 1].whole) continue;
-    own.push_back(history.recent[i - 1].own_ns);
-    cycle.push_back(history.recent[i - 1].cycle_ns);
-    waits.push_back(history.recent[i - 1].first_wait_ns);
-  }
-  result.slices = own.size();
-  result.seen = history.seen;
-  result.since_ns = history.seen_since_ns;
-  result.recent_ns = analysis::LowerMedian(own);
-  result.cycle_ns = analysis::LowerMedian(cycle);
-  result.first_wait_ns = analysis::LowerMedian(waits);
-  const bool known = history.rounds == kNoRounds || history.rounds_at_usual == kNoRounds ||
-                     history.rounds >= history.rounds_at_usual + thresholds_.least_usual_rounds;
-  if (known && history.usual_own_ns.size() >= thresholds_.least_usual_slices) {
-    std::vector<double> usual(history.usual_own_ns.begin(), history.usual_own_ns.end());
-    result.usual_ns = analysis::LowerMedian(usual);
-    const auto high = usual.begin() + static_cast<std::ptrdiff_t>(thresholds_.usual_high_share *
-                                                                  static_cast<double>(usual.size() - 1));
-    std::nth_element(usual.begin(), high, usual.end());
-    result.usual_high_ns = *high;
-  }
-  return result;
 }
 
 }  // namespace c4::c4d

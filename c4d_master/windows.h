@@ -107,6 +107,9 @@ class Windows {
   }
   std::vector<PathLatency> Recent(History process, const QueuePairKey& queue_pair, size_t back,
                                   double share) const;
+  // Of each slice in which it had chunks, the newest first, as far as they are kept and on the path of the
+  // newest.
+  std::vector<Latency> BySlices(History process, const QueuePairKey& queue_pair, double share) const;
   // Of all the queue pairs of its connection together: those that the scheduler hardly uses learn little of
   // their own, and all of them carry chunks of the same messages.
   Latency Usual(const ProcessKey& process, const QueuePairKey& queue_pair, double share) const {
@@ -174,7 +177,8 @@ class Windows {
     uint64_t start_in_operation_ns = 0;
     uint64_t start_operations = 0;
     uint64_t start_first_wait_ns = 0;
-    uint64_t next_slice = 0;
+    uint64_t next_slice = 1;
+    uint64_t matured = 0;  // up to here slices have been learnt from, or left out
     size_t seen = 0;
     int64_t seen_since_ns = kNever;
     std::deque<Slice> recent;
@@ -204,7 +208,8 @@ class Windows {
   void Arrange(const Process& process, ProcessHistory* history);
   static void ObserveQueuePair(const QueuePair& queue_pair, bool warm, uint64_t slice,
                                QueuePairHistory* known);
-  void Learn(QueuePairHistory* queue_pair, size_t counts);
+  void Learn(QueuePairHistory* queue_pair, size_t begin, size_t end);
+  static void DropOld(QueuePairHistory* queue_pair, uint64_t matured);
   void AddToAll(const QueuePairHistory& queue_pair, double times);
   static void DropOldPaths(QueuePairHistory* queue_pair);
   const ProcessHistory* Find(const ProcessKey& process) const;

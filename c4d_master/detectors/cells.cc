@@ -132,6 +132,58 @@ std::vector<Cell> Cells(const std::vector<QueuePairEnds>& queue_pairs, const Win
   return cells;
 }
 
+size_t SlowSlices(const Cell& cell, const Windows& windows, const SlowThresholds& thresholds) {
+  const double share = cell.slow_upper ? thresholds.upper_share : thresholds.share;
+  const double usual_share = cell.slow_upper ? thresholds.upper_usual_share : thresholds.usual_share;
+  const Windows::History process = windows.Of(cell.ends->sender->process->key);
+  const QueuePairKey key = KeyOf(*cell.ends);
+  const double usual = windows.Usual(process, key, share).ns_per_kib;
+  const double usual_bad = windows.Usual(process, key, usual_share).ns_per_kib;
+  size_t slow = 0;
+  for (const Latency& slice : windows.BySlices(process, key, share)) {
+    if (slice.chunks < 2) continue;
+    const bool is_slow = usual > 0 && slice.ns_per_kib >= thresholds.own_factor * usual &&
+                         slice.ns_per_kib >= thresholds.bad_factor * usual_bad;
+    if (!is_slow) break;
+    ++slow;
+  }
+  return slow;
+}
+
+std::vector<Cell> CellsBySlices(const std::vector<QueuePairEnds>& queue_pairs, const Windows& windows,
+                                const SlowThresholds& thresholds) {
+  std::vector<Cell> cells;
+  std::vector<double> ratios;
+  for (const QueuePairEnds& ends : queue_pairs) {
+    if (ends.sender->superseded || ends.queue_pair->carrier != Carrier::kVendor) continue;
+    const Windows::History process = windows.Of(ends.sender->process->key);
+    const Latency usual = windows.Usual(process, KeyOf(ends), thresholds.share);
+    if (usual.chunks < thresholds.min_usual_chunks) continue;
+    Cell cell;
+    cell.ends = &ends;
+    cell.usual = usual.ns_per_kib;
+    cell.judged = true;
+    for (const Latency& slice : windows.BySlices(process, KeyOf(ends), thresholds.share)) {
+      if (slice.chunks < 2) continue;
+      if (cell.low.chunks == 0) cell.low.ns_per_kib = slice.ns_per_kib;
+      cell.low.chunks += slice.chunks;
+    }
+    if (cell.low.chunks == 0) continue;
+    cell.ratio = cell.low.ns_per_kib / cell.usual;
+    ratios.push_back(cell.ratio);
+    cell.slow = SlowSlices(cell, windows, thresholds) >= thresholds.own_persist;
+    if (!cell.slow) {
+      cell.slow_upper = true;
+      cell.slow_upper = SlowSlices(cell, windows, thresholds) >= thresholds.own_persist;
+    }
+    cells.push_back(cell);
+  }
+  const double median = std::max(ratios.empty() ? 1.0 : analysis::LowerMedian(ratios), 0.5);
+  const double least = std::min(thresholds.matrix_factor * median, thresholds.matrix_most);
+  for (Cell& cell : cells) cell.slow = cell.slow && cell.ratio >= least;
+  return cells;
+}
+
 namespace {
 
 std::string CellText(const Cell& cell) {

@@ -165,6 +165,22 @@ Finding DescribeConnections(const std::vector<const Cell*>& told, bool ambiguous
   return finding;
 }
 
+std::vector<Finding> NameBySlices(const JobQueuePairs& all, const Windows& windows,
+                                  const std::set<const Process*>& late, const SlowThresholds& thresholds) {
+  const std::vector<Cell> cells = CellsBySlices(all.ends, windows, thresholds);
+  const Explanation found = Explain(all, cells, late, thresholds);
+  std::vector<Finding> findings;
+  for (const auto& [address, slow] : found.nics) findings.push_back(DescribeNic(address, slow));
+  for (const auto& [host, slow] : found.nodes) findings.push_back(DescribeNode(host, slow));
+  // A single way is more often unlucky.
+  const bool lasting = found.connections.size() > 1 || (found.connections.size() == 1 &&
+                                                        SlowSlices(*found.connections.front(), windows,
+                                                                   thresholds) >= thresholds.own_persist + 2);
+  if (lasting) findings.push_back(DescribeConnections(found.connections, found.ambiguous, LookBlame()));
+  for (Finding& finding : findings) Confirm(&finding);
+  return findings;
+}
+
 std::vector<Finding> DetectSlowNetwork(const JobQueuePairs& all, const Windows& windows,
                                        const std::set<const Process*>& late, const NetworkView& network,
                                        int64_t now_ns, const SlowThresholds& thresholds) {
@@ -179,6 +195,12 @@ std::vector<Finding> DetectSlowNetwork(const JobQueuePairs& all, const Windows& 
     }
   }
   const Past& now = looks.front();
+  // Without addresses no link will show, and all ways can be held against their own past.
+  const auto unaddressed = [](const Cell& cell) { return cell.bad() && !HasAddress(cell); };
+  if (std::any_of(now.look.cells.begin(), now.look.cells.end(), unaddressed)) {
+    std::vector<Finding> sure = NameBySlices(all, windows, late, thresholds);
+    if (!sure.empty()) return sure;
+  }
   const size_t lasts = thresholds.persist + 1;  // looks
   std::vector<Finding> findings;
   for (const auto& [address, slow] : now.explanation.nics) {

@@ -38,7 +38,7 @@ struct SlowThresholds {
   // Without addresses a NIC or node is blamed where it leaves no larger share of what is slow.
   double unaddressed_rest = 0.2;
   double min_chunks = 3;
-  double min_usual_chunks = 40;
+  double min_usual_chunks = 16;
   double late_factor = 1.8;          // of a rank's own time to its baseline
   double late_high = 1.25;           // and to what that now and then comes to: steps have phases
   double late_alone = 1.5;           // to the second of the job
@@ -52,6 +52,7 @@ struct SlowThresholds {
   size_t late_persist = 2;   // slices for which a rank must have been late
   size_t alone_persist = 5;  // the same, of a single queue pair
   size_t persist = 3;        // slices for which it must have lasted
+  size_t own_persist = 3;    // or, where chunks are rare, slices with some
   size_t fade = 7;           // slices for which a NIC that was slow explains what touches it
   size_t link_unique = 2;    // slices in which a link alone explained it, so that it is certain
   // Operations that take longer though nobody comes late to them (slow_inside.h).

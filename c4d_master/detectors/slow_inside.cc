@@ -96,6 +96,10 @@ void LeaveOutTheExplained(const JobSnapshot& snapshot, const Windows& windows, s
            });
   });
   const auto on_one_host = [&](const Grown& item) { return IsOnOneHost(snapshot, *item.communicator); };
+  // Of a network that has been slow for longer nothing may show any more: that has become usual.
+  std::erase_if(*grown, [&](const Grown& item) {
+    return !on_one_host(item) && item.duration.before_ns > thresholds.inside_network * item.duration.usual_ns;
+  });
   if (std::all_of(grown->begin(), grown->end(), on_one_host)) return;
   const std::set<const Communicator*> well = WellOutside(snapshot, windows, back, thresholds);
   std::erase_if(*grown,

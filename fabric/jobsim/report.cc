@@ -225,20 +225,18 @@ class Reporter::Filler {
     std::copy_n(from.latency.data(), used, histogram->mutable_data());
   }
 
-  // What is under way on each of its flows, and the latencies of what has come of it; the vendor's profiler
-  // tells of none (ccl/monitor/observed.h).
+  // What is under way on each of its flows, and the latencies of what has come of it.
   void LookAt(const Edge& edge, bool sends, const EdgeCount& count) {
-    const bool timed = sends && physics_.shape().engine == Engine::kHost;
     scratch_.under.assign(edge.flows.size(), Under());
-    scratch_.latencies.resize(edge.flows.size());
+    if (sends) scratch_.latencies.resize(edge.flows.size());
     const UnderWay under_way(physics_, *group_, place_, member_->started.last_ns, at_ns_);
     for (size_t i = 0; i < edge.flows.size(); ++i) {
-      if (timed) scratch_.latencies[i] = count.flows[i];
+      if (sends) scratch_.latencies[i] = count.flows[i];
       uint64_t operation = count.operations;
       for (const OpenOperation& op : scratch_.open) {
         const Under under = under_way.Of(op, edge, edge.flows[i], sends);
         scratch_.under[i].Add(under);
-        if (!timed || under.done == 0) continue;
+        if (!sends || under.done == 0) continue;
         const int64_t end_ns = op.meeting == nullptr || op.meeting->end_ns < 0 ? at_ns_ : op.meeting->end_ns;
         const uint64_t chunks = ChunksOf(physics_, edge, edge.flows[i], *op.what, end_ns);
         AddLatency(physics_, edge.flows[i], operation++, member_->started.last_ns, chunks, under.done,
@@ -265,6 +263,17 @@ class Reporter::Filler {
     item->set_transport(wire::kTransportVendor);
     FillMoved(chunks, all, count, item);
     FillWhole(chunks, all, count, sends, item->mutable_connection());
+    FillLatency(sends ? SumOfLatencies() : FlowCount(), item);
+  }
+
+  FlowCount SumOfLatencies() const {
+    FlowCount sum;
+    for (const FlowCount& latency : scratch_.latencies) {
+      sum.latency_sum_ns += latency.latency_sum_ns;
+      sum.latency_max_ns = std::max(sum.latency_max_ns, latency.latency_max_ns);
+      for (size_t b = 0; b < sum.latency.size(); ++b) sum.latency[b] += latency.latency[b];
+    }
+    return sum;
   }
 
   // A slot of the host's engine is there from the beginning, so that its place in the report is always the

@@ -349,7 +349,7 @@ void Events::Stop(void* stopped, uint64_t ticks) {
   if (op == nullptr) {
     ++context->counts.late;
   } else if (step) {
-    Steps::Stop(op, handle.serial & 7, ticks);
+    context->steps.Stop(op, handle.serial & 7, ticks);
   } else {
     context->steps.Close(op);
   }

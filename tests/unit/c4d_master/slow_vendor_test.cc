@@ -20,7 +20,7 @@ constexpr uint32_t kPerHost = 4;
 constexpr size_t kUsualBucket = 10;
 constexpr size_t kSlowBucket = 16;  // eight times as much
 
-// How many of twelve chunks from one rank to another are slow.
+// How many of twelve chunks from one rank to another are slow; UINT32_MAX: there are none.
 using SlowChunks = std::function<uint32_t(uint32_t from, uint32_t to)>;
 
 // Four ranks a host; each exchanges with those of its number on the next host and the one before.
@@ -54,6 +54,7 @@ class SlowVendorTest : public ::testing::Test {
         for (QueuePair& way : job_.membership(rank).queue_pairs) {
           if (!way.sends) continue;
           const uint32_t bad = slow(rank, way.peer);
+          if (bad == UINT32_MAX) continue;
           way.latency[kSlowBucket] += bad;
           way.latency[kUsualBucket] += 12 - bad;
         }
@@ -94,6 +95,21 @@ TEST_F(SlowVendorTest, ANodeIsNamedWhereItsRanksAreNotToldApart) {
   ASSERT_THAT(findings, SizeIs(1));
   EXPECT_EQ(findings[0].kind, CulpritKind::kNode);
   EXPECT_EQ(findings[0].host, "host1");
+}
+
+// Steps of nine seconds: chunks come once in each, those of its two ways not at the same moment.
+TEST_F(SlowVendorTest, ChunksOfLongStepsAreHeldTogether) {
+  const auto none = [](uint32_t, uint32_t) { return UINT32_MAX; };
+  for (int step = 0; step < 4; ++step) {
+    Run(2, [](uint32_t from, uint32_t to) { return from == 6 ? 12U : to == 6 ? UINT32_MAX : 0U; });
+    Run(4, none);
+    Run(2, [](uint32_t from, uint32_t to) { return to == 6 ? 12U : from == 6 ? UINT32_MAX : 0U; });
+    if (step < 3) Run(1, none);
+  }
+  const std::vector<Finding> findings = Slow();
+  ASSERT_THAT(findings, SizeIs(1));
+  EXPECT_EQ(findings[0].kind, CulpritKind::kNic);
+  EXPECT_EQ(findings[0].nic, "of rank 6");
 }
 
 // A link between switches: a third of the channels take it, here and there.
