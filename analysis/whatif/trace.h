@@ -124,7 +124,7 @@ struct Trace {
   std::vector<std::vector<uint32_t>> program;
   std::vector<std::vector<std::vector<uint32_t>>> program_needs;
   std::vector<std::vector<size_t>> program_gc;  // [stage][gc]: in front of which operation in `program`
-  std::vector<uint8_t> follows;  // [step]: each worker began it where it ended the step before
+  std::vector<uint8_t> follows;                 // [step]: each worker began it where it ended the step before
   bool has_own_time() const { return !program.empty(); }
 
   // Of tensor and context groups, of which one rank stands for the worker.
