@@ -62,7 +62,8 @@ TEST(JobIterations, FitsTheTerminalAndSaysWhatHasHappened) {
   EXPECT_THAT(text, HasSubstr("16 ranks"));
   EXPECT_THAT(text, HasSubstr("`c4 verdicts`"));
   EXPECT_THAT(text, Not(HasSubstr("suspected")));
-  for (const std::string_view line : absl::StrSplit(text, '\n')) EXPECT_LE(TextColumns(line), 80u) << line;
+  for (const absl::string_view line : absl::StrSplit(text, '\n'))
+    EXPECT_LE(TextColumns(std::string(line)), 80u) << line;
 }
 
 TEST(JobIterations, AnEvaluationIsNoPartOfTheSeries) {
