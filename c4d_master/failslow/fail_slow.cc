@@ -18,6 +18,7 @@ using service::Concat;
 
 constexpr int64_t kSweepNs = 10 * kSecondNs;
 constexpr size_t kMostKnown = 256;
+constexpr int64_t kLastingNs = 5 * kSecondNs;  // what ends sooner is not told
 constexpr int64_t kLeastProfileNs = 2 * kSecondNs;
 
 bool IsComputation(const Finding& finding) {
@@ -185,12 +186,15 @@ std::optional<Finding> FailSlow::Judge(const std::vector<Finding>& findings, con
   watch_.Observe(&log_, thresholds_, now);
   Remember(findings, verdict_of, now);
   const std::optional<Episode>& episode = watch_.episode();
-  if (!episode.has_value()) {
+  const bool known_before = suspected_at_ns_ != kNever && episode.has_value() && episode_ == episode->number;
+  // Iterations may take milliseconds, and moments of noise are nobody's news.
+  if (!episode.has_value() || (!known_before && (now.monotonic_ns - episode->onset_at_ns < kLastingNs ||
+                                                 episode->relief_at_ns != kNever))) {
     suspected_at_ns_ = kNever;
     collector_.reset();
     return std::nullopt;
   }
-  if (suspected_at_ns_ == kNever || episode_ != episode->number) {
+  if (!known_before) {
     suspected_at_ns_ = now.monotonic_ns;
     profile_began_at_ns_ = kNever;
     profile_.reset();

@@ -118,11 +118,13 @@ TEST_F(FabricJobTest, AFaultIsInjectedAndTheMonitorSeesIt) {
   const CommandResult stop =
       RunC4({"inject", "stop", "rank2", "--plan", plan_path, "--run-dir", job.base_dir()});
   ASSERT_EQ(stop.exit_code, 0) << stop.errors;
-  // Beside it, only what lost its path to the cut may be suspected for a while.
+  // Beside it, only what lost its path to the cut may be suspected for a while, and that the job is slower by
+  // it.
   const auto confirmed = [&job] {
     std::vector<Json> open = RunningJob::Open(job.Verdicts());
     std::erase_if(open, [](const Json& verdict) {
-      return verdict["syndrome"] == "path lost" && verdict["state"] == "suspected";
+      return (verdict["syndrome"] == "path lost" || verdict["syndrome"] == "fail-slow") &&
+             verdict["state"] == "suspected";
     });
     return open;
   };

@@ -90,6 +90,15 @@ TEST(ProtoGolden, VerdictOf4) {
   ExpectGolden<v1::Verdict>("verdict-4");
 }
 
+// 7 holds iterations; a verdict of 5 is about a fail-slow.
+TEST(ProtoGolden, TelemetryOf7) {
+  ExpectGolden<v1::TelemetryBatch>("telemetry-7");
+}
+
+TEST(ProtoGolden, VerdictOf5) {
+  ExpectGolden<v1::Verdict>("verdict-5");
+}
+
 TEST(ProtoGolden, SessionAndAlertOf1) {
   ExpectGolden<v1::ProfilingSession>("session-1");
   ExpectGolden<v1::Alert>("alert-1");
