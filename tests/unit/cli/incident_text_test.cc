@@ -193,9 +193,11 @@ TEST_F(IncidentTextTest, QueuePairsThatWereMovedStandOnThePage) {
   const std::string page = IncidentText(verdict, {}, kNow);
   EXPECT_THAT(page, HasSubstr("QUEUE PAIRS WERE MOVED\n  experiment abcdef01-3/1"));
   EXPECT_THAT(page, HasSubstr("over after 20.0 s"));
-  EXPECT_THAT(page, HasSubstr("52.0 -> 1.0 times"));
+  std::string flat = page;  // a sentence goes on in the next line
+  for (size_t at = 0; (at = flat.find("\n    ")) != std::string::npos;) flat.replace(at, 5, " ");
+  EXPECT_THAT(flat, HasSubstr("52.0 -> 1.0 times"));
   EXPECT_THAT(page, HasSubstr("+2.0 s suspect, rank 0 to rank 1"));
-  EXPECT_THAT(page, HasSubstr("back to leaf0>spine1"));
+  EXPECT_THAT(flat, HasSubstr("back to leaf0>spine1"));
   EXPECT_THAT(page, HasSubstr("and 6 more moves: --json"));
   for (const auto& line : absl::StrSplit(page, '\n')) EXPECT_LE(line.size(), 80U) << line;
   one->set_ended_unix_ns(0);
