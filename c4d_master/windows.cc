@@ -326,7 +326,9 @@ void Windows::Mature(ProcessHistory* history) {
     };
     const auto first = after(history->matured);
     const auto last = after(old.number);
-    if (learn && first < last) {
+    const auto begin = static_cast<size_t>(first - queue_pair.recent.begin());
+    if (learn && first < last &&
+        !IsStrange(&queue_pair, begin, static_cast<size_t>(last - queue_pair.recent.begin()))) {
       Learn(&queue_pair, static_cast<size_t>(first - queue_pair.recent.begin()),
             static_cast<size_t>(last - queue_pair.recent.begin()));
     }
@@ -334,6 +336,24 @@ void Windows::Mature(ProcessHistory* history) {
     if (queue_pair.paths.size() > 1) DropOldPaths(&queue_pair);
   }
   history->matured = old.number;
+}
+
+// Of a way that has few chunks a baseline is soon made of what is wrong with it. What is far from usual
+// becomes usual only when it has lasted for as long as own times are kept.
+bool Windows::IsStrange(QueuePairHistory* queue_pair, size_t begin, size_t end) const {
+  constexpr double kFar = 2.5;
+  constexpr float kKnownChunks = 16;
+  if (queue_pair->key.carrier == Carrier::kQueuePair || queue_pair->usual_chunks < kKnownChunks) return false;
+  std::array<double, kLatencyBuckets> counts{};
+  for (size_t i = begin; i < end; ++i) counts[queue_pair->recent[i].bucket] += queue_pair->recent[i].chunks;
+  std::array<double, kLatencyBuckets> usual{};
+  std::copy(queue_pair->usual.begin(), queue_pair->usual.end(), usual.begin());
+  const auto is_far = [&](double share) {
+    return QuantileOf(counts, share).ns_per_kib >= kFar * QuantileOf(usual, share).ns_per_kib;
+  };
+  const bool far = is_far(0.25) || is_far(0.8);
+  queue_pair->strange = far ? queue_pair->strange + 1 : 0;
+  return far && queue_pair->strange < thresholds_.usual_slices;
 }
 
 // What was learnt stays for as long as the queue pair has hardly done anything since: of a job whose steps

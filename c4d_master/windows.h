@@ -151,6 +151,7 @@ class Windows {
     std::vector<Count> recent;  // by slice
     std::array<float, kLatencyBuckets> usual{};
     float usual_chunks = 0;
+    uint32_t strange = 0;  // slices in a row that were far from usual, and were not learnt from
     // The last one is in use; the first has the number first_path.
     std::vector<std::unique_ptr<const Path>> paths;
     uint16_t first_path = 0;
@@ -210,6 +211,7 @@ class Windows {
                                QueuePairHistory* known);
   void Learn(QueuePairHistory* queue_pair, size_t begin, size_t end);
   static void DropOld(QueuePairHistory* queue_pair, uint64_t matured);
+  bool IsStrange(QueuePairHistory* queue_pair, size_t begin, size_t end) const;
   void AddToAll(const QueuePairHistory& queue_pair, double times);
   static void DropOldPaths(QueuePairHistory* queue_pair);
   const ProcessHistory* Find(const ProcessKey& process) const;

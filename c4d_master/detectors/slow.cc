@@ -199,6 +199,12 @@ std::vector<Finding> DetectSlowNetwork(const JobQueuePairs& all, const Windows& 
   const auto unaddressed = [](const Cell& cell) { return cell.bad() && !HasAddress(cell); };
   if (std::any_of(now.look.cells.begin(), now.look.cells.end(), unaddressed)) {
     std::vector<Finding> sure = NameBySlices(all, windows, late, thresholds);
+    // What looks like a NIC or a node at this moment will be named as one, or not at all.
+    if (!now.explanation.nics.empty() || !now.explanation.nodes.empty()) {
+      std::erase_if(sure, [](const Finding& finding) {
+        return finding.kind == CulpritKind::kConnection || finding.kind == CulpritKind::kAmbiguous;
+      });
+    }
     if (!sure.empty()) return sure;
   }
   const size_t lasts = thresholds.persist + 1;  // looks
