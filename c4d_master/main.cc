@@ -16,6 +16,8 @@
 #include "c4d_master/options.h"
 #include "c4d_master/path_source.h"
 #include "c4d_master/policy_file.h"
+#include "c4d_master/recovery/recovery_center.h"
+#include "c4d_master/recovery/recovery_grpc.h"
 #include "c4d_master/smon/smon.h"
 #include "c4d_master/smon/smon_grpc.h"
 #include "c4d_master/smon/smon_http.h"
@@ -88,6 +90,22 @@ void TellAlerts(C4dHandler* handler, AlertCenter* alerts, const service::Clock& 
       [alerts, &clock](const v1::Verdict& verdict) { alerts->OnVerdict(verdict, ReadClock(clock)); });
 }
 
+void TellRecovery(C4dHandler* handler, recovery::RecoveryCenter* center, const service::Clock& clock) {
+  handler->Subscribe([handler, center, &clock](const v1::Verdict& verdict) {
+    const uint32_t latest = recovery::ProgressOf(handler->hosts()).incarnation;
+    center->OnVerdict(verdict, recovery::IncarnationOf(verdict, handler->hosts(), latest), ReadClock(clock));
+  });
+}
+
+void ReadRecovery(const std::string& path, recovery::RecoveryCenter* center, const service::Clock& clock) {
+  absl::StatusOr<recovery::RecoveryFile> file = recovery::LoadRecoveryFile(path);
+  if (file.ok()) {
+    center->SetFile(*std::move(file), ReadClock(clock));
+  } else {
+    center->RefuseFile(file.status());
+  }
+}
+
 void ReadAlerts(const std::string& path, AlertCenter* alerts, const service::Clock& clock) {
   absl::StatusOr<AlertConfig> config = LoadAlertConfig(path);
   if (config.ok()) {
@@ -139,6 +157,13 @@ absl::Status Run(const MasterOptions& options, const std::vector<service::Settin
   Smon smon(smon_options, &profiles, &smon_workers, &smon_store, &metrics, ReadClock(clock));
   alerts.SetNewestSession([&] { return smon.Newest(); });
   TellAlerts(&handler, &alerts, clock);
+  recovery::RecoveryStore recovery_store(store.file(), options.job);
+  recovery::Executor executor;
+  recovery::RecoveryCenter recovery(options.job, options.recovery_file, &executor, &recovery_store, &metrics,
+                                    ReadClock(clock));
+  TellRecovery(&handler, &recovery, clock);
+  FileWatch recovery_file(options.recovery_path);
+  recovery_file.Seen(clock.MonotonicNs());  // as it was read at the start
   FileWatch alert_file(options.alerts);
   alert_file.Seen(clock.MonotonicNs());  // as it was read at the start
   Validator validator({.job = options.job});
@@ -153,10 +178,12 @@ absl::Status Run(const MasterOptions& options, const std::vector<service::Settin
         handler.RefusePolicy(read->status());
       }
     }
+    if (recovery_file.Look(clock.MonotonicNs(), asked)) ReadRecovery(recovery_file.path(), &recovery, clock);
     handler.Tick(ReadClock(clock));
     smon.Tick(ReadClock(clock));
     validator.Tick(ReadClock(clock));
     alerts.Tick(ReadClock(clock));
+    recovery.Tick(recovery::ProgressOf(handler.hosts()), ReadClock(clock));
   });
 
   const std::unique_ptr<grpc::Service> grpc_service = MakeGrpcService(&handler, &state_thread, gate, clock);
@@ -167,8 +194,11 @@ absl::Status Run(const MasterOptions& options, const std::vector<service::Settin
       &state_thread, gate, clock);
   const std::unique_ptr<grpc::Service> alerts_service =
       MakeAlertsService(&alerts, &state_thread, gate, clock);
-  const std::array<grpc::Service*, 4> services = {grpc_service.get(), smon_service.get(),
-                                                  validation_service.get(), alerts_service.get()};
+  const std::unique_ptr<grpc::Service> recovery_service =
+      MakeRecoveryService(&recovery, &state_thread, gate, clock);
+  const std::array<grpc::Service*, 5> services = {grpc_service.get(), smon_service.get(),
+                                                  validation_service.get(), alerts_service.get(),
+                                                  recovery_service.get()};
   service::HttpServer http_server([&] { return state_thread.Health(); }, [&] { return metrics.Serialise(); });
   AddHttpRoutes(&http_server, &handler, &state_thread, clock);
   AddSmonRoutes(&http_server, &smon, &state_thread, clock);
@@ -187,6 +217,7 @@ absl::Status Run(const MasterOptions& options, const std::vector<service::Settin
   state_thread.Post([&] { smon.End(ReadClock(clock)); });
   state_thread.Stop();
   alert_senders.Stop();
+  executor.Stop();
   last_minutes.Close();
   return absl::OkStatus();
 }

@@ -146,6 +146,11 @@ std::vector<service::Setting> MasterSettings(MasterOptions* options) {
        .field = &options->policy,
        .help = "file of thresholds (c4 policy), read again when it changes and on SIGHUP; the five options "
                "below go over it"},
+      {.name = "recovery",
+       .field = &options->recovery_path,
+       .help =
+           "JSON file of what is done about verdicts (docs/recovery.md), read again when it changes and on "
+           "SIGHUP; without one what would be done is proposed, and nothing done"},
       {.name = "alerts",
        .field = &options->alerts,
        .help = "JSON file of who is told what (docs/alerts.md), read again when it changes and on SIGHUP"},
@@ -200,6 +205,11 @@ absl::Status CompleteOptions(MasterOptions* options) {
     absl::StatusOr<AlertConfig> config = LoadAlertConfig(options->alerts);
     if (!config.ok()) return service::Annotate(config.status(), "--alerts");
     options->alert_config = *std::move(config);
+  }
+  if (!options->recovery_path.empty()) {
+    absl::StatusOr<recovery::RecoveryFile> file = recovery::LoadRecoveryFile(options->recovery_path);
+    if (!file.ok()) return service::Annotate(file.status(), "--recovery");
+    options->recovery_file = *std::move(file);
   }
   const std::filesystem::path run_dir = service::DefaultRunDir();
   if (options->directory.empty()) options->directory = (run_dir / "masters").string();

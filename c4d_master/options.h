@@ -8,6 +8,7 @@
 
 #include "c4d_master/alerts/rules.h"
 #include "c4d_master/c4d_handler.h"
+#include "c4d_master/recovery/recovery_file.h"
 #include "c4d_master/rolling_recording.h"
 #include "c4d_master/smon/smon.h"
 #include "service/config.h"
@@ -43,12 +44,14 @@ struct MasterOptions {
   double smon_at_most_s = 300;
   int64_t smon_keep_reports = 100;
   double smon_keep_days = 30;
-  std::string alerts;        // file of who is told what; empty: nobody
-  AlertConfig alert_config;  // what it says
+  std::string alerts;         // file of who is told what; empty: nobody
+  AlertConfig alert_config;   // what it says
+  std::string recovery_path;  // file of what is done about verdicts; empty: dry run
+  recovery::RecoveryFile recovery_file = {.rules = recovery::DefaultRules()};  // what it says
   service::CommonOptions common = {.http_address = "127.0.0.1:15142"};
 
   // There are files that are read again on SIGHUP.
-  bool ReadsFilesAgain() const { return !policy.empty() || !alerts.empty(); }
+  bool ReadsFilesAgain() const { return !policy.empty() || !alerts.empty() || !recovery_path.empty(); }
 
   // The policy of `file` with those thresholds over it that are given.
   absl::StatusOr<Policy> GoOver(Policy file) const;

@@ -72,6 +72,17 @@ const std::vector<std::string>& Migrations() {
            next_unix_ns INTEGER NOT NULL,
            trouble TEXT NOT NULL,
            PRIMARY KEY (job, number));)",
+      // What is done about verdicts (recovery/recovery_store.h).
+      R"(CREATE TABLE recovery_state (job TEXT PRIMARY KEY, state TEXT NOT NULL);
+         CREATE TABLE recovery_audit (
+           number INTEGER PRIMARY KEY AUTOINCREMENT,
+           job TEXT NOT NULL,
+           unix_ns INTEGER NOT NULL,
+           incident INTEGER NOT NULL,
+           node TEXT NOT NULL,
+           what TEXT NOT NULL,
+           text TEXT NOT NULL,
+           evidence TEXT NOT NULL);)",
   };
   return migrations;
 }

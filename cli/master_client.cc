@@ -10,6 +10,7 @@
 #include "absl/time/clock.h"
 #include "c4/v1/alerts.grpc.pb.h"
 #include "c4/v1/c4d.grpc.pb.h"
+#include "c4/v1/recovery.grpc.pb.h"
 #include "c4/v1/smon.grpc.pb.h"
 #include "c4/v1/validation.grpc.pb.h"
 #include "cli/job_certificates.h"
@@ -132,6 +133,7 @@ struct MasterClient::Parts {
   std::unique_ptr<v1::Smon::Stub> smon;
   std::unique_ptr<v1::Validations::Stub> validations;
   std::unique_ptr<v1::Alerts::Stub> alerts;
+  std::unique_ptr<v1::Recovery::Stub> recovery;
   std::mutex watch_mutex;
   grpc::ClientContext* watching = nullptr;
   bool watch_stopped = false;
@@ -207,6 +209,7 @@ absl::StatusOr<std::unique_ptr<MasterClient>> MasterClient::Open(const service::
   parts->smon = v1::Smon::NewStub(channel);
   parts->validations = v1::Validations::NewStub(channel);
   parts->alerts = v1::Alerts::NewStub(channel);
+  parts->recovery = v1::Recovery::NewStub(channel);
   return std::unique_ptr<MasterClient>(new MasterClient(std::move(parts)));
 }
 
@@ -327,6 +330,32 @@ absl::StatusOr<v1::GetValidationReply> MasterClient::GetValidation(uint64_t numb
   v1::GetValidationRequest request;
   request.set_number(number);
   return parts_->Ask(parts_->validations.get(), &v1::Validations::Stub::Get, request, timeout);
+}
+
+absl::StatusOr<v1::GetRecoveryReply> MasterClient::GetRecovery(uint32_t notes, absl::Duration timeout) const {
+  v1::GetRecoveryRequest request;
+  request.set_notes(notes);
+  return parts_->Ask(parts_->recovery.get(), &v1::Recovery::Stub::Get, request, timeout);
+}
+
+absl::StatusOr<v1::DecideRecoveryReply> MasterClient::ApproveRecovery(
+    const v1::DecideRecoveryRequest& request, absl::Duration timeout) const {
+  return parts_->Ask(parts_->recovery.get(), &v1::Recovery::Stub::Approve, request, timeout);
+}
+
+absl::StatusOr<v1::DecideRecoveryReply> MasterClient::DenyRecovery(const v1::DecideRecoveryRequest& request,
+                                                                   absl::Duration timeout) const {
+  return parts_->Ask(parts_->recovery.get(), &v1::Recovery::Stub::Deny, request, timeout);
+}
+
+absl::StatusOr<v1::DecideRecoveryReply> MasterClient::IsolateNode(const v1::DecideRecoveryRequest& request,
+                                                                  absl::Duration timeout) const {
+  return parts_->Ask(parts_->recovery.get(), &v1::Recovery::Stub::Isolate, request, timeout);
+}
+
+absl::StatusOr<v1::DecideRecoveryReply> MasterClient::ReleaseNode(const v1::DecideRecoveryRequest& request,
+                                                                  absl::Duration timeout) const {
+  return parts_->Ask(parts_->recovery.get(), &v1::Recovery::Stub::Release, request, timeout);
 }
 
 absl::Status MasterClient::Record(absl::Duration limit,

@@ -13,6 +13,7 @@
 #include "absl/time/time.h"
 #include "c4/v1/alerts.pb.h"
 #include "c4/v1/c4d.pb.h"
+#include "c4/v1/recovery.pb.h"
 #include "c4/v1/smon.pb.h"
 #include "c4/v1/validation.pb.h"
 #include "cli/options.h"
@@ -83,6 +84,16 @@ class MasterClient {
   absl::StatusOr<v1::RunValidationReply> RunValidation(const v1::RunValidationRequest& request,
                                                        absl::Duration timeout) const;
   absl::StatusOr<v1::GetValidationReply> GetValidation(uint64_t number, absl::Duration timeout) const;
+  // Of recovery.
+  absl::StatusOr<v1::GetRecoveryReply> GetRecovery(uint32_t notes, absl::Duration timeout) const;
+  absl::StatusOr<v1::DecideRecoveryReply> ApproveRecovery(const v1::DecideRecoveryRequest& request,
+                                                          absl::Duration timeout) const;
+  absl::StatusOr<v1::DecideRecoveryReply> DenyRecovery(const v1::DecideRecoveryRequest& request,
+                                                       absl::Duration timeout) const;
+  absl::StatusOr<v1::DecideRecoveryReply> IsolateNode(const v1::DecideRecoveryRequest& request,
+                                                      absl::Duration timeout) const;
+  absl::StatusOr<v1::DecideRecoveryReply> ReleaseNode(const v1::DecideRecoveryRequest& request,
+                                                      absl::Duration timeout) const;
   // Telemetry as the master takes it in, like WatchVerdicts; Cancelled or DeadlineExceeded after `limit`.
   absl::Status Record(absl::Duration limit,
                       const std::function<bool(const v1::RecordedBatch&)>& on_batch) const;

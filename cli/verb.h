@@ -40,6 +40,8 @@ extern const Verb kDemoVerb;
 extern const Verb kFabricVerb;
 extern const Verb kInjectVerb;
 extern const Verb kAlertsVerb;
+extern const Verb kRecoveryVerb;
+extern const Verb kIncidentsVerb;
 extern const Verb kSmonVerb;
 extern const Verb kWhatIfVerb;
 extern const Verb kHangVerb;

@@ -5,6 +5,7 @@
 
 #include "c4/v1/alerts.pb.h"
 #include "c4/v1/c4d.pb.h"
+#include "c4/v1/recovery.pb.h"
 #include "c4/v1/smon.pb.h"
 #include "c4/v1/telemetry.pb.h"
 #include "tests/unit/wire/golden.h"
@@ -125,7 +126,8 @@ TEST(ProtoGolden, FieldsOfALaterVersionAreSkipped) {
 TEST(ProtoPage, NamesAllMessagesAndCalls) {
   const std::string page = wire::ReadSource("docs/formats/proto.md");
   for (const auto* file : {v1::TelemetryBatch::descriptor()->file(), v1::Verdict::descriptor()->file(),
-                           v1::ProfilingSession::descriptor()->file(), v1::Alert::descriptor()->file()}) {
+                           v1::ProfilingSession::descriptor()->file(), v1::Alert::descriptor()->file(),
+                           v1::RecoveryState::descriptor()->file()}) {
     for (int i = 0; i < file->message_type_count(); ++i) {
       EXPECT_NE(page.find("`" + file->message_type(i)->name() + "`"), std::string::npos)
           << file->message_type(i)->name();

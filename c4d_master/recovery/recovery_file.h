@@ -1,0 +1,46 @@
+// The file that --recovery names (docs/recovery.md): the rules, and the driver that carries commands out.
+//
+//   {"mode": "automatic", "driver": {"exec": ["/usr/local/bin/c4-scheduler"]},
+//    "policies": {"crash": {"act": "isolate", "strikes": 2}}, "limits": {"max_share": 0.0625}}
+//
+// Parsing is pure; LoadRecoveryFile reads the file and what it names. Errors are sentences that say what to
+// do.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "c4d_master/alerts/targets.h"
+#include "c4d_master/recovery/model.h"
+#include "service/status.h"
+
+namespace c4::c4d::recovery {
+
+struct DriverConfig {
+  enum class Kind { kNone, kExec, kWebhook, kLocal };
+
+  Kind kind = Kind::kNone;
+  std::vector<std::string> command;  // kExec
+  AlertTarget webhook;               // kWebhook: where, and how it is signed
+  std::string socket;                // kLocal
+
+  friend bool operator==(const DriverConfig&, const DriverConfig&) = default;
+};
+
+struct RecoveryFile {
+  Rules rules;
+  DriverConfig driver;
+  int64_t look_every_ns = 5 * kSecond;  // at the scheduler's nodes
+};
+
+// What holds without a file: everything is proposed, nothing done.
+Rules DefaultRules();
+
+absl::StatusOr<RecoveryFile> ParseRecoveryFile(const std::string& json);
+absl::StatusOr<RecoveryFile> LoadRecoveryFile(const std::string& path);
+
+const char* ModeWord(Mode mode);  // "dry-run"
+const char* ActWord(Act act);     // "isolate"
+std::string DriverText(const DriverConfig& driver);
+
+}  // namespace c4::c4d::recovery
