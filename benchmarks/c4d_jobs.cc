@@ -2,9 +2,10 @@
 // and recall of the master's verdicts over simulated hybrid-parallel jobs with one fault each, in simulated
 // time.
 // --healthy: jobs without a fault, with all that their life brings, each watched for D simulated seconds
-// (3600). --report-ms: how often agents report (250). What was not right is printed with all that was said.
-// docs/jobsim.md has the kinds and what counts as right. Exit status: 0 it ran, 2 it was called wrongly. The
-// numbers are to be judged by who asks.
+// (3600). --report-ms: how often agents look (250); they report as the master of a job of that size asks, or,
+// with --per-host-ms P, as one asks that wants to hear every P ms for each host (0: every look). What was not
+// right is printed with all that was said. docs/jobsim.md has the kinds and what counts as right. Exit
+// status: 0 it ran, 2 it was called wrongly. The numbers are to be judged by who asks.
 
 #include <algorithm>
 #include <chrono>
@@ -33,6 +34,7 @@ struct Options {
   bool verbose = false;
   uint64_t seconds = 3600;
   uint64_t report_ms = 250;
+  uint64_t per_host_ms = c4::c4d::Hearing::kPerHostNs / 1'000'000;
   FaultKind fault = FaultKind::kNone;  // all in turn
   std::string json;
 };
@@ -63,6 +65,8 @@ bool Read(int argc, char** argv, Options* options) {
       options->seconds = number;
     } else if (word == "--report-ms" && ReadNumber(value, 50, 5'000, &number)) {
       options->report_ms = number;
+    } else if (word == "--per-host-ms" && ReadNumber(value, 0, 10'000, &number)) {
+      options->per_host_ms = number;
     } else if (word == "--json") {
       options->json = value;
     } else if (word == "--fault" && c4::jobsim::FaultOf(value).has_value()) {
@@ -107,23 +111,26 @@ struct Sums {
   uint64_t wrong = 0;
   uint64_t faults = 0;
   double simulated_s = 0;
+  uint64_t batches = 0;
 };
 
 void Take(const Options& options, uint64_t seed, FaultKind kind, Sums* sums) {
   c4::jobsim::Shape shape;
   c4::jobsim::Fault fault;
   c4::benchmarks::JobTrial trial;
+  const auto per_host_ns = static_cast<int64_t>(options.per_host_ms) * 1'000'000;
   if (options.healthy) {
     trial = c4::benchmarks::RunHealthyTrial(options.ranks, seed, static_cast<double>(options.seconds),
-                                            static_cast<int64_t>(options.report_ms) * 1'000'000);
+                                            static_cast<int64_t>(options.report_ms) * 1'000'000, per_host_ns);
   } else {
     c4::benchmarks::DrawTrial(options.ranks, kind, seed, &shape, &fault);
-    trial = c4::benchmarks::RunJobTrial(shape, fault, seed);
+    trial = c4::benchmarks::RunJobTrial(shape, fault, seed, per_host_ns);
   }
   const std::string name(c4::jobsim::FaultName(kind));
   Row& row = sums->rows[name];
   sums->wrong += trial.wrong;
   sums->simulated_s += trial.simulated_s;
+  sums->batches += trial.batches;
   if (!c4::jobsim::IsHarmless(kind)) {
     ++sums->faults;
     ++row.faults;
@@ -161,6 +168,7 @@ nlohmann::json ResultOf(const Options& options, Sums* sums, double wall_s) {
           {"recall", share(sums->right, sums->faults)},
           {"by_kind", by_kind},
           {"simulated_s", sums->simulated_s},
+          {"batches", sums->batches},
           {"wall_s", wall_s},
           {"peak_mib", usage.ru_maxrss / 1024}};
 }
@@ -186,6 +194,7 @@ void Explain() {
   std::fprintf(
       stderr,
       "c4d_jobs --ranks N --seed S --trials T [--healthy [--seconds D]] [--fault KIND] [--report-ms R] "
+      "[--per-host-ms P] "
       "[--verbose] [--json FILE]\nN: from 8 to 16384. KIND:");
   for (uint64_t i = 1; i <= kKinds; ++i) {
     std::fprintf(stderr, "%s %s", i == 1 ? "" : ",",

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "benchmarks/accepted_verdicts.h"
+#include "c4a/cadence.h"
 #include "c4d_master/c4d_handler.h"
 #include "c4d_master/path_source.h"
 #include "fabric/jobsim/agents.h"
@@ -52,12 +53,13 @@ class KnownPaths final : public c4d::PathSource {
 // The master and the job that it looks at.
 class Watched {
  public:
-  explicit Watched(jobsim::JobPlan plan)
+  Watched(jobsim::JobPlan plan, int64_t per_host_ns)
       : report_ns_(plan.report_ns), agents_(std::move(plan), kStartNs, kStartUnixNs), paths_(agents_) {
     c4d::HandlerOptions options;
     options.job = "job";
     options.master_epoch = 1;
     options.log_verdicts = false;
+    options.report_per_host_ns = per_host_ns;
     handler_ = std::make_unique<c4d::C4dHandler>(options, &store_, &metrics_, &paths_);
   }
 
@@ -65,8 +67,15 @@ class Watched {
     at_ns_ += report_ns_;
     const c4d::Now now = {kStartNs + at_ns_, kStartUnixNs + at_ns_};
     for (const v1::TelemetryBatch& batch : agents_.Report(at_ns_)) {
+      agent::Cadence& cadence = cadences_[{batch.host(), batch.agent_epoch()}];
+      if (!cadence.IsDue(batch)) continue;
       const auto taken = handler_->Ingest(batch, now);
-      if (!taken.ok()) trial->told += std::string(taken.status().message()) + "\n";
+      ++trial->batches;
+      if (taken.ok()) {
+        cadence.Ask(taken->report_interval_ns());
+      } else {
+        trial->told += std::string(taken.status().message()) + "\n";
+      }
     }
     handler_->Tick(now);
   }
@@ -78,6 +87,7 @@ class Watched {
  private:
   const int64_t report_ns_;
   jobsim::Agents agents_;
+  std::map<std::pair<std::string, uint64_t>, agent::Cadence> cadences_;  // by host and life of its agent
   KnownPaths paths_;
   c4d::VerdictStore store_{":memory:"};
   service::Metrics metrics_;
@@ -110,8 +120,9 @@ void DrawTrial(uint32_t ranks, FaultKind kind, uint64_t seed, jobsim::Shape* sha
   }
 }
 
-JobTrial RunJobTrial(const jobsim::Shape& shape, const jobsim::Fault& fault, uint64_t seed) {
-  Watched watched(jobsim::PlanOf(shape, fault, seed));
+JobTrial RunJobTrial(const jobsim::Shape& shape, const jobsim::Fault& fault, uint64_t seed,
+                     int64_t per_host_ns) {
+  Watched watched(jobsim::PlanOf(shape, fault, seed), per_host_ns);
   JobTrial trial;
   std::unique_ptr<AcceptedVerdicts> accepted;
   std::set<std::string> judged;
@@ -155,12 +166,13 @@ JobTrial RunJobTrial(const jobsim::Shape& shape, const jobsim::Fault& fault, uin
   return trial;
 }
 
-JobTrial RunHealthyTrial(uint32_t ranks, uint64_t seed, double healthy_s, int64_t report_ns) {
+JobTrial RunHealthyTrial(uint32_t ranks, uint64_t seed, double healthy_s, int64_t report_ns,
+                         int64_t per_host_ns) {
   jobsim::Shape shape = jobsim::DrawShape(ranks, seed);
   jobsim::DrawLife(seed, &shape);
   jobsim::JobPlan plan = jobsim::HealthyPlan(shape, static_cast<int64_t>(healthy_s * 1e9), seed);
   plan.report_ns = report_ns;
-  Watched watched(std::move(plan));
+  Watched watched(std::move(plan), per_host_ns);
   JobTrial trial;
   std::set<std::string> judged;
   watched.handler().Subscribe([&](const v1::Verdict& verdict) {

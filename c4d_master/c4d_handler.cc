@@ -1,10 +1,10 @@
 #include "c4d_master/c4d_handler.h"
 
 #include <algorithm>
-#include <tuple>
 #include <utility>
 
 #include "c4d_master/detectors/queue_pair_ends.h"
+#include "c4d_master/matrix_reply.h"
 #include "c4d_master/telemetry_changes.h"
 #include "c4d_master/telemetry_decode.h"
 #include "service/clock.h"
@@ -19,7 +19,6 @@ using service::Concat;
 
 constexpr int64_t kSlowIntervalNs = kSecondNs;
 constexpr size_t kMaxSaid = 1000;
-constexpr size_t kMostMatrixCells = 200'000;  // some 30 MB
 // A path that is asked for late may be gone; but asking for those of a large job takes time.
 constexpr int64_t kAskForPathsNs = kSecondNs;
 constexpr int64_t kAskShare = 50;
@@ -63,6 +62,7 @@ C4dHandler::C4dHandler(const HandlerOptions& options, VerdictStore* store, servi
       paths_(paths),
       view_(options.policy.agent_stale_ns),
       windows_(options.policy.windows),
+      hearing_(options.report_per_host_ns),
       verdicts_(options.job, options.master_epoch) {
   metrics_.batches = metrics->Counter("c4d_batches_total", "Telemetry batches taken in");
   metrics_.batches_ignored =
@@ -95,6 +95,9 @@ C4dHandler::C4dHandler(const HandlerOptions& options, VerdictStore* store, servi
   metrics_.processes = metrics->Gauge("c4d_processes", "Processes of the job");
   metrics_.communicators = metrics->Gauge("c4d_communicators", "Communicators of the job");
   metrics_.watchers = metrics->Gauge("c4d_watchers", "Subscribers to changes of verdicts");
+  metrics_.report_interval = metrics->Gauge(
+      "c4d_report_interval_seconds",
+      "How often agents are asked to tell of what goes on as usual; 0: at each of their looks");
   metrics_.tick_seconds =
       metrics->Histogram("c4d_tick_seconds", "Time to judge the job once", {0.0001, 0.001, 0.01, 0.1, 1});
 
@@ -227,6 +230,7 @@ absl::StatusOr<v1::TelemetryReply> C4dHandler::Ingest(const v1::TelemetryBatch& 
   reply.set_master_epoch(options_.master_epoch);
   reply.set_received_ns(arrival.monotonic_ns);
   reply.set_level(level_);
+  reply.set_report_interval_ns(hearing_.interval_ns());
   const bool is_base = (taken == JobView::Taken::kNew || taken == JobView::Taken::kDuplicate) &&
                        !reduced.has_value() && view_.IsBase(batch.host());
   for (auto& [id, recorder] : recorders_) {
@@ -250,52 +254,12 @@ bool C4dHandler::WantsWhole(const std::string& host) const {
                      [&](const auto& entry) { return entry.second.hosts.count(host) == 0; });
 }
 
-v1::GetMatrixReply C4dHandler::GetMatrix(Now now) {
+v1::GetMatrixReply C4dHandler::GetMatrix(Now now, const v1::GetMatrixRequest& request) {
   v1::GetMatrixReply reply;
   reply.set_job(options_.job);
   reply.set_master_epoch(options_.master_epoch);
   reply.set_unix_ns(now.unix_ns);
-  const JobSnapshot snapshot = Assemble(view_.hosts(), now.monotonic_ns, policy_.agent_stale_ns);
-  std::vector<MatrixCell> cells = LatencyMatrix(snapshot, windows_, policy_.detectors.slow);
-  if (cells.size() > kMostMatrixCells) {
-    LogOnce(Concat("the latency matrix has more than ", kMostMatrixCells,
-                   " cells; whoever asks for it gets those that are slowest for what is usual"));
-    std::nth_element(cells.begin(), cells.begin() + kMostMatrixCells, cells.end(),
-                     [](const MatrixCell& a, const MatrixCell& b) {
-                       return std::tie(a.slow, a.connection.ratio) > std::tie(b.slow, b.connection.ratio);
-                     });
-    cells.resize(kMostMatrixCells);
-  }
-  for (const MatrixCell& cell : cells) {
-    v1::MatrixCell* item = reply.add_cells();
-    item->set_from_rank(cell.connection.from_rank);
-    item->set_to_rank(cell.connection.to_rank);
-    item->set_from_host(cell.connection.from_host);
-    item->set_to_host(cell.connection.to_host);
-    item->set_from_nic(cell.from_nic);
-    item->set_to_nic(cell.to_nic);
-    item->set_communicator_id(cell.connection.communicator_id);
-    item->set_channel(cell.connection.channel);
-    item->set_index(cell.connection.index);
-    item->set_median_ns_per_kib(cell.ns_per_kib);
-    item->set_low_ns_per_kib(cell.low_ns_per_kib);
-    item->set_usual_ns_per_kib(cell.usual_ns_per_kib);
-    item->set_ratio(cell.connection.ratio);
-    item->set_chunks(static_cast<uint64_t>(cell.chunks));
-    item->set_slow(cell.slow);
-  }
-  for (const ProcessRef& ref : snapshot.processes) {
-    if (ref.superseded || ref.process->ended || ref.process->rank < 0) continue;
-    const OwnTime own = windows_.Own(ref.process->key, 0);
-    if (own.slices == 0) continue;
-    v1::RankTime* item = reply.add_ranks();
-    item->set_rank(ref.process->rank);
-    item->set_host(ref.host->name);
-    item->set_own_ns(own.recent_ns);
-    item->set_usual_own_ns(own.usual_ns);
-    item->set_cycle_ns(own.cycle_ns);
-    item->set_first_wait_ns(own.first_wait_ns);
-  }
+  FillMatrix(view_.Snapshot(now.monotonic_ns), windows_, policy_.detectors.slow, request, &reply);
   return reply;
 }
 
@@ -340,6 +304,7 @@ v1::GetStatusReply C4dHandler::GetStatus(Now now) const {
   reply.set_master_epoch(options_.master_epoch);
   reply.set_policy_version(policy_version_);
   reply.set_policy_fault(policy_fault_);
+  reply.set_report_interval_ns(hearing_.interval_ns());
   for (const auto& [name, host] : view_.hosts()) {
     v1::AgentStatus* agent = reply.add_agents();
     agent->set_host(name);
@@ -400,6 +365,7 @@ void C4dHandler::Tick(Now now) {
     if (finding.confirmed_by.empty() || finding.confirmed_by == "past-limit") continue;
     for (const uint64_t communicator : finding.communicators) view_.ExcludeStandstill(communicator);
   }
+  hearing_.Observe(snapshot, findings, policy_, now.monotonic_ns);
   hardware_.Attach(snapshot, now, &findings);
   const std::vector<VerdictChange> changes = verdicts_.Update(findings, snapshot, now);
   if (!changes.empty()) {
@@ -470,6 +436,7 @@ void C4dHandler::UpdateGauges(const JobSnapshot& snapshot) {
   metrics_.processes.Set(static_cast<double>(snapshot.processes.size()));
   metrics_.communicators.Set(static_cast<double>(snapshot.communicators.size()));
   metrics_.store_in_memory.Set(store_->in_memory() ? 1 : 0);
+  metrics_.report_interval.Set(static_cast<double>(hearing_.interval_ns()) / 1e9);
 }
 
 void C4dHandler::TendStore(int64_t now_ns) {

@@ -14,6 +14,7 @@
 #include "c4/v1/c4d.pb.h"
 #include "c4/v1/telemetry.pb.h"
 #include "c4d_master/hardware_log.h"
+#include "c4d_master/hearing.h"
 #include "c4d_master/job_view.h"
 #include "c4d_master/path_source.h"
 #include "c4d_master/policy.h"
@@ -30,6 +31,7 @@ struct HandlerOptions {
   uint64_t master_epoch = 0;
   int64_t owner_uid = -1;  // whose processes are the job's; -1: anybody's
   Policy policy;
+  int64_t report_per_host_ns = Hearing::kPerHostNs;  // see Hearing
   bool log_verdicts = true;  // not where a recording is replayed: its reader is told by the result
 };
 
@@ -55,8 +57,8 @@ class C4dHandler {
 
   // What is held of each host; valid until the next Ingest.
   const std::map<std::string, Host>& hosts() const { return view_.hosts(); }
-  // Of a job with more queue pairs than fit into a message, the slowest.
-  v1::GetMatrixReply GetMatrix(Now now);
+  // See matrix_reply.h.
+  v1::GetMatrixReply GetMatrix(Now now, const v1::GetMatrixRequest& request = {});
   // From the next replies on the agents ask their processes for it.
   v1::SetLevelReply SetLevel(v1::RecordLevel level);
 
@@ -102,6 +104,7 @@ class C4dHandler {
   JobView view_;
   Windows windows_;
   HardwareLog hardware_;
+  Hearing hearing_;
   std::vector<Finding> slow_;  // of the newest slices
   uint64_t slow_slices_ = 0;   // that they were made of
   int64_t slow_at_ns_ = kNever;
@@ -139,6 +142,7 @@ class C4dHandler {
     service::MetricGauge processes;
     service::MetricGauge communicators;
     service::MetricGauge watchers;
+    service::MetricGauge report_interval;
     service::MetricHistogram tick_seconds;
     service::MetricCounter policy_reloads;
     service::MetricCounter policy_refusals;

@@ -306,6 +306,7 @@ std::string StatusJson(const v1::GetStatusReply& reply, int indent) {
                    {"master_epoch", CommunicatorText(reply.master_epoch())},
                    {"policy_version", reply.policy_version()},
                    {"policy_fault", reply.policy_fault()},
+                   {"report_interval_s", static_cast<double>(reply.report_interval_ns()) / 1e9},
                    {"agents", std::move(agents)},
                    {"ranks", std::move(ranks)}},
               indent);
