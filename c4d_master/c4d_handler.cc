@@ -18,6 +18,8 @@ namespace {
 using service::Concat;
 
 constexpr int64_t kSlowIntervalNs = kSecondNs;
+// While something is slow every queue pair is looked at, several slices back: some microseconds for each.
+constexpr int64_t kSlowPerQueuePairNs = 10'000;
 constexpr size_t kMaxSaid = 1000;
 // A path that is asked for late may be gone; but asking for those of a large job takes time.
 constexpr int64_t kAskForPathsNs = kSecondNs;
@@ -63,6 +65,7 @@ C4dHandler::C4dHandler(const HandlerOptions& options, VerdictStore* store, servi
       view_(options.policy.agent_stale_ns),
       windows_(options.policy.windows),
       hearing_(options.report_per_host_ns),
+      limits_(metrics),
       verdicts_(options.job, options.master_epoch) {
   metrics_.batches = metrics->Counter("c4d_batches_total", "Telemetry batches taken in");
   metrics_.batches_ignored =
@@ -132,6 +135,7 @@ void C4dHandler::UsePolicy(const Policy& policy) {
       .Set(1);
   view_.SetThresholds(policy.agent_stale_ns, policy.rhythm);
   windows_.SetThresholds(policy.windows);
+  windows_.SetShares(policy.detectors.slow.share, policy.detectors.slow.usual_share);
   verdicts_.SetPolicy(policy.verdicts, policy_version_);
 }
 
@@ -186,7 +190,9 @@ absl::Status C4dHandler::CheckJob(const v1::TelemetryBatch& batch) {
 
 absl::StatusOr<v1::TelemetryReply> C4dHandler::Ingest(const v1::TelemetryBatch& given, Now arrival) {
   std::vector<std::string> faults;
-  const std::optional<v1::TelemetryBatch> reduced = WithoutExcess(given, options_.owner_uid, &faults);
+  std::vector<Limit> limits;
+  const std::optional<v1::TelemetryBatch> reduced =
+      WithoutExcess(given, options_.owner_uid, &faults, &limits);
   const v1::TelemetryBatch& batch = reduced.has_value() ? *reduced : given;
   absl::Status status = CheckBatch(batch);
   if (status.ok()) status = CheckChanges(batch);
@@ -223,7 +229,8 @@ absl::StatusOr<v1::TelemetryReply> C4dHandler::Ingest(const v1::TelemetryBatch& 
           "heard"));
       break;
   }
-  metrics_.entries_left_out.Add(static_cast<double>(faults.size()));
+  for (const Limit& limit : limits) limits_.Reached(limit);
+  metrics_.entries_left_out.Add(static_cast<double>(faults.size() + limits.size()));
   for (const std::string& fault : faults) LogOnce(fault);
   v1::TelemetryReply reply;
   reply.set_sequence(batch.sequence());
@@ -305,6 +312,11 @@ v1::GetStatusReply C4dHandler::GetStatus(Now now) const {
   reply.set_policy_version(policy_version_);
   reply.set_policy_fault(policy_fault_);
   reply.set_report_interval_ns(hearing_.interval_ns());
+  for (const auto& [limit, sentence] : limits_.reached()) {
+    v1::ReachedLimit* const reached = reply.add_limits();
+    reached->set_name(limit);
+    reached->set_sentence(sentence);
+  }
   for (const auto& [name, host] : view_.hosts()) {
     v1::AgentStatus* agent = reply.add_agents();
     agent->set_host(name);
@@ -329,7 +341,7 @@ void C4dHandler::Tick(Now now) {
   for (const std::string& conflict : snapshot.conflicts) LogOnce(conflict);
   // The matrix changes with the slices, about once a second.
   if (windows_.slices() != slow_slices_ &&
-      (slow_at_ns_ == kNever || now.monotonic_ns - slow_at_ns_ >= kSlowIntervalNs)) {
+      (slow_at_ns_ == kNever || now.monotonic_ns - slow_at_ns_ >= SlowPauseNs(snapshot))) {
     slow_slices_ = windows_.slices();
     slow_at_ns_ = now.monotonic_ns;
     slow_ =
@@ -377,6 +389,13 @@ void C4dHandler::Tick(Now now) {
   metrics_.tick_seconds.Observe(static_cast<double>(service::SystemClock().MonotonicNs() - begin_ns) / 1e9);
 }
 
+// A job of half a million queue pairs, some of them slow, leaves time for what stands still.
+int64_t C4dHandler::SlowPauseNs(const JobSnapshot& snapshot) const {
+  if (slow_.empty() || snapshot.queue_pairs == nullptr) return kSlowIntervalNs;
+  const auto queue_pairs = static_cast<int64_t>(snapshot.queue_pairs->ends.size());
+  return std::max(kSlowIntervalNs, queue_pairs * kSlowPerQueuePairNs);
+}
+
 // So that they are known when something goes wrong.
 void C4dHandler::AskForPaths(const JobSnapshot& snapshot, Now now) {
   if (paths_ == nullptr) return;
@@ -400,6 +419,11 @@ void C4dHandler::AskForPaths(const JobSnapshot& snapshot, Now now) {
     }
   }
   asking_ns_ += service::SystemClock().MonotonicNs() - begin_ns;
+  if (paths_->left_out() > 0) {
+    limits_.Reached({"paths",
+                     "the job has more connections than paths are kept of; nobody asks C4P for those of the "
+                     "rest, and no link is named for them"});
+  }
   if (ask_next_ < snapshot.processes.size()) return;
   ask_next_ = 0;
   ask_pause_ns_ = std::max(kAskForPathsNs, kAskShare * asking_ns_);

@@ -16,6 +16,7 @@
 #include "c4d_master/hardware_log.h"
 #include "c4d_master/hearing.h"
 #include "c4d_master/job_view.h"
+#include "c4d_master/limit_log.h"
 #include "c4d_master/path_source.h"
 #include "c4d_master/policy.h"
 #include "c4d_master/verdict_store.h"
@@ -83,6 +84,7 @@ class C4dHandler {
   absl::Status CheckJob(const v1::TelemetryBatch& batch);
   void UsePolicy(const Policy& policy);
   void LogOnce(const std::string& sentence);
+  int64_t SlowPauseNs(const JobSnapshot& snapshot) const;
   void AskForPaths(const JobSnapshot& snapshot, Now now);
   void Save(const std::vector<VerdictChange>& changes, Now now);
   void Publish(const std::vector<VerdictChange>& changes, Now now);
@@ -105,6 +107,7 @@ class C4dHandler {
   Windows windows_;
   HardwareLog hardware_;
   Hearing hearing_;
+  LimitLog limits_;
   std::vector<Finding> slow_;  // of the newest slices
   uint64_t slow_slices_ = 0;   // that they were made of
   int64_t slow_at_ns_ = kNever;

@@ -4,8 +4,7 @@
 #include <cmath>
 #include <iterator>
 #include <numeric>
-
-#include "analysis/median.h"
+#include <span>
 
 namespace c4::c4d {
 namespace {
@@ -29,6 +28,19 @@ uint64_t FirstWaits(const Process& process) {
 // Whose chunks are looked at.
 bool IsLooked(const QueuePair& queue_pair) {
   return queue_pair.sends && queue_pair.carrier == Carrier::kQueuePair;
+}
+
+bool OfOneConnection(const QueuePairKey& a, const QueuePairKey& b) {
+  return a.communicator_id == b.communicator_id && a.rank == b.rank && a.peer == b.peer &&
+         a.channel == b.channel;
+}
+
+// The lower one of the two in the middle (analysis/median.h), of values that may be put in another order.
+double LowerMedianOf(std::span<double> values) {
+  if (values.empty()) return 0;
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
 }
 
 QueuePairKey KeyOf(const Membership& membership, const QueuePair& queue_pair) {
@@ -172,6 +184,13 @@ void Windows::Arrange(const Process& process, ProcessHistory* history) {
   std::stable_sort(history->by_key.begin(), history->by_key.end(), [&](uint32_t a, uint32_t b) {
     return history->queue_pairs[a].key < history->queue_pairs[b].key;
   });
+  history->asked = 0;
+  uint32_t first = 0;
+  for (uint32_t i = 0; i < history->by_key.size(); ++i) {
+    QueuePairHistory& queue_pair = history->queue_pairs[history->by_key[i]];
+    if (!OfOneConnection(queue_pair.key, history->queue_pairs[history->by_key[first]].key)) first = i;
+    queue_pair.connection = first;
+  }
 }
 
 bool Windows::IsArranged(const Process& process, const ProcessHistory& history) {
@@ -192,10 +211,16 @@ const Windows::ProcessHistory* Windows::Find(const ProcessKey& process) const {
 }
 
 const Windows::QueuePairHistory* Windows::Find(const ProcessHistory& history, const QueuePairKey& key) {
+  for (const uint32_t guess : {history.asked, history.asked + 1}) {
+    if (guess >= history.queue_pairs.size() || !(history.queue_pairs[guess].key == key)) continue;
+    history.asked = guess;
+    return &history.queue_pairs[guess];
+  }
   const auto found =
       std::lower_bound(history.by_key.begin(), history.by_key.end(), key,
                        [&](uint32_t i, const QueuePairKey& k) { return history.queue_pairs[i].key < k; });
   if (found == history.by_key.end() || !(history.queue_pairs[*found].key == key)) return nullptr;
+  history.asked = *found;
   return &history.queue_pairs[*found];
 }
 
@@ -281,6 +306,7 @@ bool Windows::ObserveProcess(const Host& host, const Process& process) {
     if (history.seen++ == 0) history.seen_since_ns = history.start_ns;
     ++slices_;
     Mature(&history);
+    TakeLooks(&history);
   }
   Begin(process, as_of_ns, &history);
   return warm;
@@ -302,6 +328,67 @@ void Windows::Mature(ProcessHistory* history) {
     queue_pair.recent.erase(queue_pair.recent.begin(), last);
     if (queue_pair.paths.size() > 1) DropOldPaths(&queue_pair);
   }
+}
+
+// While all of it lies at hand. What becomes usual is known of the whole connection, and remembered as Usual
+// does.
+void Windows::TakeLooks(ProcessHistory* history) const {
+  const auto [first_slice, last_slice] = Span(*history, 0);
+  const bool learnt = history->usual_own_ns.size() >= thresholds_.least_usual_slices;
+  history->looks.assign(history->queue_pairs.size(), {});
+  history->looked_shares = shares_;
+  for (size_t i = 0; i < history->queue_pairs.size(); ++i) {
+    const std::vector<Count>& recent = history->queue_pairs[i].recent;
+    Look& look = history->looks[i];
+    std::array<double, kLatencyBuckets> counts{};
+    for (size_t k = recent.size(); k > 0 && recent[k - 1].slice >= first_slice; --k) {
+      counts[recent[k - 1].bucket] += recent[k - 1].chunks;
+      look.several_paths = look.several_paths || recent[k - 1].path != recent.back().path;
+    }
+    const Latency low = QuantileOf(counts, shares_.first);
+    look.low = low.ns_per_kib;
+    look.chunks = low.chunks;
+  }
+  for (size_t begin = 0; learnt && begin < history->by_key.size();) {
+    std::array<double, kLatencyBuckets> counts{};
+    size_t end = begin;
+    for (; end < history->by_key.size(); ++end) {
+      const QueuePairHistory& queue_pair = history->queue_pairs[history->by_key[end]];
+      if (queue_pair.connection != begin) break;
+      for (size_t i = 0; i < kLatencyBuckets; ++i) counts[i] += queue_pair.usual[i];
+    }
+    const Latency usual = QuantileOf(counts, shares_.first);
+    const Latency bad = QuantileOf(counts, shares_.second);
+    auto& memos = history->queue_pairs[history->by_key[begin]].usual_of;
+    memos[0] = {history->round, shares_.first, usual};
+    memos[1] = {history->round, shares_.second, bad};
+    for (; begin < end; ++begin) {
+      Look& look = history->looks[history->by_key[begin]];
+      look.usual = usual.ns_per_kib;
+      look.usual_bad = bad.ns_per_kib;
+      look.usual_chunks = usual.chunks;
+    }
+  }
+}
+
+bool Windows::SomeMayBeSlow(const Suspicion& suspicion) const {
+  const double job_bad = UsualOfAll(suspicion.bad_share).ns_per_kib;
+  const auto may_be_slow = [&](const ProcessHistory& history, const Look& look) {
+    if (look.chunks <= 0) return false;
+    if (look.several_paths) return true;
+    if (look.usual <= 0 || look.usual_chunks < suspicion.least_usual_chunks) {
+      return look.chunks >= suspicion.blind_chunks && history.seen >= suspicion.blind_slices;
+    }
+    return look.low >= suspicion.ratio * look.usual &&
+           look.low >= suspicion.bad_ratio * std::max(look.usual_bad, job_bad);
+  };
+  return std::any_of(histories_.begin(), histories_.end(), [&](const auto& entry) {
+    const ProcessHistory& history = entry.second;
+    if (history.looks.empty()) return false;
+    if (history.looked_shares != std::pair(suspicion.share, suspicion.bad_share)) return true;
+    return std::any_of(history.looks.begin(), history.looks.end(),
+                       [&](const Look& look) { return may_be_slow(history, look); });
+  });
 }
 
 // The first `counts` of what is recent become usual.
@@ -335,46 +422,49 @@ std::pair<uint64_t, uint64_t> Windows::Span(const ProcessHistory& history, size_
   return {history.recent[first].number, history.recent[last].number};
 }
 
-std::vector<PathLatency> Windows::Recent(History history, const QueuePairKey& queue_pair, size_t back,
-                                         double share) const {
-  std::vector<PathLatency> result;
+void Windows::Recent(History history, const QueuePairKey& queue_pair, size_t back, double share,
+                     std::vector<PathLatency>* result) const {
+  result->clear();
   const QueuePairHistory* known = history == nullptr ? nullptr : Find(*history, queue_pair);
-  if (known == nullptr) return result;
+  if (known == nullptr || known->recent.empty()) return;
   const auto [first, last] = Span(*history, back);
-  // In the order of the slices, hence path by path.
+  // In the order of the slices, hence path by path; the window lies at the end.
+  const std::vector<Count>& recent = known->recent;
+  size_t begin = recent.size();
+  while (begin > 0 && recent[begin - 1].slice >= first) --begin;
   std::array<double, kLatencyBuckets> counts{};
-  for (size_t i = 0; i < known->recent.size(); ++i) {
-    const Count& count = known->recent[i];
-    if (count.slice < first || count.slice > last) continue;
+  for (size_t i = begin; i < recent.size() && recent[i].slice <= last; ++i) {
+    const Count& count = recent[i];
     counts[count.bucket] += count.chunks;
-    const bool goes_on = i + 1 < known->recent.size() && known->recent[i + 1].slice <= last &&
-                         known->recent[i + 1].path == count.path;
+    const bool goes_on =
+        i + 1 < recent.size() && recent[i + 1].slice <= last && recent[i + 1].path == count.path;
     if (goes_on) continue;
     const Path& path = *known->paths[static_cast<uint16_t>(count.path - known->first_path)];
-    result.push_back({path.local, path.remote, QuantileOf(counts, share)});
+    result->push_back({path.local, path.remote, QuantileOf(counts, share)});
     counts.fill(0);
   }
-  return result;
 }
 
 Latency Windows::Usual(History history, const QueuePairKey& queue_pair, double share) const {
   if (history == nullptr || history->usual_own_ns.size() < thresholds_.least_usual_slices) return {};
-  QueuePairKey key = queue_pair;
-  key.index = 0;
   const auto& all = history->queue_pairs;
-  const auto first = std::lower_bound(history->by_key.begin(), history->by_key.end(), key,
-                                      [&](uint32_t i, const QueuePairKey& k) { return all[i].key < k; });
-  const auto is_of_connection = [&](const QueuePairKey& k) {
-    return k.communicator_id == key.communicator_id && k.rank == key.rank && k.peer == key.peer &&
-           k.channel == key.channel;
-  };
-  if (first == history->by_key.end() || !is_of_connection(all[*first].key)) return {};
+  auto first = history->by_key.begin();
+  if (const QueuePairHistory* known = Find(*history, queue_pair)) {
+    first += known->connection;
+  } else {
+    QueuePairKey key = queue_pair;
+    key.index = 0;
+    first = std::lower_bound(first, history->by_key.end(), key,
+                             [&](uint32_t i, const QueuePairKey& k) { return all[i].key < k; });
+  }
+  const auto is_of_connection = [&](uint32_t i) { return OfOneConnection(all[i].key, queue_pair); };
+  if (first == history->by_key.end() || !is_of_connection(*first)) return {};
   // Asked for again and again, of each queue pair of the connection and in each look.
   Memo* memo = &all[*first].usual_of[0];
   if (memo->round == history->round && memo->share != share) ++memo;
   if (memo->round == history->round && memo->share == share) return memo->latency;
   std::array<double, kLatencyBuckets> counts{};
-  for (auto at = first; at != history->by_key.end() && is_of_connection(all[*at].key); ++at) {
+  for (auto at = first; at != history->by_key.end() && is_of_connection(*at); ++at) {
     for (size_t i = 0; i < kLatencyBuckets; ++i) counts[i] += all[*at].usual[i];
   }
   *memo = {history->round, share, QuantileOf(counts, share)};
@@ -393,22 +483,25 @@ OwnTime Windows::Own(const ProcessKey& process, size_t back) const {
   const ProcessHistory* found = Find(process);
   if (found == nullptr || found->recent.size() <= back) return result;
   const ProcessHistory& history = *found;
-  std::vector<double> own;
-  std::vector<double> cycle;
-  std::vector<double> waits;
-  for (size_t i = history.recent.size() - back; i > 0 && own.size() < thresholds_.own_slices; --i) {
-    own.push_back(history.recent[i - 1].own_ns);
-    cycle.push_back(history.recent[i - 1].cycle_ns);
-    waits.push_back(history.recent[i - 1].first_wait_ns);
+  std::array<double, kRecentSlices> own{};
+  std::array<double, kRecentSlices> cycle{};
+  std::array<double, kRecentSlices> waits{};
+  const size_t most = std::min(thresholds_.own_slices, kRecentSlices);
+  size_t count = 0;
+  for (size_t i = history.recent.size() - back; i > 0 && count < most; --i, ++count) {
+    own[count] = history.recent[i - 1].own_ns;
+    cycle[count] = history.recent[i - 1].cycle_ns;
+    waits[count] = history.recent[i - 1].first_wait_ns;
   }
-  result.slices = own.size();
+  result.slices = count;
   result.seen = history.seen;
   result.since_ns = history.seen_since_ns;
-  result.recent_ns = analysis::LowerMedian(own);
-  result.cycle_ns = analysis::LowerMedian(cycle);
-  result.first_wait_ns = analysis::LowerMedian(waits);
+  result.recent_ns = LowerMedianOf({own.data(), count});
+  result.cycle_ns = LowerMedianOf({cycle.data(), count});
+  result.first_wait_ns = LowerMedianOf({waits.data(), count});
   if (history.usual_own_ns.size() >= thresholds_.least_usual_slices) {
-    result.usual_ns = analysis::LowerMedian({history.usual_own_ns.begin(), history.usual_own_ns.end()});
+    scratch_.assign(history.usual_own_ns.begin(), history.usual_own_ns.end());
+    result.usual_ns = LowerMedianOf(scratch_);
   }
   return result;
 }

@@ -117,7 +117,14 @@ class Windows {
     return Recent(Find(process), queue_pair, back, share);
   }
   std::vector<PathLatency> Recent(History process, const QueuePairKey& queue_pair, size_t back,
-                                  double share) const;
+                                  double share) const {
+    std::vector<PathLatency> result;
+    Recent(process, queue_pair, back, share, &result);
+    return result;
+  }
+  // The same, in the place of what was in `result`: for who asks of all queue pairs of a job.
+  void Recent(History process, const QueuePairKey& queue_pair, size_t back, double share,
+              std::vector<PathLatency>* result) const;
   // Of all the queue pairs of its connection together: those that the scheduler hardly uses learn little of
   // their own, and all of them carry chunks of the same messages.
   Latency Usual(const ProcessKey& process, const QueuePairKey& queue_pair, double share) const {
@@ -126,6 +133,21 @@ class Windows {
   Latency Usual(History process, const QueuePairKey& queue_pair, double share) const;
   // Of all queue pairs of the job together.
   Latency UsualOfAll(double share) const;
+
+  // The least that a queue pair has to show now to be slow, whatever the others of the job do. A job of half
+  // a million of them is looked through queue pair by queue pair only where one shows it.
+  struct Suspicion {
+    double share = 0;               // of its latencies now, and of what is usual for it
+    double bad_share = 0;           // where its bad chunks usually begin
+    double ratio = 0;               // to what is usual
+    double bad_ratio = 0;           // to what is usually bad, of it and of the job
+    double least_usual_chunks = 0;  // below which nothing is usual:
+    double blind_chunks = 0;        // then it takes so many chunks,
+    size_t blind_slices = 0;        // and its process was seen for so long
+  };
+  // The shares that will be asked for; looks are taken as the slices end.
+  void SetShares(double share, double bad_share) { shares_ = {share, bad_share}; }
+  bool SomeMayBeSlow(const Suspicion& suspicion) const;
   OwnTime Own(const ProcessKey& process, size_t back) const;
 
   // Made of slices that lie after this moment; 0 before the first one.
@@ -148,6 +170,15 @@ class Windows {
     double share = 0;
     Latency latency;
   };
+  // Of a queue pair over the newest window.
+  struct Look {
+    double low = 0;  // ns per KiB; 0: no chunks
+    double chunks = 0;
+    double usual = 0;
+    double usual_bad = 0;
+    double usual_chunks = 0;
+    bool several_paths = false;
+  };
   struct QueuePairHistory {
     QueuePairKey key;
     size_t ordinal = 0;  // its communicator's place among the process's when it was first seen
@@ -158,6 +189,7 @@ class Windows {
     // The last one is in use; the first has the number first_path.
     std::vector<std::unique_ptr<const Path>> paths;
     uint16_t first_path = 0;
+    uint32_t connection = 0;               // place in by_key at which its connection begins
     mutable std::array<Memo, 2> usual_of;  // of its connection, kept with the first queue pair of that
   };
   // What a queue pair is to its process: its communicator's place among the process's, rank, peer, channel,
@@ -186,7 +218,10 @@ class Windows {
     std::deque<Slice> recent;
     std::deque<double> usual_own_ns;
     std::vector<QueuePairHistory> queue_pairs;  // as the process lists them
+    std::vector<Look> looks;                    // of each, when the last slice had ended
+    std::pair<double, double> looked_shares;    // that they are of
     std::vector<uint32_t> by_key;               // indices into queue_pairs
+    mutable uint32_t asked = 0;                 // the one that was asked for last: the next one is next to it
     uint64_t round = 1;                         // grows with whatever may change what is usual
     std::map<Role, Inherited> inherited;
     std::string host;
@@ -215,15 +250,18 @@ class Windows {
   bool IsExcluded(const Slice& slice) const;
   void Begin(const Process& process, int64_t as_of_ns, ProcessHistory* history);
   void Mature(ProcessHistory* history);
+  void TakeLooks(ProcessHistory* history) const;
   std::pair<uint64_t, uint64_t> Span(const ProcessHistory& history, size_t back) const;
 
   WindowThresholds thresholds_;
+  std::pair<double, double> shares_ = {0.25, 0.85};
   std::unordered_map<ProcessKey, ProcessHistory, KeyHash> histories_;
   std::unordered_map<std::string, std::vector<ProcessHistory*>> by_host_;
   std::array<double, kLatencyBuckets> usual_of_all_{};  // the sum over all queue pairs
   std::deque<std::pair<int64_t, int64_t>> excluded_;    // by end; disjoint
   uint64_t slices_ = 0;
   int64_t swept_at_ns_ = 0;
+  mutable std::vector<double> scratch_;  // of Own
 };
 
 }  // namespace c4::c4d

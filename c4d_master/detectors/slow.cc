@@ -227,6 +227,19 @@ Finding DescribeConnections(const std::vector<const Cell*>& told, bool ambiguous
   return finding;
 }
 
+// False: no cell is slow, whatever the medians of the job and of its communicators are.
+bool SomeMayBeSlow(const Windows& windows, const SlowThresholds& thresholds) {
+  constexpr double kLeastMedianRatio = 0.5;  // see Cells
+  return windows.SomeMayBeSlow(
+      {.share = thresholds.share,
+       .bad_share = thresholds.usual_share,
+       .ratio = std::max(thresholds.own_factor, thresholds.matrix_factor * kLeastMedianRatio),
+       .bad_ratio = thresholds.bad_factor,
+       .least_usual_chunks = thresholds.min_usual_chunks,
+       .blind_chunks = thresholds.blind_chunks,
+       .blind_slices = thresholds.blind_slices});
+}
+
 std::vector<Finding> DetectSlowNetwork(const JobQueuePairs& all, const Windows& windows,
                                        const std::set<const Process*>& late, const NetworkView& network,
                                        int64_t now_ns, const SlowThresholds& thresholds) {
@@ -349,6 +362,7 @@ std::vector<Finding> DetectSlow(const JobSnapshot& snapshot, const Windows& wind
     explains.insert(snapshot.processes[late->process].process);
     findings.push_back(std::move(finding));
   }
+  if (!SomeMayBeSlow(windows, thresholds)) return findings;
   for (Finding& finding :
        DetectSlowNetwork(QueuePairsOf(snapshot), windows, explains, network, now_ns, thresholds)) {
     findings.push_back(std::move(finding));

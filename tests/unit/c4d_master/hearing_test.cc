@@ -6,6 +6,7 @@
 
 #include "c4a/cadence.h"
 #include "c4d_master/c4d_handler.h"
+#include "c4d_master/telemetry_decode.h"
 #include "gtest/gtest.h"
 #include "tests/unit/c4d_master/fake_job.h"
 
@@ -63,7 +64,8 @@ class HearingTest : public ::testing::TestWithParam<int64_t> {
   }
 
   void Look(uint32_t host) {
-    const v1::TelemetryBatch batch = job_.Batch("host" + std::to_string(host));
+    v1::TelemetryBatch batch = job_.Batch("host" + std::to_string(host));
+    batch.mutable_processes(0)->set_operations_finished(job_.process(host).operations_finished);
     if (host == lost_ || !cadences_[host].IsDue(batch)) return;
     ++batches_;
     const auto reply = handler_->Ingest(batch, job_.now());
@@ -166,6 +168,49 @@ TEST_P(HearingTest, AnAgentOfBeforeIsHeardAtEveryLook) {
     Pass(100 * kMillisecondNs);
   }
   EXPECT_TRUE(seen_.empty());
+}
+
+// What a job has more of than fits is said wherever somebody looks.
+TEST_P(HearingTest, ALimitThatIsReachedIsToldOf) {
+  Train(5);
+  EXPECT_EQ(handler_->GetStatus(job_.now()).limits_size(), 0);
+  v1::TelemetryBatch batch = job_.Batch("host0");
+  v1::CommunicatorState more = batch.processes(0).communicators(0);
+  for (int i = 0; i <= kMaxCommunicatorsPerProcess; ++i) {
+    more.set_communicator_id(0x10000U + static_cast<uint32_t>(i));
+    *batch.mutable_processes(0)->add_communicators() = more;
+  }
+  ASSERT_TRUE(handler_->Ingest(batch, job_.now()).ok());
+  const v1::GetStatusReply status = handler_->GetStatus(job_.now());
+  ASSERT_EQ(status.limits_size(), 1);
+  EXPECT_EQ(status.limits(0).name(), "communicators-of-a-process");
+  EXPECT_NE(status.limits(0).sentence().find("more than 4096 communicators"), std::string::npos);
+  EXPECT_NE(metrics_.Serialise().find("c4d_limit_reached{limit=\"communicators-of-a-process\"} 1"),
+            std::string::npos);
+}
+
+TEST_P(HearingTest, TheMatrixIsGivenByRows) {
+  for (uint32_t rank = 0; rank < kHosts; ++rank) {
+    job_.membership(rank).queue_pairs.push_back({.peer = (rank + 1) % kHosts, .sends = true});
+  }
+  for (int i = 0; i < 100; ++i) {
+    for (uint32_t rank = 0; rank < kHosts; ++rank) {
+      job_.membership(rank).queue_pairs.front().latency[10] += 5;
+      job_.process(rank).operations_finished += 1;
+    }
+    Train(1);
+  }
+  v1::GetMatrixRequest request;
+  EXPECT_EQ(handler_->GetMatrix(job_.now()).cells_size(), static_cast<int>(kHosts));
+  EXPECT_EQ(handler_->GetMatrix(job_.now()).cells_left_out(), 0U);
+  request.add_ranks(5);
+  const v1::GetMatrixReply row = handler_->GetMatrix(job_.now(), request);
+  ASSERT_EQ(row.cells_size(), 2) << "what it sends, and what it receives";
+  EXPECT_EQ(row.ranks_size(), 1);
+  request.clear_ranks();
+  request.set_most_cells(3);
+  EXPECT_EQ(handler_->GetMatrix(job_.now(), request).cells_size(), 3);
+  EXPECT_EQ(handler_->GetMatrix(job_.now(), request).cells_left_out(), kHosts - 3);
 }
 
 INSTANTIATE_TEST_SUITE_P(EveryLookAndOnceASecond, HearingTest, ::testing::Values(0, kAsOneOf250));
