@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "c4d_master/detectors/queue_pair_ends.h"
-#include "c4d_master/matrix_reply.h"
 #include "c4d_master/telemetry_changes.h"
 #include "c4d_master/telemetry_decode.h"
 #include "service/clock.h"
@@ -26,38 +25,10 @@ constexpr int64_t kAskForPathsNs = kSecondNs;
 constexpr int64_t kAskShare = 50;
 constexpr size_t kAskAtOnce = 8192;  // queue pairs a tick: some milliseconds
 
-v1::RankStatus StatusOf(const Host& host, const Process& process, int64_t now_ns) {
-  v1::RankStatus status;
-  status.set_rank(process.rank);
-  status.mutable_process()->set_host(host.name);
-  status.mutable_process()->set_boot_id(process.key.boot_id);
-  status.mutable_process()->set_pid(process.key.pid);
-  status.mutable_process()->set_start_time_ticks(process.key.start_time_ticks);
-  v1::ProcessHealth* health = status.mutable_health();
-  health->set_state(static_cast<v1::ProcessState>(process.health.state));
-  health->set_state_age_ns(std::max<int64_t>(0, now_ns - process.health.state_since_at_ns));
-  health->set_wait_channel(process.health.wait_channel);
-  health->set_cpu_ns(process.health.cpu_ns);
-  health->set_io_bytes(process.health.io_bytes);
-  health->set_progress_age_ns(std::max<int64_t>(0, now_ns - process.health.last_progress_at_ns));
-  status.set_incarnation(process.incarnation);
-  const Membership* widest = nullptr;
-  for (const Membership& membership : process.communicators) {
-    if (widest == nullptr || membership.rank_count > widest->rank_count) widest = &membership;
-  }
-  if (widest != nullptr) {
-    status.set_communicator_id(widest->communicator_id);
-    status.set_called(widest->called.count);
-    status.set_started(widest->started.count);
-    status.set_finished(widest->finished.count);
-  }
-  return status;
-}
-
 }  // namespace
 
 C4dHandler::C4dHandler(const HandlerOptions& options, VerdictStore* store, service::Metrics* metrics,
-                       PathSource* paths)
+                       PathSource* paths, Mover* mover)
     : options_(options),
       all_metrics_(metrics),
       store_(store),
@@ -66,7 +37,8 @@ C4dHandler::C4dHandler(const HandlerOptions& options, VerdictStore* store, servi
       windows_(options.policy.windows),
       hearing_(options.report_per_host_ns),
       limits_(metrics),
-      verdicts_(options.job, options.master_epoch) {
+      verdicts_(options.job, options.master_epoch),
+      interventions_(options.intervene, mover, metrics) {
   metrics_.batches = metrics->Counter("c4d_batches_total", "Telemetry batches taken in");
   metrics_.batches_ignored =
       metrics->Counter("c4d_batches_ignored_total", "Batches that were known already or of a former agent");
@@ -79,6 +51,13 @@ C4dHandler::C4dHandler(const HandlerOptions& options, VerdictStore* store, servi
       metrics->Counter("c4d_entries_left_out_total", "Entries of batches that contradict themselves");
   metrics_.hardware_events =
       metrics->Counter("c4d_hardware_events_total", "What agents told of faults of their nodes' hardware");
+  metrics_.iteration_seconds = metrics->Gauge(
+      "c4d_iteration_seconds", "Time of the job's last iteration, told from its calls; 0: none is known");
+  metrics_.slowdown =
+      metrics->Gauge("c4d_failslow_slowdown_ratio",
+                     "Time of an iteration against before, while the job is in a fail-slow; else 1");
+  metrics_.ranks_with_iterations =
+      metrics->Gauge("c4d_ranks_with_iterations", "Ranks whose iterations are known");
   for (const auto kind : {VerdictChange::Kind::kSuspected, VerdictChange::Kind::kConfirmed,
                           VerdictChange::Kind::kUpdated, VerdictChange::Kind::kCleared}) {
     metrics_.verdict_changes[static_cast<size_t>(kind)] =
@@ -114,6 +93,7 @@ C4dHandler::C4dHandler(const HandlerOptions& options, VerdictStore* store, servi
   const absl::StatusOr<std::vector<v1::Verdict>> stored = store_->Load(options_.job);
   if (stored.ok()) {
     verdicts_.Restore(*stored);
+    interventions_.Restore(*stored);
     const size_t open =
         verdicts_.CountOpen(v1::VERDICT_STATE_SUSPECTED) + verdicts_.CountOpen(v1::VERDICT_STATE_CONFIRMED);
     if (!stored->empty()) {
@@ -135,7 +115,9 @@ void C4dHandler::UsePolicy(const Policy& policy) {
       .Set(1);
   view_.SetThresholds(policy.agent_stale_ns, policy.rhythm);
   windows_.SetThresholds(policy.windows);
-  windows_.SetShares(policy.detectors.slow.share, policy.detectors.slow.usual_share);
+  windows_.SetShares(policy.detectors.slow.share, policy.detectors.slow.usual_share,
+                     policy.detectors.slow.upper_share);
+  fail_slow_.SetThresholds(policy.fail_slow);
   verdicts_.SetPolicy(policy.verdicts, policy_version_);
 }
 
@@ -165,6 +147,7 @@ absl::Status C4dHandler::CheckJob(const v1::TelemetryBatch& batch) {
         provisional_job_.clear();
         view_.Forget();
         windows_.Forget();
+        fail_slow_.Forget();
       }
       job_seen_ = true;
       continue;
@@ -215,6 +198,7 @@ absl::StatusOr<v1::TelemetryReply> C4dHandler::Ingest(const v1::TelemetryBatch& 
     case JobView::Taken::kNew:
       metrics_.batches.Add();
       windows_.Observe(view_.hosts().at(batch.host()));
+      fail_slow_.Observe(batch, view_.hosts().at(batch.host()), arrival.monotonic_ns);
       metrics_.hardware_events.Add(
           static_cast<double>(hardware_.Observe(batch, view_.hosts().at(batch.host()).as_of_ns)));
       break;
@@ -236,7 +220,8 @@ absl::StatusOr<v1::TelemetryReply> C4dHandler::Ingest(const v1::TelemetryBatch& 
   reply.set_sequence(batch.sequence());
   reply.set_master_epoch(options_.master_epoch);
   reply.set_received_ns(arrival.monotonic_ns);
-  reply.set_level(level_);
+  // A profile asks for more than the job is set to, for a few iterations.
+  reply.set_level(fail_slow_.WantsFine() ? v1::RECORD_LEVEL_FINE : level_);
   reply.set_report_interval_ns(hearing_.interval_ns());
   const bool is_base = (taken == JobView::Taken::kNew || taken == JobView::Taken::kDuplicate) &&
                        !reduced.has_value() && view_.IsBase(batch.host());
@@ -261,12 +246,12 @@ bool C4dHandler::WantsWhole(const std::string& host) const {
                      [&](const auto& entry) { return entry.second.hosts.count(host) == 0; });
 }
 
-v1::GetMatrixReply C4dHandler::GetMatrix(Now now, const v1::GetMatrixRequest& request) {
-  v1::GetMatrixReply reply;
+v1::GetIterationsReply C4dHandler::GetIterations(uint64_t from, Now now) const {
+  v1::GetIterationsReply reply;
   reply.set_job(options_.job);
   reply.set_master_epoch(options_.master_epoch);
   reply.set_unix_ns(now.unix_ns);
-  FillMatrix(view_.Snapshot(now.monotonic_ns), windows_, policy_.detectors.slow, request, &reply);
+  fail_slow_.Fill(from, now, &reply);
   return reply;
 }
 
@@ -285,54 +270,6 @@ uint64_t C4dHandler::Record(OnBatch on_batch) {
 
 void C4dHandler::StopRecord(uint64_t recording) {
   recorders_.erase(recording);
-}
-
-v1::ListVerdictsReply C4dHandler::ListVerdicts(bool include_cleared) const {
-  v1::ListVerdictsReply reply;
-  reply.set_job(options_.job);
-  reply.set_master_epoch(options_.master_epoch);
-  uint32_t agents = 0;
-  uint64_t unwatched = 0;
-  for (const auto& [name, host] : view_.hosts()) {
-    if (host.segments_refused == 0 || !host.processes.empty()) ++agents;
-    if (host.segments_refused == 0) continue;
-    if (unwatched == 0) reply.set_unwatched_why(Concat("on ", name, ": ", host.refusal));
-    unwatched += host.segments_refused;
-  }
-  reply.set_agents(agents);
-  reply.set_processes_unwatched(unwatched);
-  for (v1::Verdict& verdict : verdicts_.List(include_cleared)) *reply.add_verdicts() = std::move(verdict);
-  return reply;
-}
-
-v1::GetStatusReply C4dHandler::GetStatus(Now now) const {
-  v1::GetStatusReply reply;
-  reply.set_job(options_.job);
-  reply.set_master_epoch(options_.master_epoch);
-  reply.set_policy_version(policy_version_);
-  reply.set_policy_fault(policy_fault_);
-  reply.set_report_interval_ns(hearing_.interval_ns());
-  for (const auto& [limit, sentence] : limits_.reached()) {
-    v1::ReachedLimit* const reached = reply.add_limits();
-    reached->set_name(limit);
-    reached->set_sentence(sentence);
-  }
-  for (const auto& [name, host] : view_.hosts()) {
-    v1::AgentStatus* agent = reply.add_agents();
-    agent->set_host(name);
-    agent->set_last_batch_age_ns(std::max<int64_t>(0, now.monotonic_ns - host.as_of_ns));
-    agent->set_batches(host.batches);
-    agent->set_batches_dropped(host.batches_dropped);
-    agent->set_version(host.agent_version);
-    agent->set_segments_refused(host.segments_refused);
-    agent->set_refusal(host.refusal);
-    if (host.clock_error_ns.has_value()) agent->set_clock_error_ns(*host.clock_error_ns);
-    for (const Process& process : host.processes)
-      *reply.add_ranks() = StatusOf(host, process, now.monotonic_ns);
-  }
-  std::stable_sort(reply.mutable_ranks()->begin(), reply.mutable_ranks()->end(),
-                   [](const v1::RankStatus& a, const v1::RankStatus& b) { return a.rank() < b.rank(); });
-  return reply;
 }
 
 void C4dHandler::Tick(Now now) {
@@ -378,8 +315,15 @@ void C4dHandler::Tick(Now now) {
     for (const uint64_t communicator : finding.communicators) view_.ExcludeStandstill(communicator);
   }
   hearing_.Observe(snapshot, findings, policy_, now.monotonic_ns);
+  JudgeIterations(snapshot, &findings, now);
+  Intervene(snapshot, now, &findings);
   hardware_.Attach(snapshot, now, &findings);
-  const std::vector<VerdictChange> changes = verdicts_.Update(findings, snapshot, now);
+  std::vector<VerdictChange> changes = verdicts_.Update(findings, snapshot, now);
+  for (const auto& [verdict, record] : interventions_.TakeRecords()) {
+    if (std::optional<VerdictChange> change = verdicts_.Note(verdict, record)) {
+      changes.push_back(*std::move(change));
+    }
+  }
   if (!changes.empty()) {
     Publish(changes, now);
     Save(changes, now);
@@ -394,6 +338,36 @@ int64_t C4dHandler::SlowPauseNs(const JobSnapshot& snapshot) const {
   if (slow_.empty() || snapshot.queue_pairs == nullptr) return kSlowIntervalNs;
   const auto queue_pairs = static_cast<int64_t>(snapshot.queue_pairs->ends.size());
   return std::max(kSlowIntervalNs, queue_pairs * kSlowPerQueuePairNs);
+}
+
+void C4dHandler::Intervene(const JobSnapshot& snapshot, Now now, std::vector<Finding>* findings) {
+  if (interventions_.idle(verdicts_.CountOpen())) return;
+  interventions_.Tick({snapshot, windows_, paths_, view_.fences(), policy_, now}, verdicts_.List(false),
+                      findings);
+  verdicts_.Hold(interventions_.held());
+  // What is slow on trial is not usual, whatever the verdict's state.
+  if (interventions_.under_way()) {
+    windows_.Exclude(now.monotonic_ns - policy_.trouble.slow_before_ns - kSecondNs,
+                     now.monotonic_ns + policy_.trouble.slow_after_ns);
+  }
+}
+
+// What the job's iterations say, beside all that was found.
+void C4dHandler::JudgeIterations(const JobSnapshot& snapshot, std::vector<Finding>* findings, Now now) {
+  std::optional<Finding> slow = fail_slow_.Judge(
+      *findings, snapshot, view_.hosts(), windows_,
+      [this](const Finding& finding) { return verdicts_.IdOf(finding); }, now);
+  const std::deque<SeriesPoint>& series = fail_slow_.log().series();
+  metrics_.iteration_seconds.Set(series.empty() ? 0 : series.back().duration_s);
+  metrics_.slowdown.Set(fail_slow_.episode().has_value() ? fail_slow_.episode()->slowdown() : 1);
+  metrics_.ranks_with_iterations.Set(static_cast<double>(fail_slow_.log().ranks().size()));
+  if (!slow.has_value()) return;
+  // What is slow now is not usual, until it has been so for long.
+  if (!slow->confirmed_by.empty() && now.monotonic_ns - slow->since_at_ns < policy_.fail_slow.unusual_ns) {
+    windows_.Exclude(std::min(slow->since_at_ns, now.monotonic_ns) - kSecondNs,
+                     now.monotonic_ns + policy_.trouble.slow_after_ns);
+  }
+  findings->push_back(*std::move(slow));
 }
 
 // So that they are known when something goes wrong.

@@ -13,8 +13,10 @@
 
 #include "c4/v1/c4d.pb.h"
 #include "c4/v1/telemetry.pb.h"
+#include "c4d_master/failslow/fail_slow.h"
 #include "c4d_master/hardware_log.h"
 #include "c4d_master/hearing.h"
+#include "c4d_master/intervention/interventions.h"
 #include "c4d_master/job_view.h"
 #include "c4d_master/limit_log.h"
 #include "c4d_master/path_source.h"
@@ -33,15 +35,16 @@ struct HandlerOptions {
   int64_t owner_uid = -1;  // whose processes are the job's; -1: anybody's
   Policy policy;
   int64_t report_per_host_ns = Hearing::kPerHostNs;  // see Hearing
+  bool intervene = false;    // the job asks for experiments that move its queue pairs (intervention/)
   bool log_verdicts = true;  // not where a recording is replayed: its reader is told by the result
 };
 
 class C4dHandler {
  public:
-  // Loads the verdicts that an earlier master of this job left. `paths`: nullptr where no C4P can be asked;
-  // it outlives the handler.
+  // Loads the verdicts that an earlier master of this job left. `paths`, `mover`: nullptr where no C4P can be
+  // asked; they outlive the handler.
   C4dHandler(const HandlerOptions& options, VerdictStore* store, service::Metrics* metrics,
-             PathSource* paths = nullptr);
+             PathSource* paths = nullptr, Mover* mover = nullptr);
 
   // Processes of other users than the job's owner, and those that report absurd counts, are left out one by
   // one. InvalidArgument: the batch is malformed. FailedPrecondition: it is of another job. Either changes
@@ -55,11 +58,15 @@ class C4dHandler {
 
   v1::ListVerdictsReply ListVerdicts(bool include_cleared) const;
   v1::GetStatusReply GetStatus(Now now) const;
+  // Of the policy in force.
+  const std::string& policy_version() const { return policy_version_; }
 
   // What is held of each host; valid until the next Ingest.
   const std::map<std::string, Host>& hosts() const { return view_.hosts(); }
   // See matrix_reply.h.
   v1::GetMatrixReply GetMatrix(Now now, const v1::GetMatrixRequest& request = {});
+  // Of the job's iterations those numbered from `from` on.
+  v1::GetIterationsReply GetIterations(uint64_t from, Now now) const;
   // From the next replies on the agents ask their processes for it.
   v1::SetLevelReply SetLevel(v1::RecordLevel level);
 
@@ -81,10 +88,12 @@ class C4dHandler {
  private:
   bool IsOurs(const v1::ProcessReport& report) const;
   bool WantsWhole(const std::string& host) const;
+  void JudgeIterations(const JobSnapshot& snapshot, std::vector<Finding>* findings, Now now);
   absl::Status CheckJob(const v1::TelemetryBatch& batch);
   void UsePolicy(const Policy& policy);
   void LogOnce(const std::string& sentence);
   int64_t SlowPauseNs(const JobSnapshot& snapshot) const;
+  void Intervene(const JobSnapshot& snapshot, Now now, std::vector<Finding>* findings);
   void AskForPaths(const JobSnapshot& snapshot, Now now);
   void Save(const std::vector<VerdictChange>& changes, Now now);
   void Publish(const std::vector<VerdictChange>& changes, Now now);
@@ -108,6 +117,7 @@ class C4dHandler {
   HardwareLog hardware_;
   Hearing hearing_;
   LimitLog limits_;
+  FailSlow fail_slow_;
   std::vector<Finding> slow_;  // of the newest slices
   uint64_t slow_slices_ = 0;   // that they were made of
   int64_t slow_at_ns_ = kNever;
@@ -115,6 +125,7 @@ class C4dHandler {
   int64_t stood_still_at_ns_ = kNever;                    // when last something was worse than slow
   v1::RecordLevel level_ = v1::RECORD_LEVEL_UNSPECIFIED;  // wanted from the processes
   Verdicts verdicts_;
+  Interventions interventions_;
 
   bool job_seen_ = false;        // telemetry under the job's own name has come
   std::string provisional_job_;  // under which telemetry is taken until then; empty: none
@@ -135,6 +146,9 @@ class C4dHandler {
     service::MetricCounter batches_refused;
     service::MetricCounter entries_left_out;
     service::MetricCounter hardware_events;
+    service::MetricGauge iteration_seconds;
+    service::MetricGauge slowdown;
+    service::MetricGauge ranks_with_iterations;
     service::MetricCounter verdict_changes[4];  // by VerdictChange::Kind
     service::MetricCounter store_errors;
     service::MetricGauge store_in_memory;

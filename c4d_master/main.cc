@@ -1,10 +1,12 @@
 // c4d_master: puts the parts together.
 
 #include <array>
+#include <functional>
 #include <memory>
 
 #include "c4d_master/grpc_service.h"
 #include "c4d_master/http_api.h"
+#include "c4d_master/intervention/grpc_mover.h"
 #include "c4d_master/options.h"
 #include "c4d_master/path_source.h"
 #include "c4d_master/policy_file.h"
@@ -13,6 +15,8 @@
 #include "c4d_master/smon/smon_http.h"
 #include "c4d_master/smon/smon_workers.h"
 #include "c4d_master/smon/telemetry_profile_source.h"
+#include "c4d_master/validation/validation_grpc.h"
+#include "c4d_master/validation/validator.h"
 #include "grpcpp/impl/service_type.h"
 #include "service/directory.h"
 #include "service/log.h"
@@ -28,22 +32,35 @@ namespace {
 
 constexpr absl::Duration kTickInterval = absl::Milliseconds(100);
 
-// nullptr where C4P is not to be asked. The entry is looked up again whenever it is needed: C4P may come, go
-// and move.
-std::unique_ptr<PathSource> MakePathSource(const MasterOptions& options,
-                                           const service::Credentials& credentials) {
-  if (options.c4p == kNoC4p) return nullptr;
-  GrpcPathSource::Options result;
-  result.credentials = credentials;
-  result.address =
-      [address = options.c4p,
-       directory = service::MasterDirectory(options.directory)]() -> absl::StatusOr<service::MasterAddress> {
+// Where C4P is. The entry is looked up again whenever it is needed: C4P may come, go and move.
+std::function<absl::StatusOr<service::MasterAddress>()> PathMasterOf(const MasterOptions& options) {
+  return [address = options.c4p, directory = service::MasterDirectory(
+                                     options.directory)]() -> absl::StatusOr<service::MasterAddress> {
     if (!address.empty()) return service::MasterAddress(address);
     const absl::StatusOr<service::MasterEntry> entry = directory.LookUp(service::kPathMasterName);
     if (!entry.ok()) return entry.status();
     return service::AddressOf(*entry);
   };
+}
+
+// nullptr where C4P is not to be asked.
+std::unique_ptr<PathSource> MakePathSource(const MasterOptions& options,
+                                           const service::Credentials& credentials) {
+  if (options.c4p == kNoC4p) return nullptr;
+  GrpcPathSource::Options result;
+  result.credentials = credentials;
+  result.address = PathMasterOf(options);
   return std::make_unique<GrpcPathSource>(std::move(result));
+}
+
+// Also where the job does not ask for moves: those of a master before this one may have to be ended.
+std::unique_ptr<Mover> MakeMover(const MasterOptions& options, const service::Credentials& credentials) {
+  if (options.c4p == kNoC4p) return nullptr;
+  GrpcMover::Options result;
+  result.job = options.job;
+  result.credentials = credentials;
+  result.address = PathMasterOf(options);
+  return std::make_unique<GrpcMover>(std::move(result));
 }
 
 // In a directory that everybody may write to somebody else may have the default's name: another one then.
@@ -72,15 +89,22 @@ absl::Status Run(const MasterOptions& options, const std::vector<service::Settin
   const service::Gate gate({.credentials = *credentials, .job = options.job, .audit = *std::move(audit)});
   VerdictStore store(options.store);
   const std::unique_ptr<PathSource> paths = MakePathSource(options, *credentials);
-  C4dHandler handler(options.ForHandler(epoch), &store, &metrics, paths.get());
+  const std::unique_ptr<Mover> mover = MakeMover(options, *credentials);
+  C4dHandler handler(options.ForHandler(epoch), &store, &metrics, paths.get(), mover.get());
+  if (options.intervene && mover == nullptr) {
+    service::LogWarning("--intervene has no effect with --c4p off: nobody could move queue pairs");
+  }
 
   RollingRecording last_minutes(options.ForRecording());
-  handler.Record([&](const v1::TelemetryBatch& batch, Now arrival) { last_minutes.Take(batch, arrival); });
+  handler.Record([&](const v1::TelemetryBatch& batch, Now arrival) {
+    last_minutes.Take(batch, arrival, handler.policy_version());
+  });
 
   TelemetryProfileSource profiles(&handler);
   SmonStore smon_store(store.file(), options.job);
   SmonWorkers smon_workers;
   Smon smon(options.ForSmon(), &profiles, &smon_workers, &smon_store, &metrics, ReadClock(clock));
+  Validator validator({.job = options.job});
   PolicyFile policy(options.policy, [&](const Policy& file) { return options.GoOver(file); });
   service::StateThread state_thread("c4d-state", kTickInterval, [&] {
     const bool asked = !options.policy.empty() && service::TookReloadSignal();
@@ -93,11 +117,17 @@ absl::Status Run(const MasterOptions& options, const std::vector<service::Settin
     }
     handler.Tick(ReadClock(clock));
     smon.Tick(ReadClock(clock));
+    validator.Tick(ReadClock(clock));
   });
 
   const std::unique_ptr<grpc::Service> grpc_service = MakeGrpcService(&handler, &state_thread, gate, clock);
   const std::unique_ptr<grpc::Service> smon_service = MakeSmonService(&smon, &state_thread, gate, clock);
-  const std::array<grpc::Service*, 2> services = {grpc_service.get(), smon_service.get()};
+  const int64_t agent_stale_ns = options.ForHandler(epoch).policy.agent_stale_ns;
+  const std::unique_ptr<grpc::Service> validation_service = MakeValidationService(
+      &validator, [&](Now now) { return Assemble(handler.hosts(), now.monotonic_ns, agent_stale_ns); },
+      &state_thread, gate, clock);
+  const std::array<grpc::Service*, 3> services = {grpc_service.get(), smon_service.get(),
+                                                  validation_service.get()};
   service::HttpServer http_server([&] { return state_thread.Health(); }, [&] { return metrics.Serialise(); });
   AddHttpRoutes(&http_server, &handler, &state_thread, clock);
   AddSmonRoutes(&http_server, &smon, &state_thread, clock);

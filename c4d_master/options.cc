@@ -50,6 +50,7 @@ HandlerOptions MasterOptions::ForHandler(uint64_t master_epoch) const {
   result.master_epoch = master_epoch;
   result.owner_uid = owner_uid >= 0 || geteuid() == 0 ? owner_uid : static_cast<int64_t>(geteuid());
   result.policy = effective_policy;
+  result.intervene = intervene;
   return result;
 }
 
@@ -140,6 +141,11 @@ std::vector<service::Setting> MasterSettings(MasterOptions* options) {
        .help =
            "host:port of C4P, which tells the paths of connections, so that links can be named; off: do not "
            "ask (default: the entry c4p of the directory, if there is one)"},
+      {.name = "intervene",
+       .field = &options->intervene,
+       .help = "the job asks for it: where a slow link, NIC and rank cannot be told apart, have C4P move the "
+               "suspected queue pairs and a neighbour's for some seconds (docs/verdicts.md)",
+       .also_environment = "C4_INTERVENE"},
       {.name = "policy",
        .field = &options->policy,
        .help = "file of thresholds (c4 policy), read again when it changes and on SIGHUP; the five options "

@@ -6,7 +6,7 @@
 #include <pthread.h>
 
 #include "c4/v1/c4p.grpc.pb.h"
-#include "service/address.h"
+#include "c4d_master/tuple_text.h"
 #include "service/channel.h"
 #include "service/clock.h"
 #include "service/log.h"
@@ -20,7 +20,6 @@ using std::chrono::milliseconds;
 // What an answer may hold at most; more is no path.
 constexpr int kMaxLinks = 64;
 constexpr size_t kMaxLinkBytes = 256;
-constexpr uint16_t kRocePort = 4791;
 
 int64_t NowMs() {
   return service::SystemClock().MonotonicNs() / 1'000'000;
@@ -30,21 +29,10 @@ std::string TupleOf(const std::string& source, const std::string& destination) {
   return service::Concat(source, " ", destination);
 }
 
-bool FillTuple(const std::string& text, v1::FiveTuple* tuple) {
+bool FillFrom(const std::string& text, v1::FiveTuple* tuple) {
   const std::string_view view = text;
   const size_t space = view.find(' ');
-  const absl::StatusOr<service::HostPort> from = service::ParseHostPort(view.substr(0, space));
-  const absl::StatusOr<service::HostPort> to = service::ParseHostPort(view.substr(space + 1));
-  if (!from.ok() || !to.ok()) return false;
-  // RoCE v2: packets of both directions go to its port, and acknowledgements leave from the sender's.
-  const bool roce = from->port == kRocePort || to->port == kRocePort;
-  const bool acknowledges = roce && from->port == kRocePort;
-  tuple->set_protocol(roce ? v1::IP_PROTOCOL_UDP : v1::IP_PROTOCOL_TCP);
-  tuple->set_source(from->host);
-  tuple->set_source_port(acknowledges ? to->port : from->port);
-  tuple->set_destination(to->host);
-  tuple->set_destination_port(roce ? kRocePort : to->port);
-  return true;
+  return FillTuple(view.substr(0, space), view.substr(space + 1), tuple);
 }
 
 std::shared_ptr<const LinkPath> PathOf(const v1::ResolvedPath& resolved) {
@@ -62,13 +50,6 @@ struct GrpcPathSource::Connection {
   std::unique_ptr<v1::C4p::Stub> stub;
   bool reported = false;  // that it does not answer
 };
-
-std::string CableOf(std::string_view link) {
-  std::string cable(link);
-  const size_t mark = cable.find_first_of("<>");
-  if (mark != std::string::npos) cable[mark] = '-';
-  return cable;
-}
 
 GrpcPathSource::GrpcPathSource(Options options) : options_(std::move(options)), thread_([this] { Run(); }) {}
 
@@ -152,7 +133,7 @@ absl::Status GrpcPathSource::Ask(const std::vector<Tuple>& tuples, Connection* c
   v1::ResolvePathsRequest request;
   for (const Tuple& tuple : tuples) {
     v1::FiveTuple five;
-    if (FillTuple(tuple, &five)) *request.add_tuples() = std::move(five);
+    if (FillFrom(tuple, &five)) *request.add_tuples() = std::move(five);
   }
   v1::ResolvePathsReply reply;
   grpc::ClientContext context;
@@ -168,10 +149,7 @@ absl::Status GrpcPathSource::Ask(const std::vector<Tuple>& tuples, Connection* c
       asks ? connection->stub->ResolvePaths(&context, request, &reply) : grpc::Status::OK;
   std::unordered_map<Tuple, std::shared_ptr<const LinkPath>> paths;
   for (const v1::ResolvedPath& resolved : reply.paths()) {
-    const v1::FiveTuple& tuple = resolved.tuple();
-    paths[TupleOf(service::JoinHostPort(tuple.source(), static_cast<uint16_t>(tuple.source_port())),
-                  service::JoinHostPort(tuple.destination(),
-                                        static_cast<uint16_t>(tuple.destination_port())))] = PathOf(resolved);
+    paths[TupleOf(SourceText(resolved.tuple()), DestinationText(resolved.tuple()))] = PathOf(resolved);
   }
   const int64_t now_ms = NowMs();
   const std::lock_guard lock(mutex_);

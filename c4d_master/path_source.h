@@ -21,6 +21,7 @@
 #include <utility>
 #include <vector>
 
+#include "c4d_master/link_names.h"
 #include "service/credentials.h"
 #include "service/status.h"
 
@@ -42,9 +43,6 @@ class PathSource {
   // Questions about more paths than are kept.
   virtual uint64_t left_out() const { return 0; }
 };
-
-// "leaf0-spine1" of "leaf0>spine1" and of "leaf0<spine1".
-std::string CableOf(std::string_view link);
 
 class GrpcPathSource final : public PathSource {
  public:

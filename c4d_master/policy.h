@@ -13,6 +13,8 @@
 #include <variant>
 
 #include "c4d_master/detectors/diagnose.h"
+#include "c4d_master/failslow/episode.h"
+#include "c4d_master/intervention/thresholds.h"
 #include "c4d_master/rhythm.h"
 #include "c4d_master/verdicts.h"
 #include "c4d_master/windows.h"
@@ -35,6 +37,8 @@ struct Policy {
   RhythmThresholds rhythm;
   TroubleThresholds trouble;
   VerdictThresholds verdicts;
+  InterventionThresholds intervention;
+  FailSlowThresholds fail_slow;
   int64_t agent_stale_ns = 3 * kSecondNs;
 };
 

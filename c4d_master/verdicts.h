@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -53,10 +54,19 @@ class Verdicts {
   std::vector<VerdictChange> Update(const std::vector<Finding>& findings, const JobSnapshot& snapshot,
                                     Now now);
 
+  // That verdict is not cleared for want of a finding, until another one, or none (""), is held.
+  void Hold(const std::string& id) { held_ = id; }
+  // Of an experiment about the verdict, in the place of what was known of it: its own record is by id. None:
+  // there is no such verdict any more.
+  std::optional<VerdictChange> Note(const std::string& id, const v1::Intervention& intervention);
+  // Of the open verdict that this finding is of; empty: there is none yet.
+  std::string IdOf(const Finding& finding);
+
   // By onset, oldest first.
   std::vector<v1::Verdict> List(bool include_cleared) const;
 
   size_t CountOpen(v1::VerdictState state) const;
+  size_t CountOpen() const { return open_.size(); }
 
  private:
   struct Open {
@@ -80,6 +90,7 @@ class Verdicts {
   const uint64_t master_epoch_;
   VerdictThresholds thresholds_;
   std::string policy_version_;
+  std::string held_;
   uint64_t next_number_ = 1;
   std::vector<Open> open_;
   std::deque<v1::Verdict> cleared_;

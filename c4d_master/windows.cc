@@ -10,7 +10,7 @@ namespace c4::c4d {
 namespace {
 
 constexpr int64_t kForgetNs = 600 * kSecondNs;
-constexpr size_t kExclusions = 64;
+constexpr uint64_t kNoRounds = UINT64_MAX;
 
 // NCCL posts its receives ahead of its kernels: below it the wait of a queue pair says nothing of who is
 // late, and the vendor's own steps say it.
@@ -25,14 +25,22 @@ uint64_t FirstWaits(const Process& process) {
   return sum_ns;
 }
 
-// Whose chunks are looked at.
-bool IsLooked(const QueuePair& queue_pair) {
-  return queue_pair.sends && queue_pair.carrier == Carrier::kQueuePair;
+// How often the process has gone through all that it does: as often as it has finished something in the
+// communicator in which it has finished least. One that rests is none of a step's. kNoRounds: there are none.
+uint64_t Rounds(const Process& process, int64_t now_ns, int64_t most_ns) {
+  uint64_t rounds = kNoRounds;
+  for (const Membership& membership : process.communicators) {
+    const int64_t last_ns = std::max(
+        {membership.phase_since_at_ns, membership.finished.last_at_ns, membership.p2p_finished.last_at_ns});
+    if (membership.phase != Phase::kReady || last_ns == kNever || now_ns - last_ns > most_ns) continue;
+    rounds = std::min(rounds, membership.finished.count + membership.p2p_finished.count);
+  }
+  return rounds;
 }
 
 bool OfOneConnection(const QueuePairKey& a, const QueuePairKey& b) {
   return a.communicator_id == b.communicator_id && a.rank == b.rank && a.peer == b.peer &&
-         a.channel == b.channel;
+         a.channel == b.channel && a.carrier == b.carrier;
 }
 
 // The lower one of the two in the middle (analysis/median.h), of values that may be put in another order.
@@ -43,8 +51,24 @@ double LowerMedianOf(std::span<double> values) {
   return *middle;
 }
 
+// Whose chunks are looked at, of one membership: those of queue pairs, and where none of these has an address
+// those of the steps that the vendor's engine tells of, which are else the same data again.
+class Looked {
+ public:
+  explicit Looked(const Membership& membership)
+      : addressed_(std::any_of(membership.queue_pairs.begin(), membership.queue_pairs.end(),
+                               [](const QueuePair& queue_pair) { return !queue_pair.local.empty(); })) {}
+  bool operator()(const QueuePair& queue_pair) const {
+    return queue_pair.sends && (queue_pair.carrier == Carrier::kQueuePair || !addressed_);
+  }
+
+ private:
+  const bool addressed_;
+};
+
 QueuePairKey KeyOf(const Membership& membership, const QueuePair& queue_pair) {
-  return {membership.communicator_id, membership.rank, queue_pair.peer, queue_pair.channel, queue_pair.index};
+  return {membership.communicator_id, membership.rank,  queue_pair.peer,
+          queue_pair.channel,         queue_pair.index, queue_pair.carrier};
 }
 
 }  // namespace
@@ -78,7 +102,9 @@ bool Windows::Observe(const Host& host) {
   for (const Process& process : host.processes) {
     if (process.ended || CannotRun(process.health.state)) continue;
     finished = ObserveProcess(host, process) || finished;
+    durations_.Observe(process, host.as_of_ns);
   }
+  durations_.Cut(host.as_of_ns, thresholds_, excluded_);
   if (host.as_of_ns - swept_at_ns_ > kForgetNs / 4) Sweep(host.as_of_ns);
   return finished;
 }
@@ -103,6 +129,7 @@ void Windows::Forget() {
   histories_.clear();
   by_host_.clear();
   usual_of_all_.fill(0);
+  durations_.Forget();
 }
 
 void Windows::AddToAll(const QueuePairHistory& queue_pair, double times) {
@@ -110,19 +137,11 @@ void Windows::AddToAll(const QueuePairHistory& queue_pair, double times) {
 }
 
 void Windows::Exclude(int64_t from_ns, int64_t to_ns) {
-  while (!excluded_.empty() && excluded_.back().second >= from_ns) {
-    from_ns = std::min(from_ns, excluded_.back().first);
-    to_ns = std::max(to_ns, excluded_.back().second);
-    excluded_.pop_back();
-  }
-  excluded_.emplace_back(from_ns, to_ns);
-  if (excluded_.size() > kExclusions) excluded_.pop_front();
+  excluded_.Add(from_ns, to_ns);
 }
 
 bool Windows::IsExcluded(const Slice& slice) const {
-  return std::any_of(excluded_.begin(), excluded_.end(), [&](const auto& span) {
-    return slice.end_ns > span.first && slice.end_ns - slice.length_ns < span.second;
-  });
+  return excluded_.Touches(slice.end_ns - slice.length_ns, slice.end_ns);
 }
 
 // The same rank on the same host does the same work over the same NIC, whichever process it is.
@@ -142,7 +161,8 @@ void Windows::Inherit(const Host& host, const Process& process, ProcessHistory* 
   for (const QueuePairHistory& known : former->queue_pairs) {
     if (known.usual_chunks <= 0) continue;
     const QueuePairKey& key = known.key;
-    Inherited& usual = heir->inherited[{known.ordinal, key.rank, key.peer, key.channel, key.index}];
+    Inherited& usual =
+        heir->inherited[{known.ordinal, key.rank, key.peer, key.channel, key.index, key.carrier}];
     const float scale = std::min(1.0F, static_cast<float>(thresholds_.inherited_chunks) / known.usual_chunks);
     for (size_t i = 0; i < kLatencyBuckets; ++i) usual.counts[i] = known.usual[i] * scale;
     usual.chunks = known.usual_chunks * scale;
@@ -155,8 +175,9 @@ void Windows::Arrange(const Process& process, ProcessHistory* history) {
   std::vector<bool> taken(history->queue_pairs.size());
   for (size_t ordinal = 0; ordinal < process.communicators.size(); ++ordinal) {
     const Membership& membership = process.communicators[ordinal];
+    const Looked looked(membership);
     for (const QueuePair& queue_pair : membership.queue_pairs) {
-      if (!IsLooked(queue_pair)) continue;
+      if (!looked(queue_pair)) continue;
       const QueuePairKey key = KeyOf(membership, queue_pair);
       const QueuePairHistory* known = Find(*history, key);
       const size_t place = known == nullptr ? 0 : static_cast<size_t>(known - history->queue_pairs.data());
@@ -168,7 +189,8 @@ void Windows::Arrange(const Process& process, ProcessHistory* history) {
       QueuePairHistory& fresh = arranged.emplace_back();
       fresh.key = key;
       fresh.ordinal = ordinal;
-      const auto inherited = history->inherited.find({ordinal, key.rank, key.peer, key.channel, key.index});
+      const auto inherited =
+          history->inherited.find({ordinal, key.rank, key.peer, key.channel, key.index, key.carrier});
       if (inherited == history->inherited.end()) continue;
       fresh.usual = inherited->second.counts;
       fresh.usual_chunks = inherited->second.chunks;
@@ -196,8 +218,9 @@ void Windows::Arrange(const Process& process, ProcessHistory* history) {
 bool Windows::IsArranged(const Process& process, const ProcessHistory& history) {
   size_t place = 0;
   for (const Membership& membership : process.communicators) {
+    const Looked looked(membership);
     for (const QueuePair& queue_pair : membership.queue_pairs) {
-      if (!IsLooked(queue_pair)) continue;
+      if (!looked(queue_pair)) continue;
       if (place == history.queue_pairs.size()) return false;
       if (!(history.queue_pairs[place++].key == KeyOf(membership, queue_pair))) return false;
     }
@@ -260,6 +283,19 @@ void Windows::DropOldPaths(QueuePairHistory* queue_pair) {
   queue_pair->first_path = static_cast<uint16_t>(queue_pair->first_path + unused);
 }
 
+// Whether chunks have completed since the slice began.
+bool Windows::HasChunks(const Process& process, const ProcessHistory& history) {
+  if (!IsArranged(process, history)) return false;
+  size_t place = 0;
+  for (const Membership& membership : process.communicators) {
+    const Looked looked(membership);
+    for (const QueuePair& queue_pair : membership.queue_pairs) {
+      if (looked(queue_pair) && queue_pair.latency != history.queue_pairs[place++].at_start) return true;
+    }
+  }
+  return false;
+}
+
 bool Windows::ObserveProcess(const Host& host, const Process& process) {
   const int64_t as_of_ns = host.as_of_ns;
   const auto [it, is_new] = histories_.try_emplace(process.key);
@@ -277,33 +313,39 @@ bool Windows::ObserveProcess(const Host& host, const Process& process) {
   }
   const uint64_t operations = process.operations_finished - history.start_operations;
   const int64_t length_ns = as_of_ns - history.start_ns;
-  if (operations == 0 || length_ns < thresholds_.slice_ns) return false;
+  if (length_ns < thresholds_.slice_ns) return false;
+  if (operations == 0 && (length_ns < thresholds_.inside_slice_ns || !HasChunks(process, history))) {
+    return false;
+  }
   const bool warm = history.start_operations >= thresholds_.warm_up_operations;
   Slice slice;
   slice.number = history.next_slice++;
   slice.end_ns = as_of_ns;
   slice.length_ns = length_ns;
-  slice.cycle_ns = static_cast<double>(length_ns) / static_cast<double>(operations);
+  slice.whole = operations != 0;
+  const auto count = static_cast<double>(std::max<uint64_t>(1, operations));
+  slice.cycle_ns = static_cast<double>(length_ns) / count;
   const uint64_t inside_ns =
       process.in_operation_ns - std::min(process.in_operation_ns, history.start_in_operation_ns);
-  slice.own_ns = std::max(0.0, static_cast<double>(length_ns) - static_cast<double>(inside_ns)) /
-                 static_cast<double>(operations);
+  slice.own_ns = std::max(0.0, static_cast<double>(length_ns) - static_cast<double>(inside_ns)) / count;
   const uint64_t waits_ns = FirstWaits(process);
-  slice.first_wait_ns = static_cast<double>(waits_ns - std::min(waits_ns, history.start_first_wait_ns)) /
-                        static_cast<double>(operations);
+  slice.first_wait_ns =
+      static_cast<double>(waits_ns - std::min(waits_ns, history.start_first_wait_ns)) / count;
   if (!IsArranged(process, history)) Arrange(process, &history);
   ++history.round;
   size_t place = 0;
   for (const Membership& membership : process.communicators) {
+    const Looked looked(membership);
     for (const QueuePair& queue_pair : membership.queue_pairs) {
-      if (IsLooked(queue_pair)) {
+      if (looked(queue_pair)) {
         ObserveQueuePair(queue_pair, warm, slice.number, &history.queue_pairs[place++]);
       }
     }
   }
   if (warm) {
     history.recent.push_back(slice);
-    if (history.seen++ == 0) history.seen_since_ns = history.start_ns;
+    if (slice.whole && history.seen++ == 0) history.seen_since_ns = history.start_ns;
+    history.rounds = Rounds(process, as_of_ns, thresholds_.round_most_ns);
     ++slices_;
     Mature(&history);
     TakeLooks(&history);
@@ -317,7 +359,8 @@ void Windows::Mature(ProcessHistory* history) {
   const Slice old = history->recent.front();
   history->recent.pop_front();
   const bool learn = !IsExcluded(old) && history->seen > kRecentSlices + thresholds_.warm_up_slices;
-  if (learn) {
+  if (learn && old.whole) {
+    if (history->usual_own_ns.empty()) history->rounds_at_usual = history->rounds;
     history->usual_own_ns.push_back(old.own_ns);
     while (history->usual_own_ns.size() > thresholds_.usual_slices) history->usual_own_ns.pop_front();
   }
@@ -399,8 +442,11 @@ Latency Windows::Usual(History history, const QueuePairKey& queue_pair, double s
   const auto is_of_connection = [&](uint32_t i) { return OfOneConnection(all[i].key, queue_pair); };
   if (first == history->by_key.end() || !is_of_connection(*first)) return {};
   // Asked for again and again, of each queue pair of the connection and in each look.
-  Memo* memo = &all[*first].usual_of[0];
-  if (memo->round == history->round && memo->share != share) ++memo;
+  auto& memos = all[*first].usual_of;
+  auto memo = std::find_if(memos.begin(), memos.end(), [&](const Memo& known) {
+    return known.round != history->round || known.share == share;
+  });
+  if (memo == memos.end()) memo = memos.begin();
   if (memo->round == history->round && memo->share == share) return memo->latency;
   std::array<double, kLatencyBuckets> counts{};
   for (auto at = first; at != history->by_key.end() && is_of_connection(*at); ++at) {
@@ -427,10 +473,12 @@ OwnTime Windows::Own(const ProcessKey& process, size_t back) const {
   std::array<double, kRecentSlices> waits{};
   const size_t most = std::min(thresholds_.own_slices, kRecentSlices);
   size_t count = 0;
-  for (size_t i = history.recent.size() - back; i > 0 && count < most; --i, ++count) {
+  for (size_t i = history.recent.size() - back; i > 0 && count < most; --i) {
+    if (!history.recent[i - 1].whole) continue;
     own[count] = history.recent[i - 1].own_ns;
     cycle[count] = history.recent[i - 1].cycle_ns;
     waits[count] = history.recent[i - 1].first_wait_ns;
+    ++count;
   }
   result.slices = count;
   result.seen = history.seen;
@@ -438,9 +486,16 @@ OwnTime Windows::Own(const ProcessKey& process, size_t back) const {
   result.recent_ns = LowerMedianOf({own.data(), count});
   result.cycle_ns = LowerMedianOf({cycle.data(), count});
   result.first_wait_ns = LowerMedianOf({waits.data(), count});
-  if (history.usual_own_ns.size() >= thresholds_.least_usual_slices) {
-    scratch_.assign(history.usual_own_ns.begin(), history.usual_own_ns.end());
-    result.usual_ns = LowerMedianOf(scratch_);
+  const bool known = history.rounds == kNoRounds || history.rounds_at_usual == kNoRounds ||
+                     history.rounds >= history.rounds_at_usual + thresholds_.least_usual_rounds;
+  if (known && history.usual_own_ns.size() >= thresholds_.least_usual_slices) {
+    std::vector<double>& usual = scratch_;
+    usual.assign(history.usual_own_ns.begin(), history.usual_own_ns.end());
+    result.usual_ns = LowerMedianOf(usual);
+    const auto high = usual.begin() + static_cast<std::ptrdiff_t>(thresholds_.usual_high_share *
+                                                                  static_cast<double>(usual.size() - 1));
+    std::nth_element(usual.begin(), high, usual.end());
+    result.usual_high_ns = *high;
   }
   return result;
 }

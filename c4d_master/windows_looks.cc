@@ -20,9 +20,12 @@ void Windows::TakeLooks(ProcessHistory* history) const {
       counts[recent[k - 1].bucket] += recent[k - 1].chunks;
       look.several_paths = look.several_paths || recent[k - 1].path != recent.back().path;
     }
-    const Latency low = QuantileOf(counts, shares_.first);
+    const Latency low = QuantileOf(counts, shares_.low);
     look.low = low.ns_per_kib;
     look.chunks = low.chunks;
+    if (history->queue_pairs[i].key.carrier == Carrier::kVendor) {
+      look.upper = QuantileOf(counts, shares_.upper).ns_per_kib;
+    }
   }
   for (size_t begin = 0; learnt && begin < history->by_key.size();) {
     std::array<double, kLatencyBuckets> counts{};
@@ -32,16 +35,17 @@ void Windows::TakeLooks(ProcessHistory* history) const {
       if (queue_pair.connection != begin) break;
       for (size_t i = 0; i < kLatencyBuckets; ++i) counts[i] += queue_pair.usual[i];
     }
-    const Latency usual = QuantileOf(counts, shares_.first);
-    const Latency bad = QuantileOf(counts, shares_.second);
+    const Latency usual = QuantileOf(counts, shares_.low);
+    const Latency bad = QuantileOf(counts, shares_.bad);
     auto& memos = history->queue_pairs[history->by_key[begin]].usual_of;
-    memos[0] = {history->round, shares_.first, usual};
-    memos[1] = {history->round, shares_.second, bad};
+    memos[0] = {history->round, shares_.low, usual};
+    memos[1] = {history->round, shares_.bad, bad};
     for (; begin < end; ++begin) {
       Look& look = history->looks[history->by_key[begin]];
       look.usual = usual.ns_per_kib;
       look.usual_bad = bad.ns_per_kib;
       look.usual_chunks = usual.chunks;
+      look.usual_upper = look.upper > 0 ? QuantileOf(counts, shares_.upper).ns_per_kib : 0;
     }
   }
 }
@@ -54,13 +58,15 @@ bool Windows::SomeMayBeSlow(const Suspicion& suspicion) const {
     if (look.usual <= 0 || look.usual_chunks < suspicion.least_usual_chunks) {
       return look.chunks >= suspicion.blind_chunks && history.seen >= suspicion.blind_slices;
     }
+    if (look.upper > 0 && look.upper >= suspicion.ratio * look.usual_upper) return true;
     return look.low >= suspicion.ratio * look.usual &&
            look.low >= suspicion.bad_ratio * std::max(look.usual_bad, job_bad);
   };
   return std::any_of(histories_.begin(), histories_.end(), [&](const auto& entry) {
     const ProcessHistory& history = entry.second;
     if (history.looks.empty()) return false;
-    if (history.looked_shares != std::pair(suspicion.share, suspicion.bad_share)) return true;
+    const Shares asked{suspicion.share, suspicion.bad_share, suspicion.upper_share};
+    if (history.looked_shares != asked) return true;
     return std::any_of(history.looks.begin(), history.looks.end(),
                        [&](const Look& look) { return may_be_slow(history, look); });
   });

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "c4p_master/tuple_messages.h"
 #include "service/log.h"
 #include "service/text.h"
 
@@ -51,26 +52,6 @@ PathObservation ObservationOf(const v1::ProbeResult& result, const service::IpTu
   return Observe(tuple, hops);
 }
 
-std::optional<service::IpTuple> TupleOf(const v1::FiveTuple& tuple) {
-  const auto source = service::ParseIp(tuple.source());
-  const auto destination = service::ParseIp(tuple.destination());
-  if (!source || !destination || tuple.source_port() > UINT16_MAX || tuple.destination_port() > UINT16_MAX) {
-    return std::nullopt;
-  }
-  return service::IpTuple{
-      tuple.protocol() == v1::IP_PROTOCOL_UDP ? service::IpProtocol::kUdp : service::IpProtocol::kTcp,
-      *source, static_cast<uint16_t>(tuple.source_port()), *destination,
-      static_cast<uint16_t>(tuple.destination_port())};
-}
-
-void SetTuple(const service::IpTuple& tuple, v1::FiveTuple* to) {
-  to->set_protocol(tuple.protocol == service::IpProtocol::kUdp ? v1::IP_PROTOCOL_UDP : v1::IP_PROTOCOL_TCP);
-  to->set_source(service::IpText(tuple.source));
-  to->set_source_port(tuple.source_port);
-  to->set_destination(service::IpText(tuple.destination));
-  to->set_destination_port(tuple.destination_port);
-}
-
 PlanOptions PlanOptionsOf(const HandlerOptions& options) {
   PlanOptions plan;
   plan.seed = options.seed;
@@ -86,13 +67,19 @@ C4pHandler::C4pHandler(const HandlerOptions& options, std::optional<Topology> fi
       view_(std::move(file), options.default_rate_mbps),
       catalogue_(ProbedOptions{.fresh_ns = 2 * options.refresh_ns, .keep_ns = 20 * options.refresh_ns}),
       book_({options.ports, options.expiry_ns}, &view_, &catalogue_),
-      plan_(PlanOptionsOf(options)) {
+      plan_(PlanOptionsOf(options)),
+      moves_(options.moves) {
   catalogue_.SetTopology(&view_.topology());
   metrics_.requests = metrics->Counter("c4p_requests_total", "Connections that asked for paths");
   metrics_.corrections = metrics->Counter("c4p_corrections_total", "Answers that were corrected later");
   metrics_.refused =
       metrics->Counter("c4p_messages_refused_total", "Messages of agents that were not taken in");
   metrics_.troubles = metrics->Counter("c4p_paths_lost_total", "Queue pairs that said they lost their path");
+  metrics_.moves = metrics->Counter("c4p_moves_total", "Queue pairs moved for C4D's experiments");
+  metrics_.moves_back = metrics->Counter("c4p_moves_back_total", "Of these, moved back");
+  metrics_.moves_refused =
+      metrics->Counter("c4p_moves_refused_total", "Steps of experiments that were refused");
+  metrics_.moves_held = metrics->Gauge("c4p_moves_held", "Queue pairs that are moved for an experiment now");
   metrics_.link_changes = metrics->Counter("c4p_link_changes_total", "Links found to be down, or up again");
   metrics_.tuples_ordered =
       metrics->Counter("c4p_probes_ordered_total", "Tuples that agents were asked to probe");
@@ -463,6 +450,7 @@ void C4pHandler::Tick(int64_t now_ns) {
     housekept_ns_ = now_ns;
     catalogue_.Expire(now_ns);
     book_.Expire(now_ns);
+    TendMoves(now_ns);
     for (const service::IpTuple& tuple : book_.ToAdopt()) {
       if (IsUnknown(tuple, now_ns)) Wonder(tuple, now_ns);
       learnt_.insert(GroupOf(tuple));
@@ -487,6 +475,7 @@ void C4pHandler::UpdateMetrics() {
   metrics_.groups.Set(static_cast<double>(book_.groups()));
   metrics_.tenants.Set(static_cast<double>(book_.tenants()));
   metrics_.incomplete.Set(static_cast<double>(book_.incomplete()));
+  metrics_.moves_held.Set(static_cast<double>(moves_.held()));
   metrics_.coverage.Set(plan_.coverage().share());
 }
 

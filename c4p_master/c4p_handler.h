@@ -16,6 +16,7 @@
 
 #include "c4/v1/c4p.pb.h"
 #include "c4p_master/catalogue.h"
+#include "c4p_master/move_ledger.h"
 #include "c4p_master/network_view.h"
 #include "c4p_master/path_book.h"
 #include "c4p_master/probe_plan.h"
@@ -32,6 +33,7 @@ struct HandlerOptions {
   int64_t refresh_ns = 300'000'000'000;
   double default_rate_mbps = 0;
   uint64_t seed = 1;
+  MoveLimits moves;
 };
 
 class C4pHandler {
@@ -52,6 +54,9 @@ class C4pHandler {
   v1::ListPathsReply ListPaths(const v1::ListPathsRequest& request, int64_t now_ns) const;
   v1::GetTopologyReply GetTopology(int64_t now_ns) const;
   absl::StatusOr<v1::ExplainReply> Explain(const std::string& connection, int64_t now_ns) const;
+  // Exactly these moves, or none and why. InvalidArgument: it is no request.
+  absl::StatusOr<v1::MovePathsReply> MovePaths(const v1::MovePathsRequest& request, int64_t now_ns);
+  absl::StatusOr<v1::EndMovesReply> EndMoves(const v1::EndMovesRequest& request, int64_t now_ns);
 
   const PathBook& book() const { return book_; }
   const NetworkView& view() const { return view_; }
@@ -130,6 +135,14 @@ class C4pHandler {
   void AskForPorts();
   void SendOrders(int64_t now_ns);
   void SendAdvice(const std::vector<Advice>& advice);
+  void Announce(const std::set<std::string>& connections, int64_t now_ns);
+  void FillMoved(const PairRef& ref, v1::PathMoved* to) const;
+  void NoteMove(const std::string& job, const std::string& experiment, std::string text, int64_t now_ns);
+  void TakeBack(const std::map<uint64_t, MoveLedger::Held>& released, const std::string& why,
+                v1::EndMovesReply* reply, int64_t now_ns);
+  // What was moved for an experiment and nobody has ended in time goes back.
+  void TendMoves(int64_t now_ns);
+  void FillMoves(const std::string& job, int64_t now_ns, v1::ListPathsReply* reply) const;
   void UpdateMetrics();
   void FillLinks(google::protobuf::RepeatedPtrField<v1::LinkLoad>* links) const;
   void FillConnection(const std::string& name, const PathBook::Connection& connection, int64_t now_ns,
@@ -141,6 +154,7 @@ class C4pHandler {
   Catalogue catalogue_;
   PathBook book_;
   ProbePlan plan_;
+  MoveLedger moves_;
   std::map<SessionId, Session> sessions_;
   SessionId next_session_ = 1;
   std::map<uint64_t, Order> orders_;
@@ -170,9 +184,13 @@ class C4pHandler {
     service::MetricCounter corrections;
     service::MetricCounter refused;
     service::MetricCounter troubles;
+    service::MetricCounter moves;
+    service::MetricCounter moves_back;
+    service::MetricCounter moves_refused;
     service::MetricCounter link_changes;
     service::MetricCounter tuples_ordered;
     service::MetricCounter tuples_answered;
+    service::MetricGauge moves_held;
     service::MetricGauge agents;
     service::MetricGauge connections;
     service::MetricGauge groups;

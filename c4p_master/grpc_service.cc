@@ -111,7 +111,22 @@ class SessionReactor final : public SessionStream {
 // All methods take and give bytes: see bounded_parse.h.
 using Raw = v1::C4p::WithRawCallbackMethod_Session<v1::C4p::WithRawCallbackMethod_ResolvePaths<
     v1::C4p::WithRawCallbackMethod_ListPaths<v1::C4p::WithRawCallbackMethod_GetTopology<
-        v1::C4p::WithRawCallbackMethod_Explain<v1::C4p::Service>>>>>;
+        v1::C4p::WithRawCallbackMethod_Explain<v1::C4p::WithRawCallbackMethod_MovePaths<
+            v1::C4p::WithRawCallbackMethod_EndMoves<v1::C4p::Service>>>>>>>;
+
+// A job's master has its own job's queue pairs moved, and nobody else's.
+template <typename Request>
+absl::Status IsOfItsJob(const service::Identity& caller, const Request& request) {
+  if (service::SpeaksForJob(caller, request.job())) return absl::OkStatus();
+  return absl::PermissionDeniedError(service::Concat("queue pairs of job ", service::ToUtf8(request.job()),
+                                                     " are not moved for ", service::Describe(caller)));
+}
+
+template <typename Request>
+std::string DetailOf(const Request& request) {
+  return service::Concat("job=", service::ToUtf8(request.job()),
+                         " experiment=", service::ToUtf8(request.experiment()));
+}
 
 class C4pService final : public Raw {
  public:
@@ -164,6 +179,34 @@ class C4pService final : public Raw {
           *answer = *std::move(found);
           return absl::OkStatus();
         });
+  }
+
+  grpc::ServerUnaryReactor* MovePaths(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
+                                      grpc::ByteBuffer* reply) override {
+    return answers_.Answer<v1::MovePathsRequest, v1::MovePathsReply>(
+        context, request, reply, "c4.v1.C4p/MovePaths",
+        [this](const v1::MovePathsRequest& asked, v1::MovePathsReply* answer) {
+          absl::StatusOr<v1::MovePathsReply> done =
+              backend_.handler->MovePaths(asked, backend_.clock->MonotonicNs());
+          if (!done.ok()) return done.status();
+          *answer = *std::move(done);
+          return absl::OkStatus();
+        },
+        DetailOf<v1::MovePathsRequest>, IsOfItsJob<v1::MovePathsRequest>);
+  }
+
+  grpc::ServerUnaryReactor* EndMoves(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
+                                     grpc::ByteBuffer* reply) override {
+    return answers_.Answer<v1::EndMovesRequest, v1::EndMovesReply>(
+        context, request, reply, "c4.v1.C4p/EndMoves",
+        [this](const v1::EndMovesRequest& asked, v1::EndMovesReply* answer) {
+          absl::StatusOr<v1::EndMovesReply> done =
+              backend_.handler->EndMoves(asked, backend_.clock->MonotonicNs());
+          if (!done.ok()) return done.status();
+          *answer = *std::move(done);
+          return absl::OkStatus();
+        },
+        DetailOf<v1::EndMovesRequest>, IsOfItsJob<v1::EndMovesRequest>);
   }
 
  private:

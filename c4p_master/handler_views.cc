@@ -5,6 +5,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "c4p_master/c4p_handler.h"
+#include "c4p_master/tuple_messages.h"
 
 namespace c4::c4p {
 namespace {
@@ -93,13 +94,9 @@ void C4pHandler::FillConnection(const std::string& name, const PathBook::Connect
     to->set_use(pair.use);
     to->set_fences(pair.fences);
     if (pair.tuple) {
-      v1::FiveTuple* const tuple = to->mutable_tuple();
-      tuple->set_protocol(connection.request.protocol());
-      tuple->set_source(service::IpText(pair.tuple->source));
-      tuple->set_source_port(pair.tuple->source_port);
-      tuple->set_destination(service::IpText(pair.tuple->destination));
-      tuple->set_destination_port(pair.tuple->destination_port);
+      SetTuple(*pair.tuple, to->mutable_tuple());
     }
+    to->set_moved(moves_.TextOf({name, static_cast<uint32_t>(i)}));
     for (std::string& link : book_.LinksOf(connection, pair, now_ns)) to->add_links(std::move(link));
   }
 }
@@ -110,14 +107,9 @@ v1::ResolvePathsReply C4pHandler::ResolvePaths(const v1::ResolvePathsRequest& re
   for (const v1::FiveTuple& asked : request.tuples()) {
     v1::ResolvedPath* const path = reply.add_paths();
     *path->mutable_tuple() = asked;
-    const auto source = service::ParseIp(asked.source());
-    const auto destination = service::ParseIp(asked.destination());
-    if (!source || !destination || asked.source_port() > UINT16_MAX || asked.destination_port() > UINT16_MAX)
-      continue;
-    const service::IpTuple tuple = {
-        asked.protocol() == v1::IP_PROTOCOL_UDP ? service::IpProtocol::kUdp : service::IpProtocol::kTcp,
-        *source, static_cast<uint16_t>(asked.source_port()), *destination,
-        static_cast<uint16_t>(asked.destination_port())};
+    const std::optional<service::IpTuple> parsed = TupleOf(asked);
+    if (!parsed) continue;
+    const service::IpTuple& tuple = *parsed;
     const auto found = catalogue_.Links(view_.topology(), tuple, now_ns);
     if (found.ok() && found->has_value() && (*found)->complete) {
       path->set_known(true);
@@ -125,7 +117,7 @@ v1::ResolvePathsReply C4pHandler::ResolvePaths(const v1::ResolvePathsRequest& re
       continue;
     }
     // Within a leaf every port takes the one way.
-    const std::vector<std::string> direct = book_.DirectLinks(*source, *destination);
+    const std::vector<std::string> direct = book_.DirectLinks(tuple.source, tuple.destination);
     path->set_known(!direct.empty());
     for (const std::string& link : direct) path->add_links(link);
     if (direct.empty()) Wonder(tuple, now_ns);
@@ -142,6 +134,7 @@ v1::ListPathsReply C4pHandler::ListPaths(const v1::ListPathsRequest& request, in
     FillConnection(name, connection, now_ns, reply.add_connections());
   }
   FillLinks(reply.mutable_links());
+  if (request.connection().empty()) FillMoves(request.job(), now_ns, &reply);
   return reply;
 }
 

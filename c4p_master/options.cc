@@ -25,6 +25,9 @@ HandlerOptions MasterOptions::ForHandler(uint64_t master_epoch) const {
   result.refresh_ns = static_cast<int64_t>(refresh_s * kSecondNs);
   result.default_rate_mbps = rate_mbps;
   result.seed = static_cast<uint64_t>(seed);
+  result.moves.allowed = interventions;
+  result.moves.per_hour = static_cast<uint64_t>(moves_per_hour);
+  result.moves.most_fill = move_most_fill;
   return result;
 }
 
@@ -65,6 +68,20 @@ std::vector<service::Setting> MasterSettings(MasterOptions* options) {
       {.name = "seed",
        .field = &options->seed,
        .help = "of random choices: which servers probe, which ports"},
+      {.name = "interventions",
+       .field = &options->interventions,
+       .help = "let C4D have queue pairs moved to see whom slowness follows, of jobs that ask for it "
+               "(docs/paths.md); false: no job may"},
+      {.name = "moves-per-hour",
+       .field = &options->moves_per_hour,
+       .help = "steps of such experiments that a job may have within an hour",
+       .min = 0,
+       .max = 10000},
+      {.name = "move-most-fill",
+       .field = &options->move_most_fill,
+       .help = "refuse such a move where a link would be promised more than so many times what it carries",
+       .min = 0.1,
+       .max = 100},
   };
   service::AppendCommonSettings(&options->common, &settings);
   return settings;

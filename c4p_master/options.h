@@ -20,6 +20,9 @@ struct MasterOptions {
   double refresh_s = 300;
   double rate_mbps = 0;
   int64_t seed = 1;
+  bool interventions = true;
+  int64_t moves_per_hour = 30;
+  double move_most_fill = 1.5;
   service::CommonOptions common = {.http_address = "127.0.0.1:15144"};
 
   HandlerOptions ForHandler(uint64_t master_epoch) const;

@@ -41,6 +41,21 @@ struct Advice {
   v1::PathAnswer answer;
 };
 
+// A queue pair of a connection.
+struct PairRef {
+  std::string connection;
+  uint32_t index = 0;
+  auto operator<=>(const PairRef&) const = default;
+};
+
+// What another way has to be like.
+struct Diversion {
+  std::vector<std::string> avoid;  // cables that it must not take
+  std::string through;             // a directed link that it has to take; empty: any
+  bool other_plane = false;        // over other NICs of both ends; else over the same
+  double most_fill = 1.5;          // no link of it may be promised more of what it carries
+};
+
 // A queue pair that lost its path: its tuple, and the uplinks on it as far as they are known.
 struct Trouble {
   service::IpTuple tuple;
@@ -100,6 +115,24 @@ class PathBook {
   // Switches send the ports of these groups other ways than before: only these ones' are known now. Where
   // what is in use leads nobody knows; it moves.
   std::vector<Advice> Remap(const std::map<FlowGroup, std::set<uint16_t>>& known, int64_t now_ns);
+
+  // Where a queue pair was before it was diverted.
+  struct Former {
+    uint32_t end = 0;
+    uint32_t port = 0;
+    Place place;
+  };
+  // Of that job, in use; none, or of another job: nothing.
+  std::optional<PairRef> FindPair(const std::string& job, const service::IpTuple& tuple) const;
+  // Gives the queue pair another way, the least full of those that fit. FailedPrecondition, Unavailable,
+  // ResourceExhausted: why it cannot be, and nothing changes. The agent hears of it by Announce.
+  absl::StatusOr<Former> Divert(const PairRef& ref, const Diversion& diversion, int64_t now_ns);
+  // As if the newest Divert of it had not been.
+  void Undo(const PairRef& ref, const Former& former);
+  // To a port of the way that it had, if it is still where it was diverted to. NotFound: it is closed;
+  // FailedPrecondition: it was moved since; Unavailable: no port leads there.
+  absl::Status Return(const PairRef& ref, Place diverted, Place former, int64_t now_ns);
+  Advice Announce(const std::string& connection, int64_t now_ns);
 
   // A port of the group was probed: it may be given out.
   void Learnt(const FlowGroup& group, uint16_t port) { known_[group].insert(port); }

@@ -40,6 +40,10 @@ const std::vector<Knob>& Command() {
       {"C4_KEY_FILE", "text", "", "",
        "File with the key to make tokens for masters with (`c4 pki key`); `c4 run` gives it to what it "
        "starts."},
+      {"C4_INTERVENE", "flag", "false", "true|false",
+       "`c4 run` and c4d_master: this job asks for it that, where a slow link, NIC and rank cannot be told "
+       "apart, "
+       "queue pairs are moved for some seconds (`--intervene`)."},
       {"C4_WHATIF_LIBRARY", "text", "", "",
        "libc4_whatif.so for the Python module c4.whatif; empty: found beside it, else by the loader."},
       {"NO_COLOR", "text", "", "", "Not empty: no colours, on a terminal either."},

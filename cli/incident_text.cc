@@ -25,6 +25,7 @@ constexpr size_t kWidth = 80;
 constexpr size_t kIndent = 2;
 constexpr size_t kMostEvidence = 12;
 constexpr size_t kMostPaths = 8;
+constexpr int kMostMoves = 24;
 
 // A paragraph of the page, its lines after the first further in.
 void Add(std::string* page, const std::string& text, size_t further = kIndent) {
@@ -86,6 +87,36 @@ void AddPaths(const std::vector<IncidentPath>& paths, std::string* page) {
                            ": ", path.links.empty() ? "not known" : absl::StrJoin(path.links, " ")));
   }
   if (paths.size() > kMostPaths) Add(page, absl::StrCat("and ", paths.size() - kMostPaths, " more: --json"));
+}
+
+std::string LinksText(const google::protobuf::RepeatedPtrField<std::string>& links) {
+  return links.empty() ? std::string("a way that is not known") : absl::StrJoin(links, " ");
+}
+
+// Which queue pairs were moved to see whom the slowness follows, and what came of it.
+void AddInterventions(const v1::Verdict& verdict, int64_t now_unix_ns, std::string* page) {
+  for (const v1::Intervention& one : verdict.interventions()) {
+    absl::StrAppend(page, "\nQUEUE PAIRS WERE MOVED\n");
+    const std::string end =
+        one.ended_unix_ns() == 0
+            ? "it is under way"
+            : absl::StrFormat("over after %.1f s: %s",
+                              static_cast<double>(one.ended_unix_ns() - one.begun_unix_ns()) / 1e9,
+                              one.outcome());
+    Add(page, absl::StrCat("experiment ", one.id(), " from ", ClockText(one.begun_unix_ns(), now_unix_ns),
+                           ", ", end));
+    for (const std::string& line : one.lines()) Add(page, line);
+    for (int i = 0; i < std::min<int>(one.moves_size(), kMostMoves); ++i) {
+      const v1::MovedQueuePair& move = one.moves(i);
+      Add(page, absl::StrFormat("%+.1f s %s, rank %d to rank %d, channel %d, queue pair %d: %s%s",
+                                static_cast<double>(move.unix_ns() - one.begun_unix_ns()) / 1e9, move.role(),
+                                move.from_rank(), move.to_rank(), move.channel(), move.index(),
+                                move.back() ? "back to " : "to ", LinksText(move.new_links())));
+    }
+    if (one.moves_size() > kMostMoves) {
+      Add(page, absl::StrCat("and ", one.moves_size() - kMostMoves, " more moves: --json"));
+    }
+  }
 }
 
 }  // namespace
@@ -165,6 +196,7 @@ std::string IncidentText(const v1::Verdict& verdict, const std::vector<IncidentP
     Add(&page, absl::StrCat(item.kind(), ": ", item.text()));
   }
   if (more != 0) Add(&page, absl::StrCat("and ", more, " more: `c4 verdicts --all -v`"));
+  AddInterventions(verdict, now_unix_ns, &page);
   AddPaths(paths, &page);
   if (!verdict.suggested_action().empty()) {
     absl::StrAppend(&page, IsOpen(verdict) ? "\nWHAT TO DO\n" : "\nWHAT WAS TO DO\n");

@@ -4,7 +4,9 @@
 #include <map>
 #include <sys/wait.h>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "cli/process.h"
 #include "service/address.h"
 #include "service/directory.h"
@@ -35,6 +37,12 @@ absl::Status CheckLaunchOptions(const LaunchOptions& options) {
     return absl::InvalidArgumentError(
         "--tls makes a key of the job's own beside its certificates; leave --key-file (C4_KEY_FILE) out");
   }
+  if (options.intervene && (!options.monitor || !options.master.empty())) {
+    return absl::InvalidArgumentError(
+        "--intervene is for the master that this command starts, so --no-monitor and --master exclude it; "
+        "give "
+        "it to that c4d_master");
+  }
   if (!options.paths && !options.topology.empty()) {
     return absl::InvalidArgumentError("--topology needs --c4p: it is the path master that reads it");
   }
@@ -45,7 +53,7 @@ absl::Status CheckLaunchOptions(const LaunchOptions& options) {
   if (!options.master.empty() && options.master.find(':') == std::string::npos) {
     return absl::InvalidArgumentError(absl::StrCat("--master wants host:port, not '", options.master, "'"));
   }
-  if (options.fabric.empty() && options.ranks_per_host > 0) {
+  if (options.fabric.empty() && !options.ranks_per_host.empty()) {
     return absl::InvalidArgumentError("--ranks-per-host needs --fabric: without one there is one host");
   }
   if (!options.fabric.empty() && !options.master.empty()) {
@@ -55,6 +63,19 @@ absl::Status CheckLaunchOptions(const LaunchOptions& options) {
         "management network");
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<int>> ParseRanksPerHost(const std::string& text) {
+  std::vector<int> counts;
+  for (const absl::string_view part : absl::StrSplit(text, ',')) {
+    int count = 0;
+    if (!absl::SimpleAtoi(part, &count) || count < 1 || count > 4096) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "--ranks-per-host wants a number of 1 to 4096, or one a host as 8,1,1,4, not '", text, "'"));
+    }
+    counts.push_back(count);
+  }
+  return counts;
 }
 
 int HostIndexOf(const LaunchPlan& plan, int rank) {
@@ -117,6 +138,7 @@ std::vector<std::string> MasterArguments(const LaunchPlan& plan) {
                                      "--audit",        plan.log_dir + "/c4d.audit.jsonl",
                                      "--key-file",     plan.key_file};
   if (plan.recording) result.insert(result.end(), {"--recording", plan.log_dir + "/" + kRecordingName});
+  if (plan.intervene) result.emplace_back("--intervene");
   if (plan.owner_uid >= 0) result.insert(result.end(), {"--owner-uid", std::to_string(plan.owner_uid)});
   AppendTlsArguments(plan.certificates.master, &result);
   return result;

@@ -136,6 +136,7 @@ absl::Status Launcher::Prepare() {
   if (options_.monitor) C4_RETURN_IF_NOT_OK(MakeKey());
   if (options_.monitor && options_.master.empty()) C4_RETURN_IF_NOT_OK(CheckJobIsFree());
   plan_.topology = options_.topology;
+  plan_.intervene = options_.intervene;
   if (!options_.fabric.empty()) C4_RETURN_IF_NOT_OK(EnterFabric());
   if (options_.tls) C4_RETURN_IF_NOT_OK(MakeCertificates());
   return ChoosePorts();

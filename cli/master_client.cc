@@ -10,6 +10,7 @@
 #include "absl/time/clock.h"
 #include "c4/v1/c4d.grpc.pb.h"
 #include "c4/v1/smon.grpc.pb.h"
+#include "c4/v1/validation.grpc.pb.h"
 #include "cli/job_certificates.h"
 #include "cli/process.h"
 #include "service/address.h"
@@ -128,6 +129,7 @@ struct MasterClient::Parts {
   service::Credentials credentials;
   std::unique_ptr<v1::C4d::Stub> stub;
   std::unique_ptr<v1::Smon::Stub> smon;
+  std::unique_ptr<v1::Validations::Stub> validations;
   std::mutex watch_mutex;
   grpc::ClientContext* watching = nullptr;
   bool watch_stopped = false;
@@ -158,17 +160,32 @@ struct MasterClient::Parts {
   absl::StatusOr<Reply> AskSmon(grpc::Status (v1::Smon::Stub::*method)(grpc::ClientContext*, const Request&,
                                                                        Reply*),
                                 const Request& request, absl::Duration timeout) const {
+    return Ask(smon.get(), method, "SMon", request, timeout);
+  }
+
+  template <typename Request, typename Reply>
+  absl::StatusOr<Reply> AskValidations(grpc::Status (v1::Validations::Stub::*method)(grpc::ClientContext*,
+                                                                                     const Request&, Reply*),
+                                       const Request& request, absl::Duration timeout) const {
+    return Ask(validations.get(), method, "validations", request, timeout);
+  }
+
+  // Of a service that earlier masters do not have.
+  template <typename Stub, typename Request, typename Reply>
+  absl::StatusOr<Reply> Ask(Stub* service,
+                            grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Reply*),
+                            const char* what, const Request& request, absl::Duration timeout) const {
     grpc::ClientContext context;
     Prepare(&context, timeout);
     Reply reply;
-    const grpc::Status status = (smon.get()->*method)(&context, request, &reply);
+    const grpc::Status status = (service->*method)(&context, request, &reply);
     switch (status.error_code()) {
       case grpc::StatusCode::OK:
         MakeHarmless(&reply);
         return reply;
       case grpc::StatusCode::UNIMPLEMENTED:
-        return absl::FailedPreconditionError(
-            absl::StrCat("the master at ", address, " is of a version without SMon; start this version's"));
+        return absl::FailedPreconditionError(absl::StrCat(
+            "the master at ", address, " is of a version without ", what, "; start this version's"));
       case grpc::StatusCode::NOT_FOUND:
       case grpc::StatusCode::INVALID_ARGUMENT:
       case grpc::StatusCode::FAILED_PRECONDITION:
@@ -199,6 +216,7 @@ absl::StatusOr<std::unique_ptr<MasterClient>> MasterClient::Open(const service::
       master.address, *credentials, service::Role::kJobMaster, master.job.empty() ? options.job : master.job);
   parts->stub = v1::C4d::NewStub(channel);
   parts->smon = v1::Smon::NewStub(channel);
+  parts->validations = v1::Validations::NewStub(channel);
   return std::unique_ptr<MasterClient>(new MasterClient(std::move(parts)));
 }
 
@@ -231,6 +249,19 @@ absl::StatusOr<v1::GetMatrixReply> MasterClient::GetMatrix(absl::Duration timeou
   parts_->Prepare(&context, timeout);
   v1::GetMatrixReply reply;
   const grpc::Status status = parts_->stub->GetMatrix(&context, request, &reply);
+  if (!status.ok()) return FromGrpc(status, parts_->address, parts_->credentials);
+  service::MakePrintable(&reply);
+  return reply;
+}
+
+absl::StatusOr<v1::GetIterationsReply> MasterClient::GetIterations(uint64_t from,
+                                                                   absl::Duration timeout) const {
+  grpc::ClientContext context;
+  parts_->Prepare(&context, timeout);
+  v1::GetIterationsRequest request;
+  request.set_from(from);
+  v1::GetIterationsReply reply;
+  const grpc::Status status = parts_->stub->GetIterations(&context, request, &reply);
   if (!status.ok()) return FromGrpc(status, parts_->address, parts_->credentials);
   service::MakePrintable(&reply);
   return reply;
@@ -284,6 +315,18 @@ absl::StatusOr<v1::TestAlertReply> MasterClient::TestAlert(const std::string& ru
   v1::TestAlertRequest request;
   request.set_rule(rule);
   return parts_->AskSmon(&v1::Smon::Stub::TestAlert, request, timeout);
+}
+
+absl::StatusOr<v1::RunValidationReply> MasterClient::RunValidation(const v1::RunValidationRequest& request,
+                                                                   absl::Duration timeout) const {
+  return parts_->AskValidations(&v1::Validations::Stub::Run, request, timeout);
+}
+
+absl::StatusOr<v1::GetValidationReply> MasterClient::GetValidation(uint64_t number,
+                                                                   absl::Duration timeout) const {
+  v1::GetValidationRequest request;
+  request.set_number(number);
+  return parts_->AskValidations(&v1::Validations::Stub::Get, request, timeout);
 }
 
 absl::Status MasterClient::Record(absl::Duration limit,

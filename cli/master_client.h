@@ -13,6 +13,7 @@
 #include "absl/time/time.h"
 #include "c4/v1/c4d.pb.h"
 #include "c4/v1/smon.pb.h"
+#include "c4/v1/validation.pb.h"
 #include "cli/options.h"
 #include "service/config.h"
 #include "service/directory.h"
@@ -63,6 +64,7 @@ class MasterClient {
   absl::StatusOr<v1::GetStatusReply> GetStatus(absl::Duration timeout) const;
   absl::StatusOr<v1::GetMatrixReply> GetMatrix(absl::Duration timeout,
                                                const v1::GetMatrixRequest& request = {}) const;
+  absl::StatusOr<v1::GetIterationsReply> GetIterations(uint64_t from, absl::Duration timeout) const;
   absl::StatusOr<v1::SetLevelReply> SetLevel(v1::RecordLevel level, absl::Duration timeout) const;
   // SMon's.
   absl::StatusOr<v1::RunSessionReply> RunSession(const v1::RunSessionRequest& request,
@@ -73,6 +75,10 @@ class MasterClient {
   absl::StatusOr<v1::SilenceAlertReply> SilenceAlert(const std::string& rule, double seconds,
                                                      absl::Duration timeout) const;
   absl::StatusOr<v1::TestAlertReply> TestAlert(const std::string& rule, absl::Duration timeout) const;
+  // Validations.
+  absl::StatusOr<v1::RunValidationReply> RunValidation(const v1::RunValidationRequest& request,
+                                                       absl::Duration timeout) const;
+  absl::StatusOr<v1::GetValidationReply> GetValidation(uint64_t number, absl::Duration timeout) const;
   // Telemetry as the master takes it in, like WatchVerdicts; Cancelled or DeadlineExceeded after `limit`.
   absl::Status Record(absl::Duration limit,
                       const std::function<bool(const v1::RecordedBatch&)>& on_batch) const;

@@ -17,6 +17,7 @@ namespace {
 
 using nlohmann::json;
 
+constexpr int kMostMoves = 12;
 constexpr double kFull = 1.005;  // a link with more has more promised than it carries
 
 std::string End(const std::string& host, int rank) {
@@ -90,6 +91,7 @@ json ConnectionJson(const v1::ConnectionStatus& connection) {
                   {"advised_port", pair.advised_port()},
                   {"use", UseWord(pair.use())},
                   {"fences", pair.fences()},
+                  {"moved", pair.moved()},
                   {"links", std::vector<std::string>(pair.links().begin(), pair.links().end())}};
     if (pair.has_tuple()) entry["tuple"] = TupleJson(pair.tuple());
     pairs.push_back(std::move(entry));
@@ -120,6 +122,21 @@ json LinksJson(const google::protobuf::RepeatedPtrField<v1::LinkLoad>& links) {
                       {"fault", link.fault()}});
   }
   return result;
+}
+
+// What C4D had moved to settle verdicts, the newest last.
+std::string MovesText(const google::protobuf::RepeatedPtrField<v1::MoveEntry>& moves) {
+  if (moves.empty()) return "";
+  std::string text = "\nmoved to settle verdicts (docs/paths.md)\n";
+  const int first = std::max(0, moves.size() - kMostMoves);
+  if (first > 0) absl::StrAppend(&text, "  ", first, " earlier ones: --json\n");
+  for (int i = first; i < moves.size(); ++i) {
+    const v1::MoveEntry& entry = moves[i];
+    absl::StrAppendFormat(&text, "  %.0f s ago, %s of job %s: %s\n",
+                          1e-9 * static_cast<double>(entry.age_ns()), entry.experiment(), entry.job(),
+                          entry.text());
+  }
+  return text;
 }
 
 }  // namespace
@@ -187,10 +204,11 @@ std::string PathsText(const v1::ListPathsReply& paths) {
                             End(connection.to_host(), connection.to_rank()), connection.channel(),
                             pair.index(), port == 0 ? "any" : absl::StrCat(port), pair.plane(),
                             UseWord(pair.use()), pair.fences(), Between(pair));
+      if (!pair.moved().empty()) absl::StrAppend(&text, "    ", pair.moved(), "\n");
     }
     if (!connection.why().empty()) absl::StrAppend(&text, "    ", connection.why(), "\n");
   }
-  return text + "\n" + LinkPicture(paths.links());
+  return text + "\n" + LinkPicture(paths.links()) + MovesText(paths.moves());
 }
 
 std::string PathsJson(const v1::ListPathsReply& paths) {
@@ -198,7 +216,17 @@ std::string PathsJson(const v1::ListPathsReply& paths) {
   for (const v1::ConnectionStatus& connection : paths.connections()) {
     connections.push_back(ConnectionJson(connection));
   }
-  return json({{"connections", std::move(connections)}, {"links", LinksJson(paths.links())}}).dump(2);
+  json moves = json::array();
+  for (const v1::MoveEntry& entry : paths.moves()) {
+    moves.push_back({{"age_s", static_cast<double>(entry.age_ns()) * 1e-9},
+                     {"job", entry.job()},
+                     {"experiment", entry.experiment()},
+                     {"text", entry.text()}});
+  }
+  return json({{"connections", std::move(connections)},
+               {"links", LinksJson(paths.links())},
+               {"moves", std::move(moves)}})
+      .dump(2);
 }
 
 std::string TopologyText(const v1::GetTopologyReply& topology) {

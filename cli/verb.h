@@ -44,5 +44,6 @@ extern const Verb kWhatIfVerb;
 extern const Verb kHangVerb;
 extern const Verb kIterationsVerb;
 extern const Verb kPkiVerb;
+extern const Verb kValidateVerb;
 
 }  // namespace c4::cli

@@ -12,6 +12,7 @@ constexpr Roles kOperators = Only(Role::kOperator);
 constexpr Roles kViewers = Only(Role::kReader) | Only(Role::kOperator);
 // A job may be looked at by those who run it.
 constexpr Roles kJobViewers = kViewers | Only(Role::kJob) | Only(Role::kJobMaster);
+constexpr Roles kMovers = kOperators | Only(Role::kJobMaster);
 constexpr Roles kPathUsers = kViewers | Only(Role::kJobMaster);
 
 constexpr CallRow kTable[] = {
@@ -20,6 +21,7 @@ constexpr CallRow kTable[] = {
     {"c4.v1.C4d/WatchVerdicts", kJobViewers, false, "verdicts as they come"},
     {"c4.v1.C4d/GetStatus", kJobViewers, false, "ranks and communicators"},
     {"c4.v1.C4d/GetMatrix", kJobViewers, false, "the matrix of links"},
+    {"c4.v1.C4d/GetIterations", kJobViewers, false, "the job's iterations"},
     {"c4.v1.C4d/SetLevel", kOperators, true, "change the level of recording"},
     {"c4.v1.C4d/Record", kOperators, true, "receive all telemetry"},
     {"c4.v1.Smon/RunSession", kOperators, true, "begin a profiling session"},
@@ -28,11 +30,16 @@ constexpr CallRow kTable[] = {
     {"c4.v1.Smon/ListAlerts", kJobViewers, false, "alerts"},
     {"c4.v1.Smon/SilenceAlert", kOperators, true, "silence an alert"},
     {"c4.v1.Smon/TestAlert", kOperators, true, "send an alert for a test"},
+    {"c4.v1.Validations/Attend", kAgents, false, "hold a job's calls and test its devices and links"},
+    {"c4.v1.Validations/Run", kOperators, true, "suspend a job to test its devices and links"},
+    {"c4.v1.Validations/Get", kJobViewers, false, "a validation's results"},
     {"c4.v1.C4p/Session", kAgents, false, "ask for paths, report them, carry out probes"},
     {"c4.v1.C4p/ResolvePaths", kPathUsers, false, "the links of connections"},
     {"c4.v1.C4p/ListPaths", kViewers, false, "paths in use"},
     {"c4.v1.C4p/GetTopology", kPathUsers, false, "the topology"},
     {"c4.v1.C4p/Explain", kViewers, false, "why a connection has its paths"},
+    {"c4.v1.C4p/MovePaths", kMovers, true, "move queue pairs of its job for an experiment"},
+    {"c4.v1.C4p/EndMoves", kMovers, true, "move them back, or leave them"},
     {"GET /healthz", 0, false, "whether the daemon works"},
     {"GET /metrics", 0, false, "metrics, with names of jobs and hosts"},
     {"GET /v1/verdicts", kJobViewers, false, "verdicts"},

@@ -16,9 +16,13 @@ UnaryAnswers::UnaryAnswers(StateThread* state_thread, Gate gate)
 
 grpc::ServerUnaryReactor* UnaryAnswers::Finish(grpc::CallbackServerContext* context, std::string_view call,
                                                std::string_view detail, const absl::Status& parsed,
+                                               const std::function<absl::Status(const Identity&)>& check,
                                                std::function<absl::Status()> fill) const {
   grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
-  const grpc::Status allowed = ToGrpcStatus(gate_.Admit(*context, call, detail).status());
+  const absl::StatusOr<Identity> caller = gate_.Admit(*context, call, detail);
+  absl::Status admitted = caller.status();
+  if (admitted.ok() && parsed.ok() && check != nullptr) admitted = check(*caller);
+  const grpc::Status allowed = ToGrpcStatus(admitted);
   if (!allowed.ok() || !parsed.ok()) {
     reactor->Finish(allowed.ok() ? ToGrpcStatus(parsed) : allowed);
   } else if (!state_thread_->Post(

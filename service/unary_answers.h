@@ -27,12 +27,14 @@ class UnaryAnswers {
   UnaryAnswers(StateThread* state_thread, Gate gate);
 
   // `call` as in the table of rights ("c4.v1.C4d/GetStatus"). `fill` runs on the state thread; its status is
-  // the call's. `detail` is for the audit, where the call is an action. Any thread.
+  // the call's. `detail` is for the audit, where the call is an action. `may`: what else has to hold of a
+  // caller whose role is right. Any thread.
   template <typename Request, typename Reply>
-  grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
-                                   grpc::ByteBuffer* reply, std::string_view call,
-                                   std::function<absl::Status(const Request&, Reply*)> fill,
-                                   const std::function<std::string(const Request&)>& detail = nullptr) const {
+  grpc::ServerUnaryReactor* Answer(
+      grpc::CallbackServerContext* context, const grpc::ByteBuffer* request, grpc::ByteBuffer* reply,
+      std::string_view call, std::function<absl::Status(const Request&, Reply*)> fill,
+      const std::function<std::string(const Request&)>& detail = nullptr,
+      const std::function<absl::Status(const Identity&, const Request&)>& may = nullptr) const {
     struct Exchange {
       ParseShare share;
       Request request;
@@ -41,7 +43,9 @@ class UnaryAnswers {
     const absl::Status parsed =
         PeersMessages().Parse(*request, limits::kRequestParsedBytes, &exchange->request, &exchange->share);
     const std::string what = parsed.ok() && detail != nullptr ? detail(exchange->request) : std::string();
-    return Finish(context, call, what, parsed, [exchange, reply, fill = std::move(fill)] {
+    std::function<absl::Status(const Identity&)> check;
+    if (may != nullptr) check = [&](const Identity& caller) { return may(caller, exchange->request); };
+    return Finish(context, call, what, parsed, check, [exchange, reply, fill = std::move(fill)] {
       Reply filled;
       absl::Status status = fill(exchange->request, &filled);
       if (status.ok()) *reply = Serialized(filled);
@@ -52,6 +56,7 @@ class UnaryAnswers {
  private:
   grpc::ServerUnaryReactor* Finish(grpc::CallbackServerContext* context, std::string_view call,
                                    std::string_view detail, const absl::Status& parsed,
+                                   const std::function<absl::Status(const Identity&)>& check,
                                    std::function<absl::Status()> fill) const;
 
   StateThread* const state_thread_;

@@ -28,6 +28,11 @@ struct Cell {
   bool slow = false;
   // Slower than usual, but its bad chunks usually are as slow: speaks neither for nor against anybody.
   bool unclear = false;
+  // Of one that holds several channels: the upper quantile to its baseline, and whether it alone is slow, so
+  // that some of its channels are and others are not.
+  double upper_ratio = 0;
+  bool slow_upper = false;
+  bool bad() const { return slow || slow_upper; }
 
   // What is the same in looks at different times.
   using Id = std::pair<const QueuePairEnds*, std::string_view>;

@@ -383,6 +383,36 @@ int64_t Allocator::LoadOf(const Link& link, Direction direction) const {
   return accounts_.Load(network_->HopOf(link, direction));
 }
 
+std::optional<double> Allocator::FillWith(ConnectionId number, uint32_t queue_pair, Place place) const {
+  if (!Has(number) || queue_pair >= connections_[number].queue_pairs) return std::nullopt;
+  const Connection& connection = connections_[number];
+  Hops hops;
+  if (!IsUp(connection, place) || !HopsOf(connection, place, &hops)) return std::nullopt;
+  const Place here = PlaceAt(connection, queue_pair);
+  Hops own;
+  if (here.way == kNoWay || !HopsOf(connection, here, &own)) own = Hops();
+  const auto kbps = static_cast<double>(Kbps(connection));
+  const bool counted = connection.counted;
+  double fill = 0;
+  for (const Hop& hop : hops) {
+    const bool there = counted && std::any_of(own.begin(), own.end(), [&](const Hop& other) {
+                         return other.row == hop.row && other.column == hop.column;
+                       });
+    const double load = static_cast<double>(accounts_.Load(hop)) + (there ? 0 : kbps);
+    fill = std::max(fill, load * network_->RowAt(hop.row).inverse[hop.column]);
+  }
+  for (const auto& [nic, direction] :
+       {std::pair(connection.from, Direction::kUp), std::pair(connection.to, Direction::kDown)}) {
+    const int64_t carries = network_->FindPort(nic, place.plane)->kbps[static_cast<size_t>(direction)];
+    const bool there = counted && here.way != kNoWay && here.plane == place.plane;
+    const double load =
+        static_cast<double>(accounts_.PortLoad(nic, place.plane, direction)) + (there ? 0 : kbps);
+    // A NIC's own connections may ask for more than it gives; that is no worse on another way.
+    if (!there && carries > 0) fill = std::max(fill, load / static_cast<double>(carries));
+  }
+  return fill;
+}
+
 int64_t Allocator::CountedKbps(ConnectionId connection) const {
   return Has(connection) && connections_[connection].counted ? Kbps(connections_[connection]) : 0;
 }

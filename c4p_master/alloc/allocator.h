@@ -22,6 +22,7 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -121,6 +122,9 @@ class Allocator {
   size_t connections() const { return count_; }
   // Of one direction of a link, in kbit/s.
   int64_t LoadOf(const Link& link, Direction direction) const;
+  // How full the fullest link of that place would be with this queue pair on it, as a share of what it
+  // carries. None: there is no such way, or it is down.
+  std::optional<double> FillWith(ConnectionId connection, uint32_t queue_pair, Place place) const;
   // kbit/s that each queue pair of it counts for.
   int64_t CountedKbps(ConnectionId connection) const;
   const Accounts& accounts() const { return accounts_; }

@@ -83,6 +83,10 @@ class TrainingSim {
   // such.
   std::vector<std::string> LinksOf(const std::string& source, const std::string& destination) const;
   std::string target_cable() const;  // of a link
+  // The queue pair that sends from `source` goes over to that spine. From where it sends then; empty: there
+  // is none.
+  std::string MoveTo(const std::string& source, const std::string& destination, uint32_t spine,
+                     uint32_t port = 0);
 
  private:
   struct QueuePair {

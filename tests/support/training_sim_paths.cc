@@ -34,6 +34,22 @@ void TrainingSim::Publish(const Group& group, const QueuePair& queue_pair) {
   }
 }
 
+std::string TrainingSim::MoveTo(const std::string& source, const std::string& destination, uint32_t spine,
+                                uint32_t port) {
+  for (Group& group : groups_) {
+    for (QueuePair& queue_pair : group.queue_pairs) {
+      const std::string host = nic(group.ranks[queue_pair.from]);
+      if (host + ":" + std::to_string(queue_pair.port) != source) continue;
+      if (nic(group.ranks[queue_pair.to]) + ":9000" != destination) continue;
+      queue_pair.spine = spine;
+      queue_pair.port = port != 0 ? port : next_port_++;
+      Publish(group, queue_pair);
+      return host + ":" + std::to_string(queue_pair.port);
+    }
+  }
+  return "";
+}
+
 bool TrainingSim::OverTarget(const Group& group, const QueuePair& queue_pair) const {
   const uint32_t cut = target_ / shape_.spines;
   return (leaf(group.ranks[queue_pair.from]) == cut || leaf(group.ranks[queue_pair.to]) == cut) &&

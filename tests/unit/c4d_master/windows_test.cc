@@ -136,7 +136,7 @@ TEST(Windows, WhatIsNotUsualYetIsToBeLookedAtAfterAWhile) {
 TEST(Windows, WhatIsRememberedIsWhatWouldBeFound) {
   Windows windows;
   Windows of_others;
-  of_others.SetShares(0.1, 0.2);
+  of_others.SetShares(0.1, 0.2, 0.3);
   Job job(1);
   Job same(1);
   for (int i = 0; i < 40; ++i) {

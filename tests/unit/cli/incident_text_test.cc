@@ -173,5 +173,35 @@ TEST(PathsOf, OnlyThoseOfTheVerdict) {
   EXPECT_EQ(paths[0].links, std::vector<std::string>{"link13"});
 }
 
+TEST_F(IncidentTextTest, QueuePairsThatWereMovedStandOnThePage) {
+  v1::Verdict verdict = Crash();
+  v1::Intervention* const one = verdict.add_interventions();
+  one->set_id("abcdef01-3/1");
+  one->set_begun_unix_ns(kNow - 40 * kSecond);
+  one->set_ended_unix_ns(kNow - 20 * kSecond);
+  one->set_outcome("settled");
+  one->add_lines("moved 1 queue pair of rank 0 to rank 1 from spine0 to spine1: 52.0 -> 1.0 times");
+  for (int i = 0; i < 30; ++i) {
+    v1::MovedQueuePair* const move = one->add_moves();
+    move->set_unix_ns(kNow - 38 * kSecond);
+    move->set_role(i % 2 == 0 ? "suspect" : "control");
+    move->set_to_rank(1);
+    move->add_new_links("leaf0>spine1");
+    move->add_new_links("leaf1<spine1");
+    move->set_back(i == 1);
+  }
+  const std::string page = IncidentText(verdict, {}, kNow);
+  EXPECT_THAT(page, HasSubstr("QUEUE PAIRS WERE MOVED\n  experiment abcdef01-3/1"));
+  EXPECT_THAT(page, HasSubstr("over after 20.0 s"));
+  EXPECT_THAT(page, HasSubstr("52.0 -> 1.0 times"));
+  EXPECT_THAT(page, HasSubstr("+2.0 s suspect, rank 0 to rank 1"));
+  EXPECT_THAT(page, HasSubstr("back to leaf0>spine1"));
+  EXPECT_THAT(page, HasSubstr("and 6 more moves: --json"));
+  for (const auto& line : absl::StrSplit(page, '\n')) EXPECT_LE(line.size(), 80U) << line;
+  one->set_ended_unix_ns(0);
+  EXPECT_THAT(IncidentText(verdict, {}, kNow), HasSubstr("it is under way"));
+  EXPECT_EQ(Json::parse(IncidentJson(verdict, {}))["verdict"]["interventions"][0]["moves"].size(), 30U);
+}
+
 }  // namespace
 }  // namespace c4::cli

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include "cli/fabric_job.h"
 #include "cli/process.h"
 
 namespace c4::cli {
@@ -82,6 +83,25 @@ TEST(CheckLaunchOptionsTest, CertificatesAreForDaemonsOfItsOwn) {
   EXPECT_THAT(std::string(CheckLaunchOptions(another_key).message()), HasSubstr("C4_KEY_FILE"));
 }
 
+TEST(RanksPerHostTest, FillsHostAfterHost) {
+  const auto hosts_of = [](const std::string& text, int ranks) {
+    std::vector<int> hosts;
+    const std::vector<int> counts = text.empty() ? std::vector<int>() : *ParseRanksPerHost(text);
+    for (int rank = 0; rank < ranks; ++rank) hosts.push_back(HostOfRank(rank, counts, 4));
+    return hosts;
+  };
+  EXPECT_THAT(hosts_of("", 6), ElementsAre(0, 1, 2, 3, 0, 1));
+  EXPECT_THAT(hosts_of("2", 5), ElementsAre(0, 0, 1, 1, 2));
+  EXPECT_THAT(hosts_of("3,1", 6), ElementsAre(0, 0, 0, 1, 2, 3));
+  EXPECT_THAT(hosts_of("1,2,1", 5), ElementsAre(0, 1, 1, 2, 3));
+}
+
+TEST(RanksPerHostTest, RefusesWhatIsNoCount) {
+  for (const char* text : {"0", "8,", ",8", "-1", "4097", "8;1", "a"}) {
+    EXPECT_THAT(ParseRanksPerHost(text).status().message(), HasSubstr("1 to 4096")) << text;
+  }
+}
+
 TEST(RankEnvironmentTest, SetsWhatTheLibraryAndTheFrameworksRead) {
   const std::vector<std::string> environment =
       RankEnvironment({"HOME=/root", "RANK=77", "LD_LIBRARY_PATH=/usr/local/lib"}, Options(4), Plan(), 2);
@@ -134,6 +154,21 @@ TEST(DaemonArgumentsTest, MasterSitsOnAnyPortAndStoresWhereLogsAreKept) {
   const std::vector<std::string> arguments = MasterArguments(of_a_user);
   EXPECT_EQ((std::vector<std::string>(arguments.end() - 2, arguments.end())),
             (std::vector<std::string>{"--owner-uid", "1000"}));
+}
+
+TEST(DaemonArgumentsTest, TheMasterHearsThatTheJobAsksForExperiments) {
+  LaunchPlan plan = Plan();
+  EXPECT_THAT(MasterArguments(plan), Not(Contains("--intervene"))) << "off by default";
+  plan.intervene = true;
+  EXPECT_THAT(MasterArguments(plan), Contains("--intervene"));
+  LaunchOptions options = Options(1);
+  options.intervene = true;
+  EXPECT_TRUE(CheckLaunchOptions(options).ok());
+  options.master = "10.0.0.1:15141";
+  EXPECT_THAT(std::string(CheckLaunchOptions(options).message()), testing::HasSubstr("--intervene"));
+  options.master.clear();
+  options.monitor = false;
+  EXPECT_THAT(std::string(CheckLaunchOptions(options).message()), testing::HasSubstr("--intervene"));
 }
 
 TEST(BackOffTest, DoublesUpToTheLongest) {

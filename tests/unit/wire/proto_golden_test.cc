@@ -85,6 +85,10 @@ TEST(ProtoGolden, VerdictOf3) {
   ExpectGolden<v1::Verdict>("verdict-3");
 }
 
+TEST(ProtoGolden, VerdictOf4) {
+  ExpectGolden<v1::Verdict>("verdict-4");
+}
+
 TEST(ProtoGolden, SessionAndAlertOf1) {
   ExpectGolden<v1::ProfilingSession>("session-1");
   ExpectGolden<v1::Alert>("alert-1");
