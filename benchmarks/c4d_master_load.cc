@@ -1,8 +1,9 @@
 // c4d_master_load [--hosts N] [--ranks-per-host N] [--queue-pairs N] [--more-communicators N] [--seconds S]
-// [--whole] [--real] [--json]: what the master of a large job costs. Synthetic agents report a
-// hybrid-parallel job, four batches a second each, as bytes, which say what has changed since the one before,
-// or (--whole) all of it; the master's own code parses, takes them in, and judges ten times a second, on one
-// thread.
+// [--every-look] [--whole] [--real] [--json]: what the master of a large job costs. Synthetic agents look at
+// a hybrid-parallel job four times a second each, and report it when the master wants to hear of it
+// (TelemetryReply.report_interval_ns), or (--every-look) each time; as bytes, which say what has changed
+// since the report before, or (--whole) all of it. The master's own code parses, takes them in, and judges
+// ten times a second, on one thread.
 //
 // Without --real time is simulated and only the thread's CPU time is measured: a share above 100 % means that
 // one core does not keep up. With --real each batch has its moment on the wall clock, and the delay from it
@@ -36,11 +37,12 @@ using c4::benchmarks::LoadAgents;
 using c4::c4d::kSecondNs;
 namespace v1 = c4::v1;
 
-constexpr int kBatchesPerSecond = 4;
+constexpr int kLooksPerSecond = 4;
 constexpr int kTicksPerSecond = 10;
 
 struct Options : c4::benchmarks::LoadShape {
   int seconds = 5;
+  bool every_look = false;
   bool whole = false;
   bool real = false;
   bool json = false;
@@ -101,7 +103,9 @@ bool Parse(int argc, char** argv, Options* options) {
       *value = static_cast<std::remove_pointer_t<decltype(value)>>(strtoul(argv[++i], nullptr, 10));
       return true;
     };
-    if (strcmp(argv[i], "--whole") == 0) {
+    if (strcmp(argv[i], "--every-look") == 0) {
+      options->every_look = true;
+    } else if (strcmp(argv[i], "--whole") == 0) {
       options->whole = true;
     } else if (strcmp(argv[i], "--real") == 0) {
       options->real = true;
@@ -134,18 +138,35 @@ struct Load {
 
 // One slot is 50 ms: a fifth of the hosts report in each, and every second one ends with a tick.
 constexpr int kSlotsPerSecond = 2 * kTicksPerSecond;
-constexpr int kGroups = kSlotsPerSecond / kBatchesPerSecond;
+constexpr int kGroups = kSlotsPerSecond / kLooksPerSecond;
 constexpr int64_t kSlotNs = kSecondNs / kSlotsPerSecond;
 constexpr int kWarmUpSlots = 2 * kSlotsPerSecond;  // as fast as they go, and not measured
 constexpr int64_t kStartNs = 1000 * kSecondNs;
 constexpr int64_t kUnixNs = 1'700'000'000 * kSecondNs;
 
+// The slot in which each agent reported last, and how often it is asked to.
+struct Turns {
+  std::vector<int> told;
+  int64_t interval_ns = 0;
+
+  // Those of different hosts are spread over the interval.
+  bool IsDue(uint32_t host, int slot) const {
+    const auto looks = static_cast<int>((interval_ns * kLooksPerSecond + kSecondNs - 1) / kSecondNs);
+    if (looks <= 1 || told[host] < 0) return true;
+    const int look = slot / kGroups;
+    return look > told[host] / kGroups && (look + static_cast<int>(host) / kGroups) % looks == 0;
+  }
+};
+
 // What the agents of one slot send.
-std::vector<std::string> MakeSlot(const Options& options, LoadAgents* agents, int slot) {
+std::vector<std::string> MakeSlot(const Options& options, LoadAgents* agents, Turns* turns, int slot) {
   std::vector<std::string> wire;
   for (auto host = static_cast<uint32_t>(slot % kGroups); host < options.hosts; host += kGroups) {
+    if (!turns->IsDue(host, slot)) continue;
     const v1::TelemetryBatch base = agents->batch(host);
-    agents->Advance(host, kStartNs + slot * kSlotNs);
+    const int looks = turns->told[host] < 0 ? 1 : (slot - turns->told[host]) / kGroups;
+    turns->told[host] = slot;
+    agents->Advance(host, kStartNs + slot * kSlotNs, static_cast<uint32_t>(looks));
     std::optional<v1::TelemetryBatch> changes;
     if (!options.whole && base.sequence() > 0) {
       changes = c4::agent::ChangesSince(base, agents->mutable_batch(host));
@@ -158,6 +179,8 @@ std::vector<std::string> MakeSlot(const Options& options, LoadAgents* agents, in
 Load Measure(const Options& options) {
   Load load;
   LoadAgents agents(options);
+  Turns turns{std::vector<int>(options.hosts, -1), 0};
+  int64_t asked_ns = 0;
   c4::service::Metrics metrics;
   c4::c4d::VerdictStore store(":memory:");
   c4::c4d::HandlerOptions handler_options;
@@ -170,11 +193,12 @@ Load Measure(const Options& options) {
   // Another thread makes the next slot, so that this one is only the master.
   const auto make = [&](int slot) {
     return std::async(std::launch::async,
-                      [&options, &agents, slot] { return MakeSlot(options, &agents, slot); });
+                      [&options, &agents, &turns, slot] { return MakeSlot(options, &agents, &turns, slot); });
   };
   std::future<std::vector<std::string>> next = make(0);
   for (int slot = 0; slot < slots; ++slot) {
     const std::vector<std::string> wire = next.get();
+    if (!options.every_look) turns.interval_ns = asked_ns;
     if (slot + 1 < slots) next = make(slot + 1);
     if (slot == kWarmUpSlots) {
       load.bytes = 0;
@@ -209,6 +233,7 @@ Load Measure(const Options& options) {
       load.ingest.Run([&] {
         const absl::StatusOr<v1::TelemetryReply> reply = handler.Ingest(*batch, now);
         load.refused |= !reply.ok() || reply->base() != batch->sequence();
+        if (reply.ok()) asked_ns = reply->report_interval_ns();
       });
       if (paced) load.delay.Add(static_cast<double>(ClockNs(CLOCK_MONOTONIC) - due_ns) / 1e3);
     }
@@ -229,7 +254,7 @@ int main(int argc, char** argv) {
   if (!Parse(argc, argv, &options)) {
     fprintf(stderr,
             "usage: c4d_master_load [--hosts N] [--ranks-per-host N] [--queue-pairs N] "
-            "[--more-communicators N] [--seconds S] [--whole] [--real] [--json]\n");
+            "[--more-communicators N] [--seconds S] [--every-look] [--whole] [--real] [--json]\n");
     return 2;
   }
   const size_t queue_pairs = LoadAgents(options).queue_pairs();

@@ -41,49 +41,51 @@ LoadAgents::LoadAgents(const LoadShape& shape) : shape_(shape), batches_(shape.h
   }
 }
 
-void LoadAgents::Advance(uint32_t host, int64_t now_ns) {
+void LoadAgents::Advance(uint32_t host, int64_t now_ns, uint32_t quarters) {
   v1::TelemetryBatch& batch = batches_[host];
   batch.set_sequence(batch.sequence() + 1);
   batch.set_monotonic_ns(now_ns);
   for (v1::ProcessReport& report : *batch.mutable_processes()) {
-    report.set_in_operation_ns(report.in_operation_ns() + 170'000'000);
-    report.set_operations_finished(report.operations_finished() + 12);
-    report.mutable_health()->set_cpu_ns(report.health().cpu_ns() + 200'000'000);
+    report.set_in_operation_ns(report.in_operation_ns() + quarters * 170'000'000ULL);
+    report.set_operations_finished(report.operations_finished() + quarters * 12);
+    report.mutable_health()->set_cpu_ns(report.health().cpu_ns() + quarters * 200'000'000ULL);
     for (v1::CommunicatorState& state : *report.mutable_communicators()) {
       if (IsIdle(state.communicator_id())) {
-        state.set_phase_age_ns(state.phase_age_ns() + kSecondNs / 4);
+        state.set_phase_age_ns(state.phase_age_ns() + quarters * kSecondNs / 4);
         continue;
       }
       const bool pipeline = state.rank_count() <= 8 && state.has_p2p_called();
       for (v1::Counter* counter : {pipeline ? state.mutable_p2p_called() : state.mutable_called(),
                                    pipeline ? state.mutable_p2p_started() : state.mutable_started(),
                                    pipeline ? state.mutable_p2p_finished() : state.mutable_finished()}) {
-        counter->set_count(counter->count() + 4);
+        counter->set_count(counter->count() + quarters * 4);
         counter->set_age_ns(3'000'000);
       }
     }
     for (v1::QueuePairState& state : *report.mutable_queue_pairs()) {
-      state.set_posted_messages(state.posted_messages() + 4);
-      state.set_posted_bytes(state.posted_bytes() + 4 * kChunkBytes);
+      state.set_posted_messages(state.posted_messages() + quarters * 4);
+      state.set_posted_bytes(state.posted_bytes() + quarters * 4 * kChunkBytes);
       state.set_completed_messages(state.posted_messages());
       state.set_completed_bytes(state.posted_bytes());
       state.set_moved_bytes(state.posted_bytes());
       if (state.latency_histogram_size() != 0) {
         // Scattered over five buckets, as measured latencies are.
         uint64_t& random = randoms_[host];
-        random = random * 6364136223846793005U + 1442695040888963407U;
-        for (int chunk = 0; chunk < 4; ++chunk) {
-          const int bucket = 10 + static_cast<int>((random >> (20 + 8 * chunk)) % 5);
-          state.set_latency_histogram(bucket, state.latency_histogram(bucket) + 1);
+        for (uint32_t quarter = 0; quarter < quarters; ++quarter) {
+          random = random * 6364136223846793005U + 1442695040888963407U;
+          for (int chunk = 0; chunk < 4; ++chunk) {
+            const int bucket = 10 + static_cast<int>((random >> (20 + 8 * chunk)) % 5);
+            state.set_latency_histogram(bucket, state.latency_histogram(bucket) + 1);
+          }
         }
       }
       if (state.has_connection()) {
         v1::ConnectionState* connection = state.mutable_connection();
-        connection->set_wanted_messages(connection->wanted_messages() + 4);
+        connection->set_wanted_messages(connection->wanted_messages() + quarters * 4);
         connection->set_granted_messages(connection->wanted_messages());
         connection->set_done_messages(connection->wanted_messages());
-        connection->set_first_waits(connection->first_waits() + 4);
-        connection->set_first_wait_sum_ns(connection->first_wait_sum_ns() + 4'000'000);
+        connection->set_first_waits(connection->first_waits() + quarters * 4);
+        connection->set_first_wait_sum_ns(connection->first_wait_sum_ns() + quarters * 4'000'000ULL);
       }
     }
   }

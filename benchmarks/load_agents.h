@@ -30,8 +30,8 @@ class LoadAgents {
   explicit LoadAgents(const LoadShape& shape);
 
   size_t queue_pairs() const { return queue_pairs_; }  // ends of them, in all
-  // A quarter of a second passes on this host; `now_ns` by its monotonic clock.
-  void Advance(uint32_t host, int64_t now_ns);
+  // So many quarters of a second pass on this host, up to `now_ns` by its monotonic clock.
+  void Advance(uint32_t host, int64_t now_ns, uint32_t quarters = 1);
   const v1::TelemetryBatch& batch(uint32_t host) const { return batches_[host]; }
   v1::TelemetryBatch* mutable_batch(uint32_t host) { return &batches_[host]; }
 

@@ -42,13 +42,14 @@ void Uplink::Offer(v1::TelemetryBatch batch) {
   const absl::MutexLock lock(&mutex_);
   if (waiting_.has_value()) {
     Supersede(std::move(*waiting_), &batch);
-    ++dropped_;
+    if (due_) ++dropped_;
   }
+  if (cadence_.IsDue(batch)) due_ = true;
   waiting_ = std::move(batch);
 }
 
 bool Uplink::IsAwake() const {
-  return stop_ || waiting_.has_value() || again_.has_value();
+  return stop_ || due_ || again_.has_value();
 }
 
 bool Uplink::connected() const {
@@ -58,7 +59,7 @@ bool Uplink::connected() const {
 
 bool Uplink::idle() const {
   const absl::MutexLock lock(&mutex_);
-  return !waiting_.has_value() && !again_.has_value() && !in_flight_;
+  return !due_ && !again_.has_value() && !in_flight_;
 }
 
 uint64_t Uplink::sent() const {
@@ -101,6 +102,7 @@ absl::Status Uplink::Serve(const service::MasterAddress& master) {
     const absl::MutexLock lock(&mutex_);
     if (stop_) return absl::CancelledError("the agent ends");
     context_ = &context;
+    cadence_.Ask(0);  // it may be another master
   }
   clock_ = MasterClock();  // it may be another master, with a clock of its own
   base_.reset();
@@ -167,13 +169,13 @@ bool Uplink::TakeBatch(v1::TelemetryBatch* batch) {
   mutex_.Await(absl::Condition(this, &Uplink::IsAwake));
   if (stop_) return false;
   // The master may have taken in what it could not answer any more: it knows that one by its number.
-  if (again_.has_value() && waiting_.has_value() &&
-      waiting_->monotonic_ns() - again_->monotonic_ns() > kOutdatedNs) {
+  if (again_.has_value() && due_ && waiting_->monotonic_ns() - again_->monotonic_ns() > kOutdatedNs) {
     Supersede(std::move(*again_), &*waiting_);
     again_.reset();
     ++dropped_;
   }
   std::optional<v1::TelemetryBatch>& next = again_.has_value() ? again_ : waiting_;
+  if (!again_.has_value()) due_ = false;
   *batch = std::move(*next);
   next.reset();
   batch->set_batches_dropped(dropped_);
@@ -190,6 +192,10 @@ void Uplink::PutBack(v1::TelemetryBatch batch) {
 void Uplink::Heed(const v1::TelemetryReply& reply, int64_t sent_ns, int64_t answered_ns) {
   clock_.Sample(reply.master_epoch(), sent_ns, reply.received_ns(), reply.sent_ns(), answered_ns);
   answered_at_ = absl::Now();
+  {
+    const absl::MutexLock lock(&mutex_);
+    cadence_.Ask(reply.report_interval_ns());
+  }
   Want(reply.level());
 }
 

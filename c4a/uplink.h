@@ -3,10 +3,11 @@
 // whole: one that had to wait is superseded by the next, which takes over what it counts and profiles; so a
 // master that is slow hears seldom, and never of the past. What is written is what has changed since the
 // batch that the master took in last (batch_changes.h), where it says that it holds that, and all of it now
-// and then. Offer never waits. The thread reconnects for ever, with back-off, and looks the master up again
-// each time, so that a restarted master may sit on another port. A batch that was not answered comes again
-// after a break, with the same sequence number. Changes of state are logged once, not each attempt. Offer,
-// and the questions, from any thread.
+// and then. A master that asks to hear less often is told of every look that is out of the ordinary all the
+// same (cadence.h). Offer never waits. The thread reconnects for ever, with back-off, and looks the master up
+// again each time, so that a restarted master may sit on another port. A batch that was not answered comes
+// again after a break, with the same sequence number. Changes of state are logged once, not each attempt.
+// Offer, and the questions, from any thread.
 #pragma once
 
 #include <cstdint>
@@ -20,6 +21,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "c4/v1/telemetry.pb.h"
+#include "c4a/cadence.h"
 #include "c4a/master_clock.h"
 #include "service/credentials.h"
 #include "service/status.h"
@@ -59,9 +61,10 @@ class Uplink {
   void Offer(v1::TelemetryBatch batch) ABSL_LOCKS_EXCLUDED(mutex_);
 
   bool connected() const ABSL_LOCKS_EXCLUDED(mutex_);  // the last batch sent was answered
-  bool idle() const ABSL_LOCKS_EXCLUDED(mutex_);       // all batches were answered
+  bool idle() const ABSL_LOCKS_EXCLUDED(mutex_);       // all batches whose turn it was were answered
   uint64_t sent() const ABSL_LOCKS_EXCLUDED(mutex_);
-  uint64_t dropped() const ABSL_LOCKS_EXCLUDED(mutex_);  // superseded before they were sent
+  // Superseded before they were sent, though it was their turn.
+  uint64_t dropped() const ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
   void Run() ABSL_LOCKS_EXCLUDED(mutex_);
@@ -73,7 +76,8 @@ class Uplink {
   bool TakeBatch(v1::TelemetryBatch* batch) ABSL_LOCKS_EXCLUDED(mutex_);
   void PutBack(v1::TelemetryBatch batch) ABSL_LOCKS_EXCLUDED(mutex_);
   // `sent_ns`, `answered_ns`: on the node's clock.
-  void Heed(const v1::TelemetryReply& reply, int64_t sent_ns, int64_t answered_ns);
+  void Heed(const v1::TelemetryReply& reply, int64_t sent_ns, int64_t answered_ns)
+      ABSL_LOCKS_EXCLUDED(mutex_);
   void Want(v1::RecordLevel level);
   void Answered(const std::string& address) ABSL_LOCKS_EXCLUDED(mutex_);
   // True when there is something to send, or the uplink ends.
@@ -83,8 +87,10 @@ class Uplink {
   const UplinkOptions options_;
   mutable absl::Mutex mutex_;
   std::optional<v1::TelemetryBatch> waiting_ ABSL_GUARDED_BY(mutex_);  // the newest
-  std::optional<v1::TelemetryBatch> again_ ABSL_GUARDED_BY(mutex_);    // was sent and not answered
-  bool in_flight_ ABSL_GUARDED_BY(mutex_) = false;                     // one is out, not answered yet
+  bool due_ ABSL_GUARDED_BY(mutex_) = false;                           // it is its turn
+  Cadence cadence_ ABSL_GUARDED_BY(mutex_);
+  std::optional<v1::TelemetryBatch> again_ ABSL_GUARDED_BY(mutex_);  // was sent and not answered
+  bool in_flight_ ABSL_GUARDED_BY(mutex_) = false;                   // one is out, not answered yet
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;
   service::Wakeup end_;  // stop_ was set
   bool connected_ ABSL_GUARDED_BY(mutex_) = false;

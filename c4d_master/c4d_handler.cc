@@ -17,6 +17,8 @@ namespace {
 using service::Concat;
 
 constexpr int64_t kSlowIntervalNs = kSecondNs;
+// While something is slow every queue pair is looked at, several slices back: some microseconds for each.
+constexpr int64_t kSlowPerQueuePairNs = 10'000;
 constexpr size_t kMaxSaid = 1000;
 // A path that is asked for late may be gone; but asking for those of a large job takes time.
 constexpr int64_t kAskForPathsNs = kSecondNs;
@@ -33,6 +35,8 @@ C4dHandler::C4dHandler(const HandlerOptions& options, VerdictStore* store, servi
       paths_(paths),
       view_(options.policy.agent_stale_ns),
       windows_(options.policy.windows),
+      hearing_(options.report_per_host_ns),
+      limits_(metrics),
       verdicts_(options.job, options.master_epoch),
       interventions_(options.intervene, mover, metrics) {
   metrics_.batches = metrics->Counter("c4d_batches_total", "Telemetry batches taken in");
@@ -73,6 +77,9 @@ C4dHandler::C4dHandler(const HandlerOptions& options, VerdictStore* store, servi
   metrics_.processes = metrics->Gauge("c4d_processes", "Processes of the job");
   metrics_.communicators = metrics->Gauge("c4d_communicators", "Communicators of the job");
   metrics_.watchers = metrics->Gauge("c4d_watchers", "Subscribers to changes of verdicts");
+  metrics_.report_interval = metrics->Gauge(
+      "c4d_report_interval_seconds",
+      "How often agents are asked to tell of what goes on as usual; 0: at each of their looks");
   metrics_.tick_seconds =
       metrics->Histogram("c4d_tick_seconds", "Time to judge the job once", {0.0001, 0.001, 0.01, 0.1, 1});
 
@@ -108,6 +115,8 @@ void C4dHandler::UsePolicy(const Policy& policy) {
       .Set(1);
   view_.SetThresholds(policy.agent_stale_ns, policy.rhythm);
   windows_.SetThresholds(policy.windows);
+  windows_.SetShares(policy.detectors.slow.share, policy.detectors.slow.usual_share,
+                     policy.detectors.slow.upper_share);
   fail_slow_.SetThresholds(policy.fail_slow);
   verdicts_.SetPolicy(policy.verdicts, policy_version_);
 }
@@ -164,7 +173,9 @@ absl::Status C4dHandler::CheckJob(const v1::TelemetryBatch& batch) {
 
 absl::StatusOr<v1::TelemetryReply> C4dHandler::Ingest(const v1::TelemetryBatch& given, Now arrival) {
   std::vector<std::string> faults;
-  const std::optional<v1::TelemetryBatch> reduced = WithoutExcess(given, options_.owner_uid, &faults);
+  std::vector<Limit> limits;
+  const std::optional<v1::TelemetryBatch> reduced =
+      WithoutExcess(given, options_.owner_uid, &faults, &limits);
   const v1::TelemetryBatch& batch = reduced.has_value() ? *reduced : given;
   absl::Status status = CheckBatch(batch);
   if (status.ok()) status = CheckChanges(batch);
@@ -202,7 +213,8 @@ absl::StatusOr<v1::TelemetryReply> C4dHandler::Ingest(const v1::TelemetryBatch& 
           "heard"));
       break;
   }
-  metrics_.entries_left_out.Add(static_cast<double>(faults.size()));
+  for (const Limit& limit : limits) limits_.Reached(limit);
+  metrics_.entries_left_out.Add(static_cast<double>(faults.size() + limits.size()));
   for (const std::string& fault : faults) LogOnce(fault);
   v1::TelemetryReply reply;
   reply.set_sequence(batch.sequence());
@@ -210,6 +222,7 @@ absl::StatusOr<v1::TelemetryReply> C4dHandler::Ingest(const v1::TelemetryBatch& 
   reply.set_received_ns(arrival.monotonic_ns);
   // A profile asks for more than the job is set to, for a few iterations.
   reply.set_level(fail_slow_.WantsFine() ? v1::RECORD_LEVEL_FINE : level_);
+  reply.set_report_interval_ns(hearing_.interval_ns());
   const bool is_base = (taken == JobView::Taken::kNew || taken == JobView::Taken::kDuplicate) &&
                        !reduced.has_value() && view_.IsBase(batch.host());
   for (auto& [id, recorder] : recorders_) {
@@ -265,7 +278,7 @@ void C4dHandler::Tick(Now now) {
   for (const std::string& conflict : snapshot.conflicts) LogOnce(conflict);
   // The matrix changes with the slices, about once a second.
   if (windows_.slices() != slow_slices_ &&
-      (slow_at_ns_ == kNever || now.monotonic_ns - slow_at_ns_ >= kSlowIntervalNs)) {
+      (slow_at_ns_ == kNever || now.monotonic_ns - slow_at_ns_ >= SlowPauseNs(snapshot))) {
     slow_slices_ = windows_.slices();
     slow_at_ns_ = now.monotonic_ns;
     slow_ =
@@ -301,6 +314,7 @@ void C4dHandler::Tick(Now now) {
     if (finding.confirmed_by.empty() || finding.confirmed_by == "past-limit") continue;
     for (const uint64_t communicator : finding.communicators) view_.ExcludeStandstill(communicator);
   }
+  hearing_.Observe(snapshot, findings, policy_, now.monotonic_ns);
   JudgeIterations(snapshot, &findings, now);
   Intervene(snapshot, now, &findings);
   hardware_.Attach(snapshot, now, &findings);
@@ -317,6 +331,13 @@ void C4dHandler::Tick(Now now) {
   TendStore(now.monotonic_ns);
   UpdateGauges(snapshot);
   metrics_.tick_seconds.Observe(static_cast<double>(service::SystemClock().MonotonicNs() - begin_ns) / 1e9);
+}
+
+// A job of half a million queue pairs, some of them slow, leaves time for what stands still.
+int64_t C4dHandler::SlowPauseNs(const JobSnapshot& snapshot) const {
+  if (slow_.empty() || snapshot.queue_pairs == nullptr) return kSlowIntervalNs;
+  const auto queue_pairs = static_cast<int64_t>(snapshot.queue_pairs->ends.size());
+  return std::max(kSlowIntervalNs, queue_pairs * kSlowPerQueuePairNs);
 }
 
 void C4dHandler::Intervene(const JobSnapshot& snapshot, Now now, std::vector<Finding>* findings) {
@@ -372,6 +393,11 @@ void C4dHandler::AskForPaths(const JobSnapshot& snapshot, Now now) {
     }
   }
   asking_ns_ += service::SystemClock().MonotonicNs() - begin_ns;
+  if (paths_->left_out() > 0) {
+    limits_.Reached({"paths",
+                     "the job has more connections than paths are kept of; nobody asks C4P for those of the "
+                     "rest, and no link is named for them"});
+  }
   if (ask_next_ < snapshot.processes.size()) return;
   ask_next_ = 0;
   ask_pause_ns_ = std::max(kAskForPathsNs, kAskShare * asking_ns_);
@@ -408,6 +434,7 @@ void C4dHandler::UpdateGauges(const JobSnapshot& snapshot) {
   metrics_.processes.Set(static_cast<double>(snapshot.processes.size()));
   metrics_.communicators.Set(static_cast<double>(snapshot.communicators.size()));
   metrics_.store_in_memory.Set(store_->in_memory() ? 1 : 0);
+  metrics_.report_interval.Set(static_cast<double>(hearing_.interval_ns()) / 1e9);
 }
 
 void C4dHandler::TendStore(int64_t now_ns) {

@@ -15,8 +15,10 @@
 #include "c4/v1/telemetry.pb.h"
 #include "c4d_master/failslow/fail_slow.h"
 #include "c4d_master/hardware_log.h"
+#include "c4d_master/hearing.h"
 #include "c4d_master/intervention/interventions.h"
 #include "c4d_master/job_view.h"
+#include "c4d_master/limit_log.h"
 #include "c4d_master/path_source.h"
 #include "c4d_master/policy.h"
 #include "c4d_master/verdict_store.h"
@@ -32,6 +34,7 @@ struct HandlerOptions {
   uint64_t master_epoch = 0;
   int64_t owner_uid = -1;  // whose processes are the job's; -1: anybody's
   Policy policy;
+  int64_t report_per_host_ns = Hearing::kPerHostNs;  // see Hearing
   bool intervene = false;    // the job asks for experiments that move its queue pairs (intervention/)
   bool log_verdicts = true;  // not where a recording is replayed: its reader is told by the result
 };
@@ -60,8 +63,8 @@ class C4dHandler {
 
   // What is held of each host; valid until the next Ingest.
   const std::map<std::string, Host>& hosts() const { return view_.hosts(); }
-  // Of a job with more queue pairs than fit into a message, the slowest.
-  v1::GetMatrixReply GetMatrix(Now now);
+  // See matrix_reply.h.
+  v1::GetMatrixReply GetMatrix(Now now, const v1::GetMatrixRequest& request = {});
   // Of the job's iterations those numbered from `from` on.
   v1::GetIterationsReply GetIterations(uint64_t from, Now now) const;
   // From the next replies on the agents ask their processes for it.
@@ -89,6 +92,7 @@ class C4dHandler {
   absl::Status CheckJob(const v1::TelemetryBatch& batch);
   void UsePolicy(const Policy& policy);
   void LogOnce(const std::string& sentence);
+  int64_t SlowPauseNs(const JobSnapshot& snapshot) const;
   void Intervene(const JobSnapshot& snapshot, Now now, std::vector<Finding>* findings);
   void AskForPaths(const JobSnapshot& snapshot, Now now);
   void Save(const std::vector<VerdictChange>& changes, Now now);
@@ -111,6 +115,8 @@ class C4dHandler {
   JobView view_;
   Windows windows_;
   HardwareLog hardware_;
+  Hearing hearing_;
+  LimitLog limits_;
   FailSlow fail_slow_;
   std::vector<Finding> slow_;  // of the newest slices
   uint64_t slow_slices_ = 0;   // that they were made of
@@ -153,6 +159,7 @@ class C4dHandler {
     service::MetricGauge processes;
     service::MetricGauge communicators;
     service::MetricGauge watchers;
+    service::MetricGauge report_interval;
     service::MetricHistogram tick_seconds;
     service::MetricCounter policy_reloads;
     service::MetricCounter policy_refusals;

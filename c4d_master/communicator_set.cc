@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_format.h"
 #include "c4d_master/operation_call.h"
+#include "c4d_master/queue_pair_sums.h"
 #include "service/text.h"
 
 namespace c4::c4d {
@@ -69,6 +70,10 @@ void CommunicatorSet::Build(const std::vector<ProcessRef>& processes, const std:
   first_.clear();
   summaries_.clear();
   summaries_.reserve(claims.size());
+  first_presence_.clear();
+  presences_.clear();
+  std::vector<uint32_t> presence_on(
+      host_of.empty() ? 0 : 1 + *std::max_element(host_of.begin(), host_of.end()), UINT32_MAX);
   told_.clear();
   seats->assign(claims.size(), Seat());
   const Claim* believed = nullptr;
@@ -92,16 +97,27 @@ void CommunicatorSet::Build(const std::vector<ProcessRef>& processes, const std:
       next.name = claim.membership->name;
       communicators->push_back(std::move(next));
       first_.push_back(static_cast<uint32_t>(summaries_.size()));
+      first_presence_.push_back(static_cast<uint32_t>(presences_.size()));
     }
     believed = &claim;
     Communicator& communicator = communicators->back();
     (*seats)[i] = {static_cast<uint32_t>(communicators->size() - 1),
                    static_cast<uint32_t>(communicator.members.size())};
     communicator.members.push_back({claim.process, claim.membership, claim.membership});
-    summaries_.emplace_back().host = host_of[claim.process];
+    MemberSummary& summary = summaries_.emplace_back();
+    summary.host = host_of[claim.process];
+    uint32_t& presence = presence_on[summary.host];
+    if (presence == UINT32_MAX || presence < first_presence_.back()) {
+      presence = static_cast<uint32_t>(presences_.size());
+      presences_.push_back({summary.host, 0});
+    }
+    summary.presence = presence;
+    ++presences_[presence].not_ended;
     Summarize((*seats)[i], *processes[claim.process].process, *claim.membership);
   }
+  first_presence_.push_back(static_cast<uint32_t>(presences_.size()));
   told_.resize(communicators->size());
+  judgements_.assign(communicators->size(), Judgement::kIncomplete);
 }
 
 std::span<MemberSummary> CommunicatorSet::SummariesOf(uint32_t communicator) {
@@ -120,12 +136,9 @@ void CommunicatorSet::Summarize(Seat seat, const Process& process, const Members
   summary.called_at_ns = std::max(membership.called.last_at_ns, membership.p2p_called.last_at_ns);
   summary.stepped_at_ns = std::max({membership.started.last_at_ns, membership.finished.last_at_ns,
                                     membership.p2p_started.last_at_ns, membership.p2p_finished.last_at_ns});
-  summary.moved_bytes = 0;
-  summary.moved_at_ns = kNever;
-  for (const QueuePair& queue_pair : membership.queue_pairs) {
-    summary.moved_at_ns = std::max(summary.moved_at_ns, queue_pair.last_progress_at_ns);
-    summary.moved_bytes += queue_pair.moved_bytes;
-  }
+  const QueuePairSums sums = SumsOf(membership);
+  summary.moved_bytes = sums.moved_bytes;
+  summary.moved_at_ns = sums.moved_at_ns;
   const auto mark = [](uint64_t count, const OperationInfo& info) {
     return count == 0 || info.function == 0 ? 0 : CallMark(info);
   };
@@ -141,6 +154,11 @@ void CommunicatorSet::Summarize(Seat seat, const Process& process, const Members
   if (membership.sees_kernels) flags |= kSeesKernels;
   if (membership.sees_events) flags |= kSeesEvents;
   if (membership.rank_count != communicator.rank_count) flags |= kOtherCount;
+  const unsigned had_ended = summary.flags & kEnded;
+  if (had_ended != (flags & kEnded)) {
+    uint32_t& not_ended = presences_[summary.presence].not_ended;
+    not_ended = had_ended != 0 ? not_ended + 1 : not_ended - 1;
+  }
   summary.flags = static_cast<uint16_t>(flags);
 }
 
@@ -176,23 +194,16 @@ bool CommunicatorSet::Judge(uint32_t index, std::span<const HostTime> hosts, int
   communicator.joining = false;
   communicator.calls_may_differ = false;
   communicator.settled.clear();
-  communicator.as_of_ns = now_ns;
   communicator.last_step_at_ns = kNever;
   communicator.progress_mark = 0;
   communicator.finished_by_all = UINT64_MAX;
-  bool stale = false;
   bool ready = true;
   uint64_t last_settled = 0;
   ++round_;
   for (size_t i = 0; i < members.size(); ++i) {
     const MemberSummary& member = members[i];
-    const HostTime& host = hosts[member.host];
     const bool can_go_on = (member.flags & (kEnded | kHalted)) == 0;
-    stale = stale || host.stale;
     ready = ready && (member.flags & kReady) != 0;
-    if ((member.flags & kEnded) == 0 && !host.stale) {
-      communicator.as_of_ns = std::min(communicator.as_of_ns, host.as_of_ns);
-    }
     // See Tell.
     const uint64_t started = calls_only ? member.called : member.started;
     const uint64_t finished = !calls_only ? member.finished : complete ? called_by_all : member.called;
@@ -217,14 +228,26 @@ bool CommunicatorSet::Judge(uint32_t index, std::span<const HostTime> hosts, int
       communicator.settled.push_back(static_cast<uint32_t>(i));
     }
   }
-  if (stale) {
-    communicator.judgement = Judgement::kStale;
-  } else if (!complete || (any & kOtherCount) != 0) {
-    communicator.judgement = Judgement::kIncomplete;
+  if (!complete || (any & kOtherCount) != 0) {
+    judgements_[index] = Judgement::kIncomplete;
   } else {
-    communicator.judgement = ready ? Judgement::kCanBeJudged : Judgement::kNotReady;
+    judgements_[index] = ready ? Judgement::kCanBeJudged : Judgement::kNotReady;
   }
+  JudgeTimes(index, hosts, now_ns);
   return (vendor || !told_[index].empty()) && Tell(index, vendor, complete, called_by_all);
+}
+
+void CommunicatorSet::JudgeTimes(uint32_t index, std::span<const HostTime> hosts, int64_t now_ns) {
+  bool stale = false;
+  int64_t as_of_ns = now_ns;
+  for (uint32_t i = first_presence_[index]; i < first_presence_[index + 1]; ++i) {
+    const HostTime& host = hosts[presences_[i].host];
+    stale = stale || host.stale;
+    if (presences_[i].not_ended != 0 && !host.stale) as_of_ns = std::min(as_of_ns, host.as_of_ns);
+  }
+  Communicator& communicator = (*communicators_)[index];
+  communicator.as_of_ns = as_of_ns;
+  communicator.judgement = stale ? Judgement::kStale : judgements_[index];
 }
 
 // Steps of the members of a communicator of which calls are all that is seen (job_snapshot.h).

@@ -1,6 +1,7 @@
 // Communicators with their members, and the figures of each (who can judge it, how long it has stood still)
 // kept up to date: what they are made of stands in a small summary of every member, so that a look at a
-// communicator of all ranks costs no more than a walk over as many of them as lie in a row.
+// communicator of all ranks costs no more than a walk over as many of them as lie in a row; and up to when it
+// is known, in a smaller one of every host.
 //
 // Points into hosts and processes that its user keeps in place; Build is for when they have moved. One
 // thread; no errors.
@@ -39,6 +40,7 @@ struct MemberSummary {
   int64_t stepped_at_ns = kNever;  // of the other counters
   int64_t moved_at_ns = kNever;    // of its queue pairs
   uint32_t host = 0;
+  uint32_t presence = 0;  // index into CommunicatorSet's
   uint16_t flags = 0;
   bool fresh = true;  // since it was last told from calls
 };
@@ -69,15 +71,27 @@ class CommunicatorSet {
     bool stale = false;
   };
   bool Judge(uint32_t communicator, std::span<const HostTime> hosts, int64_t now_ns);
+  // Up to when it is known, and whether a host of its is silent: all that changes where no member has.
+  // REQUIRES: Judge of that communicator, once at least.
+  void JudgeTimes(uint32_t communicator, std::span<const HostTime> hosts, int64_t now_ns);
 
  private:
   bool Tell(uint32_t communicator, bool vendor, bool complete, uint64_t called_by_all);
   std::span<MemberSummary> SummariesOf(uint32_t communicator);
   bool MayDiffer(uint64_t number, uint64_t mark);
 
+  // Members of one communicator on one host.
+  struct Presence {
+    uint32_t host = 0;
+    uint32_t not_ended = 0;  // of them
+  };
+
   std::vector<Communicator>* communicators_ = nullptr;
   std::vector<uint32_t> first_;  // of each communicator: where its summaries begin
   std::vector<MemberSummary> summaries_;
+  std::vector<uint32_t> first_presence_;  // of each communicator, and one more: where its presences begin
+  std::vector<Presence> presences_;
+  std::vector<Judgement> judgements_;          // of each communicator, if no host were silent
   std::vector<std::vector<Membership>> told_;  // memberships whose steps are told from calls; mostly empty
   // Which call was last seen of an operation, by the last bits of its number: of the communicator under way.
   struct Seen {

@@ -208,8 +208,8 @@ class C4dService final : public Raw {
                                       grpc::ByteBuffer* reply) override {
     return answers_.Answer<v1::GetMatrixRequest, v1::GetMatrixReply>(
         context, request, reply, "c4.v1.C4d/GetMatrix",
-        [this](const v1::GetMatrixRequest&, v1::GetMatrixReply* answer) {
-          *answer = backend_.handler->GetMatrix(ReadClock(*backend_.clock));
+        [this](const v1::GetMatrixRequest& asked, v1::GetMatrixReply* answer) {
+          *answer = backend_.handler->GetMatrix(ReadClock(*backend_.clock), asked);
           return absl::OkStatus();
         });
   }

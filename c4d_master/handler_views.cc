@@ -1,17 +1,15 @@
 // What the master shows of the job: verdicts, agents and ranks, the matrix.
 #include <algorithm>
-#include <tuple>
 #include <utility>
 
 #include "c4d_master/c4d_handler.h"
+#include "c4d_master/matrix_reply.h"
 #include "service/text.h"
 
 namespace c4::c4d {
 namespace {
 
 using service::Concat;
-
-constexpr size_t kMostMatrixCells = 200'000;  // some 30 MB
 
 v1::RankStatus StatusOf(const Host& host, const Process& process, int64_t now_ns) {
   v1::RankStatus status;
@@ -43,52 +41,12 @@ v1::RankStatus StatusOf(const Host& host, const Process& process, int64_t now_ns
 
 }  // namespace
 
-v1::GetMatrixReply C4dHandler::GetMatrix(Now now) {
+v1::GetMatrixReply C4dHandler::GetMatrix(Now now, const v1::GetMatrixRequest& request) {
   v1::GetMatrixReply reply;
   reply.set_job(options_.job);
   reply.set_master_epoch(options_.master_epoch);
   reply.set_unix_ns(now.unix_ns);
-  const JobSnapshot snapshot = Assemble(view_.hosts(), now.monotonic_ns, policy_.agent_stale_ns);
-  std::vector<MatrixCell> cells = LatencyMatrix(snapshot, windows_, policy_.detectors.slow);
-  if (cells.size() > kMostMatrixCells) {
-    LogOnce(Concat("the latency matrix has more than ", kMostMatrixCells,
-                   " cells; whoever asks for it gets those that are slowest for what is usual"));
-    std::nth_element(cells.begin(), cells.begin() + kMostMatrixCells, cells.end(),
-                     [](const MatrixCell& a, const MatrixCell& b) {
-                       return std::tie(a.slow, a.connection.ratio) > std::tie(b.slow, b.connection.ratio);
-                     });
-    cells.resize(kMostMatrixCells);
-  }
-  for (const MatrixCell& cell : cells) {
-    v1::MatrixCell* item = reply.add_cells();
-    item->set_from_rank(cell.connection.from_rank);
-    item->set_to_rank(cell.connection.to_rank);
-    item->set_from_host(cell.connection.from_host);
-    item->set_to_host(cell.connection.to_host);
-    item->set_from_nic(cell.from_nic);
-    item->set_to_nic(cell.to_nic);
-    item->set_communicator_id(cell.connection.communicator_id);
-    item->set_channel(cell.connection.channel);
-    item->set_index(cell.connection.index);
-    item->set_median_ns_per_kib(cell.ns_per_kib);
-    item->set_low_ns_per_kib(cell.low_ns_per_kib);
-    item->set_usual_ns_per_kib(cell.usual_ns_per_kib);
-    item->set_ratio(cell.connection.ratio);
-    item->set_chunks(static_cast<uint64_t>(cell.chunks));
-    item->set_slow(cell.slow);
-  }
-  for (const ProcessRef& ref : snapshot.processes) {
-    if (ref.superseded || ref.process->ended || ref.process->rank < 0) continue;
-    const OwnTime own = windows_.Own(ref.process->key, 0);
-    if (own.slices == 0) continue;
-    v1::RankTime* item = reply.add_ranks();
-    item->set_rank(ref.process->rank);
-    item->set_host(ref.host->name);
-    item->set_own_ns(own.recent_ns);
-    item->set_usual_own_ns(own.usual_ns);
-    item->set_cycle_ns(own.cycle_ns);
-    item->set_first_wait_ns(own.first_wait_ns);
-  }
+  FillMatrix(view_.Snapshot(now.monotonic_ns), windows_, policy_.detectors.slow, request, &reply);
   return reply;
 }
 
@@ -116,6 +74,12 @@ v1::GetStatusReply C4dHandler::GetStatus(Now now) const {
   reply.set_master_epoch(options_.master_epoch);
   reply.set_policy_version(policy_version_);
   reply.set_policy_fault(policy_fault_);
+  reply.set_report_interval_ns(hearing_.interval_ns());
+  for (const auto& [limit, sentence] : limits_.reached()) {
+    v1::ReachedLimit* const reached = reply.add_limits();
+    reached->set_name(limit);
+    reached->set_sentence(sentence);
+  }
   for (const auto& [name, host] : view_.hosts()) {
     v1::AgentStatus* agent = reply.add_agents();
     agent->set_host(name);

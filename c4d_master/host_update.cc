@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "c4d_master/queue_pair_sums.h"
+
 namespace c4::c4d {
 namespace {
 
@@ -40,6 +42,7 @@ bool Replace(Membership* held, Membership* next) {
   *held = std::move(*next);
   held->queue_pairs = std::move(queue_pairs);
   held->revision = revision;
+  AddUp(held);
   return same;
 }
 

@@ -8,6 +8,8 @@
 #include <unordered_set>
 #include <utility>
 
+#include "c4d_master/queue_pair_sums.h"
+
 namespace c4::c4d {
 namespace {
 
@@ -109,15 +111,8 @@ std::vector<bool> OfFormerLives(const std::vector<ProcessRef>& processes) {
   return former;
 }
 
-int64_t OutstandingSince(const Membership& membership) {
-  int64_t since_ns = INT64_MAX;
-  for (const QueuePair& queue_pair : membership.queue_pairs) {
-    if (!queue_pair.sends || queue_pair.posted_bytes <= queue_pair.completed_bytes) continue;
-    const int64_t last_ns = std::max(queue_pair.last_progress_at_ns, queue_pair.last_post_at_ns);
-    if (last_ns != kNever) since_ns = std::min(since_ns, last_ns);
-  }
-  return since_ns;
-}
+// What is to be judged anew of a communicator.
+enum Dirt : uint8_t { kTimes = 1, kFigures = 2 };
 
 }  // namespace
 
@@ -162,7 +157,7 @@ void JobAssembly::Rebuild(const std::map<std::string, Host>& hosts, int64_t now_
   lives_changed_ = true;
   (void)Supersede();
   SeatAll();
-  dirty_.assign(snapshot_.communicators.size(), 1);
+  dirty_.assign(snapshot_.communicators.size(), kTimes | kFigures);
   JudgeDirty(now_ns);
   Former(now_ns);
   for (const SeenHost& seen : hosts_) {
@@ -209,7 +204,7 @@ void JobAssembly::SeatAll() {
       ProcessRef& ref = snapshot_.processes[index];
       host_of[index] = h;
       for (const Membership& membership : ref.process->communicators) {
-        const int64_t since_ns = OutstandingSince(membership);
+        const int64_t since_ns = SumsOf(membership).outstanding_since_ns;
         ref.outstanding_since_ns = std::min(ref.outstanding_since_ns, since_ns);
         if (!ref.superseded) {
           claims.push_back({membership.communicator_id, membership.rank, index, &membership});
@@ -307,11 +302,14 @@ void JobAssembly::LookAt(const SeenHost& seen, bool all) {
       SeenMembership& known = seats_[place++];
       if (turned || known.revision != membership.revision) {
         known.revision = membership.revision;
-        known.outstanding_since_ns = OutstandingSince(membership);
-        if (known.seat.communicator != Seat::kNowhere) current_.Summarize(known.seat, process, membership);
+        known.outstanding_since_ns = SumsOf(membership).outstanding_since_ns;
+        if (known.seat.communicator != Seat::kNowhere) {
+          current_.Summarize(known.seat, process, membership);
+          dirty_[known.seat.communicator] |= kFigures;
+        }
       }
       ref.outstanding_since_ns = std::min(ref.outstanding_since_ns, known.outstanding_since_ns);
-      if (known.seat.communicator != Seat::kNowhere) dirty_[known.seat.communicator] = 1;
+      if (known.seat.communicator != Seat::kNowhere) dirty_[known.seat.communicator] |= kTimes;
     }
   }
 }
@@ -320,10 +318,17 @@ void JobAssembly::JudgeDirty(int64_t now_ns) {
   snapshot_.changed.clear();
   for (uint32_t i = 0; i < dirty_.size(); ++i) {
     if (dirty_[i] == 0) continue;
-    if (current_.Judge(i, times_, now_ns)) snapshot_.queue_pairs.reset();
-    snapshot_.changed.push_back(i);
+    const Communicator& communicator = snapshot_.communicators[i];
+    if ((dirty_[i] & kFigures) != 0) {
+      if (current_.Judge(i, times_, now_ns)) snapshot_.queue_pairs.reset();
+      snapshot_.changed.push_back(i);
+    } else {
+      current_.JudgeTimes(i, times_, now_ns);
+      // Else nobody minds how long it has stood still.
+      if (communicator.waited_in || communicator.joining) snapshot_.changed.push_back(i);
+    }
     // Nobody holds the moment back up to which it is known: it goes on with the time.
-    dirty_[i] = snapshot_.communicators[i].as_of_ns == now_ns ? 1 : 0;
+    dirty_[i] = communicator.as_of_ns == now_ns ? kTimes : 0;
   }
 }
 

@@ -145,6 +145,14 @@ struct GaveUp {
   int32_t blamed_rank = -1;  // in the communicator, that it lost; -1: it blames nobody
 };
 
+// What the queue pairs of a membership come to (queue_pair_sums.h).
+struct QueuePairSums {
+  uint64_t moved_bytes = 0;
+  int64_t moved_at_ns = kNever;  // the last time
+  // The oldest last step of one that sends, has posted bytes that are not completed, and may be stuck.
+  int64_t outstanding_since_ns = std::numeric_limits<int64_t>::max();
+};
+
 // One rank's end of a communicator.
 struct Membership {
   uint64_t communicator_id = 0;
@@ -176,6 +184,9 @@ struct Membership {
   uint64_t timed_ns = 0;
   std::vector<QueuePair> queue_pairs;
   uint32_t revision = 0;  // changes with any of the above, as long as it stays in its place
+  // Of queue_pairs as they were at that revision; nothing: nobody has added them up.
+  std::optional<uint32_t> summed_at_revision;
+  QueuePairSums sums;
 };
 
 struct Process {

@@ -40,6 +40,8 @@ class PathSource {
   virtual ~PathSource() = default;
   // Of what `source` ("address:port") sends to `destination`; nullptr: not known. Remembers the question.
   virtual std::shared_ptr<const LinkPath> Find(const std::string& source, const std::string& destination) = 0;
+  // Questions about more paths than are kept.
+  virtual uint64_t left_out() const { return 0; }
 };
 
 class GrpcPathSource final : public PathSource {
@@ -64,9 +66,9 @@ class GrpcPathSource final : public PathSource {
 
   std::shared_ptr<const LinkPath> Find(const std::string& source, const std::string& destination) override;
 
-  size_t known() const;       // tuples with a path
-  size_t size() const;        // all that are kept
-  uint64_t left_out() const;  // questions about more than that
+  size_t known() const;  // tuples with a path
+  size_t size() const;   // all that are kept
+  uint64_t left_out() const override;
 
  private:
   // Source, a space, destination: one string hashes and compares faster than two.

@@ -3,6 +3,7 @@
 #include <map>
 
 #include "c4/v1/telemetry.pb.h"
+#include "c4d_master/queue_pair_sums.h"
 #include "c4d_master/telemetry_decode.h"
 #include "service/text.h"
 
@@ -173,7 +174,9 @@ void Apply(const v1::ProcessChanges& changes, const BatchTimes& times, const Que
   for (Membership& membership : process->communicators) membership.timed = membership.timed_ns = 0;
   for (int row = 0; row < communicators.size(); ++row) {
     Membership& membership = process->communicators[communicators[row]];
+    const bool summed = membership.summed_at_revision == membership.revision;
     ++membership.revision;
+    if (summed) membership.summed_at_revision = membership.revision;
     Apply(changes, times, row, &membership);
   }
   const v1::QueuePairChanges& from = changes.queue_pairs();
@@ -181,10 +184,18 @@ void Apply(const v1::ProcessChanges& changes, const BatchTimes& times, const Que
     const auto [owner, place] = places[from.places(row)];
     return process->communicators[owner].queue_pairs[place];
   };
+  // Those of one communicator come one after the other.
+  Membership* owner = nullptr;
   for (int row = 0; row < from.places_size(); ++row) {
-    ++process->communicators[places[from.places(row)].first].revision;
+    Membership* const of_row = &process->communicators[places[from.places(row)].first];
+    if (of_row != owner) {
+      if (owner != nullptr) AddUp(owner);
+      owner = of_row;
+      ++owner->revision;
+    }
     Apply(from, times, row, &queue_pair(row));
   }
+  if (owner != nullptr) AddUp(owner);
   int row = 0;
   for (int i = 0; i < from.latencies_size(); i += 3) {
     row += static_cast<int>(from.latencies(i));

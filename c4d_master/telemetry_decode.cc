@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <set>
 #include <tuple>
@@ -180,13 +181,13 @@ bool HasTooMany(const v1::ProcessReport& report) {
 
 // Leaves out what is more than a process may have: of communicators those that are over, then those that were
 // called longest ago; queue pairs from the end.
-void CutExcess(v1::ProcessReport* report, std::vector<std::string>* faults) {
-  const auto tell = [&](const char* what, int most) {
-    faults->push_back(service::Concat(ProcessName(*report), " reports more than ", most, " ", what,
-                                      "; those that matter least are left out"));
+void CutExcess(v1::ProcessReport* report, const std::function<void(Limit)>& cut) {
+  const auto tell = [&](const char* name, const char* what, int most) {
+    cut({name, service::Concat(ProcessName(*report), " reports more than ", most, " ", what,
+                               "; those that matter least are left out")});
   };
   if (const int has = report->communicators_size(); has > kMaxCommunicatorsPerProcess) {
-    tell("communicators", kMaxCommunicatorsPerProcess);
+    tell("communicators-of-a-process", "communicators", kMaxCommunicatorsPerProcess);
     const auto rank_of = [](const v1::CommunicatorState& state) {
       const bool in_use = state.phase() == v1::PHASE_INIT || state.phase() == v1::PHASE_READY;
       const bool called = state.called().count() > 0;
@@ -198,7 +199,7 @@ void CutExcess(v1::ProcessReport* report, std::vector<std::string>* faults) {
     all->DeleteSubrange(kMaxCommunicatorsPerProcess, has - kMaxCommunicatorsPerProcess);
   }
   if (const int has = report->queue_pairs_size(); has > kMaxQueuePairsPerProcess) {
-    tell("queue pairs", kMaxQueuePairsPerProcess);
+    tell("queue-pairs-of-a-process", "queue pairs", kMaxQueuePairsPerProcess);
     report->mutable_queue_pairs()->DeleteSubrange(kMaxQueuePairsPerProcess, has - kMaxQueuePairsPerProcess);
   }
 }
@@ -249,7 +250,8 @@ absl::Status CheckBatch(const v1::TelemetryBatch& batch) {
 }
 
 std::optional<v1::TelemetryBatch> WithoutExcess(const v1::TelemetryBatch& batch, int64_t owner_uid,
-                                                std::vector<std::string>* faults) {
+                                                std::vector<std::string>* faults,
+                                                std::vector<Limit>* limits) {
   const auto is_bad = [owner_uid](const v1::ProcessReport& report) {
     return IsOfAnother(report, owner_uid) || HasTooMany(report);
   };
@@ -257,6 +259,13 @@ std::optional<v1::TelemetryBatch> WithoutExcess(const v1::TelemetryBatch& batch,
       std::none_of(batch.processes().begin(), batch.processes().end(), is_bad)) {
     return std::nullopt;
   }
+  const auto cut = [&](Limit limit) {
+    if (limits != nullptr) {
+      limits->push_back(std::move(limit));
+    } else {
+      faults->push_back(std::move(limit.sentence));
+    }
+  };
   v1::TelemetryBatch kept = batch;
   kept.clear_processes();
   for (const v1::ProcessReport& report : batch.processes()) {
@@ -266,13 +275,14 @@ std::optional<v1::TelemetryBatch> WithoutExcess(const v1::TelemetryBatch& batch,
       continue;
     }
     if (kept.processes_size() == kMaxProcessesPerBatch) {
-      faults->push_back(service::Concat("the batch of ", batch.host(), " holds more than ",
-                                        kMaxProcessesPerBatch, " processes; the rest is left out"));
+      cut({"processes-of-a-batch",
+           service::Concat("the batch of ", CutText(batch.host()), " holds more than ", kMaxProcessesPerBatch,
+                           " processes; the rest is left out")});
       break;
     }
     v1::ProcessReport* const taken = kept.add_processes();
     *taken = report;
-    CutExcess(taken, faults);
+    CutExcess(taken, cut);
   }
   return kept;
 }

@@ -24,6 +24,12 @@ class TelemetryBatch;
 
 namespace c4::c4d {
 
+// A limit that something was cut by: its name, as metrics have it, and a sentence of what was cut.
+struct Limit {
+  std::string name;
+  std::string sentence;
+};
+
 // Far above what a node holds; a batch beyond them is a defect of its sender.
 inline constexpr int kMaxProcessesPerBatch = 4096;
 inline constexpr int kMaxCommunicatorsPerProcess = 4096;
@@ -39,7 +45,8 @@ absl::Status CheckBatch(const v1::TelemetryBatch& batch);
 // not say), and without what a process has beyond the limits above: one that leaks communicators is still
 // seen by those that it uses. Nothing when there is nothing to leave out; `faults`: a sentence each.
 std::optional<v1::TelemetryBatch> WithoutExcess(const v1::TelemetryBatch& batch, int64_t owner_uid,
-                                                std::vector<std::string>* faults);
+                                                std::vector<std::string>* faults,
+                                                std::vector<Limit>* limits = nullptr);
 
 // REQUIRES: CheckBatch(batch). `clock_offset_ns` is added to the node's monotonic times to make them the
 // master's. `faults`: one sentence for each entry that was left out.

@@ -5,6 +5,12 @@
 #include <numeric>
 
 namespace c4::c4d {
+
+bool OfOneConnection(const QueuePairKey& a, const QueuePairKey& b) {
+  return a.communicator_id == b.communicator_id && a.rank == b.rank && a.peer == b.peer &&
+         a.channel == b.channel && a.carrier == b.carrier;
+}
+
 namespace {
 
 constexpr int64_t kForgetNs = 600 * kSecondNs;
@@ -174,6 +180,13 @@ void Windows::Arrange(const Process& process, ProcessHistory* history) {
   std::stable_sort(history->by_key.begin(), history->by_key.end(), [&](uint32_t a, uint32_t b) {
     return history->queue_pairs[a].key < history->queue_pairs[b].key;
   });
+  history->asked = 0;
+  uint32_t first = 0;
+  for (uint32_t i = 0; i < history->by_key.size(); ++i) {
+    QueuePairHistory& queue_pair = history->queue_pairs[history->by_key[i]];
+    if (!OfOneConnection(queue_pair.key, history->queue_pairs[history->by_key[first]].key)) first = i;
+    queue_pair.connection = first;
+  }
 }
 
 bool Windows::IsArranged(const Process& process, const ProcessHistory& history) {
@@ -195,10 +208,16 @@ const Windows::ProcessHistory* Windows::Find(const ProcessKey& process) const {
 }
 
 const Windows::QueuePairHistory* Windows::Find(const ProcessHistory& history, const QueuePairKey& key) {
+  for (const uint32_t guess : {history.asked, history.asked + 1}) {
+    if (guess >= history.queue_pairs.size() || !(history.queue_pairs[guess].key == key)) continue;
+    history.asked = guess;
+    return &history.queue_pairs[guess];
+  }
   const auto found =
       std::lower_bound(history.by_key.begin(), history.by_key.end(), key,
                        [&](uint32_t i, const QueuePairKey& k) { return history.queue_pairs[i].key < k; });
   if (found == history.by_key.end() || !(history.queue_pairs[*found].key == key)) return nullptr;
+  history.asked = *found;
   return &history.queue_pairs[*found];
 }
 
@@ -303,6 +322,7 @@ bool Windows::ObserveProcess(const Host& host, const Process& process) {
     history.rounds = Rounds(process, as_of_ns, thresholds_.round_most_ns);
     ++slices_;
     Mature(&history);
+    TakeLooks(&history);
   }
   Begin(process, as_of_ns, &history);
   return warm;

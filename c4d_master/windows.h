@@ -61,6 +61,9 @@ struct PathLatency {
   Latency latency;
 };
 
+// Queue pairs of one connection, each way by itself.
+bool OfOneConnection(const QueuePairKey& a, const QueuePairKey& b);
+
 // The value below which `share` of the counts lie, between the bounds of its half octave by proportion.
 Latency QuantileOf(const std::array<double, kLatencyBuckets>& counts, double share);
 
@@ -106,7 +109,14 @@ class Windows {
     return Recent(Find(process), queue_pair, back, share);
   }
   std::vector<PathLatency> Recent(History process, const QueuePairKey& queue_pair, size_t back,
-                                  double share) const;
+                                  double share) const {
+    std::vector<PathLatency> result;
+    Recent(process, queue_pair, back, share, &result);
+    return result;
+  }
+  // The same, in the place of what was in `result`: for who asks of all queue pairs of a job.
+  void Recent(History process, const QueuePairKey& queue_pair, size_t back, double share,
+              std::vector<PathLatency>* result) const;
   // Of each slice in which it had chunks, the newest first, as far as they are kept and on the path of the
   // newest.
   std::vector<Latency> BySlices(History process, const QueuePairKey& queue_pair, double share) const;
@@ -118,6 +128,24 @@ class Windows {
   Latency Usual(History process, const QueuePairKey& queue_pair, double share) const;
   // Of all queue pairs of the job together.
   Latency UsualOfAll(double share) const;
+
+  // The least that a queue pair has to show now to be slow, whatever the others of the job do. A job of half
+  // a million of them is looked through queue pair by queue pair only where one shows it.
+  struct Suspicion {
+    double share = 0;               // of its latencies now, and of what is usual for it
+    double bad_share = 0;           // where its bad chunks usually begin
+    double upper_share = 0;         // of the vendor's, which hold several channels
+    double ratio = 0;               // to what is usual
+    double bad_ratio = 0;           // to what is usually bad, of it and of the job
+    double least_usual_chunks = 0;  // below which nothing is usual:
+    double blind_chunks = 0;        // then it takes so many chunks,
+    size_t blind_slices = 0;        // and its process was seen for so long
+  };
+  // The shares that will be asked for; looks are taken as the slices end.
+  void SetShares(double share, double bad_share, double upper_share) {
+    shares_ = {share, bad_share, upper_share};
+  }
+  bool SomeMayBeSlow(const Suspicion& suspicion) const;
   OwnTime Own(const ProcessKey& process, size_t back) const;
   // What the operations of a communicator take.
   Duration DurationOf(uint64_t communicator_id, size_t back) const {
@@ -144,6 +172,23 @@ class Windows {
     double share = 0;
     Latency latency;
   };
+  struct Shares {
+    double low = 0.25;
+    double bad = 0.85;
+    double upper = 0.8;
+    friend bool operator==(const Shares&, const Shares&) = default;
+  };
+  // Of a queue pair over the newest window.
+  struct Look {
+    double low = 0;  // ns per KiB; 0: no chunks
+    double chunks = 0;
+    double usual = 0;
+    double usual_bad = 0;
+    double usual_chunks = 0;
+    double upper = 0;  // these two: of the vendor's alone
+    double usual_upper = 0;
+    bool several_paths = false;
+  };
   struct QueuePairHistory {
     QueuePairKey key;
     size_t ordinal = 0;  // its communicator's place among the process's when it was first seen
@@ -155,6 +200,7 @@ class Windows {
     // The last one is in use; the first has the number first_path.
     std::vector<std::unique_ptr<const Path>> paths;
     uint16_t first_path = 0;
+    uint32_t connection = 0;               // place in by_key at which its connection begins
     mutable std::array<Memo, 4> usual_of;  // of its connection, kept with the first queue pair of that
   };
   // What a queue pair is to its process: its communicator's place among the process's, rank, peer, channel,
@@ -187,7 +233,10 @@ class Windows {
     uint64_t rounds = 0;                        // that the process has made
     uint64_t rounds_at_usual = 0;               // when the first of usual_own_ns came
     std::vector<QueuePairHistory> queue_pairs;  // as the process lists them
+    std::vector<Look> looks;                    // of each, when the last slice had ended
+    Shares looked_shares;                       // that they are of
     std::vector<uint32_t> by_key;               // indices into queue_pairs
+    mutable uint32_t asked = 0;                 // the one that was asked for last: the next one is next to it
     uint64_t round = 1;                         // grows with whatever may change what is usual
     std::map<Role, Inherited> inherited;
     std::string host;
@@ -219,9 +268,11 @@ class Windows {
   bool IsExcluded(const Slice& slice) const;
   void Begin(const Process& process, int64_t as_of_ns, ProcessHistory* history);
   void Mature(ProcessHistory* history);
+  void TakeLooks(ProcessHistory* history) const;
   std::pair<uint64_t, uint64_t> Span(const ProcessHistory& history, size_t back) const;
 
   WindowThresholds thresholds_;
+  Shares shares_;
   std::unordered_map<ProcessKey, ProcessHistory, KeyHash> histories_;
   std::unordered_map<std::string, std::vector<ProcessHistory*>> by_host_;
   std::array<double, kLatencyBuckets> usual_of_all_{};  // the sum over all queue pairs
@@ -229,6 +280,7 @@ class Windows {
   Durations durations_;
   uint64_t slices_ = 0;
   int64_t swept_at_ns_ = 0;
+  mutable std::vector<double> scratch_;  // of Own
 };
 
 }  // namespace c4::c4d

@@ -2,11 +2,22 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <span>
 
-#include "analysis/median.h"
 #include "c4d_master/windows.h"
 
 namespace c4::c4d {
+namespace {
+
+// The lower one of the two in the middle (analysis/median.h), of values that may be put in another order.
+double LowerMedianOf(std::span<double> values) {
+  if (values.empty()) return 0;
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+}  // namespace
 
 Latency QuantileOf(const std::array<double, kLatencyBuckets>& counts, double share) {
   Latency result;
@@ -38,26 +49,27 @@ std::pair<uint64_t, uint64_t> Windows::Span(const ProcessHistory& history, size_
   return {history.recent[first].number, history.recent[last].number};
 }
 
-std::vector<PathLatency> Windows::Recent(History history, const QueuePairKey& queue_pair, size_t back,
-                                         double share) const {
-  std::vector<PathLatency> result;
+void Windows::Recent(History history, const QueuePairKey& queue_pair, size_t back, double share,
+                     std::vector<PathLatency>* result) const {
+  result->clear();
   const QueuePairHistory* known = history == nullptr ? nullptr : Find(*history, queue_pair);
-  if (known == nullptr) return result;
+  if (known == nullptr || known->recent.empty()) return;
   const auto [first, last] = Span(*history, back);
-  // In the order of the slices, hence path by path.
+  // In the order of the slices, hence path by path; the window lies at the end.
+  const std::vector<Count>& recent = known->recent;
+  size_t begin = recent.size();
+  while (begin > 0 && recent[begin - 1].slice >= first) --begin;
   std::array<double, kLatencyBuckets> counts{};
-  for (size_t i = 0; i < known->recent.size(); ++i) {
-    const Count& count = known->recent[i];
-    if (count.slice < first || count.slice > last) continue;
+  for (size_t i = begin; i < recent.size() && recent[i].slice <= last; ++i) {
+    const Count& count = recent[i];
     counts[count.bucket] += count.chunks;
-    const bool goes_on = i + 1 < known->recent.size() && known->recent[i + 1].slice <= last &&
-                         known->recent[i + 1].path == count.path;
+    const bool goes_on =
+        i + 1 < recent.size() && recent[i + 1].slice <= last && recent[i + 1].path == count.path;
     if (goes_on) continue;
     const Path& path = *known->paths[static_cast<uint16_t>(count.path - known->first_path)];
-    result.push_back({path.local, path.remote, QuantileOf(counts, share)});
+    result->push_back({path.local, path.remote, QuantileOf(counts, share)});
     counts.fill(0);
   }
-  return result;
 }
 
 std::vector<Latency> Windows::BySlices(History history, const QueuePairKey& queue_pair, double share) const {
@@ -79,16 +91,18 @@ std::vector<Latency> Windows::BySlices(History history, const QueuePairKey& queu
 
 Latency Windows::Usual(History history, const QueuePairKey& queue_pair, double share) const {
   if (history == nullptr || history->usual_own_ns.size() < thresholds_.least_usual_slices) return {};
-  QueuePairKey key = queue_pair;
-  key.index = 0;
   const auto& all = history->queue_pairs;
-  const auto first = std::lower_bound(history->by_key.begin(), history->by_key.end(), key,
-                                      [&](uint32_t i, const QueuePairKey& k) { return all[i].key < k; });
-  const auto is_of_connection = [&](const QueuePairKey& k) {
-    return k.communicator_id == key.communicator_id && k.rank == key.rank && k.peer == key.peer &&
-           k.channel == key.channel && k.carrier == key.carrier;
-  };
-  if (first == history->by_key.end() || !is_of_connection(all[*first].key)) return {};
+  auto first = history->by_key.begin();
+  if (const QueuePairHistory* known = Find(*history, queue_pair)) {
+    first += known->connection;
+  } else {
+    QueuePairKey key = queue_pair;
+    key.index = 0;
+    first = std::lower_bound(first, history->by_key.end(), key,
+                             [&](uint32_t i, const QueuePairKey& k) { return all[i].key < k; });
+  }
+  const auto is_of_connection = [&](uint32_t i) { return OfOneConnection(all[i].key, queue_pair); };
+  if (first == history->by_key.end() || !is_of_connection(*first)) return {};
   // Asked for again and again, of each queue pair of the connection and in each look.
   auto& memos = all[*first].usual_of;
   auto memo = std::find_if(memos.begin(), memos.end(), [&](const Memo& known) {
@@ -97,7 +111,7 @@ Latency Windows::Usual(History history, const QueuePairKey& queue_pair, double s
   if (memo == memos.end()) memo = memos.begin();
   if (memo->round == history->round && memo->share == share) return memo->latency;
   std::array<double, kLatencyBuckets> counts{};
-  for (auto at = first; at != history->by_key.end() && is_of_connection(all[*at].key); ++at) {
+  for (auto at = first; at != history->by_key.end() && is_of_connection(*at); ++at) {
     for (size_t i = 0; i < kLatencyBuckets; ++i) counts[i] += all[*at].usual[i];
   }
   *memo = {history->round, share, QuantileOf(counts, share)};
@@ -116,26 +130,30 @@ OwnTime Windows::Own(const ProcessKey& process, size_t back) const {
   const ProcessHistory* found = Find(process);
   if (found == nullptr || found->recent.size() <= back) return result;
   const ProcessHistory& history = *found;
-  std::vector<double> own;
-  std::vector<double> cycle;
-  std::vector<double> waits;
-  for (size_t i = history.recent.size() - back; i > 0 && own.size() < thresholds_.own_slices; --i) {
+  std::array<double, kRecentSlices> own{};
+  std::array<double, kRecentSlices> cycle{};
+  std::array<double, kRecentSlices> waits{};
+  const size_t most = std::min(thresholds_.own_slices, kRecentSlices);
+  size_t count = 0;
+  for (size_t i = history.recent.size() - back; i > 0 && count < most; --i) {
     if (!history.recent[i - 1].whole) continue;
-    own.push_back(history.recent[i - 1].own_ns);
-    cycle.push_back(history.recent[i - 1].cycle_ns);
-    waits.push_back(history.recent[i - 1].first_wait_ns);
+    own[count] = history.recent[i - 1].own_ns;
+    cycle[count] = history.recent[i - 1].cycle_ns;
+    waits[count] = history.recent[i - 1].first_wait_ns;
+    ++count;
   }
-  result.slices = own.size();
+  result.slices = count;
   result.seen = history.seen;
   result.since_ns = history.seen_since_ns;
-  result.recent_ns = analysis::LowerMedian(own);
-  result.cycle_ns = analysis::LowerMedian(cycle);
-  result.first_wait_ns = analysis::LowerMedian(waits);
+  result.recent_ns = LowerMedianOf({own.data(), count});
+  result.cycle_ns = LowerMedianOf({cycle.data(), count});
+  result.first_wait_ns = LowerMedianOf({waits.data(), count});
   const bool known = history.rounds == kNoRounds || history.rounds_at_usual == kNoRounds ||
                      history.rounds >= history.rounds_at_usual + thresholds_.least_usual_rounds;
   if (known && history.usual_own_ns.size() >= thresholds_.least_usual_slices) {
-    std::vector<double> usual(history.usual_own_ns.begin(), history.usual_own_ns.end());
-    result.usual_ns = analysis::LowerMedian(usual);
+    std::vector<double>& usual = scratch_;
+    usual.assign(history.usual_own_ns.begin(), history.usual_own_ns.end());
+    result.usual_ns = LowerMedianOf(usual);
     const auto high = usual.begin() + static_cast<std::ptrdiff_t>(thresholds_.usual_high_share *
                                                                   static_cast<double>(usual.size() - 1));
     std::nth_element(usual.begin(), high, usual.end());

@@ -236,11 +236,12 @@ absl::StatusOr<v1::GetStatusReply> MasterClient::GetStatus(absl::Duration timeou
   return reply;
 }
 
-absl::StatusOr<v1::GetMatrixReply> MasterClient::GetMatrix(absl::Duration timeout) const {
+absl::StatusOr<v1::GetMatrixReply> MasterClient::GetMatrix(absl::Duration timeout,
+                                                           const v1::GetMatrixRequest& request) const {
   grpc::ClientContext context;
   parts_->Prepare(&context, timeout);
   v1::GetMatrixReply reply;
-  const grpc::Status status = parts_->stub->GetMatrix(&context, v1::GetMatrixRequest(), &reply);
+  const grpc::Status status = parts_->stub->GetMatrix(&context, request, &reply);
   if (!status.ok()) return FromGrpc(status, parts_->address, parts_->credentials);
   service::MakePrintable(&reply);
   return reply;

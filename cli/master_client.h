@@ -64,7 +64,8 @@ class MasterClient {
 
   absl::StatusOr<v1::ListVerdictsReply> ListVerdicts(bool include_cleared, absl::Duration timeout) const;
   absl::StatusOr<v1::GetStatusReply> GetStatus(absl::Duration timeout) const;
-  absl::StatusOr<v1::GetMatrixReply> GetMatrix(absl::Duration timeout) const;
+  absl::StatusOr<v1::GetMatrixReply> GetMatrix(absl::Duration timeout,
+                                               const v1::GetMatrixRequest& request = {}) const;
   absl::StatusOr<v1::GetIterationsReply> GetIterations(uint64_t from, absl::Duration timeout) const;
   absl::StatusOr<v1::SetLevelReply> SetLevel(v1::RecordLevel level, absl::Duration timeout) const;
   // SMon's.

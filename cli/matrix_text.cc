@@ -213,6 +213,13 @@ std::string MatrixText(const v1::GetMatrixReply& matrix, MatrixBy by, const Scre
                                : "ratios to what is usual (- not learnt yet); rows send, columns receive",
                       screen.columns),
                   "\n\n");
+  if (matrix.cells_left_out() > 0) {
+    absl::StrAppend(&text,
+                    Fit(absl::StrCat("these are the slowest; ", matrix.cells_left_out(),
+                                     " more are left out: ask for some with --rank"),
+                        screen.columns),
+                    "\n\n");
+  }
   absl::StrAppend(&text,
                   by == MatrixBy::kQueuePair ? QueuePairList(matrix, screen) : HeatMap(matrix, by, screen));
   return text + "\n" + RankTimes(matrix, screen);
@@ -247,8 +254,11 @@ std::string MatrixJson(const v1::GetMatrixReply& matrix) {
                          {"cycle_ns", rank.cycle_ns()},
                          {"first_wait_ns", rank.first_wait_ns()}});
   }
-  return Json{{"job", matrix.job()}, {"cells", std::move(cells)}, {"ranks", std::move(ranks)}}.dump(
-      2, ' ', false, nlohmann::detail::error_handler_t::replace);
+  return Json{{"job", matrix.job()},
+              {"cells_left_out", matrix.cells_left_out()},
+              {"cells", std::move(cells)},
+              {"ranks", std::move(ranks)}}
+      .dump(2, ' ', false, nlohmann::detail::error_handler_t::replace);
 }
 
 }  // namespace c4::cli

@@ -221,6 +221,10 @@ std::string StatusText(const v1::GetStatusReply& known, StatusBy by, const Scree
           ? ""
           : absl::StrCat("policy ", status.policy_version(), " is in force, not what its file says now:\n  ",
                          status.policy_fault(), "\n");
+  std::string limits;
+  for (const v1::ReachedLimit& limit : status.limits()) {
+    absl::StrAppend(&limits, "limit reached (", limit.name(), "):\n  ", limit.sentence(), "\n");
+  }
   const std::string restarted =
       earlier == 0 ? ""
                    : Fit(absl::StrCat("started again: ", earlier,
@@ -228,7 +232,7 @@ std::string StatusText(const v1::GetStatusReply& known, StatusBy by, const Scree
                                                    : " processes of earlier incarnations are gone"),
                          screen.columns) +
                          "\n";
-  return absl::StrCat(Fit(head, screen.columns), "\n", policy, restarted, "\n", ranks, "\n",
+  return absl::StrCat(Fit(head, screen.columns), "\n", policy, limits, restarted, "\n", ranks, "\n",
                       AgentTable(status, by_node, screen));
 }
 

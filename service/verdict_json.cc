@@ -383,10 +383,16 @@ std::string StatusJson(const v1::GetStatusReply& reply, int indent) {
   for (const v1::AgentStatus& agent : reply.agents()) agents.push_back(AgentToJson(agent));
   Json ranks = Json::array();
   for (const v1::RankStatus& rank : reply.ranks()) ranks.push_back(RankToJson(rank));
+  Json limits = Json::array();
+  for (const v1::ReachedLimit& limit : reply.limits()) {
+    limits.push_back(Json{{"name", limit.name()}, {"sentence", limit.sentence()}});
+  }
   return Dump(Json{{"job", reply.job()},
                    {"master_epoch", CommunicatorText(reply.master_epoch())},
                    {"policy_version", reply.policy_version()},
                    {"policy_fault", reply.policy_fault()},
+                   {"report_interval_s", static_cast<double>(reply.report_interval_ns()) / 1e9},
+                   {"limits", std::move(limits)},
                    {"agents", std::move(agents)},
                    {"ranks", std::move(ranks)}},
               indent);

@@ -69,16 +69,24 @@ std::vector<Cell> Cells(const std::vector<QueuePairEnds>& queue_pairs, const Win
   std::vector<double>* of_communicator = nullptr;
   const Communicator* communicator = nullptr;
   std::unordered_map<const Process*, Windows::History> histories;
+  const Process* sender = nullptr;
+  Windows::History process = nullptr;
+  std::vector<PathLatency> recent;
+  cells.reserve(queue_pairs.size());
+  ratios.reserve(queue_pairs.size());
   for (const QueuePairEnds& ends : queue_pairs) {
     if (ends.sender->superseded) continue;
     if (ends.communicator != communicator) {  // they come one after the other
       communicator = ends.communicator;
       of_communicator = &lows[communicator->id];
     }
-    const auto [known_process, is_new] = histories.try_emplace(ends.sender->process);
-    if (is_new) known_process->second = windows.Of(ends.sender->process->key);
-    const Windows::History process = known_process->second;
-    const std::vector<PathLatency> recent = windows.Recent(process, KeyOf(ends), back, thresholds.share);
+    if (ends.sender->process != sender) {
+      sender = ends.sender->process;
+      const auto [known_process, is_new] = histories.try_emplace(sender);
+      if (is_new) known_process->second = windows.Of(sender->key);
+      process = known_process->second;
+    }
+    windows.Recent(process, KeyOf(ends), back, thresholds.share, &recent);
     if (recent.empty()) continue;
     const Latency usual = windows.Usual(process, KeyOf(ends), thresholds.share);
     const bool known = usual.chunks >= thresholds.min_usual_chunks;

@@ -181,6 +181,21 @@ std::vector<Finding> NameBySlices(const JobQueuePairs& all, const Windows& windo
   return findings;
 }
 
+// False: no cell is slow, whatever the medians of the job and of its communicators are.
+bool SomeMayBeSlow(const Windows& windows, const SlowThresholds& thresholds) {
+  constexpr double kLeastMedianRatio = 0.5;  // see Cells
+  return windows.SomeMayBeSlow(
+      {.share = thresholds.share,
+       .bad_share = thresholds.usual_share,
+       .upper_share = thresholds.upper_share,
+       .ratio = std::max(thresholds.own_factor,
+                         std::min(thresholds.matrix_most, thresholds.matrix_factor * kLeastMedianRatio)),
+       .bad_ratio = thresholds.bad_factor,
+       .least_usual_chunks = thresholds.min_usual_chunks,
+       .blind_chunks = thresholds.blind_chunks,
+       .blind_slices = thresholds.blind_slices});
+}
+
 std::vector<Finding> DetectSlowNetwork(const JobQueuePairs& all, const Windows& windows,
                                        const std::set<const Process*>& late, const NetworkView& network,
                                        int64_t now_ns, const SlowThresholds& thresholds) {
@@ -332,9 +347,11 @@ std::vector<Finding> DetectSlow(const JobSnapshot& snapshot, const Windows& wind
     explains.insert(snapshot.processes[late->process].process);
     findings.push_back(std::move(finding));
   }
-  for (Finding& finding :
-       DetectSlowNetwork(QueuePairsOf(snapshot), windows, explains, network, now_ns, thresholds)) {
-    findings.push_back(std::move(finding));
+  if (SomeMayBeSlow(windows, thresholds)) {
+    for (Finding& finding :
+         DetectSlowNetwork(QueuePairsOf(snapshot), windows, explains, network, now_ns, thresholds)) {
+      findings.push_back(std::move(finding));
+    }
   }
   for (Finding& finding : DetectSlowInside(snapshot, windows, explains, thresholds)) {
     findings.push_back(std::move(finding));

@@ -54,6 +54,7 @@ class FakeMaster final : public v1::C4d::Service {
         reply.set_master_epoch(1);
         reply.set_received_ns(clock_.MonotonicNs() + offset_ns_);
         reply.set_level(level_);
+        reply.set_report_interval_ns(interval_ns_);
         reply.set_sent_ns(clock_.MonotonicNs() + offset_ns_);
       }
       absl::SleepFor(pause);
@@ -79,6 +80,10 @@ class FakeMaster final : public v1::C4d::Service {
   void WantLevel(v1::RecordLevel level) {
     const absl::MutexLock lock(&mutex_);
     level_ = level;
+  }
+  void AskFor(int64_t interval_ns) {
+    const absl::MutexLock lock(&mutex_);
+    interval_ns_ = interval_ns;
   }
   // For each batch.
   void SetPause(absl::Duration pause) {
@@ -113,6 +118,7 @@ class FakeMaster final : public v1::C4d::Service {
   bool stands_still_ ABSL_GUARDED_BY(mutex_) = false;
   bool lies_ ABSL_GUARDED_BY(mutex_) = false;
   int64_t offset_ns_ ABSL_GUARDED_BY(mutex_) = 0;
+  int64_t interval_ns_ ABSL_GUARDED_BY(mutex_) = 0;
   absl::Duration pause_ ABSL_GUARDED_BY(mutex_) = absl::ZeroDuration();
   v1::RecordLevel level_ ABSL_GUARDED_BY(mutex_) = v1::RECORD_LEVEL_UNSPECIFIED;
   const service::Clock& clock_ = service::SystemClock();
@@ -374,6 +380,41 @@ TEST_F(UplinkTest, OverloadDoesNotMakeWhatIsHeardOld) {
     if (i > 300) least_behind = std::min(least_behind, i - master.last_sequence());
   }
   EXPECT_LT(least_behind, 40u);
+}
+
+// A master that asks to hear each second of looks that come four times a second; what it does not hear of is
+// in what it hears next, and is no loss. Its successor asks for nothing, and hears all.
+TEST_F(UplinkTest, AMasterHearsAsOftenAsItAsks) {
+  Uplink uplink(Options());
+  uint64_t sequence = 0;
+  const auto look = [&] {
+    v1::TelemetryBatch batch = Batch(++sequence);
+    batch.set_monotonic_ns(static_cast<int64_t>(sequence) * 250'000'000);
+    uplink.Offer(std::move(batch));
+    EXPECT_TRUE(Eventually([&] { return uplink.idle(); }));
+  };
+  {
+    FakeMaster master;
+    master.AskFor(1'000'000'000);
+    Publish(master);
+    for (int i = 0; i < 40; ++i) look();
+    EXPECT_GE(uplink.sent(), 10U);
+    EXPECT_LE(uplink.sent(), 14U);
+    EXPECT_EQ(uplink.dropped(), 0U);
+    EXPECT_GE(Operations(master.batches()), 37U);
+    // Something has happened.
+    const uint64_t before = uplink.sent();
+    v1::TelemetryBatch batch = Batch(++sequence);
+    batch.set_monotonic_ns(static_cast<int64_t>(sequence) * 250'000'000);
+    batch.mutable_processes(0)->set_ended(true);
+    uplink.Offer(std::move(batch));
+    EXPECT_TRUE(Eventually([&] { return uplink.sent() == before + 1; }));
+  }
+  FakeMaster second;
+  Publish(second);
+  for (int i = 0; i < 8; ++i) look();
+  EXPECT_TRUE(second.WaitFor(sequence));
+  EXPECT_GE(second.batches().size(), 4U);
 }
 
 // What was sent and not answered comes again with its own number, so that it does not count twice; unless it

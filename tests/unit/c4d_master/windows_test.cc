@@ -168,6 +168,63 @@ TEST(Windows, ChunksOfALongOperationAreSeen) {
   EXPECT_EQ(windows.slices(), slices);
 }
 
+Windows::Suspicion Usually() {
+  return {.share = 0.25,
+          .bad_share = 0.85,
+          .ratio = 2.5,
+          .bad_ratio = 1.25,
+          .least_usual_chunks = 40,
+          .blind_chunks = 3,
+          .blind_slices = 20};
+}
+
+TEST(Windows, WhereNothingMayBeSlowNobodyNeedsToLook) {
+  Windows windows;
+  Job job(1);
+  EXPECT_FALSE(windows.SomeMayBeSlow(Usually()));
+  job.Run(&windows, 30);
+  EXPECT_FALSE(windows.SomeMayBeSlow(Usually())) << "all is as usual";
+  job.Run(&windows, 4, 20, 11);
+  EXPECT_FALSE(windows.SomeMayBeSlow(Usually())) << "1.4 times what is usual";
+  job.Run(&windows, 4, 20, 16);
+  EXPECT_TRUE(windows.SomeMayBeSlow(Usually())) << "eight times";
+  job.Run(&windows, 8);
+  EXPECT_FALSE(windows.SomeMayBeSlow(Usually())) << "as usual again";
+  Windows::Suspicion other = Usually();
+  other.share = 0.5;
+  EXPECT_TRUE(windows.SomeMayBeSlow(other)) << "of another share nothing is known beforehand";
+}
+
+TEST(Windows, WhatIsNotUsualYetIsToBeLookedAtAfterAWhile) {
+  Windows windows;
+  Job job(1);
+  Windows::Suspicion suspicion = Usually();
+  suspicion.blind_slices = 6;
+  job.Run(&windows, 6);
+  EXPECT_FALSE(windows.SomeMayBeSlow(suspicion));
+  job.Run(&windows, 5);
+  EXPECT_TRUE(windows.SomeMayBeSlow(suspicion));
+}
+
+// Whatever has been remembered: as who asks for the first time is told.
+TEST(Windows, WhatIsRememberedIsWhatWouldBeFound) {
+  Windows windows;
+  Windows of_others;
+  of_others.SetShares(0.1, 0.2, 0.3);
+  Job job(1);
+  Job same(1);
+  for (int i = 0; i < 40; ++i) {
+    job.Run(&windows, 1, 20, 8 + static_cast<size_t>(i * i % 7));
+    same.Run(&of_others, 1, 20, 8 + static_cast<size_t>(i * i % 7));
+    for (const double share : {0.25, 0.85}) {
+      const Latency remembered = windows.Usual(job.key(), job.queue_pair(), share);
+      const Latency found = of_others.Usual(job.key(), job.queue_pair(), share);
+      EXPECT_EQ(remembered.ns_per_kib, found.ns_per_kib) << i;
+      EXPECT_EQ(remembered.chunks, found.chunks) << i;
+    }
+  }
+}
+
 TEST(Windows, BelowTheVendorItsOwnStepsTellWhoWaitsAndQueuePairsWhatChunksCost) {
   Windows windows;
   Job job(1);
