@@ -10,6 +10,7 @@ using jobsim::FaultKind;
 constexpr int64_t kScanNs = 100 * jobsim::kMillisecondNs;
 constexpr double kAtOnceS = 5;
 constexpr double kHangLimitS = 125;  // the stated limit of a hang, and a few looks
+constexpr double kFileLimitS = 905;  // that of who is blocked by a file system: so long may a checkpoint take
 
 bool Names(const v1::Culprit& culprit, int32_t rank) {
   const auto& named = culprit.candidates();
@@ -64,9 +65,10 @@ AcceptedVerdicts::AcceptedVerdicts(const jobsim::Physics& physics)
 double AcceptedVerdicts::limit_s() const {
   switch (fault_.kind) {
     case FaultKind::kSpin:
-    case FaultKind::kFileSystem:
     case FaultKind::kStuckInside:
       return kHangLimitS;
+    case FaultKind::kFileSystem:
+      return kFileLimitS;
     case FaultKind::kDataLoader:
       return 15;
     case FaultKind::kLostNode:
@@ -91,7 +93,10 @@ bool AcceptedVerdicts::IsRight(const v1::Verdict& verdict) const {
   // A storm lets so little through that it may be taken for a standstill.
   const bool storm =
       fault_.kind == FaultKind::kPfcStorm && verdict.syndrome() == v1::SYNDROME_COMMUNICATION_HANG;
-  if (verdict.syndrome() != SyndromeOf(fault_.kind) && !storm) return false;
+  // A kernel that hangs inside a collective is the rank's own, and holds the communication up: both are said.
+  const bool own_kernel = fault_.kind == FaultKind::kStuckInside && own_rank &&
+                          verdict.syndrome() == v1::SYNDROME_NON_COMMUNICATION_HANG;
+  if (verdict.syndrome() != SyndromeOf(fault_.kind) && !storm && !own_kernel) return false;
   switch (fault_.kind) {
     case FaultKind::kKill:
     case FaultKind::kLaunched:
@@ -114,7 +119,7 @@ bool AcceptedVerdicts::IsRight(const v1::Verdict& verdict) const {
     case FaultKind::kSlowNic:
     case FaultKind::kLossyNic:
     case FaultKind::kDeadNic:
-      return IsRightNic(culprit);
+      return IsRightNic(culprit) || IsOnlyWay(culprit);
     case FaultKind::kPfcStorm:
       return IsRightLeaf(culprit);
     case FaultKind::kSlowSpine:
@@ -182,6 +187,22 @@ bool AcceptedVerdicts::IsRightNic(const v1::Culprit& culprit) const {
     }
   }
   return peers.size() < 2 && CrossesFault(culprit);
+}
+
+// The vendor's engine gives no signs of life: of a NIC nothing shows but the connections of the operations
+// under way. Where all of these go to one other NIC, it may be either of the two, or the way between them.
+bool AcceptedVerdicts::IsOnlyWay(const v1::Culprit& culprit) const {
+  if (shape_.engine != jobsim::Engine::kVendor || !CrossesFault(culprit)) return false;
+  const jobsim::Nic own{shape_.node(fault_.rank), shape_.nic(fault_.rank)};
+  std::set<std::pair<uint32_t, uint32_t>> others;
+  for (const auto& named : culprit.connections()) {
+    for (const int32_t rank : {named.from_rank(), named.to_rank()}) {
+      const jobsim::Nic nic{shape_.node(static_cast<uint32_t>(rank)),
+                            shape_.nic(static_cast<uint32_t>(rank))};
+      if (!(nic == own)) others.emplace(nic.node, nic.number);
+    }
+  }
+  return others.size() == 1;
 }
 
 // Each connection that is named is one that the fault holds up.

@@ -31,6 +31,7 @@ class AcceptedVerdicts {
   bool IsRightCrash(const v1::Culprit& culprit) const;
   bool IsRightSlow(const v1::Culprit& culprit) const;
   bool IsRightNic(const v1::Culprit& culprit) const;
+  bool IsOnlyWay(const v1::Culprit& culprit) const;
   bool IsRightLink(const v1::Culprit& culprit) const;
   bool IsRightLeaf(const v1::Culprit& culprit) const;
   bool IsRightInside(const v1::Culprit& culprit) const;

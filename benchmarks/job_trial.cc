@@ -1,11 +1,13 @@
 #include "benchmarks/job_trial.h"
 
 #include <algorithm>
-#include <map>
 #include <memory>
 #include <set>
+#include <unordered_map>
 
 #include "benchmarks/accepted_verdicts.h"
+#include "benchmarks/job_cadence.h"
+#include "c4a/batch_changes.h"
 #include "c4d_master/c4d_handler.h"
 #include "c4d_master/path_source.h"
 #include "fabric/jobsim/agents.h"
@@ -25,6 +27,7 @@ constexpr double kLateS = 0.5;  // reports and looks
 constexpr int64_t kAfterwardsNs = 3 * kSecondNs;
 constexpr int64_t kHarmlessNs = 100 * kSecondNs;  // for which a job is watched that nothing is wrong with
 constexpr int64_t kLongestNs = 1500 * kSecondNs;
+constexpr int64_t kWholeEveryNs = 30 * kSecondNs;  // as c4a/uplink.cc has it
 // What is usual is learnt from so many steps, and slowness shows in so many.
 constexpr int64_t kLearnSteps = 30;
 constexpr int64_t kShowSteps = 8;
@@ -36,24 +39,30 @@ class KnownPaths final : public c4d::PathSource {
   std::shared_ptr<const c4d::LinkPath> Find(const std::string& source,
                                             const std::string& destination) override {
     if (agents_.physics() == nullptr) return nullptr;
-    auto [at, is_new] = known_.try_emplace(source + " " + destination);
+    const jobsim::Network& network = agents_.physics()->network();
+    const std::optional<jobsim::EndpointKey> from = network.KeyOf(source);
+    const std::optional<jobsim::EndpointKey> to = network.KeyOf(destination);
+    if (!from.has_value() || !to.has_value()) return nullptr;
+    auto [at, is_new] = known_[*from].try_emplace(*to);
     if (is_new) {
-      c4d::LinkPath path = agents_.physics()->network().Path(source, destination);
+      c4d::LinkPath path = network.Path(source, destination);
       if (!path.empty()) at->second = std::make_shared<const c4d::LinkPath>(std::move(path));
     }
     return at->second;
   }
 
  private:
+  using Paths = std::unordered_map<jobsim::EndpointKey, std::shared_ptr<const c4d::LinkPath>>;
+
   const jobsim::Agents& agents_;
-  std::map<std::string, std::shared_ptr<const c4d::LinkPath>> known_;
+  std::unordered_map<jobsim::EndpointKey, Paths> known_;  // by source, then destination
 };
 
-// The master and the job that it looks at.
+// The master and the job that it looks at. Messages go over as they are in memory: what serialising and
+// weighing them does is tested elsewhere.
 class Watched {
  public:
-  explicit Watched(jobsim::JobPlan plan)
-      : report_ns_(plan.report_ns), agents_(std::move(plan), kStartNs, kStartUnixNs), paths_(agents_) {
+  explicit Watched(jobsim::JobPlan plan) : agents_(std::move(plan), kStartNs, kStartUnixNs), paths_(agents_) {
     c4d::HandlerOptions options;
     options.job = "job";
     options.master_epoch = 1;
@@ -61,28 +70,44 @@ class Watched {
     handler_ = std::make_unique<c4d::C4dHandler>(options, &store_, &metrics_, &paths_);
   }
 
-  void Step(JobTrial* trial) {
-    at_ns_ += report_ns_;
-    const c4d::Now now = {kStartNs + at_ns_, kStartUnixNs + at_ns_};
-    for (const v1::TelemetryBatch& batch : agents_.Report(at_ns_)) {
-      const auto taken = handler_->Ingest(batch, now);
+  void Step(int64_t wait_ns, JobTrial* trial) {
+    const int64_t at_ns = agents_.at_ns() + wait_ns;
+    watched_ns_ += wait_ns;
+    const c4d::Now now = {kStartNs + at_ns, kStartUnixNs + at_ns};
+    for (const jobsim::Told& told : agents_.Report(at_ns)) {
+      // As an agent's uplink does it.
+      Base& base = bases_[told.batch->host()];
+      std::optional<v1::TelemetryBatch> changes;
+      if (told.before != nullptr && base.sequence == told.before->sequence() &&
+          told.batch->monotonic_ns() - base.whole_ns < kWholeEveryNs) {
+        changes = agent::ChangesSince(*told.before, told.batch);
+      }
+      if (!changes.has_value()) base.whole_ns = told.batch->monotonic_ns();
+      const auto taken = handler_->Ingest(changes.has_value() ? *changes : *told.batch, now);
       if (!taken.ok()) trial->told += std::string(taken.status().message()) + "\n";
+      base.sequence = taken.ok() ? taken->base() : 0;
     }
     handler_->Tick(now);
   }
 
-  int64_t at_ns() const { return at_ns_; }
-  const jobsim::Agents& agents() const { return agents_; }
+  int64_t at_ns() const { return agents_.at_ns(); }
+  double watched_s() const { return static_cast<double>(watched_ns_) / 1e9; }
+  jobsim::Agents& agents() { return agents_; }
+  const jobsim::Physics& physics() const { return *agents_.physics(); }
   c4d::C4dHandler& handler() { return *handler_; }
 
  private:
-  const int64_t report_ns_;
   jobsim::Agents agents_;
   KnownPaths paths_;
   c4d::VerdictStore store_{":memory:"};
   service::Metrics metrics_;
   std::unique_ptr<c4d::C4dHandler> handler_;
-  int64_t at_ns_ = 0;
+  struct Base {
+    uint64_t sequence = 0;  // that the master asked to be told changes of
+    int64_t whole_ns = 0;   // when all was told last
+  };
+  std::unordered_map<std::string, Base> bases_;  // by host
+  int64_t watched_ns_ = 0;
 };
 
 void Tell(const v1::Verdict& verdict, JobTrial* trial) {
@@ -113,11 +138,11 @@ void DrawTrial(uint32_t ranks, FaultKind kind, uint64_t seed, jobsim::Shape* sha
 JobTrial RunJobTrial(const jobsim::Shape& shape, const jobsim::Fault& fault, uint64_t seed) {
   Watched watched(jobsim::PlanOf(shape, fault, seed));
   JobTrial trial;
-  std::unique_ptr<AcceptedVerdicts> accepted;
+  const bool harmless = jobsim::IsHarmless(fault.kind);
+  int64_t shown_ns = fault.at_ns;
   std::set<std::string> judged;
   std::set<std::string> suspected;
-  int64_t shown_ns = fault.at_ns;
-  const bool harmless = jobsim::IsHarmless(fault.kind);
+  std::unique_ptr<AcceptedVerdicts> accepted;
   watched.handler().Subscribe([&](const v1::Verdict& verdict) {
     if (IsFirstSuspicion(verdict, &suspected)) Tell(verdict, &trial);
     if (verdict.state() != v1::VERDICT_STATE_CONFIRMED || !judged.insert(verdict.id()).second) return;
@@ -135,31 +160,35 @@ JobTrial RunJobTrial(const jobsim::Shape& shape, const jobsim::Fault& fault, uin
       trial.after_s = std::max(0.0, after_s);
     }
   });
-  int64_t end_ns = kLongestNs;
-  while (watched.at_ns() < std::min(end_ns, kLongestNs + fault.at_ns)) {
-    if (accepted != nullptr && accepted->stands_still()) {
-      shown_ns = std::max(fault.at_ns, watched.agents().physics()->last_event_ns());
-      end_ns = shown_ns + static_cast<int64_t>((trial.limit_s + kLateS) * 1e9) + kAfterwardsNs;
-    }
-    watched.Step(&trial);
-    if (accepted != nullptr) continue;
-    accepted = std::make_unique<AcceptedVerdicts>(*watched.agents().physics());
-    trial.limit_s = accepted->limit_s();
-    if (accepted->stands_still()) continue;
-    trial.limit_s += static_cast<double>(kShowSteps * jobsim::NominalStepNs(shape)) / 1e9 * fault.factor;
-    end_ns = fault.at_ns + static_cast<int64_t>(trial.limit_s * 1e9) + kAfterwardsNs;
-    if (harmless) end_ns = fault.at_ns + kHarmlessNs;
+  watched.Step(kCoarseNs, &trial);
+  accepted = std::make_unique<AcceptedVerdicts>(watched.physics());
+  trial.limit_s = accepted->limit_s();
+  if (!accepted->stands_still()) {
+    trial.limit_s += static_cast<double>(kShowSteps * jobsim::SlowedStepNs(shape, fault)) / 1e9;
   }
-  trial.simulated_s = static_cast<double>(watched.at_ns()) / 1e9;
+  const FaultCadence cadence{.ready_ns = watched.physics().ready_ns(),
+                             .fault_ns = fault.at_ns,
+                             .harmless = harmless,
+                             .stands_still = accepted->stands_still(),
+                             .limit_s = trial.limit_s};
+  for (int64_t end_ns = 0;;) {
+    if (accepted->stands_still()) shown_ns = std::max(fault.at_ns, watched.physics().last_event_ns());
+    end_ns = shown_ns + static_cast<int64_t>((trial.limit_s + kLateS) * 1e9) + kAfterwardsNs;
+    if (harmless) end_ns = fault.at_ns + kHarmlessNs;
+    if (watched.at_ns() >= std::min(end_ns, kLongestNs + fault.at_ns)) break;
+    watched.Step(cadence.Next(watched.at_ns(), shown_ns), &trial);
+  }
+  trial.simulated_s = trial.judged_s = watched.watched_s();
   if (harmless) trial.right = trial.wrong == 0;
   return trial;
 }
 
-JobTrial RunHealthyTrial(uint32_t ranks, uint64_t seed, double healthy_s, int64_t report_ns) {
+JobTrial RunHealthyTrial(uint32_t ranks, uint64_t seed, const HealthyOptions& options) {
   jobsim::Shape shape = jobsim::DrawShape(ranks, seed);
-  jobsim::DrawLife(seed, &shape);
-  jobsim::JobPlan plan = jobsim::HealthyPlan(shape, static_cast<int64_t>(healthy_s * 1e9), seed);
-  plan.report_ns = report_ns;
+  jobsim::DrawLife(seed, options.busy, &shape);
+  const auto lasts_ns = static_cast<int64_t>(options.lasts_s * 1e9);
+  jobsim::JobPlan plan = jobsim::HealthyPlan(shape, options.busy, lasts_ns, seed);
+  HealthyCadence cadence(plan, lasts_ns);
   Watched watched(std::move(plan));
   JobTrial trial;
   std::set<std::string> judged;
@@ -168,8 +197,18 @@ JobTrial RunHealthyTrial(uint32_t ranks, uint64_t seed, double healthy_s, int64_
     Tell(verdict, &trial);
     ++trial.wrong;
   });
-  while (watched.at_ns() < static_cast<int64_t>(healthy_s * 1e9)) watched.Step(&trial);
+  while (watched.at_ns() < lasts_ns) {
+    const jobsim::Physics* const physics = watched.agents().physics();
+    HealthyCadence::Step step{.wait_ns = kCoarseNs};
+    if (physics != nullptr) {
+      step = cadence.Next(watched.at_ns(), watched.agents().rhythm(), watched.agents().last_event_ns());
+    }
+    if (step.mark) watched.agents().Mark();
+    if (step.skips > 0 && options.skip) watched.agents().Skip(step.skips);
+    watched.Step(step.wait_ns, &trial);
+  }
   trial.simulated_s = static_cast<double>(watched.at_ns()) / 1e9;
+  trial.judged_s = watched.watched_s();
   trial.right = trial.wrong == 0;
   return trial;
 }

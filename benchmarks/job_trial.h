@@ -17,7 +17,8 @@ struct JobTrial {
   double after_s = -1;     // from when the fault showed to the confirmed verdict
   double limit_s = 0;      // in which it has to come
   double simulated_s = 0;
-  std::string told;  // what was suspected and confirmed, one a line, with its evidence
+  double judged_s = 0;  // of these, the time that the master heard of
+  std::string told;     // what was suspected and confirmed, one a line, with its evidence
 };
 
 // A shape of about that many ranks and a fault of that kind in it that does something to the job.
@@ -26,7 +27,13 @@ void DrawTrial(uint32_t ranks, jobsim::FaultKind kind, uint64_t seed, jobsim::Sh
 
 JobTrial RunJobTrial(const jobsim::Shape& shape, const jobsim::Fault& fault, uint64_t seed);
 
-// A healthy job with all that its life brings is watched for so long.
-JobTrial RunHealthyTrial(uint32_t ranks, uint64_t seed, double healthy_s, int64_t report_ns);
+struct HealthyOptions {
+  double lasts_s = 86'400;
+  bool busy = false;  // something happens every some minutes
+  bool skip = true;   // of long stretches of nothing but training a sample is watched
+};
+
+// A healthy job with all that its life brings.
+JobTrial RunHealthyTrial(uint32_t ranks, uint64_t seed, const HealthyOptions& options);
 
 }  // namespace c4::benchmarks

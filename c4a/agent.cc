@@ -57,6 +57,16 @@ void TellRefused(const std::map<int64_t, RefusedFiles>& refused, int64_t owner_u
   batch->set_refusal(found->second.why);
 }
 
+// Those that its master may have held and tested: of the job, and of its user.
+std::set<uint32_t> PidsOf(const v1::TelemetryBatch& batch) {
+  std::set<uint32_t> pids;
+  for (const v1::ProcessReport& report : batch.processes()) {
+    if (!report.ended() && report.health().state() != v1::PROCESS_STATE_GONE)
+      pids.insert(report.process().pid());
+  }
+  return pids;
+}
+
 uint64_t NewEpoch() {
   std::random_device random;
   return static_cast<uint64_t>(random()) << 32 | random() | 1;  // never 0
@@ -122,6 +132,12 @@ absl::Status Agent::Start() {
       .on_path_use = [this](ControlClientId client, const ControlPeer& peer,
                             const wire::ControlPathUse& use) { paths_->Use(client, peer, use); },
       .on_gone = [this](ControlClientId client) { paths_->Gone(client); },
+      .on_hold_state =
+          [this](uint32_t pid, const wire::ControlHoldState& state) {
+            ForEachRelay([&](ValidationRelay& relay) { relay.HoldState(pid, state); });
+          },
+      .on_unreachable =
+          [this](uint32_t pid) { ForEachRelay([pid](ValidationRelay& relay) { relay.Unreachable(pid); }); },
   });
   C4_RETURN_IF_NOT_OK(control_->Start());
   scanner_ = std::make_unique<Scanner>(
@@ -249,13 +265,44 @@ void Agent::ScanOnce() {
 Agent::Job& Agent::JobOf(const std::string& name) {
   Job& job = jobs_[name];
   if (job.uplink == nullptr) {
-    job.uplink = std::make_unique<Uplink>(
-        UplinkOptions{.job = name,
-                      .find_master = [this, name, owner = job.owner_uid] { return FindMaster(name, *owner); },
-                      .credentials = credentials_,
-                      .on_level = [this, name](v1::RecordLevel level) { WantLevel(name, level); }});
+    job.validations = std::make_shared<ValidationRelay>(ValidationRelayOptions{
+        .job = name,
+        .host = service::HostName(),
+        .credentials = credentials_,
+        .arm =
+            [this](uint32_t pid, const wire::ControlHoldArm& order) {
+              control_->SendTo(pid, wire::kControlHoldArm, order);
+            },
+        .end = [this](uint32_t pid,
+                      const wire::ControlHoldEnd& end) { control_->SendTo(pid, wire::kControlHoldEnd, end); },
+        .tester = ""});
+    {
+      const absl::MutexLock lock(&relays_mutex_);
+      std::erase_if(relays_, [](const auto& relay) { return relay.expired(); });
+      relays_.push_back(job.validations);
+    }
+    ValidationRelay* const validations = job.validations.get();
+    job.uplink = std::make_unique<Uplink>(UplinkOptions{
+        .job = name,
+        .find_master = [this, name, owner = job.owner_uid] { return FindMaster(name, *owner); },
+        .credentials = credentials_,
+        .on_level = [this, name](v1::RecordLevel level) { WantLevel(name, level); },
+        .on_connected = [validations](const auto& channel,
+                                      const auto& master) { validations->Attend(channel, master); },
+        .on_lost = [validations] { validations->Leave(); }});
   }
   return job;
+}
+
+void Agent::ForEachRelay(const std::function<void(ValidationRelay&)>& what) {
+  std::vector<std::shared_ptr<ValidationRelay>> relays;
+  {
+    const absl::MutexLock lock(&relays_mutex_);
+    for (const auto& weak : relays_) {
+      if (auto relay = weak.lock()) relays.push_back(std::move(relay));
+    }
+  }
+  for (const auto& relay : relays) what(*relay);
 }
 
 // The libraries of a node share one level: the finest that any job's master wants, else the configured one.
@@ -349,6 +396,7 @@ void Agent::ReportOnce() {
     *job.owner_uid = owner == owners.end() ? -1 : owner->second;
     job.left_ns = 0;
     job.processes = static_cast<size_t>(batch.processes_size());
+    job.validations->SetProcesses(PidsOf(batch));
     TellRefused(scanner_->figures().refused, *job.owner_uid, &batch);
     job.uplink->Offer(std::move(batch));
   }

@@ -18,6 +18,7 @@
 #include "c4a/reporter.h"
 #include "c4a/scanner.h"
 #include "c4a/uplink.h"
+#include "c4a/validation_relay.h"
 #include "service/clock.h"
 #include "service/credentials.h"
 #include "service/directory.h"
@@ -46,6 +47,7 @@ class Agent {
   void ApplyLevel() ABSL_EXCLUSIVE_LOCKS_REQUIRED(level_mutex_);
   // A job's way to its master, and what its metrics have been told.
   struct Job {
+    std::shared_ptr<ValidationRelay> validations;  // outlives the uplink, which tells it of masters
     std::unique_ptr<Uplink> uplink;
     uint64_t sent = 0;
     uint64_t dropped = 0;
@@ -63,6 +65,8 @@ class Agent {
   void LetGo(int64_t now_ns);
   void UpdateMetrics();
   Job& JobOf(const std::string& name);
+  // The libraries' answers go to the jobs' relays; on the control server's thread.
+  void ForEachRelay(const std::function<void(ValidationRelay&)>& what) ABSL_LOCKS_EXCLUDED(relays_mutex_);
   void FindMastersOfTheUnread(int64_t now_ns);
   void RemoveJobMetrics(const std::string& name);
   absl::Status StartPaths(uint64_t epoch);
@@ -97,6 +101,8 @@ class Agent {
   std::map<std::string, int64_t> unread_;
   int64_t unread_at_ns_ = 0;
   std::atomic<int64_t> last_scan_ns_ = 0;
+  absl::Mutex relays_mutex_;
+  std::vector<std::weak_ptr<ValidationRelay>> relays_ ABSL_GUARDED_BY(relays_mutex_);
   absl::Mutex level_mutex_;
   std::map<std::string, v1::RecordLevel> wanted_levels_ ABSL_GUARDED_BY(level_mutex_);  // by job
 

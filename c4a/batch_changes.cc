@@ -1,6 +1,8 @@
 #include "c4a/batch_changes.h"
 
 #include <algorithm>
+#include <unordered_map>
+#include <utility>
 
 namespace c4::agent {
 namespace {
@@ -84,8 +86,15 @@ bool GoesOn(const v1::ProcessReport& a, const v1::ProcessReport& b) {
 // The columns of the communicators of one process.
 class CommunicatorColumns {
  public:
-  explicit CommunicatorColumns(v1::ProcessChanges* changes)
-      : process_(changes), to_(changes->mutable_communicators()) {}
+  CommunicatorColumns(const v1::ProcessReport& next, v1::ProcessChanges* changes)
+      : process_(changes), to_(changes->mutable_communicators()) {
+    for (const v1::OperationSummary& summary : next.operations()) {
+      if (summary.function() == v1::FUNCTION_SEND || summary.function() == v1::FUNCTION_RECV) continue;
+      Times& times = times_[summary.communicator_id()];
+      times.operations += summary.operations();
+      times.ns += summary.duration_sum_ns();
+    }
+  }
 
   void Add(int place, const v1::CommunicatorState& a, const v1::CommunicatorState& b) {
     const bool same =
@@ -95,7 +104,14 @@ class CommunicatorColumns {
         IsSame(a.last_called(), b.last_called()) && IsSame(a.last_started(), b.last_started()) &&
         IsSame(a.last_p2p_called(), b.last_p2p_called()) &&
         IsSame(a.last_p2p_started(), b.last_p2p_started());
-    if (same) return;
+    // Of several ranks of one communicator the first one has them (telemetry_decode.cc).
+    Times times;
+    if (const auto at = times_.find(b.communicator_id()); at != times_.end()) {
+      times = std::exchange(at->second, Times());
+    }
+    if (same && times.operations == 0) return;
+    to_->add_timed(times.operations);
+    to_->add_timed_ns(times.ns);
     to_->add_places(static_cast<uint32_t>(place));
     AddCounter(a.called(), b.called(), to_->mutable_called(), to_->mutable_called_age_ns());
     AddCounter(a.started(), b.started(), to_->mutable_started(), to_->mutable_started_age_ns());
@@ -116,7 +132,8 @@ class CommunicatorColumns {
          {to_->mutable_called(), to_->mutable_started(), to_->mutable_finished(), to_->mutable_p2p_called(),
           to_->mutable_p2p_started(), to_->mutable_p2p_finished(), to_->mutable_called_age_ns(),
           to_->mutable_started_age_ns(), to_->mutable_finished_age_ns(), to_->mutable_p2p_called_age_ns(),
-          to_->mutable_p2p_started_age_ns(), to_->mutable_p2p_finished_age_ns()}) {
+          to_->mutable_p2p_started_age_ns(), to_->mutable_p2p_finished_age_ns(), to_->mutable_timed(),
+          to_->mutable_timed_ns()}) {
       DropZeroes(column);
     }
     for (Column32* column : {to_->mutable_last_called(), to_->mutable_last_started(),
@@ -127,6 +144,11 @@ class CommunicatorColumns {
   }
 
  private:
+  struct Times {
+    uint64_t operations = 0;
+    uint64_t ns = 0;
+  };
+
   static bool Moved(const v1::Counter& a, const v1::Counter& b) { return a.count() != b.count(); }
 
   void AddCounter(const v1::Counter& a, const v1::Counter& b, Column64* more, Column64* age_ns) const {
@@ -148,6 +170,7 @@ class CommunicatorColumns {
 
   v1::ProcessChanges* const process_;
   v1::CommunicatorChanges* const to_;
+  std::unordered_map<uint64_t, Times> times_;  // of collectives, by communicator
 };
 
 // The same of its queue pairs.
@@ -159,9 +182,7 @@ class QueuePairColumns {
   void Add(int place, const v1::QueuePairState& a, const v1::QueuePairState& b) {
     const uint64_t post_ns = NewAge(a.last_post_age_ns(), b.last_post_age_ns(), elapsed_ns_);
     const uint64_t progress_ns = NewAge(a.last_progress_age_ns(), b.last_progress_age_ns(), elapsed_ns_);
-    const bool first_heard = a.last_heard_age_ns() == 0 && b.last_heard_age_ns() != 0;
-    const uint64_t heard_ns = first_heard ? static_cast<uint64_t>(std::max<int64_t>(1, b.last_heard_age_ns()))
-                                          : NewAge(a.last_heard_age_ns(), b.last_heard_age_ns(), elapsed_ns_);
+    const uint64_t heard_ns = HeardAge(a.last_heard_age_ns(), b.last_heard_age_ns());
     const v1::ConnectionState& x = a.connection();
     const v1::ConnectionState& y = b.connection();
     const bool posted = b.posted_messages() != a.posted_messages() || b.posted_bytes() != a.posted_bytes();
@@ -214,6 +235,11 @@ class QueuePairColumns {
   }
 
  private:
+  // 0 says of an end that nothing was ever heard of it: that does not age.
+  uint64_t HeardAge(int64_t before_ns, int64_t now_ns) const {
+    if (now_ns == 0) return 0;
+    return before_ns == 0 ? OfNow(now_ns) : NewAge(before_ns, now_ns, elapsed_ns_);
+  }
   static uint64_t OfNow(int64_t age_ns) { return static_cast<uint64_t>(std::max<int64_t>(1, age_ns)); }
 
   const int64_t elapsed_ns_;
@@ -221,6 +247,20 @@ class QueuePairColumns {
   v1::QueuePairChanges* const to_;
   int last_row_ = 0;
 };
+
+// What is new: all that has ended, and the changes where one of them is another one than before.
+void AddIterations(const v1::ProcessReport& base, const v1::ProcessReport& next, v1::ProcessChanges* to) {
+  const v1::ProcessIterations& now = next.iterations();
+  const bool same = std::equal(base.iterations().changes().begin(), base.iterations().changes().end(),
+                               now.changes().begin(), now.changes().end(),
+                               [](const v1::IterationChange& a, const v1::IterationChange& b) {
+                                 return a.number() == b.number() && a.stage() == b.stage() &&
+                                        a.began_ns() == b.began_ns() && a.after_s() == b.after_s();
+                               });
+  if (now.ended().empty() && now.left_out() == 0 && same) return;
+  *to->mutable_iterations() = now;
+  if (same) to->mutable_iterations()->clear_changes();
+}
 
 void FillChanges(const v1::ProcessReport& base, const v1::ProcessReport& next, int64_t elapsed_ns,
                  v1::ProcessChanges* changes) {
@@ -231,7 +271,8 @@ void FillChanges(const v1::ProcessReport& base, const v1::ProcessReport& next, i
   *changes->mutable_health() = next.health();
   changes->set_in_operation_ns(next.in_operation_ns());
   changes->set_operations_finished(next.operations_finished());
-  CommunicatorColumns communicators(changes);
+  AddIterations(base, next, changes);
+  CommunicatorColumns communicators(next, changes);
   for (int i = 0; i < next.communicators_size(); ++i) {
     communicators.Add(i, base.communicators(i), next.communicators(i));
   }

@@ -223,7 +223,7 @@ void ControlServer::Run() {
     }
     if (entries[1].revents != 0) Accept();
     if (level_changed_.exchange(false)) Broadcast();
-    SendAnswers();
+    SendQueued();
     clients_ = static_cast<int>(by_fd_.size());
     const int64_t now_ms = NowMs();
     if (now_ms - checked_ms < options_.check_files_ms) continue;
@@ -306,6 +306,10 @@ bool ControlServer::Receive(int fd, Client* client) {
   }
   wire::ControlFrame frame;
   memcpy(&frame, packet, sizeof frame);
+  if (frame.type == wire::kControlHoldState) {
+    if (HandleHold(*client, packet, static_cast<size_t>(bytes))) return true;
+    return malformed("is about held calls and cannot be: cut short, or before a hello");
+  }
   if (frame.type != wire::kControlHello) {
     if (HandlePath(*client, packet, static_cast<size_t>(bytes), frame.type)) return true;
     return malformed(
@@ -343,30 +347,60 @@ ControlServer::Clients::iterator ControlServer::Drop(Clients::iterator at) {
   close(at->first);
   const auto of_uid = of_uid_.find(at->second.peer.uid);
   if (--of_uid->second == 0) of_uid_.erase(of_uid);
-  if (at->second.greeted && options_.on_gone) options_.on_gone(at->second.id);
-  return by_fd_.erase(at);
+  const Client gone = at->second;
+  if (gone.greeted && options_.on_gone) options_.on_gone(gone.id);
+  const auto next = by_fd_.erase(at);
+  const bool others = std::any_of(by_fd_.begin(), by_fd_.end(), [&gone](const auto& entry) {
+    return entry.second.greeted && entry.second.peer.pid == gone.peer.pid;
+  });
+  if (gone.greeted && !others && options_.on_unreachable) options_.on_unreachable(gone.peer.pid);
+  return next;
 }
 
 void ControlServer::Answer(ControlClientId client, const wire::ControlPathAnswer& answer) {
+  Queue({.client = client, .packet = Packed(wire::kControlPathAnswer, answer)});
+}
+
+void ControlServer::Queue(Outgoing outgoing) {
   {
-    const std::lock_guard lock(answers_mutex_);
-    answers_.emplace_back(client, answer);
+    const std::lock_guard lock(outgoing_mutex_);
+    outgoing_.push_back(std::move(outgoing));
   }
   if (wake_fd_ >= 0) eventfd_write(wake_fd_, 1);
 }
 
-void ControlServer::SendAnswers() {
-  std::vector<std::pair<ControlClientId, wire::ControlPathAnswer>> answers;
+void ControlServer::SendQueued() {
+  std::vector<Outgoing> outgoing;
   {
-    const std::lock_guard lock(answers_mutex_);
-    answers.swap(answers_);
+    const std::lock_guard lock(outgoing_mutex_);
+    outgoing.swap(outgoing_);
   }
-  for (const auto& [id, answer] : answers) {
-    const auto at = std::find_if(by_fd_.begin(), by_fd_.end(),
-                                 [id = id](const auto& entry) { return entry.second.id == id; });
-    if (at == by_fd_.end()) continue;
-    if (!Send(at->first, options_.identity, wire::kControlPathAnswer, answer)) Drop(at);
+  for (const Outgoing& item : outgoing) {
+    auto to = by_fd_.end();
+    for (auto at = by_fd_.begin(); at != by_fd_.end(); ++at) {
+      const Client& client = at->second;
+      const bool is_meant =
+          item.client != 0 ? client.id == item.client : client.greeted && client.peer.pid == item.pid;
+      if (is_meant && (to == by_fd_.end() || client.id > to->second.id)) to = at;
+    }
+    const bool sent = to != by_fd_.end() &&
+                      send(to->first, item.packet.data(), item.packet.size(), MSG_DONTWAIT | MSG_NOSIGNAL) ==
+                          static_cast<ssize_t>(item.packet.size());
+    if (sent) continue;
+    if (to != by_fd_.end()) {
+      Drop(to);
+    } else if (item.pid != 0 && options_.on_unreachable) {
+      options_.on_unreachable(item.pid);
+    }
   }
+}
+
+bool ControlServer::HandleHold(const Client& client, const char* packet, size_t bytes) {
+  wire::ControlHoldState state;
+  wire::HeaderFault fault = wire::HeaderFault::kOk;
+  if (!client.greeted || !wire::ReadControlBody(packet, bytes, &state, &fault)) return false;
+  if (options_.on_hold_state) options_.on_hold_state(client.peer.pid, state);
+  return true;
 }
 
 bool ControlServer::Greet(int fd, Client* client, const wire::ControlHello& hello) {

@@ -45,6 +45,10 @@ struct ControlOptions {
   std::function<void(ControlClientId, const ControlPeer&, const wire::ControlPathAsk&)> on_path_ask;
   std::function<void(ControlClientId, const ControlPeer&, const wire::ControlPathUse&)> on_path_use;
   std::function<void(ControlClientId)> on_gone;
+  // How far a hold has come that SendTo ordered; as well.
+  std::function<void(uint32_t pid, const wire::ControlHoldState&)> on_hold_state;
+  // No connection of that process is left, or SendTo found none; as well.
+  std::function<void(uint32_t pid)> on_unreachable;
 };
 
 class ControlServer {
@@ -62,6 +66,11 @@ class ControlServer {
   void SetLevel(wire::RecordLevel level);
   // To one client; left out when it has gone. Never waits.
   void Answer(ControlClientId client, const wire::ControlPathAnswer& answer);
+  // To the process, over its newest connection. Never waits.
+  template <typename Body>
+  void SendTo(uint32_t pid, wire::ControlType type, const Body& body) {
+    Queue({.pid = pid, .packet = Packed(type, body)});
+  }
   int clients() const { return clients_.load(); }
 
  private:
@@ -72,6 +81,19 @@ class ControlServer {
     bool greeted = false;
   };
   using Clients = std::map<int, Client>;  // by descriptor
+  // For one client, or for a process.
+  struct Outgoing {
+    ControlClientId client = 0;
+    uint32_t pid = 0;
+    std::string packet;
+  };
+
+  template <typename Body>
+  std::string Packed(wire::ControlType type, const Body& body) const {
+    const auto packet = wire::MakeControlPacket(type, options_.identity, body);
+    return std::string(reinterpret_cast<const char*>(&packet), sizeof packet);
+  }
+  void Queue(Outgoing outgoing);
 
   absl::Status TakeLock();
   absl::Status Listen();
@@ -86,9 +108,10 @@ class ControlServer {
   bool Greet(int fd, Client* client, const wire::ControlHello& hello);
   // Of a later type, or one for nobody here: true.
   bool HandlePath(const Client& client, const char* packet, size_t bytes, uint32_t type);
+  bool HandleHold(const Client& client, const char* packet, size_t bytes);
   Clients::iterator Drop(Clients::iterator at);
   void Broadcast();
-  void SendAnswers();
+  void SendQueued();
   void Tell(const ControlPeer& peer, std::string_view fault);
 
   const ControlOptions options_;
@@ -101,8 +124,8 @@ class ControlServer {
   std::atomic<bool> level_changed_ = false;
   std::atomic<bool> stop_ = false;
   std::atomic<int> clients_ = 0;
-  std::mutex answers_mutex_;
-  std::vector<std::pair<ControlClientId, wire::ControlPathAnswer>> answers_;  // to be sent
+  std::mutex outgoing_mutex_;
+  std::vector<Outgoing> outgoing_;     // to be sent
   Clients by_fd_;                      // the thread's own, as what follows
   std::map<uint32_t, size_t> of_uid_;  // how many of by_fd_
   size_t most_clients_ = 0;

@@ -9,33 +9,36 @@ void OperationTally::Learn(const SegmentSnapshot& snapshot) {
     Owners& owners = owners_[entry.index];
     if (owners.now.communicator_id != 0 && owners.now.generation == entry.slot.generation) continue;
     owners.before = owners.now;
-    owners.now = {.generation = entry.slot.generation, .communicator_id = entry.slot.communicator_id};
+    owners.now = {.generation = entry.slot.generation,
+                  .communicator_id = entry.slot.communicator_id,
+                  .rank_count = entry.slot.rank_count};
   }
 }
 
-OperationTally::Owner* OperationTally::Find(uint32_t slot, uint32_t generation) {
+const OperationTally::Owner* OperationTally::Find(uint32_t slot, uint32_t generation) const {
   const auto found = owners_.find(slot);
   if (found == owners_.end()) return nullptr;
-  for (Owner* owner : {&found->second.now, &found->second.before}) {
+  for (const Owner* owner : {&found->second.now, &found->second.before}) {
     if (owner->communicator_id != 0 && owner->generation == generation) return owner;
   }
   return nullptr;
 }
 
 uint64_t OperationTally::CommunicatorOf(uint32_t slot, uint32_t generation) const {
-  const auto found = owners_.find(slot);
-  if (found == owners_.end()) return 0;
-  for (const Owner* owner : {&found->second.now, &found->second.before}) {
-    if (owner->communicator_id != 0 && owner->generation == generation) return owner->communicator_id;
-  }
-  return 0;
+  const Owner* const owner = Find(slot, generation);
+  return owner == nullptr ? 0 : owner->communicator_id;
+}
+
+uint32_t OperationTally::RankCountOf(uint32_t slot, uint32_t generation) const {
+  const Owner* const owner = Find(slot, generation);
+  return owner == nullptr ? 0 : owner->rank_count;
 }
 
 uint64_t OperationTally::Add(std::span<const wire::Record> records, const ClockRelation& clock) {
   uint64_t left_out = 0;
   for (const wire::Record& record : records) {
     if (record.type != wire::kRecordOperation) continue;
-    Owner* owner = Find(record.slot, record.generation);
+    auto* const owner = const_cast<Owner*>(Find(record.slot, record.generation));
     if (owner == nullptr) {
       ++left_out;
       continue;

@@ -32,6 +32,7 @@ class OperationTally {
   uint64_t Add(std::span<const wire::Record> records, const ClockRelation& clock);
   // Whose records these are; 0: nobody knows any more.
   uint64_t CommunicatorOf(uint32_t slot, uint32_t generation) const;
+  uint32_t RankCountOf(uint32_t slot, uint32_t generation) const;  // of that communicator; 0: not known
   // What has come since the last time.
   std::vector<OperationTotals> Take();
 
@@ -46,6 +47,7 @@ class OperationTally {
   struct Owner {
     uint32_t generation = 0;
     uint64_t communicator_id = 0;
+    uint32_t rank_count = 0;
     uint64_t last_finished_ticks = 0;
   };
   // The slot's owner now and the one before: its last records may come after the slot was taken anew.
@@ -53,7 +55,7 @@ class OperationTally {
     Owner now;
     Owner before;
   };
-  Owner* Find(uint32_t slot, uint32_t generation);
+  const Owner* Find(uint32_t slot, uint32_t generation) const;
 
   IntervalUnion in_operation_;
   uint64_t finished_ = 0;

@@ -316,6 +316,7 @@ v1::ProcessReport MakeProcessReport(const std::string& host, SegmentFile* segmen
   report.set_level(LevelToProto(header.level));
   if (header.worker.declared != 0) FillWorker(header.worker, report.mutable_worker());
   segment->profile().Take(&report);
+  segment->iterations().Take(&report);
   const std::vector<OperationTotals> operations = segment->TakeOperations();
   if (!segment->suspicion().empty()) return report;
   const OperationTally& tally = segment->tally();
@@ -386,6 +387,7 @@ void Supersede(v1::TelemetryBatch old, v1::TelemetryBatch* next) {
     const auto found = processes.find(KeyOf(report.process()));
     if (found != processes.end()) {
       MergeProfile(&report, found->second);
+      MergeIterations(&report, found->second);
       MergeOperations(report, found->second);
     } else if (report.ended()) {
       ended.push_back(&report);  // a process leaves in order once

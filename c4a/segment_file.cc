@@ -77,7 +77,7 @@ void SegmentFile::Update(const ProcReader& proc, const std::optional<ClockRelati
   // Health first: a process that ends in between is then read to its end at the next scan.
   UpdateHealth(proc, now_ns, exits);
   if (read_after_end_ || !suspicion_.empty()) return;
-  ReadContent(tsc);
+  ReadContent(tsc, now_ns);
   if (!alive_) read_after_end_ = true;
 }
 
@@ -124,7 +124,7 @@ void SegmentFile::UpdateHealth(const ProcReader& proc, int64_t now_ns, ExitWatch
   health_.Update(info.ok() ? std::optional(*info) : std::nullopt, now_ns);
 }
 
-void SegmentFile::ReadContent(const std::optional<ClockRelation>& tsc) {
+void SegmentFile::ReadContent(const std::optional<ClockRelation>& tsc, int64_t now_ns) {
   SegmentSnapshot now;
   if (const ReadStatus status = ReadSegment(&source_, kLimits, &now); !status.ok()) {
     Suspect(status.text());
@@ -152,10 +152,10 @@ void SegmentFile::ReadContent(const std::optional<ClockRelation>& tsc) {
   }
   snapshot_ = std::move(now);
   tally_.Learn(snapshot_);
-  ReadRings();
+  ReadRings(now_ns);
 }
 
-void SegmentFile::ReadRings() {
+void SegmentFile::ReadRings(int64_t now_ns) {
   RingRecords records;
   const bool fine = header().level >= wire::kLevelFine;
   for (uint32_t ring = 0; ring < header().rings_used; ++ring) {
@@ -166,11 +166,14 @@ void SegmentFile::ReadRings() {
     records_lost_ += records.lost;
     (void)tally_.Add(records.records, clock_);
     if (fine) profile_.Add(records.records, tally_, clock_);
+    if (records.lost > 0) iterations_.Lost();
+    iterations_.Add(records.records, tally_, clock_);
     if (!status.ok()) {
       Suspect(status.text());
       return;
     }
   }
+  iterations_.Settle(snapshot_, now_ns);
 }
 
 void SegmentFile::Suspect(const std::string& why) {

@@ -13,6 +13,7 @@
 #include "c4a/clock_relation.h"
 #include "c4a/exit_watch.h"
 #include "c4a/health.h"
+#include "c4a/iteration_tracker.h"
 #include "c4a/operation_tally.h"
 #include "c4a/proc_reader.h"
 #include "c4a/profile_log.h"
@@ -61,6 +62,7 @@ class SegmentFile {
   std::vector<OperationTotals> TakeOperations() { return tally_.Take(); }
   const OperationTally& tally() const { return tally_; }
   ProfileLog& profile() { return profile_; }
+  IterationTracker& iterations() { return iterations_; }
 
   bool reported_after_end = false;  // the last report has gone out: the file may go
 
@@ -71,8 +73,8 @@ class SegmentFile {
   void UpdateHealth(const ProcReader& proc, int64_t now_ns, ExitWatch* exits);
   void Gone(int64_t now_ns);
   void TakeExit(int64_t now_ns, ExitWatch* exits);
-  void ReadContent(const std::optional<ClockRelation>& tsc);
-  void ReadRings();
+  void ReadContent(const std::optional<ClockRelation>& tsc, int64_t now_ns);
+  void ReadRings(int64_t now_ns);
   void Suspect(const std::string& why);
 
   const std::string name_;
@@ -85,6 +87,7 @@ class SegmentFile {
   std::vector<RingCursor> cursors_;
   OperationTally tally_;
   ProfileLog profile_;
+  IterationTracker iterations_;
   HealthTracker health_;
   ClockRelation clock_;
   uint32_t pid_ = 0;

@@ -92,8 +92,9 @@ void Uplink::Run() {
 
 absl::Status Uplink::Serve(const service::MasterAddress& master) {
   const std::string& address = master.address;
-  const auto stub = v1::C4d::NewStub(
-      service::MakeChannel(address, options_.credentials, service::Role::kJobMaster, options_.job));
+  const std::shared_ptr<grpc::Channel> channel =
+      service::MakeChannel(address, options_.credentials, service::Role::kJobMaster, options_.job);
+  const auto stub = v1::C4d::NewStub(channel);
   grpc::ClientContext context;
   options_.credentials.AddToken(&context, master);
   {
@@ -107,6 +108,7 @@ absl::Status Uplink::Serve(const service::MasterAddress& master) {
   v1::TelemetryBatch batch;
   v1::TelemetryReply reply;
   absl::Status fault;
+  bool told = false;
   while (TakeBatch(&batch)) {
     const int64_t sent_ns = service::SystemClock().MonotonicNs();
     if (const auto relation = clock_.At(batch.monotonic_ns()); relation.has_value()) {
@@ -120,6 +122,7 @@ absl::Status Uplink::Serve(const service::MasterAddress& master) {
     if (answered && reply.sequence() == batch.sequence()) {
       Heed(reply, sent_ns, service::SystemClock().MonotonicNs());
       Answered(address);
+      if (!std::exchange(told, true) && options_.on_connected) options_.on_connected(channel, master);
       Remember(std::move(batch), reply.base());
       continue;
     }
@@ -131,6 +134,7 @@ absl::Status Uplink::Serve(const service::MasterAddress& master) {
     PutBack(std::move(batch));
     break;
   }
+  if (told && options_.on_lost) options_.on_lost();
   stream->WritesDone();
   const absl::Status status = options_.credentials.Explain(service::FromGrpcStatus(stream->Finish()));
   const absl::MutexLock lock(&mutex_);

@@ -26,6 +26,7 @@
 #include "service/wakeup.h"
 
 namespace grpc {
+class Channel;
 class ClientContext;
 }  // namespace grpc
 
@@ -40,6 +41,9 @@ struct UplinkOptions {
   // uplink's thread. A wish ends with its master: with the first answer of another one that says nothing, or
   // `level_patience` after the last answer of any.
   std::function<void(v1::RecordLevel)> on_level;
+  // A master has answered over this channel; and it no longer does. On the uplink's thread.
+  std::function<void(const std::shared_ptr<grpc::Channel>&, const service::MasterAddress&)> on_connected;
+  std::function<void()> on_lost;
   absl::Duration level_patience = absl::Seconds(10);
   absl::Duration first_pause = absl::Milliseconds(100);
   absl::Duration longest_pause = absl::Seconds(2);

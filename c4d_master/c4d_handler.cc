@@ -47,6 +47,13 @@ C4dHandler::C4dHandler(const HandlerOptions& options, VerdictStore* store, servi
       metrics->Counter("c4d_entries_left_out_total", "Entries of batches that contradict themselves");
   metrics_.hardware_events =
       metrics->Counter("c4d_hardware_events_total", "What agents told of faults of their nodes' hardware");
+  metrics_.iteration_seconds = metrics->Gauge(
+      "c4d_iteration_seconds", "Time of the job's last iteration, told from its calls; 0: none is known");
+  metrics_.slowdown =
+      metrics->Gauge("c4d_failslow_slowdown_ratio",
+                     "Time of an iteration against before, while the job is in a fail-slow; else 1");
+  metrics_.ranks_with_iterations =
+      metrics->Gauge("c4d_ranks_with_iterations", "Ranks whose iterations are known");
   for (const auto kind : {VerdictChange::Kind::kSuspected, VerdictChange::Kind::kConfirmed,
                           VerdictChange::Kind::kUpdated, VerdictChange::Kind::kCleared}) {
     metrics_.verdict_changes[static_cast<size_t>(kind)] =
@@ -101,6 +108,7 @@ void C4dHandler::UsePolicy(const Policy& policy) {
       .Set(1);
   view_.SetThresholds(policy.agent_stale_ns, policy.rhythm);
   windows_.SetThresholds(policy.windows);
+  fail_slow_.SetThresholds(policy.fail_slow);
   verdicts_.SetPolicy(policy.verdicts, policy_version_);
 }
 
@@ -130,6 +138,7 @@ absl::Status C4dHandler::CheckJob(const v1::TelemetryBatch& batch) {
         provisional_job_.clear();
         view_.Forget();
         windows_.Forget();
+        fail_slow_.Forget();
       }
       job_seen_ = true;
       continue;
@@ -178,6 +187,7 @@ absl::StatusOr<v1::TelemetryReply> C4dHandler::Ingest(const v1::TelemetryBatch& 
     case JobView::Taken::kNew:
       metrics_.batches.Add();
       windows_.Observe(view_.hosts().at(batch.host()));
+      fail_slow_.Observe(batch, view_.hosts().at(batch.host()), arrival.monotonic_ns);
       metrics_.hardware_events.Add(
           static_cast<double>(hardware_.Observe(batch, view_.hosts().at(batch.host()).as_of_ns)));
       break;
@@ -198,7 +208,8 @@ absl::StatusOr<v1::TelemetryReply> C4dHandler::Ingest(const v1::TelemetryBatch& 
   reply.set_sequence(batch.sequence());
   reply.set_master_epoch(options_.master_epoch);
   reply.set_received_ns(arrival.monotonic_ns);
-  reply.set_level(level_);
+  // A profile asks for more than the job is set to, for a few iterations.
+  reply.set_level(fail_slow_.WantsFine() ? v1::RECORD_LEVEL_FINE : level_);
   const bool is_base = (taken == JobView::Taken::kNew || taken == JobView::Taken::kDuplicate) &&
                        !reduced.has_value() && view_.IsBase(batch.host());
   for (auto& [id, recorder] : recorders_) {
@@ -220,6 +231,15 @@ bool C4dHandler::IsOurs(const v1::ProcessReport& report) const {
 bool C4dHandler::WantsWhole(const std::string& host) const {
   return std::any_of(recorders_.begin(), recorders_.end(),
                      [&](const auto& entry) { return entry.second.hosts.count(host) == 0; });
+}
+
+v1::GetIterationsReply C4dHandler::GetIterations(uint64_t from, Now now) const {
+  v1::GetIterationsReply reply;
+  reply.set_job(options_.job);
+  reply.set_master_epoch(options_.master_epoch);
+  reply.set_unix_ns(now.unix_ns);
+  fail_slow_.Fill(from, now, &reply);
+  return reply;
 }
 
 v1::SetLevelReply C4dHandler::SetLevel(v1::RecordLevel level) {
@@ -281,6 +301,7 @@ void C4dHandler::Tick(Now now) {
     if (finding.confirmed_by.empty() || finding.confirmed_by == "past-limit") continue;
     for (const uint64_t communicator : finding.communicators) view_.ExcludeStandstill(communicator);
   }
+  JudgeIterations(snapshot, &findings, now);
   Intervene(snapshot, now, &findings);
   hardware_.Attach(snapshot, now, &findings);
   std::vector<VerdictChange> changes = verdicts_.Update(findings, snapshot, now);
@@ -308,6 +329,24 @@ void C4dHandler::Intervene(const JobSnapshot& snapshot, Now now, std::vector<Fin
     windows_.Exclude(now.monotonic_ns - policy_.trouble.slow_before_ns - kSecondNs,
                      now.monotonic_ns + policy_.trouble.slow_after_ns);
   }
+}
+
+// What the job's iterations say, beside all that was found.
+void C4dHandler::JudgeIterations(const JobSnapshot& snapshot, std::vector<Finding>* findings, Now now) {
+  std::optional<Finding> slow = fail_slow_.Judge(
+      *findings, snapshot, view_.hosts(), windows_,
+      [this](const Finding& finding) { return verdicts_.IdOf(finding); }, now);
+  const std::deque<SeriesPoint>& series = fail_slow_.log().series();
+  metrics_.iteration_seconds.Set(series.empty() ? 0 : series.back().duration_s);
+  metrics_.slowdown.Set(fail_slow_.episode().has_value() ? fail_slow_.episode()->slowdown() : 1);
+  metrics_.ranks_with_iterations.Set(static_cast<double>(fail_slow_.log().ranks().size()));
+  if (!slow.has_value()) return;
+  // What is slow now is not usual, until it has been so for long.
+  if (!slow->confirmed_by.empty() && now.monotonic_ns - slow->since_at_ns < policy_.fail_slow.unusual_ns) {
+    windows_.Exclude(std::min(slow->since_at_ns, now.monotonic_ns) - kSecondNs,
+                     now.monotonic_ns + policy_.trouble.slow_after_ns);
+  }
+  findings->push_back(*std::move(slow));
 }
 
 // So that they are known when something goes wrong.

@@ -13,6 +13,7 @@
 
 #include "c4/v1/c4d.pb.h"
 #include "c4/v1/telemetry.pb.h"
+#include "c4d_master/failslow/fail_slow.h"
 #include "c4d_master/hardware_log.h"
 #include "c4d_master/intervention/interventions.h"
 #include "c4d_master/job_view.h"
@@ -54,11 +55,15 @@ class C4dHandler {
 
   v1::ListVerdictsReply ListVerdicts(bool include_cleared) const;
   v1::GetStatusReply GetStatus(Now now) const;
+  // Of the policy in force.
+  const std::string& policy_version() const { return policy_version_; }
 
   // What is held of each host; valid until the next Ingest.
   const std::map<std::string, Host>& hosts() const { return view_.hosts(); }
   // Of a job with more queue pairs than fit into a message, the slowest.
   v1::GetMatrixReply GetMatrix(Now now);
+  // Of the job's iterations those numbered from `from` on.
+  v1::GetIterationsReply GetIterations(uint64_t from, Now now) const;
   // From the next replies on the agents ask their processes for it.
   v1::SetLevelReply SetLevel(v1::RecordLevel level);
 
@@ -80,6 +85,7 @@ class C4dHandler {
  private:
   bool IsOurs(const v1::ProcessReport& report) const;
   bool WantsWhole(const std::string& host) const;
+  void JudgeIterations(const JobSnapshot& snapshot, std::vector<Finding>* findings, Now now);
   absl::Status CheckJob(const v1::TelemetryBatch& batch);
   void UsePolicy(const Policy& policy);
   void LogOnce(const std::string& sentence);
@@ -105,6 +111,7 @@ class C4dHandler {
   JobView view_;
   Windows windows_;
   HardwareLog hardware_;
+  FailSlow fail_slow_;
   std::vector<Finding> slow_;  // of the newest slices
   uint64_t slow_slices_ = 0;   // that they were made of
   int64_t slow_at_ns_ = kNever;
@@ -133,6 +140,9 @@ class C4dHandler {
     service::MetricCounter batches_refused;
     service::MetricCounter entries_left_out;
     service::MetricCounter hardware_events;
+    service::MetricGauge iteration_seconds;
+    service::MetricGauge slowdown;
+    service::MetricGauge ranks_with_iterations;
     service::MetricCounter verdict_changes[4];  // by VerdictChange::Kind
     service::MetricCounter store_errors;
     service::MetricGauge store_in_memory;

@@ -2,7 +2,9 @@
 // (verdicts.h) give it one. Plain values.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -22,6 +24,7 @@ enum class Syndrome {
   kMismatch = 7,
   kNeverJoined = 8,
   kPathLost = 9,
+  kFailSlow = 35,
 };
 
 // The numbers are those of c4.v1.CulpritKind.
@@ -59,6 +62,36 @@ struct HardwareSign {
   int64_t unix_ns = 0;
 };
 
+// The numbers are those of c4.v1.FailSlowCause.
+enum class FailSlowCause { kUnknown = 0, kComputation = 1, kCommunication = 2, kBoth = 3 };
+
+// A group of ranks that takes longer than others of its kind (failslow/group_profile.h).
+struct SlowGroup {
+  std::string kind;
+  std::vector<int32_t> ranks;  // the job's, ascending
+  uint64_t communicator_id = 0;
+  double ratio = 0;
+  double seconds = 0;  // an iteration
+  double median_seconds = 0;
+  uint32_t of = 0;  // groups of its kind
+};
+
+// What a fail-slow is (failslow/episode.h).
+struct FailSlowFacts {
+  double before_s = 0;
+  double after_s = 0;
+  bool creeping = false;
+  FailSlowCause cause = FailSlowCause::kUnknown;
+  int64_t relief_at_ns = kNever;
+  uint64_t iterations = 0;
+  double lost_s = 0;
+  size_t ranks = 0;
+  size_t watched = 0;
+  std::string known_from;             // "c4d", "profile"; empty: the culprit is not known
+  std::vector<std::string> verdicts;  // of C4D
+  std::vector<SlowGroup> groups;
+};
+
 struct Finding {
   Syndrome syndrome = Syndrome::kNonCommunicationHang;
 
@@ -93,6 +126,7 @@ struct Finding {
   std::vector<Evidence> evidence;
   std::vector<HardwareSign> hardware;  // of its hosts, around the onset
   std::string suggested_action;
+  std::optional<FailSlowFacts> fail_slow;  // of that syndrome
 };
 
 }  // namespace c4::c4d

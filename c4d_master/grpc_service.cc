@@ -159,15 +159,16 @@ class RecordReactor final : public WriteStream {
         return 0;
       }
       ++backend->recorders;
-      return backend->handler->Record(
-          [queue, dropped = uint64_t{0}](const v1::TelemetryBatch& batch, Now arrival) mutable {
-            v1::RecordedBatch item;
-            item.set_arrival_monotonic_ns(arrival.monotonic_ns);
-            item.set_arrival_unix_ns(arrival.unix_ns);
-            item.set_dropped(dropped);
-            *item.mutable_batch() = batch;
-            if (queue->Push(item, kMaxPending, service::limits::kRecorderBytes) == Pushed::kFull) ++dropped;
-          });
+      return backend->handler->Record([queue, handler = backend->handler, dropped = uint64_t{0}](
+                                          const v1::TelemetryBatch& batch, Now arrival) mutable {
+        v1::RecordedBatch item;
+        item.set_arrival_monotonic_ns(arrival.monotonic_ns);
+        item.set_arrival_unix_ns(arrival.unix_ns);
+        item.set_dropped(dropped);
+        item.set_policy_version(handler->policy_version());
+        *item.mutable_batch() = batch;
+        if (queue->Push(item, kMaxPending, service::limits::kRecorderBytes) == Pushed::kFull) ++dropped;
+      });
     });
   }
 
@@ -176,10 +177,11 @@ class RecordReactor final : public WriteStream {
 };
 
 // All methods take and give bytes: see bounded_parse.h.
-using Raw = v1::C4d::WithRawCallbackMethod_StreamTelemetry<v1::C4d::WithRawCallbackMethod_WatchVerdicts<
-    v1::C4d::WithRawCallbackMethod_Record<v1::C4d::WithRawCallbackMethod_ListVerdicts<
-        v1::C4d::WithRawCallbackMethod_GetStatus<v1::C4d::WithRawCallbackMethod_GetMatrix<
-            v1::C4d::WithRawCallbackMethod_SetLevel<v1::C4d::Service>>>>>>>;
+using Raw = v1::C4d::WithRawCallbackMethod_StreamTelemetry<
+    v1::C4d::WithRawCallbackMethod_WatchVerdicts<v1::C4d::WithRawCallbackMethod_Record<
+        v1::C4d::WithRawCallbackMethod_ListVerdicts<v1::C4d::WithRawCallbackMethod_GetStatus<
+            v1::C4d::WithRawCallbackMethod_GetMatrix<v1::C4d::WithRawCallbackMethod_GetIterations<
+                v1::C4d::WithRawCallbackMethod_SetLevel<v1::C4d::Service>>>>>>>>;
 
 class C4dService final : public Raw {
  public:
@@ -208,6 +210,16 @@ class C4dService final : public Raw {
         context, request, reply, "c4.v1.C4d/GetMatrix",
         [this](const v1::GetMatrixRequest&, v1::GetMatrixReply* answer) {
           *answer = backend_.handler->GetMatrix(ReadClock(*backend_.clock));
+          return absl::OkStatus();
+        });
+  }
+
+  grpc::ServerUnaryReactor* GetIterations(grpc::CallbackServerContext* context,
+                                          const grpc::ByteBuffer* request, grpc::ByteBuffer* reply) override {
+    return answers_.Answer<v1::GetIterationsRequest, v1::GetIterationsReply>(
+        context, request, reply, "c4.v1.C4d/GetIterations",
+        [this](const v1::GetIterationsRequest& asked, v1::GetIterationsReply* answer) {
+          *answer = backend_.handler->GetIterations(asked.from(), ReadClock(*backend_.clock));
           return absl::OkStatus();
         });
   }

@@ -170,6 +170,10 @@ struct Membership {
   uint64_t parent_id = 0;
   int64_t phase_since_at_ns = kNever;
   GaveUp gave_up;
+  // Collectives that have finished since the batch before, as far as the agent has timed them, and how long
+  // they took from start to finish, together.
+  uint64_t timed = 0;
+  uint64_t timed_ns = 0;
   std::vector<QueuePair> queue_pairs;
   uint32_t revision = 0;  // changes with any of the above, as long as it stays in its place
 };

@@ -71,12 +71,14 @@ constexpr double kOfConsequence = 0.4;
 bool IsOfNetwork(const v1::Verdict& verdict) {
   return verdict.syndrome() == v1::SYNDROME_COMMUNICATION_HANG ||
          verdict.syndrome() == v1::SYNDROME_COMMUNICATION_SLOW ||
-         verdict.syndrome() == v1::SYNDROME_PATH_LOST;
+         verdict.syndrome() == v1::SYNDROME_PATH_LOST ||
+         verdict.fail_slow().cause() == v1::FAIL_SLOW_CAUSE_COMMUNICATION;
 }
 
 bool IsSlow(const v1::Verdict& verdict) {
   return verdict.syndrome() == v1::SYNDROME_COMMUNICATION_SLOW ||
-         verdict.syndrome() == v1::SYNDROME_NON_COMMUNICATION_SLOW;
+         verdict.syndrome() == v1::SYNDROME_NON_COMMUNICATION_SLOW ||
+         verdict.syndrome() == v1::SYNDROME_FAIL_SLOW;
 }
 
 // What NCCL itself would show of it: peers of a process that is gone miss its acknowledgements, peers of one

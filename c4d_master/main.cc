@@ -3,7 +3,13 @@
 #include <array>
 #include <functional>
 #include <memory>
+#include <set>
 
+#include "c4d_master/alerts/alert_center.h"
+#include "c4d_master/alerts/alerts_grpc.h"
+#include "c4d_master/alerts/alerts_http.h"
+#include "c4d_master/alerts/senders.h"
+#include "c4d_master/file_watch.h"
 #include "c4d_master/grpc_service.h"
 #include "c4d_master/http_api.h"
 #include "c4d_master/intervention/grpc_mover.h"
@@ -15,6 +21,8 @@
 #include "c4d_master/smon/smon_http.h"
 #include "c4d_master/smon/smon_workers.h"
 #include "c4d_master/smon/telemetry_profile_source.h"
+#include "c4d_master/validation/validation_grpc.h"
+#include "c4d_master/validation/validator.h"
 #include "grpcpp/impl/service_type.h"
 #include "service/directory.h"
 #include "service/log.h"
@@ -70,6 +78,25 @@ absl::StatusOr<std::shared_ptr<service::AuditLog>> OpenAudit(const MasterOptions
   return service::AuditLog::Open(other);
 }
 
+// What an earlier master told of, and what is not open any more, is over.
+void TellAlerts(C4dHandler* handler, AlertCenter* alerts, const service::Clock& clock) {
+  std::set<std::string> open;
+  const v1::ListVerdictsReply reply = handler->ListVerdicts(false);
+  for (const v1::Verdict& verdict : reply.verdicts()) open.insert(verdict.id());
+  alerts->OnAllOpen(open, ReadClock(clock));
+  handler->Subscribe(
+      [alerts, &clock](const v1::Verdict& verdict) { alerts->OnVerdict(verdict, ReadClock(clock)); });
+}
+
+void ReadAlerts(const std::string& path, AlertCenter* alerts, const service::Clock& clock) {
+  absl::StatusOr<AlertConfig> config = LoadAlertConfig(path);
+  if (config.ok()) {
+    alerts->SetConfig(*std::move(config), ReadClock(clock));
+  } else {
+    alerts->RefuseConfig(config.status());
+  }
+}
+
 absl::Status Run(const MasterOptions& options, const std::vector<service::Setting>& settings) {
   C4_RETURN_IF_NOT_OK(service::InitLog(options.common.log, "c4d_master"));
   const absl::StatusOr<service::Credentials> credentials = service::Credentials::Load(
@@ -94,15 +121,31 @@ absl::Status Run(const MasterOptions& options, const std::vector<service::Settin
   }
 
   RollingRecording last_minutes(options.ForRecording());
-  handler.Record([&](const v1::TelemetryBatch& batch, Now arrival) { last_minutes.Take(batch, arrival); });
+  handler.Record([&](const v1::TelemetryBatch& batch, Now arrival) {
+    last_minutes.Take(batch, arrival, handler.policy_version());
+  });
 
   TelemetryProfileSource profiles(&handler);
   SmonStore smon_store(store.file(), options.job);
   SmonWorkers smon_workers;
-  Smon smon(options.ForSmon(), &profiles, &smon_workers, &smon_store, &metrics, ReadClock(clock));
+  AlertStore alert_store(store.file(), options.job);
+  AlertSenders alert_senders;
+  AlertCenter alerts(options.job, options.alert_config, &alert_senders, &alert_store, &metrics,
+                     ReadClock(clock));
+  SmonOptions smon_options = options.ForSmon();
+  smon_options.on_session = [&](const v1::ProfilingSession& session, Now now) {
+    alerts.OnSession(session, now);
+  };
+  Smon smon(smon_options, &profiles, &smon_workers, &smon_store, &metrics, ReadClock(clock));
+  alerts.SetNewestSession([&] { return smon.Newest(); });
+  TellAlerts(&handler, &alerts, clock);
+  FileWatch alert_file(options.alerts);
+  alert_file.Seen(clock.MonotonicNs());  // as it was read at the start
+  Validator validator({.job = options.job});
   PolicyFile policy(options.policy, [&](const Policy& file) { return options.GoOver(file); });
   service::StateThread state_thread("c4d-state", kTickInterval, [&] {
-    const bool asked = !options.policy.empty() && service::TookReloadSignal();
+    const bool asked = options.ReadsFilesAgain() && service::TookReloadSignal();
+    if (alert_file.Look(clock.MonotonicNs(), asked)) ReadAlerts(alert_file.path(), &alerts, clock);
     if (const auto read = policy.Look(clock.MonotonicNs(), asked)) {
       if (read->ok()) {
         handler.SetPolicy(**read);
@@ -112,14 +155,24 @@ absl::Status Run(const MasterOptions& options, const std::vector<service::Settin
     }
     handler.Tick(ReadClock(clock));
     smon.Tick(ReadClock(clock));
+    validator.Tick(ReadClock(clock));
+    alerts.Tick(ReadClock(clock));
   });
 
   const std::unique_ptr<grpc::Service> grpc_service = MakeGrpcService(&handler, &state_thread, gate, clock);
   const std::unique_ptr<grpc::Service> smon_service = MakeSmonService(&smon, &state_thread, gate, clock);
-  const std::array<grpc::Service*, 2> services = {grpc_service.get(), smon_service.get()};
+  const int64_t agent_stale_ns = options.ForHandler(epoch).policy.agent_stale_ns;
+  const std::unique_ptr<grpc::Service> validation_service = MakeValidationService(
+      &validator, [&](Now now) { return Assemble(handler.hosts(), now.monotonic_ns, agent_stale_ns); },
+      &state_thread, gate, clock);
+  const std::unique_ptr<grpc::Service> alerts_service =
+      MakeAlertsService(&alerts, &state_thread, gate, clock);
+  const std::array<grpc::Service*, 4> services = {grpc_service.get(), smon_service.get(),
+                                                  validation_service.get(), alerts_service.get()};
   service::HttpServer http_server([&] { return state_thread.Health(); }, [&] { return metrics.Serialise(); });
   AddHttpRoutes(&http_server, &handler, &state_thread, clock);
   AddSmonRoutes(&http_server, &smon, &state_thread, clock);
+  AddAlertRoutes(&http_server, &alerts, &state_thread, clock);
   C4_RETURN_IF_NOT_OK(service::ServeMaster({.job = options.job,
                                             .epoch = epoch,
                                             .listen = options.listen,
@@ -133,6 +186,7 @@ absl::Status Run(const MasterOptions& options, const std::vector<service::Settin
   smon_workers.Stop();
   state_thread.Post([&] { smon.End(ReadClock(clock)); });
   state_thread.Stop();
+  alert_senders.Stop();
   last_minutes.Close();
   return absl::OkStatus();
 }
@@ -144,6 +198,6 @@ int main(int argc, char** argv) {
   c4::service::BlockSignals();
   c4::c4d::MasterOptions options;
   if (const std::optional<int> exit_status = c4::c4d::LoadOptions(argc, argv, &options)) return *exit_status;
-  if (!options.policy.empty()) c4::service::BlockReloadSignal();
+  if (options.ReadsFilesAgain()) c4::service::BlockReloadSignal();
   return c4::service::ExitStatus(c4::c4d::Run(options, c4::c4d::MasterSettings(&options)));
 }

@@ -61,7 +61,6 @@ SmonOptions MasterOptions::ForSmon() const {
   result.limits = {.steps = static_cast<int>(smon_steps), .at_most_ns = ToNs(smon_at_most_s)};
   result.retention.reports = static_cast<size_t>(smon_keep_reports);
   result.retention.report_age_ns = ToNs(smon_keep_days * kDaySeconds);
-  result.rules = alert_rules;
   return result;
 }
 
@@ -98,9 +97,6 @@ std::vector<service::Setting> SmonSettings(MasterOptions* options) {
        .help = "how long a whole report is kept",
        .min = 0.01,
        .max = 3650},
-      {.name = "smon-alerts",
-       .field = &options->smon_alerts,
-       .help = "JSON file with the rules of alerts (docs/whatif.md)"},
   };
 }
 
@@ -150,6 +146,9 @@ std::vector<service::Setting> MasterSettings(MasterOptions* options) {
        .field = &options->policy,
        .help = "file of thresholds (c4 policy), read again when it changes and on SIGHUP; the five options "
                "below go over it"},
+      {.name = "alerts",
+       .field = &options->alerts,
+       .help = "JSON file of who is told what (docs/alerts.md), read again when it changes and on SIGHUP"},
   };
   for (const PolicyOption& option : kPolicyOptions) {
     const PolicyEntry& entry = *FindPolicyEntry(option.name);
@@ -197,10 +196,10 @@ absl::Status CompleteOptions(MasterOptions* options) {
         "--smon-every-s ", options->smon_every_s, " is less than --smon-at-most-s ", options->smon_at_most_s,
         ", so that sessions would run into each other; give more, or 0"));
   }
-  if (!options->smon_alerts.empty()) {
-    absl::StatusOr<std::vector<AlertRule>> rules = LoadAlertRules(options->smon_alerts);
-    if (!rules.ok()) return service::Annotate(rules.status(), "--smon-alerts");
-    options->alert_rules = *std::move(rules);
+  if (!options->alerts.empty()) {
+    absl::StatusOr<AlertConfig> config = LoadAlertConfig(options->alerts);
+    if (!config.ok()) return service::Annotate(config.status(), "--alerts");
+    options->alert_config = *std::move(config);
   }
   const std::filesystem::path run_dir = service::DefaultRunDir();
   if (options->directory.empty()) options->directory = (run_dir / "masters").string();

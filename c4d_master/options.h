@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "c4d_master/alerts/rules.h"
 #include "c4d_master/c4d_handler.h"
 #include "c4d_master/rolling_recording.h"
 #include "c4d_master/smon/smon.h"
@@ -42,9 +43,12 @@ struct MasterOptions {
   double smon_at_most_s = 300;
   int64_t smon_keep_reports = 100;
   double smon_keep_days = 30;
-  std::string smon_alerts;             // file of rules; empty: none
-  std::vector<AlertRule> alert_rules;  // what it says
+  std::string alerts;        // file of who is told what; empty: nobody
+  AlertConfig alert_config;  // what it says
   service::CommonOptions common = {.http_address = "127.0.0.1:15142"};
+
+  // There are files that are read again on SIGHUP.
+  bool ReadsFilesAgain() const { return !policy.empty() || !alerts.empty(); }
 
   // The policy of `file` with those thresholds over it that are given.
   absl::StatusOr<Policy> GoOver(Policy file) const;
@@ -58,7 +62,7 @@ struct MasterOptions {
 std::vector<service::Setting> MasterSettings(MasterOptions* options);
 
 // What the table alone cannot say: defaults that depend on others, settings that contradict each other, the
-// policy, the rules of alerts.
+// policy, the file of alerts.
 absl::Status CompleteOptions(MasterOptions* options);
 
 // From the command line, the environment and the file; the exit status with which to leave, or nothing.

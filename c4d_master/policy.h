@@ -13,6 +13,7 @@
 #include <variant>
 
 #include "c4d_master/detectors/diagnose.h"
+#include "c4d_master/failslow/episode.h"
 #include "c4d_master/intervention/thresholds.h"
 #include "c4d_master/rhythm.h"
 #include "c4d_master/verdicts.h"
@@ -37,6 +38,7 @@ struct Policy {
   TroubleThresholds trouble;
   VerdictThresholds verdicts;
   InterventionThresholds intervention;
+  FailSlowThresholds fail_slow;
   int64_t agent_stale_ns = 3 * kSecondNs;
 };
 

@@ -1,16 +1,15 @@
-// The policy's file while the master runs: looked at every few seconds, and read again when it has changed or
-// somebody asks for it (SIGHUP). What comes of it goes to the caller; nothing here is in force.
+// The policy's file while the master runs: read again when it has changed or somebody asks for it
+// (file_watch.h). What comes of it goes to the caller; nothing here is in force.
 //
-// One thread (the master's state thread). A file that is gone, half written or wrong is an error each time
-// that it changes, not each time that it is looked at.
+// One thread (the master's state thread).
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
-#include <sys/types.h>
 
+#include "c4d_master/file_watch.h"
 #include "c4d_master/policy.h"
 
 namespace c4::c4d {
@@ -27,21 +26,11 @@ class PolicyFile {
   // `asked`: read it whether it has changed or not. Nothing where it was not read.
   std::optional<absl::StatusOr<Policy>> Look(int64_t now_ns, bool asked);
 
-  static constexpr int64_t kIntervalNs = 2 * kSecondNs;
+  static constexpr int64_t kIntervalNs = FileWatch::kIntervalNs;
 
  private:
-  struct State {
-    ino_t inode = 0;
-    off_t bytes = -1;  // there is no file
-    int64_t changed_ns = 0;
-    friend bool operator==(const State&, const State&) = default;
-  };
-  static State StateOf(const std::string& path);
-
-  const std::string path_;
+  FileWatch file_;
   const GoOver go_over_;
-  int64_t looked_at_ns_ = kNever;
-  std::optional<State> state_;  // of what was read last
 };
 
 }  // namespace c4::c4d

@@ -239,6 +239,11 @@ absl::StatusOr<Replay> ReplayRecording(const std::string& path, const Policy& po
     now = {arrival_ns, recorded.arrival_unix_ns()};
     for (; next_tick_ns <= arrival_ns; next_tick_ns += kTickNs) tick(next_tick_ns);
     ++replay.batches;
+    const std::string& judged_by = recorded.policy_version();
+    std::vector<std::string>& policies = replay.recorded_policies;
+    if (!judged_by.empty() && (policies.empty() || policies.back() != judged_by)) {
+      policies.push_back(judged_by);
+    }
     replay.dropped = std::max(replay.dropped, recorded.dropped());
     if (!handler->Ingest(recorded.batch(), now).ok()) ++replay.refused;
   });

@@ -70,6 +70,8 @@ struct ReplayScene {
 
 struct Replay {
   std::string job;
+  // By which the job was judged while it was recorded, in that order; the present replay's may be another.
+  std::vector<std::string> recorded_policies;
   uint64_t batches = 0;
   uint64_t refused = 0;               // by the master
   uint64_t dropped = 0;               // lost while recording

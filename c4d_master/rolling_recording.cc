@@ -6,10 +6,10 @@
 
 namespace c4::c4d {
 
-void RollingRecording::Take(const v1::TelemetryBatch& batch, Now arrival) {
+void RollingRecording::Take(const v1::TelemetryBatch& batch, Now arrival, const std::string& policy_version) {
   if (options_.path.empty()) return;
   if (failed_ns_ != kNever && arrival.monotonic_ns - failed_ns_ < kRetryNs) return;
-  const absl::Status written = Write(batch, arrival);
+  const absl::Status written = Write(batch, arrival, policy_version);
   if (written.ok()) {
     failed_ns_ = kNever;
     return;
@@ -23,7 +23,8 @@ void RollingRecording::Take(const v1::TelemetryBatch& batch, Now arrival) {
   warned_ = true;
 }
 
-absl::Status RollingRecording::Write(const v1::TelemetryBatch& batch, Now arrival) {
+absl::Status RollingRecording::Write(const v1::TelemetryBatch& batch, Now arrival,
+                                     const std::string& policy_version) {
   const bool full = arrival.monotonic_ns - began_ns_ >= options_.span_ns || bytes_ >= options_.max_bytes;
   if (writer_ != nullptr && full) {
     absl::Status closed = writer_->Close();
@@ -43,6 +44,7 @@ absl::Status RollingRecording::Write(const v1::TelemetryBatch& batch, Now arriva
   }
   recorded.set_arrival_monotonic_ns(arrival.monotonic_ns);
   recorded.set_arrival_unix_ns(arrival.unix_ns);
+  recorded.set_policy_version(policy_version);
   *recorded.mutable_batch() = batch;
   bytes_ += recorded.ByteSizeLong();
   if (absl::Status written = writer_->Write(recorded); !written.ok()) return written;

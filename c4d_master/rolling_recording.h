@@ -31,12 +31,12 @@ class RollingRecording {
 
   explicit RollingRecording(RollingOptions options) : options_(std::move(options)) {}
 
-  void Take(const v1::TelemetryBatch& batch, Now arrival);
+  void Take(const v1::TelemetryBatch& batch, Now arrival, const std::string& policy_version);
   // Everything to the file. To be called once, at the end.
   void Close();
 
  private:
-  absl::Status Write(const v1::TelemetryBatch& batch, Now arrival);
+  absl::Status Write(const v1::TelemetryBatch& batch, Now arrival, const std::string& policy_version);
 
   const RollingOptions options_;
   std::unique_ptr<RecordingWriter> writer_;  // null before the first batch, and while the file fails

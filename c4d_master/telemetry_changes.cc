@@ -30,7 +30,7 @@ bool IsInOrder(const v1::CommunicatorChanges& changes, int operations) {
        {&changes.called(), &changes.started(), &changes.finished(), &changes.p2p_called(),
         &changes.p2p_started(), &changes.p2p_finished(), &changes.called_age_ns(), &changes.started_age_ns(),
         &changes.finished_age_ns(), &changes.p2p_called_age_ns(), &changes.p2p_started_age_ns(),
-        &changes.p2p_finished_age_ns()}) {
+        &changes.p2p_finished_age_ns(), &changes.timed(), &changes.timed_ns()}) {
     if (!HasRows(*column, rows)) return false;
   }
   for (const Column32* column : {&changes.last_called(), &changes.last_started(), &changes.last_p2p_called(),
@@ -82,6 +82,8 @@ void Apply(const v1::ProcessChanges& process, const BatchTimes& times, int row, 
   Step(At(from.p2p_called(), row), At(from.p2p_called_age_ns(), row), times, &membership->p2p_called);
   Step(At(from.p2p_started(), row), At(from.p2p_started_age_ns(), row), times, &membership->p2p_started);
   Step(At(from.p2p_finished(), row), At(from.p2p_finished_age_ns(), row), times, &membership->p2p_finished);
+  membership->timed = At(from.timed(), row);
+  membership->timed_ns = At(from.timed_ns(), row);
   const auto set = [&](const Column32& column, OperationInfo* info) {
     const uint32_t place = At(column, row);
     if (place != 0) *info = DecodeOperation(process.operations(static_cast<int>(place) - 1));
@@ -168,6 +170,7 @@ void Apply(const v1::ProcessChanges& changes, const BatchTimes& times, const Que
   process->in_operation_ns = changes.in_operation_ns();
   process->operations_finished = changes.operations_finished();
   const Column32& communicators = changes.communicators().places();
+  for (Membership& membership : process->communicators) membership.timed = membership.timed_ns = 0;
   for (int row = 0; row < communicators.size(); ++row) {
     Membership& membership = process->communicators[communicators[row]];
     ++membership.revision;

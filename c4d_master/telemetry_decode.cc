@@ -121,6 +121,14 @@ void DecodeCommunicators(const v1::ProcessReport& report, const BatchTimes& time
       process->communicators[it->second] = std::move(membership);
     }
   }
+  for (const v1::OperationSummary& summary : report.operations()) {
+    if (summary.function() == v1::FUNCTION_SEND || summary.function() == v1::FUNCTION_RECV) continue;
+    // A process with several ranks of one communicator does not say whose operations they were: the first's.
+    const auto it = known.lower_bound({summary.communicator_id(), 0});
+    if (it == known.end() || it->first.first != summary.communicator_id()) continue;
+    process->communicators[it->second].timed += summary.operations();
+    process->communicators[it->second].timed_ns += summary.duration_sum_ns();
+  }
   // A large job has hundreds of them in a batch: room is made once.
   constexpr size_t kOver = SIZE_MAX;  // of a communicator that is over
   std::vector<size_t> owners;

@@ -1,8 +1,8 @@
 #include "c4d_master/verdict_store.h"
 
-#include <google/protobuf/util/json_util.h>
 #include <utility>
 
+#include "c4d_master/message_json.h"
 #include "service/log.h"
 #include "service/text.h"
 
@@ -47,25 +47,33 @@ const std::vector<std::string>& Migrations() {
            alert TEXT NOT NULL,
            PRIMARY KEY (job, rule));)",
       "CREATE INDEX audit_by_verdict ON audit (verdict_id, change, number);",
+      // Of all alerts (alerts/alert_store.h).
+      R"(CREATE TABLE alert (
+           job TEXT NOT NULL,
+           id TEXT NOT NULL,
+           alert TEXT NOT NULL,
+           PRIMARY KEY (job, id));
+         INSERT INTO alert SELECT job, rule, alert FROM smon_alert;
+         DROP TABLE smon_alert;
+         CREATE TABLE alert_silence (
+           job TEXT NOT NULL,
+           number INTEGER NOT NULL,
+           silence TEXT NOT NULL,
+           PRIMARY KEY (job, number));
+         CREATE TABLE alert_outbox (
+           job TEXT NOT NULL,
+           number INTEGER NOT NULL,
+           target TEXT NOT NULL,
+           alert TEXT NOT NULL,
+           kind TEXT NOT NULL,
+           body TEXT NOT NULL,
+           made_unix_ns INTEGER NOT NULL,
+           attempts INTEGER NOT NULL,
+           next_unix_ns INTEGER NOT NULL,
+           trouble TEXT NOT NULL,
+           PRIMARY KEY (job, number));)",
   };
   return migrations;
-}
-
-absl::StatusOr<std::string> ToJson(const v1::Verdict& verdict) {
-  std::string json;
-  const auto status = google::protobuf::util::MessageToJsonString(verdict, &json);
-  if (!status.ok()) {
-    return absl::InternalError(
-        Concat("verdict ", verdict.id(), " cannot be written as JSON: ", status.ToString()));
-  }
-  return json;
-}
-
-// A newer master may have written fields that this one does not know.
-bool FromJson(const std::string& json, v1::Verdict* verdict) {
-  google::protobuf::util::JsonParseOptions options;
-  options.ignore_unknown_fields = true;
-  return google::protobuf::util::JsonStringToMessage(json, verdict, options).ok();
 }
 
 }  // namespace
@@ -86,11 +94,7 @@ absl::StatusOr<std::vector<v1::Verdict>> VerdictStore::Load(const std::string& j
   std::vector<v1::Verdict> verdicts;
   for (const service::StoreRow& row : *rows) {
     v1::Verdict verdict;
-    if (FromJson(service::StoreText(row[0]), &verdict)) {
-      verdicts.push_back(std::move(verdict));
-    } else {
-      service::LogWarning("a stored verdict cannot be read and is left out: ", service::StoreText(row[0]));
-    }
+    if (MessageOfJson(service::StoreText(row[0]), &verdict)) verdicts.push_back(std::move(verdict));
   }
   return verdicts;
 }
@@ -100,7 +104,7 @@ absl::Status VerdictStore::Save(const std::vector<VerdictChange>& changes, int64
   bool cleared = false;
   for (const VerdictChange& change : changes) {
     const v1::Verdict& verdict = change.verdict;
-    const absl::StatusOr<std::string> json = ToJson(verdict);
+    const absl::StatusOr<std::string> json = JsonOfMessage(verdict);
     if (!json.ok()) return json.status();
     statements.push_back({.sql = "INSERT OR REPLACE INTO verdict VALUES (?, ?, ?, ?, ?)",
                           .parameters = {verdict.id(), verdict.job(), static_cast<int64_t>(verdict.state()),
@@ -138,7 +142,7 @@ absl::StatusOr<std::vector<VerdictStore::AuditRow>> VerdictStore::Audit(const st
   std::vector<AuditRow> result;
   for (const service::StoreRow& row : *rows) {
     AuditRow item{service::StoreInt(row[0]), service::StoreText(row[1]), service::StoreText(row[2]), {}};
-    (void)FromJson(service::StoreText(row[3]), &item.verdict);
+    (void)MessageOfJson(service::StoreText(row[3]), &item.verdict);
     result.push_back(std::move(item));
   }
   return result;

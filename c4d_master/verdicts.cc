@@ -15,6 +15,8 @@ static_assert(static_cast<int>(Syndrome::kNonCommunicationHang) == v1::SYNDROME_
 
 static_assert(static_cast<int>(Syndrome::kNeverJoined) == v1::SYNDROME_NEVER_JOINED);
 static_assert(static_cast<int>(Syndrome::kPathLost) == v1::SYNDROME_PATH_LOST);
+static_assert(static_cast<int>(Syndrome::kFailSlow) == v1::SYNDROME_FAIL_SLOW);
+static_assert(static_cast<int>(FailSlowCause::kBoth) == v1::FAIL_SLOW_CAUSE_BOTH);
 static_assert(static_cast<int>(CulpritKind::kAmbiguous) == v1::CULPRIT_KIND_AMBIGUOUS);
 static_assert(static_cast<int>(CulpritKind::kLink) == v1::CULPRIT_KIND_LINK);
 
@@ -100,6 +102,8 @@ bool IsOneOf(const Finding& finding, const v1::Culprit& culprit) {
 }
 
 bool SameCulprit(const Finding& finding, const v1::Verdict& verdict) {
+  // A job has one at a time; who is to blame for it may become known later.
+  if (finding.syndrome == Syndrome::kFailSlow) return true;
   const v1::Culprit& culprit = verdict.culprit();
   const v1::ProcessId& process = culprit.process();
   const bool same_kind = culprit.kind() == static_cast<int>(finding.kind);
@@ -165,7 +169,8 @@ bool IsEnd(const v1::Verdict& verdict) {
 
 bool IsSlow(const v1::Verdict& verdict) {
   return verdict.syndrome() == v1::SYNDROME_COMMUNICATION_SLOW ||
-         verdict.syndrome() == v1::SYNDROME_NON_COMMUNICATION_SLOW;
+         verdict.syndrome() == v1::SYNDROME_NON_COMMUNICATION_SLOW ||
+         verdict.syndrome() == v1::SYNDROME_FAIL_SLOW;
 }
 
 // Trouble that goes away leaves one queue pair after the other: what is left of it makes a confirmed verdict
@@ -173,6 +178,7 @@ bool IsSlow(const v1::Verdict& verdict) {
 bool IsFading(const Finding& finding, const v1::Verdict& verdict) {
   const v1::Culprit& culprit = verdict.culprit();
   if (finding.settled) return false;
+  if (finding.syndrome == Syndrome::kFailSlow) return false;
   if (IsOneOf(finding, culprit)) return true;
   if (finding.connections.empty()) return false;
   const bool sets = finding.kind == CulpritKind::kConnection || finding.kind == CulpritKind::kLink;
@@ -186,8 +192,44 @@ bool IsFading(const Finding& finding, const v1::Verdict& verdict) {
   return finding.connections.size() < static_cast<size_t>(culprit.connections_size());
 }
 
+void FillFailSlow(const FailSlowFacts& facts, Now now, v1::FailSlow* to) {
+  to->set_before_s(facts.before_s);
+  to->set_after_s(facts.after_s);
+  to->set_slowdown(facts.after_s / facts.before_s);
+  to->set_creeping(facts.creeping);
+  to->set_cause(static_cast<v1::FailSlowCause>(facts.cause));
+  to->set_relief_unix_ns(facts.relief_at_ns == kNever ? 0 : now.UnixOf(facts.relief_at_ns));
+  to->set_iterations(facts.iterations);
+  to->set_lost_s(facts.lost_s);
+  to->set_lost_rank_s(facts.lost_s * static_cast<double>(facts.watched));
+  to->set_ranks(static_cast<uint32_t>(facts.ranks));
+  to->set_ranks_watched(static_cast<uint32_t>(facts.watched));
+  to->set_known_from(facts.known_from);
+  to->mutable_verdicts()->Assign(facts.verdicts.begin(), facts.verdicts.end());
+  to->clear_groups();
+  for (const SlowGroup& group : facts.groups) {
+    v1::SlowGroup* const item = to->add_groups();
+    item->set_kind(group.kind);
+    item->mutable_ranks()->Assign(group.ranks.begin(), group.ranks.end());
+    item->set_communicator_id(group.communicator_id);
+    item->set_ratio(group.ratio);
+    item->set_seconds(group.seconds);
+    item->set_median_seconds(group.median_seconds);
+    item->set_of(group.of);
+  }
+}
+
+// Whether more than what runs on (iterations, cost) is another than it was.
+bool FailSlowChanged(const v1::FailSlow& before, const v1::FailSlow& now) {
+  const bool other_ratio =
+      now.slowdown() > 1.1 * before.slowdown() || now.slowdown() < before.slowdown() / 1.1;
+  return other_ratio || before.cause() != now.cause() || before.known_from() != now.known_from() ||
+         before.verdicts_size() != now.verdicts_size() || before.groups_size() != now.groups_size() ||
+         (before.relief_unix_ns() != 0) != (now.relief_unix_ns() != 0);
+}
+
 // Brings the verdict up to date with the finding; tells whether more than the running times has changed.
-bool Refresh(const Finding& finding, v1::Verdict* verdict) {
+bool Refresh(const Finding& finding, Now now, v1::Verdict* verdict) {
   const bool same_waiting = std::equal(finding.waiting.begin(), finding.waiting.end(),
                                        verdict->waiting().begin(), verdict->waiting().end());
   // Of several communicators that are held up, the one that was named stays it.
@@ -214,12 +256,19 @@ bool Refresh(const Finding& finding, v1::Verdict* verdict) {
     item->set_text(evidence.text);
   }
   const bool new_sign = MergeSigns(finding.hardware, verdict);
+  bool other_facts = false;
+  if (finding.fail_slow.has_value()) {
+    v1::FailSlow facts;
+    FillFailSlow(*finding.fail_slow, now, &facts);
+    other_facts = FailSlowChanged(verdict->fail_slow(), facts);
+    *verdict->mutable_fail_slow() = std::move(facts);
+  }
   // A confirmed verdict stays what it is; a stronger reason replaces a weaker one.
   if (verdict->state() != v1::VERDICT_STATE_CONFIRMED || finding.confidence > verdict->confidence()) {
     verdict->set_confidence(finding.confidence);
     if (!finding.confirmed_by.empty()) verdict->set_confirmed_by(finding.confirmed_by);
   }
-  return changed || new_sign;
+  return changed || new_sign || other_facts;
 }
 
 }  // namespace
@@ -264,6 +313,11 @@ Verdicts::Open* Verdicts::FindOpen(const Finding& finding) {
     }
   }
   return nullptr;
+}
+
+std::string Verdicts::IdOf(const Finding& finding) {
+  const Open* const open = FindOpen(finding);
+  return open == nullptr ? std::string() : open->verdict.id();
 }
 
 // What it means that the detectors no longer speak of this verdict.
@@ -331,7 +385,7 @@ std::vector<VerdictChange> Verdicts::Update(const std::vector<Finding>& findings
       verdict.set_since_unix_ns(finding.since_at_ns == kNever ? now.unix_ns
                                                               : now.UnixOf(finding.since_at_ns));
       verdict.set_suspected_unix_ns(now.unix_ns);
-      Refresh(finding, &verdict);
+      Refresh(finding, now, &verdict);
       open_.push_back({std::move(verdict), false, kNever, kNever});
       found.push_back(true);
       open = &open_.back();
@@ -341,7 +395,7 @@ std::vector<VerdictChange> Verdicts::Update(const std::vector<Finding>& findings
       open->restored = false;
       open->settling_since_ns = kNever;
       open->silent_since_ns = kNever;
-      report_update = !IsFading(finding, open->verdict) && Refresh(finding, &open->verdict);
+      report_update = !IsFading(finding, open->verdict) && Refresh(finding, now, &open->verdict);
     }
     if (!finding.confirmed_by.empty() && open->verdict.state() == v1::VERDICT_STATE_SUSPECTED) {
       open->verdict.set_state(v1::VERDICT_STATE_CONFIRMED);

@@ -59,6 +59,8 @@ class Verdicts {
   // Of an experiment about the verdict, in the place of what was known of it: its own record is by id. None:
   // there is no such verdict any more.
   std::optional<VerdictChange> Note(const std::string& id, const v1::Intervention& intervention);
+  // Of the open verdict that this finding is of; empty: there is none yet.
+  std::string IdOf(const Finding& finding);
 
   // By onset, oldest first.
   std::vector<v1::Verdict> List(bool include_cleared) const;

@@ -1,17 +1,14 @@
 #include "c4d_master/windows.h"
 
 #include <algorithm>
-#include <cmath>
 #include <iterator>
 #include <numeric>
-
-#include "analysis/median.h"
 
 namespace c4::c4d {
 namespace {
 
 constexpr int64_t kForgetNs = 600 * kSecondNs;
-constexpr size_t kExclusions = 64;
+constexpr uint64_t kKeptSlices = 40;
 
 // NCCL posts its receives ahead of its kernels: below it the wait of a queue pair says nothing of who is
 // late, and the vendor's own steps say it.
@@ -26,33 +23,40 @@ uint64_t FirstWaits(const Process& process) {
   return sum_ns;
 }
 
-// Whose chunks are looked at.
-bool IsLooked(const QueuePair& queue_pair) {
-  return queue_pair.sends && queue_pair.carrier == Carrier::kQueuePair;
+// How often the process has gone through all that it does: as often as it has finished something in the
+// communicator in which it has finished least. One that rests is none of a step's. kNoRounds: there are none.
+uint64_t Rounds(const Process& process, int64_t now_ns, int64_t most_ns) {
+  uint64_t rounds = kNoRounds;
+  for (const Membership& membership : process.communicators) {
+    const int64_t last_ns = std::max(
+        {membership.phase_since_at_ns, membership.finished.last_at_ns, membership.p2p_finished.last_at_ns});
+    if (membership.phase != Phase::kReady || last_ns == kNever || now_ns - last_ns > most_ns) continue;
+    rounds = std::min(rounds, membership.finished.count + membership.p2p_finished.count);
+  }
+  return rounds;
 }
 
+// Whose chunks are looked at, of one membership: those of queue pairs, and where none of these has an address
+// those of the steps that the vendor's engine tells of, which are else the same data again.
+class Looked {
+ public:
+  explicit Looked(const Membership& membership)
+      : addressed_(std::any_of(membership.queue_pairs.begin(), membership.queue_pairs.end(),
+                               [](const QueuePair& queue_pair) { return !queue_pair.local.empty(); })) {}
+  bool operator()(const QueuePair& queue_pair) const {
+    return queue_pair.sends && (queue_pair.carrier == Carrier::kQueuePair || !addressed_);
+  }
+
+ private:
+  const bool addressed_;
+};
+
 QueuePairKey KeyOf(const Membership& membership, const QueuePair& queue_pair) {
-  return {membership.communicator_id, membership.rank, queue_pair.peer, queue_pair.channel, queue_pair.index};
+  return {membership.communicator_id, membership.rank,  queue_pair.peer,
+          queue_pair.channel,         queue_pair.index, queue_pair.carrier};
 }
 
 }  // namespace
-
-Latency QuantileOf(const std::array<double, kLatencyBuckets>& counts, double share) {
-  Latency result;
-  result.chunks = std::accumulate(counts.begin(), counts.end(), 0.0);
-  if (result.chunks <= 0) return result;
-  const double wanted = share * result.chunks;
-  double below = 0;
-  for (size_t i = 0; i < counts.size(); ++i) {
-    if (counts[i] > 0 && below + counts[i] >= wanted) {
-      const double inside = (wanted - below) / counts[i];
-      result.ns_per_kib = std::exp2(4 + (static_cast<double>(i) + inside) / 2);
-      return result;
-    }
-    below += counts[i];
-  }
-  return result;
-}
 
 void Windows::Begin(const Process& process, int64_t as_of_ns, ProcessHistory* history) {
   history->start_ns = as_of_ns;
@@ -66,7 +70,9 @@ bool Windows::Observe(const Host& host) {
   for (const Process& process : host.processes) {
     if (process.ended || CannotRun(process.health.state)) continue;
     finished = ObserveProcess(host, process) || finished;
+    durations_.Observe(process, host.as_of_ns);
   }
+  durations_.Cut(host.as_of_ns, thresholds_, excluded_);
   if (host.as_of_ns - swept_at_ns_ > kForgetNs / 4) Sweep(host.as_of_ns);
   return finished;
 }
@@ -91,6 +97,7 @@ void Windows::Forget() {
   histories_.clear();
   by_host_.clear();
   usual_of_all_.fill(0);
+  durations_.Forget();
 }
 
 void Windows::AddToAll(const QueuePairHistory& queue_pair, double times) {
@@ -98,19 +105,11 @@ void Windows::AddToAll(const QueuePairHistory& queue_pair, double times) {
 }
 
 void Windows::Exclude(int64_t from_ns, int64_t to_ns) {
-  while (!excluded_.empty() && excluded_.back().second >= from_ns) {
-    from_ns = std::min(from_ns, excluded_.back().first);
-    to_ns = std::max(to_ns, excluded_.back().second);
-    excluded_.pop_back();
-  }
-  excluded_.emplace_back(from_ns, to_ns);
-  if (excluded_.size() > kExclusions) excluded_.pop_front();
+  excluded_.Add(from_ns, to_ns);
 }
 
 bool Windows::IsExcluded(const Slice& slice) const {
-  return std::any_of(excluded_.begin(), excluded_.end(), [&](const auto& span) {
-    return slice.end_ns > span.first && slice.end_ns - slice.length_ns < span.second;
-  });
+  return excluded_.Touches(slice.end_ns - slice.length_ns, slice.end_ns);
 }
 
 // The same rank on the same host does the same work over the same NIC, whichever process it is.
@@ -130,7 +129,8 @@ void Windows::Inherit(const Host& host, const Process& process, ProcessHistory* 
   for (const QueuePairHistory& known : former->queue_pairs) {
     if (known.usual_chunks <= 0) continue;
     const QueuePairKey& key = known.key;
-    Inherited& usual = heir->inherited[{known.ordinal, key.rank, key.peer, key.channel, key.index}];
+    Inherited& usual =
+        heir->inherited[{known.ordinal, key.rank, key.peer, key.channel, key.index, key.carrier}];
     const float scale = std::min(1.0F, static_cast<float>(thresholds_.inherited_chunks) / known.usual_chunks);
     for (size_t i = 0; i < kLatencyBuckets; ++i) usual.counts[i] = known.usual[i] * scale;
     usual.chunks = known.usual_chunks * scale;
@@ -143,8 +143,9 @@ void Windows::Arrange(const Process& process, ProcessHistory* history) {
   std::vector<bool> taken(history->queue_pairs.size());
   for (size_t ordinal = 0; ordinal < process.communicators.size(); ++ordinal) {
     const Membership& membership = process.communicators[ordinal];
+    const Looked looked(membership);
     for (const QueuePair& queue_pair : membership.queue_pairs) {
-      if (!IsLooked(queue_pair)) continue;
+      if (!looked(queue_pair)) continue;
       const QueuePairKey key = KeyOf(membership, queue_pair);
       const QueuePairHistory* known = Find(*history, key);
       const size_t place = known == nullptr ? 0 : static_cast<size_t>(known - history->queue_pairs.data());
@@ -156,7 +157,8 @@ void Windows::Arrange(const Process& process, ProcessHistory* history) {
       QueuePairHistory& fresh = arranged.emplace_back();
       fresh.key = key;
       fresh.ordinal = ordinal;
-      const auto inherited = history->inherited.find({ordinal, key.rank, key.peer, key.channel, key.index});
+      const auto inherited =
+          history->inherited.find({ordinal, key.rank, key.peer, key.channel, key.index, key.carrier});
       if (inherited == history->inherited.end()) continue;
       fresh.usual = inherited->second.counts;
       fresh.usual_chunks = inherited->second.chunks;
@@ -177,8 +179,9 @@ void Windows::Arrange(const Process& process, ProcessHistory* history) {
 bool Windows::IsArranged(const Process& process, const ProcessHistory& history) {
   size_t place = 0;
   for (const Membership& membership : process.communicators) {
+    const Looked looked(membership);
     for (const QueuePair& queue_pair : membership.queue_pairs) {
-      if (!IsLooked(queue_pair)) continue;
+      if (!looked(queue_pair)) continue;
       if (place == history.queue_pairs.size()) return false;
       if (!(history.queue_pairs[place++].key == KeyOf(membership, queue_pair))) return false;
     }
@@ -235,6 +238,19 @@ void Windows::DropOldPaths(QueuePairHistory* queue_pair) {
   queue_pair->first_path = static_cast<uint16_t>(queue_pair->first_path + unused);
 }
 
+// Whether chunks have completed since the slice began.
+bool Windows::HasChunks(const Process& process, const ProcessHistory& history) {
+  if (!IsArranged(process, history)) return false;
+  size_t place = 0;
+  for (const Membership& membership : process.communicators) {
+    const Looked looked(membership);
+    for (const QueuePair& queue_pair : membership.queue_pairs) {
+      if (looked(queue_pair) && queue_pair.latency != history.queue_pairs[place++].at_start) return true;
+    }
+  }
+  return false;
+}
+
 bool Windows::ObserveProcess(const Host& host, const Process& process) {
   const int64_t as_of_ns = host.as_of_ns;
   const auto [it, is_new] = histories_.try_emplace(process.key);
@@ -252,33 +268,39 @@ bool Windows::ObserveProcess(const Host& host, const Process& process) {
   }
   const uint64_t operations = process.operations_finished - history.start_operations;
   const int64_t length_ns = as_of_ns - history.start_ns;
-  if (operations == 0 || length_ns < thresholds_.slice_ns) return false;
+  if (length_ns < thresholds_.slice_ns) return false;
+  if (operations == 0 && (length_ns < thresholds_.inside_slice_ns || !HasChunks(process, history))) {
+    return false;
+  }
   const bool warm = history.start_operations >= thresholds_.warm_up_operations;
   Slice slice;
   slice.number = history.next_slice++;
   slice.end_ns = as_of_ns;
   slice.length_ns = length_ns;
-  slice.cycle_ns = static_cast<double>(length_ns) / static_cast<double>(operations);
+  slice.whole = operations != 0;
+  const auto count = static_cast<double>(std::max<uint64_t>(1, operations));
+  slice.cycle_ns = static_cast<double>(length_ns) / count;
   const uint64_t inside_ns =
       process.in_operation_ns - std::min(process.in_operation_ns, history.start_in_operation_ns);
-  slice.own_ns = std::max(0.0, static_cast<double>(length_ns) - static_cast<double>(inside_ns)) /
-                 static_cast<double>(operations);
+  slice.own_ns = std::max(0.0, static_cast<double>(length_ns) - static_cast<double>(inside_ns)) / count;
   const uint64_t waits_ns = FirstWaits(process);
-  slice.first_wait_ns = static_cast<double>(waits_ns - std::min(waits_ns, history.start_first_wait_ns)) /
-                        static_cast<double>(operations);
+  slice.first_wait_ns =
+      static_cast<double>(waits_ns - std::min(waits_ns, history.start_first_wait_ns)) / count;
   if (!IsArranged(process, history)) Arrange(process, &history);
   ++history.round;
   size_t place = 0;
   for (const Membership& membership : process.communicators) {
+    const Looked looked(membership);
     for (const QueuePair& queue_pair : membership.queue_pairs) {
-      if (IsLooked(queue_pair)) {
+      if (looked(queue_pair)) {
         ObserveQueuePair(queue_pair, warm, slice.number, &history.queue_pairs[place++]);
       }
     }
   }
   if (warm) {
     history.recent.push_back(slice);
-    if (history.seen++ == 0) history.seen_since_ns = history.start_ns;
+    if (slice.whole && history.seen++ == 0) history.seen_since_ns = history.start_ns;
+    history.rounds = Rounds(process, as_of_ns, thresholds_.round_most_ns);
     ++slices_;
     Mature(&history);
   }
@@ -291,126 +313,64 @@ void Windows::Mature(ProcessHistory* history) {
   const Slice old = history->recent.front();
   history->recent.pop_front();
   const bool learn = !IsExcluded(old) && history->seen > kRecentSlices + thresholds_.warm_up_slices;
-  if (learn) {
+  if (learn && old.whole) {
+    if (history->usual_own_ns.empty()) history->rounds_at_usual = history->rounds;
     history->usual_own_ns.push_back(old.own_ns);
     while (history->usual_own_ns.size() > thresholds_.usual_slices) history->usual_own_ns.pop_front();
   }
   for (QueuePairHistory& queue_pair : history->queue_pairs) {
-    const auto last = std::find_if(queue_pair.recent.begin(), queue_pair.recent.end(),
-                                   [&](const Count& count) { return count.slice > old.number; });
-    if (learn) Learn(&queue_pair, static_cast<size_t>(last - queue_pair.recent.begin()));
-    queue_pair.recent.erase(queue_pair.recent.begin(), last);
+    if (queue_pair.recent.empty() || queue_pair.recent.front().slice > old.number) continue;
+    const auto after = [&](uint64_t number) {
+      return std::find_if(queue_pair.recent.begin(), queue_pair.recent.end(),
+                          [number](const Count& count) { return count.slice > number; });
+    };
+    const auto first = after(history->matured);
+    const auto last = after(old.number);
+    if (learn && first < last) {
+      Learn(&queue_pair, static_cast<size_t>(first - queue_pair.recent.begin()),
+            static_cast<size_t>(last - queue_pair.recent.begin()));
+    }
+    DropOld(&queue_pair, old.number);
     if (queue_pair.paths.size() > 1) DropOldPaths(&queue_pair);
   }
+  history->matured = old.number;
 }
 
-// The first `counts` of what is recent become usual.
-void Windows::Learn(QueuePairHistory* queue_pair, size_t counts) {
-  for (size_t i = 0; i < counts; ++i) {
+// What was learnt stays for as long as the queue pair has hardly done anything since: of a job whose steps
+// are long only several of them together tell whether it is slow.
+void Windows::DropOld(QueuePairHistory* queue_pair, uint64_t matured) {
+  std::vector<Count>& recent = queue_pair->recent;
+  size_t slices = 0;
+  auto keep = recent.end();
+  while (keep != recent.begin()) {
+    const Count& count = *std::prev(keep);
+    const bool first_of_slice = keep == recent.end() || keep->slice != count.slice;
+    if (first_of_slice && count.slice <= matured &&
+        (slices == kRecentSlices || count.slice + kKeptSlices <= matured)) {
+      break;
+    }
+    slices += first_of_slice ? 1 : 0;
+    --keep;
+  }
+  recent.erase(recent.begin(), keep);
+}
+
+// These of what is recent become usual.
+void Windows::Learn(QueuePairHistory* queue_pair, size_t begin, size_t end) {
+  for (size_t i = begin; i < end; ++i) {
     const Count& count = queue_pair->recent[i];
     float& usual = queue_pair->usual[count.bucket];
     usual_of_all_[count.bucket] -= usual;
     usual += static_cast<float>(count.chunks);
     usual_of_all_[count.bucket] += usual;
     queue_pair->usual_chunks += static_cast<float>(count.chunks);
-    const bool last_of_slice = i + 1 == counts || queue_pair->recent[i + 1].slice != count.slice;
+    const bool last_of_slice = i + 1 == end || queue_pair->recent[i + 1].slice != count.slice;
     if (!last_of_slice || queue_pair->usual_chunks <= static_cast<float>(thresholds_.usual_chunks)) continue;
     AddToAll(*queue_pair, -1);
     for (float& of_bucket : queue_pair->usual) of_bucket /= 2;
     queue_pair->usual_chunks /= 2;
     AddToAll(*queue_pair, 1);
   }
-}
-
-// The first and last slice of the window that ends `back` slices ago; empty when first > last.
-std::pair<uint64_t, uint64_t> Windows::Span(const ProcessHistory& history, size_t back) const {
-  if (history.recent.size() <= back) return {1, 0};
-  const size_t last = history.recent.size() - 1 - back;
-  size_t first = last;
-  int64_t covered_ns = history.recent[last].length_ns;
-  while (first > 0 && covered_ns < thresholds_.window_ns && last - first + 1 < thresholds_.window_slices) {
-    --first;
-    covered_ns += history.recent[first].length_ns;
-  }
-  return {history.recent[first].number, history.recent[last].number};
-}
-
-std::vector<PathLatency> Windows::Recent(History history, const QueuePairKey& queue_pair, size_t back,
-                                         double share) const {
-  std::vector<PathLatency> result;
-  const QueuePairHistory* known = history == nullptr ? nullptr : Find(*history, queue_pair);
-  if (known == nullptr) return result;
-  const auto [first, last] = Span(*history, back);
-  // In the order of the slices, hence path by path.
-  std::array<double, kLatencyBuckets> counts{};
-  for (size_t i = 0; i < known->recent.size(); ++i) {
-    const Count& count = known->recent[i];
-    if (count.slice < first || count.slice > last) continue;
-    counts[count.bucket] += count.chunks;
-    const bool goes_on = i + 1 < known->recent.size() && known->recent[i + 1].slice <= last &&
-                         known->recent[i + 1].path == count.path;
-    if (goes_on) continue;
-    const Path& path = *known->paths[static_cast<uint16_t>(count.path - known->first_path)];
-    result.push_back({path.local, path.remote, QuantileOf(counts, share)});
-    counts.fill(0);
-  }
-  return result;
-}
-
-Latency Windows::Usual(History history, const QueuePairKey& queue_pair, double share) const {
-  if (history == nullptr || history->usual_own_ns.size() < thresholds_.least_usual_slices) return {};
-  QueuePairKey key = queue_pair;
-  key.index = 0;
-  const auto& all = history->queue_pairs;
-  const auto first = std::lower_bound(history->by_key.begin(), history->by_key.end(), key,
-                                      [&](uint32_t i, const QueuePairKey& k) { return all[i].key < k; });
-  const auto is_of_connection = [&](const QueuePairKey& k) {
-    return k.communicator_id == key.communicator_id && k.rank == key.rank && k.peer == key.peer &&
-           k.channel == key.channel;
-  };
-  if (first == history->by_key.end() || !is_of_connection(all[*first].key)) return {};
-  // Asked for again and again, of each queue pair of the connection and in each look.
-  Memo* memo = &all[*first].usual_of[0];
-  if (memo->round == history->round && memo->share != share) ++memo;
-  if (memo->round == history->round && memo->share == share) return memo->latency;
-  std::array<double, kLatencyBuckets> counts{};
-  for (auto at = first; at != history->by_key.end() && is_of_connection(all[*at].key); ++at) {
-    for (size_t i = 0; i < kLatencyBuckets; ++i) counts[i] += all[*at].usual[i];
-  }
-  *memo = {history->round, share, QuantileOf(counts, share)};
-  return memo->latency;
-}
-
-Latency Windows::UsualOfAll(double share) const {
-  std::array<double, kLatencyBuckets> counts = usual_of_all_;
-  // A sum that numbers are taken from again keeps a trace of them.
-  for (double& count : counts) count = count < 1e-6 ? 0 : count;
-  return QuantileOf(counts, share);
-}
-
-OwnTime Windows::Own(const ProcessKey& process, size_t back) const {
-  OwnTime result;
-  const ProcessHistory* found = Find(process);
-  if (found == nullptr || found->recent.size() <= back) return result;
-  const ProcessHistory& history = *found;
-  std::vector<double> own;
-  std::vector<double> cycle;
-  std::vector<double> waits;
-  for (size_t i = history.recent.size() - back; i > 0 && own.size() < thresholds_.own_slices; --i) {
-    own.push_back(history.recent[i - 1].own_ns);
-    cycle.push_back(history.recent[i - 1].cycle_ns);
-    waits.push_back(history.recent[i - 1].first_wait_ns);
-  }
-  result.slices = own.size();
-  result.seen = history.seen;
-  result.since_ns = history.seen_since_ns;
-  result.recent_ns = analysis::LowerMedian(own);
-  result.cycle_ns = analysis::LowerMedian(cycle);
-  result.first_wait_ns = analysis::LowerMedian(waits);
-  if (history.usual_own_ns.size() >= thresholds_.least_usual_slices) {
-    result.usual_ns = analysis::LowerMedian({history.usual_own_ns.begin(), history.usual_own_ns.end()});
-  }
-  return result;
 }
 
 }  // namespace c4::c4d

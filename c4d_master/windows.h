@@ -2,7 +2,8 @@
 // per operation, per queue pair the latencies of its chunks; and what was usual while the job was healthy.
 //
 // A slice ends with the first batch a second after its beginning in which the process has finished
-// operations since; time in which nothing finishes makes no slices, so a pause spoils one. Slices older than
+// operations since, or after three where chunks have completed, which tells of latencies only; time in which
+// nothing does makes no slices, so a pause spoils one. Slices older than
 // kRecentSlices become part of the baseline, unless something was wrong with the job (Exclude) or the
 // process was still warming up. A process that takes the place of another one (rank and host) begins with
 // what was usual for that. Memory is bounded by processes x queue pairs x kRecentSlices; processes that are
@@ -23,40 +24,27 @@
 #include <utility>
 #include <vector>
 
+#include "c4d_master/durations.h"
+#include "c4d_master/excluded_times.h"
 #include "c4d_master/job_state.h"
+#include "c4d_master/window_thresholds.h"
 
 namespace c4::c4d {
 
-inline constexpr size_t kRecentSlices = 8;
-
-// How the past is cut into slices, what of it counts, and how it becomes usual.
-struct WindowThresholds {
-  int64_t slice_ns = kSecondNs;
-  int64_t window_ns = 5 * kSecondNs / 2;  // latencies: at least so much, and at most so many slices
-  size_t window_slices = 4;
-  size_t own_slices = 4;  // of a rank's own time
-  uint64_t warm_up_operations = 10;
-  size_t warm_up_slices = 2;
-  size_t usual_slices = 60;
-  size_t least_usual_slices = 5;
-  double usual_chunks = 4096;  // of which the older half counts half
-  // What is inherited counts as much as so many chunks and slices of the heir's own.
-  double inherited_chunks = 256;
-  size_t inherited_slices = 15;
-};
-
-// A queue pair that sends, as its sender knows it.
+// A queue pair that sends, as its sender knows it; or what the vendor's engine moves to a peer, where no
+// queue pair tells of it.
 struct QueuePairKey {
   uint64_t communicator_id = 0;
   uint32_t rank = 0;
   uint32_t peer = 0;
   uint32_t channel = 0;
   uint32_t index = 0;
+  Carrier carrier = Carrier::kQueuePair;
 
   friend bool operator==(const QueuePairKey&, const QueuePairKey&) = default;
   friend bool operator<(const QueuePairKey& a, const QueuePairKey& b) {
-    return std::tie(a.communicator_id, a.rank, a.peer, a.channel, a.index) <
-           std::tie(b.communicator_id, b.rank, b.peer, b.channel, b.index);
+    return std::tie(a.communicator_id, a.rank, a.peer, a.carrier, a.channel, a.index) <
+           std::tie(b.communicator_id, b.rank, b.peer, b.carrier, b.channel, b.index);
   }
 };
 
@@ -78,9 +66,10 @@ Latency QuantileOf(const std::array<double, kLatencyBuckets>& counts, double sha
 
 // Whatever can be asked of one process; times in nanoseconds per operation.
 struct OwnTime {
-  double recent_ns = 0;  // median of the last slices
-  double usual_ns = 0;   // median of the healthy ones; 0: not known yet
-  double cycle_ns = 0;   // all the time per operation, recently
+  double recent_ns = 0;      // median of the last slices
+  double usual_ns = 0;       // median of the healthy ones; 0: not known yet
+  double usual_high_ns = 0;  // and what they now and then come to
+  double cycle_ns = 0;       // all the time per operation, recently
   double first_wait_ns = 0;
   size_t slices = 0;          // recent ones that were looked at
   size_t seen = 0;            // since it began, without warm-up
@@ -118,6 +107,9 @@ class Windows {
   }
   std::vector<PathLatency> Recent(History process, const QueuePairKey& queue_pair, size_t back,
                                   double share) const;
+  // Of each slice in which it had chunks, the newest first, as far as they are kept and on the path of the
+  // newest.
+  std::vector<Latency> BySlices(History process, const QueuePairKey& queue_pair, double share) const;
   // Of all the queue pairs of its connection together: those that the scheduler hardly uses learn little of
   // their own, and all of them carry chunks of the same messages.
   Latency Usual(const ProcessKey& process, const QueuePairKey& queue_pair, double share) const {
@@ -127,6 +119,10 @@ class Windows {
   // Of all queue pairs of the job together.
   Latency UsualOfAll(double share) const;
   OwnTime Own(const ProcessKey& process, size_t back) const;
+  // What the operations of a communicator take.
+  Duration DurationOf(uint64_t communicator_id, size_t back) const {
+    return durations_.Of(communicator_id, back, thresholds_);
+  }
 
   // Made of slices that lie after this moment; 0 before the first one.
   uint64_t slices() const { return slices_; }
@@ -158,11 +154,11 @@ class Windows {
     // The last one is in use; the first has the number first_path.
     std::vector<std::unique_ptr<const Path>> paths;
     uint16_t first_path = 0;
-    mutable std::array<Memo, 2> usual_of;  // of its connection, kept with the first queue pair of that
+    mutable std::array<Memo, 4> usual_of;  // of its connection, kept with the first queue pair of that
   };
   // What a queue pair is to its process: its communicator's place among the process's, rank, peer, channel,
-  // index.
-  using Role = std::tuple<size_t, uint32_t, uint32_t, uint32_t, uint32_t>;
+  // index, carrier.
+  using Role = std::tuple<size_t, uint32_t, uint32_t, uint32_t, uint32_t, Carrier>;
   struct Inherited {
     std::array<float, kLatencyBuckets> counts{};
     float chunks = 0;
@@ -171,6 +167,7 @@ class Windows {
     uint64_t number = 0;
     int64_t end_ns = 0;
     int64_t length_ns = 0;
+    bool whole = true;    // an operation has finished in it
     double own_ns = 0;    // per operation
     double cycle_ns = 0;  // per operation
     double first_wait_ns = 0;
@@ -180,11 +177,14 @@ class Windows {
     uint64_t start_in_operation_ns = 0;
     uint64_t start_operations = 0;
     uint64_t start_first_wait_ns = 0;
-    uint64_t next_slice = 0;
+    uint64_t next_slice = 1;
+    uint64_t matured = 0;  // up to here slices have been learnt from, or left out
     size_t seen = 0;
     int64_t seen_since_ns = kNever;
     std::deque<Slice> recent;
     std::deque<double> usual_own_ns;
+    uint64_t rounds = 0;                        // that the process has made
+    uint64_t rounds_at_usual = 0;               // when the first of usual_own_ns came
     std::vector<QueuePairHistory> queue_pairs;  // as the process lists them
     std::vector<uint32_t> by_key;               // indices into queue_pairs
     uint64_t round = 1;                         // grows with whatever may change what is usual
@@ -204,10 +204,12 @@ class Windows {
   void Inherit(const Host& host, const Process& process, ProcessHistory* heir);
   void Sweep(int64_t now_ns);
   static bool IsArranged(const Process& process, const ProcessHistory& history);
+  static bool HasChunks(const Process& process, const ProcessHistory& history);
   void Arrange(const Process& process, ProcessHistory* history);
   static void ObserveQueuePair(const QueuePair& queue_pair, bool warm, uint64_t slice,
                                QueuePairHistory* known);
-  void Learn(QueuePairHistory* queue_pair, size_t counts);
+  void Learn(QueuePairHistory* queue_pair, size_t begin, size_t end);
+  static void DropOld(QueuePairHistory* queue_pair, uint64_t matured);
   void AddToAll(const QueuePairHistory& queue_pair, double times);
   static void DropOldPaths(QueuePairHistory* queue_pair);
   const ProcessHistory* Find(const ProcessKey& process) const;
@@ -221,7 +223,8 @@ class Windows {
   std::unordered_map<ProcessKey, ProcessHistory, KeyHash> histories_;
   std::unordered_map<std::string, std::vector<ProcessHistory*>> by_host_;
   std::array<double, kLatencyBuckets> usual_of_all_{};  // the sum over all queue pairs
-  std::deque<std::pair<int64_t, int64_t>> excluded_;    // by end; disjoint
+  ExcludedTimes excluded_;
+  Durations durations_;
   uint64_t slices_ = 0;
   int64_t swept_at_ns_ = 0;
 };

@@ -28,6 +28,16 @@ constexpr fabric::Kind kOnFabric[] = {
     fabric::Kind::kCut,      fabric::Kind::kMismatch, fabric::Kind::kKill};
 constexpr fabric::Kind kOnLoopback[] = {fabric::Kind::kStop, fabric::Kind::kMismatch, fabric::Kind::kKill};
 
+const Demo::Layout kOneEach = {"4x4x4", {}, 0};
+const Demo::Layout kFewer = {"2x4x4", {}, 0};
+// As many agents as fit with 24 ranks on two cores: on each leaf a node of eight and four of one.
+const Demo::Layout kMixed = {"2x4x5", {8, 1, 1, 1, 1, 8, 1}, 24};
+
+// So that each rank has as much of a processor as any other, however many share its host.
+std::vector<double> QuotaShares(const Demo::Layout& layout) {
+  return {layout.ranks_per_host.begin(), layout.ranks_per_host.end()};
+}
+
 }  // namespace
 
 void Demo::Say(const std::string& text) const {
@@ -35,21 +45,23 @@ void Demo::Say(const std::string& text) const {
   fflush(stdout);
 }
 
-absl::Status Demo::Start(bool on_fabric, const std::string& size) {
+absl::Status Demo::Start(const Layout* layout) {
   const absl::StatusOr<std::string> folder = OwnFolder();
   if (!folder.ok()) return folder.status();
   FaultRangeOptions options;
-  if (on_fabric) {
+  if (layout != nullptr) {
     fabric::FabricSpec spec;
     spec.name = service::Concat("demo", getpid() % 1000);
-    if (absl::Status fault = fabric::ParseSize(size, &spec); !fault.ok()) return fault;
+    if (absl::Status fault = fabric::ParseSize(layout->size, &spec); !fault.ok()) return fault;
     spec.rate_mbps = kRateMbps;
-    spec.quota_percent = kQuotaPercent / fabric::HostCount(spec);
+    spec.quota_percent = kQuotaPercent / (layout->ranks > 0 ? layout->ranks : fabric::HostCount(spec));
     spec.quota_period_us = 10000;
+    spec.quota_shares = QuotaShares(*layout);
     options.spec = spec;
     options.network = {.paths_known = true, .fail_over = true};
   }
-  options.ranks = kLoopbackRanks;
+  options.ranks = layout == nullptr ? kLoopbackRanks : layout->ranks;
+  if (layout != nullptr) options.ranks_per_host = layout->ranks_per_host;
   options.command = {*folder + "/hybrid_trainer", "--seconds", "100000"};
   // Chunks and windows in proportion to links of 200 Mbit/s.
   options.environment = {"C4_CHUNK_BYTES=32768", "C4_WINDOW_BYTES=131072"};
@@ -59,9 +71,9 @@ absl::Status Demo::Start(bool on_fabric, const std::string& size) {
   options.tls = options_.tls;
   range_.reset();
   range_ = std::make_unique<FaultRange>(std::move(options), [this](const std::string& text) { Say(text); });
-  size_ = on_fabric ? size : "";
-  if (on_fabric)
-    Say(service::Concat("building a fabric of ", size, " and starting its ", range_->ranks(), " ranks"));
+  size_ = layout == nullptr ? "" : layout->size;
+  if (layout != nullptr)
+    Say(service::Concat("building a fabric of ", size_, " and starting its ", range_->ranks(), " ranks"));
   return range_->Start();
 }
 
@@ -80,12 +92,12 @@ absl::Status Demo::StartAnywhere() {
   processors.Busy();
   std::this_thread::sleep_for(std::chrono::seconds(1));
   if (const std::string note = BusyNote(processors.Busy()); !note.empty()) Say(note);
-  if (options_.loopback) return Start(false, "");
-  absl::Status started = Start(true, "4x4x4");
+  if (options_.loopback) return Start(nullptr);
+  absl::Status started = Start(options_.mixed ? &kMixed : &kOneEach);
   if (absl::IsPermissionDenied(started) || absl::IsFailedPrecondition(started)) {
     Say(service::Concat("no fabric here: ", started.message(),
                         "; over loopback instead, without faults of the network"));
-    started = Start(false, "");
+    started = Start(nullptr);
   }
   return started;
 }
@@ -125,9 +137,9 @@ absl::Status Demo::Play() {
   if (absl::Status fault = PlayHealthy(); !fault.ok()) return fault;
   if (range_->on_fabric() && busy_share_ > kBusyLimit) {
     // Slowing one of several ranks on busy cores speeds the others up: no fair ground for a judgement.
-    Say(absl::StrFormat("more than %.0f %%: this machine is too busy for 16 ranks, once more with 8",
-                        100 * kBusyLimit));
-    if (absl::Status fault = Start(true, "2x4x4"); !fault.ok()) return fault;
+    Say(absl::StrFormat("more than %.0f %%: this machine is too busy for %d ranks, once more with 8",
+                        100 * kBusyLimit, range_->ranks()));
+    if (absl::Status fault = Start(&kFewer); !fault.ok()) return fault;
     healthy_verdicts_.clear();
     if (absl::Status fault = PlayHealthy(); !fault.ok()) return fault;
   }

@@ -17,7 +17,8 @@ namespace c4::cli {
 
 struct DemoOptions {
   bool loopback = false;
-  bool tls = false;  // between the daemons, and to them
+  bool mixed = false;  // eight ranks on some hosts, one on the others
+  bool tls = false;    // between the daemons, and to them
   uint64_t seed = 1;
 };
 
@@ -32,6 +33,13 @@ std::string BusyNote(double others_share);
 
 class Demo {
  public:
+  // Which fabric, and how many ranks its hosts have.
+  struct Layout {
+    const char* size;
+    std::vector<int> ranks_per_host;  // empty: one on each host
+    int ranks;                        // 0: one on each host
+  };
+
   explicit Demo(const DemoOptions& options) : options_(options) {}
 
   // Plays all phases and prints the account of it. OK when it could be played to the end, whatever the
@@ -47,7 +55,8 @@ class Demo {
   std::string ReportJson() const;
 
  private:
-  absl::Status Start(bool on_fabric, const std::string& size);
+  // `layout` null: over loopback.
+  absl::Status Start(const Layout* layout);
   absl::Status StartAnywhere();
   absl::Status PlayHealthy();
   absl::Status PlayFault(fabric::Kind kind);

@@ -25,6 +25,10 @@ inline constexpr int kExitBadData = 65;      // the input is refused; also c4 ha
 inline constexpr int kExitNoInput = 66;      // a file cannot be opened or written; also they
 inline constexpr int kExitNoMemory = 71;     // the input needs more memory than there is
 
+// c4 validate
+inline constexpr int kExitSlowPart = 1;   // a device or link is slow, or errs
+inline constexpr int kExitNotTested = 2;  // nothing is, but not all could be tested
+
 // c4 hang
 inline constexpr int kExitHung = 1;  // somebody holds the job up, or a group is stuck
 

@@ -86,6 +86,10 @@ ExpectedVerdict ExpectedVerdictOf(const fabric::Applied& applied, const NetworkT
       ExpectRank(applied, v1::SYNDROME_NON_COMMUNICATION_SLOW, &expected);
       expected.expected = "non-communication slow: that host's rank";
       expected.limit_s = 10;
+      if (applied.ranks.size() < 2) break;
+      expected.kind = v1::CULPRIT_KIND_NODE;
+      expected.rank = -1;
+      expected.expected = "non-communication slow: that node";
       break;
     case fabric::Kind::kSlowNic:
       expected.syndrome = v1::SYNDROME_COMMUNICATION_SLOW;

@@ -11,6 +11,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "fabric/emulator/cgroup.h"
 #include "fabric/emulator/command.h"
 
@@ -54,8 +55,15 @@ void EndJob(const std::string& name, const std::string& run) {
 
 }  // namespace
 
-int HostOfRank(int rank, int ranks_per_host, int hosts) {
-  return ranks_per_host > 0 ? rank / ranks_per_host : rank % hosts;
+int HostOfRank(int rank, const std::vector<int>& ranks_per_host, int hosts) {
+  if (ranks_per_host.empty()) return rank % hosts;
+  int host = 0;
+  for (; static_cast<size_t>(host) + 1 < ranks_per_host.size(); ++host) {
+    const int here = ranks_per_host[static_cast<size_t>(host)];
+    if (rank < here) return host;
+    rank -= here;
+  }
+  return host + rank / ranks_per_host.back();
 }
 
 absl::StatusOr<std::unique_ptr<FabricJob>> FabricJob::Enter(const Request& request) {
@@ -75,9 +83,10 @@ absl::StatusOr<std::unique_ptr<FabricJob>> FabricJob::Enter(const Request& reque
   std::unique_ptr<FabricJob> job(new FabricJob(*std::move(opened), request, own));
   if (absl::Status fault = job->StartGuard(); !fault.ok()) return fault;
   const int hosts = fabric::HostCount(job->fabric_.spec());
-  if (request.ranks_per_host > 0 && request.ranks > hosts * request.ranks_per_host) {
-    return absl::InvalidArgumentError(absl::StrCat(request.ranks, " ranks do not fit on ", hosts,
-                                                   " hosts with ", request.ranks_per_host, " ranks each"));
+  if (!request.ranks_per_host.empty() && job->HostOfRank(request.ranks - 1) >= hosts) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(request.ranks, " ranks do not fit on ", hosts, " hosts with ",
+                     absl::StrJoin(request.ranks_per_host, ", "), " ranks each"));
   }
   return job;
 }
@@ -142,9 +151,7 @@ int FabricJob::HostOfRank(int rank) const {
 
 int FabricJob::HostsInUse() const {
   return std::min(fabric::HostCount(fabric_.spec()),
-                  request_.ranks_per_host > 0
-                      ? (request_.ranks + request_.ranks_per_host - 1) / request_.ranks_per_host
-                      : request_.ranks);
+                  request_.ranks_per_host.empty() ? request_.ranks : HostOfRank(request_.ranks - 1) + 1);
 }
 
 absl::StatusOr<Place> FabricJob::RankPlace(int host) const {

@@ -23,8 +23,10 @@ class FabricJob {
   struct Request {
     std::string fabric;  // name of one that is up, or LEAVESxSPINESxHOSTS for one of its own
     int ranks = 0;
-    int ranks_per_host = 0;  // 0: rank i goes to host i % hosts; else to host i / ranks_per_host
-    std::string run;         // a name for its control groups, of this job alone
+    // How many ranks host after host is filled with, each at least 1; the last goes on. Empty: rank i goes to
+    // host i % hosts.
+    std::vector<int> ranks_per_host;
+    std::string run;  // a name for its control groups, of this job alone
   };
 
   // InvalidArgument: it does not fit. PermissionDenied: this user may not. NotFound: no such fabric.
@@ -58,6 +60,6 @@ class FabricJob {
 };
 
 // Which host a rank goes to. Pure.
-int HostOfRank(int rank, int ranks_per_host, int hosts);
+int HostOfRank(int rank, const std::vector<int>& ranks_per_host, int hosts);
 
 }  // namespace c4::cli

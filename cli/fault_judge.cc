@@ -170,6 +170,19 @@ void FaultJudge::Close(FaultJudgement* judgement) {
   }
 }
 
+// That a job's iterations take longer follows from what slows it down, or makes it go on with less; it blames
+// whom the table blames, or nobody. A fault that stops a job makes one iteration longer, and no fail-slow.
+std::string FaultJudge::NoConsequence(const ExpectedVerdict& expected, const v1::Verdict& verdict) {
+  const bool slows = expected.syndrome == v1::SYNDROME_COMMUNICATION_SLOW ||
+                     expected.syndrome == v1::SYNDROME_NON_COMMUNICATION_SLOW ||
+                     expected.syndrome == v1::SYNDROME_PATH_LOST;
+  if (!slows) return service::Concat(expected.fault, " does not make iterations longer");
+  if (verdict.fail_slow().known_from().empty()) return {};
+  v1::Verdict as_expected = verdict;
+  as_expected.set_syndrome(expected.syndrome);
+  return Mismatch(expected, as_expected);
+}
+
 FaultJudgement* FaultJudge::Responsible(double now_s) {
   if (judged_.empty()) return nullptr;
   FaultJudgement& last = judged_.back();
@@ -209,6 +222,9 @@ void FaultJudge::ObserveOne(const v1::Verdict& verdict, double now_s) {
     return;
   }
   FaultJudgement* judgement = Responsible(now_s);
+  if (verdict.syndrome() == v1::SYNDROME_FAIL_SLOW && judgement != nullptr) {
+    if (!WasConfirmed(verdict) || NoConsequence(judgement->expected, verdict).empty()) return;
+  }
   const std::string why = judgement == nullptr ? "nothing was wrong" : Mismatch(judgement->expected, verdict);
   if (!WasConfirmed(verdict)) {
     if (judgement != nullptr && in_force_ && open) judgement->suspected[verdict.id()] = verdict;

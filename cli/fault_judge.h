@@ -88,6 +88,8 @@ class FaultJudge {
  private:
   // Why the verdict is not the expected one; empty when it is.
   static std::string Mismatch(const ExpectedVerdict& expected, const v1::Verdict& verdict);
+  // Of a fail-slow: why it does not follow from the fault; empty when it may.
+  static std::string NoConsequence(const ExpectedVerdict& expected, const v1::Verdict& verdict);
   static std::string Missing(const ExpectedVerdict& expected, const v1::Verdict& verdict);
   FaultJudgement* Responsible(double now_s);
   void ObserveOne(const v1::Verdict& verdict, double now_s);

@@ -39,7 +39,7 @@ FaultRange::~FaultRange() {
 }
 
 int FaultRange::ranks() const {
-  return on_fabric() ? fabric::HostCount(*options_.spec) : options_.ranks;
+  return options_.ranks == 0 && on_fabric() ? fabric::HostCount(*options_.spec) : options_.ranks;
 }
 
 double FaultRange::NowS() const {
@@ -56,6 +56,7 @@ absl::Status FaultRange::Start() {
     job.paths = options_.network.paths_known;
   }
   job.ranks = ranks();
+  job.ranks_per_host = options_.ranks_per_host;
   job.job = options_.job;
   job.restarts = options_.restarts;
   job.tls = options_.tls;

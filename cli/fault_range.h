@@ -24,7 +24,8 @@ namespace c4::cli {
 
 struct FaultRangeOptions {
   std::optional<fabric::FabricSpec> spec;  // its name has to be free; none: over loopback
-  int ranks = 0;                           // over loopback; in a fabric there is one on each host
+  int ranks = 0;                           // 0: in a fabric, one on each host
+  std::vector<int> ranks_per_host;         // in a fabric: as of LaunchOptions
   std::vector<std::string> command;
   std::vector<std::string> environment;  // NAME=VALUE, of the ranks
   std::string job;

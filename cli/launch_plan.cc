@@ -4,7 +4,9 @@
 #include <map>
 #include <sys/wait.h>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "cli/process.h"
 #include "service/address.h"
 #include "service/directory.h"
@@ -51,7 +53,7 @@ absl::Status CheckLaunchOptions(const LaunchOptions& options) {
   if (!options.master.empty() && options.master.find(':') == std::string::npos) {
     return absl::InvalidArgumentError(absl::StrCat("--master wants host:port, not '", options.master, "'"));
   }
-  if (options.fabric.empty() && options.ranks_per_host > 0) {
+  if (options.fabric.empty() && !options.ranks_per_host.empty()) {
     return absl::InvalidArgumentError("--ranks-per-host needs --fabric: without one there is one host");
   }
   if (!options.fabric.empty() && !options.master.empty()) {
@@ -61,6 +63,19 @@ absl::Status CheckLaunchOptions(const LaunchOptions& options) {
         "management network");
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<int>> ParseRanksPerHost(const std::string& text) {
+  std::vector<int> counts;
+  for (const absl::string_view part : absl::StrSplit(text, ',')) {
+    int count = 0;
+    if (!absl::SimpleAtoi(part, &count) || count < 1 || count > 4096) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "--ranks-per-host wants a number of 1 to 4096, or one a host as 8,1,1,4, not '", text, "'"));
+    }
+    counts.push_back(count);
+  }
+  return counts;
 }
 
 int HostIndexOf(const LaunchPlan& plan, int rank) {

@@ -17,28 +17,31 @@ namespace c4::cli {
 
 struct LaunchOptions {
   int ranks = 0;
-  std::string job;             // empty: C4_JOB_ID, else a name made from the launcher's pid
-  std::string base_dir;        // empty: C4_RUN_DIR, else /dev/shm/c4
-  std::string master;          // host:port of a master that runs already; empty: start one
-  std::string key_file;        // of the job's tokens; empty: a new key in the run directory
-  bool monitor = true;         // start an agent (and a master)
-  bool tls = false;            // these show certificates of an authority of the job's own
-  bool paths = false;          // start a path master as well, unless one is published
-  bool intervene = false;      // the job asks for experiments that move its queue pairs
-  std::string topology;        // its topology file; empty: of an emulated fabric its own, else it learns
-  bool keep_log = false;       // after the job's end: a directory of its own in log_dir
-  std::string log_dir;         // of all jobs; empty: DefaultLogDir (job_log.h)
-  LogRetention retention;      // of what is kept of ended jobs
-  double timeout_s = 0;        // end the job after this long; 0: never
-  double grace_s = 3;          // once a rank has failed, how long the others may take to end by themselves
-  bool prefix = false;         // "[rank] " before each line of output
-  std::string fabric;          // name or size of an emulated fabric to run in; empty: over loopback
-  int ranks_per_host = 0;      // in a fabric: 0 spreads rank i to host i % hosts
-  int restarts = 0;            // how often a failed job is started again
-  bool verdict_lines = false;  // report verdicts as they come
-  bool rank_logs = false;      // each rank's output to rank-N.log in the run directory instead
+  std::string job;         // empty: C4_JOB_ID, else a name made from the launcher's pid
+  std::string base_dir;    // empty: C4_RUN_DIR, else /dev/shm/c4
+  std::string master;      // host:port of a master that runs already; empty: start one
+  std::string key_file;    // of the job's tokens; empty: a new key in the run directory
+  bool monitor = true;     // start an agent (and a master)
+  bool tls = false;        // these show certificates of an authority of the job's own
+  bool paths = false;      // start a path master as well, unless one is published
+  bool intervene = false;  // the job asks for experiments that move its queue pairs
+  std::string topology;    // its topology file; empty: of an emulated fabric its own, else it learns
+  bool keep_log = false;   // after the job's end: a directory of its own in log_dir
+  std::string log_dir;     // of all jobs; empty: DefaultLogDir (job_log.h)
+  LogRetention retention;  // of what is kept of ended jobs
+  double timeout_s = 0;    // end the job after this long; 0: never
+  double grace_s = 3;      // once a rank has failed, how long the others may take to end by themselves
+  bool prefix = false;     // "[rank] " before each line of output
+  std::string fabric;      // name or size of an emulated fabric to run in; empty: over loopback
+  std::vector<int> ranks_per_host;  // in a fabric, the last goes on; empty spreads rank i to host i % hosts
+  int restarts = 0;                 // how often a failed job is started again
+  bool verdict_lines = false;       // report verdicts as they come
+  bool rank_logs = false;           // each rank's output to rank-N.log in the run directory instead
   std::vector<std::string> command;
 };
+
+// How many ranks each host is filled with: "8" or "8,1,1,4", each 1 to 4096. InvalidArgument with a sentence.
+absl::StatusOr<std::vector<int>> ParseRanksPerHost(const std::string& text);
 
 // InvalidArgument with a sentence for the user when a job cannot be started from these.
 absl::Status CheckLaunchOptions(const LaunchOptions& options);

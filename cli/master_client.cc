@@ -8,8 +8,10 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "c4/v1/alerts.grpc.pb.h"
 #include "c4/v1/c4d.grpc.pb.h"
 #include "c4/v1/smon.grpc.pb.h"
+#include "c4/v1/validation.grpc.pb.h"
 #include "cli/job_certificates.h"
 #include "cli/process.h"
 #include "service/address.h"
@@ -128,6 +130,8 @@ struct MasterClient::Parts {
   service::Credentials credentials;
   std::unique_ptr<v1::C4d::Stub> stub;
   std::unique_ptr<v1::Smon::Stub> smon;
+  std::unique_ptr<v1::Validations::Stub> validations;
+  std::unique_ptr<v1::Alerts::Stub> alerts;
   std::mutex watch_mutex;
   grpc::ClientContext* watching = nullptr;
   bool watch_stopped = false;
@@ -154,21 +158,23 @@ struct MasterClient::Parts {
     reply->set_report_json(json);
   }
 
-  template <typename Request, typename Reply>
-  absl::StatusOr<Reply> AskSmon(grpc::Status (v1::Smon::Stub::*method)(grpc::ClientContext*, const Request&,
-                                                                       Reply*),
-                                const Request& request, absl::Duration timeout) const {
+  // Of a service that versions of before may lack.
+  template <typename Stub, typename Request, typename Reply>
+  absl::StatusOr<Reply> Ask(Stub* stub_of,
+                            grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Reply*),
+                            const Request& request, absl::Duration timeout) const {
     grpc::ClientContext context;
     Prepare(&context, timeout);
     Reply reply;
-    const grpc::Status status = (smon.get()->*method)(&context, request, &reply);
+    const grpc::Status status = (stub_of->*method)(&context, request, &reply);
     switch (status.error_code()) {
       case grpc::StatusCode::OK:
         MakeHarmless(&reply);
         return reply;
       case grpc::StatusCode::UNIMPLEMENTED:
         return absl::FailedPreconditionError(
-            absl::StrCat("the master at ", address, " is of a version without SMon; start this version's"));
+            absl::StrCat("the master at ", address,
+                         " is of a version that does not know this call; start this version's"));
       case grpc::StatusCode::NOT_FOUND:
       case grpc::StatusCode::INVALID_ARGUMENT:
       case grpc::StatusCode::FAILED_PRECONDITION:
@@ -199,6 +205,8 @@ absl::StatusOr<std::unique_ptr<MasterClient>> MasterClient::Open(const service::
       master.address, *credentials, service::Role::kJobMaster, master.job.empty() ? options.job : master.job);
   parts->stub = v1::C4d::NewStub(channel);
   parts->smon = v1::Smon::NewStub(channel);
+  parts->validations = v1::Validations::NewStub(channel);
+  parts->alerts = v1::Alerts::NewStub(channel);
   return std::unique_ptr<MasterClient>(new MasterClient(std::move(parts)));
 }
 
@@ -235,6 +243,19 @@ absl::StatusOr<v1::GetMatrixReply> MasterClient::GetMatrix(absl::Duration timeou
   return reply;
 }
 
+absl::StatusOr<v1::GetIterationsReply> MasterClient::GetIterations(uint64_t from,
+                                                                   absl::Duration timeout) const {
+  grpc::ClientContext context;
+  parts_->Prepare(&context, timeout);
+  v1::GetIterationsRequest request;
+  request.set_from(from);
+  v1::GetIterationsReply reply;
+  const grpc::Status status = parts_->stub->GetIterations(&context, request, &reply);
+  if (!status.ok()) return FromGrpc(status, parts_->address, parts_->credentials);
+  service::MakePrintable(&reply);
+  return reply;
+}
+
 absl::StatusOr<v1::SetLevelReply> MasterClient::SetLevel(v1::RecordLevel level,
                                                          absl::Duration timeout) const {
   grpc::ClientContext context;
@@ -250,39 +271,62 @@ absl::StatusOr<v1::SetLevelReply> MasterClient::SetLevel(v1::RecordLevel level,
 
 absl::StatusOr<v1::RunSessionReply> MasterClient::RunSession(const v1::RunSessionRequest& request,
                                                              absl::Duration timeout) const {
-  return parts_->AskSmon(&v1::Smon::Stub::RunSession, request, timeout);
+  return parts_->Ask(parts_->smon.get(), &v1::Smon::Stub::RunSession, request, timeout);
 }
 
 absl::StatusOr<v1::ListSessionsReply> MasterClient::ListSessions(uint32_t limit,
                                                                  absl::Duration timeout) const {
   v1::ListSessionsRequest request;
   request.set_limit(limit);
-  return parts_->AskSmon(&v1::Smon::Stub::ListSessions, request, timeout);
+  return parts_->Ask(parts_->smon.get(), &v1::Smon::Stub::ListSessions, request, timeout);
 }
 
 absl::StatusOr<v1::GetSessionReply> MasterClient::GetSession(uint64_t number, absl::Duration timeout) const {
   v1::GetSessionRequest request;
   request.set_number(number);
-  return parts_->AskSmon(&v1::Smon::Stub::GetSession, request, timeout);
+  return parts_->Ask(parts_->smon.get(), &v1::Smon::Stub::GetSession, request, timeout);
 }
 
-absl::StatusOr<v1::ListAlertsReply> MasterClient::ListAlerts(absl::Duration timeout) const {
-  return parts_->AskSmon(&v1::Smon::Stub::ListAlerts, v1::ListAlertsRequest(), timeout);
+absl::StatusOr<v1::ListAlertsReply> MasterClient::ListAlerts(bool include_resolved,
+                                                             absl::Duration timeout) const {
+  v1::ListAlertsRequest request;
+  request.set_include_resolved(include_resolved);
+  return parts_->Ask(parts_->alerts.get(), &v1::Alerts::Stub::List, request, timeout);
 }
 
-absl::StatusOr<v1::SilenceAlertReply> MasterClient::SilenceAlert(const std::string& rule, double seconds,
-                                                                 absl::Duration timeout) const {
-  v1::SilenceAlertRequest request;
-  request.set_rule(rule);
-  request.set_seconds(seconds);
-  return parts_->AskSmon(&v1::Smon::Stub::SilenceAlert, request, timeout);
+absl::StatusOr<v1::AcknowledgeAlertReply> MasterClient::AcknowledgeAlert(
+    const v1::AcknowledgeAlertRequest& request, absl::Duration timeout) const {
+  return parts_->Ask(parts_->alerts.get(), &v1::Alerts::Stub::Acknowledge, request, timeout);
 }
 
-absl::StatusOr<v1::TestAlertReply> MasterClient::TestAlert(const std::string& rule,
+absl::StatusOr<v1::AddSilenceReply> MasterClient::AddSilence(const v1::AddSilenceRequest& request,
+                                                             absl::Duration timeout) const {
+  return parts_->Ask(parts_->alerts.get(), &v1::Alerts::Stub::AddSilence, request, timeout);
+}
+
+absl::StatusOr<v1::EndSilenceReply> MasterClient::EndSilence(uint64_t number, absl::Duration timeout) const {
+  v1::EndSilenceRequest request;
+  request.set_number(number);
+  return parts_->Ask(parts_->alerts.get(), &v1::Alerts::Stub::EndSilence, request, timeout);
+}
+
+absl::StatusOr<v1::TestAlertReply> MasterClient::TestAlert(const std::string& target,
                                                            absl::Duration timeout) const {
   v1::TestAlertRequest request;
-  request.set_rule(rule);
-  return parts_->AskSmon(&v1::Smon::Stub::TestAlert, request, timeout);
+  request.set_target(target);
+  return parts_->Ask(parts_->alerts.get(), &v1::Alerts::Stub::Test, request, timeout);
+}
+
+absl::StatusOr<v1::RunValidationReply> MasterClient::RunValidation(const v1::RunValidationRequest& request,
+                                                                   absl::Duration timeout) const {
+  return parts_->Ask(parts_->validations.get(), &v1::Validations::Stub::Run, request, timeout);
+}
+
+absl::StatusOr<v1::GetValidationReply> MasterClient::GetValidation(uint64_t number,
+                                                                   absl::Duration timeout) const {
+  v1::GetValidationRequest request;
+  request.set_number(number);
+  return parts_->Ask(parts_->validations.get(), &v1::Validations::Stub::Get, request, timeout);
 }
 
 absl::Status MasterClient::Record(absl::Duration limit,

@@ -11,8 +11,10 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "c4/v1/alerts.pb.h"
 #include "c4/v1/c4d.pb.h"
 #include "c4/v1/smon.pb.h"
+#include "c4/v1/validation.pb.h"
 #include "cli/options.h"
 #include "service/config.h"
 #include "service/directory.h"
@@ -62,16 +64,25 @@ class MasterClient {
   absl::StatusOr<v1::ListVerdictsReply> ListVerdicts(bool include_cleared, absl::Duration timeout) const;
   absl::StatusOr<v1::GetStatusReply> GetStatus(absl::Duration timeout) const;
   absl::StatusOr<v1::GetMatrixReply> GetMatrix(absl::Duration timeout) const;
+  absl::StatusOr<v1::GetIterationsReply> GetIterations(uint64_t from, absl::Duration timeout) const;
   absl::StatusOr<v1::SetLevelReply> SetLevel(v1::RecordLevel level, absl::Duration timeout) const;
   // SMon's.
   absl::StatusOr<v1::RunSessionReply> RunSession(const v1::RunSessionRequest& request,
                                                  absl::Duration timeout) const;
   absl::StatusOr<v1::ListSessionsReply> ListSessions(uint32_t limit, absl::Duration timeout) const;
   absl::StatusOr<v1::GetSessionReply> GetSession(uint64_t number, absl::Duration timeout) const;
-  absl::StatusOr<v1::ListAlertsReply> ListAlerts(absl::Duration timeout) const;
-  absl::StatusOr<v1::SilenceAlertReply> SilenceAlert(const std::string& rule, double seconds,
-                                                     absl::Duration timeout) const;
-  absl::StatusOr<v1::TestAlertReply> TestAlert(const std::string& rule, absl::Duration timeout) const;
+  // Of alerts.
+  absl::StatusOr<v1::ListAlertsReply> ListAlerts(bool include_resolved, absl::Duration timeout) const;
+  absl::StatusOr<v1::AcknowledgeAlertReply> AcknowledgeAlert(const v1::AcknowledgeAlertRequest& request,
+                                                             absl::Duration timeout) const;
+  absl::StatusOr<v1::AddSilenceReply> AddSilence(const v1::AddSilenceRequest& request,
+                                                 absl::Duration timeout) const;
+  absl::StatusOr<v1::EndSilenceReply> EndSilence(uint64_t number, absl::Duration timeout) const;
+  absl::StatusOr<v1::TestAlertReply> TestAlert(const std::string& target, absl::Duration timeout) const;
+  // Validations.
+  absl::StatusOr<v1::RunValidationReply> RunValidation(const v1::RunValidationRequest& request,
+                                                       absl::Duration timeout) const;
+  absl::StatusOr<v1::GetValidationReply> GetValidation(uint64_t number, absl::Duration timeout) const;
   // Telemetry as the master takes it in, like WatchVerdicts; Cancelled or DeadlineExceeded after `limit`.
   absl::Status Record(absl::Duration limit,
                       const std::function<bool(const v1::RecordedBatch&)>& on_batch) const;

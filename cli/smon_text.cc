@@ -32,11 +32,6 @@ std::string Line(const v1::ProfilingSession& session) {
   return absl::StrCat(line, session.doubtful() ? "; doubtful" : "", "\n");
 }
 
-std::string DeliveryText(const v1::AlertDelivery& delivery) {
-  return absl::StrCat(delivery.what(), ", ", TimeText(delivery.unix_ns()),
-                      delivery.delivered() ? ", delivered" : ", not delivered: ", delivery.text(), "\n");
-}
-
 }  // namespace
 
 std::string SessionTable(const v1::ListSessionsReply& reply) {
@@ -62,26 +57,6 @@ std::string SessionText(const v1::GetSessionReply& reply) {
   if (!reply.report_text().empty()) absl::StrAppend(&text, "\n", reply.report_text());
   if (session.state() == v1::SESSION_STATE_ANALYSED && reply.report_text().empty()) {
     absl::StrAppend(&text, Line(session), "Its report is no longer kept.\n");
-  }
-  return text;
-}
-
-std::string AlertTable(const v1::ListAlertsReply& reply, int64_t now_unix_ns) {
-  if (reply.alerts().empty()) {
-    return absl::StrCat("job ", reply.job(),
-                        ": no alert rules (--smon-alerts FILE of the master gives it some)\n");
-  }
-  std::string text;
-  for (const v1::Alert& alert : reply.alerts()) {
-    absl::StrAppend(&text, alert.rule(), ": ", alert.firing() ? "FIRING" : alert.over() ? "over" : "quiet");
-    if (alert.over()) absl::StrAppend(&text, " since ", TimeText(alert.since_unix_ns()));
-    if (alert.silenced_until_unix_ns() > now_unix_ns) {
-      absl::StrAppend(&text, ", silenced until ", TimeText(alert.silenced_until_unix_ns()));
-    }
-    absl::StrAppend(&text, "\n  when: ", alert.condition(), "\n  then: ", alert.way(), "\n");
-    if (alert.has_last_delivery())
-      absl::StrAppend(&text, "  last sent: ", DeliveryText(alert.last_delivery()));
-    if (alert.has_last_test()) absl::StrAppend(&text, "  last test: ", DeliveryText(alert.last_test()));
   }
   return text;
 }

@@ -1,4 +1,4 @@
-// SMon's sessions and alerts for people. Pure.
+// SMon's sessions for people. Pure.
 #pragma once
 
 #include <string>
@@ -11,6 +11,5 @@ namespace c4::cli {
 std::string SessionTable(const v1::ListSessionsReply& reply);
 // Which session it is and what came of it; then its report, as `c4 whatif` prints it.
 std::string SessionText(const v1::GetSessionReply& reply);
-std::string AlertTable(const v1::ListAlertsReply& reply, int64_t now_unix_ns);
 
 }  // namespace c4::cli

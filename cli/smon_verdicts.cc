@@ -34,10 +34,26 @@ std::optional<double> SlowdownOf(int32_t rank, const whatif::WorkerMap& map) {
   return map.slowdown[static_cast<size_t>(found - map.ranks.begin())];
 }
 
+// Of a rank for which another of its tensor or context group stands.
+std::string OfAGroup(int32_t rank, int32_t stands, const v1::ProfilingSession& session,
+                     const whatif::WorkerMap& map) {
+  if (SlowWorkers(session).contains(stands)) {
+    return absl::StrFormat("the session agrees: the group of rank %d, for which rank %d stands, is slow",
+                           rank, stands);
+  }
+  return absl::StrFormat(
+      "the session does not blame its group, for which rank %d stands (slow-down %.2f): no collective within "
+      "a marked computation waited for rank %d by 5 %% of the computations' time",
+      stands, SlowdownOf(stands, map).value_or(1), rank);
+}
+
 std::string OfARank(int32_t rank, const v1::GetSessionReply& reply) {
   if (SlowWorkers(reply.session()).contains(rank)) return "the session agrees: that worker is slow";
   const absl::StatusOr<whatif::WorkerMap> map = whatif::ReadWorkerMap(reply.report_json(), std::nullopt);
   if (!map.ok()) return "the session's report is no longer kept, or there is none: nothing to compare";
+  if (const auto group = map->standing_for.find(rank); group != map->standing_for.end()) {
+    return OfAGroup(rank, group->second, reply.session(), *map);
+  }
   const std::optional<double> slowdown = SlowdownOf(rank, *map);
   if (!slowdown.has_value()) {
     return absl::StrCat(
@@ -45,8 +61,8 @@ std::string OfARank(int32_t rank, const v1::GetSessionReply& reply) {
         " is none of them; what it costs shows at the rank of its group that waits for it");
   }
   return absl::StrFormat(
-      "the session does not blame it (slow-down %.2f): it counts the computations that the program "
-      "marks, the verdict all time outside of operations, such as data loading, checkpoints and stalls",
+      "the session does not blame it (slow-down %.2f): it counts what the program does from the begin to "
+      "the end of a step, the verdict also what lies between steps, such as checkpoints and evaluations",
       *slowdown);
 }
 
@@ -57,6 +73,9 @@ std::string Comparison(const v1::Verdict& verdict, const v1::GetSessionReply& re
     case v1::SYNDROME_COMMUNICATION_SLOW:
     case v1::SYNDROME_PATH_LOST:
       return "the network is no worker: the session has it as communication and launch delay";
+    case v1::SYNDROME_FAIL_SLOW:
+      return "the session tells what an iteration loses to stragglers, the verdict that it takes longer "
+             "than before";
     default:
       return "steps that stood still are not complete, and the session has only complete ones";
   }

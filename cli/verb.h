@@ -39,10 +39,12 @@ extern const Verb kDoctorVerb;
 extern const Verb kDemoVerb;
 extern const Verb kFabricVerb;
 extern const Verb kInjectVerb;
+extern const Verb kAlertsVerb;
 extern const Verb kSmonVerb;
 extern const Verb kWhatIfVerb;
 extern const Verb kHangVerb;
 extern const Verb kIterationsVerb;
 extern const Verb kPkiVerb;
+extern const Verb kValidateVerb;
 
 }  // namespace c4::cli

@@ -34,6 +34,8 @@ int RunDemo(const Arguments& arguments) {
   Options options("demo", kSummary);
   options.Text("--json", &json_path, "FILE", "write what was injected and what was said to FILE");
   options.Flag("--loopback", &demo_options.loopback, "no fabric, only the faults that need none");
+  options.Flag("--mixed", &demo_options.mixed,
+               "24 ranks: eight on two of the hosts, one on each of eight others");
   options.Flag("--tls", &demo_options.tls, "the daemons speak mutual TLS, as with `c4 run --tls`");
   options.Whole("--seed", &seed, 0, 1 << 30, "chooses the links, hosts and ranks");
   if (const std::optional<int> exit_code = options.Parse(arguments)) return *exit_code;

@@ -1,4 +1,5 @@
-// c4 iterations: a job's iterations and the changes of their time, from a file of times or of calls.
+// c4 iterations: a job's iterations and the changes of their time, of a job that runs, or from a file of
+// times or of calls.
 #include <algorithm>
 #include <cerrno>
 #include <cmath>
@@ -8,9 +9,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
 #include "analysis/failslow/call_periods.h"
 #include "analysis/failslow/report.h"
 #include "cli/exit_codes.h"
+#include "cli/job_iterations.h"
+#include "cli/master_client.h"
 #include "cli/options.h"
 #include "cli/screen.h"
 #include "cli/verb.h"
@@ -20,11 +24,16 @@
 namespace c4::cli {
 namespace {
 
-constexpr char kSummary[] =
-    "tell when a job's iterations became slower or faster, from their times or its calls";
+constexpr char kSummary[] = "tell when a job's iterations became slower or faster; of a job, or from a file";
 constexpr int kColumns = 80;
 
+constexpr absl::Duration kCallLimit = absl::Seconds(5);
+constexpr absl::Duration kPatience = absl::Seconds(3);
+
 struct IterationsOptions {
+  std::string job;
+  MasterOptions master;
+  bool watch = false;
   std::string times;
   std::string calls;
   std::vector<std::string> columns;
@@ -103,7 +112,13 @@ failslow::CallPeriods PeriodsOf(const traces::CallTable& table) {
   return {};
 }
 
-int Write(const IterationsOptions& options, const failslow::SeriesReport& report) {
+int Columns() {
+  const int width = ScreenOf(stdout).columns;
+  return width > 0 ? std::min(width, kColumns) : kColumns;
+}
+
+// False: it cannot be written, which has been said.
+bool Draw(const IterationsOptions& options, const failslow::SeriesReport& report) {
   if (!options.svg.empty()) {
     FILE* file = fopen(options.svg.c_str(), "we");
     const bool written = file != nullptr && fputs(failslow::SeriesSvg(report).c_str(), file) >= 0;
@@ -111,13 +126,16 @@ int Write(const IterationsOptions& options, const failslow::SeriesReport& report
     if (!written || !closed) {
       Note(absl::StrCat("cannot write ", options.svg, ": ",
                         std::error_code(errno, std::generic_category()).message()));
-      return kExitNoInput;
+      return false;
     }
   }
-  const int width = ScreenOf(stdout).columns;
+  return true;
+}
+
+int Write(const IterationsOptions& options, const failslow::SeriesReport& report) {
+  if (!Draw(options, report)) return kExitNoInput;
   const std::string text =
-      options.json ? failslow::SeriesJson(report) + "\n"
-                   : failslow::SeriesText(report, width > 0 ? std::min(width, kColumns) : kColumns);
+      options.json ? failslow::SeriesJson(report) + "\n" : failslow::SeriesText(report, Columns());
   fputs(service::PrintablePage(text).c_str(), stdout);
   return kExitOk;
 }
@@ -183,9 +201,54 @@ int OfCalls(const IterationsOptions& options) {
   return Write(options, report);
 }
 
+int OfJob(const IterationsOptions& options) {
+  for (;;) {
+    v1::GetIterationsReply reply;
+    const absl::Status asked = AskMaster(options.master, kPatience, [&reply](const MasterClient& client) {
+      absl::StatusOr<v1::GetIterationsReply> iterations = client.GetIterations(0, kCallLimit);
+      if (!iterations.ok()) return iterations.status();
+      reply = *std::move(iterations);
+      return absl::OkStatus();
+    });
+    if (!asked.ok()) {
+      Note(std::string(asked.message()));
+      return kExitUnreachable;
+    }
+    if (!Draw(options, ReportOf(reply))) return kExitNoInput;
+    std::string text = service::PrintablePage(options.json ? JobIterationsJson(reply) + "\n"
+                                                           : JobIterationsText(reply, Columns()));
+    if (options.watch && !options.json) text = Repainted(ScreenOf(stdout), text);
+    fputs(text.c_str(), stdout);
+    fflush(stdout);
+    if (!options.watch) return kExitOk;
+    absl::SleepFor(absl::Seconds(1));
+  }
+}
+
+// Of a job that runs, where no file is named.
+std::optional<int> CheckJobOptions(IterationsOptions* set) {
+  const bool of_file = !set->times.empty() || !set->calls.empty();
+  const bool names_job = !set->job.empty() || !set->master.job.empty() || !set->master.address.empty();
+  if (of_file && names_job) return UsageError("iterations", "give a job or a file, not both");
+  if (of_file && set->watch) return UsageError("iterations", "--watch is of a job that runs");
+  if (of_file) return std::nullopt;
+  if (!set->columns.empty() || !set->time_column.empty()) {
+    return UsageError("iterations", "--column and --time-column are of --times FILE or --calls FILE");
+  }
+  if (!set->job.empty() && !set->master.job.empty() && set->job != set->master.job) {
+    return UsageError("iterations", absl::StrCat("two jobs are named, ", set->job, " and ", set->master.job));
+  }
+  if (!set->job.empty()) set->master.job = set->job;
+  return std::nullopt;
+}
+
 int RunIterations(const Arguments& arguments) {
   IterationsOptions set;
   Options options("iterations", kSummary);
+  options.Text("JOB", &set.job, "", "the job whose iterations are shown; the only one that runs by default");
+  set.master.Declare(&options);
+  options.Flag("--watch", &set.watch, "of a job: show it again every second, until interrupted");
+  options.Group("from a file");
   options.Text("--times", &set.times, "FILE",
                "times of iterations, one a line, or a table; -: standard input");
   options.Text("--calls", &set.calls, "FILE",
@@ -194,12 +257,14 @@ int RunIterations(const Arguments& arguments) {
                "of a table: the column of times; with --calls one that tells calls apart, may be repeated");
   options.Text("--time-column", &set.time_column, "NAME", "with --calls: when each call was made");
   options.Text("--time-unit", &set.time_unit, "s|ms|us|ns", "of times");
+  options.Group("");
   options.Text("--svg", &set.svg, "FILE.svg", "draw the iterations and their changes");
   options.Flag("--json", &set.json,
                "one JSON document: {\"period\",\"changes\":[{\"iteration\",\"before_s\",\"after_s\",...}]}");
   if (const std::optional<int> exit_code = options.Parse(arguments)) return *exit_code;
-  if (set.times.empty() == set.calls.empty())
-    return UsageError("iterations", "give --times FILE or --calls FILE");
+  if (!set.times.empty() && !set.calls.empty())
+    return UsageError("iterations", "give --times FILE or --calls FILE, not both");
+  if (const std::optional<int> exit_code = CheckJobOptions(&set)) return *exit_code;
   if (!set.times.empty() && set.columns.size() > 1)
     return UsageError("iterations", "--times takes one --column");
   if (!set.times.empty() && !set.time_column.empty()) {
@@ -209,6 +274,7 @@ int RunIterations(const Arguments& arguments) {
     return UsageError("iterations", "--time-unit is s, ms, us or ns");
   }
   try {
+    if (set.times.empty() && set.calls.empty()) return OfJob(set);
     return set.calls.empty() ? OfTimes(set) : OfCalls(set);
   } catch (const std::bad_alloc&) {
     Note("memory ran out: cut the file, a few thousand iterations are enough");

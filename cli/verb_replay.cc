@@ -25,6 +25,16 @@ std::string FaultNote(const std::string& recording) {
   return line;
 }
 
+// Which policy judges here, and which one did when the job ran where that was another.
+std::string JudgedBy(const std::vector<std::string>& recorded, const c4d::Policy& policy) {
+  const std::string here = c4d::PolicyVersion(policy);
+  std::string text = "judged by policy " + here;
+  if (recorded.empty() || (recorded.size() == 1 && recorded[0] == here)) return text;
+  text += "; the job was judged by " + recorded[0];
+  for (size_t i = 1; i < recorded.size(); ++i) text += ", then " + recorded[i];
+  return text;
+}
+
 int RunReplay(const Arguments& arguments) {
   std::string file;
   std::string policy_file;
@@ -78,8 +88,8 @@ int RunReplay(const Arguments& arguments) {
   for (const v1::Verdict& verdict : replay->verdicts.verdicts()) {
     printf("\n%s", service::VerdictText(verdict, replay->end_unix_ns).c_str());
   }
-  printf("%llu batches, %d verdicts\n", static_cast<unsigned long long>(replay->batches),
-         replay->verdicts.verdicts_size());
+  printf("%llu batches, %d verdicts, %s\n", static_cast<unsigned long long>(replay->batches),
+         replay->verdicts.verdicts_size(), JudgedBy(replay->recorded_policies, policy).c_str());
   return VerdictsExitCode(replay->verdicts.verdicts());
 }
 

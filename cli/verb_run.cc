@@ -40,6 +40,7 @@ int RunJob(const Arguments& arguments) {
   bool no_monitor = false;
   bool no_log = false;
   bool no_paths = false;
+  std::string ranks_per_host;
   Options options("run", kSummary);
   options.Whole("-n,--ranks", &job.ranks, 1, 4096, "how many ranks to start; required");
   options.Text("--job", &job.job, "ID", "name of the job; default: C4_JOB_ID, else one of its own");
@@ -80,14 +81,20 @@ int RunJob(const Arguments& arguments) {
   options.Text("--fabric", &job.fabric, "NAME|LxSxH",
                "run on the hosts of an emulated fabric: of one that is up (default c4), or of one "
                "of that size, made for this job");
-  options.Whole("--ranks-per-host", &job.ranks_per_host, 1, 4096,
-                "with --fabric: fill host after host; default: rank i on host i % hosts");
+  options.Text("--ranks-per-host", &ranks_per_host, "N[,N...]",
+               "with --fabric: fill host after host with so many each, the last goes on; default: rank i on "
+               "host i % hosts");
   options.Whole("--restarts", &job.restarts, 0, 1000000,
                 "start a failed job again that often, as its next incarnation");
   options.Flag("--prefix", &job.prefix, "put [rank] before each line of output");
   options.Command(&job.command, "PROGRAM ARGS...");
   if (const std::optional<int> exit_code = options.Parse(WithFabricName(arguments))) return *exit_code;
   if (job.paths && no_paths) return UsageError("run", "--c4p and --no-c4p exclude each other");
+  if (!ranks_per_host.empty()) {
+    absl::StatusOr<std::vector<int>> counts = ParseRanksPerHost(ranks_per_host);
+    if (!counts.ok()) return UsageError("run", std::string(counts.status().message()));
+    job.ranks_per_host = *std::move(counts);
+  }
   job.monitor = !no_monitor;
   // On a fabric there are links to be named, and paths to choose among.
   job.paths = job.paths || (!job.fabric.empty() && job.monitor && !no_paths);

@@ -1,6 +1,5 @@
-// c4 smon: profiling sessions of a running job, what came of them, and the alerts that they raise.
+// c4 smon: profiling sessions of a running job, and what came of them.
 #include <cerrno>
-#include <cmath>
 #include <cstdio>
 #include <optional>
 #include <system_error>
@@ -11,6 +10,7 @@
 #include "analysis/whatif/drawings.h"
 #include "analysis/whatif/report_reader.h"
 #include "c4d_master/smon/smon_json.h"
+#include "cli/ask_master.h"
 #include "cli/exit_codes.h"
 #include "cli/master_client.h"
 #include "cli/options.h"
@@ -21,58 +21,25 @@
 namespace c4::cli {
 namespace {
 
-constexpr char kSummary[] = "profile a running job: what its stragglers cost, and alerts about it";
+constexpr char kSummary[] = "profile a running job: what its stragglers cost";
 constexpr char kUsage[] =
-    "c4 smon: profile a running job: what its stragglers cost, and alerts about it\n\n"
+    "c4 smon: profile a running job: what its stragglers cost\n\n"
     "usage: c4 smon VERB [OPTIONS] ...; `c4 smon VERB --help` lists the options\n\n"
     "  run                   profile the job now and show what came of it\n"
     "  list                  the sessions of the job, the newest last\n"
     "  show [N]              a session with its report; without N the newest\n"
-    "  alerts                the alert rules and their states\n"
-    "  silence RULE SECONDS  send nothing about an alert for a while\n"
-    "  test-alert RULE       send a notification that is marked as a test\n";
+    "  (alerts about it: c4 alerts)\n";
 constexpr absl::Duration kCallLimit = absl::Seconds(10);
-constexpr absl::Duration kPatience = absl::Seconds(3);
 constexpr absl::Duration kLook = absl::Milliseconds(300);
 constexpr absl::Duration kAnalysisLimit = absl::Minutes(10);
-// A test is tried once, within the rule's timeout_s; another rule's notification may be before it.
-constexpr absl::Duration kTestLimit = absl::Minutes(5);
 constexpr int kJsonIndent = 2;
 
-// The word after `smon`, taken out.
-std::string TakeWord(Arguments* arguments) {
-  if (arguments->empty() || arguments->front().starts_with('-')) return "";
-  std::string word = arguments->front();
-  arguments->erase(arguments->begin());
-  return word;
-}
-
-// The master was asked and said no, or could not be asked.
 int Complain(const absl::Status& status) {
-  fprintf(stderr, "c4 smon: %s\n", std::string(status.message()).c_str());
-  const bool answered =
-      absl::IsNotFound(status) || absl::IsInvalidArgument(status) || absl::IsFailedPrecondition(status);
-  return answered ? kExitFailed : kExitUnreachable;
-}
-
-// Asks the job's master; a reply, or what to tell the user.
-template <typename Reply, typename Call>
-absl::StatusOr<Reply> Ask(const MasterOptions& master, const Call& call) {
-  // Whether there is a master at all is another question than whether it has the session.
-  if (const absl::StatusOr<FoundMaster> found = FindMaster(master); !found.ok()) {
-    return absl::UnavailableError(found.status().message());
-  }
-  absl::StatusOr<Reply> reply = absl::UnknownError("");
-  absl::Status asked = AskMaster(master, kPatience, [&](const MasterClient& client) {
-    reply = call(client);
-    return reply.status();
-  });
-  if (!asked.ok()) return asked;
-  return reply;
+  return ComplainOf("smon", status);
 }
 
 absl::StatusOr<v1::GetSessionReply> Get(const MasterOptions& master, uint64_t number) {
-  return Ask<v1::GetSessionReply>(
+  return AskOnce<v1::GetSessionReply>(
       master, [number](const MasterClient& client) { return client.GetSession(number, kCallLimit); });
 }
 
@@ -80,7 +47,7 @@ int Print(const MasterOptions& master, const v1::GetSessionReply& reply, bool js
   std::string text =
       json ? c4d::SessionJson(reply.session(), reply.report_json(), kJsonIndent) + "\n" : SessionText(reply);
   if (!json) {
-    const absl::StatusOr<v1::ListVerdictsReply> verdicts = Ask<v1::ListVerdictsReply>(
+    const absl::StatusOr<v1::ListVerdictsReply> verdicts = AskOnce<v1::ListVerdictsReply>(
         master, [](const MasterClient& client) { return client.ListVerdicts(true, kCallLimit); });
     const std::string beside = verdicts.ok() ? VerdictsBeside(reply, *verdicts) : "";
     if (!beside.empty()) absl::StrAppend(&text, "\n", beside);
@@ -109,7 +76,7 @@ int RunSession(const Arguments& arguments) {
   v1::RunSessionRequest request;
   request.set_steps(static_cast<uint32_t>(steps));
   request.set_at_most_s(seconds);
-  const absl::StatusOr<v1::RunSessionReply> begun = Ask<v1::RunSessionReply>(
+  const absl::StatusOr<v1::RunSessionReply> begun = AskOnce<v1::RunSessionReply>(
       master, [&request](const MasterClient& client) { return client.RunSession(request, kCallLimit); });
   if (!begun.ok()) return Complain(begun.status());
   const v1::ProfilingSession& session = begun->session();
@@ -150,7 +117,7 @@ int ListSessions(const Arguments& arguments) {
   options.Flag("--json", &json, "one JSON document");
   if (const std::optional<int> exit_code = options.Parse(arguments)) return *exit_code;
   const absl::StatusOr<v1::ListSessionsReply> reply =
-      Ask<v1::ListSessionsReply>(master, [limit](const MasterClient& client) {
+      AskOnce<v1::ListSessionsReply>(master, [limit](const MasterClient& client) {
         return client.ListSessions(static_cast<uint32_t>(limit), kCallLimit);
       });
   if (!reply.ok()) return Complain(reply.status());
@@ -195,96 +162,16 @@ int Show(const Arguments& arguments) {
   return Print(master, *reply, json);
 }
 
-absl::StatusOr<v1::ListAlertsReply> GetAlerts(const MasterOptions& master) {
-  return Ask<v1::ListAlertsReply>(master,
-                                  [](const MasterClient& client) { return client.ListAlerts(kCallLimit); });
-}
-
-int ShowAlerts(const Arguments& arguments) {
-  MasterOptions master;
-  bool json = false;
-  Options options("smon alerts", "the alert rules and their states");
-  master.Declare(&options);
-  options.Flag("--json", &json, "one JSON document");
-  if (const std::optional<int> exit_code = options.Parse(arguments)) return *exit_code;
-  const absl::StatusOr<v1::ListAlertsReply> reply = GetAlerts(master);
-  if (!reply.ok()) return Complain(reply.status());
-  const std::string text =
-      json ? c4d::AlertListJson(*reply, kJsonIndent) + "\n" : AlertTable(*reply, absl::GetCurrentTimeNanos());
-  fputs(text.c_str(), stdout);
-  return kExitOk;
-}
-
-int Silence(const Arguments& arguments) {
-  std::string rule;
-  std::string time;
-  bool json = false;
-  MasterOptions master;
-  Options options("smon silence", "send nothing about an alert for a while");
-  master.Declare(&options);
-  options.Flag("--json", &json, "one JSON document, as of `c4 smon alerts`");
-  options.Word("RULE", &rule, "name of the rule; `c4 smon alerts` lists them");
-  options.Word("SECONDS", &time, "for how many seconds; 0: no longer silent");
-  if (const std::optional<int> exit_code = options.Parse(arguments)) return *exit_code;
-  double seconds = 0;
-  if (!absl::SimpleAtod(time, &seconds) || !std::isfinite(seconds) || seconds < 0) {
-    return UsageError("smon silence", "say which rule and for how many seconds: c4 smon silence RULE 3600");
-  }
-  const absl::StatusOr<v1::SilenceAlertReply> reply = Ask<v1::SilenceAlertReply>(
-      master, [&](const MasterClient& client) { return client.SilenceAlert(rule, seconds, kCallLimit); });
-  if (!reply.ok()) return Complain(reply.status());
-  v1::ListAlertsReply alerts;
-  *alerts.add_alerts() = reply->alert();
-  const std::string text =
-      json ? c4d::AlertListJson(alerts, kJsonIndent) + "\n" : AlertTable(alerts, absl::GetCurrentTimeNanos());
-  fputs(text.c_str(), stdout);
-  return kExitOk;
-}
-
-int TestAlert(const Arguments& arguments) {
-  std::string rule;
-  bool json = false;
-  MasterOptions master;
-  Options options("smon test-alert", "send a notification that is marked as a test");
-  master.Declare(&options);
-  options.Flag("--json", &json, "one JSON document: {\"delivered\"}; why not is on standard error");
-  options.Word("RULE", &rule, "which rule's; `c4 smon alerts` lists them");
-  if (const std::optional<int> exit_code = options.Parse(arguments)) return *exit_code;
-  const absl::StatusOr<v1::TestAlertReply> begun = Ask<v1::TestAlertReply>(
-      master, [&rule](const MasterClient& client) { return client.TestAlert(rule, kCallLimit); });
-  if (!begun.ok()) return Complain(begun.status());
-  for (const absl::Time give_up = absl::Now() + kTestLimit; absl::Now() < give_up; absl::SleepFor(kLook)) {
-    const absl::StatusOr<v1::ListAlertsReply> reply = GetAlerts(master);
-    if (!reply.ok()) return Complain(reply.status());
-    for (const v1::Alert& alert : reply->alerts()) {
-      const v1::AlertDelivery& last = alert.last_test();
-      if (alert.rule() != rule || last.number() < begun->delivery()) continue;
-      if (json) printf("{\"delivered\":%s}\n", last.delivered() ? "true" : "false");
-      if (!last.delivered()) {
-        fprintf(stderr, "c4 smon: the test could not be delivered: %s\n", last.text().c_str());
-        return kExitFailed;
-      }
-      if (!json) printf("the test was delivered to %s\n", alert.way().c_str());
-      return kExitOk;
-    }
-  }
-  fprintf(stderr, "c4 smon: the test is still on its way; c4 smon alerts tells what became of it\n");
-  return kExitFailed;
-}
-
 int RunSmon(const Arguments& arguments) {
   Arguments rest = arguments;
-  const std::string verb = TakeWord(&rest);
+  const std::string verb = TakeVerb(&rest);
   if (verb == "run") return RunSession(rest);
   if (verb == "list") return ListSessions(rest);
   if (verb == "show") return Show(rest);
-  if (verb == "alerts") return ShowAlerts(rest);
-  if (verb == "silence") return Silence(rest);
-  if (verb == "test-alert") return TestAlert(rest);
   if (verb.empty() && !rest.empty()) {
     if (const std::optional<int> exit_code = HelpOrVersion(rest.front(), kUsage)) return *exit_code;
   }
-  return UsageError("smon", "say first: run, list, show, alerts, silence or test-alert");
+  return UsageError("smon", "say first: run, list or show");
 }
 
 }  // namespace

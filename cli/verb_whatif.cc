@@ -13,6 +13,7 @@
 #include "cli/verb.h"
 #include "cli/verb_whatif_batch.h"
 #include "cli/whatif_input.h"
+#include "cli/whatif_kineto.h"
 #include "cli/whatif_timeline.h"
 #include "service/printable.h"
 
@@ -34,6 +35,7 @@ struct WhatIfOptions {
   bool json = false;
   bool strict = false;
   bool why_not = false;
+  bool propose = false;
 };
 
 int Complain(const absl::Status& status) {
@@ -118,6 +120,15 @@ int Report(const WhatIfOptions& options) {
   return kExitOk;
 }
 
+int Propose(const std::vector<std::string>& words) {
+  const absl::StatusOr<traces::KinetoProposal::Proposal> proposal = ProposeMapping(words);
+  if (!proposal.ok()) return Complain(proposal.status());
+  fputs(proposal->json.c_str(), stdout);
+  for (const std::string& sentence : proposal->unsure)
+    fprintf(stderr, "c4 whatif: unsure: %s\n", service::Printable(sentence).c_str());
+  return kExitOk;
+}
+
 int RunWhatIf(const Arguments& arguments) {
   if (IsBatch(arguments)) return RunWhatIfBatch(arguments);
   WhatIfOptions set;
@@ -125,6 +136,10 @@ int RunWhatIf(const Arguments& arguments) {
   options.Text("--mapping", &set.input.mapping, "FILE",
                "the traces are of PyTorch's profiler, one a rank, or directories of them; what their events "
                "are (docs/formats/kineto-mapping.md)");
+  options.Flag(
+      "--propose-mapping", &set.propose,
+      "write a mapping for profiles of FSDP, DDP, Megatron or DeepSpeed, from their names, to standard "
+      "output, and what is unsure about it to standard error");
   options.Text("--metadata", &set.input.metadata, "FILE", "the job's degrees of parallelism, YAML or JSON");
   std::string batch;  // taken above
   options.Text("--batch", &batch, "DIR", "a folder of traces instead; see c4 whatif --batch DIR --help");
@@ -149,6 +164,7 @@ int RunWhatIf(const Arguments& arguments) {
                 "the job's operations as CSV, also packed by gzip or zstd; -: standard input. Or a recording "
                 "of `c4 record --fine`");
   if (const std::optional<int> exit_code = options.Parse(arguments)) return *exit_code;
+  if (set.propose) return Propose(set.input.kineto);
   set.input.trace = set.input.kineto.front();
   if (set.input.mapping.empty() && set.input.kineto.size() > 1) {
     return UsageError("whatif", "several traces are one job only with --mapping");

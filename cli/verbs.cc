@@ -5,11 +5,12 @@
 namespace c4::cli {
 
 std::span<const Verb* const> Verbs() {
-  static constexpr std::array<const Verb*, 23> kVerbs = {
-      &kRunVerb,   &kVerdictsVerb, &kIncidentVerb, &kStatusVerb,     &kJobsVerb,   &kMatrixVerb,
-      &kLevelVerb, &kRecordVerb,   &kReplayVerb,   &kPolicyVerb,     &kPathsVerb,  &kTopologyVerb,
-      &kSmonVerb,  &kWhatIfVerb,   &kHangVerb,     &kIterationsVerb, &kFabricVerb, &kInjectVerb,
-      &kEnvVerb,   &kInstallVerb,  &kPkiVerb,      &kDoctorVerb,     &kDemoVerb};
+  static constexpr std::array<const Verb*, 25> kVerbs = {
+      &kRunVerb,    &kVerdictsVerb,   &kIncidentVerb, &kAlertsVerb, &kStatusVerb,
+      &kJobsVerb,   &kMatrixVerb,     &kLevelVerb,    &kRecordVerb, &kReplayVerb,
+      &kPolicyVerb, &kPathsVerb,      &kTopologyVerb, &kSmonVerb,   &kWhatIfVerb,
+      &kHangVerb,   &kIterationsVerb, &kValidateVerb, &kFabricVerb, &kInjectVerb,
+      &kEnvVerb,    &kInstallVerb,    &kPkiVerb,      &kDoctorVerb, &kDemoVerb};
   return kVerbs;
 }
 

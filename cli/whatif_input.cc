@@ -15,6 +15,7 @@
 #include "cli/process.h"
 #include "cli/whatif_kineto.h"
 #include "traces/byte_source.h"
+#include "traces/chakra_events.h"
 #include "traces/job_metadata.h"
 #include "traces/table_reader.h"
 
@@ -93,9 +94,12 @@ class Choice {
       selection->stages.push_back(*number);
     } else if (key == "worker") {
       const auto rank = std::find(trace_.ranks.begin(), trace_.ranks.end(), *number);
-      if (rank == trace_.ranks.end()) return Wrong("there is no such rank in the trace");
+      const auto member = trace_.members.find(*number);  // for which another of its tensor group stands
+      if (rank == trace_.ranks.end() && member == trace_.members.end())
+        return Wrong("there is no such rank in the trace");
       if (!selection->dp_ranks.empty()) return Wrong("one worker a selection: repeat the option for another");
-      const auto index = static_cast<int>(rank - trace_.ranks.begin());
+      const auto index = rank != trace_.ranks.end() ? static_cast<int>(rank - trace_.ranks.begin())
+                                                    : static_cast<int>(member->second);
       selection->dp_ranks = {index % trace_.dp_size};
       selection->stages = {index / trace_.dp_size};
     } else {
@@ -197,9 +201,11 @@ absl::StatusOr<traces::TableContents> ReadOperations(const WhatIfInput& input,
   }
   if (!source.ok()) return source.status();
   absl::StatusOr<traces::TableContents> table = traces::ReadTable(source->get(), options);
-  if (!table.ok() && input.trace.find(".json") != std::string::npos) {
+  const bool profile = input.trace.find(".json") != std::string::npos || traces::IsChakra(input.trace);
+  if (!table.ok() && profile) {
     return absl::Status(table.status().code(),
-                        absl::StrCat(table.status().message(), "; a profile of PyTorch's wants --mapping"));
+                        absl::StrCat(table.status().message(),
+                                     "; a profile of PyTorch's or an execution trace wants --mapping"));
   }
   return table;
 }

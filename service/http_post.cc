@@ -1,38 +1,52 @@
 #include "service/http_post.h"
 
+#include <atomic>
 #include <chrono>
+#include <condition_variable>
+#include <fcntl.h>
 #include <httplib.h>
+#include <memory>
+#include <mutex>
+#include <netdb.h>
+#include <openssl/x509_vfy.h>
+#include <optional>
+#include <sys/socket.h>
 #include <thread>
+#include <unistd.h>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "service/address.h"
+#include "service/inside_address.h"
 #include "service/text.h"
 #include "service/wakeup.h"
 
 namespace c4::service {
 namespace {
 
-constexpr char kScheme[] = "http://";
+using SteadyClock = std::chrono::steady_clock;
+using SteadyTime = SteadyClock::time_point;
+
+constexpr char kHttp[] = "http://";
+constexpr char kHttps[] = "https://";
 constexpr uint16_t kHttpPort = 80;
+constexpr uint16_t kHttpsPort = 443;
 constexpr absl::Duration kLook = absl::Milliseconds(100);
 constexpr int kRequestTimeout = 408;
 constexpr int kTooManyRequests = 429;
 
 struct Url {
+  bool tls = false;
   HostPort place;
   std::string path;
 };
 
 absl::StatusOr<Url> ParseUrl(const std::string& url) {
-  if (absl::StartsWith(url, "https://")) {
+  Url result;
+  result.tls = absl::StartsWith(url, kHttps);
+  if (!result.tls && !absl::StartsWith(url, kHttp)) {
     return absl::InvalidArgumentError(
-        Concat(url,
-               " wants TLS, which is not supported; give an http:// address (of a relay on this machine), "
-               "or a command that sends it"));
-  }
-  if (!absl::StartsWith(url, kScheme)) {
-    return absl::InvalidArgumentError(
-        Concat("\"", ToUtf8(url), "\" is no address; give http://host:port/path"));
+        Concat("\"", ToUtf8(url), "\" is no address; give https://host:port/path"));
   }
   for (const char c : url) {
     // A line end would become a header of the request.
@@ -41,61 +55,220 @@ absl::StatusOr<Url> ParseUrl(const std::string& url) {
           Concat("\"", ToUtf8(url), "\" holds a blank or a control character; write it as %20 or the like"));
     }
   }
-  const std::string rest = url.substr(sizeof kScheme - 1);
+  const std::string rest = url.substr((result.tls ? sizeof kHttps : sizeof kHttp) - 1);
   const size_t slash = rest.find('/');
   const std::string host = rest.substr(0, slash);
   if (host.find_first_of("?#@") != std::string::npos) {
-    return absl::InvalidArgumentError(Concat("\"", host, "\" is no host:port; give http://host:port/path"));
+    return absl::InvalidArgumentError(Concat("\"", host, "\" is no host:port; give https://host:port/path"));
   }
-  Url result;
   result.path = slash == std::string::npos ? "/" : rest.substr(slash);
   const bool has_port = host.rfind(':') != std::string::npos && host.back() != ']';
-  const absl::StatusOr<HostPort> place = ParseHostPort(has_port ? host : Concat(host, ":", kHttpPort));
+  const uint16_t usual = result.tls ? kHttpsPort : kHttpPort;
+  const absl::StatusOr<HostPort> place = ParseHostPort(has_port ? host : Concat(host, ":", usual));
   if (!place.ok()) return place.status();
   if (place->host.empty() || place->port == 0) {
     return absl::InvalidArgumentError(
-        Concat("\"", host, "\" names no host and port; give http://host:port/path"));
+        Concat("\"", host, "\" names no host and port; give https://host:port/path"));
   }
   result.place = *place;
   return result;
 }
 
-}  // namespace
-
-absl::Status CheckHttpUrl(const std::string& url) {
-  return ParseUrl(url).status();
+// Of a url as it is to be shown: what follows '?' may be a secret.
+std::string Shown(const std::string& url) {
+  return ToUtf8(url.substr(0, url.find('?')));
 }
 
-absl::Status HttpPostJson(const std::string& url, const std::string& json, absl::Duration timeout,
-                          const std::function<bool()>& stop) {
+absl::Status MayGo(const std::string& url, bool tls, IpAddress address, bool allow_inside) {
+  const bool inside = IsInside(address);
+  if (inside && !allow_inside) {
+    return absl::FailedPreconditionError(
+        Concat(Shown(url), " is at ", IpText(address),
+               ", an address of this machine or of a private network, to which nothing is sent unless "
+               "\"allow_private\": true says that it is meant"));
+  }
+  if (!inside && !tls) {
+    return absl::FailedPreconditionError(
+        Concat(Shown(url), " is at ", IpText(address),
+               ", outside, to which nothing is sent in clear; give its https:// address"));
+  }
+  return absl::OkStatus();
+}
+
+// getaddrinfo knows no time limit, so that it has a thread of its own, which nobody waits for past the
+// deadline.
+absl::StatusOr<std::vector<IpAddress>> Resolve(const std::string& host, SteadyTime deadline,
+                                               const std::function<bool()>& stop) {
+  if (const std::optional<IpAddress> literal = ParseIp(host)) return std::vector<IpAddress>{*literal};
+  struct Lookup {
+    std::mutex mutex;
+    std::condition_variable done_changed;
+    bool done = false;
+    int code = 0;
+    std::vector<IpAddress> addresses;
+  };
+  const auto lookup = std::make_shared<Lookup>();
+  std::thread([lookup, host] {
+    addrinfo hints{};
+    hints.ai_family = AF_UNSPEC;
+    hints.ai_socktype = SOCK_STREAM;
+    hints.ai_flags = AI_ADDRCONFIG;
+    addrinfo* found = nullptr;
+    const int code = getaddrinfo(host.c_str(), nullptr, &hints, &found);
+    const std::lock_guard lock(lookup->mutex);
+    for (const addrinfo* item = found; item != nullptr; item = item->ai_next) {
+      lookup->addresses.push_back(AddressOf(item->ai_addr));
+    }
+    if (found != nullptr) freeaddrinfo(found);
+    lookup->code = code;
+    lookup->done = true;
+    lookup->done_changed.notify_one();
+  }).detach();
+  std::unique_lock lock(lookup->mutex);
+  while (!lookup->done) {
+    if (stop && stop()) return absl::CancelledError("cut off");
+    if (SteadyClock::now() >= deadline) {
+      return absl::UnavailableError(Concat("the name ", host, " could not be resolved in time"));
+    }
+    lookup->done_changed.wait_for(lock, absl::ToChronoMilliseconds(kLook));
+  }
+  if (lookup->code != 0 || lookup->addresses.empty()) {
+    return absl::UnavailableError(
+        Concat("the name ", host, " cannot be resolved: ", gai_strerror(lookup->code)));
+  }
+  return lookup->addresses;
+}
+
+// The socket of a connection, by a descriptor of our own: the client's may be another's by the time that it
+// is to be shut down.
+class HeldSocket {
+ public:
+  ~HeldSocket() {
+    if (fd_ >= 0) close(fd_);
+  }
+  void Hold(int fd) {
+    const std::lock_guard lock(mutex_);
+    if (fd_ >= 0) close(fd_);
+    fd_ = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    if (shut_) shutdown(fd_, SHUT_RDWR);
+  }
+  void Shut() {
+    const std::lock_guard lock(mutex_);
+    shut_ = true;
+    if (fd_ >= 0) shutdown(fd_, SHUT_RDWR);
+  }
+
+ private:
+  std::mutex mutex_;
+  int fd_ = -1;
+  bool shut_ = false;
+};
+
+std::string WhyNot(httplib::Error error, long verify_result) {
+  if (error == httplib::Error::SSLServerVerification) {
+    const std::string why = verify_result == X509_V_OK
+                                ? std::string("it does not name that host")
+                                : std::string(X509_verify_cert_error_string(verify_result));
+    return Concat("its certificate does not hold: ", why);
+  }
+  if (error == httplib::Error::SSLConnection) return "no TLS came about";
+  if (error == httplib::Error::SSLLoadingCerts) return "the file of authorities cannot be read";
+  if (error == httplib::Error::Connection) return "no connection came about";
+  return httplib::to_string(error);
+}
+
+}  // namespace
+
+absl::Status CheckHttpUrl(const std::string& url, bool allow_inside) {
   const absl::StatusOr<Url> parsed = ParseUrl(url);
   if (!parsed.ok()) return parsed.status();
-  httplib::Client client(parsed->place.host, parsed->place.port);
-  const auto limit = absl::ToChronoMicroseconds(timeout);
-  client.set_connection_timeout(limit);
-  client.set_read_timeout(limit);
-  client.set_write_timeout(limit);
-  client.set_keep_alive(false);
+  if (const std::optional<IpAddress> literal = ParseIp(parsed->place.host)) {
+    const absl::Status may = MayGo(url, parsed->tls, *literal, allow_inside);
+    if (!may.ok()) return absl::InvalidArgumentError(may.message());
+  }
+  if (!parsed->tls && !allow_inside) {
+    return absl::InvalidArgumentError(
+        Concat(Shown(url),
+               " is without TLS; give an https:// address, or \"allow_private\": true for one of "
+               "this machine or a private network"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> HttpPost(const HttpPostRequest& request, const std::function<bool()>& stop) {
+  const absl::StatusOr<Url> url = ParseUrl(request.url);
+  if (!url.ok()) return url.status();
+  const auto limit = absl::ToChronoMicroseconds(request.timeout);
+  const SteadyTime deadline = SteadyClock::now() + limit;
+  const absl::StatusOr<std::vector<IpAddress>> addresses = Resolve(url->place.host, deadline, stop);
+  if (!addresses.ok()) return Annotate(addresses.status(), Shown(request.url));
+  for (const IpAddress address : *addresses) {
+    C4_RETURN_IF_NOT_OK(MayGo(request.url, url->tls, address, request.allow_inside));
+  }
+
+  std::unique_ptr<httplib::ClientImpl> client;
+  httplib::SSLClient* tls = nullptr;
+  if (url->tls) {
+    auto made = std::make_unique<httplib::SSLClient>(url->place.host, url->place.port);
+    tls = made.get();
+    tls->enable_server_certificate_verification(true);
+    if (!request.ca_file.empty()) tls->set_ca_cert_path(request.ca_file);
+    client = std::move(made);
+  } else {
+    client = std::make_unique<httplib::ClientImpl>(url->place.host, url->place.port);
+  }
+  client->set_hostname_addr_map({{url->place.host, IpText(addresses->front())}});
+  client->set_connection_timeout(limit);
+  client->set_read_timeout(limit);
+  client->set_write_timeout(limit);
+  client->set_keep_alive(false);
+  client->set_follow_location(false);
+  client->set_decompress(false);
+  HeldSocket held;
+  client->set_socket_options([&held](int fd) { held.Hold(fd); });
+
+  httplib::Request post;
+  post.method = "POST";
+  post.path = url->path;
+  post.body = request.body;
+  for (const auto& [name, value] : request.headers) post.headers.emplace(name, value);
+  post.headers.emplace("Content-Type", request.content_type);
+  std::string answer;
+  post.content_receiver = [&answer](const char* data, size_t bytes, uint64_t, uint64_t) {
+    answer.append(data, std::min(bytes, kMaxAnswerBytes - std::min(kMaxAnswerBytes, answer.size())));
+    return answer.size() < kMaxAnswerBytes;
+  };
   // The client's own limits are of each wait: a receiver that sends a byte now and then would hold us for
   // ever.
-  const auto deadline = std::chrono::steady_clock::now() + limit;
   Wakeup answered;
   std::thread watcher([&] {
     while (!answered.WaitFor(kLook)) {
-      if ((stop && stop()) || std::chrono::steady_clock::now() >= deadline) client.stop();
+      if ((stop && stop()) || SteadyClock::now() >= deadline) held.Shut();
     }
   });
-  const httplib::Result answer = client.Post(parsed->path.c_str(), json, "application/json");
+  const httplib::Result result = client->send(post);
   answered.Notify();
   watcher.join();
-  if (!answer && stop && stop()) return absl::CancelledError(Concat("the POST to ", url, " was cut off"));
-  if (!answer) {
-    return absl::UnavailableError(Concat(url, " did not answer (", httplib::to_string(answer.error()), ")"));
+  if (!result && stop && stop()) {
+    return absl::CancelledError(Concat("the POST to ", Shown(request.url), " was cut off"));
   }
-  if (answer->status >= 200 && answer->status < 300) return absl::OkStatus();
-  const std::string said = Concat(url, " answered with ", answer->status, " ", answer->reason);
-  const bool for_good = answer->status >= 400 && answer->status < 500 && answer->status != kRequestTimeout &&
-                        answer->status != kTooManyRequests;
+  if (!result) {
+    const bool late = SteadyClock::now() >= deadline;
+    return absl::UnavailableError(
+        Concat(Shown(request.url), " did not answer",
+               late ? Concat(" within ", absl::FormatDuration(request.timeout)) : "", " (",
+               WhyNot(result.error(), tls == nullptr ? X509_V_OK : tls->get_openssl_verify_result()), ")"));
+  }
+  if (result->status >= 200 && result->status < 300) return answer;
+  std::string said =
+      Concat(Shown(request.url), " answered with ", result->status, " ", ToUtf8(result->reason));
+  if (result->status >= 300 && result->status < 400) {
+    return absl::FailedPreconditionError(
+        Concat(said, "; redirects are not followed, give the address that is meant"));
+  }
+  if (!answer.empty()) said = Concat(said, ": ", ToUtf8(answer.substr(0, 200)));
+  const bool for_good = result->status >= 400 && result->status < 500 && result->status != kRequestTimeout &&
+                        result->status != kTooManyRequests;
   return for_good ? absl::FailedPreconditionError(said) : absl::UnavailableError(said);
 }
 

@@ -1,8 +1,12 @@
-// One HTTP POST of JSON, as a client: for webhooks. Plain http:// only. Blocks until it is answered or its
-// time is up; any thread. Redirects are not followed.
+// One HTTP POST, as a client: for webhooks and other programs' APIs. http:// and https://. Blocks until it is
+// answered or its time is up; any thread. Redirects are not followed.
+//
+// Where it may go is decided when the name has been resolved, and the connection is made to the very address
+// that was judged: a name that first resolves to an address outside and then to one inside gains nothing.
 #pragma once
 
 #include <functional>
+#include <map>
 #include <string>
 
 #include "absl/time/time.h"
@@ -10,13 +14,29 @@
 
 namespace c4::service {
 
-// InvalidArgument with what to give instead: anything but http://host[:port][/path].
-absl::Status CheckHttpUrl(const std::string& url);
+struct HttpPostRequest {
+  std::string url;
+  std::string body;
+  std::string content_type = "application/json";
+  std::map<std::string, std::string> headers;
+  absl::Duration timeout = absl::Seconds(10);  // of all of it
+  // Whether it may go to an address inside (inside_address.h), and without TLS; to one outside only
+  // https:// goes.
+  bool allow_inside = false;
+  std::string ca_file;  // PEM; empty: the system's authorities
+};
 
-// OK: it was answered with 200 to 299. FailedPrecondition: it was refused and would be again (another 400 to
-// 499). Unavailable: no connection, no answer in time, or an error of the server's.
-// Cancelled: `stop`, which is asked ten times a second once there is a connection, said true.
-absl::Status HttpPostJson(const std::string& url, const std::string& json, absl::Duration timeout,
-                          const std::function<bool()>& stop = {});
+// The answer's body is cut off here.
+inline constexpr size_t kMaxAnswerBytes = size_t{1} << 20;
+
+// InvalidArgument with what to give instead: anything but http[s]://host[:port][/path], and what can be told
+// without resolving a name to be no place to send to.
+absl::Status CheckHttpUrl(const std::string& url, bool allow_inside);
+
+// The body of an answer with 200 to 299. FailedPrecondition: it was refused and would be again (300 to 499
+// but for 408 and 429, or an address inside). Unavailable: no connection, a certificate that does not hold,
+// no answer in time, or an error of the server's. Cancelled: `stop`, which is asked ten times a second, said
+// true.
+absl::StatusOr<std::string> HttpPost(const HttpPostRequest& request, const std::function<bool()>& stop = {});
 
 }  // namespace c4::service

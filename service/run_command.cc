@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <spawn.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -39,16 +40,28 @@ int MemoryFile(const std::string& content) {
   return fd;
 }
 
+off_t SizeOf(int fd) {
+  struct stat status {};
+  return fstat(fd, &status) == 0 ? status.st_size : 0;
+}
+
+std::string ContentOf(int fd) {
+  std::string text(static_cast<size_t>(SizeOf(fd)), '\0');
+  const ssize_t n = pread(fd, text.data(), text.size(), 0);
+  text.resize(n < 0 ? 0 : static_cast<size_t>(n));
+  return text;
+}
+
 std::string EndOf(int fd) {
-  const off_t size = lseek(fd, 0, SEEK_END);
-  std::string text(static_cast<size_t>(std::min(std::max<off_t>(size, 0), kQuoted)), '\0');
+  const off_t size = SizeOf(fd);
+  std::string text(static_cast<size_t>(std::min(size, kQuoted)), '\0');
   const ssize_t n = pread(fd, text.data(), text.size(), size - static_cast<off_t>(text.size()));
   text.resize(n < 0 ? 0 : static_cast<size_t>(n));
   return ToUtf8(std::string(absl::StripSuffix(text, "\n")));
 }
 
-// Its errno, or 0.
-int Spawn(const std::vector<std::string>& words, int input, int errors, pid_t* pid) {
+// Its errno, or 0. `output`: -1: nowhere.
+int Spawn(const std::vector<std::string>& words, int input, int output, int errors, pid_t* pid) {
   std::vector<char*> arguments;
   arguments.reserve(words.size() + 1);
   for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
@@ -56,7 +69,11 @@ int Spawn(const std::vector<std::string>& words, int input, int errors, pid_t* p
   posix_spawn_file_actions_t files;
   posix_spawn_file_actions_init(&files);
   posix_spawn_file_actions_adddup2(&files, input, STDIN_FILENO);
-  posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
+  if (output < 0) {
+    posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
+  } else {
+    posix_spawn_file_actions_adddup2(&files, output, STDOUT_FILENO);
+  }
   posix_spawn_file_actions_adddup2(&files, errors, STDERR_FILENO);
   posix_spawn_file_actions_addclosefrom_np(&files, STDERR_FILENO + 1);
   posix_spawnattr_t attributes;
@@ -79,16 +96,17 @@ int Spawn(const std::vector<std::string>& words, int input, int errors, pid_t* p
 }  // namespace
 
 absl::Status RunCommand(const std::vector<std::string>& words, const std::string& input,
-                        absl::Duration timeout, const std::function<bool()>& stop) {
+                        absl::Duration timeout, const std::function<bool()>& stop, std::string* output) {
   if (words.empty()) return absl::InvalidArgumentError("there is no command to run");
   const std::string& program = words.front();
   const FileHandle in(MemoryFile(input));
   const FileHandle errors(MemoryFile(""));
-  if (in.get() < 0 || errors.get() < 0)
+  const FileHandle out(output == nullptr ? -1 : MemoryFile(""));
+  if (in.get() < 0 || errors.get() < 0 || (output != nullptr && out.get() < 0))
     return ErrnoStatus(errno, "cannot make a file in memory for a command");
   const auto deadline = std::chrono::steady_clock::now() + absl::ToChronoNanoseconds(timeout);
   pid_t pid = -1;
-  if (const int error = Spawn(words, in.get(), errors.get(), &pid); error != 0) {
+  if (const int error = Spawn(words, in.get(), out.get(), errors.get(), &pid); error != 0) {
     return ErrnoStatus(error, Concat("cannot start ", program));
   }
   const FileHandle process(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
@@ -103,6 +121,7 @@ absl::Status RunCommand(const std::vector<std::string>& words, const std::string
     if (done == pid || done < 0) {
       if (!killed.ok()) return killed;
       if (done < 0) return ErrnoStatus(errno, Concat("cannot wait for ", program));
+      if (output != nullptr) *output = ContentOf(out.get()).substr(0, kMaxCommandOutput);
       if (WIFEXITED(how) && WEXITSTATUS(how) == 0) return absl::OkStatus();
       const std::string end = WIFEXITED(how) ? absl::StrFormat("ended with %d", WEXITSTATUS(how))
                                              : absl::StrFormat("was ended by signal %d", WTERMSIG(how));
@@ -115,6 +134,11 @@ absl::Status RunCommand(const std::vector<std::string>& words, const std::string
       killed =
           absl::DeadlineExceededError(Concat(program, " was killed after ", absl::FormatDuration(timeout),
                                              "; make it quicker or its time longer"));
+    }
+    for (const int fd : {out.get(), errors.get()}) {
+      if (fd >= 0 && static_cast<size_t>(SizeOf(fd)) > kMaxCommandOutput) {
+        killed = absl::ResourceExhaustedError(Concat(program, " was killed: it wrote more than 1 MiB"));
+      }
     }
     if (!killed.ok()) kill(-pid, SIGKILL);
   }

@@ -1,12 +1,10 @@
 #include "service/token.h"
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <fcntl.h>
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
-#include <openssl/hmac.h>
 #include <openssl/rand.h>
 #include <optional>
 #include <sys/stat.h>
@@ -18,6 +16,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_split.h"
 #include "service/file_handle.h"
+#include "service/hmac.h"
 #include "service/text.h"
 
 namespace c4::service {
@@ -30,16 +29,8 @@ constexpr size_t kMacBytes = 32;
 constexpr size_t kMaxTokenBytes = 4096;
 constexpr size_t kMaxKeys = 16;
 
-std::string Mac(const std::string& secret, std::string_view text) {
-  std::array<unsigned char, EVP_MAX_MD_SIZE> mac;
-  unsigned int bytes = 0;
-  HMAC(EVP_sha256(), secret.data(), static_cast<int>(secret.size()),
-       reinterpret_cast<const unsigned char*>(text.data()), text.size(), mac.data(), &bytes);
-  return {reinterpret_cast<const char*>(mac.data()), bytes};
-}
-
 std::string KeyId(const std::string& secret) {
-  return absl::BytesToHexString(Mac(secret, "c4 key id").substr(0, 4));
+  return absl::BytesToHexString(HmacSha256(secret, "c4 key id").substr(0, 4));
 }
 
 absl::StatusOr<std::string> ReadSecret(const std::string& path, size_t max_bytes,
@@ -189,7 +180,7 @@ absl::StatusOr<std::string> IssueToken(const TokenKey& key, const TokenClaims& c
     return absl::InvalidArgumentError("a host's, job's or person's name that is not UTF-8 fits no token");
   }
   const std::string over = Concat(kTokenPrefix, absl::WebSafeBase64Escape(text));
-  std::string token = Concat(over, ".", absl::WebSafeBase64Escape(Mac(key.secret, over)));
+  std::string token = Concat(over, ".", absl::WebSafeBase64Escape(HmacSha256(key.secret, over)));
   if (token.size() > kMaxTokenBytes) return absl::InvalidArgumentError("the names are too long for a token");
   return token;
 }
@@ -200,7 +191,7 @@ absl::StatusOr<TokenClaims> VerifyToken(const TokenKeys& keys, std::string_view 
   // Nothing of a token is looked at, not even the name of its key, before a key is known to have signed it.
   const TokenKey* signer = nullptr;
   for (const TokenKey& key : keys) {
-    const std::string expected = Mac(key.secret, parts->over);
+    const std::string expected = HmacSha256(key.secret, parts->over);
     if (parts->mac.size() == kMacBytes && CRYPTO_memcmp(parts->mac.data(), expected.data(), kMacBytes) == 0) {
       signer = &key;
     }

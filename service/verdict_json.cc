@@ -107,6 +107,37 @@ Json InterventionToJson(const v1::Intervention& intervention) {
               {"moves", std::move(moves)}};
 }
 
+Json FailSlowToJson(const v1::FailSlow& facts) {
+  Json verdicts = Json::array();
+  for (const std::string& id : facts.verdicts()) verdicts.push_back(id);
+  Json groups = Json::array();
+  for (const v1::SlowGroup& group : facts.groups()) {
+    Json ranks = Json::array();
+    for (const int32_t rank : group.ranks()) ranks.push_back(rank);
+    groups.push_back(Json{{"kind", group.kind()},
+                          {"ranks", std::move(ranks)},
+                          {"communicator", CommunicatorText(group.communicator_id())},
+                          {"ratio", group.ratio()},
+                          {"seconds", group.seconds()},
+                          {"median_seconds", group.median_seconds()},
+                          {"of", group.of()}});
+  }
+  return Json{{"slowdown", facts.slowdown()},
+              {"before_s", facts.before_s()},
+              {"after_s", facts.after_s()},
+              {"creeping", facts.creeping()},
+              {"cause", FailSlowCauseWord(facts.cause())},
+              {"relief_unix_s", SecondsOrNull(facts.relief_unix_ns())},
+              {"iterations", facts.iterations()},
+              {"lost_s", facts.lost_s()},
+              {"lost_rank_s", facts.lost_rank_s()},
+              {"ranks", facts.ranks()},
+              {"ranks_watched", facts.ranks_watched()},
+              {"known_from", facts.known_from()},
+              {"verdicts", std::move(verdicts)},
+              {"groups", std::move(groups)}};
+}
+
 Json VerdictToJson(const v1::Verdict& verdict) {
   Json waiting = Json::array();
   for (const uint32_t rank : verdict.waiting()) waiting.push_back(rank);
@@ -120,25 +151,26 @@ Json VerdictToJson(const v1::Verdict& verdict) {
   for (const v1::Intervention& one : verdict.interventions()) {
     interventions.push_back(InterventionToJson(one));
   }
-  return Json{{"id", verdict.id()},
-              {"job", verdict.job()},
-              {"syndrome", SyndromeWord(verdict.syndrome())},
-              {"state", VerdictStateWord(verdict.state())},
-              {"culprit", CulpritToJson(verdict.culprit())},
-              {"communicator", CommunicatorText(verdict.communicator_id())},
-              {"operation", verdict.operation()},
-              {"waiting", std::move(waiting)},
-              {"confidence", verdict.confidence()},
-              {"since_unix_s", UnixSeconds(verdict.since_unix_ns())},
-              {"suspected_unix_s", UnixSeconds(verdict.suspected_unix_ns())},
-              {"confirmed_unix_s", SecondsOrNull(verdict.confirmed_unix_ns())},
-              {"cleared_unix_s", SecondsOrNull(verdict.cleared_unix_ns())},
-              {"confirmed_by", verdict.confirmed_by()},
-              {"policy_version", verdict.policy_version()},
-              {"evidence", std::move(evidence)},
-              {"hardware", std::move(hardware)},
-              {"interventions", std::move(interventions)},
-              {"suggested_action", verdict.suggested_action()}};
+  Json json{{"id", verdict.id()},
+            {"job", verdict.job()},
+            {"syndrome", SyndromeWord(verdict.syndrome())},
+            {"state", VerdictStateWord(verdict.state())},
+            {"culprit", CulpritToJson(verdict.culprit())},
+            {"communicator", CommunicatorText(verdict.communicator_id())},
+            {"operation", verdict.operation()},
+            {"waiting", std::move(waiting)},
+            {"confidence", verdict.confidence()},
+            {"since_unix_s", UnixSeconds(verdict.since_unix_ns())},
+            {"suspected_unix_s", UnixSeconds(verdict.suspected_unix_ns())},
+            {"confirmed_unix_s", SecondsOrNull(verdict.confirmed_unix_ns())},
+            {"cleared_unix_s", SecondsOrNull(verdict.cleared_unix_ns())},
+            {"confirmed_by", verdict.confirmed_by()},
+            {"policy_version", verdict.policy_version()},
+            {"evidence", std::move(evidence)},
+            {"hardware", std::move(hardware)},
+            {"suggested_action", verdict.suggested_action()}};
+  if (verdict.has_fail_slow()) json["fail_slow"] = FailSlowToJson(verdict.fail_slow());
+  return json;
 }
 
 Json AgentToJson(const v1::AgentStatus& agent) {
@@ -214,6 +246,7 @@ std::string CulpritName(const v1::Culprit& culprit) {
       for (const int32_t rank : culprit.candidates()) {
         if (rank >= 0) ranks.push_back(static_cast<uint32_t>(rank));
       }
+      if (ranks.empty() && culprit.connections_size() == 0) return "culprit not known";
       return ranks.empty() ? std::string("ambiguous") : Concat("ambiguous, one of ", RankListText(ranks));
     }
     default:
@@ -227,7 +260,17 @@ std::string CulpritName(const v1::Culprit& culprit) {
 
 bool IsSlow(const v1::Verdict& verdict) {
   return verdict.syndrome() == v1::SYNDROME_COMMUNICATION_SLOW ||
-         verdict.syndrome() == v1::SYNDROME_NON_COMMUNICATION_SLOW;
+         verdict.syndrome() == v1::SYNDROME_NON_COMMUNICATION_SLOW ||
+         verdict.syndrome() == v1::SYNDROME_FAIL_SLOW;
+}
+
+// "1.32 times slower by computation: ".
+std::string SlowdownText(const v1::FailSlow& facts) {
+  std::string text = absl::StrFormat("%.2f times slower", facts.slowdown());
+  if (facts.cause() != v1::FAIL_SLOW_CAUSE_UNSPECIFIED) {
+    absl::StrAppend(&text, " by ", std::string(FailSlowCauseWord(facts.cause())));
+  }
+  return text;
 }
 
 }  // namespace
@@ -243,7 +286,14 @@ std::string_view SyndromeWord(int syndrome) {
                                                               "mismatch",
                                                               "never joined",
                                                               "path lost"};
+  if (syndrome == v1::SYNDROME_FAIL_SLOW) return "fail-slow";
   return Word(kWords, static_cast<size_t>(syndrome));
+}
+
+std::string_view FailSlowCauseWord(int cause) {
+  static constexpr std::array<std::string_view, 4> kWords = {"unknown", "computation", "communication",
+                                                             "computation and communication"};
+  return Word(kWords, static_cast<size_t>(cause));
 }
 
 std::string_view VerdictStateWord(int state) {
@@ -343,9 +393,10 @@ std::string StatusJson(const v1::GetStatusReply& reply, int indent) {
 }
 
 std::string VerdictHead(const v1::Verdict& verdict) {
-  std::string line =
-      Concat(absl::AsciiStrToUpper(std::string(VerdictStateWord(verdict.state()))), " ",
-             std::string(SyndromeWord(verdict.syndrome())), ": ", CulpritName(verdict.culprit()));
+  std::string line = Concat(absl::AsciiStrToUpper(std::string(VerdictStateWord(verdict.state()))), " ",
+                            std::string(SyndromeWord(verdict.syndrome())), ": ",
+                            verdict.has_fail_slow() ? SlowdownText(verdict.fail_slow()) + ", " : "",
+                            CulpritName(verdict.culprit()));
   if (verdict.culprit().kind() != v1::CULPRIT_KIND_RANK || verdict.culprit().process().pid() == 0)
     return line;
   if (verdict.syndrome() == v1::SYNDROME_MISMATCH) {

@@ -36,6 +36,7 @@ std::string VerdictText(const v1::Verdict& verdict, int64_t now_unix_ns);
 
 // The numbers are those of the enums in proto/c4/v1.
 std::string_view SyndromeWord(int syndrome);           // "non-communication hang"
+std::string_view FailSlowCauseWord(int cause);         // "computation"
 std::string_view VerdictStateWord(int state);          // "confirmed"
 std::string_view CulpritKindWord(int kind);            // "rank"
 std::string_view ProcessStateWord(int process_state);  // "stopped"

@@ -6,6 +6,7 @@
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
+#include "traces/chakra_events.h"
 
 namespace c4::traces {
 
@@ -21,8 +22,9 @@ absl::StatusOr<std::vector<std::string>> JsonFiles(const std::vector<std::string
     const size_t before = files.size();
     std::filesystem::directory_iterator entry(word, error);
     for (; !error && entry != std::filesystem::directory_iterator(); entry.increment(error)) {
-      const bool json = entry->path().filename().string().find(".json") != std::string::npos;
-      if (json && !entry->is_directory(error)) files.push_back(entry->path().string());
+      const std::string name = entry->path().filename().string();
+      const bool wanted = name.find(".json") != std::string::npos || IsChakra(name);
+      if (wanted && !entry->is_directory(error)) files.push_back(entry->path().string());
     }
     if (error) return absl::ErrnoToStatus(error.value(), absl::StrCat("cannot read ", word));
     if (files.size() == before) {

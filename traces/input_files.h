@@ -8,9 +8,9 @@
 
 namespace c4::traces {
 
-// Directories among `words` stand for the JSON files in them (*.json, also packed), by name; those in folders
-// below are passed over. NotFound: a directory has none, `what` says of which kind ("profile"). Other errors:
-// it cannot be read.
+// Directories among `words` stand for the profiles in them (*.json, *.et, also packed), by name; those in
+// folders below are passed over. NotFound: a directory has none, `what` says of which kind ("profile"). Other
+// errors: it cannot be read.
 absl::StatusOr<std::vector<std::string>> JsonFiles(const std::vector<std::string>& words,
                                                    const std::string& what);
 

@@ -216,6 +216,13 @@ bool JsonScanner::Key(std::string* key) {
   return String(key) && Expect(':', "a ':'");
 }
 
+bool JsonScanner::Missing() {
+  const char next = Peek();
+  if (next != ',' && next != '}') return false;
+  ++missing_;
+  return true;
+}
+
 bool JsonScanner::Literal(std::string* text) {
   text->clear();
   for (;;) {
@@ -257,6 +264,7 @@ bool JsonScanner::SkipAt(int depth) {  // NOLINT(misc-no-recursion): as deep as 
     if (object) {
       if (Peek() != '"') return Fail("this is no JSON: here should be a string");
       if (!SkipString() || !Expect(':', "a ':'")) return false;
+      if (Missing()) continue;
     }
     if (!SkipAt(depth + 1)) return false;
   }

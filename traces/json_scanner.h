@@ -1,5 +1,6 @@
 // The tokens of a JSON text of any size, read piece by piece: memory is that of one string. Strict but for
-// NaN and Infinity, which profilers write; bytes above 0x7f are handed on as they are.
+// what profilers write: NaN and Infinity, and members without a value ("name": ,), which are counted; bytes
+// above 0x7f are handed on as they are.
 //
 // A call that returns false has failed; status() says why, with the byte ("byte 17: ..."). After that the
 // scanner is of no use. One thread; the source must outlive it.
@@ -28,6 +29,9 @@ class JsonScanner {
   bool String(std::string* text);
   // A string and the ":" behind it.
   bool Key(std::string* key);
+  // Behind a key: whether its value was left out.
+  bool Missing();
+  uint64_t missing() const { return missing_; }
   // A string without its quotation marks, or a number, true, false, null as written.
   bool Scalar(std::string* text, bool* quoted);
   bool Skip();
@@ -57,6 +61,7 @@ class JsonScanner {
   size_t end_ = 0;
   uint64_t passed_ = 0;  // bytes before the buffer
   bool at_end_ = false;
+  uint64_t missing_ = 0;
   std::string unused_;
   absl::Status status_;
 };

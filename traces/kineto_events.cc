@@ -16,13 +16,13 @@ bool OfTime(char c) {
   return c == '-' || c == '.' || (c >= '0' && c <= '9');
 }
 
-// Microseconds with up to three digits behind the point become nanoseconds without loss.
+// Microseconds become nanoseconds; digits behind the third after the point are rounded.
 std::optional<int64_t> Nanoseconds(std::string_view text) {
   bool plain = !text.empty();
   for (const char c : text) plain = plain && OfTime(c);
   const size_t point = text.find('.');
   const std::string_view fraction = point == std::string_view::npos ? "" : text.substr(point + 1);
-  if (plain && fraction.size() <= 3) {
+  if (plain) {
     int64_t whole = 0;
     const std::string_view front = text.substr(0, point);
     const auto [end, error] = std::from_chars(front.data(), front.data() + front.size(), whole);
@@ -33,6 +33,10 @@ std::optional<int64_t> Nanoseconds(std::string_view text) {
       if (digit < '0' || digit > '9') return std::nullopt;
       rest = rest * 10 + (digit - '0');
     }
+    for (const char digit : fraction) {
+      if (digit < '0' || digit > '9') return std::nullopt;
+    }
+    if (fraction.size() > 3 && fraction[3] >= '5') ++rest;
     if (std::abs(whole) > kMost_ns / 1000 - 1) return std::nullopt;
     return whole * 1000 + (text.front() == '-' ? -rest : rest);
   }
@@ -76,6 +80,7 @@ absl::StatusOr<bool> KinetoEvents::Next(KinetoEvent* event) {
     if (!absl::IsInvalidArgument(status) || place_ != Place::kEvents) return status;
     return absl::InvalidArgumentError(absl::StrCat("event ", next_, ", ", status.message()));
   }
+  header_.missing_values = json_.missing();
   if (!seen_events_) {
     return absl::InvalidArgumentError("it has no traceEvents: this is no profile of PyTorch's profiler");
   }
@@ -105,6 +110,7 @@ bool KinetoEvents::Header(bool first) {
       return true;
     }
     if (!json_.Key(&key_)) return false;
+    if (json_.Missing()) continue;
     if (key_ == "traceEvents") {
       if (seen_events_) return json_.Fail("there is a second traceEvents: remove one");
       seen_events_ = true;
@@ -131,14 +137,47 @@ bool KinetoEvents::Distributed() {
     if (!json_.More('}', first, &more)) return false;
     if (!more) return true;
     if (!json_.Key(&key_)) return false;
+    if (json_.Missing()) continue;
     if (key_ == "rank" || key_ == "world_size") {
       const bool is_rank = key_ == "rank";
       std::optional<int64_t> number;
       if (!WholeNumber(is_rank ? "rank" : "world_size", kMostRanks, &number)) return false;
       (is_rank ? header_.rank : header_.world_size) = static_cast<int>(number.value_or(0));
+    } else if (key_ == "pg_config" && json_.Peek() == '[') {
+      if (!Groups()) return false;
     } else if (!json_.Skip()) {
       return false;
     }
+  }
+}
+
+bool KinetoEvents::Groups() {
+  constexpr size_t kMostGroups = 100000;
+  if (!json_.Expect('[', "a '['")) return false;
+  for (bool first = true;; first = false) {
+    bool more = false;
+    if (!json_.More(']', first, &more)) return false;
+    if (!more) return true;
+    if (json_.Peek() != '{') {
+      if (!json_.Skip()) return false;
+      continue;
+    }
+    if (!json_.Expect('{', "a '{'")) return false;
+    std::string name;
+    std::optional<int64_t> size;
+    for (bool first_key = true;; first_key = false) {
+      if (!json_.More('}', first_key, &more)) return false;
+      if (!more) break;
+      if (!json_.Key(&key_)) return false;
+      if (json_.Missing()) continue;
+      bool quoted = false;
+      const bool read = key_ == "pg_desc" && json_.Peek() == '"' ? json_.Scalar(&name, &quoted)
+                        : key_ == "pg_size"                      ? WholeNumber("pg_size", kMostRanks, &size)
+                                                                 : json_.Skip();
+      if (!read) return false;
+    }
+    if (size && header_.groups.size() < kMostGroups)
+      header_.groups.emplace_back(name, static_cast<int>(*size));
   }
 }
 
@@ -169,6 +208,7 @@ bool KinetoEvents::Event(KinetoEvent* event) {
     if (!json_.More('}', first, &more)) return false;
     if (!more) break;
     if (!json_.Key(&key_)) return false;
+    if (json_.Missing()) continue;
     std::string* text = key_ == "ph"     ? &event->phase
                         : key_ == "name" ? &event->name
                         : key_ == "cat"  ? &event->category
@@ -204,6 +244,7 @@ bool KinetoEvents::Args(KinetoEvent* event) {
     if (!json_.More('}', first, &more)) return false;
     if (!more) return true;
     if (!json_.Key(&key_)) return false;
+    if (json_.Missing()) continue;
     const char next = json_.Peek();
     if (next == '{' || next == '[' || !args_.contains(key_)) {
       if (!json_.Skip()) return false;

@@ -45,16 +45,27 @@ struct KinetoEvent {
 struct KinetoHeader {
   std::optional<int> rank;
   std::optional<int> world_size;
-  int64_t base_ns = 0;  // to be added to every time
+  int64_t base_ns = 0;          // to be added to every time
+  uint64_t missing_values = 0;  // members without one, which count as not there
+  // Process groups: description and number of ranks; those of the newer profilers.
+  std::vector<std::pair<std::string, int>> groups;
 };
 
-class KinetoEvents {
+// The events of one rank's profile, of whatever format.
+class ProfileEvents {
+ public:
+  virtual ~ProfileEvents() = default;
+  // False: no more, and the header is complete. InvalidArgument: "event 7, byte 912: ...".
+  virtual absl::StatusOr<bool> Next(KinetoEvent* event) = 0;
+  virtual const KinetoHeader& header() const = 0;
+};
+
+class KinetoEvents final : public ProfileEvents {
  public:
   KinetoEvents(ByteSource* source, const std::set<std::string>& args) : json_(source), args_(args) {}
 
-  // False: no more, and the header is complete. InvalidArgument: "event 7, byte 912: ...".
-  absl::StatusOr<bool> Next(KinetoEvent* event);
-  const KinetoHeader& header() const { return header_; }
+  absl::StatusOr<bool> Next(KinetoEvent* event) override;
+  const KinetoHeader& header() const override { return header_; }
 
  private:
   enum class Place { kBefore, kEvents, kOver };
@@ -63,6 +74,7 @@ class KinetoEvents {
   bool Header(bool first);
   bool HeaderValue();
   bool Distributed();
+  bool Groups();
   bool WholeNumber(const char* name, int64_t most, std::optional<int64_t>* number);
   bool Event(KinetoEvent* event);
   bool Args(KinetoEvent* event);

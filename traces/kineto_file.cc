@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <charconv>
 #include <limits>
+#include <set>
 #include <tuple>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "traces/chakra_events.h"
 
 namespace c4::traces {
 namespace {
@@ -25,6 +27,15 @@ uint64_t CorrelationOf(const KinetoEvent& event) {
 
 }  // namespace
 
+KinetoFile::KinetoFile(const std::string& name, ByteSource* source, KinetoReader* job)
+    : name_(name), job_(*job) {
+  if (IsChakra(name)) {
+    events_ = std::make_unique<ChakraEvents>(source, job->matcher_.args());
+  } else {
+    events_ = std::make_unique<KinetoEvents>(source, job->matcher_.args());
+  }
+}
+
 std::string KinetoFile::Where(uint64_t event) const {
   return absl::StrCat(name_, ": event ", event);
 }
@@ -36,11 +47,12 @@ absl::Status KinetoFile::At(uint64_t event, const std::string& what) const {
 absl::StatusOr<std::optional<int>> KinetoFile::Rank(bool at_end) const {
   constexpr int kMostRanks = 1 << 24;
   const bool by_file = job_.mapping_.rank_of_file.has_value();
-  if (!by_file && events_.header().rank) return events_.header().rank;
-  if (!by_file && !at_end) return std::nullopt;
+  if (!by_file && events_->header().rank) return events_->header().rank;
+  if (!by_file && !at_end && !IsChakra(name_)) return std::nullopt;
   const std::string file = name_.substr(name_.find_last_of('/') + 1);
   static const absl::StatusOr<TextPattern> usual = TextPattern::Regex("rank[-_.]?([0-9]+)");
-  const TextPattern& pattern = by_file ? *job_.mapping_.rank_of_file : *usual;
+  static const absl::StatusOr<TextPattern> of_chakra = TextPattern::Regex("([0-9]+)[.]et([.]|$)");
+  const TextPattern& pattern = by_file ? *job_.mapping_.rank_of_file : IsChakra(name_) ? *of_chakra : *usual;
   std::vector<std::optional<std::string>> groups;
   if (pattern.Matches(file, &groups) && groups[1]) {
     int rank = 0;
@@ -49,11 +61,12 @@ absl::StatusOr<std::optional<int>> KinetoFile::Rank(bool at_end) const {
     if (error == std::errc() && end == text.data() + text.size() && rank >= 0 && rank <= kMostRanks)
       return rank;
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat(name_, ": which rank is it? ",
-                   by_file ? "rank.file_regex of the mapping finds no number in its name"
-                           : "It has no distributedInfo.rank, and its name has no rank_N: give the mapping a "
-                             "rank.file_regex"));
+  return absl::InvalidArgumentError(absl::StrCat(
+      name_, ": which rank is it? ",
+      by_file           ? "rank.file_regex of the mapping finds no number in its name"
+      : IsChakra(name_) ? "Its name is not NAME.RANK.et: give the mapping a rank.file_regex"
+                        : "It has no distributedInfo.rank, and its name has no rank_N: give the mapping a "
+                          "rank.file_regex"));
 }
 
 absl::StatusOr<bool> KinetoFile::Settle(int rank) {
@@ -76,7 +89,7 @@ absl::StatusOr<bool> KinetoFile::Settle(int rank) {
 absl::Status KinetoFile::Read() {
   KinetoEvent event;
   for (bool more = true; more;) {
-    const absl::StatusOr<bool> next = events_.Next(&event);
+    const absl::StatusOr<bool> next = events_->Next(&event);
     if (!next.ok()) return {next.status().code(), absl::StrCat(name_, ": ", next.status().message())};
     more = *next;
     if (!rank_) {
@@ -90,7 +103,7 @@ absl::Status KinetoFile::Read() {
     if (!more) break;
     if (absl::Status taken = Take(event); !taken.ok()) return taken;
   }
-  const std::optional<int> world_size = events_.header().world_size;
+  const std::optional<int> world_size = events_->header().world_size;
   if (world_size && job_.places_.world_size() != 0 && *world_size != job_.places_.world_size()) {
     return absl::InvalidArgumentError(absl::StrCat(name_, ": its distributedInfo says world_size ",
                                                    *world_size, ", the sizes of the layout make ",
@@ -101,10 +114,14 @@ absl::Status KinetoFile::Read() {
     if (!begun.empty()) job_.unpaired_.Add(begun.size(), Where(begun.front().event));
   }
   Assign();
+  JoinRuns();
   AddLaunched();
   Prefer();
   Join();
+  KeepLast();
   RemoveCopies();
+  const uint64_t missing = events_->header().missing_values;
+  if (missing > 0) job_.missing_.Add(missing, name_);
   return Emit();
 }
 
@@ -264,6 +281,45 @@ void KinetoFile::Assign() {
   if (other_clock) job_.clocks_.Add(1, name_);
 }
 
+// On the CPU: what a program does there one after the other. A computation may be many events (autograd has
+// one for each function, modules have them within each other), and ends where something else begins.
+void KinetoFile::JoinRuns() {
+  const auto rule_of = [this](const Mark& mark) -> const KinetoRule& {
+    return job_.mapping_.rules[mark.match.rule];
+  };
+  if (std::none_of(job_.mapping_.rules.begin(), job_.mapping_.rules.end(),
+                   [](const KinetoRule& rule) { return rule.runs; })) {
+    return;
+  }
+  std::sort(marks_.begin(), marks_.end(), [](const Mark& a, const Mark& b) {
+    return std::pair(a.start_ns, a.event) < std::pair(b.start_ns, b.event);
+  });
+  constexpr size_t kNone = SIZE_MAX;
+  size_t open = kNone;  // the run that goes on
+  size_t kept = 0;
+  for (size_t i = 0; i < marks_.size(); ++i) {
+    const Mark mark = marks_[i];
+    const KinetoRule& rule = rule_of(mark);
+    const bool ends_runs = whatif::IsCompute(rule.type) || whatif::IsPipeline(rule.type) ||
+                           rule.type == whatif::OperationType::kOptimizer;
+    if (mark.on_gpu || (!rule.runs && !ends_runs)) {
+      marks_[kept++] = mark;
+      continue;
+    }
+    Mark* const run = open == kNone ? nullptr : &marks_[open];
+    const bool same = run != nullptr && rule.runs && run->match.rule == mark.match.rule &&
+                      run->match.preference == mark.match.preference && run->match.step == mark.match.step;
+    if (same) {
+      run->end_ns = std::max(run->end_ns, mark.end_ns);
+      run->damage = std::max(run->damage, mark.damage);
+      continue;
+    }
+    open = rule.runs ? kept : kNone;
+    marks_[kept++] = mark;
+  }
+  marks_.resize(kept);
+}
+
 // What marks of the program launched, beside the marks themselves. Their steps are those of the marks: the
 // device may run them much later.
 void KinetoFile::AddLaunched() {
@@ -338,6 +394,19 @@ void KinetoFile::Join() {
   marks_.resize(kept);
 }
 
+void KinetoFile::KeepLast() {
+  std::map<std::pair<uint16_t, int32_t>, int64_t> last_ns;  // by rule and step
+  const auto kept_only = [this](const Mark& mark) { return job_.mapping_.rules[mark.match.rule].last; };
+  for (const Mark& mark : marks_) {
+    if (!kept_only(mark)) continue;
+    const auto [known, fresh] = last_ns.try_emplace({mark.match.rule, mark.match.step}, mark.start_ns);
+    if (!fresh) known->second = std::max(known->second, mark.start_ns);
+  }
+  std::erase_if(marks_, [&](const Mark& mark) {
+    return kept_only(mark) && mark.start_ns < last_ns.at({mark.match.rule, mark.match.step});
+  });
+}
+
 void KinetoFile::RemoveCopies() {
   const auto type = [this](const Mark& mark) {
     return whatif::Index(job_.mapping_.rules[mark.match.rule].type);
@@ -360,9 +429,47 @@ void KinetoFile::RemoveCopies() {
   marks_.resize(kept);
 }
 
-absl::Status KinetoFile::Emit() {
+whatif::OperationRecord KinetoFile::Record(const Mark& mark) {
   constexpr double kSeconds = 1e-9;
   constexpr uint64_t kMostLine = std::numeric_limits<uint32_t>::max();
+  const int64_t start_ns = mark.start_ns + events_->header().base_ns;
+  if (!job_.origin_ns_) job_.origin_ns_ = start_ns;
+  whatif::OperationRecord record;
+  record.start_s = static_cast<double>(start_ns - *job_.origin_ns_) * kSeconds;
+  record.duration_s = static_cast<float>(static_cast<double>(mark.end_ns - mark.start_ns) * kSeconds);
+  record.step = mark.match.step;
+  record.line = static_cast<uint32_t>(std::min(mark.event, kMostLine));
+  record.rank = *rank_;
+  record.micro_batch = mark.match.micro_batch;
+  record.chunk = static_cast<int16_t>(mark.match.chunk);
+  record.global_chunk = static_cast<int16_t>(mark.match.global_chunk);
+  record.dp_rank = static_cast<uint16_t>(place_.dp);
+  record.stage = static_cast<uint16_t>(place_.stage) & 0xfff;
+  record.type = static_cast<uint16_t>(job_.mapping_.rules[mark.match.rule].type) & 0xf;
+  return record;
+}
+
+// Of a job on processors, whose programs wait for what they do (analysis/whatif/own_time.h).
+void KinetoFile::EmitStepBegins() {
+  const bool on_gpu = std::any_of(marks_.begin(), marks_.end(), [](const Mark& mark) { return mark.on_gpu; });
+  if (on_gpu || launches_.size() > 0 || steps_[0].empty()) {
+    job_.on_processors_ = false;
+    return;
+  }
+  std::set<int32_t> taken;
+  for (const Mark& mark : marks_) taken.insert(mark.match.step);
+  for (const Step& step : steps_[0]) {
+    if (!taken.contains(step.number)) continue;
+    Mark begin;
+    begin.start_ns = begin.end_ns = step.start_ns;
+    begin.match.step = step.number;
+    whatif::OperationRecord record = Record(begin);
+    record.type = static_cast<uint16_t>(whatif::OperationType::kOwnTime) & 0xf;
+    job_.step_begins_.push_back(record);
+  }
+}
+
+absl::Status KinetoFile::Emit() {
   for (const Mark& mark : marks_) {
     whatif::TraceRecords& records = job_.contents_.records;
     if (mark.damage >= 0) {
@@ -376,22 +483,9 @@ absl::Status KinetoFile::Emit() {
                              " operations: choose some of its steps with --steps, or allow more with "
                              "--max-operations"));
     }
-    const int64_t start_ns = mark.start_ns + events_.header().base_ns;
-    if (!job_.origin_ns_) job_.origin_ns_ = start_ns;
-    whatif::OperationRecord record;
-    record.start_s = static_cast<double>(start_ns - *job_.origin_ns_) * kSeconds;
-    record.duration_s = static_cast<float>(static_cast<double>(mark.end_ns - mark.start_ns) * kSeconds);
-    record.step = mark.match.step;
-    record.line = static_cast<uint32_t>(std::min(mark.event, kMostLine));
-    record.rank = *rank_;
-    record.micro_batch = mark.match.micro_batch;
-    record.chunk = static_cast<int16_t>(mark.match.chunk);
-    record.global_chunk = static_cast<int16_t>(mark.match.global_chunk);
-    record.dp_rank = static_cast<uint16_t>(place_.dp);
-    record.stage = static_cast<uint16_t>(place_.stage) & 0xfff;
-    record.type = static_cast<uint16_t>(job_.mapping_.rules[mark.match.rule].type) & 0xf;
-    records.Add(record);
+    records.Add(Record(mark));
   }
+  EmitStepBegins();
   return absl::OkStatus();
 }
 

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <unordered_map>
@@ -17,8 +18,7 @@ namespace c4::traces {
 
 class KinetoFile {
  public:
-  KinetoFile(const std::string& name, ByteSource* source, KinetoReader* job)
-      : name_(name), job_(*job), events_(source, job->matcher_.args()) {}
+  KinetoFile(const std::string& name, ByteSource* source, KinetoReader* job);
 
   absl::Status Read();
 
@@ -65,15 +65,19 @@ class KinetoFile {
   // The step in which it starts, or in which the program launched it.
   std::optional<int32_t> StepOf(const Mark& mark, std::optional<int64_t> launched_ns) const;
   void Assign();
+  void JoinRuns();
   void AddLaunched();
   void Prefer();
   void Join();
+  void KeepLast();
   void RemoveCopies();
   absl::Status Emit();
+  whatif::OperationRecord Record(const Mark& mark);
+  void EmitStepBegins();
 
   const std::string& name_;
   KinetoReader& job_;
-  KinetoEvents events_;
+  std::unique_ptr<ProfileEvents> events_;
   std::optional<int> rank_;
   RankPlaces::Place place_;
   std::vector<Mark> marks_;

@@ -118,7 +118,7 @@ absl::Status Number(const json& rule, const std::string& where, const char* key,
 absl::StatusOr<KinetoRule> ParseRule(const json& json_rule, const std::string& where) {
   absl::Status good = CheckKeys(json_rule, where,
                                 {"type", "name", "regex", "category", "args", "micro_batch", "chunk",
-                                 "global_chunk", "step", "join", "optional"});
+                                 "global_chunk", "step", "join", "runs", "last", "optional"});
   if (!good.ok()) return good;
   KinetoRule rule;
   if (!json_rule.contains("type")) return Wrong(where, "it has no type");
@@ -161,10 +161,12 @@ absl::StatusOr<KinetoRule> ParseRule(const json& json_rule, const std::string& w
     if (!join.ok()) return join.status();
     rule.join = *std::move(join);
   }
-  if (json_rule.contains("optional")) {
-    if (!json_rule["optional"].is_boolean())
-      return Wrong(where + ".optional", "this has to be true or false");
-    rule.optional = json_rule["optional"].get<bool>();
+  for (const auto& [key, flag] : {std::pair("runs", &rule.runs), std::pair("last", &rule.last),
+                                  std::pair("optional", &rule.optional)}) {
+    if (!json_rule.contains(key)) continue;
+    if (!json_rule[key].is_boolean())
+      return Wrong(absl::StrCat(where, ".", key), "this has to be true or false");
+    *flag = json_rule[key].get<bool>();
   }
   return rule;
 }
@@ -249,9 +251,10 @@ absl::Status ParseSteps(const json& mapping, KinetoMapping* parsed) {
   if (name->groups() < 1)
     return Wrong("steps.regex", "its first group has to be the step's number: ([0-9]+)");
   parsed->step_name = *std::move(name);
-  // Old profilers wrote marks as operators.
-  absl::StatusOr<std::vector<std::string>> categories =
-      Categories(steps, "steps", {"gpu_user_annotation", "user_annotation", "cpu_op", "Operator"});
+  // Old profilers wrote marks as operators; nodes are of Chakra's execution traces.
+  absl::StatusOr<std::vector<std::string>> categories = Categories(
+      steps, "steps",
+      {"gpu_user_annotation", "user_annotation", "cpu_op", "Operator", "METADATA_NODE", "COMP_NODE"});
   if (!categories.ok()) return categories.status();
   if (std::find(categories->begin(), categories->end(), kLaunched) != categories->end()) {
     return Wrong("steps.category", "'launched' is for rules: a step is a mark");

@@ -62,6 +62,9 @@ struct KinetoRule {
   NumberSource global_chunk;
   NumberSource step;  // said: steps are not looked for
   std::string join;   // events with one value of this argument are one operation
+  // What follows one another, with no other computation, transfer or optimizer between, is one operation.
+  bool runs = false;
+  bool last = false;  // of a step only the one that begins last counts
   bool optional = false;
 };
 

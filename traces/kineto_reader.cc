@@ -104,6 +104,11 @@ void KinetoReader::NoteWhatIsLeftOut() {
                                  " operations are there twice with the same times, the first is ",
                                  copies_.first, ": taken once"));
   }
+  if (missing_.number > 0) {
+    notes.push_back(absl::StrCat(missing_.number,
+                                 " members of events have no value and count as not there, the first are in ",
+                                 missing_.first));
+  }
   if (idle_.number > 0) {
     notes.push_back(absl::StrCat(idle_.number,
                                  " marks are left out that launched no kernel, while others of their rule "
@@ -123,6 +128,9 @@ absl::StatusOr<TableContents> KinetoReader::Finish() {
   if (absl::Status workers = CheckWorkers(); !workers.ok()) return workers;
   if (absl::Status rules = CheckRules(); !rules.ok()) return rules;
   NoteWhatIsLeftOut();
+  if (on_processors_) {
+    for (const whatif::OperationRecord& begin : step_begins_) contents_.records.Add(begin);
+  }
   return std::move(contents_);
 }
 

@@ -70,8 +70,11 @@ class KinetoReader {
   Count outside_;   // operations that start in no step
   Count unpaired_;  // beginnings without an end, ends without a beginning
   Count copies_;
-  Count idle_;    // marks that launched nothing, of rules whose other marks did
-  Count clocks_;  // ranks whose operations are timed on the GPU and their steps on the CPU
+  Count missing_;              // members without a value
+  Count idle_;                 // marks that launched nothing, of rules whose other marks did
+  Count clocks_;               // ranks whose operations are timed on the GPU and their steps on the CPU
+  bool on_processors_ = true;  // no rank's profile has anything of a GPU
+  std::vector<whatif::OperationRecord> step_begins_;
   std::optional<int64_t> origin_ns_;
   TableContents contents_;
 };

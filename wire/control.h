@@ -2,8 +2,9 @@
 //
 // A SOCK_SEQPACKET unix socket, C4_RUN_DIR/agent.sock; one frame a packet, each opened by the common
 // header. The library connects and says hello; the agent answers welcome, and may send a level at any
-// time. Since 1.1 the library asks for paths and says which it uses. Either side ignores frame types that it
-// does not know. Who is at the other end comes from the socket's credentials, never from the frame.
+// time. Since 1.1 the library asks for paths and says which it uses; since 1.2 the agent has it hold the
+// job's calls. Either side ignores frame types that it does not know. Who is at the other end comes from the
+// socket's credentials, never from the frame.
 #pragma once
 
 #include "wire/header.h"
@@ -13,7 +14,7 @@ namespace c4::wire {
 
 inline constexpr uint64_t kControlMagic = Magic("C4CNTROL");
 inline constexpr uint16_t kControlMajor = 1;
-inline constexpr uint16_t kControlMinor = 1;
+inline constexpr uint16_t kControlMinor = 2;
 inline constexpr char kControlSocketName[] = "agent.sock";
 inline constexpr size_t kControlMaxBytes = 4096;
 
@@ -25,6 +26,10 @@ enum ControlType : uint32_t {
   kControlPathAsk = 4,     // library to agent: paths for a connection that is about to be made
   kControlPathAnswer = 5,  // agent to library: the answer, or a correction
   kControlPathUse = 6,     // library to agent: what a connection uses, whenever that changes
+  // Since 1.2:
+  kControlHoldArm = 7,    // agent to library: hold the program's calls from that one on; again: a later one
+  kControlHoldState = 8,  // library to agent: how far it has come, whenever that changes
+  kControlHoldEnd = 9,    // agent to library: let them go on
 };
 
 inline constexpr uint32_t kControlMostPlanes = 4;
@@ -103,6 +108,64 @@ struct ControlPathUse {
   ControlPathInUse paths[kControlMostQueuePairs];  // by queue pair
 };
 static_assert(sizeof(ControlPathUse) == 3608);
+
+// What is counted until calls are held.
+enum ControlHoldCount : uint32_t {
+  kHoldCountCollectives = 1,  // of `communicator_id`, called by this process
+  kHoldCountSteps = 2,        // that the program has marked (ccl/include/c4/marks.h)
+};
+
+// Calls are held at the first one that begins once `calls` have been counted. An arm with the number of the
+// hold that is under way moves its cut; one with another number is refused.
+struct ControlHoldArm {
+  uint64_t hold;  // its number, never 0
+  uint64_t communicator_id;
+  uint64_t calls;      // UINT64_MAX: none is held, the answer says where the process is
+  uint32_t count;      // ControlHoldCount
+  uint32_t arrive_ms;  // without a held call for so long it ends
+  uint32_t hold_ms;    // nothing of the process is held longer, all its calls of this hold together
+  uint32_t reserved;
+};
+static_assert(sizeof(ControlHoldArm) == 40);
+
+enum ControlHoldPhase : uint32_t {
+  kHoldArmed = 1,
+  kHoldHeld = 2,     // a thread is held
+  kHoldQuiet = 3,    // and all that was called before has finished
+  kHoldEnded = 4,    // everything goes on; `reason` says why
+  kHoldRefused = 5,  // this order was not taken up, and changes nothing; `reason` says why
+};
+
+enum ControlHoldReason : uint32_t {
+  kHoldNoReason = 0,
+  kHoldToldTo = 1,         // the agent's end
+  kHoldAgentGone = 2,      // the connection to it broke
+  kHoldNotReached = 3,     // no call was held within arrive_ms
+  kHoldTimeUp = 4,         // hold_ms are over
+  kHoldAborted = 5,        // the program aborted or revoked a communicator meanwhile
+  kHoldCapture = 6,        // a call is part of a graph that is captured
+  kHoldBusy = 7,           // refused: another one is under way
+  kHoldUnknown = 8,        // refused: the process is not in that communicator, or has marked no step
+  kHoldNotAllowed = 9,     // refused: C4_HOLD=0
+  kHoldSeveralRanks = 10,  // refused: the process has several ranks in that communicator
+};
+
+struct ControlHoldState {
+  uint64_t hold;
+  uint64_t calls;    // of the order that it answers
+  uint64_t counted;  // by now
+  uint64_t held_ns;  // since the first call of this hold was held, up to its end
+  uint32_t phase;    // ControlHoldPhase
+  uint32_t reason;   // ControlHoldReason
+  uint32_t threads;  // that are held
+  uint32_t reserved;
+};
+static_assert(sizeof(ControlHoldState) == 48);
+
+struct ControlHoldEnd {
+  uint64_t hold;
+};
+static_assert(sizeof(ControlHoldEnd) == 8);
 
 // The fixed part of every frame; the body of `type` follows at header.header_bytes.
 struct ControlFrame {

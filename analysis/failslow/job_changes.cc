@@ -7,30 +7,50 @@
 
 namespace c4::failslow {
 
-JobChange JobChanges::Add(const RankChange& change) {
+uint64_t JobChanges::Add(const RankChange& change) {
   const bool slower = change.after_s > change.before_s;
   const double apart_ns = 1e9 * kIterationsApart * std::max(change.before_s, change.after_s);
   const auto belongs = [&](const Event& event) {
-    const bool same_way = slower == (event.change.after_s > event.change.before_s);
-    return same_way && std::abs(static_cast<double>(change.at_ns - event.change.at_ns)) <= apart_ns;
+    return slower == event.slower && std::abs(static_cast<double>(change.at_ns - event.at_ns)) <= apart_ns;
   };
   auto event = std::find_if(events_.rbegin(), events_.rend(), belongs);
   if (event == events_.rend()) {
     if (events_.size() >= kEvents) events_.pop_front();
-    events_.push_back({.change = {.number = numbers_++, .at_ns = change.at_ns}});
+    events_.push_back({.number = numbers_++, .at_ns = change.at_ns, .slower = slower});
     event = events_.rbegin();
   }
-  // A rank that tells the same again only brings better figures; the job's do not hang on one rank.
-  if (event->told_by.insert(change.rank).second) {
-    event->before_s.push_back(change.before_s);
-    event->after_s.push_back(change.after_s);
+  event->told[change.rank] = change;
+  event->at_ns = std::min(event->at_ns, change.at_ns);
+  event->news = true;
+  return event->number;
+}
+
+std::vector<JobChange> JobChanges::Take() {
+  std::vector<JobChange> taken;
+  for (Event& event : events_) {
+    if (event.news) taken.push_back(Now(event));
+    event.news = false;
   }
-  JobChange& job = event->change;
-  job.at_ns = std::min(job.at_ns, change.at_ns);
-  job.before_s = MedianOf(event->before_s);
-  job.after_s = MedianOf(event->after_s);
-  job.ranks = event->told_by.size();
-  job.job_wide = 2 * job.ranks >= ranks_;
+  return taken;
+}
+
+JobChange JobChanges::Now(const Event& event) {
+  JobChange job = {.number = event.number, .at_ns = event.at_ns};
+  std::vector<double> before_s;
+  std::vector<double> after_s;
+  size_t creeping = 0;
+  for (const auto& [rank, change] : event.told) {
+    if (change.stage == ChangeStage::kWithdrawn) continue;
+    before_s.push_back(change.before_s);
+    after_s.push_back(change.after_s);
+    creeping += change.creeping ? 1 : 0;
+    job.confirmed += change.stage == ChangeStage::kConfirmed ? 1 : 0;
+  }
+  job.ranks = before_s.size();
+  if (job.ranks == 0) return job;
+  job.creeping = 2 * creeping > job.ranks;
+  job.before_s = MedianOf(std::move(before_s));
+  job.after_s = MedianOf(std::move(after_s));
   return job;
 }
 

@@ -2,14 +2,17 @@
 // one does: what most of them tell at about the same time, and in the same direction, is one change of the
 // job.
 //
-// Bounded memory: only the newest events are kept. Pure; one thread.
+// What a rank tells costs the logarithm of the ranks; figures over all of them are made when they are asked
+// for. Bounded memory: only the newest events are kept. Pure; one thread.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <deque>
-#include <set>
+#include <map>
 #include <vector>
+
+#include "analysis/failslow/change_detector.h"
 
 namespace c4::failslow {
 
@@ -18,24 +21,28 @@ struct RankChange {
   int64_t at_ns = 0;  // when the first iteration of the new level began, by the job's clock
   double before_s = 0;
   double after_s = 0;
+  bool creeping = false;
+  ChangeStage stage = ChangeStage::kConfirmed;
 };
 
 struct JobChange {
   uint64_t number = 0;
   int64_t at_ns = 0;    // the earliest that a rank told
-  double before_s = 0;  // medians over its ranks
+  double before_s = 0;  // medians over the ranks that tell it
   double after_s = 0;
-  size_t ranks = 0;       // that told it
-  bool job_wide = false;  // at least half of them did
+  bool creeping = false;  // most of them say so
+  size_t ranks = 0;       // that tell it: whoever withdrew it does not
+  size_t confirmed = 0;   // of these
 };
 
 class JobChanges {
  public:
-  // REQUIRES: ranks > 0.
-  explicit JobChanges(size_t ranks) : ranks_(ranks) {}
+  // The number of the event that this change belongs to: a new one when it is the first of it. What a rank
+  // tells again takes the place of what it told before.
+  uint64_t Add(const RankChange& change);
 
-  // Gives the event that this change belongs to, as it is now: of a new number when it is the first of it.
-  JobChange Add(const RankChange& change);
+  // The events of which something was told since the last time, by number.
+  std::vector<JobChange> Take();
 
   // Changes lie together that are at most so many iterations of the new or old level apart, whichever is
   // longer.
@@ -44,13 +51,14 @@ class JobChanges {
 
  private:
   struct Event {
-    JobChange change;
-    std::set<int> told_by;
-    std::vector<double> before_s;
-    std::vector<double> after_s;
+    uint64_t number = 0;
+    int64_t at_ns = 0;
+    bool slower = false;
+    bool news = false;
+    std::map<int, RankChange> told;
   };
+  static JobChange Now(const Event& event);
 
-  size_t ranks_;
   uint64_t numbers_ = 0;
   std::deque<Event> events_;  // newest last
 };

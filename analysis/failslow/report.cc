@@ -77,11 +77,13 @@ std::string Seconds(double time_s) {
   return absl::StrFormat("%.4g s", time_s);
 }
 
-std::string ChangeLine(const Change& change) {
+std::string ChangeLine(const SeriesReport& report, size_t i) {
+  const Change& change = report.changes[i];
   const double percent = 100 * (change.after_s / change.before_s - 1);
-  return absl::StrFormat("iteration %d: %s -> %s, %.0f %% %s%s", change.iteration, Seconds(change.before_s),
+  return absl::StrFormat("iteration %d: %s -> %s, %.0f %% %s%s%s", change.iteration, Seconds(change.before_s),
                          Seconds(change.after_s), std::abs(percent), percent > 0 ? "slower" : "faster",
-                         change.creeping ? ", by and by" : "");
+                         change.creeping ? ", by and by" : "",
+                         i < report.notes.size() ? report.notes[i] : "");
 }
 
 }  // namespace
@@ -128,7 +130,7 @@ std::string SeriesText(const SeriesReport& report, int columns) {
     marks[BucketOf(change.iteration, report.times_s.size(), buckets.size())] = '^';
   }
   absl::StrAppendFormat(&text, "%9s  %s\n\n", Seconds(axis.low_s), marks);
-  for (const Change& change : report.changes) absl::StrAppend(&text, ChangeLine(change), "\n");
+  for (size_t i = 0; i < report.changes.size(); ++i) absl::StrAppend(&text, ChangeLine(report, i), "\n");
   if (report.changes.empty()) text += "no change\n";
   return text;
 }
@@ -167,13 +169,14 @@ std::string SeriesSvg(const SeriesReport& report) {
   }
   absl::StrAppendFormat(&svg, "<polyline class=\"line\" points=\"%s\" fill=\"none\" stroke=\"#236\"/>\n",
                         line);
-  for (const Change& change : report.changes) {
+  for (size_t i = 0; i < report.changes.size(); ++i) {
+    const Change& change = report.changes[i];
     const int x = x_of(static_cast<double>(change.iteration) /
                        static_cast<double>(std::max<size_t>(1, report.times_s.size())));
     absl::StrAppendFormat(&svg,
                           "<line class=\"limit\" x1=\"%d\" y1=\"%d\" x2=\"%d\" y2=\"%d\" stroke=\"#c33\" "
                           "stroke-dasharray=\"4 3\"><title>%s</title></line>\n",
-                          x, top, x, top + kSvgHeight, analysis::EscapedForSvg(ChangeLine(change)));
+                          x, top, x, top + kSvgHeight, analysis::EscapedForSvg(ChangeLine(report, i)));
   }
   absl::StrAppendFormat(&svg,
                         "<text x=\"4\" y=\"34\">seconds</text>\n<text x=\"%d\" y=\"%d\">iteration</text>\n",

@@ -16,6 +16,7 @@ struct SeriesReport {
   std::optional<uint32_t> period;  // calls of an iteration, where calls were given
   std::vector<double> times_s;     // NaN: none
   std::vector<Change> changes;
+  std::vector<std::string> notes;  // what stands behind the line of each change; empty: nothing
 };
 
 // {"period","iterations","median_s","changes":[{"iteration","before_s","after_s","creeping","told_at"}]};

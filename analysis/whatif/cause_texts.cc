@@ -28,7 +28,11 @@ std::optional<std::string> CauseTexts::WhyAbsent(CauseKind kind) const {
   switch (kind) {
     case CauseKind::kWorker:
       if (!parts.slow_workers().empty()) return std::nullopt;
-      return "no worker's computations are 5 % slower than its stage's usual ones by more than chance";
+      return trace_.has_own_time()
+                 ? "no worker's computations are 5 % slower than its stage's usual ones by more than chance, "
+                   "and "
+                   "none does twice the usual between them, by 5 % of a step"
+                 : "no worker's computations are 5 % slower than its stage's usual ones by more than chance";
     case CauseKind::kStageImbalance:
       if (trace_.pp_size > 1) return std::nullopt;
       return "there is one stage only";
@@ -90,6 +94,30 @@ Gain CauseTexts::Together(const std::vector<Cause>& causes) const {
   return Of("all of this together", std::move(words), fix);
 }
 
+std::string CauseTexts::Evidence(const ComputeParts::SlowWorker& worker) const {
+  const bool lags = worker.rank != trace_.Rank(worker.dp, worker.stage) || IsLagging(worker);
+  std::string text = absl::StrFormat("rank %d (dp %d, stage %d)", worker.rank, worker.dp, worker.stage);
+  std::string joint = " ";
+  if (worker.factor > 1 && lags) {
+    absl::StrAppendFormat(
+        &text, " makes its tensor or context group wait, whose computations take %.2f times as long",
+        worker.factor);
+    joint = ", and ";
+  } else if (worker.factor > 1) {
+    absl::StrAppendFormat(&text, " takes %.2f times as long as the others of its stage", worker.factor);
+    joint = ", and ";
+  }
+  if (worker.own_s > 0) {
+    absl::StrAppendFormat(&text, "%sspends %.3f s a step between its operations, where %.3f s are usual",
+                          joint, worker.own_s, worker.usual_own_s);
+  }
+  return text;
+}
+
+bool CauseTexts::IsLagging(const ComputeParts::SlowWorker& worker) const {
+  return !trace_.lagging.empty() && trace_.lagging[trace_.Worker(worker.dp, worker.stage)] == worker.rank;
+}
+
 void CauseTexts::Worker(Cause* cause) const {
   const auto& slow = remedies_.parts().slow_workers();
   std::vector<std::string> named;
@@ -97,14 +125,12 @@ void CauseTexts::Worker(Cause* cause) const {
   std::vector<std::string> words;
   Fix together;
   for (const auto& worker : slow) {
-    const int rank = trace_.Rank(worker.dp, worker.stage);
+    const int rank = worker.rank;
     cause->ranks.push_back(rank);
     words.push_back(absl::StrCat("worker=", rank));
     together.chosen.push_back(Selection::Worker(worker.dp, worker.stage));
     if (named.size() == kNamed) continue;
-    named.push_back(
-        absl::StrFormat("rank %d (dp %d, stage %d) takes %.2f times as long as the others of its stage", rank,
-                        worker.dp, worker.stage, worker.factor));
+    named.push_back(Evidence(worker));
     cause->gains.push_back(Of(absl::StrCat("rank ", rank), {words.back()}, {{together.chosen.back()}, 0}));
     texts.push_back(absl::StrFormat("rank %d: %s", rank, GainText(cause->gains.back().percent())));
   }
@@ -214,9 +240,16 @@ void CauseTexts::Communication(Cause* cause) const {
 }
 
 void CauseTexts::LaunchDelay(Cause* cause) const {
-  cause->evidence = absl::StrFormat(
-      "operations start later than what they wait for: a step takes %.3f s longer than its operations need",
-      analysis_.step_time_measured_s - analysis_.step_time_s);
+  cause->evidence =
+      trace_.has_own_time()
+          ? absl::StrFormat(
+                "workers do more between their operations than is usual there: without that a step takes "
+                "%.3f s",
+                cause->step_time_s)
+          : absl::StrFormat(
+                "operations start later than what they wait for: a step takes %.3f s longer than "
+                "its operations need",
+                analysis_.step_time_measured_s - analysis_.step_time_s);
   cause->gains.push_back(OfCause(CauseBit(cause->kind)));
   cause->advice = absl::StrFormat(
       "look at what the processors do between steps (data loading, padding, collection before the "

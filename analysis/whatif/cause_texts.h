@@ -12,7 +12,7 @@ namespace c4::whatif {
 class CauseTexts {
  public:
   CauseTexts(const Job& job, const Analysis& analysis, const Remedies& remedies, int threads)
-      : job_(job), trace_(job.trace), analysis_(analysis), remedies_(remedies), threads_(threads) {}
+      : trace_(job.trace), analysis_(analysis), remedies_(remedies), threads_(threads) {}
 
   // Where the durations show nothing of it.
   std::optional<std::string> WhyAbsent(CauseKind kind) const;
@@ -24,6 +24,8 @@ class CauseTexts {
  private:
   Gain Of(std::string what, std::vector<std::string> words, const Fix& fix) const;
   Gain OfCause(uint32_t bit) const;
+  std::string Evidence(const ComputeParts::SlowWorker& worker) const;
+  bool IsLagging(const ComputeParts::SlowWorker& worker) const;
   void Worker(Cause* cause) const;
   void StageImbalance(Cause* cause) const;
   void SequenceLengths(Cause* cause) const;
@@ -32,7 +34,6 @@ class CauseTexts {
   void LaunchDelay(Cause* cause) const;
   std::vector<double> ComputedByStage_s() const;
 
-  const Job& job_;
   const Trace& trace_;
   const Analysis& analysis_;
   const Remedies& remedies_;

@@ -68,8 +68,9 @@ class Finder {
     Cause cause;
     cause.kind = kind;
     cause.step_time_s = StepTimeWithout_s(CauseBit(kind));
-    const double before_s =
-        kind == CauseKind::kLaunchDelay ? analysis_.step_time_measured_s : analysis_.step_time_s;
+    const double before_s = kind == CauseKind::kLaunchDelay && !trace_.has_own_time()
+                                ? analysis_.step_time_measured_s
+                                : analysis_.step_time_s;
     cause.share = cause.share_beyond = (before_s - cause.step_time_s) / found_.lost_s;
     found_.causes.push_back(std::move(cause));
   }
@@ -82,13 +83,13 @@ class Finder {
     return causes;
   }
 
-  // What is lost again when all are removed but this one. A launch delay is in no replay: it overlaps with
+  // What is lost again when all are removed but this one. A launch delay that is in no replay overlaps with
   // nothing.
   void WeighBeyond() {
     const uint32_t all = AllBits();
     const double without_all_s = StepTimeWithout_s(all);
     for (Cause& cause : found_.causes) {
-      if (cause.kind == CauseKind::kLaunchDelay) continue;
+      if (cause.kind == CauseKind::kLaunchDelay && !trace_.has_own_time()) continue;
       cause.share_beyond = (StepTimeWithout_s(all & ~CauseBit(cause.kind)) - without_all_s) / found_.lost_s;
     }
   }

@@ -15,13 +15,8 @@ constexpr double kErrors = 4 * 1.25 * 1.42;  // of a mean, from which two median
 constexpr double kCorrelated = 0.9;          // section 5.3
 constexpr double kLeastSpread = 0.03;        // of the work of micro-batches
 constexpr double kLeastPause = 0.25;         // of the computation it interrupts
-
-// Half of the values are at most this; of two the lesser.
-double LowerMedian(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<ptrdiff_t>((values.size() - 1) / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
+constexpr double kLeastOwnTime = 0.05;       // of a step, beyond what is usual
+constexpr double kUnusualOwnTime = 2;        // times the usual
 
 double Deviation(const std::vector<float>& values, double median) {
   std::vector<float> deviations;
@@ -46,6 +41,7 @@ ComputeParts::ComputeParts(const Job& job)
     micro_batch_names_.try_emplace(name, micro_batch_names_.size());
   }
   FindCosts();
+  FindOwnTimes();
   FindSlowWorkers();
   FindWork();
   FindPauses();
@@ -134,12 +130,76 @@ void ComputeParts::FindSlowWorkers() {
     for (int stage = 0; stage < trace_.pp_size; ++stage) {
       const double factor = ratios[dp][static_cast<size_t>(stage)] / usual;
       const double chance = trace_.pp_size > 1 ? 0 : kErrors * error;
-      if (factor > 1 + std::max(kSlowWorker, chance))
-        slow_workers_.push_back({static_cast<int>(dp), stage, factor});
+      SlowWorker worker;
+      worker.dp = static_cast<int>(dp);
+      worker.stage = stage;
+      worker.rank = trace_.Rank(worker.dp, stage);
+      if (factor > 1 + std::max(kSlowWorker, chance)) worker.factor = factor;
+      FindLagging(&worker);
+      FindOwnTime(&worker);
+      if (worker.Severity() > 0) slow_workers_.push_back(worker);
     }
   }
   std::sort(slow_workers_.begin(), slow_workers_.end(),
-            [](const SlowWorker& a, const SlowWorker& b) { return a.factor > b.factor; });
+            [](const SlowWorker& a, const SlowWorker& b) { return a.Severity() > b.Severity(); });
+}
+
+// A group that waits for one of its members is as slow as that one, and it is that one who is to blame.
+void ComputeParts::FindLagging(SlowWorker* worker) const {
+  const size_t index = trace_.Worker(worker->dp, worker->stage);
+  if (trace_.lagging.empty() || trace_.lagging[index] < 0 || trace_.lag_s.empty()) return;
+  double all_s = 0;
+  double lag_s = 0;
+  for (const OperationType type : kComputations) {
+    for (const size_t operation : Computations(worker->stage, type)) {
+      for (size_t lane = static_cast<size_t>(worker->dp); lane < lanes_; lane += dp_size_) {
+        all_s += static_cast<double>(job_.durations.recorded_s[operation * lanes_ + lane]);
+        lag_s += static_cast<double>(trace_.lag_s[operation * lanes_ + lane]);
+      }
+    }
+  }
+  const double factor = all_s / std::max(all_s - lag_s, 1e-12);
+  const double of_step = lag_s / static_cast<double>(trace_.steps.size()) / Median(trace_.measured_step_s);
+  if (factor <= 1 + kSlowWorker || of_step <= kLeastOwnTime) return;
+  worker->factor = std::max(worker->factor, factor);
+  worker->rank = trace_.lagging[index];
+}
+
+void ComputeParts::FindOwnTimes() {
+  if (!trace_.has_own_time()) return;
+  const size_t steps = trace_.steps.size();
+  std::vector<double> of_steps(steps);
+  own_s_.resize(static_cast<size_t>(trace_.workers()));
+  usual_own_s_.resize(own_s_.size());
+  for (int stage = 0; stage < trace_.pp_size; ++stage) {
+    const size_t first = trace_.Find(stage, OperationType::kOwnTime, 0);
+    const size_t count = trace_.Count(stage, OperationType::kOwnTime);
+    for (size_t dp = 0; dp < dp_size_; ++dp) {
+      for (size_t step = 0; step < steps; ++step) {
+        of_steps[step] = 0;
+        for (size_t i = first; i < first + count; ++i)
+          of_steps[step] += static_cast<double>(job_.durations.recorded_s[i * lanes_ + step * dp_size_ + dp]);
+      }
+      own_s_[trace_.Worker(static_cast<int>(dp), stage)] = Median(of_steps);
+    }
+  }
+  // Of the same stage; where there is one data-parallel rank only, of the other stages.
+  for (auto first = own_s_.begin(); first != own_s_.end(); first += static_cast<ptrdiff_t>(dp_size_)) {
+    const std::vector<double> of_stage(first, first + static_cast<ptrdiff_t>(dp_size_));
+    const double usual_s = LowerMedian(dp_size_ > 1 ? of_stage : own_s_);
+    std::fill_n(usual_own_s_.begin() + (first - own_s_.begin()), dp_size_, usual_s);
+  }
+}
+
+void ComputeParts::FindOwnTime(SlowWorker* worker) const {
+  if (own_s_.empty()) return;
+  const size_t index = trace_.Worker(worker->dp, worker->stage);
+  const double step_s = Median(trace_.measured_step_s);
+  const double excess_s = own_s_[index] - usual_own_s_[index];
+  if (excess_s <= kLeastOwnTime * step_s || own_s_[index] <= kUnusualOwnTime * usual_own_s_[index]) return;
+  worker->own_s = own_s_[index];
+  worker->usual_own_s = usual_own_s_[index];
+  worker->own_share = excess_s / step_s;
 }
 
 void ComputeParts::FindWork() {

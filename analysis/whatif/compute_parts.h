@@ -23,7 +23,14 @@ class ComputeParts {
   struct SlowWorker {
     int dp = 0;
     int stage = 0;
-    double factor = 1;
+    int rank = -1;      // to blame: the worker's, or the member of its tensor group that the others wait for
+    double factor = 1;  // of its computations
+    // What it does between its operations in a step, where that is unusually much; else 0.
+    double own_s = 0;
+    double usual_own_s = 0;
+    double own_share = 0;  // of a step, beyond the usual
+
+    double Severity() const { return factor - 1 + own_share; }
   };
   const std::vector<SlowWorker>& slow_workers() const { return slow_workers_; }
 
@@ -48,7 +55,10 @@ class ComputeParts {
 
  private:
   void FindCosts();
+  void FindOwnTimes();
   void FindSlowWorkers();
+  void FindLagging(SlowWorker* worker) const;
+  void FindOwnTime(SlowWorker* worker) const;
   void FindWork();
   bool SequencesDiffer() const;
   void FindPauses();
@@ -63,6 +73,8 @@ class ComputeParts {
   std::vector<double> worker_cost_;  // [cell][dp]; cell: type, stage, chunk
   std::vector<double> stage_cost_;   // [cell]
   std::vector<double> spread_;       // [cell]: relative, robust, of one worker's durations
+  std::vector<double> own_s_;        // by worker, in the usual step; empty: not known
+  std::vector<double> usual_own_s_;
   std::vector<SlowWorker> slow_workers_;
   std::map<int, size_t> micro_batch_names_;
   std::vector<float> work_;

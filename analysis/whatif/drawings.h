@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -18,7 +19,8 @@ struct WorkerMap {
   int pp_size = 0;
   std::vector<int32_t> ranks;
   std::vector<double> slowdown;
-  std::vector<double> alone;  // only this worker as recorded; empty: not said
+  std::vector<double> alone;                // only this worker as recorded; empty: not said
+  std::map<int32_t, int32_t> standing_for;  // of ranks of tensor and context groups: the one in `ranks`
 };
 
 WorkerMap MapOf(const Job& job, const Analysis& analysis);

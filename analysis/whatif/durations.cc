@@ -25,6 +25,7 @@ class Measurer {
       for (const uint32_t operation : event.operations) Transfer(operation);
     }
     for (size_t t = 0; t < kOperationTypes; ++t) Idealise(static_cast<OperationType>(t));
+    if (trace_.has_own_time()) FindUsualOwnTimes();
   }
 
  private:
@@ -91,6 +92,24 @@ class Measurer {
     durations_.counts[Index(type)] = count;
     durations_.ideal_exact_s[Index(type)] = ideal_s;
     durations_.ideal_s[Index(type)] = static_cast<float>(ideal_s);
+  }
+
+  // Of the usual data-parallel rank in the usual step.
+  void FindUsualOwnTimes() {
+    durations_.usual_own_s.assign(trace_.operations.size(), 0);
+    const auto dp_size = static_cast<size_t>(trace_.dp_size);
+    std::vector<double> of_ranks(dp_size);
+    std::vector<float> of_steps;
+    for (size_t operation = 0; operation < trace_.operations.size(); ++operation) {
+      if (trace_.operations[operation].type != OperationType::kOwnTime) continue;
+      for (size_t dp = 0; dp < dp_size; ++dp) {
+        of_steps.clear();
+        for (size_t lane = dp; lane < trace_.lanes(); lane += dp_size)
+          of_steps.push_back(durations_.recorded_s[operation * trace_.lanes() + lane]);
+        of_ranks[dp] = Median(&of_steps);
+      }
+      durations_.usual_own_s[operation] = static_cast<float>(LowerMedian(of_ranks));
+    }
   }
 
   const Trace& trace_;

@@ -18,6 +18,9 @@ using TypeDurations = std::array<float, kOperationTypes>;
 struct Durations {
   std::vector<float> recorded_s;  // [operation * lanes + lane]
   TypeDurations ideal_s{};  // mean of computation, median of communication; 0 of types that do not occur
+  // By operation: what is usual of this own time in front of this operation of its stage; empty: there is
+  // none. Programs do different things in different places, so that a mean of all would be that of none.
+  std::vector<float> usual_own_s;
   std::array<size_t, kOperationTypes> counts{};
   std::array<double, kOperationTypes> ideal_exact_s{};
 
@@ -25,6 +28,11 @@ struct Durations {
   size_t negative = 0;
   double most_negative_s = 0;
   std::string worst;  // which: "forward-recv 3 of rank 5, step 23"
+
+  // What stands for its recorded duration in a job without stragglers.
+  float Replaced_s(size_t operation, OperationType type, const TypeDurations& replacement) const {
+    return type == OperationType::kOwnTime ? usual_own_s[operation] : replacement[Index(type)];
+  }
 };
 
 Durations MeasureDurations(const Trace& trace, const Graph& graph);

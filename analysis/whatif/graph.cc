@@ -24,6 +24,10 @@ class Builder {
             "stage ", stage,
             " has no forward-compute and backward-compute operations: record those of every worker"));
       }
+      if (trace_.has_own_time()) {
+        Program(stage);
+        continue;
+      }
       Streams(stage);
       ParamsBeforeForward(stage);
       FirstBackwardTransfer(stage);
@@ -75,6 +79,24 @@ class Builder {
 
   void Chain(const Operations& operations) {
     for (size_t i = 1; i < operations.size(); ++i) Need(operations[i], operations[i - 1]);
+  }
+
+  // What the program waited for, instead of what a framework on GPUs is known to wait for.
+  void Program(int stage) {
+    const Operations& order = trace_.program[static_cast<size_t>(stage)];
+    const auto& needs = trace_.program_needs[static_cast<size_t>(stage)];
+    const Operations collections = Sequence(stage, OperationType::kGc);
+    const std::vector<size_t>& before = trace_.program_gc[static_cast<size_t>(stage)];
+    Chain(collections);
+    for (size_t i = 0; i < order.size(); ++i) {
+      const auto own = static_cast<uint32_t>(trace_.Find(stage, OperationType::kOwnTime, i));
+      Need(order[i], own);
+      for (const uint32_t need : needs[i]) Need(own, need);
+    }
+    for (size_t i = 0; i < collections.size(); ++i) {
+      for (const uint32_t need : needs[before[i]]) Need(collections[i], need);
+      Need(static_cast<uint32_t>(trace_.Find(stage, OperationType::kOwnTime, before[i])), collections[i]);
+    }
   }
 
   // What a stream runs, it runs one after the other: computation, communication of data parallelism, and each
@@ -181,7 +203,7 @@ class Builder {
         continue;
       }
       Need(compute, end);
-      if (At(compute).index > 0) Need(end, compute - 1);
+      if (At(compute).index > 0 && !trace_.has_own_time()) Need(end, compute - 1);
     }
   }
 

@@ -30,6 +30,8 @@ class LanePlan {
   void Append(size_t step, std::vector<Lane>* lanes) const;
   // One lane for each data-parallel rank, also of those that are alike.
   void AppendAll(size_t step, std::vector<Lane>* lanes) const;
+  // No selection is of some steps only.
+  bool AllStepsAlike() const { return kinds_.size() == 1; }
   // The mask of the step where all its lanes have one, else null.
   const OperationMask* Uniform(size_t step) const { return KindOf(step).uniform; }
 

@@ -18,6 +18,7 @@ constexpr std::array<const char*, kOperationTypes> kNames = {
     "optimizer-clip-main-grad",
     "params-all-gather",
     "separate-grads-all-reduce",
+    "own-time",
 };
 
 constexpr std::array<const char*, kTypeGroups> kGroupNames = {
@@ -33,9 +34,10 @@ constexpr std::array<const char*, kTypeGroups> kGroupNames = {
     "optimizer-clip-main-grad",
     "params-all-gather",
     "separate-grads-all-reduce",
+    "own-time",
 };
 
-constexpr std::array<size_t, kOperationTypes> kGroupOf = {0, 1, 1, 2, 3, 4, 4, 5, 6, 7, 8, 9, 10, 11};
+constexpr std::array<size_t, kOperationTypes> kGroupOf = {0, 1, 1, 2, 3, 4, 4, 5, 6, 7, 8, 9, 10, 11, 12};
 
 }  // namespace
 

@@ -13,7 +13,8 @@
 
 namespace c4::whatif {
 
-// In the order of their names: operations of one worker that start at the same time are ordered by it.
+// In the order of their names: operations of one worker that start at the same time are ordered by it. Own
+// time is no operation of the format's; it comes last.
 enum class OperationType : uint8_t {
   kBackwardCompute,
   kBackwardRecv,
@@ -29,9 +30,10 @@ enum class OperationType : uint8_t {
   kOptimizerClipMainGrad,
   kParamsAllGather,
   kSeparateGradsAllReduce,
+  kOwnTime,  // of a program that waits for each operation: what it does in between (own_time.h)
 };
 
-inline constexpr size_t kOperationTypes = 14;
+inline constexpr size_t kOperationTypes = 15;
 
 constexpr size_t Index(OperationType type) {
   return static_cast<size_t>(type);
@@ -75,7 +77,7 @@ constexpr bool IsCommunication(OperationType type) {
 
 // What a slow-down is attributed to: the types, but for sends and receives of one direction, which are two
 // ends of one transfer (section 4.3). Names as published: "forward-pp-comm", "backward-pp-comm".
-inline constexpr size_t kTypeGroups = 12;
+inline constexpr size_t kTypeGroups = 13;
 size_t TypeGroup(OperationType type);
 const char* TypeGroupName(size_t group);
 

@@ -49,8 +49,12 @@ const char* CauseWord(uint32_t bit) {
 
 Remedies::Remedies(const Job& job) : job_(job), trace_(job.trace), parts_(job) {
   slow_factor_.assign(static_cast<size_t>(trace_.workers()), 1);
-  for (const auto& worker : parts_.slow_workers())
-    slow_factor_[trace_.Worker(worker.dp, worker.stage)] = worker.factor;
+  own_scale_.assign(slow_factor_.size(), 1);
+  for (const auto& worker : parts_.slow_workers()) {
+    const size_t index = trace_.Worker(worker.dp, worker.stage);
+    slow_factor_[index] = worker.factor;
+    if (worker.own_s > 0) own_scale_[index] = worker.usual_own_s / worker.own_s;
+  }
   stage_scale_ = StageScales();
   dealt_ = DealtOut();
   paused_.resize(trace_.operations.size());
@@ -104,8 +108,13 @@ Durations Remedies::Without(uint32_t causes) const {
   const bool dealt = !even && (causes & kDealMicroBatches) != 0;
   for (size_t operation = 0; operation < trace_.operations.size(); ++operation) {
     const TemplateOperation& one = trace_.operations[operation];
-    if (!IsCompute(one.type)) continue;
     float* recorded_s = durations.recorded_s.data() + operation * lanes;
+    if (one.type == OperationType::kOwnTime && Has(causes, CauseKind::kWorker)) {
+      for (size_t lane = 0; lane < lanes; ++lane)
+        recorded_s[lane] *=
+            static_cast<float>(own_scale_[trace_.Worker(static_cast<int>(lane % dp_size), one.stage)]);
+    }
+    if (!IsCompute(one.type)) continue;
     if (Has(causes, CauseKind::kPauses)) {
       for (const size_t lane : paused_[operation])
         recorded_s[lane] = static_cast<float>(parts_.Expected(operation, lane));
@@ -127,9 +136,24 @@ Durations Remedies::Without(uint32_t causes) const {
   return durations;
 }
 
+// What all do between their operations beyond the usual, without those to whom that happens as workers.
+void Remedies::AddOwnTimes(std::vector<Selection>* chosen) const {
+  if (!trace_.has_own_time()) return;
+  for (int stage = 0; stage < trace_.pp_size; ++stage) {
+    Selection selection;
+    selection.types = TypeBit(OperationType::kOwnTime);
+    selection.stages = {stage};
+    for (int dp = 0; dp < trace_.dp_size; ++dp) {
+      if (own_scale_[trace_.Worker(dp, stage)] >= 1) selection.dp_ranks.push_back(dp);
+    }
+    if (!selection.dp_ranks.empty()) chosen->push_back(std::move(selection));
+  }
+}
+
 double Remedies::StepTime_s(const Fix& fix, int threads) const {
   std::vector<Selection> chosen = fix.chosen;
   if (Has(fix.causes, CauseKind::kCommunication)) chosen.push_back(AllCommunication());
+  if (Has(fix.causes, CauseKind::kLaunchDelay)) AddOwnTimes(&chosen);
   const Scenario scenario = FixOnly(job_, std::move(chosen));
   const uint32_t of_computations =
       fix.causes & ~CauseBit(CauseKind::kCommunication) & ~CauseBit(CauseKind::kLaunchDelay);
@@ -141,7 +165,7 @@ double Remedies::StepTime_s(const Fix& fix, int threads) const {
 }
 
 Answer Remedies::Ask(const Analysis& analysis, const Fix& fix, int threads) const {
-  const bool launches = Has(fix.causes, CauseKind::kLaunchDelay);
+  const bool launches = Has(fix.causes, CauseKind::kLaunchDelay) && !trace_.has_own_time();
   const double before_s = launches ? analysis.step_time_measured_s : analysis.step_time_s;
   Answer answer;
   answer.step_time_s = StepTime_s(fix, threads);

@@ -51,17 +51,20 @@ class Remedies {
   const ComputeParts& parts() const { return parts_; }
   Durations Without(uint32_t causes) const;
   double StepTime_s(const Fix& fix, int threads) const;
-  // What `--fix` says. Without launch delays: over the measured step, which alone contains them.
+  // What `--fix` says. Without launch delays: over the measured step, which alone contains them, but where
+  // the replay has them as own time.
   Answer Ask(const Analysis& analysis, const Fix& fix, int threads) const;
 
  private:
   std::vector<double> StageScales() const;
   std::vector<float> DealtOut() const;
+  void AddOwnTimes(std::vector<Selection>* chosen) const;
 
   const Job& job_;
   const Trace& trace_;
   const ComputeParts parts_;
   std::vector<double> slow_factor_;          // by worker
+  std::vector<double> own_scale_;            // by worker: the usual own time over its own; 1: it is usual
   std::vector<double> stage_scale_;          // by operation: the stages' mean over its own stage
   std::vector<float> dealt_;                 // [micro-batch][lane]: work after dealing out
   std::vector<std::vector<size_t>> paused_;  // by operation: lanes, ascending

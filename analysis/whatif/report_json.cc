@@ -70,6 +70,11 @@ void AddWorkers(const Job& job, const Analysis& analysis, Json* json) {
   (*json)["slowdown_by_worker"] = std::move(exact);
   (*json)["slowdown_by_worker_approx"] = std::move(approx);
   (*json)["worker_place"] = std::move(place);
+  Json stands_for = Json::object();
+  for (const auto& [rank, worker] : trace.members) {
+    if (trace.ranks[worker] != rank) stands_for[std::to_string(rank)] = trace.ranks[worker];
+  }
+  (*json)["standing_for_rank"] = std::move(stands_for);
   Json map = Json::array();
   for (int dp = 0; dp < trace.dp_size; ++dp) {
     Json row = Json::array();

@@ -61,6 +61,13 @@ absl::StatusOr<WorkerMap> MapFrom(const Json& json, std::optional<int32_t> step)
       map.alone[worker] = json.at("slowdown_by_worker").at(rank).get<double>();
     }
   }
+  if (const auto groups = json.find("standing_for_rank"); groups != json.end()) {
+    for (const auto& [text, stands] : groups->items()) {
+      int32_t rank = -1;
+      if (!absl::SimpleAtoi(text, &rank)) return NoReport("a rank of a group is no number");
+      map.standing_for[rank] = stands.get<int32_t>();
+    }
+  }
   const std::string name = job.at("name").get<std::string>();
   const auto slowdown = (step ? json.at("slowdown_by_step").at(wanted) : json.at("slowdown")).get<double>();
   map.title = absl::StrFormat("%s%s slow-down %.3f; by worker", name,

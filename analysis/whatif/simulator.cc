@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <limits>
 #include <thread>
 
 #include "analysis/whatif/lane_plan.h"
@@ -39,6 +40,22 @@ class BatchRunner {
   BatchRunner(const Trace& trace, const Graph& graph, const Durations& durations)
       : trace_(trace), graph_(graph), durations_(durations) {}
 
+  // Of steps that begin where the last one ended, worker by worker: [stage * lanes + lane]. The step's time
+  // counts from the latest.
+  struct Chain {
+    std::vector<double> begins;
+    std::vector<double> ends;
+  };
+
+  // One step behind another.
+  void RunNext(const std::vector<Lane>& lanes, const Item& item, bool uniform, Chain* chain,
+               std::vector<StepTimes>* answers) {
+    chain_ = chain;
+    chain->ends.assign(chain->begins.size(), -std::numeric_limits<double>::infinity());
+    Run(lanes, {item}, uniform, answers);
+    chain_ = nullptr;
+  }
+
   // `uniform`: the lanes are consecutive lanes of the trace with one mask and one replacement.
   void Run(const std::vector<Lane>& lanes, const std::vector<Item>& items, bool uniform,
            std::vector<StepTimes>* answers) {
@@ -57,6 +74,7 @@ class BatchRunner {
           AddMixed(operation, lanes, begin, end);
         }
         TakeLater(end, count, last_.data());
+        if (chain_ != nullptr) TakeLater(end, count, chain_->ends.data() + StageOf(operation) * count);
         if (graph_.ends_step[operation] != 0) TakeLater(end, count, optimizer_.data());
       }
     }
@@ -71,6 +89,7 @@ class BatchRunner {
   // When the event's operations begin to take their time.
   const double* Begin(const Graph::Event& event, const std::vector<Item>& items, size_t count) {
     if (event.needs.empty()) {
+      if (chain_ != nullptr) return chain_->begins.data() + StageOf(event.operations.front()) * count;
       std::fill(begin_.begin(), begin_.end(), 0.0);
       return begin_.data();
     }
@@ -92,6 +111,8 @@ class BatchRunner {
     return begin_.data();
   }
 
+  size_t StageOf(uint32_t operation) const { return static_cast<size_t>(trace_.operations[operation].stage); }
+
   static double Latest(const std::vector<double>& times, const Item& item) {
     double latest = times[item.begin];
     for (size_t i = item.begin + 1; i < item.end; ++i) latest = latest > times[i] ? latest : times[i];
@@ -102,19 +123,21 @@ class BatchRunner {
                   double* end) const {
     if ((*lane.recorded)[operation] == 0) {
       const OperationType type = trace_.operations[operation].type;
-      AddConstant(begin, static_cast<double>((*lane.replacement)[Index(type)]), count, end);
+      const float plus_s = durations_.Replaced_s(operation, type, *lane.replacement);
+      AddConstant(begin, static_cast<double>(plus_s), count, end);
     } else {
       AddEach(begin, durations_.recorded_s.data() + operation * trace_.lanes() + lane.lane, count, end);
     }
   }
 
   void AddMixed(uint32_t operation, const std::vector<Lane>& lanes, const double* begin, double* end) const {
-    const size_t type = Index(trace_.operations[operation].type);
+    const OperationType type = trace_.operations[operation].type;
     const float* recorded_s = durations_.recorded_s.data() + operation * trace_.lanes();
     for (size_t i = 0; i < lanes.size(); ++i) {
       const Lane& lane = lanes[i];
-      const float plus_s =
-          (*lane.recorded)[operation] != 0 ? recorded_s[lane.lane] : (*lane.replacement)[type];
+      const float plus_s = (*lane.recorded)[operation] != 0
+                               ? recorded_s[lane.lane]
+                               : durations_.Replaced_s(operation, type, *lane.replacement);
       end[i] = begin[i] + static_cast<double>(plus_s);
     }
   }
@@ -122,6 +145,7 @@ class BatchRunner {
   const Trace& trace_;
   const Graph& graph_;
   const Durations& durations_;
+  Chain* chain_ = nullptr;
   std::vector<double> ends_;  // [slot][lane]
   std::vector<double> begin_;
   std::vector<double> optimizer_;
@@ -186,6 +210,45 @@ class Batches {
 
 }  // namespace
 
+namespace {
+
+// `work` takes numbers of tasks until they are over.
+template <typename Work>
+void Share(size_t tasks, int threads, const Work& work) {
+  std::atomic<size_t> taken = 0;
+  const auto one = [&] { work([&taken] { return taken++; }); };
+  std::vector<std::thread> helpers;
+  for (int i = 1; i < threads && static_cast<size_t>(i) < tasks; ++i) helpers.emplace_back(one);
+  one();
+  for (std::thread& helper : helpers) helper.join();
+}
+
+void RunChained(const Trace& trace, const Scenario& scenario, uint32_t number, BatchRunner* runner,
+                std::vector<StepTimes>* answers) {
+  const LanePlan plan(trace, scenario);
+  // Ranks that share a lane in one step have to do so in the next: not where steps are chosen.
+  const bool alike = plan.AllStepsAlike();
+  const size_t count = alike ? plan.LaneCount(0) : static_cast<size_t>(trace.dp_size);
+  BatchRunner::Chain chain;
+  chain.begins.assign(static_cast<size_t>(trace.pp_size) * count, 0);
+  std::vector<Lane> lanes;
+  for (uint32_t step = 0; step < trace.steps.size(); ++step) {
+    if (trace.follows[step] == 0) std::fill(chain.begins.begin(), chain.begins.end(), 0);
+    lanes.clear();
+    if (alike) {
+      plan.Append(step, &lanes);
+    } else {
+      plan.AppendAll(step, &lanes);
+    }
+    const bool uniform = alike && plan.Uniform(step) != nullptr;
+    runner->RunNext(lanes, {number, step, 0, count}, uniform, &chain, answers);
+    const double latest = *std::max_element(chain.ends.begin(), chain.ends.end());
+    for (size_t i = 0; i < chain.ends.size(); ++i) chain.begins[i] = chain.ends[i] - latest;
+  }
+}
+
+}  // namespace
+
 double StepTimes::MeanOptimizer_s() const {
   return Mean(optimizer_s);
 }
@@ -200,21 +263,24 @@ std::vector<StepTimes> Simulator::Run(const std::vector<Scenario>& scenarios, in
     answer.optimizer_s.resize(trace_.steps.size());
     answer.last_s.resize(trace_.steps.size());
   }
+  if (trace_.has_own_time()) {
+    Share(scenarios.size(), threads, [&](const auto& next) {
+      BatchRunner runner(trace_, graph_, durations_);
+      for (size_t i = next(); i < scenarios.size(); i = next())
+        RunChained(trace_, scenarios[i], static_cast<uint32_t>(i), &runner, &answers);
+    });
+    return answers;
+  }
   const Batches batches(trace_, scenarios);
-  std::atomic<size_t> next = 0;
-  const auto work = [&] {
+  Share(batches.size(), threads, [&](const auto& next) {
     BatchRunner runner(trace_, graph_, durations_);
     std::vector<Lane> lanes;
     std::vector<Item> items;
-    for (size_t batch = next++; batch < batches.size(); batch = next++) {
+    for (size_t batch = next(); batch < batches.size(); batch = next()) {
       const bool uniform = batches.Fill(batch, &lanes, &items);
       runner.Run(lanes, items, uniform, &answers);
     }
-  };
-  std::vector<std::thread> helpers;
-  for (int i = 1; i < threads && static_cast<size_t>(i) < batches.size(); ++i) helpers.emplace_back(work);
-  work();
-  for (std::thread& helper : helpers) helper.join();
+  });
   return answers;
 }
 
@@ -242,12 +308,12 @@ Simulator::Times Simulator::Replay(const Scenario& scenario, size_t step) const 
       std::fill(begin_s.begin(), begin_s.end(), latest_s);
     }
     for (const uint32_t operation : event.operations) {
-      const size_t type = Index(trace_.operations[operation].type);
+      const OperationType type = trace_.operations[operation].type;
       for (size_t dp = 0; dp < dp_size; ++dp) {
         const Lane& lane = lanes[dp];
         const float duration_s = (*lane.recorded)[operation] != 0
                                      ? durations_.recorded_s[operation * trace_.lanes() + lane.lane]
-                                     : (*lane.replacement)[type];
+                                     : durations_.Replaced_s(operation, type, *lane.replacement);
         times.end_s[operation * dp_size + dp] = begin_s[dp] + static_cast<double>(duration_s);
       }
     }

@@ -32,6 +32,12 @@ double Median(std::vector<double> values) {
   return MedianOf(&values);
 }
 
+double LowerMedian(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<ptrdiff_t>((values.size() - 1) / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
 void Correlation::Add(double x, double y) {
   ++count_;
   const double dx = x - mean_x_;

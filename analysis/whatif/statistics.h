@@ -12,6 +12,8 @@ double Mean(const std::vector<double>& values);  // 0 of none
 // Reorders `values`. The mean of the two in the middle of an even number; 0 of none.
 double Median(std::vector<float>* values);
 double Median(std::vector<double> values);
+// Half of the values are at most this; of two the lesser. REQUIRES: there is one.
+double LowerMedian(std::vector<double> values);
 
 // Pearson's correlation, added up pair by pair. nullopt: fewer than two pairs, or one side never changes.
 class Correlation {

@@ -5,11 +5,16 @@
 #include <limits>
 
 #include "absl/strings/str_cat.h"
+#include "analysis/whatif/own_time.h"
 #include "analysis/whatif/trace_table.h"
 
 namespace c4::whatif {
 
-void TraceRecords::Add(const OperationRecord& record) {
+void TraceRecords::Add(const OperationRecord& record, float lag_s) {
+  if (lag_s > 0) {
+    lags_s_.resize(size_ + 1);
+    lags_s_[size_] = lag_s;
+  }
   if (size_ % kBlock == 0) blocks_.push_back(std::make_unique<OperationRecord[]>(kBlock));
   blocks_.back()[size_++ % kBlock] = record;
 }
@@ -130,6 +135,7 @@ void FillStep(const TraceTable& table, size_t from, size_t to, Trace* trace) {
           const OperationRecord& record = table.records()[index];
           trace->start_s[at] = record.start_s;
           trace->duration_s[at] = record.duration_s;
+          if (!trace->lag_s.empty()) trace->lag_s[at] = table.records().lag_s(index);
           first_s = std::min(first_s, record.start_s);
           last_s = std::max(last_s, trace->End_s(record.start_s, record.duration_s));
           at += lanes;
@@ -167,6 +173,21 @@ void NoteLeftOut(size_t all, Trace* trace) {
                                       " steps are left out, the figures are of ", trace->steps.size()));
 }
 
+void TakeGroups(const TraceRecords& records, Trace* trace) {
+  const auto known = [trace](const std::pair<int, int>& place) {
+    return place.first >= 0 && place.first < trace->dp_size && place.second >= 0 &&
+           place.second < trace->pp_size;
+  };
+  for (const auto& [rank, place] : records.members()) {
+    if (known(place)) trace->members[rank] = trace->Worker(place.first, place.second);
+  }
+  if (records.lagging().empty()) return;
+  trace->lagging.assign(static_cast<size_t>(trace->workers()), -1);
+  for (const auto& [place, rank] : records.lagging()) {
+    if (known(place)) trace->lagging[trace->Worker(place.first, place.second)] = rank;
+  }
+}
+
 }  // namespace
 
 absl::StatusOr<Trace> BuildTrace(const TraceRecords& records, const JobShape& shape) {
@@ -198,7 +219,10 @@ absl::StatusOr<Trace> BuildTrace(const TraceRecords& records, const JobShape& sh
   LayOutTemplate(*table, complete.front(), &trace);
   trace.start_s.assign(trace.operations.size() * trace.lanes(), std::numeric_limits<double>::quiet_NaN());
   trace.duration_s.assign(trace.start_s.size(), 0);
+  if (records.has_lags()) trace.lag_s.assign(trace.start_s.size(), 0);
   for (size_t i = 0; i < complete.size(); ++i) FillStep(*table, complete[i], i, &trace);
+  TakeGroups(records, &trace);
+  AddOwnTime(&trace);
   return trace;
 }
 

@@ -13,6 +13,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -42,13 +43,22 @@ inline constexpr int kMaxDpRanks = 65536;
 // Everything that was read, in blocks: growing moves nothing.
 class TraceRecords {
  public:
-  void Add(const OperationRecord& record);
+  // `lag_s`: how much of it the worker's tensor or context group waited for the member that lags
+  // (SetLagging).
+  void Add(const OperationRecord& record, float lag_s = 0);
+  // A rank that belongs to a worker's tensor or context group, and the one of them that the others wait for.
+  void AddMember(int32_t rank, int dp, int stage) { members_[rank] = {dp, stage}; }
+  void SetLagging(int dp, int stage, int32_t rank) { lagging_[{dp, stage}] = rank; }
   // An operation that cannot be used (a negative duration); `why` is the end of "line 12: ...", or the whole
   // sentence where `line` is 0.
   void AddDamaged(int32_t step, uint32_t line, const std::string& why);
 
   size_t size() const { return size_; }
   const OperationRecord& operator[](size_t i) const { return blocks_[i / kBlock][i % kBlock]; }
+  bool has_lags() const { return !lags_s_.empty(); }
+  float lag_s(size_t i) const { return i < lags_s_.size() ? lags_s_[i] : 0; }
+  const std::map<int32_t, std::pair<int, int>>& members() const { return members_; }
+  const std::map<std::pair<int, int>, int32_t>& lagging() const { return lagging_; }
 
   struct Damage {
     uint32_t line = 0;
@@ -63,6 +73,9 @@ class TraceRecords {
   std::vector<std::unique_ptr<OperationRecord[]>> blocks_;
   size_t size_ = 0;
   std::map<int32_t, Damage> damaged_;  // by step, the first of each
+  std::vector<float> lags_s_;          // up to the last record that has one
+  std::map<int32_t, std::pair<int, int>> members_;
+  std::map<std::pair<int, int>, int32_t> lagging_;
 };
 
 // What the job's metadata say; 0: not said.
@@ -102,7 +115,22 @@ struct Trace {
   std::vector<double> start_s;    // [operation * lanes() + lane]; NaN where a lane lacks it (gc only)
   std::vector<float> duration_s;  // the same order
 
-  std::vector<double> measured_step_s;  // per step: from the first start to the last end
+  // Per step: from the first start to the last end; with own time from the last end of the step before, where
+  // it follows that.
+  std::vector<double> measured_step_s;
+
+  // Of a program that waits for each operation before it begins the next (own_time.h); empty: not known.
+  // [stage]: its operations in the program's order, and what each of their own times waits for.
+  std::vector<std::vector<uint32_t>> program;
+  std::vector<std::vector<std::vector<uint32_t>>> program_needs;
+  std::vector<std::vector<size_t>> program_gc;  // [stage][gc]: in front of which operation in `program`
+  std::vector<uint8_t> follows;                 // [step]: each worker began it where it ended the step before
+  bool has_own_time() const { return !program.empty(); }
+
+  // Of tensor and context groups, of which one rank stands for the worker.
+  std::vector<float> lag_s;           // [operation * lanes() + lane]: waiting for `lagging`; empty: not known
+  std::vector<int32_t> lagging;       // [worker]: the member that the others wait for; -1: none; may be empty
+  std::map<int32_t, size_t> members;  // rank: worker
 
   // Every start is a number of single precision: so was the clock of the profile, and ends are rounded as
   // there. (Otherwise the short transfers of such a profile differ from what its own analyser makes of them

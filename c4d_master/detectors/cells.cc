@@ -19,8 +19,43 @@ using service::Concat;
 constexpr size_t kMaxTold = 6;
 
 QueuePairKey KeyOf(const QueuePairEnds& ends) {
-  return {ends.communicator->id, ends.from->rank, ends.queue_pair->peer, ends.queue_pair->channel,
-          ends.queue_pair->index};
+  return {ends.communicator->id,    ends.from->rank,        ends.queue_pair->peer,
+          ends.queue_pair->channel, ends.queue_pair->index, ends.queue_pair->carrier};
+}
+
+// The upper quantile of a cell that holds several channels.
+struct Upper {
+  size_t cell = 0;
+  double ns_per_kib = 0;
+  double usual = 0;
+  double usual_bad = 0;
+};
+
+void AddUpper(const Windows& windows, Windows::History process, const QueuePairKey& key, size_t back,
+              size_t cell, const SlowThresholds& thresholds, std::vector<Upper>* uppers) {
+  const std::vector<PathLatency> recent = windows.Recent(process, key, back, thresholds.upper_share);
+  if (recent.empty()) return;
+  uppers->push_back({cell, recent.back().latency.ns_per_kib,
+                     windows.Usual(process, key, thresholds.upper_share).ns_per_kib,
+                     windows.Usual(process, key, thresholds.upper_usual_share).ns_per_kib});
+}
+
+void JudgeUppers(const std::vector<Upper>& uppers, const SlowThresholds& thresholds,
+                 std::vector<Cell>* cells) {
+  std::vector<double> ratios;
+  for (const Upper& upper : uppers) {
+    Cell& cell = (*cells)[upper.cell];
+    if (upper.usual > 0) cell.upper_ratio = upper.ns_per_kib / upper.usual;
+    ratios.push_back(cell.upper_ratio);
+  }
+  const double usual_ratio = std::max(ratios.empty() ? 1.0 : analysis::LowerMedian(ratios), 0.5);
+  for (const Upper& upper : uppers) {
+    Cell& cell = (*cells)[upper.cell];
+    cell.slow_upper =
+        !cell.slow && cell.upper_ratio >= thresholds.own_factor &&
+        cell.upper_ratio >= std::min(thresholds.matrix_factor * usual_ratio, thresholds.matrix_most) &&
+        upper.ns_per_kib >= thresholds.bad_factor * upper.usual_bad;
+  }
 }
 
 }  // namespace
@@ -29,6 +64,7 @@ std::vector<Cell> Cells(const std::vector<QueuePairEnds>& queue_pairs, const Win
                         const SlowThresholds& thresholds) {
   std::vector<Cell> cells;
   std::vector<double> ratios;
+  std::vector<Upper> uppers;
   std::map<uint64_t, std::vector<double>> lows;
   std::vector<double>* of_communicator = nullptr;
   const Communicator* communicator = nullptr;
@@ -63,6 +99,9 @@ std::vector<Cell> Cells(const std::vector<QueuePairEnds>& queue_pairs, const Win
       of_communicator->push_back(cell.low.ns_per_kib);
       cells.push_back(cell);
     }
+    if (known && ends.queue_pair->carrier == Carrier::kVendor) {
+      AddUpper(windows, process, KeyOf(ends), back, cells.size() - 1, thresholds, &uppers);
+    }
   }
   // The whole job may have become slower (or faster) for a reason of its own.
   const double usual_ratio = std::max(ratios.empty() ? 1.0 : analysis::LowerMedian(ratios), 0.5);
@@ -76,7 +115,8 @@ std::vector<Cell> Cells(const std::vector<QueuePairEnds>& queue_pairs, const Win
     if (cell.usual > 0) {
       cell.judged = true;
       const bool grown =
-          cell.ratio >= thresholds.own_factor && cell.ratio >= thresholds.matrix_factor * usual_ratio;
+          cell.ratio >= thresholds.own_factor &&
+          cell.ratio >= std::min(thresholds.matrix_factor * usual_ratio, thresholds.matrix_most);
       cell.slow = grown && cell.low.ns_per_kib >= thresholds.bad_factor * std::max(cell.usual_bad, job_bad);
       cell.unclear = grown && !cell.slow;
       continue;
@@ -88,6 +128,59 @@ std::vector<Cell> Cells(const std::vector<QueuePairEnds>& queue_pairs, const Win
                   windows.Own(cell.ends->sender->process->key, back).seen >= thresholds.blind_slices;
     cell.slow = cell.judged && cell.ratio >= thresholds.blind_factor;
   }
+  JudgeUppers(uppers, thresholds, &cells);
+  return cells;
+}
+
+size_t SlowSlices(const Cell& cell, const Windows& windows, const SlowThresholds& thresholds) {
+  const double share = cell.slow_upper ? thresholds.upper_share : thresholds.share;
+  const double usual_share = cell.slow_upper ? thresholds.upper_usual_share : thresholds.usual_share;
+  const Windows::History process = windows.Of(cell.ends->sender->process->key);
+  const QueuePairKey key = KeyOf(*cell.ends);
+  const double usual = windows.Usual(process, key, share).ns_per_kib;
+  const double usual_bad = windows.Usual(process, key, usual_share).ns_per_kib;
+  size_t slow = 0;
+  for (const Latency& slice : windows.BySlices(process, key, share)) {
+    if (slice.chunks < 2) continue;
+    const bool is_slow = usual > 0 && slice.ns_per_kib >= thresholds.own_factor * usual &&
+                         slice.ns_per_kib >= thresholds.bad_factor * usual_bad;
+    if (!is_slow) break;
+    ++slow;
+  }
+  return slow;
+}
+
+std::vector<Cell> CellsBySlices(const std::vector<QueuePairEnds>& queue_pairs, const Windows& windows,
+                                const SlowThresholds& thresholds) {
+  std::vector<Cell> cells;
+  std::vector<double> ratios;
+  for (const QueuePairEnds& ends : queue_pairs) {
+    if (ends.sender->superseded || ends.queue_pair->carrier != Carrier::kVendor) continue;
+    const Windows::History process = windows.Of(ends.sender->process->key);
+    const Latency usual = windows.Usual(process, KeyOf(ends), thresholds.share);
+    if (usual.chunks < thresholds.min_usual_chunks) continue;
+    Cell cell;
+    cell.ends = &ends;
+    cell.usual = usual.ns_per_kib;
+    cell.judged = true;
+    for (const Latency& slice : windows.BySlices(process, KeyOf(ends), thresholds.share)) {
+      if (slice.chunks < 2) continue;
+      if (cell.low.chunks == 0) cell.low.ns_per_kib = slice.ns_per_kib;
+      cell.low.chunks += slice.chunks;
+    }
+    if (cell.low.chunks == 0) continue;
+    cell.ratio = cell.low.ns_per_kib / cell.usual;
+    ratios.push_back(cell.ratio);
+    cell.slow = SlowSlices(cell, windows, thresholds) >= thresholds.own_persist;
+    if (!cell.slow) {
+      cell.slow_upper = true;
+      cell.slow_upper = SlowSlices(cell, windows, thresholds) >= thresholds.own_persist;
+    }
+    cells.push_back(cell);
+  }
+  const double median = std::max(ratios.empty() ? 1.0 : analysis::LowerMedian(ratios), 0.5);
+  const double least = std::min(thresholds.matrix_factor * median, thresholds.matrix_most);
+  for (Cell& cell : cells) cell.slow = cell.slow && cell.ratio >= least;
   return cells;
 }
 

@@ -28,6 +28,11 @@ struct Cell {
   bool slow = false;
   // Slower than usual, but its bad chunks usually are as slow: speaks neither for nor against anybody.
   bool unclear = false;
+  // Of one that holds several channels: the upper quantile to its baseline, and whether it alone is slow, so
+  // that some of its channels are and others are not.
+  double upper_ratio = 0;
+  bool slow_upper = false;
+  bool bad() const { return slow || slow_upper; }
 
   // What is the same in looks at different times.
   using Id = std::pair<const QueuePairEnds*, std::string_view>;
@@ -37,6 +42,16 @@ struct Cell {
 // `back`: as it was so many slices ago.
 std::vector<Cell> Cells(const std::vector<QueuePairEnds>& queue_pairs, const Windows& windows, size_t back,
                         const SlowThresholds& thresholds);
+
+// In how many of its newest slices in a row it was slow, or slow in the upper quantile where it is so now;
+// slices in which it had hardly any chunks say nothing.
+size_t SlowSlices(const Cell& cell, const Windows& windows, const SlowThresholds& thresholds);
+
+// What the vendor's engine moves between ranks, each way held against its own past whenever it had chunks: in
+// a job of long steps no look shows all of them. Slow are those that were so in SlowThresholds::own_persist
+// slices.
+std::vector<Cell> CellsBySlices(const std::vector<QueuePairEnds>& queue_pairs, const Windows& windows,
+                                const SlowThresholds& thresholds);
 
 // That these are slow: their queue pairs, each once, and the evidence.
 Finding DescribeCells(const std::vector<const Cell*>& cells);

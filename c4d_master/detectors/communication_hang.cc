@@ -111,6 +111,51 @@ std::vector<Nic> ByNic(const JobQueuePairs& all, const std::vector<Stuck>& stuck
   return nics;
 }
 
+bool IsBySteps(const QueuePairEnds& ends) {
+  return ends.queue_pair->carrier == Carrier::kVendor && ends.queue_pair->last_heard_at_ns == kNever;
+}
+
+// Where the engine shows no addresses and no signs of life: what stands still goes to or from one host, the
+// only one of which that holds. A link between switches holds up several.
+struct Sole {
+  const Host* host = nullptr;  // nullptr: there is none
+  size_t peers = 0;            // hosts
+};
+
+Sole SoleHost(const std::vector<Stuck>& stuck) {
+  std::map<const Host*, std::pair<size_t, std::set<const Host*>>> touched;  // how often, and with whom
+  size_t all = 0;
+  for (const Stuck& item : stuck) {
+    if (!IsBySteps(*item.ends)) continue;
+    const Host* const from = item.ends->sender->host;
+    const Host* const to = item.ends->receiver->host;
+    ++all;
+    for (const auto& [own, peer] : {std::pair(from, to), std::pair(to, from)}) {
+      auto& [times, peers] = touched[own];
+      if (own != peer || own == from) ++times;
+      if (own != peer) peers.insert(peer);
+      if (from == to) break;
+    }
+  }
+  Sole sole;
+  for (const auto& [host, of] : touched) {
+    if (of.first == all && of.second.size() >= 2) sole = {host, of.second.size()};
+  }
+  return sole;
+}
+
+// Whether nothing has gone between it and others since the first was stuck.
+bool IsSilent(const Host* host, const std::vector<Nic>& nics, const CommunicationHangThresholds& thresholds) {
+  size_t known = 0;
+  size_t unheard = 0;
+  for (const Nic& nic : nics) {
+    if (nic.process == nullptr || nic.process->host != host || !nic.by_steps) continue;
+    known += nic.known;
+    unheard += nic.unheard;
+  }
+  return known > 0 && static_cast<double>(unheard) >= thresholds.nic_share * static_cast<double>(known);
+}
+
 // A quick look, because nearly always nothing is.
 bool MayBeStuck(const JobSnapshot& snapshot, int64_t suspect_ns) {
   return std::any_of(snapshot.processes.begin(), snapshot.processes.end(), [&](const ProcessRef& ref) {
@@ -278,6 +323,36 @@ void JoinNodes(const std::vector<Nic>& nics, std::vector<Finding>* findings) {
   std::erase_if(*findings, [](const Finding& finding) { return finding.host.empty(); });
 }
 
+// Ranks of a node share NICs, and nobody says which. Where all that stands still is one host's and single
+// ranks explain only a part of it, it is the node.
+void NameNode(const JobSnapshot& snapshot, const Host& host, size_t peers, const std::vector<Stuck>& stuck,
+              std::set<const Stuck*>* explained, std::vector<Finding>* findings,
+              const CommunicationHangThresholds& thresholds) {
+  std::vector<const Stuck*> own;
+  bool rest = false;
+  for (const Stuck& item : stuck) {
+    if (!IsBySteps(*item.ends)) continue;
+    own.push_back(&item);
+    rest = rest || !explained->contains(&item);
+  }
+  if (!rest) return;
+  explained->insert(own.begin(), own.end());
+  std::erase_if(*findings, [&](const Finding& finding) { return finding.host == host.name; });
+  Finding node = Describe(snapshot, own, thresholds);
+  node.kind = CulpritKind::kNode;
+  node.host = host.name;
+  node.rank = -1;
+  node.evidence.insert(
+      node.evidence.begin(),
+      {"nic", Concat("all that stands still goes to or from ranks of ", host.name, ": ", own.size(),
+                     " ways between it and ", peers, " other nodes hold data that nobody takes")});
+  node.suggested_action =
+      Concat("look at the NICs of ", host.name,
+             ", their cables and switch ports (`ibstat`, `ip -s link`, `dmesg`); isolate ", host.name,
+             " and restart the job from its last checkpoint");
+  findings->push_back(std::move(node));
+}
+
 }  // namespace
 
 std::vector<Finding> DetectCommunicationHangs(const JobSnapshot& snapshot, PathSource* paths,
@@ -294,11 +369,13 @@ std::vector<Finding> DetectCommunicationHangs(const JobSnapshot& snapshot, PathS
   }
   if (!suspicious) return {};
   const std::vector<Nic> nics = ByNic(QueuePairsOf(snapshot), stuck, thresholds);
+  const Sole sole = SoleHost(stuck);
   std::vector<std::pair<std::string, const Nic*>> candidates;
   for (size_t i = 0; i < nics.size(); ++i) {
     // What stands still by its steps alone may stand still for its peer: two of them tell.
     const size_t peers = nics[i].by_steps ? nics[i].stuck_peers.size() : nics[i].peers;
     if (!nics[i].Silent(thresholds) || peers < 2) continue;
+    if (nics[i].by_steps && nics[i].process->host != sole.host) continue;
     candidates.emplace_back(QueuePairsOf(snapshot).nics[i].address, &nics[i]);
   }
   // A NIC whose queue pairs all take one link is silent when the link is: the paths tell the two apart.
@@ -341,6 +418,9 @@ std::vector<Finding> DetectCommunicationHangs(const JobSnapshot& snapshot, PathS
     findings.push_back(std::move(finding));
   }
   JoinNodes(nics, &findings);
+  if (sole.host != nullptr && IsSilent(sole.host, nics, thresholds)) {
+    NameNode(snapshot, *sole.host, sole.peers, stuck, &explained, &findings, thresholds);
+  }
   std::vector<const Stuck*> rest;
   for (const Stuck& item : stuck) {
     if (explained.count(&item) == 0) rest.push_back(&item);

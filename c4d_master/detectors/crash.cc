@@ -312,6 +312,43 @@ std::vector<Finding> DetectCrashes(const JobSnapshot& snapshot, const EndThresho
   return findings.empty() ? CrashAmong(snapshot, first, together) : findings;
 }
 
+namespace {
+
+// The job without its silent hosts: whether all of it waits inside operations, and since when.
+struct Standstill {
+  bool all_inside = true;
+  int64_t last_step_ns = kNever;
+  int64_t as_of_ns = INT64_MAX;
+};
+
+Standstill StandstillOfTheHeard(const JobSnapshot& snapshot) {
+  Standstill result;
+  for (const ProcessRef& ref : snapshot.processes) {
+    if (ref.stale || ref.superseded || ref.process->ended) continue;
+    bool in_use = false;
+    bool inside = false;
+    for (const Membership& membership : ref.process->communicators) {
+      if (membership.phase != Phase::kReady) continue;
+      in_use = true;
+      inside = inside || IsInside(membership);
+      for (const Counter* counter :
+           {&membership.called, &membership.started, &membership.finished, &membership.p2p_called,
+            &membership.p2p_started, &membership.p2p_finished}) {
+        result.last_step_ns = std::max(result.last_step_ns, counter->last_at_ns);
+      }
+    }
+    if (!in_use) continue;
+    result.all_inside = result.all_inside && inside && !CannotRun(ref.process->health.state);
+    result.as_of_ns = std::min(result.as_of_ns, ref.host->as_of_ns);
+    if (!result.all_inside) break;
+  }
+  return result;
+}
+
+}  // namespace
+
+// Who waits for a lost node may wait inside another communicator, for a rank that waits for it. A rank that
+// is heard and waits for nothing may hold all of them up, and the silent agent mean nothing.
 std::vector<Finding> DetectLostNodes(const JobSnapshot& snapshot, int64_t now_ns,
                                      const EndThresholds& thresholds) {
   struct Loss {
@@ -321,57 +358,55 @@ std::vector<Finding> DetectLostNodes(const JobSnapshot& snapshot, int64_t now_ns
     int64_t standstill_ns = 0;
     uint64_t operation = 0;
     size_t still = 0;  // queue pairs of others towards it that stand still
+    bool lives = false;
   };
   std::map<std::string, Loss> losses;
+  const bool some_stale = std::any_of(snapshot.communicators.begin(), snapshot.communicators.end(),
+                                      [](const Communicator& c) { return c.judgement == Judgement::kStale; });
+  if (!some_stale) return {};
+  const Standstill job = StandstillOfTheHeard(snapshot);
+  if (!job.all_inside || job.last_step_ns == kNever) return {};
+  if (job.as_of_ns - job.last_step_ns < thresholds.lost_standstill_ns) return {};
   for (const Communicator& communicator : snapshot.communicators) {
     if (communicator.judgement != Judgement::kStale) continue;
     std::map<uint32_t, const Host*> silent;  // by rank in the communicator
-    bool all_others_inside = true;
-    int64_t last_step_ns = kNever;
-    int64_t as_of_ns = INT64_MAX;
-    std::vector<const Member*> others;
+    std::vector<const Member*> waiting;
     for (const Member& member : communicator.members) {
       const ProcessRef& ref = snapshot.processes[member.process];
-      if (ref.stale) {
-        if (now_ns - ref.host->as_of_ns >= thresholds.lost_silence_ns) silent[member.state->rank] = ref.host;
-        continue;
-      }
-      others.push_back(&member);
-      as_of_ns = std::min(as_of_ns, ref.host->as_of_ns);
-      all_others_inside = all_others_inside && !CannotRun(ref.process->health.state) &&
-                          member.state->phase == Phase::kReady && IsInside(*member.state);
-      for (const Counter* counter :
-           {&member.state->called, &member.state->started, &member.state->finished, &member.state->p2p_called,
-            &member.state->p2p_started, &member.state->p2p_finished}) {
-        last_step_ns = std::max(last_step_ns, counter->last_at_ns);
+      if (!ref.stale) {
+        if (member.state->phase == Phase::kReady && IsInside(*member.state)) waiting.push_back(&member);
+      } else if (now_ns - ref.host->as_of_ns >= thresholds.lost_silence_ns) {
+        silent[member.state->rank] = ref.host;
       }
     }
-    if (silent.empty() || others.empty() || !all_others_inside || last_step_ns == kNever) continue;
-    if (as_of_ns - last_step_ns < thresholds.lost_standstill_ns) continue;
-    for (const Member* member : others) {
-      const ProcessRef& ref = snapshot.processes[member->process];
-      for (const QueuePair& queue_pair : member->own->queue_pairs) {
+    if (silent.empty() || waiting.empty()) continue;
+    for (const auto& [rank, host] : silent) {
+      Loss& loss = losses[host->name];
+      loss.host = host;
+      loss.communicators.insert(communicator.id);
+      loss.standstill_ns = std::max(loss.standstill_ns, job.as_of_ns - job.last_step_ns);
+      for (const Member* member : waiting) loss.waiting.insert(member->process);
+      loss.operation = waiting.front()->state->started.count > waiting.front()->state->finished.count
+                           ? waiting.front()->state->finished.count
+                           : waiting.front()->state->p2p_finished.count;
+    }
+    for (const Member& member : communicator.members) {
+      const ProcessRef& ref = snapshot.processes[member.process];
+      if (ref.stale) continue;
+      for (const QueuePair& queue_pair : member.own->queue_pairs) {
         const auto it = silent.find(queue_pair.peer);
-        const bool outstanding =
-            queue_pair.posted_messages > queue_pair.completed_messages ||
-            (queue_pair.connection.known && queue_pair.connection.wanted > queue_pair.connection.done);
-        if (it == silent.end() || !outstanding) continue;
-        if (ref.host->as_of_ns - std::max(queue_pair.last_progress_at_ns, last_step_ns) <
-            thresholds.lost_standstill_ns) {
-          continue;
-        }
+        if (it == silent.end()) continue;
         Loss& loss = losses[it->second->name];
-        loss.host = it->second;
-        ++loss.still;
-        loss.waiting.insert(member->process);
-        loss.communicators.insert(communicator.id);
-        loss.standstill_ns = std::max(loss.standstill_ns, as_of_ns - last_step_ns);
-        loss.operation = member->state->started.count > member->state->finished.count
-                             ? member->state->finished.count
-                             : member->state->p2p_finished.count;
+        const int64_t last_ns = std::max(queue_pair.last_progress_at_ns, queue_pair.last_heard_at_ns);
+        if (last_ns != kNever && ref.host->as_of_ns - last_ns < thresholds.lost_standstill_ns) {
+          loss.lives = true;
+        } else {
+          ++loss.still;
+        }
       }
     }
   }
+  std::erase_if(losses, [](const auto& entry) { return entry.second.lives; });
   std::vector<Finding> findings;
   for (const auto& [name, loss] : losses) {
     Finding finding;
@@ -387,9 +422,11 @@ std::vector<Finding> DetectLostNodes(const JobSnapshot& snapshot, int64_t now_ns
     finding.confirmed_by = "silent";
     finding.evidence.push_back({"silent", Concat("the agent on ", name, " has been silent for ",
                                                  SecondsText(now_ns - loss.host->as_of_ns))});
-    finding.evidence.push_back({"waiting", Concat(service::RankListText(finding.waiting),
-                                                  " wait for its ranks for ", SecondsText(loss.standstill_ns),
-                                                  "; ", loss.still, " queue pairs with them stand still")});
+    finding.evidence.push_back(
+        {"waiting", Concat(service::RankListText(finding.waiting), " wait for its ranks for ",
+                           SecondsText(loss.standstill_ns), "; ",
+                           loss.still == 0 ? std::string("what they exchange with them is not shown")
+                                           : Concat(loss.still, " queue pairs with them stand still"))});
     finding.suggested_action = Concat("see whether ", name,
                                       " is up and reachable; isolate it and restart the "
                                       "job from its last checkpoint");

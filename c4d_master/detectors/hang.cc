@@ -226,23 +226,63 @@ std::vector<Finding> Deadlocks(const JobSnapshot& snapshot, const HangGraph& gra
   return findings;
 }
 
+// What a member of a collective shows of its ways to members on other nodes.
+struct Ways {
+  bool receives = false;
+  bool waits = false;              // for data
+  std::vector<uint32_t> sends_to;  // ranks of the communicator
+};
+
+Ways WaysOf(const Member& member) {
+  Ways ways;
+  for (const QueuePair& pair : member.own->queue_pairs) {
+    if (!pair.connection.known) continue;
+    if (pair.sends) {
+      ways.sends_to.push_back(pair.peer);
+      continue;
+    }
+    ways.receives = true;
+    ways.waits = ways.waits || pair.connection.wanted > pair.connection.done;
+  }
+  return ways;
+}
+
 // Of members that are all inside an operation: those that wait for no data, where some do. Whose kernel hangs
 // takes in nothing more, so that what its peers have sent fills all its receives, while theirs stay empty.
-std::set<uint32_t> WaitForNoData(const HangStep& step) {
-  std::set<uint32_t> idle;
-  size_t waiting = 0;
+// Those before it are full as well, as nobody takes anything from them; behind it begin those who wait. So of
+// those that are full it is one whose node sends to somebody who waits; and as nothing is seen of what moves
+// within a node, it may be any of its members there that receive from no other node.
+std::set<uint32_t> WaitForNoData(const JobSnapshot& snapshot, const HangStep& step) {
+  std::map<const Member*, Ways> ways;
+  std::set<uint32_t> waiting;  // ranks of the communicator
+  std::set<const Member*> full;
   for (const Member* member : step.waiting) {
-    bool receives = false;
-    bool empty = false;
-    for (const QueuePair& pair : member->own->queue_pairs) {
-      if (pair.sends || !pair.connection.known) continue;
-      receives = true;
-      empty = empty || pair.connection.wanted > pair.connection.done;
-    }
-    if (empty) ++waiting;
-    if (receives && !empty) idle.insert(member->process);
+    const Ways& of = ways[member] = WaysOf(*member);
+    if (of.waits) waiting.insert(member->state->rank);
+    if (of.receives && !of.waits) full.insert(member);
   }
-  return idle.size() <= waiting ? idle : std::set<uint32_t>();
+  const auto host_of = [&](const Member* member) { return snapshot.processes[member->process].host; };
+  std::set<const Host*> before_waiting;
+  for (const auto& [member, of] : ways) {
+    if (std::any_of(of.sends_to.begin(), of.sends_to.end(),
+                    [&](uint32_t peer) { return waiting.contains(peer); })) {
+      before_waiting.insert(host_of(member));
+    }
+  }
+  std::set<const Member*> last = full;
+  std::erase_if(last, [&](const Member* member) { return !before_waiting.contains(host_of(member)); });
+  if (last.empty()) last = full;
+  if (last.size() > waiting.size()) return {};
+  std::set<const Host*> hosts;
+  std::set<uint32_t> idle;
+  for (const Member* member : last) {
+    hosts.insert(host_of(member));
+    idle.insert(member->process);
+  }
+  for (const auto& [member, of] : ways) {
+    if (!of.receives && hosts.contains(host_of(member))) idle.insert(member->process);
+  }
+  return idle;
 }
 
 // A communicator whose members have all entered an operation, and none goes on.
@@ -264,7 +304,7 @@ Finding DescribeStuckInside(const JobSnapshot& snapshot, const HangGraph& graph,
       communicators.insert(graph.step(waiter).communicator->id);
     }
   }
-  const std::set<uint32_t> idle = WaitForNoData(step);
+  const std::set<uint32_t> idle = WaitForNoData(snapshot, step);
   const std::set<uint32_t>& candidates = idle.empty() ? here : idle;
   if (candidates.size() == 1) {
     const ProcessRef& culprit = snapshot.processes[*candidates.begin()];

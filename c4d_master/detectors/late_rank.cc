@@ -38,6 +38,12 @@ std::vector<Late> Lateness(const JobSnapshot& snapshot, const Windows& windows, 
 
 namespace {
 
+// Far above what is usual for it, and above what that comes to in some part of its steps.
+bool IsHigh(const Late& late, const SlowThresholds& thresholds) {
+  return late.ratio >= thresholds.late_factor &&
+         late.own.recent_ns >= thresholds.late_high * late.own.usual_high_ns;
+}
+
 double Share(double ns, const OwnTime& own) {
   return own.cycle_ns > 0 ? ns / own.cycle_ns : 0;
 }
@@ -82,8 +88,7 @@ std::optional<Late> FindLate(const std::vector<Late>& ranks, const SlowThreshold
   if (first.own.usual_ns > 0) {
     const double second = std::max(ranks[1].ratio, 1.0);
     const double growth_ns = first.own.recent_ns - first.own.usual_ns;
-    const bool late = first.ratio >= thresholds.late_factor &&
-                      first.ratio >= thresholds.late_alone * second &&
+    const bool late = IsHigh(first, thresholds) && first.ratio >= thresholds.late_alone * second &&
                       growth_ns >= thresholds.late_cycle_share * first.own.cycle_ns;
     if (late) return first;
   }
@@ -102,7 +107,7 @@ size_t LateTogether(const std::vector<Late>& ranks, const SlowThresholds& thresh
   size_t together = 0;
   for (size_t k = 1; k <= ranks.size() / 2; ++k) {
     const Late& last = ranks[k - 1];
-    if (last.ratio < thresholds.late_factor || !Grew(last, thresholds)) break;
+    if (!IsHigh(last, thresholds) || !Grew(last, thresholds)) break;
     if (last.ratio >= thresholds.late_alone * std::max(ranks[k].ratio, 1.0)) together = k;
   }
   return together;

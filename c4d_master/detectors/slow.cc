@@ -6,8 +6,10 @@
 #include <set>
 
 #include "c4d_master/detectors/cells.h"
+#include "c4d_master/detectors/explain_cells.h"
 #include "c4d_master/detectors/late_rank.h"
 #include "c4d_master/detectors/queue_pair_ends.h"
+#include "c4d_master/detectors/slow_inside.h"
 #include "c4d_master/detectors/slow_links.h"
 #include "service/text.h"
 
@@ -15,94 +17,6 @@ namespace c4::c4d {
 namespace {
 
 using service::Concat;
-
-struct Explanation {
-  std::map<std::string, std::vector<const Cell*>> nics;
-  std::vector<const Cell*> connections;
-  bool ambiguous = false;
-};
-
-// Whether it is none, one or several, of numbers that come again and again.
-class Few {
- public:
-  void Add(uint32_t number) {
-    if (state_ == 0) number_ = number;
-    if (state_ == 0 || number != number_) state_ = std::min(state_ + 1, 2);
-  }
-  bool one() const { return state_ == 1; }
-  bool several() const { return state_ == 2; }
-
- private:
-  int state_ = 0;
-  uint32_t number_ = 0;
-};
-
-// The fewest NICs that most slow cells touch, and the cells that are left.
-Explanation Explain(const JobQueuePairs& all, const std::vector<Cell>& cells,
-                    const std::set<const Process*>& late, const SlowThresholds& thresholds) {
-  struct Nic {
-    size_t populated = 0;
-    std::vector<const Cell*> slow;
-    Few slow_peers;
-    Few peers;
-  };
-  Explanation result;
-  std::set<const Cell*> left;
-  for (const Cell& cell : cells) {
-    const QueuePairEnds& ends = *cell.ends;
-    if (late.count(ends.sender->process) != 0) continue;
-    if (ends.receiver != nullptr && late.count(ends.receiver->process) != 0) continue;
-    if (cell.slow) left.insert(&cell);
-  }
-  if (left.empty()) return result;
-  const std::vector<JobNic>& addresses = all.nics;
-  for (;;) {
-    std::vector<Nic> nics(addresses.size());
-    size_t strong = 0;
-    for (const Cell& cell : cells) {
-      const bool slow = cell.slow && left.count(&cell) != 0;
-      if (slow && cell.low.chunks >= thresholds.min_chunks) ++strong;
-      if (!slow && (!cell.judged || cell.unclear || cell.low.chunks < 2)) continue;
-      for (const bool sender : {true, false}) {
-        Nic& nic = nics[sender ? cell.ends->from_number : cell.ends->to_number];
-        const uint32_t peer = sender ? cell.ends->to_number : cell.ends->from_number;
-        ++nic.populated;
-        nic.peers.Add(peer);
-        if (!slow) continue;
-        nic.slow.push_back(&cell);
-        nic.slow_peers.Add(peer);
-      }
-    }
-    if (strong == 0) return result;
-    const Nic* best = nullptr;
-    for (const Nic& nic : nics) {
-      if (!nic.slow_peers.several() ||
-          static_cast<double>(nic.slow.size()) < thresholds.nic_share * static_cast<double>(nic.populated)) {
-        continue;
-      }
-      if (best == nullptr || nic.slow.size() > best->slow.size()) best = &nic;
-    }
-    if (best == nullptr) {
-      std::set<uint32_t> ends;
-      for (const Cell* cell : left) {
-        if (cell->low.chunks < 2) continue;
-        result.connections.push_back(cell);
-        ends.insert(cell->ends->from_number);
-        ends.insert(cell->ends->to_number);
-      }
-      result.ambiguous = ends.size() == 2;
-      for (const uint32_t end : ends) {
-        const Nic& nic = nics[end];
-        result.ambiguous = result.ambiguous && nic.peers.one() && nic.slow.size() == nic.populated;
-      }
-      return result;
-    }
-    const std::string& address = addresses[static_cast<size_t>(best - nics.data())].address;
-    std::vector<const Cell*>& explained = result.nics[address];
-    explained = best->slow;
-    for (const Cell* cell : explained) left.erase(cell);
-  }
-}
 
 void Confirm(Finding* finding) {
   finding->confidence = 0.9;
@@ -182,6 +96,11 @@ std::vector<Witness> FencedWitnesses(const FenceLog* fences, int64_t now_ns,
   return witnesses;
 }
 
+// Where the engine says no address the NIC is known by its rank.
+bool HasAddress(const Cell& cell) {
+  return !cell.local.empty();
+}
+
 Finding DescribeNic(const std::string& address, const std::vector<const Cell*>& slow) {
   Finding finding = DescribeCells(slow);
   finding.kind = CulpritKind::kNic;
@@ -192,13 +111,32 @@ Finding DescribeNic(const std::string& address, const std::vector<const Cell*>& 
   if (finding.host.empty() && slow.front()->ends->receiver != nullptr) {
     finding.host = slow.front()->ends->receiver->host->name;
   }
-  finding.evidence.insert(
-      finding.evidence.begin(),
-      {"nic", Concat("nearly all queue pairs that ", finding.host, " uses on ", address, " are slow (",
-                     slow.size(), "), those of its peers among each other are not")});
+  const std::string what =
+      HasAddress(*slow.front())
+          ? Concat("nearly all queue pairs that ", finding.host, " uses on ", address, " are slow (",
+                   slow.size(), "), those of its peers among each other are not")
+          : Concat("nearly all ways to other ranks over the NIC ", address, " on ", finding.host,
+                   " are slow (", slow.size(), "), those of its peers among each other are not");
+  finding.evidence.insert(finding.evidence.begin(), {"nic", what});
   finding.suggested_action = Concat("look at the NIC ", address, " of ", finding.host,
                                     ", its negotiated rate, errors and pauses "
                                     "(`ethtool`, `ip -s link`); if it stays slow, replace the node");
+  return finding;
+}
+
+// Several ranks whose NICs nobody tells apart.
+Finding DescribeNode(const std::string& host, const std::vector<const Cell*>& slow) {
+  Finding finding = DescribeCells(slow);
+  finding.kind = CulpritKind::kNode;
+  finding.host = host;
+  finding.evidence.insert(
+      finding.evidence.begin(),
+      {"nic",
+       Concat("nearly all ways between ranks of ", host, " and other nodes are slow (", slow.size(),
+              "), those of their peers among each other are not; which NICs they share is not known")});
+  finding.suggested_action = Concat("look at the NICs of ", host,
+                                    ", their negotiated rate, errors and pauses (`ibstat`, `ethtool`, "
+                                    "`ip -s link`), and at its PCIe; if it stays slow, replace the node");
   return finding;
 }
 
@@ -227,6 +165,22 @@ Finding DescribeConnections(const std::vector<const Cell*>& told, bool ambiguous
   return finding;
 }
 
+std::vector<Finding> NameBySlices(const JobQueuePairs& all, const Windows& windows,
+                                  const std::set<const Process*>& late, const SlowThresholds& thresholds) {
+  const std::vector<Cell> cells = CellsBySlices(all.ends, windows, thresholds);
+  const Explanation found = Explain(all, cells, late, thresholds);
+  std::vector<Finding> findings;
+  for (const auto& [address, slow] : found.nics) findings.push_back(DescribeNic(address, slow));
+  for (const auto& [host, slow] : found.nodes) findings.push_back(DescribeNode(host, slow));
+  // A single way is more often unlucky.
+  const bool lasting = found.connections.size() > 1 || (found.connections.size() == 1 &&
+                                                        SlowSlices(*found.connections.front(), windows,
+                                                                   thresholds) >= thresholds.own_persist + 2);
+  if (lasting) findings.push_back(DescribeConnections(found.connections, found.ambiguous, LookBlame()));
+  for (Finding& finding : findings) Confirm(&finding);
+  return findings;
+}
+
 std::vector<Finding> DetectSlowNetwork(const JobQueuePairs& all, const Windows& windows,
                                        const std::set<const Process*>& late, const NetworkView& network,
                                        int64_t now_ns, const SlowThresholds& thresholds) {
@@ -235,9 +189,18 @@ std::vector<Finding> DetectSlowNetwork(const JobQueuePairs& all, const Windows& 
   looks.reserve(most + 1);
   for (size_t back = 0; back <= most; ++back) {
     looks.push_back(LookBack(all, windows, back, late, network.paths, thresholds));
-    if (back == 0 && looks[0].explanation.nics.empty() && looks[0].look.slow.empty()) return {};
+    if (back == 0 && looks[0].explanation.nics.empty() && looks[0].explanation.nodes.empty() &&
+        looks[0].look.slow.empty()) {
+      return {};
+    }
   }
   const Past& now = looks.front();
+  // Without addresses no link will show, and all ways can be held against their own past.
+  const auto unaddressed = [](const Cell& cell) { return cell.bad() && !HasAddress(cell); };
+  if (std::any_of(now.look.cells.begin(), now.look.cells.end(), unaddressed)) {
+    std::vector<Finding> sure = NameBySlices(all, windows, late, thresholds);
+    if (!sure.empty()) return sure;
+  }
   const size_t lasts = thresholds.persist + 1;  // looks
   std::vector<Finding> findings;
   for (const auto& [address, slow] : now.explanation.nics) {
@@ -249,14 +212,28 @@ std::vector<Finding> DetectSlowNetwork(const JobQueuePairs& all, const Windows& 
     }
     findings.push_back(std::move(finding));
   }
+  for (const auto& [host, slow] : now.explanation.nodes) {
+    Finding finding = DescribeNode(host, slow);
+    if (std::all_of(
+            looks.begin(), looks.begin() + static_cast<std::ptrdiff_t>(lasts),
+            [&, &name = host](const Past& then) { return then.explanation.nodes.count(name) != 0; })) {
+      Confirm(&finding);
+    }
+    findings.push_back(std::move(finding));
+  }
   if (now.look.slow.empty()) return findings;
   // What is left of a NIC that was slow a moment ago is not news of its connections.
   std::set<std::string> faded;
+  std::set<std::string> faded_nodes;
   for (size_t back = 1; back <= thresholds.fade; ++back) {
     for (const auto& entry : looks[back].explanation.nics) faded.insert(entry.first);
+    for (const auto& entry : looks[back].explanation.nodes) faded_nodes.insert(entry.first);
   }
   const auto fading = [&](const Cell& cell) {
-    return faded.count(cell.ends->from_nic) != 0 || faded.count(cell.ends->to_nic) != 0;
+    const ProcessRef* const receiver = cell.ends->receiver;
+    return faded.count(cell.ends->from_nic) != 0 || faded.count(cell.ends->to_nic) != 0 ||
+           faded_nodes.count(cell.ends->sender->host->name) != 0 ||
+           (receiver != nullptr && faded_nodes.count(receiver->host->name) != 0);
   };
   std::vector<LookBlame> blames;
   if (network.paths != nullptr) {
@@ -277,7 +254,7 @@ std::vector<Finding> DetectSlowNetwork(const JobQueuePairs& all, const Windows& 
   // Looks share chunks. Where there are few, they have to be slow in two that share none.
   std::set<Cell::Id> slow_before;
   for (const Cell& cell : looks[lasts].look.cells) {
-    if (cell.slow) slow_before.insert(cell.id());
+    if (cell.bad()) slow_before.insert(cell.id());
   }
   std::vector<const Cell*> told;
   for (const Cell* cell : lasting ? SlowMoreThanOnce(looks, lasts) : now.look.slow) {
@@ -295,7 +272,7 @@ std::vector<Finding> DetectSlowNetwork(const JobQueuePairs& all, const Windows& 
        ++back) {
     const std::vector<Cell>& then = looks[back].look.cells;
     alone_lasts = alone_lasts && std::any_of(then.begin(), then.end(), [&](const Cell& cell) {
-                    return cell.slow && std::any_of(told.begin(), told.end(), [&](const Cell* now_slow) {
+                    return cell.bad() && std::any_of(told.begin(), told.end(), [&](const Cell* now_slow) {
                              return now_slow->id() == cell.id();
                            });
                   });
@@ -351,6 +328,9 @@ std::vector<Finding> DetectSlow(const JobSnapshot& snapshot, const Windows& wind
   }
   for (Finding& finding :
        DetectSlowNetwork(QueuePairsOf(snapshot), windows, explains, network, now_ns, thresholds)) {
+    findings.push_back(std::move(finding));
+  }
+  for (Finding& finding : DetectSlowInside(snapshot, windows, explains, thresholds)) {
     findings.push_back(std::move(finding));
   }
   return findings;

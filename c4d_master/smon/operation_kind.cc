@@ -60,13 +60,10 @@ OperationVerdict JudgeData(const CommunicationSpan& operation, const WorkerSteps
     return Of(Kind::kOther);
   }
   const MarkedSpan* const first = WorkerSteps::First(step, MarkKind::kBackwardCompute);
-  const MarkedSpan* const last = WorkerSteps::Last(step, MarkKind::kBackwardCompute);
   const MarkedSpan* const optimizer = WorkerSteps::Last(step, MarkKind::kOptimizer);
   if (first == nullptr || operation.called_ns < first->began_ns) return Of(Kind::kOther);
   if (optimizer != nullptr && operation.called_ns >= optimizer->ended_ns) return Of(Kind::kOther);
-  OperationVerdict verdict = Typed(OperationType::kGradsReduceScatter);
-  verdict.overlaps = operation.called_ns < last->ended_ns;
-  return verdict;
+  return Typed(OperationType::kGradsReduceScatter);
 }
 
 bool IsBehindComputations(const CommunicationSpan& operation, const WorkerSteps::Step& step) {

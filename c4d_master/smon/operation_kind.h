@@ -21,7 +21,6 @@ struct OperationVerdict {
   whatif::OperationType type = whatif::OperationType::kGc;
   bool guessed = false;         // its direction: both ways lead to the same stage
   bool in_computation = false;  // a transfer between stages that began and ended within a marked computation
-  bool overlaps = false;        // gradients that are reduced before the last backward computation is over
 };
 
 OperationVerdict JudgeOperation(const CommunicationSpan& operation, const RoledCommunicator& communicator,

@@ -42,7 +42,8 @@ struct CommunicationSpan {
   int64_t started_ns = 0;
   int64_t ended_ns = 0;
   uint64_t count = 0;
-  int32_t root = -1;  // root or peer
+  uint64_t sequence = 0;  // in its communicator; of sends and receives of their own
+  int32_t root = -1;      // root or peer
   uint32_t clock = 0;
   uint8_t function = 0;   // c4.v1.Function
   uint8_t data_type = 0;  // NCCL's number

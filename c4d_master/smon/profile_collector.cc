@@ -56,6 +56,7 @@ bool Decode(const v1::ProfiledOperation& operation, uint32_t clock, Communicatio
   span->communicator_id = operation.communicator_id();
   span->called_ns = operation.called_ns();
   span->count = info.count();
+  span->sequence = operation.sequence();
   span->root = info.root();
   span->clock = clock;
   span->function = static_cast<uint8_t>(info.function());

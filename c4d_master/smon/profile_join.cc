@@ -13,7 +13,9 @@
 #include "absl/strings/str_join.h"
 #include "c4/v1/telemetry.pb.h"
 #include "c4d_master/smon/communicator_roles.h"
+#include "c4d_master/smon/group_waits.h"
 #include "c4d_master/smon/operation_kind.h"
+#include "c4d_master/smon/receive_starts.h"
 #include "c4d_master/smon/worker_steps.h"
 
 namespace c4::c4d {
@@ -59,28 +61,6 @@ std::optional<OperationType> TypeOf(MarkKind kind) {
   }
   return std::nullopt;
 }
-
-// When the receives of a step began, to be asked for by the sends that belong to them: those of one pair of
-// ranks meet in order.
-class ReceiveStarts {
- public:
-  void Add(uint64_t communicator, uint32_t from, uint32_t to, int32_t step, int64_t started_ns) {
-    pairs_[{communicator, from, to, step}].started_ns.push_back(started_ns);
-  }
-  // Of the next send from one to the other; nothing where its receive was not seen.
-  std::optional<int64_t> Next(uint64_t communicator, uint32_t from, uint32_t to, int32_t step) {
-    const auto found = pairs_.find({communicator, from, to, step});
-    if (found == pairs_.end() || found->second.next == found->second.started_ns.size()) return std::nullopt;
-    return found->second.started_ns[found->second.next++];
-  }
-
- private:
-  struct Pair {
-    std::vector<int64_t> started_ns;
-    size_t next = 0;
-  };
-  std::map<std::tuple<uint64_t, uint32_t, uint32_t, int32_t>, Pair> pairs_;
-};
 
 class Joiner {
  public:
@@ -167,7 +147,9 @@ class Joiner {
     std::map<std::pair<int, int>, const ProfiledProcess*> chosen;  // (stage, dp rank)
     std::vector<int32_t> twice;
     for (const auto& [key, process] : profile_.processes) {
-      if (!process.worker || process.worker->tp_rank != 0 || process.worker->cp_rank != 0) continue;
+      if (!process.worker) continue;
+      members_[{process.worker->stage, process.worker->dp_rank}].push_back(&process);
+      if (process.worker->tp_rank != 0 || process.worker->cp_rank != 0) continue;
       const auto [at, is_new] =
           chosen.try_emplace({process.worker->stage, process.worker->dp_rank}, &process);
       if (is_new) continue;
@@ -239,7 +221,7 @@ class Joiner {
   }
 
   void Add(const Worker& worker, const WorkerSteps::Step& step, OperationType type, uint32_t clock,
-           int64_t started_ns, int64_t ended_ns, int32_t micro_batch, int32_t chunk) {
+           int64_t started_ns, int64_t ended_ns, int32_t micro_batch, int32_t chunk, int64_t waited_ns = 0) {
     const DeclaredWorker& place = *worker.process->worker;
     whatif::OperationRecord record;
     record.start_s = Seconds(*worker.process, clock, started_ns);
@@ -251,15 +233,27 @@ class Joiner {
     record.dp_rank = static_cast<uint16_t>(place.dp_rank);
     record.stage = static_cast<uint16_t>(place.stage) & 0xfff;
     record.type = static_cast<uint16_t>(type) & 0xf;
-    job_.records.Add(record);
+    job_.records.Add(record, static_cast<float>(static_cast<double>(waited_ns) * 1e-9));
     ++counts_[whatif::Index(type)];
   }
 
+  void AddMembers(const Worker& worker, const GroupWaits& waits) {
+    const DeclaredWorker& place = *worker.process->worker;
+    for (const ProfiledProcess* member : members_[{place.stage, place.dp_rank}])
+      job_.records.AddMember(member->rank, place.dp_rank, place.stage);
+    if (waits.lagging() >= 0) job_.records.SetLagging(place.dp_rank, place.stage, waits.lagging());
+  }
+
   void AddMarks(const Worker& worker) {
+    const DeclaredWorker& place = *worker.process->worker;
+    const GroupWaits waits(profile_, roles_, members_[{place.stage, place.dp_rank}], *worker.process);
+    AddMembers(worker, waits);
     std::array<bool, 2> computes{};
     for (const WorkerSteps::Step& step : worker.steps.steps()) {
       if (!common_.contains(step.number)) continue;
       steps_ns_ += step.ended_ns - step.began_ns;
+      // Says that the program waits for what it does (own_time.h).
+      Add(worker, step, OperationType::kOwnTime, step.clock, step.began_ns, step.began_ns, -1, -1);
       int64_t computed_until_ns = std::numeric_limits<int64_t>::min();
       for (const MarkedSpan* mark : step.marks) {
         const std::optional<OperationType> type = TypeOf(mark->kind);
@@ -271,7 +265,12 @@ class Joiner {
           computed_until_ns = std::max(computed_until_ns, mark->ended_ns);
           if (mark->chunk < 0 || mark->chunk >= layout_.vpp_size) ++chunkless_;
         }
-        Add(worker, step, *type, mark->clock, mark->began_ns, mark->ended_ns, mark->micro_batch, mark->chunk);
+        const int64_t waited_ns =
+            IsComputation(mark->kind)
+                ? std::min(waits.Waited_ns(mark->began_ns, mark->ended_ns), mark->ended_ns - mark->began_ns)
+                : 0;
+        Add(worker, step, *type, mark->clock, mark->began_ns, mark->ended_ns, mark->micro_batch, mark->chunk,
+            waited_ns);
       }
     }
     if (!computes[0] || !computes[1]) idle_.push_back(worker.process->rank);
@@ -315,7 +314,6 @@ class Joiner {
           Add(worker, *step, verdict.type, operation.clock, operation.started_ns, ended_ns, -1, -1);
           transfer_ns_.push_back(operation.ended_ns - operation.started_ns);
           guessed_ += verdict.guessed ? 1 : 0;
-          overlaps_ += verdict.overlaps ? 1 : 0;
           if (verdict.in_computation) waits_within_.insert(worker.process->rank);
           break;
         case OperationVerdict::Kind::kWithin:
@@ -411,11 +409,6 @@ class Joiner {
                        " sends or receives within marked computations: what is waited for there counts as "
                        "computing; mark computations without it"));
     }
-    if (overlaps_ > 0) {
-      Say(absl::StrCat(overlaps_,
-                       " reductions of gradients overlap with the backward pass; the replay has "
-                       "them behind it, so that its steps may come out too long"));
-    }
     if (guessed_ > 0) {
       Say(absl::StrCat("with two stages and model chunks both directions lead to the same stage: that of ",
                        guessed_, " sends and receives is taken from the computations beside them"));
@@ -458,6 +451,7 @@ class Joiner {
   const std::map<uint64_t, RoledCommunicator> roles_;
   ProfiledJob job_;
   DeclaredWorker layout_;
+  std::map<std::pair<int, int>, std::vector<const ProfiledProcess*>> members_;  // by (stage, dp rank)
   std::vector<Worker> workers_;
   std::set<int32_t> common_;  // steps
   ReceiveStarts receives_;
@@ -468,7 +462,6 @@ class Joiner {
   std::set<int32_t> waits_within_;
   size_t chunkless_ = 0;
   size_t guessed_ = 0;
-  size_t overlaps_ = 0;
   size_t others_ = 0;
   size_t unknown_ = 0;
   int64_t other_ns_ = 0;

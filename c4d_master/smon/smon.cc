@@ -49,32 +49,21 @@ std::string SessionLine(const v1::ProfilingSession& session) {
 
 Smon::Smon(const SmonOptions& options, ProfileSource* source, SmonWork* work, SmonStore* store,
            service::Metrics* metrics, Now now)
-    : options_(options),
-      source_(source),
-      work_(work),
-      store_(store),
-      schedule_(options.every_ns),
-      alerts_(options.rules) {
+    : options_(options), source_(source), work_(work), store_(store), schedule_(options.every_ns) {
   const auto sessions = [metrics](const char* result) {
     return metrics->Counter("c4d_smon_sessions_total", "Profiling sessions that are over",
                             {{"result", result}});
   };
-  const auto notifications = [metrics](const char* result) {
-    return metrics->Counter("c4d_smon_notifications_total", "Notifications of alerts", {{"result", result}});
-  };
   metrics_.analysed = sessions("analysed");
   metrics_.nothing = sessions("nothing to analyse");
   metrics_.failed = sessions("failed");
-  metrics_.delivered = notifications("delivered");
-  metrics_.given_up = notifications("given up");
   metrics_.store_errors =
-      metrics->Counter("c4d_smon_store_errors_total", "Sessions and alerts that could not be stored");
+      metrics->Counter("c4d_smon_store_errors_total", "Sessions that could not be stored");
   metrics_.slowdown = metrics->Gauge("c4d_smon_slowdown_ratio",
                                      "Slow-down by stragglers in the last analysed session; 0: none yet");
   metrics_.waste =
       metrics->Gauge("c4d_smon_waste_ratio", "Share of the time that stragglers cost in that session");
   metrics_.running = metrics->Gauge("c4d_smon_session_running", "1 while a session is collected or analysed");
-  metrics_.alerts_firing = metrics->Gauge("c4d_smon_alerts_firing", "Alert rules that fire");
   Load(now);
   PruneOld(now);
   UpdateGauges();
@@ -99,13 +88,6 @@ void Smon::Load(Now now) {
     sessions_.push_back(std::move(entry));
   }
   schedule_.Start(now, sessions_.empty() ? 0 : sessions_.back().session.begun_unix_ns());
-  const absl::StatusOr<std::vector<v1::Alert>> alerts = store_->LoadAlerts();
-  if (alerts.ok()) {
-    alerts_.Restore(*alerts);
-  } else {
-    service::LogWarning("the stored alerts cannot be read: ", alerts.status().message(),
-                        "; beginning without");
-  }
 }
 
 Smon::Entry* Smon::Running() {
@@ -119,7 +101,6 @@ void Smon::Tick(Now now) {
   } else if (entry == nullptr && source_ != nullptr && schedule_.Due(now)) {
     (void)Begin(options_.limits, /*requested=*/false, now);
   }
-  for (const Notification& notification : alerts_.Due(now.unix_ns)) Send(notification, now);
 }
 
 void Smon::TakeResults(Now now) {
@@ -138,18 +119,6 @@ void Smon::TakeResults(Now now) {
     }
     Conclude(entry, now);
   }
-  bool changed = false;
-  for (const Delivered& result : work_->TakeDelivered()) {
-    alerts_.Delivered(result.notification, now.unix_ns, result.outcome);
-    (result.outcome.ok() ? metrics_.delivered : metrics_.given_up).Add();
-    if (!result.outcome.ok()) {
-      service::LogWarning("alert rule ", alerts_.rule(result.notification.rule).name, ": the notification (",
-                          KindWord(result.notification.kind),
-                          ") could not be delivered: ", result.outcome.message());
-    }
-    changed = true;
-  }
-  if (changed) SaveAlerts();
 }
 
 absl::StatusOr<v1::ProfilingSession> Smon::Run(uint32_t steps, double at_most_s, Now now) {
@@ -224,7 +193,7 @@ void Smon::Conclude(Entry* entry, Now now) {
   }
   service::LogInfo(SessionLine(entry->session));
   Save(*entry);
-  if (alerts_.Observe(entry->session)) SaveAlerts();
+  if (options_.on_session) options_.on_session(entry->session, now);
   PruneOld(now);
   UpdateGauges();
 }
@@ -263,17 +232,6 @@ void Smon::PruneOld(Now now) {
   if (!pruned.sessions.empty()) Note(store_->Remove(pruned.sessions));
 }
 
-void Smon::Send(const Notification& notification, Now now) {
-  const size_t rule = notification.rule;
-  const Entry* newest = NewestAnalysed();
-  work_->Deliver({notification, alerts_.rule(rule),
-                  NotificationJson({.job = options_.job,
-                                    .what = KindWord(notification.kind),
-                                    .unix_ns = now.unix_ns,
-                                    .alert = &alerts_.alert(rule),
-                                    .session = newest == nullptr ? nullptr : &newest->session})});
-}
-
 const Smon::Entry* Smon::NewestAnalysed() const {
   const auto newest = std::find_if(sessions_.rbegin(), sessions_.rend(), [](const Entry& entry) {
     return entry.session.state() == v1::SESSION_STATE_ANALYSED;
@@ -285,12 +243,6 @@ void Smon::Save(const Entry& entry) {
   Note(store_->SaveSession(entry.session, *entry.report, *entry.text));
 }
 
-void Smon::SaveAlerts() {
-  std::vector<v1::Alert> alerts;
-  for (size_t i = 0; i < alerts_.size(); ++i) alerts.push_back(alerts_.alert(i));
-  Note(store_->SaveAlerts(alerts));
-}
-
 void Smon::Note(const absl::Status& status) {
   if (status.ok()) return;
   metrics_.store_errors.Add();
@@ -299,7 +251,6 @@ void Smon::Note(const absl::Status& status) {
 
 void Smon::UpdateGauges() {
   metrics_.running.Set(running_ ? 1 : 0);
-  metrics_.alerts_firing.Set(static_cast<double>(alerts_.CountFiring()));
   if (const Entry* newest = NewestAnalysed(); newest != nullptr) {
     metrics_.slowdown.Set(newest->session.slowdown());
     metrics_.waste.Set(newest->session.waste());
@@ -339,30 +290,9 @@ std::vector<v1::ProfilingSession> Smon::History() const {
   return history;
 }
 
-v1::ListAlertsReply Smon::ListAlerts() const {
-  v1::ListAlertsReply reply;
-  reply.set_job(options_.job);
-  for (size_t i = 0; i < alerts_.size(); ++i) *reply.add_alerts() = alerts_.alert(i);
-  return reply;
-}
-
-absl::StatusOr<v1::Alert> Smon::Silence(const std::string& rule, double seconds, Now now) {
-  if (!(seconds >= 0) || seconds > kMaxSilenceSeconds) {
-    return absl::InvalidArgumentError(
-        Concat("an alert can be silenced for 0 (no longer) to ", kMaxSilenceSeconds, " seconds"));
-  }
-  const int64_t until_ns = seconds == 0 ? 0 : now.unix_ns + static_cast<int64_t>(seconds * 1e9);
-  const absl::StatusOr<size_t> index = alerts_.Silence(rule, until_ns);
-  if (!index.ok()) return index.status();
-  SaveAlerts();
-  return alerts_.alert(*index);
-}
-
-absl::StatusOr<uint64_t> Smon::Test(const std::string& rule, Now now) {
-  const absl::StatusOr<Notification> notification = alerts_.Test(rule);
-  if (!notification.ok()) return notification.status();
-  Send(*notification, now);
-  return notification->number;
+const v1::ProfilingSession* Smon::Newest() const {
+  const Entry* newest = NewestAnalysed();
+  return newest == nullptr ? nullptr : &newest->session;
 }
 
 }  // namespace c4::c4d

@@ -1,6 +1,6 @@
-// SMon: profiles the job from time to time or when asked, keeps what its stragglers cost, and raises alerts
-// (docs/whatif.md). No transport and no clock: gRPC's servicer, the HTTP pages and main are skins over it;
-// tests call it directly, in simulated time.
+// SMon: profiles the job from time to time or when asked, and keeps what its stragglers cost
+// (docs/whatif.md). What of it is worth an alert is decided elsewhere (alerts/). No transport and no clock:
+// gRPC's servicer, the HTTP pages and main are skins over it; tests call it directly, in simulated time.
 //
 // One thread, the state thread. Everything that it is given belongs to the caller and outlives it. A store
 // that fails is logged and counted; everything is there in memory all the same.
@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "c4/v1/smon.pb.h"
-#include "c4d_master/smon/alerts.h"
 #include "c4d_master/smon/profile_source.h"
 #include "c4d_master/smon/retention.h"
 #include "c4d_master/smon/schedule.h"
@@ -24,14 +23,14 @@ namespace c4::c4d {
 
 inline constexpr int kMaxSessionSteps = 10'000;
 inline constexpr double kMaxSessionSeconds = 86'400;
-inline constexpr double kMaxSilenceSeconds = 30.0 * 86'400;
 
 struct SmonOptions {
   std::string job;
   int64_t every_ns = 0;  // 0: only when asked
   SessionLimits limits;
   Retention retention;
-  std::vector<AlertRule> rules;
+  // Gets every session that is over; may be empty.
+  std::function<void(const v1::ProfilingSession&, Now)> on_session;
 };
 
 class Smon {
@@ -63,11 +62,8 @@ class Smon {
   // All analysed ones, oldest first, without their texts.
   std::vector<v1::ProfilingSession> History() const;
 
-  v1::ListAlertsReply ListAlerts() const;
-  // NotFound: no such rule. 0 seconds: no longer.
-  absl::StatusOr<v1::Alert> Silence(const std::string& rule, double seconds, Now now);
-  // The number of the delivery.
-  absl::StatusOr<uint64_t> Test(const std::string& rule, Now now);
+  // The newest one with figures, its texts left out; nullptr: there is none.
+  const v1::ProfilingSession* Newest() const;
 
   const std::string& job() const { return options_.job; }
 
@@ -79,9 +75,7 @@ class Smon {
   void Conclude(Entry* entry, Now now);
   void Load(Now now);
   void Save(const Entry& entry);
-  void SaveAlerts();
   void PruneOld(Now now);
-  void Send(const Notification& notification, Now now);
   void Note(const absl::Status& status);
   void UpdateGauges();
   Entry* Running();
@@ -92,7 +86,6 @@ class Smon {
   SmonWork* const work_;
   SmonStore* const store_;
   Schedule schedule_;
-  Alerts alerts_;
 
   std::vector<Entry> sessions_;  // by number
   uint64_t next_number_ = 1;
@@ -104,12 +97,9 @@ class Smon {
     service::MetricGauge slowdown;
     service::MetricGauge waste;
     service::MetricGauge running;
-    service::MetricGauge alerts_firing;
     service::MetricCounter analysed;
     service::MetricCounter nothing;
     service::MetricCounter failed;
-    service::MetricCounter delivered;
-    service::MetricCounter given_up;
     service::MetricCounter store_errors;
   } metrics_;
 };

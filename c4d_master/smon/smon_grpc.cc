@@ -12,10 +12,8 @@
 namespace c4::c4d {
 namespace {
 
-using Raw = v1::Smon::WithRawCallbackMethod_RunSession<
-    v1::Smon::WithRawCallbackMethod_ListSessions<v1::Smon::WithRawCallbackMethod_GetSession<
-        v1::Smon::WithRawCallbackMethod_ListAlerts<v1::Smon::WithRawCallbackMethod_SilenceAlert<
-            v1::Smon::WithRawCallbackMethod_TestAlert<v1::Smon::Service>>>>>>;
+using Raw = v1::Smon::WithRawCallbackMethod_RunSession<v1::Smon::WithRawCallbackMethod_ListSessions<
+    v1::Smon::WithRawCallbackMethod_GetSession<v1::Smon::Service>>>;
 
 class SmonService final : public Raw {
  public:
@@ -60,43 +58,6 @@ class SmonService final : public Raw {
           answer->set_report_text(*found->text);
           return absl::OkStatus();
         });
-  }
-
-  grpc::ServerUnaryReactor* ListAlerts(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
-                                       grpc::ByteBuffer* reply) override {
-    return answers_.Answer<v1::ListAlertsRequest, v1::ListAlertsReply>(
-        context, request, reply, "c4.v1.Smon/ListAlerts",
-        [this](const v1::ListAlertsRequest&, v1::ListAlertsReply* answer) {
-          *answer = smon_->ListAlerts();
-          return absl::OkStatus();
-        });
-  }
-
-  grpc::ServerUnaryReactor* SilenceAlert(grpc::CallbackServerContext* context,
-                                         const grpc::ByteBuffer* request, grpc::ByteBuffer* reply) override {
-    return answers_.Answer<v1::SilenceAlertRequest, v1::SilenceAlertReply>(
-        context, request, reply, "c4.v1.Smon/SilenceAlert",
-        [this](const v1::SilenceAlertRequest& asked, v1::SilenceAlertReply* answer) {
-          absl::StatusOr<v1::Alert> alert = smon_->Silence(asked.rule(), asked.seconds(), Moment());
-          if (!alert.ok()) return alert.status();
-          *answer->mutable_alert() = *std::move(alert);
-          return absl::OkStatus();
-        },
-        [](const v1::SilenceAlertRequest& asked) {
-          return service::Concat("rule=", asked.rule(), " seconds=", asked.seconds());
-        });
-  }
-
-  grpc::ServerUnaryReactor* TestAlert(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
-                                      grpc::ByteBuffer* reply) override {
-    return answers_.Answer<v1::TestAlertRequest, v1::TestAlertReply>(
-        context, request, reply, "c4.v1.Smon/TestAlert",
-        [this](const v1::TestAlertRequest& asked, v1::TestAlertReply* answer) {
-          const absl::StatusOr<uint64_t> delivery = smon_->Test(asked.rule(), Moment());
-          if (delivery.ok()) answer->set_delivery(*delivery);
-          return delivery.status();
-        },
-        [](const v1::TestAlertRequest& asked) { return service::Concat("rule=", asked.rule()); });
   }
 
  private:

@@ -10,6 +10,7 @@
 #include "analysis/whatif/report_reader.h"
 #include "c4d_master/grpc_service.h"
 #include "c4d_master/http_api.h"
+#include "c4d_master/http_replies.h"
 #include "c4d_master/smon/smon_json.h"
 #include "service/text.h"
 
@@ -23,19 +24,6 @@ using service::HttpRequest;
 constexpr int kIndent = 2;
 constexpr uint32_t kMaxListed = 5000;
 constexpr char kSvg[] = "image/svg+xml";
-
-HttpReply Refusal(const absl::Status& status) {
-  int code = 500;
-  if (absl::IsNotFound(status)) code = 404;
-  if (absl::IsInvalidArgument(status)) code = 400;
-  if (absl::IsFailedPrecondition(status)) code = 409;
-  if (absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status)) code = 503;
-  return {code, Concat(status.message(), "\n"), "text/plain"};
-}
-
-HttpReply JsonReply(const std::string& json, int code = 200) {
-  return {code, json + "\n", "application/json"};
-}
 
 // The last of a name in the query, as a number; `fallback` where it is missing.
 template <typename Number, typename Parse>
@@ -135,33 +123,6 @@ class Pages {
             kSvg};
   }
 
-  HttpReply Alerts(const HttpRequest&) const {
-    v1::ListAlertsReply reply;
-    const absl::Status asked = Ask([&] { reply = smon_->ListAlerts(); });
-    return asked.ok() ? JsonReply(AlertListJson(reply, kIndent)) : Refusal(asked);
-  }
-
-  HttpReply Silence(const HttpRequest& request) const {
-    if (!request.query.contains("seconds")) {
-      return Refusal(absl::InvalidArgumentError("say for how long: ?seconds=3600; 0: no longer"));
-    }
-    const absl::StatusOr<double> seconds = RealFromQuery(request, "seconds");
-    if (!seconds.ok()) return Refusal(seconds.status());
-    absl::StatusOr<v1::Alert> alert = absl::UnknownError("");
-    const absl::Status asked =
-        Ask([&] { alert = smon_->Silence(request.parts.at(0), *seconds, ReadClock(*clock_)); });
-    if (!asked.ok()) return Refusal(asked);
-    return alert.ok() ? JsonReply(AlertJson(*alert, kIndent)) : Refusal(alert.status());
-  }
-
-  HttpReply Test(const HttpRequest& request) const {
-    absl::StatusOr<uint64_t> number = absl::UnknownError("");
-    const absl::Status asked = Ask([&] { number = smon_->Test(request.parts.at(0), ReadClock(*clock_)); });
-    if (!asked.ok()) return Refusal(asked);
-    return number.ok() ? JsonReply(absl::StrFormat("{\"delivery\": %d}", *number), 202)
-                       : Refusal(number.status());
-  }
-
  private:
   absl::Status Ask(const std::function<void()>& task) const { return state_thread_->Call(task, kHttpWait); }
 
@@ -206,7 +167,6 @@ void AddSmonRoutes(service::HttpServer* server, Smon* smon, service::StateThread
     return [pages, make](const HttpRequest& request) { return (pages.*make)(request); };
   };
   const std::string session = "/v1/smon/sessions/([0-9]+|latest)";
-  const std::string alert = "/v1/smon/alerts/([A-Za-z0-9._-]+)";
   server->Get("/v1/smon/sessions", page(&Pages::Sessions));
   server->Post("/v1/smon/sessions", page(&Pages::RunSession));
   server->Get(session, page(&Pages::Session));
@@ -214,9 +174,6 @@ void AddSmonRoutes(service::HttpServer* server, Smon* smon, service::StateThread
   server->Get(session + "/steps.svg", page(&Pages::Steps));
   server->Get("/v1/smon/history", page(&Pages::History));
   server->Get("/v1/smon/history.svg", page(&Pages::HistoryDrawing));
-  server->Get("/v1/smon/alerts", page(&Pages::Alerts));
-  server->Post(alert + "/silence", page(&Pages::Silence));
-  server->Post(alert + "/test", page(&Pages::Test));
 }
 
 }  // namespace c4::c4d

@@ -77,45 +77,6 @@ Json OfSession(const v1::ProfilingSession& session) {
   return json;
 }
 
-Json OfDelivery(bool any, const v1::AlertDelivery& delivery) {
-  if (!any) return nullptr;
-  return {{"number", delivery.number()},
-          {"what", delivery.what()},
-          {"unix_s", UnixSeconds(delivery.unix_ns())},
-          {"delivered", delivery.delivered()},
-          {"text", delivery.text()}};
-}
-
-Json OfAlert(const v1::Alert& alert) {
-  return {{"rule", alert.rule()},
-          {"condition", alert.condition()},
-          {"way", alert.way()},
-          {"over", alert.over()},
-          {"firing", alert.firing()},
-          {"since_unix_s", SecondsOrNull(alert.since_unix_ns())},
-          {"silenced_until_unix_s", SecondsOrNull(alert.silenced_until_unix_ns())},
-          {"told_firing", alert.told_firing()},
-          {"last_delivery", OfDelivery(alert.has_last_delivery(), alert.last_delivery())},
-          {"last_test", OfDelivery(alert.has_last_test(), alert.last_test())}};
-}
-
-std::string Sentence(const NotificationParts& parts) {
-  const v1::ProfilingSession* session = parts.session;
-  std::string figures = "no session has been analysed yet";
-  if (session != nullptr) {
-    figures = absl::StrFormat("in session %d slow-down %.3f, %.1f %% of the time wasted", session->number(),
-                              session->slowdown(), 100 * session->waste());
-    if (!session->causes().empty()) {
-      const v1::SuspectedCause& cause = session->causes(0);
-      figures += absl::StrFormat("; suspected: %s (%.0f %%): %s", cause.cause(), 100 * cause.share(),
-                                 cause.evidence());
-    }
-  }
-  return service::Concat(parts.what == "test" ? "This is a test. " : "", "Job ", parts.job, ", alert ",
-                         parts.alert->rule(), " (", parts.alert->condition(), ")",
-                         parts.what == "test" ? "" : " is " + parts.what, ": ", figures);
-}
-
 }  // namespace
 
 std::string_view SessionStateWord(int state) {
@@ -166,29 +127,6 @@ std::string HistoryJson(const std::string& job, const std::vector<v1::ProfilingS
                       {"cause", session.causes().empty() ? Json(nullptr) : Json(session.causes(0).cause())}});
   }
   return Dump(Json{{"job", job}, {"sessions", std::move(points)}}, indent);
-}
-
-std::string AlertListJson(const v1::ListAlertsReply& reply, int indent) {
-  Json alerts = Json::array();
-  for (const v1::Alert& alert : reply.alerts()) alerts.push_back(OfAlert(alert));
-  return Dump(Json{{"job", reply.job()}, {"alerts", std::move(alerts)}}, indent);
-}
-
-std::string AlertJson(const v1::Alert& alert, int indent) {
-  return Dump(OfAlert(alert), indent);
-}
-
-std::string NotificationJson(const NotificationParts& parts) {
-  return Dump(Json{{"job", parts.job},
-                   {"alert", parts.alert->rule()},
-                   {"what", parts.what},
-                   {"test", parts.what == "test"},
-                   {"unix_s", UnixSeconds(parts.unix_ns)},
-                   {"since_unix_s", SecondsOrNull(parts.alert->since_unix_ns())},
-                   {"condition", parts.alert->condition()},
-                   {"text", Sentence(parts)},
-                   {"session", parts.session == nullptr ? Json(nullptr) : OfSession(*parts.session)}},
-              -1);
 }
 
 }  // namespace c4::c4d

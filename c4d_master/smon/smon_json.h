@@ -1,5 +1,5 @@
 // SMon's answers as JSON (docs/whatif.md says what each field means), and the words for its enums. The HTTP
-// pages, the notifications and the command line take them from here, so that they never differ. Pure.
+// pages, notifications of alerts and the command line take them from here, so that they never differ. Pure.
 #pragma once
 
 #include <cstdint>
@@ -22,18 +22,5 @@ std::string SessionJson(const v1::ProfilingSession& session, const std::string& 
 // {"job","sessions":[{"number","unix_s","slowdown",...}]}
 std::string HistoryJson(const std::string& job, const std::vector<v1::ProfilingSession>& sessions,
                         int indent = -1);
-// {"job","alerts":[...]}
-std::string AlertListJson(const v1::ListAlertsReply& reply, int indent = -1);
-std::string AlertJson(const v1::Alert& alert, int indent = -1);
-
-// What a webhook or command is sent.
-struct NotificationParts {
-  std::string job;
-  std::string what;  // "firing", "resolved", "test"
-  int64_t unix_ns = 0;
-  const v1::Alert* alert = nullptr;
-  const v1::ProfilingSession* session = nullptr;  // the newest with figures; nullptr: there is none
-};
-std::string NotificationJson(const NotificationParts& parts);
 
 }  // namespace c4::c4d

@@ -1,4 +1,4 @@
-// Sessions and alerts in the master's SQLite file, beside the verdicts (verdict_store.h has the schema). As
+// Sessions in the master's SQLite file, beside the verdicts (verdict_store.h has the schema). As
 // there, messages are kept as JSON, so that the sqlite3 shell is enough to read them, and a file that fails
 // does not stop the master.
 //
@@ -26,12 +26,10 @@ class SmonStore {
   };
   // In the order in which they began.
   absl::StatusOr<std::vector<Kept>> LoadSessions();
-  absl::StatusOr<std::vector<v1::Alert>> LoadAlerts();
 
   absl::Status SaveSession(const v1::ProfilingSession& session, const std::string& report,
                            const std::string& text);
   absl::Status Remove(const std::vector<uint64_t>& sessions);
-  absl::Status SaveAlerts(const std::vector<v1::Alert>& alerts);
 
  private:
   service::Store* const store_;

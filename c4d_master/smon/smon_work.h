@@ -1,12 +1,11 @@
-// What SMon has done elsewhere, because it takes long: analyses and notifications. Results are taken when
-// the state thread looks for them, a few times a second, so that nobody waits for anybody.
+// What SMon has done elsewhere, because it takes long: analyses. Results are taken when the state thread
+// looks for them, a few times a second, so that nobody waits for anybody.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
-#include "c4d_master/smon/alerts.h"
 #include "c4d_master/smon/profile_analysis.h"
 
 namespace c4::c4d {
@@ -16,28 +15,15 @@ struct Analysed {
   absl::StatusOr<ProfileReport> report = absl::UnknownError("");
 };
 
-struct Delivery {
-  Notification notification;
-  AlertRule rule;
-  std::string body;  // JSON
-};
-
-struct Delivered {
-  Notification notification;
-  absl::Status outcome;
-};
-
 // Called by one thread, the state thread.
 class SmonWork {
  public:
   virtual ~SmonWork() = default;
 
-  // What is started ends, sooner or later, among what is taken, but for what Stop cut off.
+  // What is started ends, sooner or later, among what is taken.
   virtual void Analyse(uint64_t session, ProfiledJob profile) = 0;
-  virtual void Deliver(Delivery delivery) = 0;
 
   virtual std::vector<Analysed> TakeAnalysed() = 0;
-  virtual std::vector<Delivered> TakeDelivered() = 0;
 };
 
 }  // namespace c4::c4d

@@ -28,7 +28,7 @@ WorkerSteps::WorkerSteps(const ProfiledProcess& process) {
       continue;
     }
     if (!numbers.insert(mark.step).second) twice_.insert(mark.step);
-    steps_.push_back({mark.step, mark.began_ns, mark.ended_ns, {}, {}});
+    steps_.push_back({mark.step, mark.began_ns, mark.ended_ns, mark.clock, {}, {}});
   }
   std::erase_if(steps_, [this](const Step& step) { return twice_.contains(step.number); });
   std::sort(steps_.begin(), steps_.end(),

@@ -19,6 +19,7 @@ class WorkerSteps {
     int32_t number = -1;
     int64_t began_ns = 0;
     int64_t ended_ns = 0;
+    uint32_t clock = 0;
     std::vector<const MarkedSpan*> marks;  // that began within it, by begin
     std::vector<int64_t> latest_end_ns;    // of each mark and all before it
   };

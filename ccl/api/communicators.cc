@@ -14,6 +14,7 @@
 #include "ccl/api/tasks.h"
 #include "ccl/base/caught.h"
 #include "ccl/base/thread.h"
+#include "ccl/control/hold.h"
 
 namespace c4::api {
 namespace {
@@ -217,6 +218,7 @@ Result Abort(ncclComm_t comm) {
   if (pin.inherited()) return Ok();
   if (!pin) return BadHandle(comm);
   if (!pin.Retire()) return Ok();
+  Holder::Get().Abandon(comm);
   pin->cancelled->store(true);
   Communicator* communicator = nullptr;
   {
@@ -243,6 +245,7 @@ Result Revoke(ncclComm_t comm, int flags) {
     }
     pin->revoked = true;
   }
+  Holder::Get().Abandon(comm);
   pin->communicator->Revoke();
   return Ok();
 }

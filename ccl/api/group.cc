@@ -12,6 +12,7 @@
 #include "ccl/api/checks.h"
 #include "ccl/api/handles.h"
 #include "ccl/base/caught.h"
+#include "ccl/control/hold.h"
 #include "ccl/engine/vendor/calls.h"
 
 namespace c4::api {
@@ -148,6 +149,8 @@ bool InGroup() {
 }
 
 Result StartGroup() {
+  if (HoldArmed() && depth == 0) [[unlikely]]
+    (void)Holder::Get().Enter(nullptr);
   ++depth;
   return Ok();
 }
@@ -176,6 +179,9 @@ Result Launch(Task task, bool blocking) {
 }
 
 Result Submit(ncclComm_t comm, const Operation& operation) {
+  // Before the communicator is found: one that is aborted meanwhile is then not found.
+  if (HoldArmed() && GroupDepth() == 0) [[unlikely]]
+    (void)Holder::Get().Enter(comm);
   const Pin pin(comm);
   if (!pin) return BadHandle(comm);
   const std::lock_guard<std::mutex> lock(pin->call_mutex);

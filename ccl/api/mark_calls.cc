@@ -5,6 +5,7 @@
 
 #include "ccl/api/export.h"
 #include "ccl/base/log.h"
+#include "ccl/control/hold.h"
 #include "ccl/include/c4/marks.h"
 #include "ccl/include/nccl.h"
 #include "ccl/monitor/marks.h"
@@ -97,6 +98,7 @@ C4_LATER void c4MarkOperation(int operation, int micro_batch, int chunk, uint64_
 
 C4_LATER void c4MarkStep(int64_t step, uint64_t began) {
   static std::atomic<bool> said{false};
+  c4::Holder::Get().StepMarked();
   if (began == 0) return;
   if (step < 0 || step > INT32_MAX) {
     if (c4::First(&said)) {

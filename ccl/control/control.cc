@@ -10,6 +10,7 @@
 
 #include "ccl/base/caught.h"
 #include "ccl/base/log.h"
+#include "ccl/control/hold.h"
 #include "wire/control.h"
 
 namespace c4 {
@@ -67,6 +68,7 @@ void ControlClient::Run() {
       if (listener_ != nullptr) listener_->Connected();
       Serve(fd.get());
       SetSending(-1);
+      Holder::Get().EndAll(wire::kHoldAgentGone);
       connected_.store(false);
       alone_since = MonotonicNs();
     } else if (!warned && MonotonicNs() - alone_since > kWarnAfterNs) {
@@ -111,8 +113,13 @@ bool ControlClient::SendPacket(const void* packet, size_t bytes) {
 
 void ControlClient::Serve(int fd) {
   while (!stop_.load()) {
-    pollfd entries[] = {{fd, POLLIN, 0}, {wake_.get(), POLLIN, 0}};
-    if (poll(entries, 2, -1) < 0 && errno != EINTR) return;
+    Holder& holder = Holder::Get();
+    pollfd entries[] = {{fd, POLLIN, 0}, {wake_.get(), POLLIN, 0}, {holder.news_fd(), POLLIN, 0}};
+    if (poll(entries, 3, holder.Tick()) < 0 && errno != EINTR) return;
+    // An agent that does not read learns of it when its time is over.
+    for (wire::ControlHoldState state{}; entries[2].revents != 0 && holder.TakeNews(&state);) {
+      (void)Send(wire::kControlHoldState, state);
+    }
     if (entries[0].revents == 0) continue;
     char packet[wire::kControlMaxBytes];
     const ssize_t bytes = recv(fd, packet, sizeof packet, MSG_TRUNC);
@@ -144,6 +151,14 @@ void ControlClient::HandlePacket(const char* packet, size_t bytes) {
   } else if (frame.type == wire::kControlPathAnswer && listener_ != nullptr) {
     wire::ControlPathAnswer answer;
     if (wire::ReadControlBody(packet, bytes, &answer, &fault)) listener_->Answered(answer);
+  } else if (frame.type == wire::kControlHoldArm) {
+    wire::ControlHoldArm order;
+    if (wire::ReadControlBody(packet, bytes, &order, &fault) && order.hold != 0) {
+      Holder::Get().Order(monitor_, order);
+    }
+  } else if (frame.type == wire::kControlHoldEnd) {
+    wire::ControlHoldEnd end;
+    if (wire::ReadControlBody(packet, bytes, &end, &fault)) Holder::Get().End(end.hold);
   }
   if (level <= wire::kLevelFine) monitor_->SetLevel(static_cast<wire::RecordLevel>(level));
 }

@@ -236,7 +236,7 @@ void ObservedCommunicator::Sees(uint32_t what, uint32_t kernel_error_ns) {
   recorder_.Sees(what, kernel_error_ns);
 }
 
-QueuePairRecorder ObservedCommunicator::OpenConnection(wire::Direction direction, int peer) {
+QueuePairRecorder ObservedCommunicator::OpenConnection(const QueuePairIdentity& identity) {
   Monitor* monitor = nullptr;
   CommunicatorRecorder recorder;
   {
@@ -244,10 +244,6 @@ QueuePairRecorder ObservedCommunicator::OpenConnection(wire::Direction direction
     monitor = monitor_;
     recorder = recorder_;
   }
-  QueuePairIdentity identity;
-  identity.direction = direction;
-  identity.peer = peer;
-  identity.transport = wire::kTransportVendor;
   return monitor->OpenQueuePair(recorder, identity);
 }
 
@@ -257,7 +253,7 @@ void ObservedCommunicator::CloseConnection(QueuePairRecorder* connection) {
     const std::lock_guard<BriefLock> lock(lock_);
     monitor = monitor_;
   }
-  monitor->CloseQueuePair(connection, wire::kPhaseDestroyed, 0);
+  monitor->CloseQueuePair(connection, wire::kPhaseDestroyed, static_cast<int>(connection->slot().error));
 }
 
 void ObservedCommunicator::Advance(uint8_t function, uint64_t ticks) {

@@ -92,9 +92,10 @@ class ObservedCommunicator {
   void Finished(uint8_t function, uint64_t number, uint64_t ticks);
   // What the profiler sees of it, since just now (wire::Seen), and how far off its times may be.
   void Sees(uint32_t what, uint32_t kernel_error_ns);
-  // A slot for what the vendor's engine moves to or from a peer. The profiler writes to it, from one thread
-  // at a time, and closes it; it may outlive the communicator.
-  QueuePairRecorder OpenConnection(wire::Direction direction, int peer);
+  // A slot for what the vendor's engine moves to or from a peer (transport vendor), or for one of its queue
+  // pairs. Whoever opens it writes to it, from one thread at a time, and closes it; it may outlive the
+  // communicator.
+  QueuePairRecorder OpenConnection(const QueuePairIdentity& identity);
   void CloseConnection(QueuePairRecorder* connection);
 
  private:

@@ -4,7 +4,9 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #include "ccl/base/clock.h"
 #include "wire/segment.h"
@@ -125,6 +127,18 @@ class QueuePairRecorder {
     Publish(slot_->last_post_ticks, ticks);
     Add(slot_->posted_bytes, bytes);
     Add(slot_->posted_messages, 1);
+  }
+  // The same call posted, or one completion ended, so many more.
+  void PostedMore(uint64_t messages) { Add(slot_->posted_messages, messages); }
+  void CompletedMore(uint64_t messages) { Add(slot_->completed_messages, messages); }
+  // What ended it, before it is closed.
+  void Errno(int error) { Publish(slot_->error, static_cast<uint64_t>(error)); }
+  // What was counted elsewhere before it was known whose it is; nothing was recorded here yet.
+  void TakeOver(const wire::QueuePairSlot& counted) {
+    constexpr size_t kFrom = offsetof(wire::QueuePairSlot, posted_messages);
+    memcpy(reinterpret_cast<char*>(slot_) + kFrom, reinterpret_cast<const char*>(&counted) + kFrom,
+           sizeof counted - kFrom);
+    Publish(slot_->error, counted.error);
   }
   // Chunks that are handed to another queue pair instead.
   void TakenBack(uint64_t chunks, uint64_t bytes) {

@@ -109,7 +109,8 @@ absl::Status MakeHostGroups(const FabricSpec& spec) {
   if (absl::Status fault = HandOn(fabric); !fault.ok()) return fault;
   for (int host = 0; host < HostCount(spec); ++host) {
     if (absl::Status fault = Make(absl::StrCat(fabric, "/", HostName(host))); !fault.ok()) return fault;
-    if (absl::Status fault = SetHostQuota(spec, host, spec.quota_percent); !fault.ok()) return fault;
+    if (absl::Status fault = SetHostQuota(spec, host, HostQuotaPercent(spec, host)); !fault.ok())
+      return fault;
   }
   return absl::OkStatus();
 }

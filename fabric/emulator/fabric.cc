@@ -381,7 +381,7 @@ absl::Status Fabric::SetQuota(int host, double percent) {
   } else {
     state->quotas[host] = percent;
   }
-  if (absl::Status done = SetHostQuota(spec_, host, percent < 0 ? spec_.quota_percent : percent);
+  if (absl::Status done = SetHostQuota(spec_, host, percent < 0 ? HostQuotaPercent(spec_, host) : percent);
       !done.ok()) {
     return done;
   }

@@ -85,6 +85,10 @@ absl::Status CheckSpec(const FabricSpec& spec) {
   if (spec.quota_percent != 0 && (spec.quota_percent < 1 || spec.quota_percent > 100000)) {
     return absl::InvalidArgumentError("a CPU quota is 1 to 100000 % of one core, or 0 for none");
   }
+  if (std::any_of(spec.quota_shares.begin(), spec.quota_shares.end(),
+                  [&](double share) { return !(share >= 1 && share * spec.quota_percent <= 100000); })) {
+    return absl::InvalidArgumentError("a host's share of CPU is at least 1, and its quota at most 100000 %");
+  }
   if (spec.quota_period_us < 1000 || spec.quota_period_us > 1000000) {
     return absl::InvalidArgumentError("a quota's period is 1000 to 1000000 microseconds");
   }
@@ -131,6 +135,11 @@ absl::StatusOr<Ports> ParsePorts(std::string_view text) {
 const char* PortsName(Ports ports) {
   if (ports == Ports::kOne) return "one";
   return ports == Ports::kPlanes ? "planes" : "bonded";
+}
+
+double HostQuotaPercent(const FabricSpec& spec, int host) {
+  const size_t index = static_cast<size_t>(host);
+  return spec.quota_percent * (index < spec.quota_shares.size() ? spec.quota_shares[index] : 1);
 }
 
 int PortsPerHost(const FabricSpec& spec) {

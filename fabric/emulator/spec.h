@@ -37,7 +37,8 @@ struct FabricSpec {
   Ports ports = Ports::kOne;
   double quota_percent = 0;  // CPU that the ranks of a host get together, in % of one core; 0: no limit
   int quota_period_us = 5000;
-  bool ipv6 = false;  // the data network's addresses; one port a host, converging by delay
+  std::vector<double> quota_shares;  // host i has this many times quota_percent; hosts past the end: once
+  bool ipv6 = false;                 // the data network's addresses; one port a host, converging by delay
   Convergence convergence = Convergence::kDelay;
   int converge_ms = 200;
 };
@@ -53,6 +54,8 @@ const char* PortsName(Ports ports);
 
 int PortsPerHost(const FabricSpec& spec);
 int HostCount(const FabricSpec& spec);
+// CPU that the ranks of that host get together, in % of one core; 0: no limit.
+double HostQuotaPercent(const FabricSpec& spec, int host);
 int LeafOfHost(const FabricSpec& spec, int host, int port);
 // The host's number among those of its leaf or pair of leaves.
 int SlotOfHost(const FabricSpec& spec, int host);

@@ -42,6 +42,7 @@ Json SpecJson(const FabricSpec& spec) {
           {"ports", PortsName(spec.ports)},
           {"quota_percent", spec.quota_percent},
           {"quota_period_us", spec.quota_period_us},
+          {"quota_shares", spec.quota_shares},
           {"convergence", spec.convergence == Convergence::kBird ? "bird" : "delay"},
           {"converge_ms", spec.converge_ms}};
 }
@@ -60,6 +61,7 @@ absl::StatusOr<FabricSpec> SpecOf(const Json& json) {
   spec.ports = *ports;
   json.at("quota_percent").get_to(spec.quota_percent);
   json.at("quota_period_us").get_to(spec.quota_period_us);
+  spec.quota_shares = json.value("quota_shares", spec.quota_shares);  // no field: an older fabric
   spec.convergence = json.at("convergence") == "bird" ? Convergence::kBird : Convergence::kDelay;
   json.at("converge_ms").get_to(spec.converge_ms);
   if (absl::Status fault = CheckSpec(spec); !fault.ok()) return fault;

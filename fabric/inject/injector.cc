@@ -291,7 +291,8 @@ absl::StatusOr<Applied> Injector::Inject(const Injection& injection) {
       chosen.rate_mbps = spec.rate_mbps > 0 ? spec.rate_mbps / 10 : kUsualSlowMbps;
     }
     if (chosen.kind == Kind::kSlowRank && chosen.percent == 0) {
-      chosen.percent = spec.quota_percent > 0 ? spec.quota_percent / 3 : kUsualSlowPercent;
+      const double quota_percent = HostQuotaPercent(spec, applied.hosts.front());
+      chosen.percent = quota_percent > 0 ? quota_percent / 3 : kUsualSlowPercent;
     }
     // Before the fault: afterwards the tables may tell another story.
     if (!applied.links.empty()) {

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "fabric/jobsim/dice.h"
-#include "fabric/jobsim/report.h"
+#include "fabric/jobsim/program.h"
 
 namespace c4::jobsim {
 namespace {
@@ -14,10 +14,12 @@ constexpr uint32_t kFirstPid = 1000;
 constexpr uint64_t kTickNs = 10'000'000;           // in which the kernel tells when a process began
 constexpr int64_t kScanNs = 100 * kMillisecondNs;  // how often an agent looks who is still there
 constexpr int64_t kKeptNs = 600 * kSecondNs;       // what the dead leave
+constexpr int64_t kEndedNs = 10 * kSecondNs;       // in which all have ended that were told to
 constexpr int64_t kClockErrorNs = 200'000;
 // The threads of the vendor's engine and of frameworks look around once in a while, whatever the program
 // does.
 constexpr uint64_t kTickShare = 500;
+constexpr uint64_t kLaunchShare = 20;          // of a step's time: 5 % of a processor
 constexpr uint64_t kClockTickNs = 10'000'000;  // as fine as the kernel tells of processor time
 constexpr uint64_t kWrittenBytes = 100 << 20;  // a second
 
@@ -54,6 +56,7 @@ void Agents::Begin(int64_t at_ns) {
     running.number = static_cast<uint32_t>(lives_.size());
     running.physics =
         std::make_unique<Physics>(life.shape, life.fault, life.seed, static_cast<uint32_t>(lives_.size()));
+    running.reporter = std::make_unique<Reporter>(*running.physics);
     running.processes.resize(life.shape.ranks());
     running.ranks_on.resize(hosts_.size());
     for (uint32_t rank = 0; rank < life.shape.ranks(); ++rank) {
@@ -83,6 +86,7 @@ bool Agents::LiveThrough(int64_t at_ns, uint32_t number, Host* host) {
       case AgentEventKind::kRestart:
         host->epoch = Mix(host->epoch) | 1;
         host->sequence = 0;
+        host->has_before = false;
         ForgetAll(number, at_ns);
         break;
       case AgentEventKind::kStall:
@@ -130,66 +134,148 @@ void Agents::Look(const Physics& physics, uint32_t rank, int64_t at_ns, Process*
     process->cpu_ns += elapsed_ns;
     if (physics.IsWriting(rank, at_ns)) process->io_bytes += elapsed_ns * (kWrittenBytes >> 20) / 1'000'000;
   }
+  // A CPU that sleeps while its GPU works has launched that work, and loaded the data.
+  const uint64_t steps = physics.steps(rank);
+  if (physics.shape().blocking_sync) {
+    const auto step_ns = static_cast<uint64_t>(NominalStepNs(physics.shape()));
+    process->cpu_ns += (steps - process->seen_steps) * step_ns / kLaunchShare;
+  }
+  process->seen_steps = steps;
   info.cpu_ns = process->cpu_ns / kClockTickNs * kClockTickNs;
   info.io_bytes = process->io_bytes;
   process->health.Update(info, at_ns);
 }
 
-void Agents::AddProcess(uint32_t rank, int64_t at_ns, const Host& host, Running* running,
-                        v1::TelemetryBatch* batch) {
+bool Agents::Follow(uint32_t rank, int64_t at_ns, Running* running) {
   Physics& physics = *running->physics;
   std::unique_ptr<Process>& place = running->processes[rank];
   if (place == nullptr) {
-    if (at_ns < physics.starts_ns(rank)) return;
+    if (at_ns < physics.starts_ns(rank)) return false;
     place = std::make_unique<Process>(RankCounters(physics, rank));
     place->seen_ns = at_ns;
   }
   Process& process = *place;
-  if (process.gone && at_ns - process.gone_ns > kKeptNs) return;
+  if (process.gone && at_ns - process.gone_ns > kKeptNs) return false;
   for (const Event& event : physics.Take(rank, at_ns)) process.counters.Apply(event);
   const bool was_there = process.gone_ns >= kNeverNs;
   Look(physics, rank, at_ns, &process);
   if (was_there && process.gone) ++running->gone;
+  return true;
+}
+
+void Agents::FillProcess(uint32_t rank, int64_t at_ns, const Host& host, Running* running,
+                         v1::ProcessReport* report) {
+  Process& process = *running->processes[rank];
   Identity identity;
   identity.host = host.name;
   identity.boot_id = host.boot_id;
   identity.pid = kFirstPid + running->number * 20'000 + rank;
   identity.start_ticks =
-      static_cast<uint64_t>(host.clock_ns + running->life->start_ns + physics.starts_ns(rank)) / kTickNs;
+      static_cast<uint64_t>(host.clock_ns + running->life->start_ns + running->physics->starts_ns(rank)) /
+      kTickNs;
   identity.incarnation = running->life->incarnation;
-  FillReport(physics, rank, identity, process.health.health(), at_ns, &process.counters,
-             batch->add_processes());
+  running->reporter->Fill(rank, identity, process.health.health(), at_ns, &process.counters, report);
 }
 
-std::vector<v1::TelemetryBatch> Agents::Report(int64_t at_ns) {
+void Agents::FillBatch(uint32_t number, int64_t read_ns, Host* host) {
+  who_.clear();
+  for (Running& running : lives_) {
+    for (const uint32_t rank : running.ranks_on[number]) {
+      if (Follow(rank, read_ns - running.life->start_ns, &running)) who_.emplace_back(running.number, rank);
+    }
+  }
+  if (who_.empty()) return;
+  Host::Buffer& buffer = host->buffers[host->turn];
+  v1::TelemetryBatch& batch = buffer.batch;
+  if (buffer.who != who_) {
+    buffer.who = who_;
+    batch.clear_processes();
+    for (size_t i = 0; i < who_.size(); ++i) batch.add_processes();
+  }
+  for (size_t i = 0; i < who_.size(); ++i) {
+    Running& running = lives_[who_[i].first];
+    FillProcess(who_[i].second, read_ns - running.life->start_ns, *host, &running,
+                batch.mutable_processes(static_cast<int>(i)));
+  }
+  batch.set_host(host->name);
+  batch.set_agent_epoch(host->epoch);
+  batch.set_sequence(++host->sequence);
+  batch.set_monotonic_ns(host->clock_ns + read_ns);
+  batch.set_unix_ns(start_unix_ns_ + read_ns + host->stepped_ns);
+  batch.set_agent_version("0.1.0");
+  v1::ClockRelation* const clock = batch.mutable_clock();
+  clock->set_offset_ns(start_ns_ - host->clock_ns);
+  clock->set_error_ns(kClockErrorNs);
+  host->turn = 1 - host->turn;
+  told_.push_back({&batch, host->has_before ? &host->buffers[host->turn].batch : nullptr});
+  host->has_before = true;
+}
+
+const std::vector<Told>& Agents::Report(int64_t at_ns) {
+  at_ns_ = at_ns;
   Begin(at_ns);
   for (Running& running : lives_) {
-    const bool over = running.gone == running.processes.size();
-    if (!over) running.physics->Advance(at_ns - running.life->start_ns);
+    if (!IsOver(running)) running.physics->Advance(at_ns - running.life->start_ns);
   }
-  std::vector<v1::TelemetryBatch> batches;
+  told_.clear();
   for (uint32_t number = 0; number < hosts_.size(); ++number) {
     Host& host = hosts_[number];
-    const int64_t read_ns = at_ns - host.phase_ns;
-    if (!LiveThrough(at_ns, number, &host)) continue;
-    v1::TelemetryBatch batch;
-    for (Running& running : lives_) {
-      for (const uint32_t rank : running.ranks_on[number])
-        AddProcess(rank, read_ns - running.life->start_ns, host, &running, &batch);
-    }
-    if (batch.processes_size() == 0) continue;
-    batch.set_host(host.name);
-    batch.set_agent_epoch(host.epoch);
-    batch.set_sequence(++host.sequence);
-    batch.set_monotonic_ns(host.clock_ns + read_ns);
-    batch.set_unix_ns(start_unix_ns_ + read_ns + host.stepped_ns);
-    batch.set_agent_version("0.1.0");
-    v1::ClockRelation* const clock = batch.mutable_clock();
-    clock->set_offset_ns(start_ns_ - host.clock_ns);
-    clock->set_error_ns(kClockErrorNs);
-    batches.push_back(std::move(batch));
+    if (LiveThrough(at_ns, number, &host)) FillBatch(number, at_ns - host.phase_ns, &host);
   }
-  return batches;
+  return told_;
+}
+
+// All of its processes have ended. A node that is gone does not tell.
+bool Agents::IsOver(const Running& running) const {
+  const Shape& shape = running.life->shape;
+  return running.gone == running.processes.size() ||
+         (shape.ended_ns < kNeverNs && at_ns_ >= running.life->start_ns + shape.ended_ns + kEndedNs);
+}
+
+// The number of the life that began last, where all others are over and it is whole; -1.
+int Agents::OnlyOne() const {
+  for (size_t i = 0; i + 1 < lives_.size(); ++i) {
+    if (!IsOver(lives_[i])) return -1;
+  }
+  if (lives_.empty() || lives_.back().gone != 0) return -1;
+  const auto& processes = lives_.back().processes;
+  const bool whole = std::none_of(processes.begin(), processes.end(),
+                                  [](const auto& process) { return process == nullptr; });
+  return whole ? static_cast<int>(lives_.size()) - 1 : -1;
+}
+
+Rhythm Agents::rhythm() const {
+  return OnlyOne() < 0 ? Rhythm() : lives_.back().physics->rhythm();
+}
+
+int64_t Agents::last_event_ns() const {
+  return lives_.empty() ? 0 : lives_.back().life->start_ns + lives_.back().physics->last_event_ns();
+}
+
+void Agents::Mark() {
+  if (OnlyOne() < 0) return;
+  for (const auto& process : lives_.back().processes) {
+    process->mark_ns = process->seen_ns;
+    process->mark_cpu_ns = process->cpu_ns;
+    process->counters.Mark(process->seen_ns);
+  }
+}
+
+int64_t Agents::Skip(uint64_t steps) {
+  if (OnlyOne() < 0) return 0;
+  const int64_t by_ns = lives_.back().physics->Skip(steps);
+  for (const auto& process : lives_.back().processes) {
+    process->counters.Skip(steps, process->seen_ns, by_ns);
+    const int64_t looked_ns = process->seen_ns - process->mark_ns;
+    const double share = looked_ns <= 0 ? 0
+                                        : static_cast<double>(process->cpu_ns - process->mark_cpu_ns) /
+                                              static_cast<double>(looked_ns);
+    process->cpu_ns += static_cast<uint64_t>(share * static_cast<double>(by_ns));
+    process->seen_ns += by_ns;
+    process->seen_steps += steps;
+  }
+  at_ns_ += by_ns;
+  return by_ns;
 }
 
 }  // namespace c4::jobsim

@@ -23,7 +23,9 @@ uint32_t ChunksOf(const Physics& physics, const Edge& edge, const Flow& flow, co
                   int64_t at_ns) {
   const bool shares =
       physics.shape().engine == Engine::kHost && what.is_collective() && edge.flows.size() > 1;
-  if (!shares || flow.factor <= 1 || !Lasts(physics.fault(), at_ns)) return what.chunks;
+  // What was given to one that is dead stays there.
+  const bool slow = flow.factor > 1 && flow.factor < kDead;
+  if (!shares || !slow || !Lasts(physics.fault(), at_ns)) return what.chunks;
   return std::max(1U, static_cast<uint32_t>(what.chunks / flow.factor));
 }
 
@@ -71,13 +73,12 @@ void RankCounters::Apply(const Event& event) {
     case EventKind::kCalled:
       member.called = {member.called.count + 1, event.at_ns};
       member.last_called = event.what;
-      member.odd_call = event.odd;
+      if (event.odd) member.odd_operation = member.called.count;
       break;
     case EventKind::kStarted:
       member.started = {member.started.count + 1, event.at_ns};
       member.last_started = event.what;
       member.open.push_back(event.what);
-      member.odd_start = member.odd_call && member.started.count == member.called.count;
       if (open_++ == 0) open_since_ns_ = event.at_ns;
       if (first_started_ns_ == 0) first_started_ns_ = event.at_ns;
       break;
@@ -132,20 +133,17 @@ void RankCounters::Finish(const Event& event, MemberCounters* member) {
 }
 
 void RankCounters::Carry(const Event& event, const Edge& edge, bool sends, EdgeCount* count) {
+  const bool timed = sends && physics_.shape().engine == Engine::kHost;
   count->last_done_ns = event.at_ns;
-  count->last_post_ns = std::max(count->last_post_ns, event.begun_ns);
+  count->last_post_ns = event.at_ns;
   for (size_t i = 0; i < edge.flows.size(); ++i) {
     const Flow& flow = edge.flows[i];
     FlowCount& to = count->flows[i];
     const uint32_t chunks = ChunksOf(physics_, edge, flow, *event.what, event.at_ns);
     to.chunks += chunks;
-    if (sends) AddLatency(physics_, flow, count->operations, event.begun_ns, chunks, chunks, &to);
+    if (timed) AddLatency(physics_, flow, count->operations, event.begun_ns, chunks, chunks, &to);
   }
   ++count->operations;
-}
-
-std::vector<Summary> RankCounters::TakeSummaries(Role role) {
-  return std::exchange(members_[static_cast<size_t>(role)].summaries, {});
 }
 
 uint64_t RankCounters::inside_ns(int64_t at_ns) const {

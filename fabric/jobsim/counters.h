@@ -34,6 +34,8 @@ struct EdgeCount {
   uint64_t first_waits = 0;
   uint64_t first_wait_sum_ns = 0;
   uint64_t first_wait_max_ns = 0;
+  uint64_t mark_first_waits = 0;
+  uint64_t mark_first_wait_sum_ns = 0;
   std::vector<FlowCount> flows;
 };
 
@@ -54,8 +56,8 @@ struct MemberCounters {
   const Instruction* last_called = nullptr;
   const Instruction* last_started = nullptr;
   std::deque<const Instruction*> open;  // that have started and not finished, in order
-  bool odd_call = false;                // the last one called has another count
-  bool odd_start = false;
+  uint64_t odd_operation = 0;           // the one that was called with another count, from 1; 0: none
+  bool IsOdd(const Count& last) const { return odd_operation != 0 && last.count == odd_operation; }
   std::vector<EdgeCount> sends;     // as Network::sends
   std::vector<EdgeCount> receives;  // as Network::receives
   std::vector<Summary> summaries;
@@ -67,17 +69,23 @@ class RankCounters {
 
   void Apply(const Event& event);
   const MemberCounters& member(Role role) const { return members_[static_cast<size_t>(role)]; }
-  std::vector<Summary> TakeSummaries(Role role);
+  void ForgetSummaries(Role role) { members_[static_cast<size_t>(role)].summaries.clear(); }
 
   uint64_t operations_finished() const { return finished_; }
   // Time with at least one operation under way.
   uint64_t inside_ns(int64_t at_ns) const;
   int64_t first_started_ns() const { return first_started_ns_; }
+  // From here on, what a step adds is looked at for Skip.
+  void Mark(int64_t at_ns);
+  // What that many steps of training add, beside Physics::Skip; they took `by_ns`. REQUIRES: the rhythm has
+  // not changed since Mark.
+  void Skip(uint64_t steps, int64_t at_ns, int64_t by_ns);
   // An agent that begins anew has seen nothing of what was before.
   void ForgetTally(int64_t at_ns);
 
  private:
   void Finish(const Event& event, MemberCounters* member);
+  static void SkipEdge(uint64_t operations, uint64_t chunks, int64_t by_ns, bool sends, EdgeCount* edge);
   void Carry(const Event& event, const Edge& edge, bool sends, EdgeCount* count);
 
   const Physics& physics_;
@@ -88,6 +96,8 @@ class RankCounters {
   int64_t open_since_ns_ = 0;
   uint64_t inside_ns_ = 0;
   int64_t first_started_ns_ = 0;
+  int64_t mark_ns_ = 0;
+  uint64_t mark_inside_ns_ = 0;
 };
 
 // What the first `done` of a flow's chunks of an operation cost: the operation of that number that the sender

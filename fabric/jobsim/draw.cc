@@ -80,7 +80,17 @@ Shape DrawShape(uint32_t ranks, uint64_t seed) {
   return shape;
 }
 
-void DrawLife(uint64_t seed, Shape* shape) {
+namespace {
+
+// The number of steps in between the two.
+uint32_t StepsOf(const Shape& shape, double seconds) {
+  const double steps = seconds * 1e9 / static_cast<double>(std::max<int64_t>(1, NominalStepNs(shape)));
+  return static_cast<uint32_t>(std::clamp(steps, 10.0, 1e9));
+}
+
+}  // namespace
+
+void DrawLife(uint64_t seed, bool busy, Shape* shape) {
   Draws draws(seed, 0x11fe);
   shape->start_skew_ns = draws.LogNs(0.5, 300);
   shape->first_step_ns = draws.LogNs(2, 300);
@@ -92,6 +102,12 @@ void DrawLife(uint64_t seed, Shape* shape) {
   shape->checkpoint_by_all = draws.OneOf(2);
   shape->evaluation_steps = draws.OneOf(2) ? draws.Of(15, 80) : 0;
   shape->evaluation_batches = draws.Of(5, 60);
+  shape->stall_steps = draws.Of(50, 500);
+  shape->stall_ns = draws.LogNs(0.5, 8);
+  if (busy) return;
+  shape->checkpoint_steps = StepsOf(*shape, draws.Log(600, 7200));
+  if (shape->evaluation_steps != 0) shape->evaluation_steps = StepsOf(*shape, draws.Log(1800, 14'400));
+  shape->stall_steps = StepsOf(*shape, draws.Log(900, 7200));
 }
 
 Fault DrawFault(const Shape& shape, FaultKind kind, int64_t from_ns, uint64_t seed) {
@@ -111,7 +127,7 @@ Fault DrawFault(const Shape& shape, FaultKind kind, int64_t from_ns, uint64_t se
       if (draws.OneOf(2)) fault.launcher = Launcher::kNone;
       break;
     case FaultKind::kFileSystem:
-      fault.lasts_ns = draws.LogNs(180, 600);
+      fault.lasts_ns = draws.LogNs(1000, 2400);
       break;
     case FaultKind::kSlowNic:
     case FaultKind::kSlowSpine:
@@ -148,6 +164,11 @@ bool IsFelt(const Shape& shape, Fault fault) {
 }
 
 }  // namespace
+
+int64_t SlowedStepNs(const Shape& shape, Fault fault) {
+  fault.at_ns = 0;
+  return TimeOfSteps(shape, fault) / static_cast<int64_t>(kSteps);
+}
 
 bool Matters(const Shape& shape, const Fault& fault) {
   const Layout layout = MakeLayout(shape);

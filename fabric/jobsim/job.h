@@ -64,6 +64,8 @@ struct Shape {
   bool checkpoint_by_all = false;  // of the first replica, each rank its shard; else by rank 0 alone
   uint32_t evaluation_steps = 0;   // after each so many steps the model is evaluated; 0: never
   uint32_t evaluation_batches = 0;
+  uint32_t stall_steps = 0;     // once in so many steps the data of one rank come late; 0: never
+  int64_t stall_ns = 0;         // by a tenth of this to all of it
   uint64_t steps = 0;           // after which the job ends; 0: never
   int64_t end_spread_ns = 0;    // ranks leave so far apart, and destroy no communicator
   int64_t ended_ns = kNeverNs;  // from outside, for an elastic restart or another job: all within a second

@@ -38,13 +38,13 @@ Life Shrunk(const Life& before, uint64_t chance, std::vector<uint32_t>* left) {
   return life;
 }
 
-void AddAgentEvents(int64_t lasts_ns, uint64_t seed, JobPlan* plan) {
-  constexpr int64_t kEachNs = 400 * kSecondNs;
-  for (int64_t at_ns = kEachNs / 4; at_ns + kEachNs / 2 < lasts_ns; at_ns += kEachNs) {
+// Agents restart and stall and clocks step about once in `each_ns`.
+void AddAgentEvents(int64_t lasts_ns, int64_t each_ns, uint64_t seed, JobPlan* plan) {
+  for (int64_t at_ns = each_ns / 4; at_ns + each_ns / 2 < lasts_ns; at_ns += each_ns) {
     const auto number = static_cast<uint64_t>(at_ns);
     AgentEvent event;
     event.host = static_cast<uint32_t>(Mix({seed, 21, number}) % plan->hosts);
-    event.at_ns = at_ns + static_cast<int64_t>(Mix({seed, 22, number}) % (kEachNs / 2));
+    event.at_ns = at_ns + static_cast<int64_t>(Mix({seed, 22, number}) % static_cast<uint64_t>(each_ns / 2));
     // The node of rank 0, which writes, as often as all others together.
     if (Mix({seed, 23, number}) % 2 == 0) event.host = 0;
     switch (Mix({seed, 24, number}) % 3) {
@@ -97,14 +97,14 @@ JobPlan PlanOf(const Shape& shape, const Fault& fault, uint64_t seed) {
   return plan;
 }
 
-JobPlan HealthyPlan(const Shape& shape, int64_t lasts_ns, uint64_t seed) {
+JobPlan HealthyPlan(const Shape& shape, bool busy, int64_t lasts_ns, uint64_t seed) {
   JobPlan plan;
   plan.hosts = shape.nodes();
   Life life = FirstLife(shape, seed);
-  AddAgentEvents(lasts_ns, seed, &plan);
+  AddAgentEvents(lasts_ns, (busy ? 400 : 7200) * kSecondNs, seed, &plan);
   const bool numbered = Mix({seed, 11}) % 2 == 0;
   for (uint64_t number = 1;; ++number) {
-    const int64_t ended_ns = Seconds(Mix({seed, 12, number}), 600, 7200);
+    const int64_t ended_ns = Seconds(Mix({seed, 12, number}), busy ? 600 : 3600, busy ? 7200 : 43'200);
     const bool last = life.start_ns + ended_ns + 60 * kSecondNs >= lasts_ns;
     if (!last) life.shape.ended_ns = ended_ns;
     plan.lives.push_back(life);
@@ -115,8 +115,11 @@ JobPlan HealthyPlan(const Shape& shape, int64_t lasts_ns, uint64_t seed) {
     next.shape.ended_ns = kNeverNs;
     next.seed = Mix({seed, 16, number});
     next.incarnation = numbered ? static_cast<uint32_t>(number) : 0;
+    // A node that leaves is there until the job has ended on it, and a while longer.
     for (const uint32_t host : left) {
-      plan.agents.push_back({.kind = AgentEventKind::kGone, .host = host, .at_ns = life.start_ns + ended_ns});
+      const int64_t after_ns = Seconds(Mix({seed, 17, number, host}), 2, 120);
+      plan.agents.push_back(
+          {.kind = AgentEventKind::kGone, .host = host, .at_ns = life.start_ns + ended_ns + after_ns});
     }
     life = next;
   }

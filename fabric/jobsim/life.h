@@ -42,7 +42,7 @@ struct JobPlan {
 JobPlan PlanOf(const Shape& shape, const Fault& fault, uint64_t seed);
 
 // A job that is well for so long: agents restart and stall, clocks step, and now and then the job is ended
-// from outside and begins again, sometimes on fewer nodes.
-JobPlan HealthyPlan(const Shape& shape, int64_t lasts_ns, uint64_t seed);
+// from outside and begins again, sometimes on fewer nodes. `busy`: every some minutes, else as on a real day.
+JobPlan HealthyPlan(const Shape& shape, bool busy, int64_t lasts_ns, uint64_t seed);
 
 }  // namespace c4::jobsim

@@ -180,6 +180,13 @@ bool Network::ReadNic(const std::string& endpoint, Nic* nic, uint16_t* port) con
   return nic->node < shape_.nodes() && nic->number < shape_.nics_per_node;
 }
 
+std::optional<EndpointKey> Network::KeyOf(const std::string& endpoint) const {
+  Nic nic;
+  uint16_t port = 0;
+  if (!ReadNic(endpoint, &nic, &port)) return std::nullopt;
+  return (EndpointKey{nic.node} << 32) | (EndpointKey{nic.number} << 16) | port;
+}
+
 std::vector<std::string> Network::Path(const std::string& source, const std::string& destination) const {
   Nic from;
   Nic to;

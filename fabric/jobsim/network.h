@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,9 @@ struct Nic {
   uint32_t number = 0;
   friend bool operator==(const Nic&, const Nic&) = default;
 };
+
+// Which NIC and port an address names.
+using EndpointKey = uint64_t;
 
 struct Flow {
   uint32_t channel = 0;
@@ -64,6 +68,8 @@ class Network {
   std::string local(const Edge& edge, const Flow& flow) const;
   std::string remote(const Edge& edge, const Flow& flow) const;
   std::string address(Nic nic) const;
+  // Of "address:port"; nothing: it is none of this network's.
+  std::optional<EndpointKey> KeyOf(const std::string& endpoint) const;
   // "leaf3-spine1", of the link that the fault is about.
   std::string FaultyCable() const;
   // What the packets from "address:port" to there take, as C4P names it; empty: no such NICs.

@@ -167,6 +167,20 @@ int64_t Physics::CheckpointNs(uint32_t rank) const {
                               Between(Mix({seed_, 0xc4ec, rank, step}), 0.8, 1.2));
 }
 
+// How much longer than usual its data are in coming; 0: they are not.
+int64_t Physics::StallNs(uint32_t rank) const {
+  const uint64_t step = ranks_[rank].step;
+  if (shape_.stall_steps == 0 || step % shape_.stall_steps != shape_.stall_steps / 2) return 0;
+  if (Mix({seed_, 0x57a11, step}) % shape_.ranks() != rank) return 0;
+  return static_cast<int64_t>(static_cast<double>(shape_.stall_ns) *
+                              Between(Mix({seed_, 0x57a12, step}), 0.1, 1));
+}
+
+bool Physics::Evaluates(uint64_t step) const {
+  return shape_.evaluation_steps != 0 && shape_.evaluation_batches != 0 &&
+         step % shape_.evaluation_steps == shape_.evaluation_steps - 1;
+}
+
 // The CPU waits for its data, and launches what is to be done with them.
 bool Physics::Load(uint32_t rank, int64_t until_ns) {
   Rank& state = ranks_[rank];
@@ -201,10 +215,13 @@ bool Physics::Load(uint32_t rank, int64_t until_ns) {
     state.cpu_ns = fate.loader_back_ns;
     if (state.cpu_ns >= kNeverNs) return false;
   }
+  if (const int64_t stall_ns = StallNs(rank); stall_ns > 0) {
+    state.idle_from_ns = state.cpu_ns;
+    state.idle_to_ns = state.cpu_ns + stall_ns;
+    wait_ns += stall_ns;
+  }
   state.cpu_ns += wait_ns;
-  const bool evaluates = shape_.evaluation_steps != 0 && shape_.evaluation_batches != 0 &&
-                         state.step % shape_.evaluation_steps == shape_.evaluation_steps - 1;
-  state.program = &(evaluates ? evaluation_ : training_)[shape_.stage(rank)];
+  state.program = &(Evaluates(state.step) ? evaluation_ : training_)[shape_.stage(rank)];
   state.next.fill(0);
   state.done_ns.assign(state.program->instructions.size(), -1);
   state.launched_ns = state.cpu_ns;
@@ -234,6 +251,7 @@ bool Physics::FinishStep(uint32_t rank) {
   }
   for (const int64_t free_ns : state.free_ns) state.cpu_ns = std::max(state.cpu_ns, free_ns);
   state.program = nullptr;
+  if (rank == 0) stepped_ns_[state.step % kStepsKept] = state.cpu_ns;
   ++state.step;
   return true;
 }

@@ -25,6 +25,8 @@
 
 namespace c4::jobsim {
 
+inline constexpr size_t kStepsKept = 8;  // that say how long a step takes
+
 enum class EventKind : uint8_t { kCalled, kStarted, kFinished };
 
 struct Event {
@@ -47,6 +49,13 @@ struct Meeting {
   double done = 0;                // of its chunks, by then
   uint32_t stuck_member = 0;      // of one that never ends: behind which nothing comes any more
   bool stuck_itself = false;      // its kernel, not the way to it
+};
+
+// How far the job is from all that is no training step: a checkpoint, an evaluation, data that come late.
+struct Rhythm {
+  uint64_t behind = 0;  // whole steps of training that each rank has behind it, without anything else
+  uint64_t ahead = 0;   // and before it
+  int64_t step_ns = 0;  // what the last ones took; 0: too few
 };
 
 class Physics {
@@ -83,6 +92,12 @@ class Physics {
   uint64_t steps(uint32_t rank) const { return ranks_[rank].step; }
   // The newest thing that has happened on any GPU so far.
   int64_t last_event_ns() const { return last_event_ns_; }
+  Rhythm rhythm() const;
+  // As if the job had made so many steps more by now, each like the last ones: every rank is where it was, in
+  // a later step (stretch.cc). The time that they took. REQUIRES: steps <= rhythm().ahead, a rhythm with a
+  // step_ns, and no fault in that time.
+  int64_t Skip(uint64_t steps);
+  const Program& training(uint32_t rank) const { return training_[shape_.stage(rank)]; }
   // The end of a job that ends by itself; kNeverNs before it is known.
   int64_t over_ns() const { return over_ns_; }
 
@@ -115,6 +130,8 @@ class Physics {
   void Run(uint32_t rank, int64_t until_ns);
   bool Load(uint32_t rank, int64_t until_ns);
   int64_t CheckpointNs(uint32_t rank) const;
+  int64_t StallNs(uint32_t rank) const;
+  bool Evaluates(uint64_t step) const;
   bool RunStream(uint32_t rank, uint32_t stream, int64_t until_ns);
   int64_t BeginOf(uint32_t rank, uint32_t stream, uint32_t index) const;
   void Enter(uint32_t rank, uint32_t stream, uint32_t index);
@@ -151,6 +168,7 @@ class Physics {
   int64_t last_event_ns_ = 0;
   int64_t over_ns_ = kNeverNs;
   bool odd_called_ = false;
+  std::array<int64_t, kStepsKept> stepped_ns_{};  // when rank 0 ended its last steps, by step
 };
 
 }  // namespace c4::jobsim

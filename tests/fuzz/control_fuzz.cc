@@ -26,7 +26,8 @@ void Parse(const uint8_t* data, size_t bytes) {
   const std::vector<char> packet(data, data + bytes);
   for (const size_t body_bytes : {size_t{0}, sizeof(c4::wire::ControlHello), sizeof(c4::wire::ControlWelcome),
                                   sizeof(c4::wire::ControlPathAsk), sizeof(c4::wire::ControlPathAnswer),
-                                  sizeof(c4::wire::ControlPathUse)}) {
+                                  sizeof(c4::wire::ControlPathUse), sizeof(c4::wire::ControlHoldArm),
+                                  sizeof(c4::wire::ControlHoldState)}) {
     HeaderFault fault = HeaderFault::kOk;
     const auto* body = static_cast<const char*>(ControlBody(packet.data(), bytes, body_bytes, &fault));
     C4_FUZZ_CHECK((body != nullptr) == (fault == HeaderFault::kOk));

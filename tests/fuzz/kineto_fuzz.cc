@@ -6,6 +6,7 @@
 #include "tests/fuzz/check.h"
 #include "traces/byte_source.h"
 #include "traces/kineto_mapping.h"
+#include "traces/kineto_proposal.h"
 #include "traces/kineto_reader.h"
 
 namespace {
@@ -17,6 +18,8 @@ constexpr char kMapping[] =
   {"type": "backward-compute", "name": "backward-compute*", "micro_batch": {"arg": "micro_batch"}},
   {"type": "params-all-gather", "name": "nccl*AllGather*", "category": ["kernel", "cpu_op"],
    "args": {"Process Group Description": "DATA*"}},
+  {"type": "backward-recv", "regex": "^autograd::", "category": ["launched", "cpu_op"], "runs": true},
+  {"type": "grads-reduce-scatter", "name": "nccl*Reduce*", "category": "kernel", "last": true},
   {"type": "optimizer", "name": "optimizer"}]})";
 
 }  // namespace
@@ -35,6 +38,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (!read.ok()) {
     C4_FUZZ_CHECK(!read.message().empty());
     return 0;
+  }
+  c4::traces::KinetoProposal proposal;
+  auto again = c4::traces::Unpacked(c4::traces::MemoryBytes(text));
+  if (again.ok() && proposal.Read("rank_0.json", again->get()).ok()) {
+    const auto proposed = proposal.Propose(1);
+    C4_FUZZ_CHECK(!proposed.ok() || c4::traces::ParseKinetoMapping(proposed->json).ok());
   }
   const auto table = (*reader)->Finish();
   if (!table.ok()) return 0;

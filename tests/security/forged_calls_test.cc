@@ -145,7 +145,7 @@ TEST_F(ForgedCallsTest, NoRoleDoesWhatIsAnothers) {
   }
   EXPECT_GE(refused, 30);
   // What was tried and done is in the audit, unbroken.
-  EXPECT_THAT(attacked_.Audit(), HasSubstr("c4.v1.Smon/SilenceAlert"));
+  EXPECT_THAT(attacked_.Audit(), HasSubstr("c4.v1.Alerts/AddSilence"));
   EXPECT_THAT(attacked_.Audit(), HasSubstr("\"allowed\":false"));
   EXPECT_TRUE(service::VerifyAudit(attacked_.AuditFile()).ok());
 }
@@ -181,7 +181,7 @@ TEST_F(ForgedCallsTest, NobodySilencesAStop) {
   Attack("alert abuse: all telemetry asked for without the operator's role");
   attacked_.StoppedRankIsNamedDuring([&] {
     for (const std::string& who : {std::string(), reader, agent, std::string("Bearer s3cret")}) {
-      for (const char* call : {"c4.v1.Smon/SilenceAlert", "c4.v1.Smon/TestAlert", "c4.v1.Smon/RunSession",
+      for (const char* call : {"c4.v1.Alerts/AddSilence", "c4.v1.Alerts/Test", "c4.v1.Smon/RunSession",
                                "c4.v1.C4d/SetLevel", "c4.v1.C4d/Record"}) {
         EXPECT_THAT(Call(call, who).error_code(),
                     testing::AnyOf(grpc::StatusCode::PERMISSION_DENIED, grpc::StatusCode::UNAUTHENTICATED));

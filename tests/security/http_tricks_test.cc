@@ -23,8 +23,8 @@ class HttpTricksTest : public testing::Test {
   AttackedJob attacked_;
 };
 
-constexpr const char* kActions[] = {"/v1/smon/sessions", "/v1/smon/alerts/slow/silence?seconds=3600",
-                                    "/v1/smon/alerts/slow/test"};
+constexpr const char* kActions[] = {"/v1/smon/sessions", "/v1/alerts/silences?match=rule=slow&seconds=3600",
+                                    "/v1/alerts/test/slow"};
 
 TEST_F(HttpTricksTest, AReboundNameOpensNothing) {
   const std::string port = attacked_.http_address().substr(attacked_.http_address().rfind(':'));
@@ -34,7 +34,7 @@ TEST_F(HttpTricksTest, AReboundNameOpensNothing) {
     origin += host;
     origin += port;
     origin += "\r\n";
-    for (const char* path : {"/v1/status", "/v1/verdicts", "/metrics", "/v1/smon/alerts"}) {
+    for (const char* path : {"/v1/status", "/v1/verdicts", "/metrics", "/v1/alerts"}) {
       EXPECT_THAT(Ask("GET", path, "", host + port), StartsWith("HTTP/1.1 403")) << host << path;
     }
     for (const char* path : kActions) {
@@ -80,7 +80,7 @@ TEST_F(HttpTricksTest, EveryRouteHasARow) {
   C4_ATTACK("role confusion: an agent's token at every page of the master");
   for (const char* path : {"/v1/verdicts", "/v1/status", "/v1/smon/sessions", "/v1/smon/sessions/latest",
                            "/v1/smon/sessions/1/heatmap.svg", "/v1/smon/sessions/1/steps.svg",
-                           "/v1/smon/history", "/v1/smon/history.svg", "/v1/smon/alerts"}) {
+                           "/v1/smon/history", "/v1/smon/history.svg", "/v1/alerts"}) {
     EXPECT_THAT(Ask("GET", path, op), Not(StartsWith("HTTP/1.1 403"))) << path;
     EXPECT_THAT(Ask("GET", path, agent), StartsWith("HTTP/1.1 403")) << path;
   }

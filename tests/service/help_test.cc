@@ -131,7 +131,7 @@ TEST(HelpTest, EveryProgramSaysItsVersion) {
   const std::string version = RunC4({"--version"}).output;
   EXPECT_THAT(version, StartsWith("c4 "));
   std::vector<Words> verbs = AllVerbs();
-  for (const char* outer : {"fabric", "smon", "pki"}) verbs.push_back({outer});
+  for (const char* outer : {"fabric", "smon", "alerts", "pki"}) verbs.push_back({outer});
   for (Words verb : verbs) {
     verb.emplace_back("--version");
     const CommandResult result = RunC4(verb);

@@ -6,6 +6,7 @@
 #include <signal.h>
 
 #include "benchmarks/synthetic_job.h"
+#include "c4d_master/alerts/alert_store.h"
 #include "c4d_master/smon/profile_analysis.h"
 #include "c4d_master/smon/smon_store.h"
 #include "c4d_master/verdict_store.h"
@@ -46,7 +47,10 @@ class SmonTest : public testing::Test {
     alert.set_over(true);
     alert.set_firing(true);
     alert.set_since_unix_ns(session.ended_unix_ns());
-    ASSERT_TRUE(store.SaveAlerts({alert}).ok());
+    alert.set_id("hook");
+    c4d::AlertStore::Change change;
+    change.alerts.alerts = {alert};
+    ASSERT_TRUE(c4d::AlertStore(file.file(), "job").Save(change).ok());
   }
 
   std::string Store() const { return scratch_.path() + "/c4d.db"; }
@@ -61,16 +65,18 @@ class SmonTest : public testing::Test {
     auto master = std::make_unique<Process>(
         std::vector<std::string>{Binary("c4d_master"), "--job", "job", "--listen", "127.0.0.1:0",
                                  "--http-address", "127.0.0.1:0", "--directory", scratch_.path() + "/masters",
-                                 "--store", Store(), "--c4p", "off", "--smon-alerts", WriteRules(rules)},
+                                 "--store", Store(), "--c4p", "off", "--alerts", WriteRules(rules)},
         std::vector<std::string>{}, scratch_.path() + "/master");
     return master;
   }
 
-  CommandResult Smon(std::vector<std::string> arguments) const {
-    arguments.insert(arguments.begin(), "smon");
+  CommandResult Ask(const std::string& verb, std::vector<std::string> arguments) const {
+    arguments.insert(arguments.begin(), verb);
     arguments.insert(arguments.end(), {"--run-dir", scratch_.path()});
     return RunC4(arguments);
   }
+  CommandResult Smon(const std::vector<std::string>& arguments) const { return Ask("smon", arguments); }
+  CommandResult Alerts(const std::vector<std::string>& arguments) const { return Ask("alerts", arguments); }
 
   void EndMaster(Process* master) {
     master->Signal(SIGTERM);
@@ -95,7 +101,7 @@ TEST_F(SmonTest, FromStoreToAlertsAndBack) {
   ASSERT_NO_FATAL_FAILURE(LeaveASession());
   const std::string told = scratch_.path() + "/told";
   const std::string rules = R"({"rules": [
-      {"name": "hook", "slowdown": 1.1, "webhook": ")" +
+      {"name": "hook", "slowdown": 1.1, "allow_private": true, "webhook": ")" +
                             webhook_.Url() + R"("},
       {"name": "program", "cause": "worker", "share": 0.5,
        "command": ["/bin/sh", "-c", "cat > $0.new && mv $0.new $0", ")" +
@@ -125,29 +131,29 @@ TEST_F(SmonTest, FromStoreToAlertsAndBack) {
   EXPECT_EQ(Told()[0]["session"]["number"], 4);
 
   // Tests of every way.
-  EXPECT_EQ(Smon({"test-alert", "hook"}).exit_code, 0);
+  EXPECT_EQ(Alerts({"test", "hook"}).exit_code, 0);
   EXPECT_EQ(Told().back()["test"], true);
-  result = Smon({"test-alert", "program"});
+  result = Alerts({"test", "program"});
   EXPECT_EQ(result.exit_code, 0) << result.errors;
   std::ifstream file(told);
   const Json to_program = Json::parse(file, nullptr, /*allow_exceptions=*/false);
-  EXPECT_EQ(to_program["alert"], "program");
-  result = Smon({"test-alert", "broken"});
+  EXPECT_EQ(to_program["test"], true);
+  result = Alerts({"test", "broken"});
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_THAT(result.errors, HasSubstr("/bin/false ended with 1"));
-  result = Smon({"test-alert", "nobody"});
+  result = Alerts({"test", "nobody"});
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_THAT(result.errors, HasSubstr("there are hook, program, broken"));
 
   // A silence survives the restart, and what was told is not told again.
-  EXPECT_EQ(Smon({"silence", "hook", "3600"}).exit_code, 0);
+  EXPECT_EQ(Alerts({"silence", "rule=hook", "--for", "3600"}).exit_code, 0);
   EndMaster(master.get());
   const size_t count = Told().size();
   master = StartMaster(rules);
   ASSERT_TRUE(Eventually(Seconds(15), [&] { return Smon({"list"}).exit_code == 0; })) << master->Errors();
-  result = Smon({"alerts"});
-  EXPECT_THAT(result.output, HasSubstr("hook: FIRING"));
-  EXPECT_THAT(result.output, HasSubstr("silenced until"));
+  result = Alerts({});
+  EXPECT_THAT(result.output, HasSubstr("FIRING  hook"));
+  EXPECT_THAT(result.output, HasSubstr("muted by silence 1"));
   EXPECT_EQ(Told().size(), count);
   EndMaster(master.get());
 }
@@ -157,7 +163,7 @@ TEST_F(SmonTest, BadRulesEndTheMasterAtOnce) {
       StartMaster(R"({"rules": [{"name": "r", "slowdown": 1.2, "command": ["/no/such/program"]}]})");
   ASSERT_TRUE(master->Wait(Seconds(10)));
   EXPECT_EQ(master->exit_code(), 2);
-  EXPECT_THAT(master->Errors(), HasSubstr("--smon-alerts"));
+  EXPECT_THAT(master->Errors(), HasSubstr("--alerts"));
   EXPECT_THAT(master->Errors(), HasSubstr("/no/such/program"));
 }
 

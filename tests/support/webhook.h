@@ -3,6 +3,7 @@
 #pragma once
 
 #include <httplib.h>
+#include <map>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -15,15 +16,23 @@ class Webhook {
   struct Delivery {
     std::string body;
     std::string type;
+    std::map<std::string, std::string> headers = {};
   };
 
-  explicit Webhook(int status = 200) {
+  // `port`: 0: any.
+  explicit Webhook(int status = 200, int port = 0) : port_(port) {
     server_.Post("/hook", [this, status](const httplib::Request& request, httplib::Response& response) {
       const std::lock_guard lock(mutex_);
-      deliveries_.push_back({request.body, request.get_header_value("Content-Type")});
+      deliveries_.push_back({request.body,
+                             request.get_header_value("Content-Type"),
+                             {request.headers.begin(), request.headers.end()}});
       response.status = status;
     });
-    port_ = server_.bind_to_any_port("127.0.0.1");
+    if (port_ == 0) {
+      port_ = server_.bind_to_any_port("127.0.0.1");
+    } else {
+      server_.bind_to_port("127.0.0.1", port_);
+    }
     thread_ = std::thread([this] { server_.listen_after_bind(); });
     while (!server_.is_running()) std::this_thread::yield();
   }

@@ -12,6 +12,7 @@
 #include <sstream>
 #include <utility>
 
+#include "ccl/tap/import_slots.h"
 #include "cli/elf_image.h"
 #include "tests/unit/ccl/front_door.h"
 
@@ -148,6 +149,39 @@ TEST_P(VendorTest, UnloadingIsHarmless) {
 }
 
 // As a program that was linked against NCCL has us: for all to see, before the vendor's library.
+int look_ups = 0;
+void* Counted(void* handle, const char* symbol) {
+  ++look_ups;
+  return dlsym(handle, symbol);
+}
+
+// Its own look-ups go through ours, its answers stay what they were, and it gets its slots back.
+TEST_P(VendorTest, ItsLookUpsCanBeTakenOver) {
+  ExpectGood([]() -> std::string {
+    void* const theirs = dlopen(GetParam().c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (theirs == nullptr) return "it cannot be opened";
+    const auto init = reinterpret_cast<ncclResult_t (*)(ncclComm_t*, int, ncclUniqueId, int)>(
+        dlsym(theirs, "ncclCommInitRank"));
+    const auto id_of = reinterpret_cast<ncclResult_t (*)(ncclUniqueId*)>(dlsym(theirs, "ncclGetUniqueId"));
+    tap::ImportSlots slots;
+    const Result redirected =
+        tap::ImportSlots::Redirect(theirs, {{"dlsym", reinterpret_cast<void*>(&Counted)}}, &slots);
+    if (!redirected.ok()) return redirected.message();
+    if (slots.count() == 0) return "it has no slot for dlsym";
+    ncclUniqueId id;
+    if (id_of(&id) != ncclSuccess) return "no unique id";
+    ncclComm_t comm = nullptr;
+    const ncclResult_t with = init(&comm, 1, id, 0);
+    const Result restored = slots.Restore();
+    if (!restored.ok()) return restored.message();
+    const int counted = look_ups;
+    const ncclResult_t without = init(&comm, 1, id, 0);
+    if (with != without) return "the answers differ";
+    if (look_ups != counted) return "a slot was not given back";
+    return "";
+  });
+}
+
 TEST_P(VendorTest, LinkedForAllToSee) {
   ExpectGood([] {
     DOOR_CHECK(dlopen(OurLibrary().c_str(), RTLD_NOW | RTLD_GLOBAL) != nullptr);

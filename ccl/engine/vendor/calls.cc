@@ -3,11 +3,13 @@
 #include <atomic>
 #include <cstddef>
 #include <mutex>
+#include <new>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "ccl/base/clock.h"
+#include "ccl/base/cuda_driver.h"
 #include "ccl/base/fork.h"
 #include "ccl/base/identity.h"
 #include "ccl/base/log.h"
@@ -73,11 +75,13 @@ class Inside {
 
 using Prepare = void (*)();
 constinit Prepare prepare_plugins = nullptr;
+constinit Prepare start_control = nullptr;
 
 // From the first communicator on, in the process that makes it.
 void StartLooking() {
   static const bool started = [] {
     if (prepare_plugins != nullptr && CurrentPlugins().net.ours) prepare_plugins();
+    if (start_control != nullptr) start_control();
     internal::forks.store(Forks());
     internal::observed.store(&ObservedCommunicators::Get(), std::memory_order_release);
     return true;
@@ -234,8 +238,9 @@ ncclResult_t Lacking(const char* call) {
   return ncclInvalidUsage;
 }
 
-void BeforeFirstCommunicator(void (*prepare)()) {
+void BeforeFirstCommunicator(void (*prepare)(), void (*start)()) {
   prepare_plugins = prepare;
+  start_control = start;
 }
 
 ObservedCommunicator* internal::FindUnnamed(ncclComm_t comm) {
@@ -246,11 +251,50 @@ ObservedCommunicator* internal::FindUnnamed(ncclComm_t comm) {
   return ObservedCommunicators::Get().Find(comm);
 }
 
+namespace {
+
+// nullptr where the process has loaded none; looked for once, when a call is held for the first time.
+const CudaDriver* HoldingDriver() {
+  static const CudaDriver* const driver = []() -> const CudaDriver* {
+    auto* const found = new (std::nothrow) CudaDriver;
+    if (found == nullptr || !FindCudaDriver(found).ok()) return nullptr;
+    return found;
+  }();
+  return driver;
+}
+
+bool CapturesOn(uint64_t stream) {
+  int status = kCudaCaptureNone;
+  const CudaDriver& driver = *HoldingDriver();
+  const OutsideCaptures outside(driver);
+  return driver.is_capturing(reinterpret_cast<CudaStream>(stream), &status) != 0 ||
+         status != kCudaCaptureNone;
+}
+
+// A stream that cannot be asked is waited for no longer.
+bool IsIdle(uint64_t stream) {
+  const CudaDriver& driver = *HoldingDriver();
+  const OutsideCaptures outside(driver);
+  return driver.query_stream(reinterpret_cast<CudaStream>(stream)) != kCudaNotReady;
+}
+
+}  // namespace
+
+bool HoldCall(ncclComm_t comm, const uint64_t* stream) {
+  HeldStream held;
+  if (stream != nullptr && HoldingDriver() != nullptr) held = {CapturesOn, IsIdle, *stream};
+  if (Holder::Get().Enter(comm, held) == HeldCall::kGoesOn) return true;
+  C4_WARN("a call was held for a validation while its communicator was aborted: it fails");
+  return false;
+}
+
 void AfterGrouped(ObservedCommunicator* observed, ncclComm_t comm, const StampedCall& call) {
   Pending().operations.push_back({observed, comm, call});
 }
 
 ncclResult_t GroupStart(const Api& api) {
+  if (HoldArmed() && call_state.inside == 0 && call_state.group == 0) [[unlikely]]
+    (void)HoldCall(nullptr, nullptr);
   const ncclResult_t result = api.GroupStart();
   if (result == ncclSuccess && call_state.inside == 0) ++call_state.group;
   return result;
@@ -360,6 +404,7 @@ ncclResult_t CommFinalize(const Api& api, ncclComm_t comm) {
 }
 
 ncclResult_t CommDestroy(const Api& api, ncclComm_t comm) {
+  Holder::Get().Abandon(comm);
   // Before the vendor frees it: another thread may be given the same pointer at once.
   if (Looking() && comm != nullptr) Forget(comm, wire::kPhaseDestroyed);
   const Inside inside;
@@ -367,6 +412,8 @@ ncclResult_t CommDestroy(const Api& api, ncclComm_t comm) {
 }
 
 ncclResult_t CommAbort(const Api& api, ncclComm_t comm) {
+  // What is held on it must not reach the vendor any more.
+  Holder::Get().Abandon(comm);
   if (Looking() && comm != nullptr) Forget(comm, wire::kPhaseAborted);
   const Inside inside;
   return api.CommAbort(comm);

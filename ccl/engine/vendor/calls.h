@@ -10,6 +10,7 @@
 #include <atomic>
 
 #include "ccl/base/fork.h"
+#include "ccl/control/hold.h"
 #include "ccl/engine/vendor/library.h"
 #include "ccl/engine/vendor/stamping.h"
 #include "ccl/monitor/observed.h"
@@ -50,6 +51,11 @@ inline ObservedCommunicator* Observed(ncclComm_t comm) {
   return found != nullptr ? found : internal::FindUnnamed(comm);
 }
 
+// For a validation of the job (ccl/control/hold.h): the call is held, if it has to be. False: its
+// communicator was aborted meanwhile, and the vendor must not see the call. `stream`: nullptr at the begin of
+// a group.
+bool HoldCall(ncclComm_t comm, const uint64_t* stream);
+
 // The vendor has taken an operation in a group.
 void AfterGrouped(ObservedCommunicator* observed, ncclComm_t comm, const StampedCall& call);
 
@@ -58,6 +64,9 @@ template <typename Function, typename... Arguments>
 ncclResult_t Operate(const char* name, Function function, ncclComm_t comm, const ObservedCall& call,
                      Arguments... arguments) {
   if (function == nullptr) return Lacking(name);
+  if (HoldArmed() && call_state.inside == 0 && call_state.group == 0) [[unlikely]] {
+    if (!HoldCall(comm, &call.stream)) return ncclInvalidUsage;
+  }
   ObservedCommunicator* const observed = Observed(comm);
   if (observed == nullptr) return function(arguments...);
   const uint64_t ticks = NowTicks();
@@ -95,9 +104,10 @@ inline ObservedCall Describe(wire::Function function, const void* send_buffer, c
   return call;
 }
 
-// `prepare` is called before the vendor makes the first communicator, where our net plugin is asked for. Said
-// once, when we are loaded (ccl/plugins/net: which plugin stands behind the tables).
-void BeforeFirstCommunicator(void (*prepare)());
+// `prepare` is called before the vendor makes the first communicator, where our net plugin is asked for, and
+// `start` in any case: the process's connection to its agent. Said once, when we are loaded (ccl/plugins/net:
+// which plugin stands behind the tables).
+void BeforeFirstCommunicator(void (*prepare)(), void (*start)());
 
 ncclResult_t GroupStart(const Api& api);
 ncclResult_t GroupEnd(const Api& api);

@@ -12,6 +12,7 @@
 #include "ccl/base/knobs.h"
 #include "ccl/base/log.h"
 #include "ccl/engine/vendor/settings.h"
+#include "ccl/tap/tap.h"
 
 namespace c4::vendor {
 namespace internal {
@@ -122,6 +123,10 @@ const Decision& Decide() {
               Describe(CurrentPlugins(), made->library.version,
                        ChooseKernelTimes(KnobText(Knob::C4_KERNEL_STAMPS), made->library.version))
                   .c_str());
+      if (KnobNumber(Knob::C4_TAP) != 0) {
+        const Result tapped = tap::Install(made->library.handle);
+        if (!tapped.ok()) C4_INFO("its RDMA queue pairs are not watched: %s", tapped.message().c_str());
+      }
       internal::api.store(&made->library.api, std::memory_order_release);
     }
     return made;

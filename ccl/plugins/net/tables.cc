@@ -7,6 +7,7 @@
 
 #include "ccl/base/caught.h"
 #include "ccl/engine/vendor/calls.h"
+#include "ccl/pathsel/pathsel.h"
 #include "ccl/plugins/net/net_plugin.h"
 
 namespace c4::net {
@@ -283,7 +284,7 @@ void Prepare(Table* table) {
 namespace {
 
 __attribute__((constructor)) void Announce() {
-  vendor::BeforeFirstCommunicator(&PrepareTables);
+  vendor::BeforeFirstCommunicator(&PrepareTables, [] { (void)PathSelector::ForProcess(); });
 }
 
 }  // namespace

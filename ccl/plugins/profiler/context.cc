@@ -17,6 +17,7 @@ bool Earlier(uint64_t a, uint64_t b) {
 
 Context::Context(uint16_t its_place, uint64_t ticks_per_second)
     : place(its_place),
+      steps(ticks_per_second),
       ticks_per_second_(ticks_per_second),
       operations_(std::make_unique<std::array<Operation, kOperations>>()),
       captured_(std::make_unique<std::array<ObservedCall, kCaptured>>()),

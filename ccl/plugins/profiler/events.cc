@@ -6,6 +6,7 @@
 #include "ccl/base/fork.h"
 #include "ccl/plugins/profiler/composite.h"
 #include "ccl/plugins/profiler/context.h"
+#include "ccl/tap/verbs_calls.h"
 
 namespace c4::profiler {
 namespace {
@@ -255,7 +256,8 @@ void* Events::ProxyOp(void* parent, const ProxyOpEvent& event) {
   QueuePairRecorder* connection = context->steps.Connection(direction, event.peer);
   if (connection == nullptr && communicator != nullptr && !context->steps.full()) {
     context->lock.unlock();
-    QueuePairRecorder opened = communicator->OpenConnection(direction, event.peer);
+    QueuePairRecorder opened = communicator->OpenConnection(
+        {.direction = direction, .peer = event.peer, .transport = wire::kTransportVendor});
     context = Locked(handle);
     if (context == nullptr) {
       communicator->CloseConnection(&opened);
@@ -295,15 +297,24 @@ void Events::StepState(void* step, StepChange change, uint64_t bytes, uint64_t t
   if (handle.kind != Kind::kStep) return;
   Context* const context = Locked(handle);
   if (context == nullptr) return;
-  const std::lock_guard<BriefLock> lock(context->lock, std::adopt_lock);
-  Steps::ProxyOp* const op = context->steps.Find(handle.detail, handle.serial >> 3);
-  if (op == nullptr) {
-    ++context->counts.late;
-    return;
+  ObservedCommunicator* communicator = nullptr;
+  int peer = -1;
+  {
+    const std::lock_guard<BriefLock> lock(context->lock, std::adopt_lock);
+    Steps::ProxyOp* const op = context->steps.Find(handle.detail, handle.serial >> 3);
+    if (op == nullptr) {
+      ++context->counts.late;
+      return;
+    }
+    const Steps::KernelStart kernel =
+        change == StepChange::kArrived ? context->KernelOf(op->operation) : Steps::KernelStart{};
+    Steps::Change(op, handle.serial & 7, change, bytes, kernel, ticks);
+    // NCCL says so right after its network has sent, or posted a receive, on this thread.
+    if (change != (op->send ? StepChange::kTaken : StepChange::kPosted)) return;
+    communicator = context->communicator.load(std::memory_order_relaxed);
+    peer = op->connection->slot().peer;
   }
-  const Steps::KernelStart kernel =
-      change == StepChange::kArrived ? context->KernelOf(op->operation) : Steps::KernelStart{};
-  Steps::Change(op, handle.serial & 7, change, bytes, kernel, ticks);
+  if (communicator != nullptr) tap::AttributePosted(communicator, peer);
 }
 
 void* Events::Progress(void* context_handle) {
@@ -338,7 +349,7 @@ void Events::Stop(void* stopped, uint64_t ticks) {
   if (op == nullptr) {
     ++context->counts.late;
   } else if (step) {
-    Steps::Stop(op, handle.serial & 7, ticks);
+    context->steps.Stop(op, handle.serial & 7, ticks);
   } else {
     context->steps.Close(op);
   }

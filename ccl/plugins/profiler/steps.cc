@@ -4,8 +4,9 @@
 
 namespace c4::profiler {
 
-Steps::Steps()
-    : ops_(std::make_unique<std::array<ProxyOp, kProxyOps>>()),
+Steps::Steps(uint64_t ticks_per_second)
+    : ns_per_tick_(1e9 / static_cast<double>(ticks_per_second)),
+      ops_(std::make_unique<std::array<ProxyOp, kProxyOps>>()),
       storage_(std::make_unique<std::array<Peer, kPeers>>()),
       peers_(*storage_) {
   for (uint32_t i = 0; i < kProxyOps; ++i) free_[free_count_++] = static_cast<uint16_t>(kProxyOps - 1 - i);
@@ -105,12 +106,16 @@ void Steps::Change(ProxyOp* op, uint32_t place, StepChange change, uint64_t byte
   }
 }
 
-void Steps::Stop(ProxyOp* op, uint32_t place, uint64_t ticks) {
+void Steps::Stop(ProxyOp* op, uint32_t place, uint64_t ticks) const {
   Step& step = op->steps[place % kStepsInFlight];
   if (op->send && step.taken != 0) {
     op->connection->Done(step.bytes, ticks);
     op->connection->Completed(step.bytes, step.taken, ticks);
     op->connection->Moved(step.bytes, ticks);
+    if (step.bytes > 0) {
+      const uint64_t took = ticks - std::min(step.taken, ticks);
+      op->connection->Latency(step.bytes, static_cast<uint64_t>(static_cast<double>(took) * ns_per_tick_));
+    }
   }
   step = {};
 }

@@ -56,7 +56,7 @@ class Steps {
     uint64_t ticks = 0;  // 0: it has not begun
   };
 
-  Steps();
+  explicit Steps(uint64_t ticks_per_second);
 
   // nullptr: not met yet. The slot for it comes from outside of the lock.
   QueuePairRecorder* Connection(wire::Direction direction, int peer);
@@ -71,7 +71,7 @@ class Steps {
 
   static void Change(ProxyOp* op, uint32_t step, StepChange change, uint64_t bytes, KernelStart kernel,
                      uint64_t ticks);
-  static void Stop(ProxyOp* op, uint32_t step, uint64_t ticks);
+  void Stop(ProxyOp* op, uint32_t step, uint64_t ticks) const;
 
   // All of them, for closing; the table is empty afterwards.
   template <typename Body>
@@ -90,6 +90,7 @@ class Steps {
   };
   void Forget(ProxyOp* op);
 
+  const double ns_per_tick_;
   std::unique_ptr<std::array<ProxyOp, kProxyOps>> ops_;
   std::array<uint16_t, kProxyOps> free_{};
   uint32_t free_count_ = 0;

@@ -85,5 +85,30 @@ def token():
     write("token", "keys", b"c4k1." + b"7" * 64 + b"\nc4k1." + b"8" * 64 + b"\n")
 
 
-for seeds in (paths, http, http2, tar, token):
+def varint(value):
+    return b"" if value is None else bytes([value]) if value < 128 else bytes([value & 127 | 128]) + varint(value >> 7)
+
+
+def chakra():
+    """An execution trace of Chakra's: metadata, then nodes, each behind its length."""
+    def number(field, value):
+        return varint(field << 3) + varint(value)
+
+    def text(field, value):
+        return varint(field << 3 | 2) + varint(len(value)) + value
+
+    def node(name, kind, start, duration, *attributes):
+        data = number(1, 7) + text(2, name) + number(3, kind) + text(4, b"\1\2") + number(6, start) + number(7, duration)
+        data += b"".join(text(10, text(1, key) + value) for key, value in attributes)
+        return varint(len(data)) + data
+
+    metadata = text(1, b"1.1.1") + text(2, text(1, b"schema") + text(29, b"x"))
+    nodes = [node(b"ProfilerStep#%d" % i, 1, 1000 * (i + 1), 900) + node(b"forward 0", 4, 1000 * (i + 1) + 1, 100) +
+             node(b"backward", 4, 1000 * (i + 1) + 200, 100, (b"tid", number(9, 3)), (b"is_cpu_op", number(27, 1))) +
+             node(b"nccl", 7, 1000 * (i + 1) + 400, 100, (b"comm_type", number(9, 0)), (b"pg_name", text(29, b"5")))
+             for i in range(3)]
+    write("chakra", "job.et", varint(len(metadata)) + metadata + b"".join(nodes))
+
+
+for seeds in (paths, http, http2, tar, token, chakra):
     seeds()

@@ -229,6 +229,7 @@ TEST_P(JobAssemblyTest, WhoTellsChangesIsKnownAsWhoTellsAll) {
             EXPECT_EQ(x.moved_bytes, y.moved_bytes);
             EXPECT_EQ(x.last_post_at_ns, y.last_post_at_ns);
             EXPECT_EQ(x.last_progress_at_ns, y.last_progress_at_ns);
+            EXPECT_EQ(x.last_heard_at_ns, y.last_heard_at_ns) << "never, mostly";
             EXPECT_EQ(x.latency, y.latency);
             EXPECT_EQ(x.connection.wanted, y.connection.wanted);
             EXPECT_EQ(x.local, y.local);

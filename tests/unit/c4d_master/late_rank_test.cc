@@ -52,6 +52,15 @@ TEST(LateRank, ASpellIsNotFromTheStart) {
       FindLate({Rank(0, 8, 2, 10, 0.5), Rank(1, 3, 1), Rank(2, 2, 2), Rank(3, 2, 2)}, {}).has_value());
 }
 
+// Steps have phases: a stage that fills its pipeline computes more between its operations, each time.
+TEST(LateRank, APartOfEachStepThatTakesAsLongIsNot) {
+  std::vector<Late> ranks = {Rank(2, 8, 2, 10, 0.5), Rank(0, 2, 2), Rank(1, 2, 2), Rank(3, 2, 2)};
+  ranks[0].own.usual_high_ns = 7 * kMs;
+  EXPECT_FALSE(FindLate(ranks, {}).has_value());
+  ranks[0].own.usual_high_ns = 5 * kMs;
+  EXPECT_TRUE(FindLate(ranks, {}).has_value());
+}
+
 TEST(LateRank, WhoDoesFewerOperationsIsNot) {
   // Rank 0 takes part in half of them: twice the time for each, and no more of all.
   EXPECT_FALSE(FindLate({Rank(0, 8, 8, 20, 8), Rank(1, 4, 4), Rank(2, 4, 4), Rank(3, 4, 4)}, {}).has_value());

@@ -149,14 +149,10 @@ TEST(OptionsTest, SmonsSettings) {
   ASSERT_TRUE(Parse({"--job", "j"}, &defaults).ok());
   EXPECT_EQ(defaults.ForSmon().every_ns, 0);
   EXPECT_EQ(defaults.ForSmon().limits.steps, 20);
-  EXPECT_TRUE(defaults.ForSmon().rules.empty());
 
-  const test::TemporaryDirectory directory;
-  const std::string rules = directory.Write(
-      "alerts.json", R"({"rules": [{"name": "r", "slowdown": 1.2, "webhook": "http://127.0.0.1:9000/"}]})");
   MasterOptions options;
   ASSERT_TRUE(Parse({"--job", "j", "--smon-every-s", "600", "--smon-steps", "30", "--smon-at-most-s", "120",
-                     "--smon-keep-reports", "7", "--smon-keep-days", "2", "--smon-alerts", rules},
+                     "--smon-keep-reports", "7", "--smon-keep-days", "2"},
                     &options)
                   .ok());
   const SmonOptions smon = options.ForSmon();
@@ -166,14 +162,27 @@ TEST(OptionsTest, SmonsSettings) {
   EXPECT_EQ(smon.limits.at_most_ns, 120 * kSecondNs);
   EXPECT_EQ(smon.retention.reports, 7U);
   EXPECT_EQ(smon.retention.report_age_ns, 2 * 86'400 * kSecondNs);
-  ASSERT_EQ(smon.rules.size(), 1U);
-  EXPECT_EQ(smon.rules[0].name, "r");
 
   MasterOptions overlapping;
   EXPECT_THAT(std::string(Parse({"--job", "j", "--smon-every-s", "100"}, &overlapping).message()),
               HasSubstr("run into each other"));
+}
+
+TEST(OptionsTest, TheFileOfAlerts) {
+  MasterOptions defaults;
+  ASSERT_TRUE(Parse({"--job", "j"}, &defaults).ok());
+  EXPECT_TRUE(defaults.alert_config.rules.empty());
+  EXPECT_FALSE(defaults.ReadsFilesAgain());
+  const test::TemporaryDirectory directory;
+  const std::string rules = directory.Write(
+      "alerts.json", R"({"rules": [{"name": "r", "verdict": {}, "webhook": "https://h.example/"}]})");
+  MasterOptions options;
+  ASSERT_TRUE(Parse({"--job", "j", "--alerts", rules}, &options).ok());
+  ASSERT_EQ(options.alert_config.rules.size(), 1U);
+  EXPECT_EQ(options.alert_config.rules[0].name, "r");
+  EXPECT_TRUE(options.ReadsFilesAgain());
   MasterOptions missing;
-  EXPECT_THAT(std::string(Parse({"--job", "j", "--smon-alerts", "/no/such/file"}, &missing).message()),
+  EXPECT_THAT(std::string(Parse({"--job", "j", "--alerts", "/no/such/file"}, &missing).message()),
               HasSubstr("/no/such/file"));
 }
 

@@ -35,6 +35,7 @@ class RecordingTest : public ::testing::Test {
         v1::RecordedBatch recorded;
         recorded.set_arrival_monotonic_ns(sim.now_ns());
         recorded.set_arrival_unix_ns(sim.unix_ns());
+        recorded.set_policy_version(step < 60 ? "p1" : "p2");
         *recorded.mutable_batch() = std::move(batch);
         EXPECT_TRUE((*writer)->Write(recorded).ok());
         ++batches_;
@@ -63,6 +64,7 @@ TEST_F(RecordingTest, TwoReplaysAreTheSameToTheByte) {
   ASSERT_TRUE(first.ok() && second.ok());
   EXPECT_TRUE(first->end.ok()) << first->end;
   EXPECT_EQ(first->batches, batches_);
+  EXPECT_EQ(first->recorded_policies, (std::vector<std::string>{"p1", "p2"}));
   ASSERT_EQ(first->verdicts.verdicts_size(), 1);
   EXPECT_EQ(first->verdicts.verdicts(0).culprit().rank(), 3);
   EXPECT_EQ(first->verdicts.verdicts(0).state(), v1::VERDICT_STATE_CONFIRMED);

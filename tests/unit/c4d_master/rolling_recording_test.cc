@@ -28,6 +28,7 @@ class RollingRecordingTest : public ::testing::Test {
     std::vector<uint64_t> numbers;
     ReadRecording(path, [&](const v1::RecordedBatch& recorded) {
       numbers.push_back(recorded.batch().sequence());
+      EXPECT_EQ(recorded.policy_version(), "p1");
       EXPECT_EQ(recorded.job(), numbers.size() == 1 ? "night" : "");
     }).IgnoreError();
     return numbers;
@@ -41,7 +42,7 @@ class RollingRecordingTest : public ::testing::Test {
 TEST_F(RollingRecordingTest, KeepsBetweenOneAndTwoSpans) {
   RollingRecording rolling({.path = path_, .job = "night", .span_ns = 10 * kSecondNs});
   for (uint64_t second = 0; second < 35; ++second) {
-    rolling.Take(Batch(second), {static_cast<int64_t>(second) * kSecondNs, 0});
+    rolling.Take(Batch(second), {static_cast<int64_t>(second) * kSecondNs, 0}, "p1");
   }
   rolling.Close();
   const std::vector<uint64_t> before = Read(path_ + ".before");
@@ -57,7 +58,7 @@ TEST_F(RollingRecordingTest, BeginsAnewWhenTheFileIsLarge) {
   for (uint64_t number = 0; number < 100; ++number) {
     v1::TelemetryBatch batch = Batch(number);
     batch.set_agent_version(std::string(100, 'x'));
-    rolling.Take(batch, {kSecondNs, 0});
+    rolling.Take(batch, {kSecondNs, 0}, "p1");
   }
   rolling.Close();
   const size_t kept = Read(path_).size() + Read(path_ + ".before").size();
@@ -69,7 +70,7 @@ TEST_F(RollingRecordingTest, BeginsAnewWhenTheFileIsLarge) {
 TEST_F(RollingRecordingTest, WhatIsOlderThanTheFlushCanBeReadFromADeadMastersFile) {
   RollingRecording rolling({.path = path_, .job = "night"});
   for (uint64_t second = 0; second < 10; ++second) {
-    rolling.Take(Batch(second), {static_cast<int64_t>(second) * kSecondNs, 0});
+    rolling.Take(Batch(second), {static_cast<int64_t>(second) * kSecondNs, 0}, "p1");
   }
   // Not closed.
   EXPECT_GE(Read(path_).size(), 8U);
@@ -78,11 +79,11 @@ TEST_F(RollingRecordingTest, WhatIsOlderThanTheFlushCanBeReadFromADeadMastersFil
 TEST_F(RollingRecordingTest, AFolderThatIsGoneIsTriedAgainAMinuteLater) {
   fs::remove_all(folder_);
   RollingRecording rolling({.path = path_, .job = "night"});
-  rolling.Take(Batch(1), {kSecondNs, 0});
+  rolling.Take(Batch(1), {kSecondNs, 0}, "p1");
   fs::create_directories(folder_);
-  rolling.Take(Batch(2), {2 * kSecondNs, 0});
+  rolling.Take(Batch(2), {2 * kSecondNs, 0}, "p1");
   EXPECT_FALSE(fs::exists(path_)) << "a broken file is not tried at every batch";
-  rolling.Take(Batch(3), {kSecondNs + RollingRecording::kRetryNs, 0});
+  rolling.Take(Batch(3), {kSecondNs + RollingRecording::kRetryNs, 0}, "p1");
   rolling.Close();
   EXPECT_EQ(Read(path_), std::vector<uint64_t>{3});
 }

@@ -82,6 +82,29 @@ TEST_F(StuckInsideTest, WhoWaitsForNoDataIsNamed) {
   EXPECT_THAT(findings[0].candidates, ElementsAre(1, 2));
 }
 
+// A ring of eight ranks, two a host: only the first of a host receives from another one, and the second
+// sends. Rank 3 hangs: rank 2, which has all it asked for, hands on to rank 3 by NVLink; rank 4 waits; rank 0
+// is held up as well, as nobody takes anything from rank 1.
+TEST(StuckInsideRing, WhoShowsNothingOnThatNodeMayBeIt) {
+  FakeJob job(8, 2);
+  job.Complete(50);
+  for (uint32_t rank = 0; rank < 8; ++rank) {
+    QueuePair way;
+    way.carrier = Carrier::kVendor;
+    way.sends = rank % 2 == 1;
+    way.peer = way.sends ? (rank + 1) % 8 : (rank + 7) % 8;
+    const bool waits = rank == 4 || rank == 6;
+    way.connection = {true, 108, 108, waits ? 100U : 108U, 0, 0};
+    job.membership(rank).queue_pairs.push_back(way);
+    job.Enter(rank);
+  }
+  job.Advance(31 * kSecondNs);
+  const std::vector<Finding> findings = Inside(job);
+  ASSERT_THAT(findings, SizeIs(1));
+  EXPECT_EQ(findings[0].kind, CulpritKind::kAmbiguous);
+  EXPECT_THAT(findings[0].candidates, ElementsAre(2, 3));
+}
+
 TEST_F(StuckInsideTest, WhatFinishesIsOver) {
   job_.Advance(40 * kSecondNs);
   ASSERT_THAT(Inside(job_), SizeIs(1));

@@ -83,6 +83,37 @@ TEST_F(VendorNetworkTest, ANodeAllOfWhoseNicsAreSilentIsNamed) {
   EXPECT_EQ(findings[0].host, "host2");
 }
 
+// A ring enters a node at one rank and leaves it at another: no rank has two stuck peers of its own.
+TEST_F(VendorNetworkTest, ANodeIsNamedByWaysOfSeveralOfItsRanks) {
+  Hold(3, 4);
+  Hold(5, 6);
+  const std::vector<Finding> findings = After(4 * kSecondNs);
+  ASSERT_THAT(findings, SizeIs(1));
+  EXPECT_EQ(findings[0].kind, CulpritKind::kNode);
+  EXPECT_EQ(findings[0].host, "host2");
+  EXPECT_EQ(findings[0].confirmed_by, "no-progress");
+}
+
+// A link between switches holds up ways of several nodes.
+TEST_F(VendorNetworkTest, WaysThatHaveNoNodeInCommonAreNoNode) {
+  Hold(3, 4);
+  Hold(5, 6);
+  Hold(7, 0);
+  const std::vector<Finding> findings = After(4 * kSecondNs);
+  ASSERT_THAT(findings, SizeIs(1));
+  EXPECT_EQ(findings[0].kind, CulpritKind::kConnection);
+  EXPECT_THAT(findings[0].connections, SizeIs(3));
+}
+
+// Which of the two it is nobody can tell.
+TEST_F(VendorNetworkTest, WaysBetweenTwoNodesAreNoNode) {
+  Hold(3, 4);
+  Hold(4, 3);
+  const std::vector<Finding> findings = After(4 * kSecondNs);
+  ASSERT_THAT(findings, SizeIs(1));
+  EXPECT_EQ(findings[0].kind, CulpritKind::kConnection);
+}
+
 TEST_F(VendorNetworkTest, OneWayThatIsStuckIsAConnectionAndNoNic) {
   Hold(2, 3);
   const std::vector<Finding> findings = After(4 * kSecondNs);

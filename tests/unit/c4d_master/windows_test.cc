@@ -43,6 +43,24 @@ class Job {
       windows->Observe(host_);
     }
   }
+  // No operation finishes, and chunks complete.
+  void Inside(Windows* windows, double seconds, size_t bucket, uint32_t chunks = 3) {
+    for (int i = 0; i < static_cast<int>(seconds * 4); ++i) {
+      host_.as_of_ns += 250 * kMs;
+      host_.processes.front().in_operation_ns += 250 * static_cast<uint64_t>(kMs);
+      host_.processes.front().communicators.front().queue_pairs.front().latency[bucket] += chunks;
+      windows->Observe(host_);
+    }
+  }
+  // It has been ready since now, and has finished nothing yet.
+  void MakeReady() {
+    host_.processes.front().communicators.front().phase = Phase::kReady;
+    host_.processes.front().communicators.front().phase_since_at_ns = host_.as_of_ns;
+  }
+  void FinishRound() {
+    Counter& finished = host_.processes.front().communicators.front().finished;
+    finished = {finished.count + 1, host_.as_of_ns};
+  }
   // The vendor's engine runs it, with our plugin below: the vendor's slots to the same peer come after ours.
   void MakeVendor() {
     Membership& membership = host_.processes.front().communicators.front();
@@ -92,6 +110,62 @@ TEST(Windows, WhatIsOldAndHealthyBecomesUsual) {
   EXPECT_NEAR(windows.Own(job.key(), 0).usual_ns, 20 * kMs, 2 * kMs);
   EXPECT_GT(windows.Recent(job.key(), job.queue_pair(), 0, 0.25).back().latency.ns_per_kib,
             6 * windows.Usual(job.key(), job.queue_pair(), 0.25).ns_per_kib);
+}
+
+// Nothing is known of a job's usual before it has gone through all that it does: its first steps may be
+// longer than what is looked at.
+TEST(Windows, WhatIsUsualIsKnownAfterSomeRounds) {
+  Windows windows;
+  Job job(1);
+  job.MakeReady();
+  job.Run(&windows, 60);
+  EXPECT_EQ(windows.Own(job.key(), 0).usual_ns, 0) << "its communicator has finished nothing";
+  job.FinishRound();
+  job.Run(&windows, 20);
+  EXPECT_EQ(windows.Own(job.key(), 0).usual_ns, 0);
+  job.FinishRound();
+  job.Run(&windows, 2);
+  EXPECT_NEAR(windows.Own(job.key(), 0).usual_ns, 20 * kMs, 2 * kMs);
+}
+
+TEST(Windows, ACommunicatorThatRestsIsInNoRound) {
+  Windows windows;
+  Job job(1);
+  job.MakeReady();
+  job.Run(&windows, 110);
+  EXPECT_EQ(windows.Own(job.key(), 0).usual_ns, 0);
+  job.Run(&windows, 20);
+  EXPECT_NEAR(windows.Own(job.key(), 0).usual_ns, 20 * kMs, 2 * kMs);
+}
+
+// A third of its slices is longer, again and again.
+TEST(Windows, WhatPartsOfStepsComeToIsKept) {
+  Windows windows;
+  Job job(1);
+  for (int i = 0; i < 12; ++i) {
+    job.Run(&windows, 4);
+    job.Run(&windows, 2, 60);
+  }
+  EXPECT_NEAR(windows.Own(job.key(), 0).usual_ns, 20 * kMs, 5 * kMs);
+  EXPECT_NEAR(windows.Own(job.key(), 0).usual_high_ns, 60 * kMs, 5 * kMs);
+}
+
+// An operation that lasts for half a minute is looked at while it does.
+TEST(Windows, ChunksOfALongOperationAreSeen) {
+  Windows windows;
+  Job job(1);
+  job.Run(&windows, 30);
+  job.Inside(&windows, 8, 18);
+  const std::vector<PathLatency> recent = windows.Recent(job.key(), job.queue_pair(), 0, 0.25);
+  ASSERT_FALSE(recent.empty());
+  EXPECT_GT(recent.back().latency.ns_per_kib,
+            10 * windows.Usual(job.key(), job.queue_pair(), 0.25).ns_per_kib);
+  EXPECT_NEAR(windows.Own(job.key(), 0).recent_ns, 20 * kMs, 3 * kMs) << "of what has finished";
+  // In a pause nothing completes: it makes no slices.
+  job.Inside(&windows, 4, 18, 0);
+  const uint64_t slices = windows.slices();
+  for (int i = 0; i < 40; ++i) job.Inside(&windows, 1, 18, 0);
+  EXPECT_EQ(windows.slices(), slices);
 }
 
 TEST(Windows, BelowTheVendorItsOwnStepsTellWhoWaitsAndQueuePairsWhatChunksCost) {

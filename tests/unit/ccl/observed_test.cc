@@ -218,7 +218,8 @@ TEST_F(ObservedTest, WhatIsSeenIsSaid) {
   comm->Sees(wire::kSeesKernels, 900);
   EXPECT_EQ(Slot(1).seen, wire::kSeesEvents | wire::kSeesKernels);
   EXPECT_EQ(Slot(1).kernel_error_ns, 900u);
-  QueuePairRecorder connection = comm->OpenConnection(wire::kDirectionReceive, 3);
+  QueuePairRecorder connection = comm->OpenConnection(
+      {.direction = wire::kDirectionReceive, .peer = 3, .transport = wire::kTransportVendor});
   EXPECT_EQ(connection.slot().peer, 3);
   EXPECT_EQ(connection.slot().transport, wire::kTransportVendor);
   EXPECT_EQ(connection.slot().phase, wire::kPhaseReady);

@@ -1,6 +1,8 @@
 // Calls that are not what NCCL makes of them: composite ones, sends and receives, launches of graphs; and
 // what the steps of their network waited for.
 #include <gtest/gtest.h>
+#include <iterator>
+#include <numeric>
 #include <unistd.h>
 #include <vector>
 
@@ -245,6 +247,8 @@ TEST_F(ProfilerSteps, TheSenderWaitsForItsKernelAndThenForCredit) {
   EXPECT_EQ(Sender().credit_wait_sum_ticks, 75u);
   EXPECT_EQ(Sender().credit_wait_max_ticks, 25u);
   EXPECT_EQ(Sender().latency_sum_ticks, 21u);
+  EXPECT_EQ(std::accumulate(std::begin(Sender().latency_histogram), std::end(Sender().latency_histogram), 0u),
+            3u);
   EXPECT_EQ(Sender().done_bytes, 192u);
   EXPECT_EQ(Sender().path_state, static_cast<uint32_t>(wire::kPathUp));
 }

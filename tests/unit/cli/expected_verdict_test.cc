@@ -57,6 +57,18 @@ TEST(ExpectedVerdict, OfAHostsLinkIsItsNicInAnyCase) {
   }
 }
 
+TEST(ExpectedVerdict, OfASlowHostIsItsRankOrTheNode) {
+  fabric::Applied applied;
+  applied.injection.kind = fabric::Kind::kSlowRank;
+  applied.hosts = {4};
+  applied.ranks = {7};
+  EXPECT_EQ(ExpectedVerdictOf(applied).kind, v1::CULPRIT_KIND_RANK);
+  EXPECT_EQ(ExpectedVerdictOf(applied).rank, 7);
+  applied.ranks = {7, 8, 9};
+  EXPECT_EQ(ExpectedVerdictOf(applied).kind, v1::CULPRIT_KIND_NODE);
+  EXPECT_EQ(ExpectedVerdictOf(applied).host, "host4");
+}
+
 // Only what all take that has to be named is told apart by nothing.
 TEST(ExpectedVerdict, SharedLinksAreThoseOfAllThatHaveToBeNamed) {
   const fabric::Applied applied = Uplink(fabric::Kind::kCut);

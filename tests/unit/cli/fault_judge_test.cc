@@ -237,5 +237,35 @@ TEST(FaultJudge, ALinkIsNamedAsThatLink) {
   EXPECT_THAT(told(OfLink(v1::CULPRIT_KIND_CONNECTION, "", {})), HasSubstr("it blames 0 queue pairs"));
 }
 
+// A job that something slows down has longer iterations: no second alarm, unless it blames somebody else.
+TEST(FaultJudge, AFailSlowFollowsFromWhatIsSlow) {
+  ExpectedVerdict slow = StoppedRank2();
+  slow.fault = "slow-rank host2";
+  slow.syndrome = v1::SYNDROME_NON_COMMUNICATION_SLOW;
+  v1::Verdict right = OfRank("a", 2, v1::VERDICT_STATE_CONFIRMED);
+  right.set_syndrome(v1::SYNDROME_NON_COMMUNICATION_SLOW);
+  v1::Verdict known = OfRank("b", 2, v1::VERDICT_STATE_CONFIRMED);
+  known.set_syndrome(v1::SYNDROME_FAIL_SLOW);
+  known.mutable_fail_slow()->set_known_from("c4d");
+  v1::Verdict nobody = Verdict("c", v1::SYNDROME_FAIL_SLOW, v1::VERDICT_STATE_CONFIRMED);
+  v1::Verdict wrong = OfRank("d", 5, v1::VERDICT_STATE_CONFIRMED);
+  wrong.set_syndrome(v1::SYNDROME_FAIL_SLOW);
+  wrong.mutable_fail_slow()->set_known_from("c4d");
+  FaultJudge judge;
+  judge.Injected(slow, 10);
+  judge.Observe({right, known, nobody}, 12);
+  EXPECT_THAT(judge.false_alarms(), IsEmpty());
+  judge.Observe({wrong}, 12);
+  EXPECT_THAT(Sentences(judge), ElementsAre(HasSubstr("blames rank 5")));
+  // What stops a job does not do that, nor is it right where nothing is wrong.
+  FaultJudge stopped;
+  stopped.Injected(StoppedRank2(), 10);
+  stopped.Observe({nobody}, 12);
+  EXPECT_THAT(stopped.false_alarms(), SizeIs(1));
+  FaultJudge none;
+  none.Observe({nobody}, 12);
+  EXPECT_THAT(none.false_alarms(), SizeIs(1));
+}
+
 }  // namespace
 }  // namespace c4::cli

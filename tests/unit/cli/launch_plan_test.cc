@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include "cli/fabric_job.h"
 #include "cli/process.h"
 
 namespace c4::cli {
@@ -80,6 +81,25 @@ TEST(CheckLaunchOptionsTest, CertificatesAreForDaemonsOfItsOwn) {
   LaunchOptions another_key = options;
   another_key.key_file = "/etc/c4/cluster.key";
   EXPECT_THAT(std::string(CheckLaunchOptions(another_key).message()), HasSubstr("C4_KEY_FILE"));
+}
+
+TEST(RanksPerHostTest, FillsHostAfterHost) {
+  const auto hosts_of = [](const std::string& text, int ranks) {
+    std::vector<int> hosts;
+    const std::vector<int> counts = text.empty() ? std::vector<int>() : *ParseRanksPerHost(text);
+    for (int rank = 0; rank < ranks; ++rank) hosts.push_back(HostOfRank(rank, counts, 4));
+    return hosts;
+  };
+  EXPECT_THAT(hosts_of("", 6), ElementsAre(0, 1, 2, 3, 0, 1));
+  EXPECT_THAT(hosts_of("2", 5), ElementsAre(0, 0, 1, 1, 2));
+  EXPECT_THAT(hosts_of("3,1", 6), ElementsAre(0, 0, 0, 1, 2, 3));
+  EXPECT_THAT(hosts_of("1,2,1", 5), ElementsAre(0, 1, 1, 2, 3));
+}
+
+TEST(RanksPerHostTest, RefusesWhatIsNoCount) {
+  for (const char* text : {"0", "8,", ",8", "-1", "4097", "8;1", "a"}) {
+    EXPECT_THAT(ParseRanksPerHost(text).status().message(), HasSubstr("1 to 4096")) << text;
+  }
 }
 
 TEST(RankEnvironmentTest, SetsWhatTheLibraryAndTheFrameworksRead) {

@@ -50,11 +50,24 @@ TEST(SmonVerdictsTest, SaysThatTheyAgree) {
 TEST(SmonVerdictsTest, OrWhyNot) {
   EXPECT_THAT(VerdictsBeside(Session(4), Slow(5, 0)),
               AllOf(HasSubstr("rank 5"), HasSubstr("one rank of each tensor or context group")));
-  EXPECT_THAT(VerdictsBeside(Session(4), Slow(0, 0)), AllOf(HasSubstr("slow-down 1.02"), HasSubstr("marks")));
+  EXPECT_THAT(VerdictsBeside(Session(4), Slow(0, 0)),
+              AllOf(HasSubstr("slow-down 1.02"), HasSubstr("between steps")));
   v1::ListVerdictsReply link = Slow(-1, 0);
   link.mutable_verdicts(0)->set_syndrome(v1::SYNDROME_COMMUNICATION_SLOW);
   link.mutable_verdicts(0)->mutable_culprit()->set_kind(v1::CULPRIT_KIND_LINK);
   EXPECT_THAT(VerdictsBeside(Session(4), link), HasSubstr("as communication and launch delay"));
+}
+
+// The report knows for which ranks of a tensor group another one stands.
+TEST(SmonVerdictsTest, ARankOfAGroupIsJudgedWithItsGroup) {
+  v1::GetSessionReply reply = Session(4);
+  std::string* const report = reply.mutable_report_json();
+  report->insert(1, R"("standing_for_rank": {"1": 0, "5": 4},)");
+  EXPECT_THAT(VerdictsBeside(reply, Slow(5, 0)), AllOf(HasSubstr("agrees"), HasSubstr("rank 4 stands")));
+  EXPECT_THAT(VerdictsBeside(reply, Slow(1, 0)),
+              AllOf(HasSubstr("does not blame its group"), HasSubstr("slow-down 1.02")));
+  reply.mutable_session()->mutable_causes(0)->set_ranks(0, 5);  // the one that the group waits for
+  EXPECT_THAT(VerdictsBeside(reply, Slow(5, 0)), HasSubstr("agrees: that worker is slow"));
 }
 
 TEST(SmonVerdictsTest, OnlyVerdictsOfThatTimeCount) {

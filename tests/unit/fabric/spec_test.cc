@@ -48,6 +48,16 @@ TEST(SpecTest, RefusesWhatNoFabricCanBe) {
   EXPECT_THAT(refused([](FabricSpec* s) { s->leaves = 3, s->ports = Ports::kPlanes; }), HasSubstr("even"));
   EXPECT_THAT(refused([](FabricSpec* s) { s->mtu = 100; }), HasSubstr("MTU"));
   EXPECT_THAT(refused([](FabricSpec* s) { s->rate_mbps = 0.5; }), HasSubstr("rate"));
+  EXPECT_THAT(refused([](FabricSpec* s) { s->quota_shares = {1, 0.5}; }), HasSubstr("share"));
+}
+
+TEST(SpecTest, HostsOfManyRanksHaveTheirShareOfCpu) {
+  FabricSpec spec = Spec(2, 2, 2);
+  spec.quota_percent = 4;
+  spec.quota_shares = {8, 1};
+  EXPECT_EQ(HostQuotaPercent(spec, 0), 32);
+  EXPECT_EQ(HostQuotaPercent(spec, 1), 4);
+  EXPECT_EQ(HostQuotaPercent(spec, 3), 4);
 }
 
 TEST(SpecTest, HostsHangOnLeavesOrPairsOfThem) {

@@ -14,6 +14,7 @@ TEST(StateTest, ComesBackAsItWas) {
   state.spec.rate_mbps = 200;
   state.spec.quota_percent = 17.5;
   state.spec.converge_ms = 33;
+  state.spec.quota_shares = {8, 1};
   state.block = 7;
   state.since_unix_s = 1700000000.5;
   state.faults = {{FaultKind::kSlow, UplinkOf(3, 1), 20, 0, 5},

@@ -140,7 +140,7 @@ TEST_F(GateTest, EveryRowWithEveryRolesToken) {
 
 TEST_F(GateTest, ActionsAreWrittenDownWhetherAllowedOrNot) {
   EXPECT_TRUE(Admit("c4.v1.C4d/SetLevel", Bearer({.role = Role::kOperator, .job = "j", .name = "ann"})).ok());
-  EXPECT_FALSE(Admit("c4.v1.Smon/SilenceAlert", Bearer({.role = Role::kReader, .name = "bob"})).ok());
+  EXPECT_FALSE(Admit("c4.v1.Alerts/AddSilence", Bearer({.role = Role::kReader, .name = "bob"})).ok());
   EXPECT_TRUE(Admit("c4.v1.C4d/GetStatus", Bearer({.role = Role::kReader})).ok());
   const std::string text = test::ReadWhole(directory_.File("audit"));
   EXPECT_THAT(text, HasSubstr("operator ann"));

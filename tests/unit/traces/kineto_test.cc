@@ -95,7 +95,7 @@ TEST(Kineto, OperationsStepsAndRanks) {
   const auto table = Read({{"b.json", File(Events(3, 500), 1)}, {"a.json", File(Events(3), 0)}});
   ASSERT_TRUE(table.ok()) << table.status();
   EXPECT_THAT(table->notes, IsEmpty());
-  ASSERT_EQ(table->records.size(), 18);
+  ASSERT_EQ(table->records.size(), 18 + 6);  // and the begin of each step of each rank: there is no GPU
   const whatif::OperationRecord forward = First(*table, whatif::OperationType::kForwardCompute);
   EXPECT_EQ(forward.rank, 1);
   EXPECT_EQ(forward.dp_rank, 1);
@@ -105,7 +105,8 @@ TEST(Kineto, OperationsStepsAndRanks) {
   const auto trace = whatif::BuildTrace(table->records, {});
   ASSERT_TRUE(trace.ok()) << trace.status();
   EXPECT_THAT(trace->steps, ElementsAre(10, 11, 12));
-  EXPECT_NEAR(trace->measured_step_s[0], 0.0054, 1e-9);
+  EXPECT_NEAR(trace->measured_step_s[0], 0.0055, 1e-9);
+  EXPECT_TRUE(trace->has_own_time());
 }
 
 TEST(Kineto, TimesAsTextAndRelativeToABase) {
@@ -119,9 +120,39 @@ TEST(Kineto, TimesAsTextAndRelativeToABase) {
   double least_s = 1;
   for (size_t i = 0; i < table->records.size(); ++i) {
     const whatif::OperationRecord& other = table->records[i];
-    if (other.rank == 1) least_s = std::min(least_s, other.start_s - forward.start_s);
+    if (other.rank == 1 && other.type != whatif::Index(whatif::OperationType::kOwnTime))
+      least_s = std::min(least_s, other.start_s - forward.start_s);
   }
   EXPECT_NEAR(least_s, -25e-9, 1e-15);  // 100 us + 100 ns against 100.125 us
+}
+
+// Digits behind the nanosecond are rounded, of whole seconds since the epoch as well.
+TEST(Kineto, TimesWithMoreDigitsThanNanoseconds) {
+  const std::vector<std::string> events = {Event("ProfilerStep#10", "1711900800000000", "90000"),
+                                           Event("forward", "1711900800000100.1254", "1000.50049"),
+                                           Event("backward", "1711900800001200.1256", "2000.9996"),
+                                           Event("optimizer", "1711900800005000", "5e2")};
+  const auto table = Read({{"a.json", File(events, 0)}, {"b.json", File(events, 1)}});
+  ASSERT_TRUE(table.ok()) << table.status();
+  const whatif::OperationRecord forward = First(*table, whatif::OperationType::kForwardCompute);
+  const whatif::OperationRecord backward = First(*table, whatif::OperationType::kBackwardCompute);
+  EXPECT_FLOAT_EQ(forward.duration_s, 0.001000500F);
+  EXPECT_FLOAT_EQ(backward.duration_s, 0.002001000F);
+  EXPECT_NEAR(backward.start_s - forward.start_s, 1100.001e-6, 1e-12);
+}
+
+// As some profilers write what they do not know.
+TEST(Kineto, MembersWithoutAValueAreNotThere) {
+  std::vector<std::string> events = Events(3);
+  events[1] = Event("forward mb=0", "100", "1000", "user_annotation",
+                    R"(,"id": ,"args":{"Process Group Description": ,"dtype":"f32","in":{"a": },"b": })");
+  const auto table = ReadBoth(events);
+  ASSERT_TRUE(table.ok()) << table.status();
+  EXPECT_THAT(table->notes, ElementsAre(HasSubstr("4 members of events have no value")));
+  events[1] = Event("forward mb=0", " ", "1000");
+  EXPECT_THAT(Refused(ReadBoth(events)), HasSubstr("a.json: event 1: it has no ts"));
+  events[1] = Event("forward mb=0", "100", " ");  // its step is left out
+  EXPECT_TRUE(ReadBoth(events).ok());
 }
 
 TEST(Kineto, ABareArrayAndPairsOfBeginAndEnd) {
@@ -203,7 +234,7 @@ TEST(Kineto, RanksThatStandForOthersAndTables) {
   const std::string two = absl::StrReplaceAll(kMapping, {{"\"tp\": 1, \"dp\": 2", "\"tp\": 2, \"dp\": 1"}});
   const auto table = Read({{"a.json", File(Events(2), 0)}, {"b.json", File(Events(2), 1)}}, two);
   ASSERT_TRUE(table.ok()) << table.status();
-  EXPECT_EQ(table->records.size(), 6);
+  EXPECT_EQ(table->records.size(), 6 + 2);
   EXPECT_THAT(table->notes, ElementsAre(HasSubstr("1 ranks are left out")));
   const std::string rows =
       With(kMapping, R"("order": "tp-dp-pp", "sizes": {"tp": 1, "dp": 2, "pp": 1})",
@@ -223,7 +254,7 @@ TEST(Kineto, StepsChosenAndTheLimit) {
   options.steps = {{11, 11}};
   const std::vector<std::pair<std::string, std::string>> files = {{"a.json", File(Events(3), 0)},
                                                                   {"b.json", File(Events(3), 1)}};
-  EXPECT_EQ(Read(files, kMapping, options)->records.size(), 6);
+  EXPECT_EQ(Read(files, kMapping, options)->records.size(), 6 + 2);
   options.steps.clear();
   options.max_operations = 10;
   EXPECT_THAT(Refused(Read(files, kMapping, options)),

@@ -307,6 +307,29 @@ inline Layout ControlPathUseLayout() {
       {C4_FIELD(connection), C4_FIELD(epoch), C4_FIELD(queue_pairs), C4_FIELD(reserved), C4_FIELD(paths)}};
 }
 
+inline Layout ControlHoldArmLayout() {
+  using T = ControlHoldArm;
+  return {"ControlHoldArm",
+          "control.md",
+          sizeof(T),
+          {C4_FIELD(hold), C4_FIELD(communicator_id), C4_FIELD(calls), C4_FIELD(count), C4_FIELD(arrive_ms),
+           C4_FIELD(hold_ms), C4_FIELD(reserved)}};
+}
+
+inline Layout ControlHoldStateLayout() {
+  using T = ControlHoldState;
+  return {"ControlHoldState",
+          "control.md",
+          sizeof(T),
+          {C4_FIELD(hold), C4_FIELD(calls), C4_FIELD(counted), C4_FIELD(held_ns), C4_FIELD(phase),
+           C4_FIELD(reason), C4_FIELD(threads), C4_FIELD(reserved)}};
+}
+
+inline Layout ControlHoldEndLayout() {
+  using T = ControlHoldEnd;
+  return {"ControlHoldEnd", "control.md", sizeof(T), {C4_FIELD(hold)}};
+}
+
 inline Layout UniqueIdLayout() {
   using T = bootstrap::UniqueId;
   return {"UniqueId",
@@ -447,6 +470,9 @@ inline std::vector<Layout> AllLayouts() {
           ControlPathAskLayout(),
           ControlPathAnswerLayout(),
           ControlPathUseLayout(),
+          ControlHoldArmLayout(),
+          ControlHoldStateLayout(),
+          ControlHoldEndLayout(),
           UniqueIdLayout(),
           RankInfoLayout(),
           SharedKnobsLayout(),

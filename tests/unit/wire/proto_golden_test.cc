@@ -3,6 +3,7 @@
 #include <google/protobuf/text_format.h>
 #include <google/protobuf/util/message_differencer.h>
 
+#include "c4/v1/alerts.pb.h"
 #include "c4/v1/c4d.pb.h"
 #include "c4/v1/smon.pb.h"
 #include "c4/v1/telemetry.pb.h"
@@ -94,6 +95,11 @@ TEST(ProtoGolden, SessionAndAlertOf1) {
   ExpectGolden<v1::Alert>("alert-1");
 }
 
+// With the numbers of 50 and above.
+TEST(ProtoGolden, AlertOf2) {
+  ExpectGolden<v1::Alert>("alert-2");
+}
+
 // A later agent's batch has fields that this master does not know: the rest of it is read all the same.
 TEST(ProtoGolden, FieldsOfALaterVersionAreSkipped) {
   std::string bytes = wire::Golden("telemetry-1.bin", "");
@@ -110,7 +116,7 @@ TEST(ProtoGolden, FieldsOfALaterVersionAreSkipped) {
 TEST(ProtoPage, NamesAllMessagesAndCalls) {
   const std::string page = wire::ReadSource("docs/formats/proto.md");
   for (const auto* file : {v1::TelemetryBatch::descriptor()->file(), v1::Verdict::descriptor()->file(),
-                           v1::ProfilingSession::descriptor()->file()}) {
+                           v1::ProfilingSession::descriptor()->file(), v1::Alert::descriptor()->file()}) {
     for (int i = 0; i < file->message_type_count(); ++i) {
       EXPECT_NE(page.find("`" + file->message_type(i)->name() + "`"), std::string::npos)
           << file->message_type(i)->name();

@@ -116,18 +116,45 @@ TEST(RunLength, AtMostItsLongest) {
 }
 
 TEST(JobChanges, OneEventOfAThousandRanks) {
-  JobChanges job(1000);
-  JobChange last;
+  JobChanges job;
   for (int rank = 0; rank < 1000; ++rank) {
-    last = job.Add({.rank = rank, .at_ns = 1'000'000'000 * (rank % 3), .before_s = 1, .after_s = 1.4});
-    EXPECT_EQ(last.number, 0u);
-    EXPECT_EQ(last.job_wide, rank >= 499);
+    EXPECT_EQ(job.Add({.rank = rank,
+                       .at_ns = 1'000'000'000 * (rank % 3),
+                       .before_s = 1,
+                       .after_s = 1.4,
+                       .stage = ChangeStage::kSuspected}),
+              0u);
   }
-  EXPECT_EQ(last.ranks, 1000u);
-  EXPECT_NEAR(last.after_s, 1.4, 1e-9);
+  std::vector<JobChange> told = job.Take();
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_EQ(told[0].ranks, 1000u);
+  EXPECT_EQ(told[0].confirmed, 0u);
+  EXPECT_EQ(told[0].at_ns, 0);
+  EXPECT_NEAR(told[0].after_s, 1.4, 1e-9);
+  EXPECT_TRUE(job.Take().empty()) << "told once";
   // Its relief is another one, and so is a later onset.
-  EXPECT_EQ(job.Add({.rank = 5, .at_ns = 2'000'000'000, .before_s = 1.4, .after_s = 1}).number, 1u);
-  EXPECT_EQ(job.Add({.rank = 5, .at_ns = 90'000'000'000, .before_s = 1, .after_s = 1.4}).number, 2u);
+  EXPECT_EQ(job.Add({.rank = 5, .at_ns = 2'000'000'000, .before_s = 1.4, .after_s = 1}), 1u);
+  EXPECT_EQ(job.Add({.rank = 5, .at_ns = 90'000'000'000, .before_s = 1, .after_s = 1.4}), 2u);
+  EXPECT_EQ(job.Take().size(), 2u);
+}
+
+TEST(JobChanges, WhatARankTellsAgainTakesThePlace) {
+  JobChanges job;
+  const auto tell = [&job](int rank, ChangeStage stage, double after_s) {
+    job.Add({.rank = rank, .at_ns = 5, .before_s = 1, .after_s = after_s, .stage = stage});
+  };
+  for (int rank = 0; rank < 4; ++rank) tell(rank, ChangeStage::kSuspected, 1.2);
+  tell(0, ChangeStage::kConfirmed, 1.3);
+  tell(1, ChangeStage::kConfirmed, 1.3);
+  tell(2, ChangeStage::kConfirmed, 1.3);
+  tell(3, ChangeStage::kWithdrawn, 1.02);
+  const std::vector<JobChange> told = job.Take();
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_EQ(told[0].ranks, 3u);
+  EXPECT_EQ(told[0].confirmed, 3u);
+  EXPECT_NEAR(told[0].after_s, 1.3, 1e-9);
+  for (int rank = 0; rank < 3; ++rank) tell(rank, ChangeStage::kWithdrawn, 1);
+  EXPECT_EQ(job.Take()[0].ranks, 0u);
 }
 
 }  // namespace

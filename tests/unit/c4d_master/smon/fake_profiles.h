@@ -52,7 +52,6 @@ class FakeWork final : public SmonWork {
   void Analyse(uint64_t session, ProfiledJob profile) override {
     waiting.emplace_back(session, std::move(profile));
   }
-  void Deliver(Delivery delivery) override { deliveries.push_back(std::move(delivery)); }
   std::vector<Analysed> TakeAnalysed() override {
     std::vector<Analysed> results;
     if (!analyse) return results;
@@ -60,18 +59,9 @@ class FakeWork final : public SmonWork {
     waiting.clear();
     return results;
   }
-  std::vector<Delivered> TakeDelivered() override { return std::exchange(delivered, {}); }
-
-  // The oldest that was not answered yet.
-  void Answer(const absl::Status& outcome) {
-    delivered.push_back({deliveries.at(answered++).notification, outcome});
-  }
 
   bool analyse = true;
   std::vector<std::pair<uint64_t, ProfiledJob>> waiting;
-  std::vector<Delivery> deliveries;
-  size_t answered = 0;
-  std::vector<Delivered> delivered;
 };
 
 }  // namespace c4::c4d

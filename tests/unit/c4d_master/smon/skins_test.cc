@@ -32,12 +32,6 @@ class SkinsTest : public ::testing::Test {
     SmonOptions options;
     options.job = "job";
     options.limits = {.steps = 6, .at_most_ns = 60 * kSecondNs};
-    AlertRule rule;
-    rule.name = "slow";
-    rule.slowdown = 1.1;
-    rule.command = {"/bin/true"};
-    rule.timeout_ns = 10 * kSecondNs;
-    options.rules = {rule};
     smon_ = std::make_unique<Smon>(options, source, &workers_, &store_, &metrics_, ReadClock(clock_));
     state_thread_ = std::make_unique<service::StateThread>("c4d-state", absl::Milliseconds(5),
                                                            [this] { smon_->Tick(ReadClock(clock_)); });
@@ -137,32 +131,6 @@ TEST_F(SkinsTest, ASessionOnEveryWayOut) {
   EXPECT_EQ(Json::parse(reply.report_json()), session["report"]);
   EXPECT_THAT(reply.report_text(), HasSubstr("slow-down"));
   EXPECT_EQ(reply.session().slowdown(), session["report"]["slowdown"]);
-}
-
-TEST_F(SkinsTest, AlertsAreSilencedAndTested) {
-  Start(&source_);
-  EXPECT_EQ(Post("/v1/smon/alerts/other/test").first, 404);
-  EXPECT_EQ(Post("/v1/smon/alerts/slow/silence").first, 400);
-  const auto [code, body] = Post("/v1/smon/alerts/slow/silence?seconds=60");
-  ASSERT_EQ(code, 200) << body;
-  EXPECT_GT(Json::parse(body)["silenced_until_unix_s"].get<double>(), 1.7e9);
-  ASSERT_EQ(Post("/v1/smon/alerts/slow/test").first, 202);
-  Json alert;
-  ASSERT_TRUE(Eventually([&] {
-    alert = Json::parse(Get("/v1/smon/alerts").second)["alerts"][0];
-    return !alert["last_test"].is_null();
-  }));
-  EXPECT_EQ(alert["last_test"]["delivered"], true) << alert.dump(2);
-
-  grpc::ClientContext context;
-  v1::SilenceAlertRequest request;
-  request.set_rule("slow");
-  v1::SilenceAlertReply reply;
-  ASSERT_TRUE(stub_->SilenceAlert(&context, request, &reply).ok());
-  EXPECT_EQ(reply.alert().silenced_until_unix_ns(), 0);
-  grpc::ClientContext other_context;
-  request.set_rule("other");
-  EXPECT_EQ(stub_->SilenceAlert(&other_context, request, &reply).error_code(), grpc::StatusCode::NOT_FOUND);
 }
 
 TEST_F(SkinsTest, WithoutASourceTheAnswerSaysSo) {

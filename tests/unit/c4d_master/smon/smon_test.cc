@@ -1,4 +1,4 @@
-// SMon from end to end without threads: sessions, what they leave, alerts and restarts, in simulated time.
+// SMon from end to end without threads: sessions, what they leave, and restarts, in simulated time.
 #include "c4d_master/smon/smon.h"
 
 #include <nlohmann/json.hpp>
@@ -281,69 +281,22 @@ TEST_F(SmonTest, AStoreThatFailsLosesNothingInMemory) {
   EXPECT_GE(Metric("c4d_smon_store_errors_total"), 1);
 }
 
-TEST_F(SmonTest, AnAlertIsSentOnceAndResolved) {
-  AlertRule rule;
-  rule.name = "slow";
-  rule.slowdown = 1.1;
-  rule.command = {"/bin/true"};
-  options_.rules = {rule};
+// Alerts hear of every session that is over, once, and can ask for the newest with figures.
+TEST_F(SmonTest, TellsOfSessions) {
+  std::vector<v1::ProfilingSession> told;
+  options_.on_session = [&told](const v1::ProfilingSession& session, Now) { told.push_back(session); };
   Start();
+  EXPECT_EQ(smon_->Newest(), nullptr);
   Profile();
-  ASSERT_THAT(work_.deliveries, SizeIs(1));
-  const Json told = Json::parse(work_.deliveries[0].body);
-  EXPECT_EQ(told["job"], "job");
-  EXPECT_EQ(told["alert"], "slow");
-  EXPECT_EQ(told["what"], "firing");
-  EXPECT_EQ(told["test"], false);
-  EXPECT_EQ(told["session"]["number"], 1);
-  EXPECT_THAT(told["text"].get<std::string>(), AllOf(HasSubstr("is firing"), HasSubstr("suspected: worker")));
-  EXPECT_EQ(Metric("c4d_smon_alerts_firing"), 1);
-  // Not delivered when the master ends: the next one sends it.
-  Restart();
-  smon_->Tick(now_);
-  ASSERT_THAT(work_.deliveries, SizeIs(1));
-  work_.Answer(absl::OkStatus());
-  Advance(1);
+  ASSERT_THAT(told, SizeIs(1));
+  EXPECT_EQ(told[0].state(), v1::SESSION_STATE_ANALYSED);
+  EXPECT_GT(told[0].slowdown(), 1.1);
+  ASSERT_NE(smon_->Newest(), nullptr);
+  EXPECT_EQ(smon_->Newest()->number(), 1U);
   Restart();
   Advance(1);
-  EXPECT_THAT(work_.deliveries, IsEmpty());
-  EXPECT_TRUE(smon_->ListAlerts().alerts(0).told_firing());
-
-  source_.job = benchmarks::SyntheticJob();
-  Profile();
-  ASSERT_THAT(work_.deliveries, SizeIs(1));
-  EXPECT_EQ(Json::parse(work_.deliveries[0].body)["what"], "resolved");
-  EXPECT_EQ(Metric("c4d_smon_alerts_firing"), 0);
-  work_.Answer(absl::UnavailableError("no answer"));
-  Advance(1);
-  EXPECT_EQ(Metric("c4d_smon_notifications_total{result=\"given up\"}"), 1);
-}
-
-TEST_F(SmonTest, SilenceAndTestsOfAlerts) {
-  AlertRule rule;
-  rule.name = "slow";
-  rule.slowdown = 1.1;
-  rule.command = {"/bin/true"};
-  options_.rules = {rule};
-  Start();
-  EXPECT_TRUE(absl::IsNotFound(smon_->Silence("other", 10, now_).status()));
-  EXPECT_TRUE(absl::IsInvalidArgument(smon_->Silence("slow", -1, now_).status()));
-  EXPECT_TRUE(absl::IsInvalidArgument(smon_->Silence("slow", NAN, now_).status()));
-  ASSERT_TRUE(smon_->Silence("slow", 3600, now_).ok());
-  Restart();
-  Profile();
-  EXPECT_THAT(work_.deliveries, IsEmpty());
-  const auto number = smon_->Test("slow", now_);
-  ASSERT_TRUE(number.ok());
-  ASSERT_THAT(work_.deliveries, SizeIs(1));
-  const Json told = Json::parse(work_.deliveries[0].body);
-  EXPECT_EQ(told["test"], true);
-  EXPECT_THAT(told["text"].get<std::string>(), HasSubstr("This is a test"));
-  work_.Answer(absl::OkStatus());
-  Advance(3600);
-  EXPECT_EQ(smon_->ListAlerts().alerts(0).last_test().number(), *number);
-  ASSERT_THAT(work_.deliveries, SizeIs(2));
-  EXPECT_EQ(Json::parse(work_.deliveries[1].body)["what"], "firing");
+  EXPECT_THAT(told, SizeIs(1));
+  ASSERT_NE(smon_->Newest(), nullptr) << "the store has it";
 }
 
 }  // namespace

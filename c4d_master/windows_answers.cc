@@ -1,0 +1,147 @@
+// What the windows answer when they are asked; windows.cc fills them.
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "analysis/median.h"
+#include "c4d_master/windows.h"
+
+namespace c4::c4d {
+
+Latency QuantileOf(const std::array<double, kLatencyBuckets>& counts, double share) {
+  Latency result;
+  result.chunks = std::accumulate(counts.begin(), counts.end(), 0.0);
+  if (result.chunks <= 0) return result;
+  const double wanted = share * result.chunks;
+  double below = 0;
+  for (size_t i = 0; i < counts.size(); ++i) {
+    if (counts[i] > 0 && below + counts[i] >= wanted) {
+      const double inside = (wanted - below) / counts[i];
+      result.ns_per_kib = std::exp2(4 + (static_cast<double>(i) + inside) / 2);
+      return result;
+    }
+    below += counts[i];
+  }
+  return result;
+}
+
+// The first and last slice of the window that ends `back` slices ago; empty when first > last.
+std::pair<uint64_t, uint64_t> Windows::Span(const ProcessHistory& history, size_t back) const {
+  if (history.recent.size() <= back) return {1, 0};
+  const size_t last = history.recent.size() - 1 - back;
+  size_t first = last;
+  int64_t covered_ns = history.recent[last].length_ns;
+  while (first > 0 && covered_ns < thresholds_.window_ns && last - first + 1 < thresholds_.window_slices) {
+    --first;
+    covered_ns += history.recent[first].length_ns;
+  }
+  return {history.recent[first].number, history.recent[last].number};
+}
+
+std::vector<PathLatency> Windows::Recent(History history, const QueuePairKey& queue_pair, size_t back,
+                                         double share) const {
+  std::vector<PathLatency> result;
+  const QueuePairHistory* known = history == nullptr ? nullptr : Find(*history, queue_pair);
+  if (known == nullptr) return result;
+  const auto [first, last] = Span(*history, back);
+  // In the order of the slices, hence path by path.
+  std::array<double, kLatencyBuckets> counts{};
+  for (size_t i = 0; i < known->recent.size(); ++i) {
+    const Count& count = known->recent[i];
+    if (count.slice < first || count.slice > last) continue;
+    counts[count.bucket] += count.chunks;
+    const bool goes_on = i + 1 < known->recent.size() && known->recent[i + 1].slice <= last &&
+                         known->recent[i + 1].path == count.path;
+    if (goes_on) continue;
+    const Path& path = *known->paths[static_cast<uint16_t>(count.path - known->first_path)];
+    result.push_back({path.local, path.remote, QuantileOf(counts, share)});
+    counts.fill(0);
+  }
+  return result;
+}
+
+std::vector<Latency> Windows::BySlices(History history, const QueuePairKey& queue_pair, double share) const {
+  std::vector<Latency> result;
+  const QueuePairHistory* known = history == nullptr ? nullptr : Find(*history, queue_pair);
+  if (known == nullptr || known->recent.empty()) return result;
+  const uint16_t path = known->recent.back().path;
+  std::array<double, kLatencyBuckets> counts{};
+  for (size_t i = known->recent.size(); i > 0; --i) {
+    const Count& count = known->recent[i - 1];
+    if (count.path != path) break;
+    counts[count.bucket] += count.chunks;
+    if (i > 1 && known->recent[i - 2].slice == count.slice) continue;
+    result.push_back(QuantileOf(counts, share));
+    counts.fill(0);
+  }
+  return result;
+}
+
+Latency Windows::Usual(History history, const QueuePairKey& queue_pair, double share) const {
+  if (history == nullptr || history->usual_own_ns.size() < thresholds_.least_usual_slices) return {};
+  QueuePairKey key = queue_pair;
+  key.index = 0;
+  const auto& all = history->queue_pairs;
+  const auto first = std::lower_bound(history->by_key.begin(), history->by_key.end(), key,
+                                      [&](uint32_t i, const QueuePairKey& k) { return all[i].key < k; });
+  const auto is_of_connection = [&](const QueuePairKey& k) {
+    return k.communicator_id == key.communicator_id && k.rank == key.rank && k.peer == key.peer &&
+           k.channel == key.channel && k.carrier == key.carrier;
+  };
+  if (first == history->by_key.end() || !is_of_connection(all[*first].key)) return {};
+  // Asked for again and again, of each queue pair of the connection and in each look.
+  auto& memos = all[*first].usual_of;
+  auto memo = std::find_if(memos.begin(), memos.end(), [&](const Memo& known) {
+    return known.round != history->round || known.share == share;
+  });
+  if (memo == memos.end()) memo = memos.begin();
+  if (memo->round == history->round && memo->share == share) return memo->latency;
+  std::array<double, kLatencyBuckets> counts{};
+  for (auto at = first; at != history->by_key.end() && is_of_connection(all[*at].key); ++at) {
+    for (size_t i = 0; i < kLatencyBuckets; ++i) counts[i] += all[*at].usual[i];
+  }
+  *memo = {history->round, share, QuantileOf(counts, share)};
+  return memo->latency;
+}
+
+Latency Windows::UsualOfAll(double share) const {
+  std::array<double, kLatencyBuckets> counts = usual_of_all_;
+  // A sum that numbers are taken from again keeps a trace of them.
+  for (double& count : counts) count = count < 1e-6 ? 0 : count;
+  return QuantileOf(counts, share);
+}
+
+OwnTime Windows::Own(const ProcessKey& process, size_t back) const {
+  OwnTime result;
+  const ProcessHistory* found = Find(process);
+  if (found == nullptr || found->recent.size() <= back) return result;
+  const ProcessHistory& history = *found;
+  std::vector<double> own;
+  std::vector<double> cycle;
+  std::vector<double> waits;
+  for (size_t i = history.recent.size() - back; i > 0 && own.size() < thresholds_.own_slices; --i) {
+    if (!history.recent[i - 1].whole) continue;
+    own.push_back(history.recent[i - 1].own_ns);
+    cycle.push_back(history.recent[i - 1].cycle_ns);
+    waits.push_back(history.recent[i - 1].first_wait_ns);
+  }
+  result.slices = own.size();
+  result.seen = history.seen;
+  result.since_ns = history.seen_since_ns;
+  result.recent_ns = analysis::LowerMedian(own);
+  result.cycle_ns = analysis::LowerMedian(cycle);
+  result.first_wait_ns = analysis::LowerMedian(waits);
+  const bool known = history.rounds == kNoRounds || history.rounds_at_usual == kNoRounds ||
+                     history.rounds >= history.rounds_at_usual + thresholds_.least_usual_rounds;
+  if (known && history.usual_own_ns.size() >= thresholds_.least_usual_slices) {
+    std::vector<double> usual(history.usual_own_ns.begin(), history.usual_own_ns.end());
+    result.usual_ns = analysis::LowerMedian(usual);
+    const auto high = usual.begin() + static_cast<std::ptrdiff_t>(thresholds_.usual_high_share *
+                                                                  static_cast<double>(usual.size() - 1));
+    std::nth_element(usual.begin(), high, usual.end());
+    result.usual_high_ns = *high;
+  }
+  return result;
+}
+
+}  // namespace c4::c4d

@@ -1,0 +1,265 @@
+#include "ccl/tap/verbs_calls.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstring>
+
+#include "ccl/base/caught.h"
+#include "ccl/base/fork.h"
+#include "ccl/transport/verbs/source_port.h"
+
+namespace c4::tap {
+namespace {
+
+// Filled when the program looks them up, by whichever thread: each word whole.
+struct Real {
+  std::atomic<abi::Context* (*)(abi::Device*)> open_device{nullptr};
+  std::atomic<int (*)(abi::Context*)> close_device{nullptr};
+  std::atomic<abi::QueuePair* (*)(abi::ProtectionDomain*, abi::QpInit*)> create_qp{nullptr};
+  std::atomic<int (*)(abi::QueuePair*)> destroy_qp{nullptr};
+  std::atomic<int (*)(abi::QueuePair*, abi::QpAttributes*, int)> modify_qp{nullptr};
+  std::atomic<int (*)(abi::Context*, abi::AsyncEvent*)> get_async_event{nullptr};
+  std::atomic<int (*)(abi::Context*, uint8_t, int, abi::Gid*)> query_gid{nullptr};
+};
+Real real;
+
+std::atomic<Monitor*> the_monitor{nullptr};
+
+Monitor* TheMonitor() {
+  Monitor* const set = the_monitor.load(std::memory_order_acquire);
+  return set != nullptr ? set : &Monitor::Get();
+}
+
+// The provider's own functions of each open device. A handful a process; found by walking.
+struct Watched {
+  std::atomic<abi::Context*> context{nullptr};
+  int (*poll)(abi::CompletionQueue*, int, abi::Completion*) = nullptr;
+  WatchedQueuePair::PostSend post_send = nullptr;
+  WatchedQueuePair::PostReceive post_receive = nullptr;
+};
+constexpr size_t kMostContexts = 256;
+struct Contexts {
+  std::mutex mutex;
+  std::array<Watched, kMostContexts> all;
+  std::atomic<size_t> used{0};
+};
+Contexts& TheContexts() {
+  static auto* const contexts = new Contexts;
+  return *contexts;
+}
+
+const Watched* Find(const abi::Context* context) {
+  Contexts& contexts = TheContexts();
+  const size_t used = contexts.used.load(std::memory_order_acquire);
+  for (size_t i = 0; i < used; ++i) {
+    if (contexts.all[i].context.load(std::memory_order_acquire) == context) return &contexts.all[i];
+  }
+  return nullptr;
+}
+
+constexpr uint32_t kMostPosted = 16;
+struct Posted {
+  WatchedQueuePair* queue_pairs[kMostPosted] = {};
+  uint32_t serials[kMostPosted] = {};
+  uint32_t count = 0;
+};
+constinit thread_local Posted posted_here;
+
+void Remember(WatchedQueuePair* watched) {
+  Posted& posted = posted_here;
+  for (uint32_t i = 0; i < posted.count; ++i) {
+    if (posted.queue_pairs[i] == watched && posted.serials[i] == watched->serial()) return;
+  }
+  if (posted.count == kMostPosted) return;
+  posted.queue_pairs[posted.count] = watched;
+  posted.serials[posted.count++] = watched->serial();
+}
+
+bool InChild() {
+  static const uint64_t made_in = Forks();
+  return Forks() != made_in;
+}
+
+int PostSend(abi::QueuePair* queue_pair, abi::SendRequest* requests, abi::SendRequest** failed) {
+  const Watched* const device = Find(queue_pair->context);
+  WatchedQueuePair* const watched = InChild() ? nullptr : QueuePairs().Find(queue_pair);
+  if (watched == nullptr) return device->post_send(queue_pair, requests, failed);
+  if (requests != nullptr && requests->opcode != abi::kOpRead) Remember(watched);
+  return watched->Send(device->post_send, queue_pair, requests, failed);
+}
+
+int PostReceive(abi::QueuePair* queue_pair, abi::ReceiveRequest* requests, abi::ReceiveRequest** failed) {
+  const Watched* const device = Find(queue_pair->context);
+  WatchedQueuePair* const watched = InChild() ? nullptr : QueuePairs().Find(queue_pair);
+  if (watched == nullptr) return device->post_receive(queue_pair, requests, failed);
+  Remember(watched);
+  return watched->Receive(device->post_receive, queue_pair, requests, failed);
+}
+
+int Poll(abi::CompletionQueue* queue, int count, abi::Completion* completions) {
+  const Watched* const device = Find(queue->context);
+  const int polled = device->poll(queue, count, completions);
+  if (polled <= 0 || InChild()) return polled;
+  const uint64_t ticks = NowTicks();
+  for (int i = 0; i < polled; ++i) {
+    WatchedQueuePair* const watched = QueuePairs().Find(queue->context, completions[i].qp_number);
+    if (watched != nullptr) watched->Completed(completions[i], ticks);
+  }
+  return polled;
+}
+
+// False: there is no room for one more, or it is taken over already.
+bool TakeOver(abi::Context* context) {
+  Contexts& contexts = TheContexts();
+  const std::lock_guard<std::mutex> lock(contexts.mutex);
+  if (context->operations.poll_completions == &Poll) return false;
+  size_t at = 0;
+  const size_t used = contexts.used.load(std::memory_order_relaxed);
+  while (at < used && contexts.all[at].context.load(std::memory_order_relaxed) != nullptr) ++at;
+  if (at == kMostContexts) return false;
+  Watched& watched = contexts.all[at];
+  watched.poll = context->operations.poll_completions;
+  watched.post_send = context->operations.post_send;
+  watched.post_receive = context->operations.post_receive;
+  watched.context.store(context, std::memory_order_release);
+  if (at == used) contexts.used.store(used + 1, std::memory_order_release);
+  context->operations.poll_completions = &Poll;
+  context->operations.post_send = &PostSend;
+  context->operations.post_receive = &PostReceive;
+  return true;
+}
+
+void GiveBack(abi::Context* context) {
+  Contexts& contexts = TheContexts();
+  const std::lock_guard<std::mutex> lock(contexts.mutex);
+  for (size_t i = 0; i < contexts.used.load(std::memory_order_relaxed); ++i) {
+    Watched& watched = contexts.all[i];
+    if (watched.context.load(std::memory_order_relaxed) != context) continue;
+    context->operations.poll_completions = watched.poll;
+    context->operations.post_send = watched.post_send;
+    context->operations.post_receive = watched.post_receive;
+    watched.context.store(nullptr, std::memory_order_release);
+  }
+}
+
+abi::Context* OpenDevice(abi::Device* device) {
+  abi::Context* const context = real.open_device.load(std::memory_order_acquire)(device);
+  if (context != nullptr && !InChild()) (void)TakeOver(context);
+  return context;
+}
+
+int CloseDevice(abi::Context* context) {
+  GiveBack(context);
+  return real.close_device.load(std::memory_order_acquire)(context);
+}
+
+abi::QueuePair* CreateQp(abi::ProtectionDomain* domain, abi::QpInit* init) {
+  abi::QueuePair* const made = real.create_qp.load(std::memory_order_acquire)(domain, init);
+  if (made == nullptr || InChild()) return made;
+  (void)Caught([&] {
+    if (WatchedQueuePair* const watched = QueuePairs().Add(made); watched != nullptr) {
+      abi::QpCapacity capacity = init->capacity;
+      if (init->shared_receive_queue != nullptr) capacity.receive_requests = 0;
+      watched->Open(TheMonitor(), *made, capacity, init->signal_all != 0);
+    }
+    return Ok();
+  });
+  return made;
+}
+
+int DestroyQp(abi::QueuePair* queue_pair) {
+  // Before it is gone: its address may be another one's at once.
+  if (!InChild()) QueuePairs().Remove(queue_pair);
+  return real.destroy_qp.load(std::memory_order_acquire)(queue_pair);
+}
+
+Route RouteOf(const abi::QueuePair& queue_pair, const abi::QpAttributes& attributes, int mask) {
+  Route route;
+  const abi::GlobalRoute& to = attributes.address.route;
+  route.flow_label = to.flow_label;
+  if ((mask & abi::kMaskPeerQpNumber) != 0) route.peer_number = attributes.peer_number;
+  if (attributes.address.is_global == 0) return route;
+  memcpy(route.remote.address, to.destination.raw, sizeof route.remote.address);
+  route.remote.port = verbs::kRoceUdpPort;
+  abi::Gid own{};
+  const auto query = real.query_gid.load(std::memory_order_acquire);
+  if (query != nullptr &&
+      query(queue_pair.context, attributes.address.port_number, to.source_gid_index, &own) == 0) {
+    memcpy(route.local.address, own.raw, sizeof route.local.address);
+  }
+  route.local.port = to.flow_label == 0 ? 0 : verbs::SourcePortOf(to.flow_label);
+  return route;
+}
+
+int ModifyQp(abi::QueuePair* queue_pair, abi::QpAttributes* attributes, int mask) {
+  const int result = real.modify_qp.load(std::memory_order_acquire)(queue_pair, attributes, mask);
+  if (result != 0 || InChild()) return result;
+  WatchedQueuePair* const watched = QueuePairs().Find(queue_pair);
+  if (watched == nullptr) return result;
+  if ((mask & abi::kMaskAddress) != 0) watched->Routed(RouteOf(*queue_pair, *attributes, mask));
+  return result;
+}
+
+int GetAsyncEvent(abi::Context* context, abi::AsyncEvent* event) {
+  const int result = real.get_async_event.load(std::memory_order_acquire)(context, event);
+  if (result != 0 || InChild()) return result;
+  switch (event->type) {
+    case abi::kEventQpFatal:
+    case abi::kEventQpRequestError:
+    case abi::kEventQpAccessError:
+      if (WatchedQueuePair* const watched = QueuePairs().Find(event->of.queue_pair); watched != nullptr) {
+        watched->Failed(event->type == abi::kEventQpAccessError ? EACCES : EIO);
+      }
+      break;
+    default:
+      break;
+  }
+  return result;
+}
+
+template <typename Function>
+void* Stand(std::atomic<Function>* slot, void* found, Function ours) {
+  if (found == reinterpret_cast<void*>(ours)) return found;  // looked up through us already
+  slot->store(reinterpret_cast<Function>(found), std::memory_order_release);
+  return reinterpret_cast<void*>(ours);
+}
+
+}  // namespace
+
+QueuePairTable& QueuePairs() {
+  static auto* const table = new QueuePairTable;
+  return *table;
+}
+
+void SetMonitor(Monitor* monitor) {
+  the_monitor.store(monitor, std::memory_order_release);
+}
+
+void AttributePosted(ObservedCommunicator* communicator, int peer) {
+  Posted& posted = posted_here;
+  for (uint32_t i = 0; i < posted.count; ++i) {
+    // Not one that was destroyed since, whose place another one may have.
+    WatchedQueuePair* const watched = posted.queue_pairs[i];
+    if (watched->serial() == posted.serials[i]) (void)watched->AttributeTo(communicator, peer);
+  }
+  posted.count = 0;
+}
+
+void* InPlaceOf(const char* symbol, void* found) {
+  if (found == nullptr || strncmp(symbol, "ibv_", 4) != 0) return found;
+  const auto is = [symbol](const char* name) { return strcmp(symbol, name) == 0; };
+  if (is("ibv_open_device")) return Stand(&real.open_device, found, &OpenDevice);
+  if (is("ibv_close_device")) return Stand(&real.close_device, found, &CloseDevice);
+  if (is("ibv_create_qp")) return Stand(&real.create_qp, found, &CreateQp);
+  if (is("ibv_destroy_qp")) return Stand(&real.destroy_qp, found, &DestroyQp);
+  if (is("ibv_modify_qp")) return Stand(&real.modify_qp, found, &ModifyQp);
+  if (is("ibv_get_async_event")) return Stand(&real.get_async_event, found, &GetAsyncEvent);
+  if (is("ibv_query_gid")) {
+    real.query_gid.store(reinterpret_cast<int (*)(abi::Context*, uint8_t, int, abi::Gid*)>(found),
+                         std::memory_order_release);
+  }
+  return found;
+}
+
+}  // namespace c4::tap

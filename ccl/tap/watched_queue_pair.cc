@@ -1,0 +1,242 @@
+#include "ccl/tap/watched_queue_pair.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <mutex>
+
+namespace c4::tap {
+namespace {
+
+// NCCL's clear to send is a slot of its queue of 32 to 64 bytes a receive, up to eight of them at once.
+constexpr uint64_t kMostCreditBytes = 512;
+
+// What is of the connection as a whole stands in the slot of index 0, which the profiler writes.
+constexpr uint16_t kIndex = 1;
+
+uint64_t BytesOf(const abi::Piece* pieces, int count) {
+  uint64_t bytes = 0;
+  for (int i = 0; i < count; ++i) bytes += pieces[i].bytes;
+  return bytes;
+}
+
+int ErrnoOf(int status) {
+  switch (status) {
+    case abi::kRetryExceeded:
+      return ETIMEDOUT;
+    case abi::kRnrRetryExceeded:
+      return ENOBUFS;
+    case abi::kRemoteAccess:
+    case abi::kLocalProtection:
+      return EACCES;
+    case abi::kRemoteInvalidRequest:
+      return EPROTO;
+    default:
+      return EIO;
+  }
+}
+
+}  // namespace
+
+void WatchedQueuePair::Open(Monitor* monitor, const abi::QueuePair& queue_pair,
+                            const abi::QpCapacity& capacity, bool signal_all) {
+  const std::lock_guard<BriefLock> lock(lock_);
+  serial_.fetch_add(1, std::memory_order_release);
+  context_ = queue_pair.context;
+  number_ = queue_pair.number;
+  signal_all_ = signal_all;
+  ns_per_tick_ = 1e9 / static_cast<double>(monitor->segment().header().ticks_per_second);
+  route_ = {};
+  attributed_ = false;
+  identity_ = {};
+  const auto open = [](Way* way, uint32_t requests, wire::Direction direction) {
+    way->open = RequestQueue(requests);
+    way->own = {};
+    way->own.direction = direction;
+    way->own.phase = wire::kPhaseReady;
+    way->recorder = QueuePairRecorder(&way->own, 0);
+    way->used = false;
+    way->last_completed_ticks = 0;
+  };
+  open(&sends_, capacity.send_requests, wire::kDirectionSend);
+  open(&receives_, capacity.receive_requests, wire::kDirectionReceive);
+}
+
+void WatchedQueuePair::Close() {
+  const std::lock_guard<BriefLock> lock(lock_);
+  serial_.fetch_add(1, std::memory_order_release);
+  for (Way* way : {&sends_, &receives_}) {
+    if (attributed_ && way->used) {
+      communicator_->CloseConnection(&way->recorder);
+    }
+    way->open = RequestQueue();
+    way->own = {};
+    way->recorder = QueuePairRecorder(&way->own, 0);
+    way->used = false;
+  }
+  context_ = nullptr;
+  number_ = 0;
+  attributed_ = false;
+}
+
+bool WatchedQueuePair::IsCredit(const abi::SendRequest& request, uint64_t bytes) const {
+  return receives_.used && bytes <= kMostCreditBytes && request.opcode == abi::kOpWrite;
+}
+
+int WatchedQueuePair::Send(PostSend post, abi::QueuePair* queue_pair, abi::SendRequest* requests,
+                           abi::SendRequest** failed) {
+  const std::lock_guard<BriefLock> lock(lock_);
+  const uint64_t ticks = NowTicks();
+  uint64_t pushed = 0;
+  uint64_t data = 0;
+  uint64_t data_bytes = 0;
+  uint64_t credits = 0;
+  for (const abi::SendRequest* request = requests; request != nullptr; request = request->next) {
+    const uint64_t bytes = BytesOf(request->pieces, request->piece_count);
+    const bool credit = IsCredit(*request, bytes);
+    sends_.open.Push(
+        {request->id, ticks, credit ? 0 : bytes, signal_all_ || (request->flags & abi::kSignaled) != 0});
+    ++pushed;
+    credits += credit ? 1 : 0;
+    data += credit ? 0 : 1;
+    data_bytes += credit ? 0 : bytes;
+  }
+  const int result = post(queue_pair, requests, failed);
+  if (result != 0) {  // those before the failed one are on their way
+    uint64_t refused = 0;
+    for (const abi::SendRequest* request = failed == nullptr ? nullptr : *failed; request != nullptr;
+         request = request->next) {
+      const uint64_t bytes = BytesOf(request->pieces, request->piece_count);
+      ++refused;
+      if (IsCredit(*request, bytes)) {
+        --credits;
+      } else {
+        --data;
+        data_bytes -= bytes;
+      }
+    }
+    sends_.open.TakeBack(refused == 0 ? pushed : refused);
+    if (refused == 0) return result;
+  }
+  if (credits > 0) receives_.recorder.Granted(receives_.recorder.slot().granted_messages + credits);
+  if (data == 0) return result;
+  Use(&sends_);
+  sends_.recorder.Posted(data_bytes, ticks);
+  if (data > 1) sends_.recorder.PostedMore(data - 1);
+  return result;
+}
+
+int WatchedQueuePair::Receive(PostReceive post, abi::QueuePair* queue_pair, abi::ReceiveRequest* requests,
+                              abi::ReceiveRequest** failed) {
+  const std::lock_guard<BriefLock> lock(lock_);
+  const uint64_t ticks = NowTicks();
+  uint64_t pushed = 0;
+  for (const abi::ReceiveRequest* request = requests; request != nullptr; request = request->next, ++pushed) {
+    receives_.open.Push({request->id, ticks, 0, true});
+  }
+  const int result = post(queue_pair, requests, failed);
+  if (result != 0) {
+    uint64_t refused = 0;
+    for (const abi::ReceiveRequest* request = failed == nullptr ? nullptr : *failed; request != nullptr;
+         request = request->next) {
+      ++refused;
+    }
+    receives_.open.TakeBack(refused == 0 ? pushed : refused);
+    pushed -= refused == 0 ? pushed : refused;
+  }
+  if (pushed == 0) return result;
+  Use(&receives_);
+  receives_.recorder.Posted(0, ticks);
+  if (pushed > 1) receives_.recorder.PostedMore(pushed - 1);
+  return result;
+}
+
+void WatchedQueuePair::Completed(const abi::Completion& completion, uint64_t ticks) {
+  const std::lock_guard<BriefLock> lock(lock_);
+  const bool failed = completion.status != abi::kSuccess;
+  // What a failed completion is of it does not say.
+  const bool of_receive =
+      failed ? !sends_.open.IsNext(completion.id, true) : (completion.opcode & abi::kWcReceive) != 0;
+  Way* const way = of_receive ? &receives_ : &sends_;
+  const RequestQueue::Ended ended = way->open.Complete(completion.id, failed);
+  if (failed) {
+    // The first is the cause; those that follow were flushed.
+    if (completion.status != abi::kFlushed && way->recorder.slot().error == 0) {
+      way->recorder.Errno(ErrnoOf(completion.status));
+    }
+    return;
+  }
+  const uint64_t bytes = of_receive ? completion.bytes : ended.bytes;
+  if (ended.requests == 0 && !of_receive) return;
+  if (!of_receive && bytes == 0 && !way->used) return;  // credits alone
+  const uint64_t posted = ended.requests == 0 ? ticks : ended.posted_ticks;
+  way->recorder.Moved(bytes, ticks);
+  way->recorder.Completed(bytes, posted, ticks);
+  if (ended.requests > 1) way->recorder.CompletedMore(ended.requests - 1);
+  if (!of_receive) {
+    const uint64_t since = std::max(posted, way->last_completed_ticks);
+    way->recorder.Latency(bytes, static_cast<uint64_t>(static_cast<double>(ticks - since) * ns_per_tick_));
+  } else {
+    way->recorder.Waited(ticks - std::max(posted, way->last_completed_ticks));
+  }
+  way->last_completed_ticks = ticks;
+}
+
+void WatchedQueuePair::Use(Way* way) {
+  if (way->used) return;
+  way->used = true;
+  if (attributed_) IntoSegment(way);
+}
+
+void WatchedQueuePair::IntoSegment(Way* way) {
+  QueuePairIdentity identity = identity_;
+  identity.direction = static_cast<wire::Direction>(way->own.direction);
+  const bool sends = identity.direction == wire::kDirectionSend;
+  identity.local = sends ? route_.local : route_.remote;
+  identity.remote = sends ? route_.remote : route_.local;
+  QueuePairRecorder recorder = communicator_->OpenConnection(identity);
+  recorder.TakeOver(way->recorder.slot());
+  if (sends) recorder.Path(wire::kPathUp);
+  way->recorder = recorder;
+}
+
+void WatchedQueuePair::Routed(const Route& route) {
+  const std::lock_guard<BriefLock> lock(lock_);
+  route_ = route;
+  if (!attributed_) return;
+  if (sends_.used) sends_.recorder.Rerouted(route.local, route.remote);
+  if (receives_.used) receives_.recorder.Rerouted(route.remote, route.local);
+}
+
+void WatchedQueuePair::Failed(int error) {
+  const std::lock_guard<BriefLock> lock(lock_);
+  for (Way* way : {&sends_, &receives_}) {
+    if (way->recorder.slot().error == 0) way->recorder.Errno(error);
+  }
+}
+
+bool WatchedQueuePair::AttributeTo(ObservedCommunicator* communicator, int peer) {
+  const std::lock_guard<BriefLock> lock(lock_);
+  if (attributed_ || context_ == nullptr) return false;
+  attributed_ = true;
+  communicator_ = communicator;
+  identity_.peer = peer;
+  identity_.index = kIndex;
+  identity_.number = number_;
+  identity_.transport = wire::kTransportVerbs;
+  for (Way* way : {&sends_, &receives_}) {
+    if (way->used) IntoSegment(way);
+  }
+  return true;
+}
+
+wire::QueuePairSlot WatchedQueuePair::sends() {
+  const std::lock_guard<BriefLock> lock(lock_);
+  return sends_.recorder.slot();
+}
+
+wire::QueuePairSlot WatchedQueuePair::receives() {
+  const std::lock_guard<BriefLock> lock(lock_);
+  return receives_.recorder.slot();
+}
+
+}  // namespace c4::tap

@@ -1,0 +1,93 @@
+// One queue pair that a program made through verbs, as the tap sees it: what was posted and what has
+// completed, with times, as the records of our own transport have it (wire/segment.h).
+//
+// A queue pair sends, receives, or both, and each way has a slot of its own. Before anybody has said which
+// communicator and peer it serves, the slots are this object's own memory; AttributeTo moves what they hold
+// into the segment. Small sends of a queue pair that has receives posted are no data: they tell the peer that
+// it may send (NCCL's clear to send), and count as that.
+//
+// Locked for tens of nanoseconds a call. The lock is held over the call of the provider that posts, so that
+// requests stand here in the order in which they stand there; the provider locks the queue for as long.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "ccl/monitor/observed.h"
+#include "ccl/tap/request_queue.h"
+#include "ccl/transport/verbs/abi.h"
+
+namespace c4::tap {
+
+namespace abi = verbs::abi;
+
+// Where its packets go and come from, as far as the change to RTR told.
+struct Route {
+  wire::Endpoint local{};  // port 0: not known
+  wire::Endpoint remote{};
+  uint32_t peer_number = 0;
+  uint32_t flow_label = 0;
+};
+
+class WatchedQueuePair {
+ public:
+  using PostSend = int (*)(abi::QueuePair*, abi::SendRequest*, abi::SendRequest**);
+  using PostReceive = int (*)(abi::QueuePair*, abi::ReceiveRequest*, abi::ReceiveRequest**);
+
+  WatchedQueuePair() = default;
+  WatchedQueuePair(const WatchedQueuePair&) = delete;
+  WatchedQueuePair& operator=(const WatchedQueuePair&) = delete;
+
+  // It takes the place of one that was closed. `capacity`: as the provider gave it.
+  void Open(Monitor* monitor, const abi::QueuePair& queue_pair, const abi::QpCapacity& capacity,
+            bool signal_all);
+  // Requests that are still open are over; what the slots hold stays until they are taken again.
+  void Close();
+  // Another number for each queue pair that it was; odd while it is open.
+  uint32_t serial() const { return serial_.load(std::memory_order_acquire); }
+
+  // The user's call, through the provider's own `post`.
+  int Send(PostSend post, abi::QueuePair* queue_pair, abi::SendRequest* requests, abi::SendRequest** failed);
+  int Receive(PostReceive post, abi::QueuePair* queue_pair, abi::ReceiveRequest* requests,
+              abi::ReceiveRequest** failed);
+  // The user has polled it.
+  void Completed(const abi::Completion& completion, uint64_t ticks);
+  void Routed(const Route& route);
+  // The device ended it: an errno.
+  void Failed(int error);
+
+  // Both ways belong to that communicator and peer. The first word counts: false where it was known.
+  bool AttributeTo(ObservedCommunicator* communicator, int peer);
+
+  // Copies, for tests and for whoever looks.
+  wire::QueuePairSlot sends();
+  wire::QueuePairSlot receives();
+
+ private:
+  struct Way {
+    RequestQueue open;
+    wire::QueuePairSlot own{};  // before it is known whose it is
+    QueuePairRecorder recorder;
+    bool used = false;
+    uint64_t last_completed_ticks = 0;
+  };
+  bool IsCredit(const abi::SendRequest& request, uint64_t bytes) const;
+  // From now on it is used; where it is known whose it is, in a slot of the segment.
+  void Use(Way* way);
+  void IntoSegment(Way* way);
+
+  std::atomic<uint32_t> serial_{0};
+  BriefLock lock_;  // all that follows
+  const void* context_ = nullptr;
+  uint32_t number_ = 0;
+  bool signal_all_ = false;
+  double ns_per_tick_ = 1;
+  Way sends_;
+  Way receives_;
+  Route route_;
+  bool attributed_ = false;
+  ObservedCommunicator* communicator_ = nullptr;
+  QueuePairIdentity identity_;
+};
+
+}  // namespace c4::tap
