@@ -141,6 +141,7 @@ int FabricJob::HostOfRank(int rank) const {
 }
 
 int FabricJob::HostsInUse() const {
+  if (request_.spares) return fabric::HostCount(fabric_.spec());
   return std::min(fabric::HostCount(fabric_.spec()),
                   request_.ranks_per_host > 0
                       ? (request_.ranks + request_.ranks_per_host - 1) / request_.ranks_per_host

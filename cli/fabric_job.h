@@ -24,6 +24,7 @@ class FabricJob {
     std::string fabric;  // name of one that is up, or LEAVESxSPINESxHOSTS for one of its own
     int ranks = 0;
     int ranks_per_host = 0;  // 0: rank i goes to host i % hosts; else to host i / ranks_per_host
+    bool spares = false;     // all other hosts are the job's, too, without ranks
     std::string run;         // a name for its control groups, of this job alone
   };
 
@@ -35,7 +36,7 @@ class FabricJob {
 
   const fabric::Fabric& fabric() const { return fabric_; }
   int HostOfRank(int rank) const;
-  // How many hosts have ranks: 0 to HostsInUse() - 1.
+  // How many hosts have ranks, spare ones included: 0 to HostsInUse() - 1.
   int HostsInUse() const;
   // In the host's control group.
   absl::StatusOr<Place> RankPlace(int host) const;

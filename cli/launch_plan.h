@@ -17,25 +17,29 @@ namespace c4::cli {
 
 struct LaunchOptions {
   int ranks = 0;
-  std::string job;             // empty: C4_JOB_ID, else a name made from the launcher's pid
-  std::string base_dir;        // empty: C4_RUN_DIR, else /dev/shm/c4
-  std::string master;          // host:port of a master that runs already; empty: start one
-  std::string key_file;        // of the job's tokens; empty: a new key in the run directory
-  bool monitor = true;         // start an agent (and a master)
-  bool tls = false;            // these show certificates of an authority of the job's own
-  bool paths = false;          // start a path master as well, unless one is published
-  std::string topology;        // its topology file; empty: of an emulated fabric its own, else it learns
-  bool keep_log = false;       // after the job's end: a directory of its own in log_dir
-  std::string log_dir;         // of all jobs; empty: DefaultLogDir (job_log.h)
-  LogRetention retention;      // of what is kept of ended jobs
-  double timeout_s = 0;        // end the job after this long; 0: never
-  double grace_s = 3;          // once a rank has failed, how long the others may take to end by themselves
-  bool prefix = false;         // "[rank] " before each line of output
-  std::string fabric;          // name or size of an emulated fabric to run in; empty: over loopback
-  int ranks_per_host = 0;      // in a fabric: 0 spreads rank i to host i % hosts
-  int restarts = 0;            // how often a failed job is started again
-  bool verdict_lines = false;  // report verdicts as they come
-  bool rank_logs = false;      // each rank's output to rank-N.log in the run directory instead
+  std::string job;              // empty: C4_JOB_ID, else a name made from the launcher's pid
+  std::string base_dir;         // empty: C4_RUN_DIR, else /dev/shm/c4
+  std::string master;           // host:port of a master that runs already; empty: start one
+  std::string key_file;         // of the job's tokens; empty: a new key in the run directory
+  bool monitor = true;          // start an agent (and a master)
+  bool tls = false;             // these show certificates of an authority of the job's own
+  bool paths = false;           // start a path master as well, unless one is published
+  std::string topology;         // its topology file; empty: of an emulated fabric its own, else it learns
+  bool keep_log = false;        // after the job's end: a directory of its own in log_dir
+  std::string log_dir;          // of all jobs; empty: DefaultLogDir (job_log.h)
+  LogRetention retention;       // of what is kept of ended jobs
+  double timeout_s = 0;         // end the job after this long; 0: never
+  double grace_s = 3;           // once a rank has failed, how long the others may take to end by themselves
+  bool prefix = false;          // "[rank] " before each line of output
+  std::string fabric;           // name or size of an emulated fabric to run in; empty: over loopback
+  int ranks_per_host = 0;       // in a fabric: 0 spreads rank i to host i % hosts
+  int restarts = 0;             // how often a failed job is started again
+  bool elastic = false;         // in a fabric with spare hosts: the master starts it again, on others
+  std::string recovery;         // with elastic: the user's file of recovery; empty: automatic
+  std::string checkpoint;       // with elastic: a file whose time is that of the last whole checkpoint
+  double elastic_wait_s = 120;  // how long a failed job waits for the master's decision
+  bool verdict_lines = false;   // report verdicts as they come
+  bool rank_logs = false;       // each rank's output to rank-N.log in the run directory instead
   std::vector<std::string> command;
 };
 
@@ -71,6 +75,7 @@ struct LaunchPlan {
   std::string interfaces = "lo";          // NCCL_SOCKET_IFNAME
   std::string topology;                   // file for a path master; empty: none
   std::string master_host = "127.0.0.1";  // where the master listens
+  std::string recovery;                   // its file of recovery; empty: none
 };
 
 int HostIndexOf(const LaunchPlan& plan, int rank);
