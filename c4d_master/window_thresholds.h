@@ -8,7 +8,7 @@
 
 namespace c4::c4d {
 
-inline constexpr size_t kRecentSlices = 8;  // what is older may become usual
+inline constexpr size_t kRecentSlices = 8;         // what is older may become usual
 inline constexpr uint64_t kNoRounds = UINT64_MAX;  // of a process that is in no communicator in use
 
 struct WindowThresholds {

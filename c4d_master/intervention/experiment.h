@@ -115,7 +115,7 @@ class Experiment {
   bool has_candidates_ = false;
   std::optional<StepPlan> plan_;
   size_t steps_ = 0;
-  size_t tries_ = 0;  // steps that were for nothing, as queue pairs did not take the new way
+  size_t tries_ = 0;             // steps that were for nothing, as queue pairs did not take the new way
   std::set<std::string> tried_;  // see PlanStep
   Aim aim_ = Aim::kAsk;
   After after_ = After::kFinish;

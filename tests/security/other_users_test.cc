@@ -151,8 +151,7 @@ TEST_F(OtherUsersTest, HeReachesNeitherTheKeyNorTheMaster) {
     });
   };
   EXPECT_EQ(code_of("GET", "/healthz"), 20);
-  for (const char* path : {"/v1/status", "/v1/verdicts", "/v1/alerts"})
-    EXPECT_EQ(code_of("GET", path), 41);
+  for (const char* path : {"/v1/status", "/v1/verdicts", "/v1/alerts"}) EXPECT_EQ(code_of("GET", path), 41);
   EXPECT_EQ(code_of("POST", "/v1/alerts/silences?match=rule=slow&seconds=9"), 41);
   EXPECT_THAT(attacked.Log("c4d_master"), HasSubstr("a token is required here"));
 }
