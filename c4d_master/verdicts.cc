@@ -443,9 +443,12 @@ std::vector<v1::Verdict> Verdicts::List(bool include_cleared) const {
   std::vector<v1::Verdict> result;
   if (include_cleared) result.assign(cleared_.begin(), cleared_.end());
   for (const Open& open : open_) result.push_back(open.verdict);
-  std::stable_sort(result.begin(), result.end(), [](const v1::Verdict& a, const v1::Verdict& b) {
-    return a.since_unix_ns() < b.since_unix_ns();
-  });
+  // Whoever holds the job up comes before what that costs it.
+  const auto order = [](const v1::Verdict& verdict) {
+    return std::pair(verdict.syndrome() == v1::SYNDROME_FAIL_SLOW, verdict.since_unix_ns());
+  };
+  std::stable_sort(result.begin(), result.end(),
+                   [&](const v1::Verdict& a, const v1::Verdict& b) { return order(a) < order(b); });
   return result;
 }
 

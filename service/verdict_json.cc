@@ -168,6 +168,7 @@ Json VerdictToJson(const v1::Verdict& verdict) {
             {"policy_version", verdict.policy_version()},
             {"evidence", std::move(evidence)},
             {"hardware", std::move(hardware)},
+            {"interventions", std::move(interventions)},
             {"suggested_action", verdict.suggested_action()}};
   if (verdict.has_fail_slow()) json["fail_slow"] = FailSlowToJson(verdict.fail_slow());
   return json;

@@ -133,7 +133,6 @@ void RankCounters::Finish(const Event& event, MemberCounters* member) {
 }
 
 void RankCounters::Carry(const Event& event, const Edge& edge, bool sends, EdgeCount* count) {
-  const bool timed = sends && physics_.shape().engine == Engine::kHost;
   count->last_done_ns = event.at_ns;
   count->last_post_ns = event.at_ns;
   for (size_t i = 0; i < edge.flows.size(); ++i) {
@@ -141,7 +140,7 @@ void RankCounters::Carry(const Event& event, const Edge& edge, bool sends, EdgeC
     FlowCount& to = count->flows[i];
     const uint32_t chunks = ChunksOf(physics_, edge, flow, *event.what, event.at_ns);
     to.chunks += chunks;
-    if (timed) AddLatency(physics_, flow, count->operations, event.begun_ns, chunks, chunks, &to);
+    if (sends) AddLatency(physics_, flow, count->operations, event.begun_ns, chunks, chunks, &to);
   }
   ++count->operations;
 }

@@ -171,6 +171,7 @@ TEST(Windows, ChunksOfALongOperationAreSeen) {
 Windows::Suspicion Usually() {
   return {.share = 0.25,
           .bad_share = 0.85,
+          .upper_share = 0.8,
           .ratio = 2.5,
           .bad_ratio = 1.25,
           .least_usual_chunks = 40,

@@ -256,7 +256,7 @@ TEST(FaultJudge, AFailSlowFollowsFromWhatIsSlow) {
   judge.Observe({right, known, nobody}, 12);
   EXPECT_THAT(judge.false_alarms(), IsEmpty());
   judge.Observe({wrong}, 12);
-  EXPECT_THAT(Sentences(judge), ElementsAre(HasSubstr("blames rank 5")));
+  EXPECT_THAT(Sentences(judge), ElementsAre(HasSubstr("fail-slow, rank 5")));
   // What stops a job does not do that, nor is it right where nothing is wrong.
   FaultJudge stopped;
   stopped.Injected(StoppedRank2(), 10);

@@ -63,19 +63,19 @@ TEST(HttpServer, PostsHavePartsOfThePathAndAreNotForOtherOrigins) {
   HttpServer server([] { return absl::OkStatus(); }, [] { return std::string(); });
   server.Get("/v1/smon/sessions/([0-9]+|latest)",
              [](const HttpRequest& request) { return HttpReply{.body = request.parts.at(0)}; });
-  server.Post("/v1/smon/alerts/([A-Za-z0-9._-]+)/silence", [](const HttpRequest& request) {
+  server.Post("/v1/alerts/silences/([0-9]+)/end", [](const HttpRequest& request) {
     return HttpReply{.status = 202, .body = request.parts.at(0) + request.query.at("n")};
   });
   ASSERT_TRUE(server.Start("127.0.0.1:0", Credentials()).ok());
   httplib::Client client("127.0.0.1", server.port());
   EXPECT_EQ(client.Get("/v1/smon/sessions/12")->body, "12");
-  auto reply = client.Post("/v1/smon/alerts/12/silence?n=5", "", "text/plain");
+  auto reply = client.Post("/v1/alerts/silences/12/end?n=5", "", "text/plain");
   EXPECT_EQ(reply->status, 202);
   EXPECT_EQ(reply->body, "125");
-  EXPECT_EQ(client.Get("/v1/smon/alerts/12/silence?n=5")->status, 404);
+  EXPECT_EQ(client.Get("/v1/alerts/silences/12/end?n=5")->status, 404);
   const std::string own = "http://" + server.address();
-  EXPECT_EQ(client.Post("/v1/smon/alerts/12/silence?n=5", {{"Origin", own}}, "", "text/plain")->status, 202);
-  EXPECT_EQ(client.Post("/v1/smon/alerts/12/silence?n=5", {{"Origin", "http://elsewhere"}}, "", "text/plain")
+  EXPECT_EQ(client.Post("/v1/alerts/silences/12/end?n=5", {{"Origin", own}}, "", "text/plain")->status, 202);
+  EXPECT_EQ(client.Post("/v1/alerts/silences/12/end?n=5", {{"Origin", "http://elsewhere"}}, "", "text/plain")
                 ->status,
             403);
 }
