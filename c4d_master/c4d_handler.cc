@@ -361,7 +361,7 @@ void C4dHandler::JudgeIterations(const JobSnapshot& snapshot, std::vector<Findin
   metrics_.iteration_seconds.Set(series.empty() ? 0 : series.back().duration_s);
   metrics_.slowdown.Set(fail_slow_.episode().has_value() ? fail_slow_.episode()->slowdown() : 1);
   metrics_.ranks_with_iterations.Set(static_cast<double>(fail_slow_.log().ranks().size()));
-  if (!slow.has_value()) return;
+  if (!slow.has_value() || !options_.tell_fail_slow) return;
   // What is slow now is not usual, until it has been so for long.
   if (!slow->confirmed_by.empty() && now.monotonic_ns - slow->since_at_ns < policy_.fail_slow.unusual_ns) {
     windows_.Exclude(std::min(slow->since_at_ns, now.monotonic_ns) - kSecondNs,

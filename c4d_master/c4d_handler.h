@@ -35,6 +35,7 @@ struct HandlerOptions {
   int64_t owner_uid = -1;  // whose processes are the job's; -1: anybody's
   Policy policy;
   int64_t report_per_host_ns = Hearing::kPerHostNs;  // see Hearing
+  bool tell_fail_slow = true;                        // verdicts about iterations that take longer
   bool intervene = false;    // the job asks for experiments that move its queue pairs (intervention/)
   bool log_verdicts = true;  // not where a recording is replayed: its reader is told by the result
 };

@@ -51,6 +51,7 @@ HandlerOptions MasterOptions::ForHandler(uint64_t master_epoch) const {
   result.owner_uid = owner_uid >= 0 || geteuid() == 0 ? owner_uid : static_cast<int64_t>(geteuid());
   result.policy = effective_policy;
   result.intervene = intervene;
+  result.tell_fail_slow = fail_slow;
   return result;
 }
 
@@ -137,6 +138,9 @@ std::vector<service::Setting> MasterSettings(MasterOptions* options) {
        .help =
            "host:port of C4P, which tells the paths of connections, so that links can be named; off: do not "
            "ask (default: the entry c4p of the directory, if there is one)"},
+      {.name = "fail-slow",
+       .field = &options->fail_slow,
+       .help = "verdicts about iterations that take longer (docs/failslow.md); on trial"},
       {.name = "intervene",
        .field = &options->intervene,
        .help = "the job asks for it: where a slow link, NIC and rank cannot be told apart, have C4P move the "
