@@ -221,7 +221,8 @@ absl::StatusOr<v1::TelemetryReply> C4dHandler::Ingest(const v1::TelemetryBatch& 
   reply.set_master_epoch(options_.master_epoch);
   reply.set_received_ns(arrival.monotonic_ns);
   // A profile asks for more than the job is set to, for a few iterations.
-  reply.set_level(fail_slow_.WantsFine() ? v1::RECORD_LEVEL_FINE : level_);
+  const bool profiles = options_.tell_fail_slow && fail_slow_.WantsFine();
+  reply.set_level(profiles ? v1::RECORD_LEVEL_FINE : level_);
   reply.set_report_interval_ns(hearing_.interval_ns());
   const bool is_base = (taken == JobView::Taken::kNew || taken == JobView::Taken::kDuplicate) &&
                        !reduced.has_value() && view_.IsBase(batch.host());

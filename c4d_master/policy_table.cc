@@ -25,7 +25,6 @@ constexpr char kSimulation[] = "simulated telemetry (c4d_accuracy_synthetic)";
 constexpr char kBoth[] = "simulated telemetry, then recordings of the emulated fabric";
 constexpr char kPaths[] = "simulated telemetry with paths, seeds 20000 to 20999, then the emulated fabric";
 constexpr char kMoves[] = "a model of the network's physics (c4d_experiment_test), seeds below 300";
-constexpr char kMovesFabric[] = "the emulated fabric, 3 leaves";
 constexpr char kJobs[] = "simulated hybrid-parallel jobs (c4d_jobs), seeds below 600, 64 ranks";
 constexpr char kMoreJobs[] = "simulated hybrid-parallel jobs (c4d_jobs), seeds from 700000, 32 to 256 ranks";
 
@@ -380,12 +379,12 @@ constexpr PolicyEntry kTable[] = {
     {"intervention-answer-s", "s", 0.1, 600, "C4P has half of so long to answer, at most", kReasoning,
      At<&Policy::intervention, &InterventionThresholds::answer_ns>},
     {"intervention-carry-s", "s", 1, 600, "queue pairs have to be on their new ways within so long",
-     kMovesFabric, At<&Policy::intervention, &InterventionThresholds::carry_ns>},
+     kReasoning, At<&Policy::intervention, &InterventionThresholds::carry_ns>},
     {"intervention-measure-s", "s", 1, 600,
-     "they are measured there for so long at least, so that the windows hold nothing else", kMovesFabric,
+     "they are measured there for so long at least, so that the windows hold nothing else", kReasoning,
      At<&Policy::intervention, &InterventionThresholds::measure_ns>},
     {"intervention-measure-most-s", "s", 1, 600, "and at most; two looks in a row have to agree by then",
-     kMovesFabric, At<&Policy::intervention, &InterventionThresholds::measure_most_ns>},
+     kReasoning, At<&Policy::intervention, &InterventionThresholds::measure_most_ns>},
     {"intervention-told-s", "s", 0, kDayS,
      "where all slow queue pairs were left off a bad link, the verdict is told of for so long", kReasoning,
      At<&Policy::intervention, &InterventionThresholds::told_ns>},

@@ -65,6 +65,8 @@ class Validator {
   const v1::Validation* Find(uint64_t number) const;
 
  private:
+  static constexpr int64_t kAnswerNs = 150 * 1'000'000;  // for an agent to say what came of a test
+
   struct Session {
     Send send;
     std::string host;  // empty: it has not said

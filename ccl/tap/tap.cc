@@ -1,5 +1,6 @@
 #include "ccl/tap/tap.h"
 
+#include <cstring>
 #include <dlfcn.h>
 #include <mutex>
 #include <vector>
@@ -10,14 +11,18 @@
 namespace c4::tap {
 namespace {
 
+bool IsOfVerbs(const char* symbol) {
+  return symbol != nullptr && strncmp(symbol, "ibv_", 4) == 0;
+}
+
 // What is none of ours goes on as a jump: RTLD_NEXT and the like mean the library that called.
 void* LookUp(void* handle, const char* symbol) {
-  if (symbol == nullptr || symbol[0] != 'i') return dlsym(handle, symbol);
+  if (!IsOfVerbs(symbol)) return dlsym(handle, symbol);
   return InPlaceOf(symbol, dlsym(handle, symbol));
 }
 
 void* LookUpVersion(void* handle, const char* symbol, const char* version) {
-  if (symbol == nullptr || symbol[0] != 'i') return dlvsym(handle, symbol, version);
+  if (!IsOfVerbs(symbol)) return dlvsym(handle, symbol, version);
   return InPlaceOf(symbol, dlvsym(handle, symbol, version));
 }
 

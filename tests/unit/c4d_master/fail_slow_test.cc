@@ -29,6 +29,7 @@ class FailSlowTest : public testing::Test {
     HandlerOptions options;
     options.job = "job";
     options.master_epoch = ++epoch_;
+    options.tell_fail_slow = told_;
     metrics_ = std::make_unique<service::Metrics>();
     handler_ = std::make_unique<C4dHandler>(options, &store_, metrics_.get());
     handler_->Subscribe([this](const v1::Verdict& verdict) { seen_.push_back(verdict); });
@@ -114,6 +115,7 @@ class FailSlowTest : public testing::Test {
   int mute_all_but_ = -1;
   uint64_t iteration_ = 0;
   uint64_t epoch_ = 100;
+  bool told_ = true;
 };
 
 TEST_F(FailSlowTest, OnsetConfirmationAndRelief) {
@@ -174,6 +176,17 @@ TEST_F(FailSlowTest, FineRecordsAreAskedForOnce) {
   EXPECT_EQ(level_, v1::RECORD_LEVEL_FINE);
   Iterate(20, 500 * kMillisecondNs);
   EXPECT_EQ(level_, v1::RECORD_LEVEL_OFF);
+}
+
+// Where nobody asked for these verdicts the iterations are known, and nothing else changes.
+TEST_F(FailSlowTest, WhereItIsNotToldNothingIsAskedFor) {
+  told_ = false;
+  StartMaster();
+  Iterate(40, 500 * kMillisecondNs);
+  Iterate(40, 650 * kMillisecondNs);
+  EXPECT_THAT(seen_, IsEmpty());
+  EXPECT_EQ(level_, v1::RECORD_LEVEL_UNSPECIFIED);
+  EXPECT_GT(handler_->GetIterations(0, job_.now()).iterations_size(), 60);
 }
 
 TEST_F(FailSlowTest, ASecondSlowDownIsASecondVerdict) {

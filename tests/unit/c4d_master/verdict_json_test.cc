@@ -70,7 +70,7 @@ TEST(VerdictJsonTest, EveryFieldOfTheContract) {
     "evidence": [{"kind": "process-state", "text": "rank 2 is stopped"}],
     "hardware": [{"host": "host7", "kind": "xid", "device": "GPU 3", "number": 79, "text": "Xid 79", "times": 1,
                   "address": "10.0.0.7", "unix_s": 1699999999.5}],
-    "suggested_action": "kill -CONT"})"));
+    "interventions": [], "suggested_action": "kill -CONT"})"));
 }
 
 TEST(VerdictJsonTest, WhatHasNotHappenedIsNull) {
