@@ -3,12 +3,10 @@
 #include <cerrno>
 #include <fcntl.h>
 #include <filesystem>
-#include <netinet/in.h>
 #include <random>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
-#include <sys/socket.h>
 #include <thread>
 #include <unistd.h>
 
@@ -20,6 +18,7 @@
 #include "fabric/emulator/topology.h"
 #include "service/address.h"
 #include "service/directory.h"
+#include "service/free_port.h"
 #include "service/run_dir.h"
 #include "service/token.h"
 
@@ -31,25 +30,6 @@ using std::chrono::milliseconds;
 
 // How long the start of the job waits for its monitor; without it the first operations go unseen.
 constexpr milliseconds kMonitorStart{3000};
-
-// A port that nobody listens on, below the range that the kernel gives to outgoing connections, so that
-// none of the job's own connections takes it before its owner opens it.
-absl::StatusOr<int> FreePort(std::mt19937* random) {
-  std::uniform_int_distribution<int> ports(20000, 32000);
-  for (int attempt = 0; attempt < 100; ++attempt) {
-    const int port = ports(*random);
-    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd < 0) return service::ErrnoStatus(errno, "cannot open a socket");
-    sockaddr_in address = {};
-    address.sin_family = AF_INET;
-    address.sin_port = htons(static_cast<uint16_t>(port));
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    const bool free = bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
-    close(fd);
-    if (free) return port;
-  }
-  return absl::UnavailableError("no free TCP port on 127.0.0.1 between 20000 and 32000");
-}
 
 absl::StatusOr<int> OpenSignals() {
   sigset_t set;
@@ -192,7 +172,7 @@ absl::Status Launcher::MakeCertificates() {
 absl::Status Launcher::ChoosePorts() {
   std::mt19937 random(std::random_device{}());
   for (int* port : {&plan_.master_port, &plan_.communicator_port}) {
-    const absl::StatusOr<int> free = FreePort(&random);
+    const absl::StatusOr<int> free = service::FreePort(&random);
     if (!free.ok()) return free.status();
     *port = *free;
   }
