@@ -15,6 +15,7 @@
 #include "service/grpc_server.h"
 #include "service/state_thread.h"
 #include "service/verdict_json.h"
+#include "tests/support/told_verdicts.h"
 #include "tests/support/training_sim.h"
 #include "tests/unit/c4p_master/cluster.h"
 #include "tests/unit/service/key_files.h"
@@ -221,26 +222,10 @@ class TwoMastersTest : public ::testing::Test {
     spine_ = spines[1];
     sim_.Inject(Fault::kSlowLink, 1 * Shape().spines + static_cast<uint32_t>(spine_));
   }
-  std::vector<v1::Verdict> All() const {
-    const v1::ListVerdictsReply reply = handler_->ListVerdicts(true);
-    return {reply.verdicts().begin(), reply.verdicts().end()};
-  }
-  std::string Story() const {
-    std::string story;
-    for (const v1::Verdict& verdict : All()) story += service::VerdictJson(verdict, 1) + "\n";
-    return story;
-  }
-  std::optional<v1::Intervention> Experiment() const {
-    std::optional<v1::Intervention> newest;
-    for (const v1::Verdict& verdict : All()) {
-      for (const v1::Intervention& one : verdict.interventions()) newest = one;
-    }
-    return newest;
-  }
-  bool IsOver() const {
-    const std::optional<v1::Intervention> one = Experiment();
-    return one && one->ended_unix_ns() != 0;
-  }
+  std::vector<v1::Verdict> All() const { return AllVerdicts(*handler_); }
+  std::string Story() const { return StoryOf(*handler_); }
+  std::optional<v1::Intervention> Experiment() const { return NewestExperiment(*handler_); }
+  bool IsOver() const { return IsExperimentOver(*handler_); }
   // As `c4 paths` shows it.
   v1::ListPathsReply Paths() {
     v1::ListPathsReply reply;

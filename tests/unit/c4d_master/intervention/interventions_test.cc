@@ -7,6 +7,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "service/verdict_json.h"
+#include "tests/support/told_verdicts.h"
 #include "tests/support/training_sim.h"
 
 namespace c4::c4d {
@@ -174,27 +175,10 @@ class InterventionsTest : public ::testing::Test {
     }
   }
   const std::map<std::string, Host>& hosts() const { return handler_->hosts(); }
-  std::vector<v1::Verdict> All() const {
-    const v1::ListVerdictsReply reply = handler_->ListVerdicts(true);
-    return {reply.verdicts().begin(), reply.verdicts().end()};
-  }
-  std::string Story() const {
-    std::string story;
-    for (const v1::Verdict& verdict : All()) story += service::VerdictJson(verdict, 1) + "\n";
-    return story;
-  }
-  // The newest experiment of any verdict.
-  std::optional<v1::Intervention> Experiment() const {
-    std::optional<v1::Intervention> newest;
-    for (const v1::Verdict& verdict : All()) {
-      for (const v1::Intervention& one : verdict.interventions()) newest = one;
-    }
-    return newest;
-  }
-  bool IsOver() const {
-    const std::optional<v1::Intervention> one = Experiment();
-    return one && one->ended_unix_ns() != 0;
-  }
+  std::vector<v1::Verdict> All() const { return AllVerdicts(*handler_); }
+  std::string Story() const { return StoryOf(*handler_); }
+  std::optional<v1::Intervention> Experiment() const { return NewestExperiment(*handler_); }
+  bool IsOver() const { return IsExperimentOver(*handler_); }
   // A slow link that looks like a slow NIC.
   void SlowLink() {
     Pass(5);
