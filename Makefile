@@ -4,7 +4,7 @@ ARGS ?=
 unexport SECONDS ARGS MAKEFLAGS
 
 .DEFAULT_GOAL := build
-.PHONY: help build test demo compare-mpi readme gallery test-bare test-vendor portable package test-images test-gpu test-rdma sbom asan tsan fuzz format format-check tidy tidy-changed clean
+.PHONY: help build test demo compare-mpi readme gallery test-bare test-vendor portable package test-images test-gpu test-rdma test-torch sbom asan tsan fuzz format format-check tidy tidy-changed clean
 
 help: ## this list; make alone builds
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1|/p' Makefile | awk -F'|' '{ printf "%-20s %s\n", $$1, $$2 }'
@@ -50,6 +50,9 @@ sbom: ## what is built and what it is built from, as CycloneDX, into build/c4.cd
 
 test-rdma: ## the RDMA transport over real verbs, in guests with Soft-RoCE (needs QEMU; fetches a kernel once)
 	@scripts/test_rdma.sh $(ARGS)
+
+test-torch: ## the backend c4 of PyTorch in jobs of four ranks (fetches PyTorch once: 3 GB, 6 GB on disk)
+	@scripts/test_torch.sh $(ARGS)
 
 asan: ## the tests with the address and undefined-behaviour sanitizers
 	@scripts/test.sh asan

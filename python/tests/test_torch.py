@@ -15,7 +15,7 @@ BUILD = Path(os.environ.get("C4_BUILD_DIR", HERE.parents[1] / "build"))
 C4 = str(BUILD / "bin" / "c4")
 RANKS = 4
 LIMIT_S = 300
-NAMED_S = 60  # most of it is for a machine that does other things
+START_S, NAMED_S = 200, 60  # most of it is for a machine that does other things
 
 
 def environment(**more):
@@ -56,7 +56,8 @@ class TorchTest(unittest.TestCase):
         """PyTorch's Flight Recorder writes its dumps by itself then."""
         with tempfile.TemporaryDirectory() as folder:
             output = self.run_job("time_out", TORCH_FR_DUMP_TEMP_FILE=f"{folder}/nccl_trace_rank_")
-            self.assertEqual(output.count("timed out"), RANKS - 1)
+            self.assertGreaterEqual(output.count("timed out"), 1)
+            self.assertEqual(output.count("failed for good"), RANKS - 1)
             self.assertEqual(len(list(Path(folder).iterdir())), RANKS - 1)
             self.assert_hang_names(folder, "rank 1")
 
@@ -80,16 +81,16 @@ class TorchTest(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder, open(Path(folder) / "log", "w+") as log:
             job = subprocess.Popen(command("loop"), env=environment(), stdout=log, stderr=log)
             try:
-                self.await_text(log, "rank 2: trains", job)
+                self.await_text(log, "rank 2: trains", job, START_S)
                 pid = self.pid_of_rank(job, 2)
                 subprocess.run(["kill", fault, str(pid)], check=True)
-                self.await_text(log, expected, job)
+                self.await_text(log, expected, job, NAMED_S)
             finally:
                 job.terminate()
                 job.wait(timeout=30)
 
-    def await_text(self, log, pattern, job):
-        end = time.monotonic() + NAMED_S
+    def await_text(self, log, pattern, job, limit_s):
+        end = time.monotonic() + limit_s
         while True:
             log.seek(0)
             text = log.read()

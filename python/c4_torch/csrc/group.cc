@@ -43,6 +43,7 @@ Group::~Group() {
 
 void Group::shutdown() {
   if (getpid() != process_ || left_.exchange(true)) return;
+  ledger_->DropAbortHooks();
   {
     const std::lock_guard<std::mutex> lock(mailboxes_mutex_);
     for (const auto& [key, mailbox] : mailboxes_) mailbox->Stop();

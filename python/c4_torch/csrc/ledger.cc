@@ -147,6 +147,11 @@ void Ledger::RemoveAbortHook(int64_t id) {
   abort_hooks_.erase(id);
 }
 
+void Ledger::DropAbortHooks() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  abort_hooks_.clear();
+}
+
 void Ledger::AddCompletionHook(int64_t id, c10d::CompletionHook hook) {
   const std::lock_guard<std::mutex> lock(mutex_);
   completion_hooks_[id] = std::move(hook);

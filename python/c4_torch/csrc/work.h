@@ -106,6 +106,8 @@ class Ledger : public std::enable_shared_from_this<Ledger> {
 
   void AddAbortHook(int64_t id, c10d::AbortHook hook);
   void RemoveAbortHook(int64_t id);
+  // What ends from now on was ended on purpose: nothing is captured of it.
+  void DropAbortHooks();
   void AddCompletionHook(int64_t id, c10d::CompletionHook hook);
   void RemoveCompletionHook(int64_t id);
   void RunAbortHooks();

@@ -1,5 +1,6 @@
 // The built library in front of a double of the vendor's: which one it finds and refuses, what is handed on
 // and how, and that what it writes down is right.
+#include "ccl/include/c4/stream.h"
 #include "tests/unit/ccl/front_door.h"
 
 #include <atomic>
@@ -488,6 +489,26 @@ TEST(FrontDoor, AnIdOfTheHostEngineIsJoinedByTheHostEngine) {
   EXPECT_EQ(status, 0);
   close(there[0]);
   close(there[1]);
+}
+
+// Beside communicators of the vendor's, in one process.
+TEST(FrontDoor, AnIdForHostMemoryIsTheHostEnginesBesideAVendorToo) {
+  ExpectGood(WithVendor(), [] {
+    Door door;
+    ncclComm_t on_gpus = World(door, 0, 2);
+    DOOR_CHECK((reinterpret_cast<uintptr_t>(on_gpus) & 1) == 0);
+    ncclUniqueId id;
+    ncclUniqueId other;
+    DOOR_CHECK(DOOR(door, c4HostUniqueId)(&id) == ncclSuccess &&
+               DOOR(door, c4HostUniqueId)(&other) == ncclSuccess);
+    DOOR_CHECK(memcmp(&id, &other, sizeof id) != 0);
+    DOOR_CHECK(DOOR(door, c4HostUniqueId)(nullptr) == ncclInvalidArgument);
+    ncclComm_t comm = nullptr;
+    DOOR_CHECK(DOOR(door, ncclCommInitRank)(&comm, 1, id, 0) == ncclSuccess);
+    DOOR_CHECK((reinterpret_cast<uintptr_t>(comm) & 1) == 1);
+    DOOR_CHECK(DOOR(door, ncclCommDestroy)(comm) == ncclSuccess);
+    return std::string();
+  });
 }
 
 }  // namespace
