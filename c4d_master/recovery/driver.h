@@ -22,7 +22,8 @@ struct DriverReply {
   Event::Outcome outcome = Event::Outcome::kUnknown;
   std::string text;  // why not
   int64_t checkpoint_ns =
-      0;  // of a restart: when the checkpoint that it begins with was written; 0: not said
+      0;                     // of a restart: when the checkpoint that it begins with was written; 0: not said
+  uint32_t incarnation = 0;  // of a restart: which one begins, where the scheduler counts itself; 0: as asked
 };
 
 class Driver {
@@ -35,7 +36,7 @@ class Driver {
   virtual absl::StatusOr<std::vector<Event::Seen>> Look(absl::Duration timeout, const Stop& stop) = 0;
 };
 
-// exec, webhook and local; nullptr for none. `job`: its name.
+// nullptr for none. `job`: its name.
 std::unique_ptr<Driver> MakeDriver(const DriverConfig& config, const std::string& job);
 
 // The language of exec, webhook and local (docs/recovery.md). Pure.

@@ -229,7 +229,7 @@ void Steps::OnRestarted(const Event& event, Incident* incident) {
     return;
   }
   // Where nobody knows, the watch finds out.
-  state_.incarnation = std::max(state_.incarnation, command.to);
+  state_.incarnation = event.incarnation != 0 ? event.incarnation : std::max(state_.incarnation, command.to);
   state_.restarted_ns = now_ns_;
   DropOlder();
   for (const Command::Replacement& replacement : command.replace) {

@@ -212,7 +212,7 @@ struct Event {
   int syndrome = 0;
   double confidence = 0;
   std::string node;          // also kIsolate, kRelease; empty: it names none
-  uint32_t incarnation = 0;  // also kRunning
+  uint32_t incarnation = 0;  // also kRunning; kReply of a restart: which begins, 0: the one asked for
   int64_t onset_ns = 0;
   int64_t confirmed_ns = 0;
   int64_t seen_ns = 0;  // when telemetry last showed it

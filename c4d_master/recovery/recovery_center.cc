@@ -164,6 +164,7 @@ void RecoveryCenter::TakeResults(Now now) {
       answered_ = std::max(answered_, result.command);
       driver_trouble_ = result.reply.outcome == Event::Outcome::kDone ? "" : result.reply.text;
       Do({.kind = Event::Kind::kReply,
+          .incarnation = result.reply.incarnation,
           .command = result.command,
           .outcome = result.reply.outcome,
           .checkpoint_ns = result.reply.checkpoint_ns,
