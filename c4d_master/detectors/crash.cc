@@ -161,7 +161,8 @@ void AddEnd(const JobSnapshot& snapshot, const End& end, const std::vector<End>&
 
 // One process that is known to have died before the others of its job, or without them.
 Finding CrashOf(const JobSnapshot& snapshot, const End& end, const Membership& where,
-                const std::vector<uint32_t>& bereaved, const std::vector<End>& after) {
+                const std::vector<uint32_t>& bereaved, const std::vector<End>& after,
+                const EndThresholds& thresholds) {
   const ProcessRef& ref = snapshot.processes[end.process];
   Finding finding = CrashAt(where, end);
   FillProcess(ref, &finding);
@@ -172,7 +173,9 @@ Finding CrashOf(const JobSnapshot& snapshot, const End& end, const Membership& w
                         const auto& all = snapshot.processes[other].process->communicators;
                         return std::any_of(all.begin(), all.end(), IsInside);
                       });
-  const bool certain = missed && IsHeardWhole(snapshot, end);
+  // Who may have been ended from outside may be the first of a whole job that is being ended.
+  const int64_t alone_ns = end.manner == Manner::kOwn ? 0 : thresholds.ended_ns;
+  const bool certain = missed && IsHeardWhole(snapshot, end, alone_ns);
   finding.confidence = certain ? 0.99 : 0.5;
   if (certain) finding.confirmed_by = "gone";
   finding.evidence.push_back(
@@ -306,7 +309,7 @@ std::vector<Finding> DetectCrashes(const JobSnapshot& snapshot, const EndThresho
     // Those that were ended because of it would miss it, too.
     if (bereaved.empty() && !after.empty()) bereaved = FormerPeers(snapshot, end.process, &where);
     if (!bereaved.empty() && where != nullptr) {
-      findings.push_back(CrashOf(snapshot, end, *where, bereaved, after));
+      findings.push_back(CrashOf(snapshot, end, *where, bereaved, after, thresholds));
     }
   }
   return findings.empty() ? CrashAmong(snapshot, first, together) : findings;
@@ -375,9 +378,11 @@ std::vector<Finding> DetectLostNodes(const JobSnapshot& snapshot, int64_t now_ns
       const ProcessRef& ref = snapshot.processes[member.process];
       if (!ref.stale) {
         if (member.state->phase == Phase::kReady && IsInside(*member.state)) waiting.push_back(&member);
-      } else if (now_ns - ref.host->as_of_ns >= thresholds.lost_silence_ns) {
-        silent[member.state->rank] = ref.host;
+        continue;
       }
+      const bool spoke_on = ref.host->as_of_ns - job.last_step_ns > thresholds.lost_before_ns;
+      const int64_t lost_ns = spoke_on ? thresholds.lost_late_ns : thresholds.lost_silence_ns;
+      if (now_ns - ref.host->as_of_ns >= lost_ns) silent[member.state->rank] = ref.host;
     }
     if (silent.empty() || waiting.empty()) continue;
     for (const auto& [rank, host] : silent) {

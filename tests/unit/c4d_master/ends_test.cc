@@ -192,6 +192,19 @@ TEST_F(CrashTest, OneOfManyIsNamed) {
   EXPECT_THAT(findings[0].waiting, ElementsAre(0, 1, 2, 4, 5, 6, 7));
 }
 
+// Who is ended from outside may be the first of the whole job: it is certain when the others have outlived
+// it.
+TEST_F(CrashTest, ANodeWhoseRanksAllEndIsNotCertainAtOnce) {
+  for (uint32_t rank = 0; rank < 8; ++rank) job_.Enter(rank);
+  Kill({2, 3});
+  job_.Advance(kSecondNs / 2);
+  for (const Finding& finding : Detect()) EXPECT_EQ(finding.confirmed_by, "") << finding.rank;
+  job_.Advance(kSecondNs);
+  const std::vector<Finding> findings = Detect();
+  ASSERT_THAT(findings, SizeIs(2));
+  for (const Finding& finding : findings) EXPECT_EQ(finding.confirmed_by, "gone");
+}
+
 // The launcher ends the rest at once: who died first is the one to look at.
 TEST_F(CrashTest, WhoDiedBeforeTheRestOfTheJobIsSuspected) {
   for (uint32_t rank = 0; rank < 8; ++rank) job_.Enter(rank);
