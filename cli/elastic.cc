@@ -47,7 +47,8 @@ int ElasticJob::Find(const std::string& host) const {
   return found == hosts_.end() ? -1 : static_cast<int>(found - hosts_.begin());
 }
 
-std::string ElasticJob::Answer(const std::string& line, int incarnation, const DoRestart& restart) {
+std::string ElasticJob::Answer(const std::string& line, int incarnation, bool failed,
+                               const DoRestart& restart) {
   const Json json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object()) return Refused("it is no JSON object");
   const std::string verb = TextOf(json, "verb");
@@ -62,7 +63,9 @@ std::string ElasticJob::Answer(const std::string& line, int incarnation, const D
                        {"state", isolated_.contains(index) ? "isolated" : "free"},
                        {"in_use", uses(index)}});
     }
-    return Dump({{"outcome", "done"}, {"nodes", std::move(nodes)}});
+    Json answer = {{"outcome", "done"}, {"nodes", std::move(nodes)}};
+    if (failed) answer["failed"] = incarnation;
+    return Dump(answer);
   }
   if (verb == "check") return Refused("`c4 run --elastic` has no check of hosts; give it back by hand");
   if (verb == "isolate" || verb == "give-back") {

@@ -29,8 +29,8 @@ class ElasticJob {
   // Does it, and gives when the checkpoint was written that the job begins with, in Unix seconds; 0: unknown.
   using DoRestart = std::function<absl::StatusOr<double>(const Restart&)>;
 
-  // The answer to a line; `incarnation`: that runs now.
-  std::string Answer(const std::string& line, int incarnation, const DoRestart& restart);
+  // The answer to a line; `incarnation`: that runs now, or has ended and `failed`.
+  std::string Answer(const std::string& line, int incarnation, bool failed, const DoRestart& restart);
 
   const std::vector<int>& host_of_rank() const { return host_of_rank_; }
 

@@ -42,7 +42,7 @@ absl::Status Launcher::PrepareElastic() {
 
 void Launcher::ServeMaster() {
   elastic_socket_->Serve([this](const std::string& line) {
-    return elastic_->Answer(line, plan_.incarnation,
+    return elastic_->Answer(line, plan_.incarnation, elastic_until_.has_value(),
                             [this](const ElasticJob::Restart& restart) { return RestartOn(restart); });
   });
 }

@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstddef>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <dirent.h>
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 namespace c4::examples {
@@ -22,17 +22,19 @@ struct Header {
   int32_t reserved;
   double first_loss;
   uint64_t count;
-  uint64_t checksum;  // of the weights
+  uint64_t checksum;  // of all before it, and of the weights
 };
+static_assert(sizeof(Header) == 40);
 
-uint64_t Checksum(const std::vector<float>& weights) {
-  uint64_t hash = 0xcbf29ce484222325U;
-  for (const float weight : weights) {
-    uint32_t bits = 0;
-    memcpy(&bits, &weight, sizeof bits);
-    hash = (hash ^ bits) * 0x100000001b3U;
-  }
+uint64_t Checksum(const char* bytes, size_t count, uint64_t hash) {
+  for (size_t i = 0; i < count; ++i) hash = (hash ^ static_cast<unsigned char>(bytes[i])) * 0x100000001b3U;
   return hash;
+}
+
+uint64_t ChecksumOf(const Header& header, const char* weights) {
+  const uint64_t hash =
+      Checksum(reinterpret_cast<const char*>(&header), offsetof(Header, checksum), 0xcbf29ce484222325U);
+  return Checksum(weights, header.count * sizeof(float), hash);
 }
 
 std::string ShardPrefix(const Shard& shard) {
@@ -50,22 +52,17 @@ bool Complain(const std::string& path) {
 }
 
 // Under its name when it is whole.
-bool WriteWhole(const std::string& path, const void* first, size_t first_bytes, const void* second,
-                size_t second_bytes) {
+bool WriteWhole(const std::string& path, const std::string& bytes) {
   const std::string temporary = path + ".new";
   const int fd = open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
   if (fd < 0) return Complain(temporary);
-  const auto write_all = [fd](const void* data, size_t bytes) {
-    const char* at = static_cast<const char*>(data);
-    while (bytes > 0) {
-      const ssize_t count = write(fd, at, bytes);
-      if (count <= 0) return false;
-      at += count;
-      bytes -= static_cast<size_t>(count);
-    }
-    return true;
-  };
-  const bool written = write_all(first, first_bytes) && write_all(second, second_bytes) && fdatasync(fd) == 0;
+  size_t at = 0;
+  while (at < bytes.size()) {
+    const ssize_t count = write(fd, bytes.data() + at, bytes.size() - at);
+    if (count <= 0) break;
+    at += static_cast<size_t>(count);
+  }
+  const bool written = at == bytes.size() && fdatasync(fd) == 0;
   const bool closed = close(fd) == 0;
   if (written && closed && rename(temporary.c_str(), path.c_str()) == 0) return true;
   return Complain(path);
@@ -90,46 +87,59 @@ std::vector<int> IterationsOf(const std::string& directory, const Shard& shard) 
 
 }  // namespace
 
-bool WriteShard(const std::string& directory, const Shard& shard, const CheckpointContent& content) {
+std::string EncodeShard(const CheckpointContent& content) {
   Header header = {};
   memcpy(header.magic, kMagic, sizeof kMagic);
   header.iteration = content.iteration;
   header.first_loss = content.first_loss;
   header.count = content.weights.size();
-  header.checksum = Checksum(content.weights);
-  if (!WriteWhole(ShardPath(directory, shard, content.iteration), &header, sizeof header,
-                  content.weights.data(), content.weights.size() * sizeof(float))) {
-    return false;
-  }
-  const std::vector<int> iterations = IterationsOf(directory, shard);
-  for (size_t i = 2; i < iterations.size(); ++i) unlink(ShardPath(directory, shard, iterations[i]).c_str());
+  const char* const weights = reinterpret_cast<const char*>(content.weights.data());
+  header.checksum = ChecksumOf(header, weights);
+  std::string bytes(reinterpret_cast<const char*>(&header), sizeof header);
+  return bytes.append(weights, content.weights.size() * sizeof(float));
+}
+
+bool DecodeShard(const std::string& bytes, int iteration, CheckpointContent* content) {
+  Header header = {};
+  if (bytes.size() < sizeof header) return false;
+  memcpy(&header, bytes.data(), sizeof header);
+  const size_t rest = bytes.size() - sizeof header;
+  const bool whole = memcmp(header.magic, kMagic, sizeof kMagic) == 0 && header.iteration == iteration &&
+                     rest % sizeof(float) == 0 && header.count == rest / sizeof(float) &&
+                     ChecksumOf(header, bytes.data() + sizeof header) == header.checksum;
+  if (!whole) return false;
+  content->iteration = header.iteration;
+  content->first_loss = header.first_loss;
+  content->weights.resize(header.count);
+  if (rest > 0) memcpy(content->weights.data(), bytes.data() + sizeof header, rest);
   return true;
+}
+
+bool WriteShard(const std::string& directory, const Shard& shard, const CheckpointContent& content) {
+  return WriteWhole(ShardPath(directory, shard, content.iteration), EncodeShard(content));
+}
+
+void DropOlderShards(const std::string& directory, const Shard& shard, int iteration) {
+  std::vector<int> iterations = IterationsOf(directory, shard);
+  std::erase_if(iterations, [iteration](int one) { return one >= iteration; });
+  for (size_t i = 1; i < iterations.size(); ++i) unlink(ShardPath(directory, shard, iterations[i]).c_str());
 }
 
 bool ReadShard(const std::string& directory, const Shard& shard, int iteration, CheckpointContent* content) {
   const int fd = open(ShardPath(directory, shard, iteration).c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) return false;
-  struct stat status {};
-  Header header = {};
-  bool whole = fstat(fd, &status) == 0 && read(fd, &header, sizeof header) == sizeof header &&
-               memcmp(header.magic, kMagic, sizeof kMagic) == 0 && header.iteration == iteration &&
-               header.count < (uint64_t{1} << 32) &&
-               static_cast<uint64_t>(status.st_size) == sizeof header + header.count * sizeof(float);
-  if (whole) {
-    content->iteration = header.iteration;
-    content->first_loss = header.first_loss;
-    content->weights.resize(header.count);
-    const auto bytes = static_cast<ssize_t>(header.count * sizeof(float));
-    whole = read(fd, content->weights.data(), static_cast<size_t>(bytes)) == bytes &&
-            Checksum(content->weights) == header.checksum;
+  std::string bytes;
+  std::vector<char> buffer(size_t{1} << 16);
+  ssize_t count = 0;
+  while ((count = read(fd, buffer.data(), buffer.size())) > 0) {
+    bytes.append(buffer.data(), static_cast<size_t>(count));
   }
   close(fd);
-  return whole;
+  return count == 0 && DecodeShard(bytes, iteration, content);
 }
 
 bool WriteLatest(const std::string& directory, int iteration) {
-  const std::string text = std::to_string(iteration) + "\n";
-  return WriteWhole(directory + kLatest, text.data(), text.size(), nullptr, 0);
+  return WriteWhole(directory + kLatest, std::to_string(iteration) + "\n");
 }
 
 int FindCheckpoint(const std::string& directory, int stages, int tensor_ranks) {

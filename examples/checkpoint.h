@@ -23,10 +23,16 @@ struct CheckpointContent {
   std::vector<float> weights;
 };
 
-// Writes the shard, and removes its older ones but for the one before.
+// The bytes of a shard's file, as this machine writes numbers, and back: false where they are not whole, or of
+// another iteration. Pure.
+std::string EncodeShard(const CheckpointContent& content);
+bool DecodeShard(const std::string& bytes, int iteration, CheckpointContent* content);
+
 bool WriteShard(const std::string& directory, const Shard& shard, const CheckpointContent& content);
 // False where it is not there or not whole.
 bool ReadShard(const std::string& directory, const Shard& shard, int iteration, CheckpointContent* content);
+// Once all shards of `iteration` are written: removes this one's files of before, but for the newest of them.
+void DropOlderShards(const std::string& directory, const Shard& shard, int iteration);
 // After all shards were written.
 bool WriteLatest(const std::string& directory, int iteration);
 // The newest iteration with all shards whole; 0: there is none.

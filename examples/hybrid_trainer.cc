@@ -296,6 +296,7 @@ bool Trainer::Iterate(int iteration) {
   std::vector<Block::Kept> kept(micro_batches);
   std::vector<std::vector<float>> dy(micro_batches);
   loss_ = 0;
+  if (options_.device_ms > 0) usleep(static_cast<useconds_t>(options_.device_ms * 1e3));
   for (size_t m = 0; m < micro_batches; ++m) {
     if (!Forward(iteration, static_cast<int>(m), &kept[m], &dy[m])) return false;
   }
@@ -352,6 +353,7 @@ bool Trainer::Save(int next_iteration) {
   std::vector<float> failed = {written ? 0.0F : 1.0F};
   if (!Sum(&failed, 1, "the end of a checkpoint", all_)) return false;
   if (failed[0] > 0) return true;  // said; the job goes on, with the checkpoint of before
+  if (replica_ == 0) DropOlderShards(options_.resume_dir, {stage_, tensor_rank_}, next_iteration);
   if (world_.rank == 0) (void)WriteLatest(options_.resume_dir, next_iteration);  // it says what went wrong
   return true;
 }
@@ -376,7 +378,10 @@ bool Trainer::Resume(int* iteration) {
   block_.weights() = content.weights;
   first_loss_ = content.first_loss;
   *iteration = content.iteration;
-  if (world_.rank == 0) printf("begins with the checkpoint before iteration %d\n", *iteration);
+  if (world_.rank == 0) {
+    printf("begins with the checkpoint before iteration %d\n", *iteration);
+    fflush(stdout);
+  }
   return true;
 }
 

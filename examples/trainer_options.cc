@@ -20,6 +20,7 @@ constexpr char kUsage[] =
     "  --micro-batches N     of an iteration (4)\n"
     "  --iterations N        to do (0: until --seconds are over)\n"
     "  --seconds S           to train for (0: until --iterations are done)\n"
+    "  --device-ms MS        each iteration waits so long, as for a device: no processor time (0)\n"
     "  --first-iteration-s S extra computation in the first iteration (0)\n"
     "  --checkpoint-every N  iterations (0: never); --checkpoint-s S how long rank 0 writes (0)\n"
     "  --checkpoint-dir DIR  where to (/tmp)\n"
@@ -72,6 +73,7 @@ int ParseTrainerOptions(int argc, char** argv, TrainerOptions* options) {
         {"--micro-batches", 1, &options->micro_batches, nullptr, nullptr},
         {"--iterations", 0, &options->iterations, nullptr, nullptr},
         {"--seconds", 0, nullptr, nullptr, &options->seconds},
+        {"--device-ms", 0, nullptr, nullptr, &options->device_ms},
         {"--first-iteration-s", 0, nullptr, nullptr, &options->first_iteration_s},
         {"--checkpoint-every", 0, &options->checkpoint_every, nullptr, nullptr},
         {"--checkpoint-s", 0, nullptr, nullptr, &options->checkpoint_s},

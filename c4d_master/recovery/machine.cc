@@ -6,6 +6,12 @@
 #include "c4d_master/recovery/steps.h"
 
 namespace c4::c4d::recovery {
+namespace {
+
+// From the failure of a job that is being watched to its next round.
+constexpr int64_t kLastWordNs = 3 * kSecond;
+
+}  // namespace
 
 int CapOf(const Rules& rules, const State& state) {
   const auto share = static_cast<int>(rules.max_share * static_cast<double>(state.nodes.size()));
@@ -325,6 +331,12 @@ void Steps::OnInventory(const Event& event) {
   }
   for (const auto& [name, node] : std::map<std::string, Node>(state_.nodes)) {
     if (!names.contains(name)) OnSeen({name, Event::Sight::kGone, node.in_use}, event.as_of_command);
+  }
+  // There is nothing left to be watched; a verdict on who was to blame may be on its way.
+  Incident* active = Active();
+  if (event.failed && event.incarnation == state_.incarnation && active != nullptr &&
+      active->phase == Phase::kWatching) {
+    active->deadline_ns = std::min(active->deadline_ns, now_ns_ + kLastWordNs);
   }
 }
 

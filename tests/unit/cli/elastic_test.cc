@@ -15,7 +15,7 @@ class ElasticTest : public testing::Test {
  protected:
   Json Ask(const std::string& line) {
     return Json::parse(
-        job_.Answer(line, incarnation_, [this](const ElasticJob::Restart& restart) -> absl::StatusOr<double> {
+        job_.Answer(line, incarnation_, failed_, [this](const ElasticJob::Restart& restart) -> absl::StatusOr<double> {
           if (!fails_.ok()) return fails_;
           ++restarts_;
           incarnation_ = restart.incarnation;
@@ -25,6 +25,7 @@ class ElasticTest : public testing::Test {
 
   ElasticJob job_{{"host0", "host1", "host2"}, {0, 0, 1, 1}};
   int incarnation_ = 0;
+  bool failed_ = false;
   int restarts_ = 0;
   absl::Status fails_;
 };
@@ -38,6 +39,9 @@ TEST_F(ElasticTest, ANodeIsTakenOutAndItsRanksGoElsewhere) {
       R"({"verb": "restart", "command": 2, "from": 0, "to": 1, "replace": [{"node": "host1", "backup": "host2"}]})";
   EXPECT_EQ(Ask(restart), (Json{{"outcome", "done"}, {"checkpoint_unix_s", 5.5}}));
   EXPECT_EQ(job_.host_of_rank(), (std::vector<int>{0, 0, 2, 2}));
+  EXPECT_FALSE(Ask(R"({"verb": "look"})").contains("failed"));
+  failed_ = true;
+  EXPECT_EQ(Ask(R"({"verb": "look"})")["failed"], 1);
   // Nobody knew what became of it, and it is asked for again.
   EXPECT_EQ(Ask(restart)["outcome"], "done");
   EXPECT_EQ(restarts_, 1);
