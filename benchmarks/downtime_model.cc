@@ -9,7 +9,8 @@ namespace c4::benchmarks {
 std::vector<PlannedFault> FaultsOfTable1(unsigned seed) {
   using fabric::Kind;
   std::vector<PlannedFault> faults;
-  const auto add = [&faults](int count, const char* cause, bool localised, Kind kind, bool of_a_host = false) {
+  const auto add = [&faults](int count, const char* cause, bool localised, Kind kind,
+                             bool of_a_host = false) {
     faults.insert(faults.end(), static_cast<size_t>(count), {cause, localised, kind, of_a_host});
   };
   add(5, "CUDA error", true, Kind::kKill);

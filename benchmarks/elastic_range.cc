@@ -1,5 +1,6 @@
 #include "benchmarks/elastic_range.h"
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <fcntl.h>
@@ -7,8 +8,6 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
-#include "absl/strings/strip.h"
 #include "fabric/emulator/fabric.h"
 
 namespace c4::benchmarks {
@@ -42,6 +41,8 @@ absl::Status ElasticRange::Start() {
   job.ranks_per_host = {1};
   job.job = options_.job;
   job.rank_logs = true;
+  job.keep_log = !options_.log_dir.empty();
+  job.log_dir = options_.log_dir;
   job.command = options_.command;
   if (options_.with_c4d) {
     job.paths = true;
@@ -74,13 +75,18 @@ void ElasticRange::TakeLine(const std::string& line) {
     since_begun_.clear();
     return;
   }
-  std::string_view text = line;
-  if (!absl::ConsumePrefix(&text, "iteration ")) return;
-  const std::vector<std::string> parts = absl::StrSplit(text, absl::MaxSplits(": loss ", 1));
+  constexpr size_t kWord = sizeof "iteration " - 1;
+  const size_t loss = line.find(": loss ");
   Iteration iteration;
-  if (parts.size() != 2 || !absl::SimpleAtoi(parts[0], &iteration.number)) return;
-  iteration.loss = parts[1].substr(0, parts[1].find(','));
+  if (!line.starts_with("iteration ") || loss == std::string::npos ||
+      !absl::SimpleAtoi(line.substr(kWord, loss - kWord), &iteration.number)) {
+    return;
+  }
+  const size_t from = loss + sizeof ": loss " - 1;
+  iteration.loss = line.substr(from, line.find(',', from) - from);
   iteration.unix_s = UnixNowS();
+  if (last_iteration_s_ > 0) longest_gap_s_ = std::max(longest_gap_s_, iteration.unix_s - last_iteration_s_);
+  last_iteration_s_ = iteration.unix_s;
   const auto [known, is_new] = losses_.try_emplace(iteration.number, iteration.loss);
   if (!is_new && known->second != iteration.loss) {
     contradictions_.push_back(absl::StrCat("iteration ", iteration.number, ": loss ", known->second,
@@ -110,6 +116,10 @@ absl::StatusOr<bool> ElasticRange::Watch(double seconds, const std::function<boo
     if (launcher_->interrupted()) return absl::CancelledError("interrupted");
     if (!running) {
       return absl::AbortedError(absl::StrCat("the job ended with ", launcher_->outcome().exit_code));
+    }
+    if (launcher_->plan().incarnation != incarnation_) {
+      incarnation_ = launcher_->plan().incarnation;
+      restarted_s_ = UnixNowS();
     }
     ReadLog();
     if (done != nullptr && done()) return true;

@@ -27,6 +27,7 @@ struct ElasticRangeOptions {
   std::string job;
   std::string checkpoint;     // the trainer's LATEST
   std::string recovery_file;  // path; "" where there is no C4D
+  std::string log_dir;        // what the daemons say is kept in here; empty: nothing is
   unsigned seed = 1;
 };
 
@@ -52,6 +53,12 @@ class ElasticRange {
   // As often as it was begun, from a checkpoint or anew, and what has been done since.
   int begun() const { return begun_; }
   const std::vector<Iteration>& since_begun() const { return since_begun_; }
+  // When the newest line was seen; the longest time between two since ForgetGap.
+  double last_iteration_s() const { return last_iteration_s_; }
+  double longest_gap_s() const { return longest_gap_s_; }
+  void ForgetGap() { longest_gap_s_ = 0; }
+  // When the ranks that run now were started.
+  double restarted_s() const { return restarted_s_; }
   // Every loss that was ever printed for an iteration, and those that were not what they were before.
   const std::map<int, std::string>& losses() const { return losses_; }
   const std::vector<std::string>& contradictions() const { return contradictions_; }
@@ -81,6 +88,10 @@ class ElasticRange {
   size_t log_at_ = 0;
   std::string rest_;  // of a line
   int begun_ = 0;
+  int incarnation_ = 0;
+  double restarted_s_ = 0;
+  double last_iteration_s_ = 0;
+  double longest_gap_s_ = 0;
   std::vector<Iteration> since_begun_;
   std::map<int, std::string> losses_;
   std::vector<std::string> contradictions_;

@@ -2,8 +2,8 @@
 // table 1, in a training job on the emulated fabric, in unscaled seconds, once with C4D and once without; and
 // the month that arithmetic makes of them, which is a model.
 //
-//   recovery_table3 [--json FILE] [--seed N] [--faults N] [--only with|without]
-//   recovery_table3 --in-a-row N [--seed N] [--json FILE]
+//   recovery_table3 [--json FILE] [--seed N] [--faults N] [--only with|without] [--log-dir DIR]
+//   recovery_table3 --in-a-row N [--seed N] [--json FILE] [--log-dir DIR]
 //
 // --in-a-row: N seeded faults in one job, one after the other, some while it is brought back; judged at the
 // end against a run without any from the beginning. Exit code 1 when something of that does not hold.
@@ -13,10 +13,11 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <unistd.h>
 #include <vector>
+
+#include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
 #include "benchmarks/faults_in_a_row.h"
@@ -28,6 +29,7 @@ namespace {
 
 struct Options {
   std::string json;
+  std::string log_dir;
   unsigned seed = 1;
   int faults = 40;
   int in_a_row = 0;
@@ -37,8 +39,8 @@ struct Options {
 
 int Usage() {
   fputs(
-      "recovery_table3 [--json FILE] [--seed N] [--faults N] [--only with|without]\n"
-      "recovery_table3 --in-a-row N [--seed N] [--json FILE]\n",
+      "recovery_table3 [--json FILE] [--seed N] [--faults N] [--only with|without] [--log-dir DIR]\n"
+      "recovery_table3 --in-a-row N [--seed N] [--json FILE] [--log-dir DIR]\n",
       stderr);
   return 64;
 }
@@ -115,10 +117,12 @@ int MakeTable(const Options& options) {
   std::vector<std::pair<std::string, Month>> months;
   std::vector<PlannedFault> plan = FaultsOfTable1(options.seed);
   plan.resize(std::min(plan.size(), static_cast<size_t>(options.faults)));
+  TrainerTerms terms;
+  terms.log_dir = options.log_dir;
   bool all_right = true;
   for (const bool with : {true, false}) {
     if (!(with ? options.with : options.without)) continue;
-    const absl::StatusOr<std::vector<PlayedFault>> played = PlayFaults(plan, with, options.seed, Say);
+    const absl::StatusOr<std::vector<PlayedFault>> played = PlayFaults(plan, with, options.seed, terms, Say);
     if (!played.ok()) {
       fprintf(stderr, "recovery_table3: %s\n", std::string(played.status().message()).c_str());
       return 1;
@@ -134,10 +138,10 @@ int MakeTable(const Options& options) {
       large.initialisation = kPaperJune.initialisation;
       months.emplace_back("with C4D, the paper's re-init", large);
     } else {
-      MonthTerms terms;
-      terms.diagnosis_s = kPaperJune.isolation * terms.month_s / 40;
-      terms.checkpoint_every_s = 2 * kPaperJune.lost_work * terms.month_s / 40;
-      months.emplace_back("without, the paper's diagnosis", MonthOf(costs, terms));
+      MonthTerms june;
+      june.diagnosis_s = kPaperJune.isolation * june.month_s / 40;
+      june.checkpoint_every_s = 2 * kPaperJune.lost_work * june.month_s / 40;
+      months.emplace_back("without, the paper's diagnosis", MonthOf(costs, june));
     }
   }
   months.emplace_back("the paper, June 2023 (without)", kPaperJune);
@@ -149,7 +153,7 @@ int MakeTable(const Options& options) {
 }
 
 int PlayInARow(const Options& options) {
-  const absl::StatusOr<RowResult> result = FaultsInARow(options.in_a_row, options.seed, Say);
+  const absl::StatusOr<RowResult> result = FaultsInARow(options.in_a_row, options.seed, options.log_dir, Say);
   if (!result.ok()) {
     fprintf(stderr, "recovery_table3: %s\n", std::string(result.status().message()).c_str());
     return 1;
@@ -161,9 +165,9 @@ int PlayInARow(const Options& options) {
       "  %zu iterations are compared with a run without faults, and the weights at the end\n",
       result->faults, result->during, result->incidents, result->isolations, result->most_out, result->cap,
       Median(result->verdict_to_iteration_s),
-      result->verdict_to_iteration_s.empty() ? 0
-                                             : *std::max_element(result->verdict_to_iteration_s.begin(),
-                                                                 result->verdict_to_iteration_s.end()),
+      result->verdict_to_iteration_s.empty()
+          ? 0
+          : *std::max_element(result->verdict_to_iteration_s.begin(), result->verdict_to_iteration_s.end()),
       result->compared);
   for (const std::string& wrong : result->wrong) printf("NOT RIGHT %s\n", wrong.c_str());
   if (!options.json.empty()) {
@@ -191,6 +195,8 @@ int Main(int argc, char** argv) {
     const int number = atoi(value.c_str());  // NOLINT(cert-err34-c): 0 is refused where it matters
     if (name == "--json") {
       options.json = value;
+    } else if (name == "--log-dir") {
+      options.log_dir = value;
     } else if (name == "--seed") {
       options.seed = static_cast<unsigned>(number);
     } else if (name == "--faults" && number > 0) {

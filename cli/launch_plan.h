@@ -38,7 +38,7 @@ struct LaunchOptions {
   bool elastic = false;             // in a fabric with spare hosts: the master starts it again, on others
   int spares = -1;                  // with elastic: hosts that are kept free; -1: all that have no ranks
   std::string recovery;             // with elastic: the user's file of recovery; empty: automatic
-  std::string checkpoint;  // with elastic: a file whose time is that of the last whole checkpoint
+  std::string checkpoint;           // with elastic: a file whose time is that of the last whole checkpoint
   double elastic_wait_s = 120;      // how long a failed job waits for the master's decision
   bool verdict_lines = false;       // report verdicts as they come
   bool rank_logs = false;           // each rank's output to rank-N.log in the run directory instead

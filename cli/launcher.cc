@@ -184,9 +184,9 @@ absl::Status Launcher::EnterFabric() {
   if (job_dir_ == nullptr) {
     return absl::FailedPreconditionError("a job in a fabric needs its directory: name one with --run-dir");
   }
-  absl::StatusOr<std::unique_ptr<FabricJob>> entered = FabricJob::Enter(
-      {options_.fabric, options_.ranks, options_.ranks_per_host, options_.elastic ? options_.spares : 0,
-       job_dir_->name()});
+  absl::StatusOr<std::unique_ptr<FabricJob>> entered =
+      FabricJob::Enter({options_.fabric, options_.ranks, options_.ranks_per_host,
+                        options_.elastic ? options_.spares : 0, job_dir_->name()});
   if (absl::IsPermissionDenied(entered.status())) {
     report_(
         absl::StrCat("warning: ", std::string(entered.status().message()), "; the job runs over loopback"));

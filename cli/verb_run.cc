@@ -89,8 +89,9 @@ int RunJob(const Arguments& arguments) {
   options.Flag("--elastic", &job.elastic,
                "with --fabric: when the master confirms that a host is to blame, it goes on on a spare one "
                "(docs/recovery.md)");
-  options.Whole("--spares", &job.spares, 1, 4096,
-                "with --elastic: so many hosts are kept free for that; default: all that --ranks-per-host leaves");
+  options.Whole(
+      "--spares", &job.spares, 1, 4096,
+      "with --elastic: so many hosts are kept free for that; default: all that --ranks-per-host leaves");
   options.Text("--recovery", &job.recovery, "FILE", "with --elastic: rules of recovery; default: automatic");
   options.Text(
       "--checkpoint", &job.checkpoint, "FILE",

@@ -23,8 +23,8 @@ struct CheckpointContent {
   std::vector<float> weights;
 };
 
-// The bytes of a shard's file, as this machine writes numbers, and back: false where they are not whole, or of
-// another iteration. Pure.
+// The bytes of a shard's file, as this machine writes numbers, and back: false where they are not whole, or
+// of another iteration. Pure.
 std::string EncodeShard(const CheckpointContent& content);
 bool DecodeShard(const std::string& bytes, int iteration, CheckpointContent* content);
 

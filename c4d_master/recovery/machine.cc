@@ -128,16 +128,17 @@ void Steps::OnVerdict(const Event& event) {
     Audit(0, event.node, "out-already", "verdict " + event.verdict + " is about a node that is out already");
     return;
   }
-  std::erase_if(node.strikes_ns, [this](int64_t at_ns) { return now_ns_ - at_ns > rules_.strike_window_ns; });
-  node.strikes_ns.push_back(now_ns_);
-  const bool isolate =
-      policy.act == Act::kIsolate && node.strikes_ns.size() >= static_cast<size_t>(policy.strikes);
   Incident* active = Active();
   if (active != nullptr && active->phase == Phase::kRestarting) {
+    // Most often of a rank that was ended for that: no strike against its node.
     Audit(active->id, event.node, "restarting",
           "verdict " + event.verdict + " comes while the job is being started again; it will be seen then");
     return;
   }
+  std::erase_if(node.strikes_ns, [this](int64_t at_ns) { return now_ns_ - at_ns > rules_.strike_window_ns; });
+  node.strikes_ns.push_back(now_ns_);
+  const bool isolate =
+      policy.act == Act::kIsolate && node.strikes_ns.size() >= static_cast<size_t>(policy.strikes);
   if (active != nullptr && MergesInto(*active, event, isolate)) {
     active->verdicts.push_back(event.verdict);
     active->open.push_back(event.verdict);

@@ -14,13 +14,13 @@ using Json = nlohmann::json;
 class ElasticTest : public testing::Test {
  protected:
   Json Ask(const std::string& line) {
-    return Json::parse(
-        job_.Answer(line, incarnation_, failed_, [this](const ElasticJob::Restart& restart) -> absl::StatusOr<double> {
-          if (!fails_.ok()) return fails_;
-          ++restarts_;
-          incarnation_ = restart.incarnation;
-          return 5.5;
-        }));
+    return Json::parse(job_.Answer(line, incarnation_, failed_,
+                                   [this](const ElasticJob::Restart& restart) -> absl::StatusOr<double> {
+                                     if (!fails_.ok()) return fails_;
+                                     ++restarts_;
+                                     incarnation_ = restart.incarnation;
+                                     return 5.5;
+                                   }));
   }
 
   ElasticJob job_{{"host0", "host1", "host2"}, {0, 0, 1, 1}};

@@ -40,8 +40,7 @@ class CheckpointTest : public testing::Test {
            std::to_string(iteration) + ".ckpt";
   }
   size_t FileCount() const {
-    return static_cast<size_t>(
-        std::distance(fs::directory_iterator(directory_), fs::directory_iterator()));
+    return static_cast<size_t>(std::distance(fs::directory_iterator(directory_), fs::directory_iterator()));
   }
 
   std::string directory_ = "/tmp/c4-checkpoint-XXXXXX";

@@ -37,7 +37,8 @@ class FakeWork final : public RecoveryWork {
     ids.push_back(command.id);
   }
   void Look(uint64_t as_of_command, absl::Duration) override {
-    results_.push_back({.look = true, .command = as_of_command, .reply = {}, .inventory = Inventory{nodes, failed}});
+    results_.push_back(
+        {.look = true, .command = as_of_command, .reply = {}, .inventory = Inventory{nodes, failed}});
   }
   std::vector<DriverResult> Take() override { return std::exchange(results_, {}); }
 

@@ -125,9 +125,9 @@ TEST_F(MachineTest, AJobThatFailsWhileItIsWatchedIsStartedAgainSoon) {
     Event event;
     event.kind = Event::Kind::kInventory;
     for (const auto& [name, node] : state_.nodes) {
-      event.seen.push_back({name,
-                            node.state == NodeState::kIsolated ? Event::Sight::kIsolated : Event::Sight::kFree,
-                            node.in_use});
+      event.seen.push_back(
+          {name, node.state == NodeState::kIsolated ? Event::Sight::kIsolated : Event::Sight::kFree,
+           node.in_use});
     }
     event.as_of_command = state_.next_command - 1;
     event.failed = true;
@@ -212,6 +212,16 @@ TEST_F(MachineTest, StrikesBeforeANodeGoes) {
   EXPECT_THAT(Reply(), IsEmpty());
   EXPECT_THAT(Running(1), IsEmpty());
   EXPECT_THAT(Verdict("v2", "n1", 1), ElementsAre("isolate n1"));
+}
+
+// A driver ends the ranks of all nodes, and the agents see them die.
+TEST_F(MachineTest, WhatIsEndedForARestartIsNoStrike) {
+  rules_.policies[kCrash].strikes = 2;
+  EXPECT_THAT(Verdict("v1", "n1"), ElementsAre("restart 1"));
+  EXPECT_THAT(Verdict("v2", "n2"), IsEmpty());
+  EXPECT_THAT(Reply(), IsEmpty());
+  EXPECT_THAT(Running(1), IsEmpty());
+  EXPECT_THAT(Verdict("v3", "n2", 1), ElementsAre("restart 2")) << "its first";
 }
 
 // One to this depth takes under a second; deeper ones: build/bin/recovery_check, docs/benchmarks.md.
