@@ -35,6 +35,11 @@ struct LaunchOptions {
   std::string fabric;      // name or size of an emulated fabric to run in; empty: over loopback
   std::vector<int> ranks_per_host;  // in a fabric, the last goes on; empty spreads rank i to host i % hosts
   int restarts = 0;                 // how often a failed job is started again
+  bool elastic = false;             // in a fabric with spare hosts: the master starts it again, on others
+  int spares = -1;                  // with elastic: hosts that are kept free; -1: all that have no ranks
+  std::string recovery;             // with elastic: the user's file of recovery; empty: automatic
+  std::string checkpoint;           // with elastic: a file whose time is that of the last whole checkpoint
+  double elastic_wait_s = 120;      // how long a failed job waits for the master's decision
   bool verdict_lines = false;       // report verdicts as they come
   bool rank_logs = false;           // each rank's output to rank-N.log in the run directory instead
   std::vector<std::string> command;
@@ -76,6 +81,7 @@ struct LaunchPlan {
   std::string interfaces = "lo";          // NCCL_SOCKET_IFNAME
   std::string topology;                   // file for a path master; empty: none
   std::string master_host = "127.0.0.1";  // where the master listens
+  std::string recovery;                   // its file of recovery; empty: none
 };
 
 int HostIndexOf(const LaunchPlan& plan, int rank);

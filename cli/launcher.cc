@@ -119,6 +119,7 @@ absl::Status Launcher::Prepare() {
   plan_.intervene = options_.intervene;
   if (!options_.fabric.empty()) C4_RETURN_IF_NOT_OK(EnterFabric());
   if (options_.tls) C4_RETURN_IF_NOT_OK(MakeCertificates());
+  if (options_.elastic) C4_RETURN_IF_NOT_OK(PrepareElastic());
   return ChoosePorts();
 }
 
@@ -184,7 +185,8 @@ absl::Status Launcher::EnterFabric() {
     return absl::FailedPreconditionError("a job in a fabric needs its directory: name one with --run-dir");
   }
   absl::StatusOr<std::unique_ptr<FabricJob>> entered =
-      FabricJob::Enter({options_.fabric, options_.ranks, options_.ranks_per_host, job_dir_->name()});
+      FabricJob::Enter({options_.fabric, options_.ranks, options_.ranks_per_host,
+                        options_.elastic ? options_.spares : 0, job_dir_->name()});
   if (absl::IsPermissionDenied(entered.status())) {
     report_(
         absl::StrCat("warning: ", std::string(entered.status().message()), "; the job runs over loopback"));

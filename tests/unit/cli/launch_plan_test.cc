@@ -44,6 +44,21 @@ int Signalled(int signal) {
   return signal;
 }
 
+TEST(CheckLaunchOptionsTest, AnElasticJobNeedsAFabricAndItsMonitor) {
+  LaunchOptions options = Options(4);
+  options.spares = 2;
+  EXPECT_THAT(std::string(CheckLaunchOptions(options).message()), HasSubstr("--elastic; give that"));
+  options.elastic = true;
+  EXPECT_THAT(std::string(CheckLaunchOptions(options).message()), HasSubstr("needs --fabric"));
+  options.fabric = "2x2x2";
+  EXPECT_TRUE(CheckLaunchOptions(options).ok());
+  options.restarts = 1;
+  EXPECT_THAT(std::string(CheckLaunchOptions(options).message()), HasSubstr("exclude each other"));
+  options.restarts = 0;
+  options.monitor = false;
+  EXPECT_THAT(std::string(CheckLaunchOptions(options).message()), HasSubstr("and the monitor"));
+}
+
 TEST(CheckLaunchOptionsTest, SaysWhatIsMissing) {
   EXPECT_TRUE(CheckLaunchOptions(Options(4)).ok());
   EXPECT_THAT(std::string(CheckLaunchOptions(Options(0)).message()), HasSubstr("-n N"));
