@@ -66,8 +66,8 @@ TEST_F(IterationsTest, OfAFileOfTimes) {
   EXPECT_THAT(line, HasSubstr("<svg"));
   const CommandResult text = Iterations({"--times", File("t", Times())});
   EXPECT_THAT(text.output, HasSubstr("iteration 60: "));
-  for (const std::string_view row : absl::StrSplit(text.output, '\n'))
-    EXPECT_LE(cli::TextColumns(row), 80u) << row;
+  for (const absl::string_view row : absl::StrSplit(text.output, '\n'))
+    EXPECT_LE(cli::TextColumns({row.data(), row.size()}), 80u) << row;
 }
 
 TEST_F(IterationsTest, OfAFileOfCalls) {
@@ -187,8 +187,8 @@ TEST_F(IterationsTest, OfAJobThatRuns) {
   const CommandResult drawn = Iterations({"--run-dir", job.base_dir(), "--svg", svg});
   EXPECT_EQ(drawn.exit_code, 0) << drawn.errors;
   EXPECT_TRUE(std::ifstream(svg).good());
-  for (const std::string_view row : absl::StrSplit(drawn.output, '\n'))
-    EXPECT_LE(cli::TextColumns(row), 80u) << row;
+  for (const absl::string_view row : absl::StrSplit(drawn.output, '\n'))
+    EXPECT_LE(cli::TextColumns({row.data(), row.size()}), 80u) << row;
   ASSERT_EQ(RunC4({"level", "fine", "--run-dir", job.base_dir()}).exit_code, 0);
   EXPECT_TRUE(Eventually(Seconds(20), [&] {
     found = ask();
