@@ -2,7 +2,8 @@
 """Fail-slows of the reference trainer on the emulated fabric, told from its calls, judged against what was injected.
 
     failslow_e2e.py layouts [SECONDS]      the time of an iteration by its calls against the trainer's own marks, six layouts
-    failslow_e2e.py faults [N [SEED]]      N seeded fail-slows: less processor, a slow link, both at once
+    failslow_e2e.py faults [N [SEED]]      N seeded fail-slows: less processor, a slow link, both at once; each job is
+                                           validated meanwhile, and its results are compared with an undisturbed run's
 
 As root. Prints a line a run and a table; exit status 1 where a target is missed.
 """
@@ -19,6 +20,9 @@ import time
 BIN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "build", "bin")
 LAYOUTS = [(1, 1), (2, 1), (1, 2), (2, 2), (4, 2), (2, 4)]  # tensor, pipeline; eight ranks
 MOST_ERROR = 0.01
+LONGEST_HELD_S = 3.0
+FABRIC = ["--fabric", "2x2x4"]
+ITERATIONS = 3000  # of a job with a fault in it: some two minutes
 
 
 class Job:
@@ -30,6 +34,27 @@ class Job:
         command = [os.path.join(BIN, "c4"), "run", "-n", str(ranks), "--run-dir", self.folder.name, *options, "--",
                    os.path.join(BIN, "hybrid_trainer"), "--seconds", "900", *trainer]
         self.process = subprocess.Popen(command, stdout=self.log, stderr=self.log)
+
+    def output(self):
+        with open(self.log.name, encoding="utf-8") as log:
+            return log.read()
+
+    def processes(self):
+        """All that runs below the launcher."""
+        children = {}
+        for name in os.listdir("/proc"):
+            if not name.isdigit():
+                continue
+            try:
+                with open(f"/proc/{name}/stat", encoding="ascii", errors="replace") as stat:
+                    parent = int(stat.read().rsplit(")", 1)[1].split()[1])
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+            children.setdefault(parent, []).append(int(name))
+        found = [self.process.pid]
+        for pid in found:
+            found.extend(children.get(pid, []))
+        return found
 
     def c4(self, *words):
         done = subprocess.run([os.path.join(BIN, "c4"), *words, "--run-dir", self.folder.name], capture_output=True,
@@ -114,54 +139,119 @@ def right(verdict, rank, cable):
     return by_rank if rank is not None else by_link
 
 
+def validated(job, rank, cable):
+    """How long the job stood still for a validation, how many parts were tested, whether what it finds slow is to blame."""
+    try:
+        result = json.loads(job.c4("validate", "--json"))
+    except json.JSONDecodeError:
+        return None
+    slow = {device["rank"] for device in result["devices"] if device["slow"]}
+    by_rank = rank is None or rank in slow
+    others = slow - ({rank} if rank is not None else set())
+    return {"held_s": result["held_s"], "state": result["state"], "why": result["why"], "rank_found": by_rank,
+            "others": sorted(others), "links_slow": sum(link["slow"] for link in result["links"]),
+            "tested": sum(not device["fault"] for device in result["devices"])}
+
+
+def last_line(text):
+    lines = [line for line in text.splitlines() if "iterations, loss" in line]
+    return lines[-1].strip() if lines else None
+
+
+def others_busy(job):
+    """Of the machine's processors, the share that programs outside of the job take, over five seconds."""
+
+    def ticks():
+        with open("/proc/stat", encoding="ascii") as stat:
+            total = [int(word) for word in stat.readline().split()[1:8]]
+        own = 0
+        for pid in job.processes():
+            try:
+                with open(f"/proc/{pid}/stat", encoding="ascii") as stat:
+                    fields = stat.read().rsplit(")", 1)[1].split()
+                own += int(fields[11]) + int(fields[12])
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+        return sum(total), total[3] + total[4], own
+
+    before = ticks()
+    time.sleep(5)
+    after = ticks()
+    passed, idle, own = (b - a for a, b in zip(before, after))
+    return max(0.0, (passed - idle - own) / passed)
+
+
+def one_fault(number, kind, chance):
+    """A job of its own for each fault, so that its results can be compared."""
+    rank = chance.randrange(8) if kind != "link" else None
+    cable = f"leaf{chance.randrange(2)}-spine{chance.randrange(2)}" if kind != "processor" else None
+    percent = str(chance.randrange(6, 11))
+    job = Job(8, FABRIC, ["--iterations", str(ITERATIONS)])
+    found = {"kind": kind, "told": 0, "right": False, "named_s": None, "relief_s": None, "later": 0, "held": None}
+    try:
+        job.wait(60, lambda: job.iterations()["iterations"] > 100)
+        time.sleep(25)
+        found["others_busy"] = others_busy(job)
+        began = time.time()
+        if rank is not None:
+            job.c4("inject", "slow-rank", f"host{rank}", "--percent", percent, "--no-plan")
+        if cable is not None:
+            job.c4("inject", "slow-link", cable, "--no-plan")
+        known = job.wait(60, lambda: any(v["fail_slow"]["known_from"] for v in job.fail_slows(began)))
+        found["named_s"] = time.time() - began if known else None
+        time.sleep(5)
+        told = job.fail_slows(began)
+        found["told"] = len(told)
+        found["right"] = bool(told) and right(told[-1], rank, cable)
+        found["cause"] = told[-1]["fail_slow"]["cause"] if told else ""
+        found["culprit"] = {k: told[-1]["culprit"][k] for k in ("kind", "rank", "cable", "links")} if told else {}
+        found["slowdown"] = told[-1]["fail_slow"]["slowdown"] if told else None
+        found["held"] = validated(job, rank, cable)
+        job.c4("inject", "heal", "--no-plan")
+        healed = time.time()
+        relieved = job.wait(60, lambda: all(v["state"] == "cleared" for v in job.fail_slows(began)))
+        found["relief_s"] = time.time() - healed if relieved and told else None
+        job.wait(15, lambda: False)
+        found["later"] = len(job.fail_slows(healed))
+        job.process.wait(300)
+        found["end"] = last_line(job.output())
+    except subprocess.TimeoutExpired:
+        found["end"] = None
+    finally:
+        job.end()
+    print(number, kind, f"rank {rank}", cable, json.dumps(found), flush=True)
+    return found
+
+
+def undisturbed():
+    job = Job(8, [*FABRIC, "--no-monitor"], ["--iterations", str(ITERATIONS)])
+    try:
+        job.process.wait(600)
+        return last_line(job.output())
+    finally:
+        job.end()
+
+
 def faults(count, seed):
     chance = random.Random(seed)
-    results = []
-    job = None
-    try:
-        for number in range(count):
-            kind = ("processor", "link", "both")[number % 3]
-            if job is None or job.process.poll() is not None:
-                job = Job(8, ["--fabric", "2x2x4"], [])
-                job.wait(60, lambda: job.iterations()["iterations"] > 100)
-                time.sleep(25)
-            rank = chance.randrange(8) if kind != "link" else None
-            cable = f"leaf{chance.randrange(2)}-spine{chance.randrange(2)}" if kind != "processor" else None
-            began = time.time()
-            if rank is not None:
-                job.c4("inject", "slow-rank", f"host{rank}", "--percent", str(chance.randrange(6, 11)), "--no-plan")
-            if cable is not None:
-                job.c4("inject", "slow-link", cable, "--no-plan")
-            known = job.wait(60, lambda: any(v["fail_slow"]["known_from"] for v in job.fail_slows(began)))
-            named_s = time.time() - began if known else None
-            time.sleep(10)
-            told = job.fail_slows(began)
-            is_right = bool(told) and right(told[-1], rank, cable)
-            job.c4("inject", "heal", "--no-plan")
-            healed = time.time()
-            relieved = job.wait(60, lambda: all(v["state"] == "cleared" for v in job.fail_slows(began)))
-            relief_s = time.time() - healed if relieved and told else None
-            time.sleep(20)
-            false = len(job.fail_slows(healed))
-            results.append((kind, bool(told), is_right, named_s, relief_s, len(told), false))
-            what = told[-1]["culprit"] if told else {}
-            print(f"{number} {kind} rank {rank} {cable}: told {len(told)}, right {is_right}, named {named_s}, "
-                  f"relief {relief_s}, later {false}, {what.get('kind')} {what.get('rank')} {what.get('cable')} "
-                  f"{what.get('links')} {told[-1]['fail_slow']['cause'] if told else ''}", flush=True)
-    finally:
-        if job is not None:
-            job.end()
-    print("| fault | runs | told | culprit right | named after, median | relief after, median | told later, none expected |"
-          "\n|---|---|---|---|---|---|---|")
+    usual = undisturbed()
+    print("undisturbed:", usual, flush=True)
+    results = [one_fault(number, ("processor", "link", "both")[number % 3], chance) for number in range(count)]
+    print("| fault | runs | told | culprit right | named after, median | relief after, median | told later, none "
+          "expected | held, longest | results equal |\n|---|---|---|---|---|---|---|---|---|")
     for kind in ("processor", "link", "both"):
-        of_kind = [r for r in results if r[0] == kind]
+        of_kind = [r for r in results if r["kind"] == kind]
         if not of_kind:
             continue
-        median = lambda values: f"{statistics.median(values):.1f} s" if values else "-"
-        print(f"| {kind} | {len(of_kind)} | {sum(r[1] for r in of_kind)} | {sum(r[2] for r in of_kind)} | "
-              f"{median([r[3] for r in of_kind if r[3]])} | {median([r[4] for r in of_kind if r[4]])} | "
-              f"{sum(r[6] for r in of_kind)} |")
-    return all(r[2] for r in results)
+        def median(values):
+            return f"{statistics.median(values):.1f} s" if values else "-"
+        held = [r["held"]["held_s"] for r in of_kind if r["held"]]
+        print(f"| {kind} | {len(of_kind)} | {sum(r['told'] > 0 for r in of_kind)} | {sum(r['right'] for r in of_kind)} | "
+              f"{median([r['named_s'] for r in of_kind if r['named_s']])} | "
+              f"{median([r['relief_s'] for r in of_kind if r['relief_s']])} | {sum(r['later'] for r in of_kind)} | "
+              f"{max(held, default=0):.2f} s | {sum(r.get('end') == usual for r in of_kind)} |")
+    return all(r["right"] and r.get("end") == usual and r["held"] and r["held"]["held_s"] <= LONGEST_HELD_S
+               for r in results)
 
 
 def main():
