@@ -21,6 +21,7 @@ constexpr size_t kMost = 64;      // and more are not waited for
 constexpr double kCertainty = 4;  // standard errors
 constexpr double kTrimmed = 0.1;  // of either side: checkpoints, collections of garbage
 constexpr double kSilentIterations = 20;
+constexpr double kLeftOver = 0.25;  // of the slow-down, when its culprit is well: most of it has gone
 
 // The first point of the series that began then or later.
 std::deque<SeriesPoint>::const_iterator Since(const std::deque<SeriesPoint>& series, int64_t at_ns) {
@@ -53,10 +54,7 @@ void EpisodeWatch::Observe(IterationLog* log, const FailSlowThresholds& threshol
   for (const failslow::RankChange& change : log->TakeChanges()) job_.Add(change);
   for (const JobChange& event : job_.Take()) events_[event.number] = event;
   while (events_.size() > kEvents) events_.erase(events_.begin());
-  if (episode_.has_value() && episode_->relief_at_ns != kNever) {
-    spent_until_ns_ = episode_->relief_at_ns;
-    episode_.reset();
-  }
+  if (episode_.has_value() && episode_->relief_at_ns != kNever) End();
   const std::optional<Episode> next = Fold(log->ranks().size(), thresholds);
   if (!next.has_value() || next->onset_at_ns == kNever) {
     episode_.reset();
@@ -64,15 +62,16 @@ void EpisodeWatch::Observe(IterationLog* log, const FailSlowThresholds& threshol
   }
   if (!episode_.has_value() || episode_->number != next->number) {
     episode_ = next;
-    shape_ = 0;
-    life_ = log->series_life();
-    counted_ = 0;
+    // What is left of one is held against the same times.
+    const bool is_rest = rest_.has_value() && rest_->number == next->number;
+    if (!is_rest) {
+      shape_ = 0;
+      life_ = log->series_life();
+      counted_ = 0;
+    }
     Count(*log);
     // Of one that was over before this master began nothing is told.
-    if (next->relief_at_ns != kNever) {
-      spent_until_ns_ = next->relief_at_ns;
-      episode_.reset();
-    }
+    if (next->relief_at_ns != kNever) End();
     return;
   }
   Episode merged = *next;
@@ -86,6 +85,24 @@ void EpisodeWatch::Observe(IterationLog* log, const FailSlowThresholds& threshol
   }
 }
 
+// It has been told that it is over.
+void EpisodeWatch::End() {
+  spent_until_ns_ = episode_->relief_at_ns;
+  rest_.reset();
+  if (leaves_rest_) {
+    rest_ = Episode{.number = (uint64_t{1} << 63) + ++rests_,
+                    .onset_at_ns = episode_->relief_at_ns,
+                    .before_s = episode_->before_s,
+                    .after_s = episode_->relief_s,
+                    .worst_s = episode_->relief_s,
+                    .ranks = episode_->ranks,
+                    .watched = episode_->watched,
+                    .confirmed = episode_->confirmed};
+  }
+  leaves_rest_ = false;
+  episode_.reset();
+}
+
 // What the changes make of it, in the order of their times.
 std::optional<Episode> EpisodeWatch::Fold(size_t watched, const FailSlowThresholds& thresholds) const {
   std::vector<const JobChange*> changes;
@@ -96,7 +113,7 @@ std::optional<Episode> EpisodeWatch::Fold(size_t watched, const FailSlowThreshol
   }
   std::sort(changes.begin(), changes.end(),
             [](const JobChange* a, const JobChange* b) { return a->at_ns < b->at_ns; });
-  std::optional<Episode> episode;
+  std::optional<Episode> episode = rest_;
   for (const JobChange* change : changes) {
     const bool slower = change->after_s > change->before_s;
     const bool confirmed = 2 * change->confirmed >= change->ranks;
@@ -107,6 +124,7 @@ std::optional<Episode> EpisodeWatch::Fold(size_t watched, const FailSlowThreshol
                         .onset_at_ns = change->at_ns,
                         .before_s = change->before_s,
                         .after_s = change->after_s,
+                        .worst_s = change->after_s,
                         .creeping = change->creeping,
                         .ranks = change->ranks,
                         .watched = watched,
@@ -120,6 +138,7 @@ std::optional<Episode> EpisodeWatch::Fold(size_t watched, const FailSlowThreshol
       episode->relief_s = change->after_s;
     } else {
       episode->after_s = change->after_s;
+      episode->worst_s = std::max(episode->worst_s, change->after_s);
     }
   }
   return episode;
@@ -188,6 +207,8 @@ EpisodeWatch::Pace EpisodeWatch::PaceNow(const IterationLog& log, const FailSlow
 
 void EpisodeWatch::Drop(Now now) {
   spent_until_ns_ = now.monotonic_ns;
+  rest_.reset();
+  leaves_rest_ = false;
   episode_.reset();
 }
 
@@ -203,21 +224,39 @@ bool EpisodeWatch::IsSilent(const IterationLog& log, const FailSlowThresholds& t
 void EpisodeWatch::FindRelief(const IterationLog& log, const FailSlowThresholds& thresholds) {
   if (episode_->relief_at_ns != kNever || shape_ == 0 || life_ != log.series_life()) return;
   const double over = std::min(thresholds.relief, (episode_->slowdown() - 1) / 2);
-  const size_t wanted = IterationsFor(over, scatter_);
+  const std::optional<Level> level =
+      LevelSince(log, episode_->onset_at_ns + 1, IterationsFor(over, scatter_));
+  if (!level.has_value() || level->time_s > (1 + over) * usual_s_) return;
+  episode_->relief_at_ns = level->began_at_ns;
+  episode_->relief_s = level->time_s;
+}
+
+// Of the newest so many; nothing: there are not as many since then.
+std::optional<EpisodeWatch::Level> EpisodeWatch::LevelSince(const IterationLog& log, int64_t since_ns,
+                                                            size_t wanted) const {
+  Level level;
   std::vector<double> newest;
-  int64_t first_at_ns = kNever;
   const std::deque<SeriesPoint>& series = log.series();
   for (auto at = series.rbegin(); at != series.rend() && newest.size() < wanted; ++at) {
-    if (at->began_at_ns <= episode_->onset_at_ns) return;
+    if (at->began_at_ns < since_ns) return std::nullopt;
     if (at->shape != shape_) continue;
     newest.push_back(at->duration_s);
-    first_at_ns = at->began_at_ns;
+    level.began_at_ns = at->began_at_ns;
   }
-  if (newest.size() < wanted) return;
-  const double now_s = TrimmedMean(std::move(newest));
-  if (now_s > (1 + over) * usual_s_) return;
-  episode_->relief_at_ns = first_at_ns;
-  episode_->relief_s = now_s;
+  if (newest.size() < wanted) return std::nullopt;
+  level.time_s = TrimmedMean(std::move(newest));
+  return level;
+}
+
+void EpisodeWatch::RelieveWithout(const IterationLog& log, const FailSlowThresholds& thresholds,
+                                  int64_t well_since_ns) {
+  if (episode_->relief_at_ns != kNever || shape_ == 0 || life_ != log.series_life()) return;
+  const double over = kLeftOver * (episode_->worst_s / episode_->before_s - 1);
+  const std::optional<Level> level = LevelSince(log, well_since_ns, IterationsFor(over, scatter_));
+  if (!level.has_value() || level->time_s > (1 + over) * usual_s_) return;
+  episode_->relief_at_ns = level->began_at_ns;
+  episode_->relief_s = level->time_s;
+  leaves_rest_ = level->time_s > (1 + thresholds.relief) * usual_s_;
 }
 
 // For long no iteration has been like those that became slower, though others have come; or another process

@@ -42,6 +42,7 @@ struct Episode {
   int64_t onset_at_ns = kNever;
   double before_s = 0;
   double after_s = 0;
+  double worst_s = 0;  // that it has been
   bool creeping = false;
   size_t ranks = 0;               // that tell it
   size_t watched = 0;             // whose iterations are known
@@ -65,6 +66,9 @@ class EpisodeWatch {
   // What the series says of the job now. REQUIRES: an episode.
   enum class Pace { kUnknown, kUsual, kSlow };
   Pace PaceNow(const IterationLog& log, const FailSlowThresholds& thresholds, Now now) const;
+  // Who was to blame has been well since then: where most of the slow-down went with him, it is over, and
+  // what is left, as another one, has to show itself. REQUIRES: an episode.
+  void RelieveWithout(const IterationLog& log, const FailSlowThresholds& thresholds, int64_t well_since_ns);
   // What ranks told up to now is past. REQUIRES: an episode.
   void Drop(Now now);
   // No iteration has ended for so long that nobody knows how long one takes. REQUIRES: an episode.
@@ -77,12 +81,21 @@ class EpisodeWatch {
   std::optional<Episode> Fold(size_t watched, const FailSlowThresholds& thresholds) const;
   void Count(const IterationLog& log);
   void FindShape(const IterationLog& log);
+  void End();
+  struct Level {
+    int64_t began_at_ns = kNever;
+    double time_s = 0;
+  };
+  std::optional<Level> LevelSince(const IterationLog& log, int64_t since_ns, size_t wanted) const;
   void FindRelief(const IterationLog& log, const FailSlowThresholds& thresholds);
   bool HasOtherIterations(const IterationLog& log, const FailSlowThresholds& thresholds) const;
 
   failslow::JobChanges job_;
   std::map<uint64_t, failslow::JobChange> events_;
   std::optional<Episode> episode_;
+  std::optional<Episode> rest_;  // that was left of another one, as it began
+  bool leaves_rest_ = false;     // the one that is over now
+  uint64_t rests_ = 0;
   int64_t spent_until_ns_ = kNever;  // changes up to then are past
   uint32_t shape_ = 0;               // of the series, of the episode; 0: not known yet
   double usual_s_ = 0;               // of that shape before the onset, by the series

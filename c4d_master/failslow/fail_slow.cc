@@ -18,6 +18,7 @@ using service::Concat;
 
 constexpr int64_t kSweepNs = 10 * kSecondNs;
 constexpr size_t kMostKnown = 256;
+constexpr int64_t kWellNs = 2 * kSecondNs;  // findings come and go with the traffic
 constexpr int64_t kLeastProfileNs = 2 * kSecondNs;
 
 bool IsComputation(const Finding& finding) {
@@ -181,6 +182,13 @@ void FailSlow::Profile(const Episode& episode, bool known, const Windows& window
   collector_.reset();
 }
 
+// All that was to blame is found slow no more; kNever: nobody was, or is still.
+int64_t FailSlow::WellSince(const std::vector<const Known*>& known, Now now) const {
+  int64_t last_at_ns = kNever;
+  for (const Known* one : known) last_at_ns = std::max(last_at_ns, one->last_at_ns);
+  return last_at_ns != kNever && now.monotonic_ns - last_at_ns >= kWellNs ? last_at_ns : kNever;
+}
+
 // Nothing is slow, or nobody can say.
 void FailSlow::Rest() {
   slow_since_ns_ = kNever;
@@ -222,35 +230,37 @@ std::optional<Finding> FailSlow::Judge(const std::vector<Finding>& findings, con
     Rest();
     episode_ = watch_.episode()->number;
   }
-  const std::optional<Episode> episode = watch_.episode();
-  if (!episode.has_value()) {
+  if (!watch_.episode().has_value()) {
     Rest();
     return std::nullopt;
   }
-  slow_since_ns_ = episode->relief_at_ns == kNever ? episode->onset_at_ns : kNever;
-  const std::vector<const Known*> known = TakenOver(*episode);
-  if (now.monotonic_ns - episode->onset_at_ns >= thresholds_.profile_after_ns && !stands_still) {
-    Profile(*episode, !known.empty(), windows, now);
+  const std::vector<const Known*> known = TakenOver(*watch_.episode());
+  const int64_t well_since_ns = WellSince(known, now);
+  if (well_since_ns != kNever) watch_.RelieveWithout(log_, thresholds_, well_since_ns);
+  const Episode episode = *watch_.episode();
+  slow_since_ns_ = episode.relief_at_ns == kNever ? episode.onset_at_ns : kNever;
+  if (now.monotonic_ns - episode.onset_at_ns >= thresholds_.profile_after_ns && !stands_still) {
+    Profile(episode, !known.empty(), windows, now);
   }
-  if (!IsTold(*episode, stands_still, now)) return std::nullopt;
+  if (!IsTold(episode, stands_still, now)) return std::nullopt;
 
   Finding finding;
   finding.syndrome = Syndrome::kFailSlow;
   finding.kind = CulpritKind::kAmbiguous;
-  finding.since_at_ns = episode->onset_at_ns;
+  finding.since_at_ns = episode.onset_at_ns;
   finding.confidence = 0.5;
-  finding.fail_slow = FailSlowFacts{.before_s = episode->before_s,
-                                    .after_s = episode->after_s,
-                                    .creeping = episode->creeping,
-                                    .relief_at_ns = episode->relief_at_ns,
-                                    .iterations = episode->iterations,
-                                    .lost_s = std::max(0.0, episode->lost_s),
-                                    .ranks = episode->ranks,
-                                    .watched = episode->watched};
-  AddFacts(*episode, &finding);
-  if (episode->relief_at_ns != kNever) {
+  finding.fail_slow = FailSlowFacts{.before_s = episode.before_s,
+                                    .after_s = episode.after_s,
+                                    .creeping = episode.creeping,
+                                    .relief_at_ns = episode.relief_at_ns,
+                                    .iterations = episode.iterations,
+                                    .lost_s = std::max(0.0, episode.lost_s),
+                                    .ranks = episode.ranks,
+                                    .watched = episode.watched};
+  AddFacts(episode, &finding);
+  if (episode.relief_at_ns != kNever) {
     finding.evidence.push_back(
-        {"relief", absl::StrFormat("it is over: an iteration takes %.4g s again", episode->relief_s)});
+        {"relief", absl::StrFormat("it is over: an iteration takes %.4g s again", episode.relief_s)});
   }
   if (profile_.has_value()) AddGroups(*profile_, &finding);
   bool blamed = !known.empty();
@@ -265,7 +275,7 @@ std::optional<Finding> FailSlow::Judge(const std::vector<Finding>& findings, con
         "shows when it began, and what changed then (data, code, neighbours) is the next thing to ask";
   }
   const bool waited = now.monotonic_ns - suspected_at_ns_ >= thresholds_.culprit_ns;
-  if (episode->confirmed && (blamed || waited)) {
+  if (episode.confirmed && (blamed || waited)) {
     finding.confirmed_by = "iterations";
     finding.confidence = 0.9;
   }

@@ -71,6 +71,7 @@ class FailSlow {
   };
   void Remember(const std::vector<Finding>& findings, const VerdictOf& verdict_of, Now now);
   std::vector<const Known*> TakenOver(const Episode& episode) const;
+  int64_t WellSince(const std::vector<const Known*>& known, Now now) const;
   void Blame(const std::vector<const Known*>& known, Finding* finding) const;
   void Profile(const Episode& episode, bool known, const Windows& windows, Now now);
   bool IsTold(const Episode& episode, bool stands_still, Now now);

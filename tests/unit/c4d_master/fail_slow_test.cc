@@ -528,6 +528,41 @@ TEST_F(FailSlowCulprit, IsTheOneThatCameWithIt) {
   EXPECT_EQ(found_->kind, CulpritKind::kRank);
 }
 
+// Its culprit is well, and the job nearly as fast as before: what is left is another one, and nobody's.
+TEST_F(FailSlowCulprit, WhatIsLeftWithoutHimIsAnother) {
+  Iterate(60, 200 * kMillisecondNs);
+  findings_ = {LateRank()};
+  Iterate(40, 800 * kMillisecondNs);
+  ASSERT_TRUE(found_.has_value());
+  EXPECT_EQ(found_->rank, 2);
+  findings_.clear();
+  bool relieved = false;
+  for (int i = 0; i < 40; ++i) {
+    Iterate(1, 280 * kMillisecondNs);
+    relieved = relieved || (found_.has_value() && found_->fail_slow->relief_at_ns != kNever);
+  }
+  EXPECT_TRUE(relieved);
+  EXPECT_FALSE(found_.has_value()) << "it has to last";
+  Iterate(80, 280 * kMillisecondNs);
+  ASSERT_TRUE(found_.has_value());
+  EXPECT_EQ(found_->kind, CulpritKind::kAmbiguous);
+  EXPECT_NEAR(found_->fail_slow->before_s, 0.2, 0.01);
+  EXPECT_NEAR(found_->fail_slow->after_s, 0.28, 0.01);
+  Iterate(20, 200 * kMillisecondNs);
+  EXPECT_FALSE(found_.has_value());
+}
+
+// He is well, and the job is not.
+TEST_F(FailSlowCulprit, IsStillNamedWhileTheJobIsAsSlow) {
+  Iterate(60, 200 * kMillisecondNs);
+  findings_ = {LateRank()};
+  Iterate(40, 800 * kMillisecondNs);
+  findings_.clear();
+  Iterate(60, 700 * kMillisecondNs);
+  ASSERT_TRUE(found_.has_value());
+  EXPECT_EQ(found_->rank, 2);
+}
+
 // A job that gets going again after a standstill is not told of, unless it stays slow.
 TEST_F(FailSlowCulprit, NothingIsToldOfAStandstill) {
   Iterate(40, 200 * kMillisecondNs);
