@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Fail-slows of the reference trainer on the emulated fabric, told from its calls, judged against what was injected.
 
-    failslow_e2e.py layouts [SECONDS]      the time of an iteration by its calls against the trainer's own marks, six layouts
+    failslow_e2e.py layouts [SECONDS]      the time of an iteration by its calls against the trainer's own clock, six layouts
     failslow_e2e.py faults [N [SEED]]      N seeded fail-slows: less processor, a slow link, both at once; each job is
                                            validated meanwhile, and its results are compared with an undisturbed run's
 
 As root. Prints a line a run and a table; exit status 1 where a target is missed.
 """
 
+import collections
 import json
 import os
 import random
@@ -20,6 +21,7 @@ import time
 BIN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "build", "bin")
 LAYOUTS = [(1, 1), (2, 1), (1, 2), (2, 2), (4, 2), (2, 4)]  # tensor, pipeline; eight ranks
 MOST_ERROR = 0.01
+BLOCK = 50  # iterations between two lines of the trainer
 LONGEST_HELD_S = 3.0
 FABRIC = ["--fabric", "2x2x4"]
 ITERATIONS = 3000  # of a job with a fault in it: some two minutes
@@ -92,40 +94,59 @@ class Job:
         self.folder.cleanup()
 
 
+def trainer_blocks(text):
+    """Seconds of an iteration by the trainer's own clock, over each BLOCK iterations."""
+    blocks = []
+    for line in text.splitlines():
+        if line.startswith("iteration ") and line.endswith(" ms an iteration"):
+            blocks.append(float(line.split()[-4]) / 1e3)
+    return blocks[1:]  # of the first there is one iteration
+
+
+def block_errors(times, blocks, offset):
+    errors = []
+    for i, block in enumerate(blocks):
+        part = times[offset + BLOCK * i:offset + BLOCK * (i + 1)]
+        if len(part) == BLOCK and offset + BLOCK * i >= 0:
+            errors.append(sum(part) / BLOCK / block - 1)
+    return errors
+
+
 def error_of(layout, seconds):
-    """Of each iteration that was marked, the time by its calls against the mark: medians over the same time."""
+    """The time of an iteration by its calls against the trainer's own clock, each BLOCK iterations.
+
+    Which iteration the first one told is, nobody says: the two series are laid over each other where they fit best.
+    """
     tensor, pipeline = layout
-    # Nothing lies between two steps but a report now and then: the marks and the calls see the same time.
-    job = Job(8, [], ["--tensor", str(tensor), "--pipeline", str(pipeline), "--report-every", "1000000"])
+    job = Job(8, [], ["--tensor", str(tensor), "--pipeline", str(pipeline), "--report-every", str(BLOCK)])
     try:
         job.wait(60, lambda: job.iterations()["iterations"] > 50)
-        job.c4("level", "fine")
-        errors = []
-        until = time.time() + seconds
-        while time.time() < until:
-            for rank in job.iterations()["ranks"]:
-                if rank["marked"] > 20 and rank["calls_newest_s"]:
-                    errors.append(rank["calls_newest_s"] / rank["marked_newest_s"] - 1)
-            time.sleep(1)
-        return job.iterations().get("period"), errors
+        job.wait(seconds, lambda: False)
+        told = job.iterations()
+        shapes = collections.Counter(point["shape"] for point in told["times"])
+        main = shapes.most_common(1)[0][0]
+        first = next(i for i, point in enumerate(told["times"]) if point["shape"] == main)
+        times = [point["time_s"] for point in told["times"][first:]]
+        blocks = trainer_blocks(job.output())
+        best = min((block_errors(times, blocks, -offset) for offset in range(0, 20 * BLOCK)),
+                   key=lambda errors: statistics.mean(abs(e) for e in errors) if len(errors) > 5 else 1e9)
+        return told["period"], best
     finally:
         job.end()
 
 
 def layouts(seconds):
-    print("| tensor x pipeline x data | calls | samples | median error | of 95 % at most |\n|---|---|---|---|---|")
+    print(f"| tensor x pipeline x data | calls | blocks of {BLOCK} | error of all | median of a block | of 95 % of the blocks "
+          "at most |\n|---|---|---|---|---|---|")
     good = True
     for layout in LAYOUTS:
         period, errors = error_of(layout, seconds)
-        if not errors:
-            print(f"| {layout[0]} x {layout[1]} | {period} | 0 | - | - |", flush=True)
-            good = False
-            continue
-        median = statistics.median(errors)
+        all_of_it = statistics.mean(errors)
+        median = statistics.median(abs(error) for error in errors)
         worst = sorted(abs(error) for error in errors)[int(0.95 * (len(errors) - 1))]
-        good = good and abs(median) <= MOST_ERROR
+        good = good and abs(all_of_it) <= MOST_ERROR and median <= MOST_ERROR
         print(f"| {layout[0]} x {layout[1]} x {8 // (layout[0] * layout[1])} | {period} | {len(errors)} | "
-              f"{100 * median:+.2f} % | {100 * worst:.2f} % |", flush=True)
+              f"{100 * all_of_it:+.2f} % | {100 * median:.2f} % | {100 * worst:.2f} % |", flush=True)
     return good
 
 
