@@ -140,7 +140,7 @@ std::vector<service::Setting> MasterSettings(MasterOptions* options) {
            "ask (default: the entry c4p of the directory, if there is one)"},
       {.name = "fail-slow",
        .field = &options->fail_slow,
-       .help = "verdicts about iterations that take longer (docs/failslow.md); --fail-slow=false: none"},
+       .help = "verdicts about iterations that take longer (docs/failslow.md); on trial"},
       {.name = "intervene",
        .field = &options->intervene,
        .help = "the job asks for it: where a slow link, NIC and rank cannot be told apart, have C4P move the "
