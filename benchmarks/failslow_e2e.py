@@ -21,7 +21,9 @@ import time
 BIN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "build", "bin")
 LAYOUTS = [(1, 1), (2, 1), (1, 2), (2, 2), (4, 2), (2, 4)]  # tensor, pipeline; eight ranks
 MOST_ERROR = 0.01
-BLOCK = 50  # iterations between two lines of the trainer
+BLOCK = 20  # iterations between two lines of the trainer
+LEAST_BLOCKS = 12
+MOST_BLOCKS = 60
 LONGEST_HELD_S = 3.0
 FABRIC = ["--fabric", "2x2x4"]
 ITERATIONS = 3000  # of a job with a fault in it: some two minutes
@@ -106,8 +108,9 @@ def trainer_blocks(text):
 def block_errors(times, blocks, offset):
     errors = []
     for i, block in enumerate(blocks):
-        part = times[offset + BLOCK * i:offset + BLOCK * (i + 1)]
-        if len(part) == BLOCK and offset + BLOCK * i >= 0:
+        begin = offset + BLOCK * i
+        part = times[begin:begin + BLOCK] if begin >= 0 else []
+        if len(part) == BLOCK:
             errors.append(sum(part) / BLOCK / block - 1)
     return errors
 
@@ -121,18 +124,27 @@ def error_of(layout, seconds):
     job = Job(8, [], ["--tensor", str(tensor), "--pipeline", str(pipeline), "--report-every", str(BLOCK)])
     try:
         job.wait(60, lambda: job.iterations()["iterations"] > 50)
-        job.wait(seconds, lambda: False)
+        job.wait(5 * seconds, lambda: len(trainer_blocks(job.output())) >= MOST_BLOCKS)
         told = job.iterations()
-        shapes = collections.Counter(point["shape"] for point in told["times"])
-        main = shapes.most_common(1)[0][0]
-        first = next(i for i, point in enumerate(told["times"]) if point["shape"] == main)
-        times = [point["time_s"] for point in told["times"][first:]]
+        times = longest_run(told["times"])
         blocks = trainer_blocks(job.output())
-        best = min((block_errors(times, blocks, -offset) for offset in range(0, 20 * BLOCK)),
-                   key=lambda errors: statistics.mean(abs(e) for e in errors) if len(errors) > 5 else 1e9)
-        return told["period"], best
+        best = min((block_errors(times, blocks, offset) for offset in range(-len(blocks) * BLOCK, BLOCK)),
+                   key=lambda errors: statistics.mean(abs(e) for e in errors) if len(errors) >= LEAST_BLOCKS else 1e9)
+        return told["period"], best if len(best) >= LEAST_BLOCKS else []
     finally:
         job.end()
+
+
+def longest_run(points):
+    """Of the iterations told, the longest run of one shape in which none is missing."""
+    runs = [[]]
+    for before, point in zip([None, *points], points):
+        follows = before is not None and before["shape"] == point["shape"] and \
+            abs(before["began_unix_s"] + before["time_s"] - point["began_unix_s"]) < 0.5 * point["time_s"]
+        if not follows:
+            runs.append([])
+        runs[-1].append(point["time_s"])
+    return max(runs, key=len)
 
 
 def layouts(seconds):
@@ -141,6 +153,10 @@ def layouts(seconds):
     good = True
     for layout in LAYOUTS:
         period, errors = error_of(layout, seconds)
+        if not errors:
+            print(f"| {layout[0]} x {layout[1]} x {8 // (layout[0] * layout[1])} | {period} | 0 | - | - | - |", flush=True)
+            good = False
+            continue
         all_of_it = statistics.mean(errors)
         median = statistics.median(abs(error) for error in errors)
         worst = sorted(abs(error) for error in errors)[int(0.95 * (len(errors) - 1))]
