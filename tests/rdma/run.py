@@ -240,12 +240,12 @@ def main():
             bench.programs = (options.build / "bin").resolve()
             bench.histories, bench.alternations = options.histories, options.alternations
             judge.run(MEASUREMENTS if options.bench else TESTS, bench)
-        for ipv6, tests in fabric.FABRICS:
+        for kind, tests in fabric.FABRICS:
             if options.bench or not judge.wants(tests):
                 continue
             begin_s = time.monotonic()
-            with fabric.Fabric(image, options.build, options.build.resolve() / "rdma" / "fabric", ipv6) as cluster:
-                version = "IPv6" if ipv6 else "IPv4"
+            with fabric.Fabric(image, options.build, options.build.resolve() / "rdma" / "fabric", **kind) as cluster:
+                version = "IPv6" if cluster.ipv6 else "IPv4"
                 print(f"four guests on an emulated {version} fabric, up after {time.monotonic() - begin_s:.1f} s", flush=True)
                 judge.run(tests, cluster)
     except guests.Unavailable as why:
