@@ -449,7 +449,10 @@ bool Trainer::Train() {
             first_loss_, last_loss_);
     return false;
   }
-  if (world_.rank == 0) printf("%d iterations, loss %.5f -> %.5f\n", iteration, first_loss_, last_loss_);
+  // The last one to the bit, for whoever compares two runs.
+  if (world_.rank == 0) {
+    printf("%d iterations, loss %.5f -> %.5f (%a)\n", iteration, first_loss_, last_loss_, last_loss_);
+  }
   return true;
 }
 
