@@ -86,6 +86,8 @@ int RunJob(const Arguments& arguments) {
                "host i % hosts");
   options.Whole("--restarts", &job.restarts, 0, 1000000,
                 "start a failed job again that often, as its next incarnation");
+  options.Flag("--tap", &job.tap,
+               "watch what the ranks send through RDMA verbs themselves (UCX, Open MPI), by a preloaded library");
   options.Flag("--prefix", &job.prefix, "put [rank] before each line of output");
   options.Command(&job.command, "PROGRAM ARGS...");
   if (const std::optional<int> exit_code = options.Parse(WithFabricName(arguments))) return *exit_code;

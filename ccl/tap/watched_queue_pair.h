@@ -7,11 +7,15 @@
 // it may send (NCCL's clear to send), and count as that.
 //
 // Locked for tens of nanoseconds a call. The lock is held over the call of the provider that posts, so that
-// requests stand here in the order in which they stand there; the provider locks the queue for as long.
+// requests stand here in the order in which they stand there; the provider locks the queue for as long. Not
+// so where the queue pair has functions of its own to post by (extended_sends.h): the provider is locked
+// before.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
+#include <vector>
 
 #include "ccl/monitor/observed.h"
 #include "ccl/tap/request_queue.h"
@@ -29,18 +33,39 @@ struct Route {
   uint32_t flow_label = 0;
 };
 
+class ExtendedSends;
+
+// Whose queue pairs are: NCCL's, whose small writes are credits and whose peers the profiler knows, or any
+// program's.
+enum class Owner { kNccl, kAnyProgram };
+
 class WatchedQueuePair {
  public:
+  // One request to send, as the program posts it.
+  struct Sent {
+    uint64_t id = 0;
+    uint64_t bytes = 0;
+    int opcode = 0;
+    unsigned flags = 0;  // SendFlag
+  };
+  // What was posted together.
+  struct Batch {
+    uint64_t requests = 0;
+    uint64_t data = 0;  // of these
+    uint64_t data_bytes = 0;
+    uint64_t credits = 0;
+  };
   using PostSend = int (*)(abi::QueuePair*, abi::SendRequest*, abi::SendRequest**);
   using PostReceive = int (*)(abi::QueuePair*, abi::ReceiveRequest*, abi::ReceiveRequest**);
 
-  WatchedQueuePair() = default;
+  WatchedQueuePair();
+  ~WatchedQueuePair();
   WatchedQueuePair(const WatchedQueuePair&) = delete;
   WatchedQueuePair& operator=(const WatchedQueuePair&) = delete;
 
   // It takes the place of one that was closed. `capacity`: as the provider gave it.
   void Open(Monitor* monitor, const abi::QueuePair& queue_pair, const abi::QpCapacity& capacity,
-            bool signal_all);
+            bool signal_all, Owner owner);
   // Requests that are still open are over; what the slots hold stays until they are taken again.
   void Close();
   // Another number for each queue pair that it was; odd while it is open.
@@ -50,6 +75,13 @@ class WatchedQueuePair {
   int Send(PostSend post, abi::QueuePair* queue_pair, abi::SendRequest* requests, abi::SendRequest** failed);
   int Receive(PostReceive post, abi::QueuePair* queue_pair, abi::ReceiveRequest* requests,
               abi::ReceiveRequest** failed);
+  // Of a queue pair that has functions of its own to post by: before the provider has it, and that it refused
+  // it all.
+  Batch Posting(const std::vector<Sent>& sent);
+  void Refused(const Batch& batch);
+  // Before the first post. nullptr: it has none.
+  void SetExtended(std::unique_ptr<ExtendedSends> extended);
+  ExtendedSends* extended() const { return extended_.get(); }
   // The user has polled it.
   void Completed(const abi::Completion& completion, uint64_t ticks);
   void Routed(const Route& route);
@@ -71,7 +103,10 @@ class WatchedQueuePair {
     bool used = false;
     uint64_t last_completed_ticks = 0;
   };
-  bool IsCredit(const abi::SendRequest& request, uint64_t bytes) const;
+  void Add(const Sent& sent, Batch* batch) const;
+  Batch BatchOf(const abi::SendRequest* requests) const;
+  void Push(const Sent& sent, uint64_t ticks);
+  void Count(const Batch& batch, uint64_t ticks);
   // From now on it is used; where it is known whose it is, in a slot of the segment.
   void Use(Way* way);
   void IntoSegment(Way* way);
@@ -81,6 +116,8 @@ class WatchedQueuePair {
   const void* context_ = nullptr;
   uint32_t number_ = 0;
   bool signal_all_ = false;
+  Owner owner_ = Owner::kNccl;
+  std::unique_ptr<ExtendedSends> extended_;
   double ns_per_tick_ = 1;
   Way sends_;
   Way receives_;

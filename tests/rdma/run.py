@@ -17,6 +17,7 @@ import fabric
 import guests
 import library
 import peers
+import tap
 from checks import Failed, check, number
 
 PORT = 7000
@@ -191,7 +192,7 @@ def device_once(bench):
 
 TESTS = [
     pingpong, devices, faults, no_memlock, steering, silent_cut, port_down, peers_port_down, address_that_changes,
-    smaller_mtu, ipv6, *library.TESTS, histories,
+    smaller_mtu, ipv6, *library.TESTS, *tap.TESTS, histories,
 ]  # fmt: skip
 # Speeds are judged by who reads docs/benchmarks.md: two guests share the host's cores with whatever else runs.
 MEASUREMENTS = [*peers.MEASUREMENTS, device_once]
