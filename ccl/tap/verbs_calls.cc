@@ -7,8 +7,11 @@
 
 #include "ccl/base/caught.h"
 #include "ccl/base/fork.h"
+#include "ccl/base/identity.h"
 #include "ccl/tap/extended_sends.h"
 #include "ccl/tap/posted_here.h"
+#include "ccl/tap/steering.h"
+#include "ccl/tap/watchdog.h"
 #include "ccl/transport/verbs/source_port.h"
 
 namespace c4::tap {
@@ -113,7 +116,9 @@ void Watch(abi::QueuePair* made, abi::QpCapacity capacity, bool shared_receives,
     if (shared_receives) capacity.receive_requests = 0;
     const Owner owner =
         the_owner.load(std::memory_order_acquire) == nullptr ? Owner::kNccl : Owner::kAnyProgram;
-    watched->Open(TheMonitor(), *made, capacity, signal_all, owner);
+    watched->Open(TheMonitor(), made, capacity, signal_all, owner);
+    const verbs::Library* library = nullptr;
+    if (verbs::ProcessLibrary(&library).ok()) Watchdog::Begin(&QueuePairs(), library->query_queue_pair);
     if (!has_calls) return Ok();
     auto* const extended = reinterpret_cast<abi::ExtendedQueuePair*>(made);
     ExtendedSends::TakeOver(extended, watched, capacity.send_requests);
@@ -190,6 +195,9 @@ int DestroyQp(abi::QueuePair* queue_pair) {
   // Before it is gone: its address may be another one's at once.
   WatchedQueuePair* const watched = QueuePairs().Find(queue_pair);
   if (watched != nullptr) ExtendedSends::GiveBack(queue_pair, watched);
+  if (Steering* const steering = Steering::ForProcess(); watched != nullptr && steering != nullptr) {
+    steering->Forget(queue_pair);
+  }
   if (watched != nullptr && !InChild()) QueuePairs().Remove(queue_pair);
   return real.destroy_qp.load(std::memory_order_acquire)(queue_pair);
 }
@@ -215,14 +223,51 @@ Route RouteOf(const abi::QueuePair& queue_pair, const abi::QpAttributes& attribu
   return route;
 }
 
-int ModifyQp(abi::QueuePair* queue_pair, abi::QpAttributes* attributes, int mask) {
-  const int result = real.modify_qp.load(std::memory_order_acquire)(queue_pair, attributes, mask);
-  if (result != 0 || InChild()) return result;
-  WatchedQueuePair* const watched = QueuePairs().Find(queue_pair);
-  if (watched == nullptr) return result;
-  if ((mask & abi::kMaskAddress) == 0) return result;
+// The change to ready-to-receive by the path master's port, if it gives one and the provider takes it; else
+// as the program wants it.
+int ModifySteered(Steering* steering, abi::QueuePair* queue_pair, abi::QpAttributes* attributes, int mask,
+                  Route* route) {
+  const auto modify = real.modify_qp.load(std::memory_order_acquire);
+  uint16_t port = 0;
+  static const int rank = ReadJobIdentity().rank;
   (void)Caught([&] {
-    watched->Routed(RouteOf(*queue_pair, *attributes, mask));
+    port = steering->Ask(queue_pair, *route, rank);
+    return Ok();
+  });
+  const auto still = steering->KeepStill();
+  if (port == 0) return modify(queue_pair, attributes, mask);
+  abi::QpAttributes steered = *attributes;
+  steered.address.route.flow_label = verbs::FlowLabelOf(port);
+  if (modify(queue_pair, &steered, mask) != 0) return modify(queue_pair, attributes, mask);
+  route->flow_label = steered.address.route.flow_label;
+  route->local.port = port;
+  return 0;
+}
+
+int ModifyQp(abi::QueuePair* queue_pair, abi::QpAttributes* attributes, int mask) {
+  const auto modify = real.modify_qp.load(std::memory_order_acquire);
+  WatchedQueuePair* const watched = InChild() ? nullptr : QueuePairs().Find(queue_pair);
+  if (watched == nullptr) return modify(queue_pair, attributes, mask);
+  Steering* const steering = Steering::ForProcess();
+  const bool routes = (mask & abi::kMaskAddress) != 0;
+  Route route;
+  if (routes) route = RouteOf(*queue_pair, *attributes, mask);
+  // Before, so that nobody looks meanwhile.
+  if ((mask & abi::kMaskState) != 0) watched->Changed(attributes->state, MonotonicNs());
+  int result = 0;
+  if (steering == nullptr) {
+    result = modify(queue_pair, attributes, mask);
+  } else if (routes && (mask & abi::kMaskState) != 0 && attributes->state == abi::kReadyToReceive) {
+    result = ModifySteered(steering, queue_pair, attributes, mask, &route);
+    if (result != 0) steering->Forget(queue_pair);
+  } else {
+    const auto still = steering->KeepStill();
+    result = modify(queue_pair, attributes, mask);
+  }
+  if (result != 0 || !routes) return result;
+  (void)Caught([&] {
+    watched->Routed(route);
+    if (steering != nullptr) steering->Uses(queue_pair, watched, attributes->address, route);
     const OwnerOf owner = the_owner.load(std::memory_order_acquire);
     if (owner != nullptr) (void)watched->AttributeTo(owner(), kUnknownPeer);
     return Ok();

@@ -47,12 +47,15 @@ int ErrnoOf(int status) {
 WatchedQueuePair::WatchedQueuePair() = default;
 WatchedQueuePair::~WatchedQueuePair() = default;
 
-void WatchedQueuePair::Open(Monitor* monitor, const abi::QueuePair& queue_pair,
-                            const abi::QpCapacity& capacity, bool signal_all, Owner owner) {
+void WatchedQueuePair::Open(Monitor* monitor, abi::QueuePair* queue_pair, const abi::QpCapacity& capacity,
+                            bool signal_all, Owner owner) {
   const std::lock_guard<BriefLock> lock(lock_);
   serial_.fetch_add(1, std::memory_order_release);
-  context_ = queue_pair.context;
-  number_ = queue_pair.number;
+  context_ = queue_pair->context;
+  queue_pair_ = queue_pair;
+  number_ = queue_pair->number;
+  state_ = abi::kReset;
+  changed_ns_ = 0;
   signal_all_ = signal_all;
   owner_ = owner;
   ns_per_tick_ = 1e9 / static_cast<double>(monitor->segment().header().ticks_per_second);
@@ -86,6 +89,7 @@ void WatchedQueuePair::Close() {
   }
   extended_.reset();
   context_ = nullptr;
+  queue_pair_ = nullptr;
   number_ = 0;
   attributed_ = false;
 }
@@ -256,6 +260,29 @@ void WatchedQueuePair::Failed(int error) {
   for (Way* way : {&sends_, &receives_}) {
     if (way->recorder.slot().error == 0) way->recorder.Errno(error);
   }
+}
+
+void WatchedQueuePair::Changed(int state, uint64_t now_ns) {
+  const std::lock_guard<BriefLock> lock(lock_);
+  state_ = state;
+  changed_ns_ = now_ns;
+}
+
+abi::QueuePair* WatchedQueuePair::DueForLook(uint64_t now_ns, uint64_t seldom_ns) {
+  const std::lock_guard<BriefLock> lock(lock_);
+  const bool known = sends_.recorder.slot().error != 0 || receives_.recorder.slot().error != 0;
+  if (state_ != abi::kReadyToSend || known || now_ns < changed_ns_ + seldom_ns) return nullptr;
+  changed_ns_ = now_ns;
+  return queue_pair_;
+}
+
+bool WatchedQueuePair::FoundInError(Route* route) {
+  const std::lock_guard<BriefLock> lock(lock_);
+  if (state_ != abi::kReadyToSend || sends_.recorder.slot().error != 0) return false;
+  Use(&sends_);  // one that the GPU posts to has no record yet
+  sends_.recorder.Errno(EIO);
+  *route = route_;
+  return true;
 }
 
 bool WatchedQueuePair::AttributeTo(ObservedCommunicator* communicator, int peer) {

@@ -15,6 +15,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <vector>
 
 #include "ccl/monitor/observed.h"
@@ -64,8 +65,8 @@ class WatchedQueuePair {
   WatchedQueuePair& operator=(const WatchedQueuePair&) = delete;
 
   // It takes the place of one that was closed. `capacity`: as the provider gave it.
-  void Open(Monitor* monitor, const abi::QueuePair& queue_pair, const abi::QpCapacity& capacity,
-            bool signal_all, Owner owner);
+  void Open(Monitor* monitor, abi::QueuePair* queue_pair, const abi::QpCapacity& capacity, bool signal_all,
+            Owner owner);
   // Requests that are still open are over; what the slots hold stays until they are taken again.
   void Close();
   // Another number for each queue pair that it was; odd while it is open.
@@ -87,6 +88,22 @@ class WatchedQueuePair {
   void Routed(const Route& route);
   // The device ended it: an errno.
   void Failed(int error);
+  // The program is about to change its state, or has.
+  void Changed(int state, uint64_t now_ns);
+  // For the watchdog: the queue pair, where it is ready to send, nothing of it is known to have failed and it
+  // was neither changed nor looked at since so long; then it counts as looked at. nullptr: not now.
+  abi::QueuePair* DueForLook(uint64_t now_ns, uint64_t seldom_ns);
+  // It was found in the error state. False: that was known, or the program's own doing.
+  bool FoundInError(Route* route);
+
+  // Runs `body` while nothing that was sent is open and nobody posts; false: that is not so now.
+  template <typename Body>
+  bool WhileIdle(Body body) {
+    const std::lock_guard<BriefLock> lock(lock_);
+    const bool idle = extended_ == nullptr && sends_.open.open() == 0 && sends_.open.untimed() == 0;
+    if (idle) body();
+    return idle;
+  }
 
   // Both ways belong to that communicator and peer. The first word counts: false where it was known.
   bool AttributeTo(ObservedCommunicator* communicator, int peer);
@@ -114,6 +131,9 @@ class WatchedQueuePair {
   std::atomic<uint32_t> serial_{0};
   BriefLock lock_;  // all that follows
   const void* context_ = nullptr;
+  abi::QueuePair* queue_pair_ = nullptr;
+  int state_ = abi::kReset;  // as the program changed it
+  uint64_t changed_ns_ = 0;  // or looked at
   uint32_t number_ = 0;
   bool signal_all_ = false;
   Owner owner_ = Owner::kNccl;

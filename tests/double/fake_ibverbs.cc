@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <arpa/inet.h>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <map>
@@ -329,6 +330,9 @@ uint64_t fake_ib_flushes() {
 Device** ibv_get_device_list(int* count) {
   Device& device = TheWorld().device;
   strcpy(device.name, "fake0");
+  if (const char* path = getenv("FAKE_IB_SYSFS"); path != nullptr) {
+    strncpy(device.ibdev_path, path, sizeof device.ibdev_path - 1);
+  }
   *count = 1;
   auto** const list = new Device*[2];
   list[0] = &device;
@@ -466,6 +470,10 @@ int ibv_destroy_qp(QueuePair* queue_pair) {
 int ibv_modify_qp(QueuePair* queue_pair, QpAttributes* attributes, int mask) {
   const std::lock_guard<std::mutex> lock(TheWorld().mutex);
   auto* const pair = static_cast<FakePair*>(queue_pair);
+  if ((mask & kMaskAddress) != 0 && attributes->address.route.flow_label != 0 &&
+      getenv("FAKE_IB_REFUSES_LABELS") != nullptr) {
+    return EINVAL;
+  }
   if ((mask & kMaskPeerQpNumber) != 0) pair->peer = attributes->peer_number;
   if ((mask & kMaskState) == 0) return 0;
   if (pair->state == kError && attributes->state != kError) return EINVAL;

@@ -1,6 +1,6 @@
-// verbs_program COUNT EXIT [fork]: a program that uses verbs, for tests of what is preloaded into it. Writes
-// COUNT times to itself on the double of libibverbs, with `fork` once more in a child, leaves its queue pair
-// where it is, and ends with EXIT; with 99 where something failed.
+// verbs_program COUNT EXIT [fork|stay]: a program that uses verbs, for tests of what is preloaded into it.
+// Writes COUNT times to itself on the double of libibverbs, with `fork` once more in a child, with `stay`
+// waits a second, leaves its queue pair where it is, and ends with EXIT; with 99 where something failed.
 #include <cstdlib>
 #include <cstring>
 #include <dlfcn.h>
@@ -78,5 +78,6 @@ int main(int count, char** words) {
     int status = 0;
     if (waitpid(child, &status, 0) != child || status != 0) return 99;
   }
+  if (count > 3 && strcmp(words[3], "stay") == 0) usleep(400000);
   return atoi(words[2]);
 }

@@ -16,9 +16,9 @@ sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / "gpu"))
 import segment  # noqa: E402
 
 RUN_DIR = "/dev/shm/c4.tap"
-CAPTURE = "tcpdump -i eth1 -n -U -s 96 -w /mnt/share/tap.pcap udp port 4791 2>/dev/null & sleep 1.5"
+CAPTURE = "tcpdump -i eth1 -n -U --immediate-mode -B 8192 -s 96 -w /mnt/share/tap.pcap udp port 4791 2>/dev/null & sleep 1.5"
 # What is in tcpdump's buffer when it ends is lost.
-SETTLE = "old=; while new=$(stat -c %s /mnt/share/tap.pcap); [ \"$new\" != \"$old\" ]; do old=$new; sleep 0.7; done; kill %1; wait %1 2>/dev/null"
+SETTLE = "old=; while new=$(stat -c %s /mnt/share/tap.pcap); [ \"$new\" != \"$old\" ]; do old=$new; sleep 1; done; kill %1; wait %1 2>/dev/null"
 # Reliable connections: what follows the base header by opcode, and what ends a message.
 REMOTE_ADDRESS = {6, 10, 11}
 IMMEDIATE = {3, 5, 9, 11}

@@ -5,6 +5,9 @@
 #include <thread>
 #include <vector>
 
+#include "ccl/base/clock.h"
+#include "ccl/tap/watchdog.h"
+#include "ccl/transport/verbs/library.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/unit/ccl/tap/verbs_client.h"
@@ -161,6 +164,67 @@ TEST_F(TapTest, WhatIsNotNcclsStandsInTheProgramsOwnCommunicatorFromTheStart) {
     client.destroy_qp(b.pair);
   }
   SetOwner(nullptr);
+}
+
+TEST_F(TapTest, AQueuePairThatDiesUnheardIsFoundOnce) {
+  Client client(true);
+  const Client::Pair a = client.Make();
+  const Client::Pair b = client.Make();
+  client.Connect(a, b, 5);
+  client.Connect(b, a, 6);
+  const verbs::Library* library = nullptr;
+  ASSERT_TRUE(verbs::ProcessLibrary(&library).ok());
+  Watchdog watchdog(&QueuePairs(), library->query_queue_pair);
+  uint64_t now_ns = MonotonicNs();
+  const auto step = [&] { return watchdog.Step(now_ns += Watchdog::kSeldomNs); };
+  EXPECT_EQ(step(), 0U);
+  a.pair->state = abi::kError;               // the device's doing
+  EXPECT_EQ(watchdog.Step(now_ns + 1), 0U);  // it was looked at just now
+  EXPECT_EQ(step(), 1U);
+  EXPECT_EQ(QueuePairs().Find(a.pair)->sends().error, static_cast<uint64_t>(EIO));
+  EXPECT_EQ(step(), 0U);
+  // What the program does itself is no news.
+  abi::QpAttributes attributes{};
+  attributes.state = abi::kError;
+  client.modify_qp(b.pair, &attributes, abi::kMaskState);
+  EXPECT_EQ(step(), 0U);
+  client.destroy_qp(a.pair);
+  client.destroy_qp(b.pair);
+  EXPECT_EQ(step(), 0U);
+}
+
+TEST_F(TapTest, TenThousandQueuePairsAreLookedAtAFewAtATime) {
+  Client client(true);
+  abi::CompletionQueue* const queue = client.create_cq(client.context, 64, nullptr, nullptr, 0);
+  std::vector<abi::QueuePair*> pairs;
+  for (int i = 0; i < 10000; ++i) {
+    abi::QpInit init{};
+    init.send_queue = init.receive_queue = queue;
+    init.capacity = {1, 1, 1, 1, 0};
+    pairs.push_back(client.create_qp(client.domain, &init));
+    abi::QpAttributes attributes{};
+    attributes.state = abi::kReadyToSend;
+    client.modify_qp(pairs.back(), &attributes, abi::kMaskState);
+    if (i % 1000 == 0) pairs.back()->state = abi::kError;
+    ASSERT_NE(QueuePairs().Find(pairs.back()), nullptr);
+  }
+  static uint32_t looks = 0;
+  Watchdog watchdog(&QueuePairs(),
+                    [](abi::QueuePair* pair, abi::QpAttributes* attributes, int, abi::QpInit*) {
+                      ++looks;
+                      attributes->state = pair->state;
+                      return 0;
+                    });
+  const uint64_t now_ns = MonotonicNs() + Watchdog::kSeldomNs;
+  uint32_t found = 0;
+  for (int i = 0; i < 10000 / static_cast<int>(Watchdog::kLooksPerStep) + 1; ++i) {
+    const uint32_t before = looks;
+    found += watchdog.Step(now_ns);
+    EXPECT_LE(looks - before, Watchdog::kLooksPerStep);
+  }
+  EXPECT_EQ(found, 10U);
+  EXPECT_EQ(looks, 10000U);
+  for (abi::QueuePair* const pair : pairs) client.destroy_qp(pair);
 }
 
 TEST_F(TapTest, ManyThreadsPostPollAndDestroy) {
