@@ -1,5 +1,6 @@
 """The tap's steering on the emulated fabric (run.py): queue pairs of perftest take the spine that the path master gave."""
 
+import ipaddress
 import time
 
 from checks import check
@@ -12,8 +13,8 @@ SECONDS = 20
 
 def gid_index(fabric, index):
     """Of the GID of the guest's address on the fabric."""
-    quads = [int(part) for part in fabric.addresses[index].split(".")]
-    gid = f"0000:0000:0000:0000:0000:ffff:{quads[0]:02x}{quads[1]:02x}:{quads[2]:02x}{quads[3]:02x}"
+    address = fabric.addresses[index]
+    gid = ipaddress.IPv6Address(address if ":" in address else f"::ffff:{address}").exploded
     _, output = fabric.guests[index].run(f"grep -l {gid} /sys/class/infiniband/rxe0/ports/1/gids/*")
     check(output.strip(), f"guest {index + 1} has no GID {gid}")
     return int(output.split()[0].rpartition("/")[2])
