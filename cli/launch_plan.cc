@@ -141,6 +141,12 @@ std::vector<std::string> RankEnvironment(const std::vector<std::string>& inherit
   const std::string libraries = EnvironmentValue(inherited, "LD_LIBRARY_PATH").value_or("");
   SetVariable(&result, "LD_LIBRARY_PATH",
               libraries.empty() ? plan.library_dir : absl::StrCat(plan.library_dir, ":", libraries));
+  // Behind what the user preloads: a sanitizer's runtime wants to be the first.
+  if (options.tap) {
+    const std::string preloaded = EnvironmentValue(inherited, "LD_PRELOAD").value_or("");
+    const std::string tap = absl::StrCat(plan.library_dir, "/", kTapLibrary);
+    SetVariable(&result, "LD_PRELOAD", preloaded.empty() ? tap : absl::StrCat(preloaded, ":", tap));
+  }
   return result;
 }
 

@@ -15,6 +15,9 @@
 
 namespace c4::cli {
 
+// Beside libnccl.so.2: the tap for programs that are linked to verbs (docs/tap.md).
+inline constexpr char kTapLibrary[] = "libc4_verbs.so";
+
 struct LaunchOptions {
   int ranks = 0;
   std::string job;         // empty: C4_JOB_ID, else a name made from the launcher's pid
@@ -41,6 +44,7 @@ struct LaunchOptions {
   std::string checkpoint;           // with elastic: a file whose time is that of the last whole checkpoint
   double elastic_wait_s = 120;      // how long a failed job waits for the master's decision
   bool verdict_lines = false;       // report verdicts as they come
+  bool tap = false;                 // what the ranks do through verbs is watched, whoever does it
   bool rank_logs = false;           // each rank's output to rank-N.log in the run directory instead
   std::vector<std::string> command;
 };

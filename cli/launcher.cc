@@ -90,6 +90,10 @@ absl::Status Launcher::Prepare() {
   if (!folder.ok()) return folder.status();
   plan_.binary_dir = *folder;
   plan_.library_dir = (fs::path(*folder).parent_path() / "lib").string();
+  if (const fs::path tap = fs::path(plan_.library_dir) / kTapLibrary; options_.tap && !fs::exists(tap)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("--tap needs ", tap.string(), ", which is not there: install C4 as a whole"));
+  }
 
   if (options_.base_dir.empty()) options_.base_dir = service::DefaultRunDir();
   plan_.directory = options_.base_dir + "/masters";

@@ -143,6 +143,15 @@ TEST(RankEnvironmentTest, WithoutAnAgentRanksDoNotLookForOne) {
   EXPECT_THAT(RankEnvironment({"C4_CONTROL=1"}, Options(1), plan, 0), Not(Contains("C4_CONTROL=0")));
 }
 
+TEST(RankEnvironmentTest, TheTapIsPreloadedBehindWhatTheUserPreloads) {
+  LaunchOptions options = Options(1);
+  EXPECT_THAT(RankEnvironment({}, options, Plan(), 0), Not(Contains(HasSubstr("LD_PRELOAD"))));
+  options.tap = true;
+  EXPECT_THAT(RankEnvironment({}, options, Plan(), 0), Contains("LD_PRELOAD=/opt/c4/lib/libc4_verbs.so"));
+  EXPECT_THAT(RankEnvironment({"LD_PRELOAD=libasan.so.8"}, options, Plan(), 0),
+              Contains("LD_PRELOAD=libasan.so.8:/opt/c4/lib/libc4_verbs.so"));
+}
+
 TEST(RankEnvironmentTest, AnEmptySearchPathGetsNoEmptyEntry) {
   // An empty entry would mean the current directory.
   EXPECT_THAT(RankEnvironment({}, Options(1), Plan(), 0), Contains("LD_LIBRARY_PATH=/opt/c4/lib"));
