@@ -368,6 +368,9 @@ constexpr PolicyEntry kTable[] = {
      At<&Policy::verdicts, &VerdictThresholds::end_settle_ns>},
     {"clear-silent-s", "s", 0, kDayS, "any verdict about a host that does not report again after so long",
      kReasoning, At<&Policy::verdicts, &VerdictThresholds::silent_clear_ns>},
+    {"verdict-by-length-s", "s", 0, kDayS,
+     "what only its length makes certain is confirmed when it has been suspected for so long", kJobs,
+     At<&Policy::verdicts, &VerdictThresholds::by_length_ns>},
 
     // Moving queue pairs to see whom slowness follows.
     {"intervention-after-s", "s", 0, kDayS,
