@@ -176,7 +176,7 @@ void AddEnd(const JobSnapshot& snapshot, const End& end, const std::vector<End>&
 
 // One process that is known to have died before the others of its job, or without them.
 Finding CrashOf(const JobSnapshot& snapshot, const End& end, const Membership& where,
-                const std::vector<uint32_t>& bereaved, const std::vector<End>& after,
+                const std::vector<uint32_t>& bereaved, const std::vector<End>& after, bool alone,
                 const EndThresholds& thresholds) {
   const ProcessRef& ref = snapshot.processes[end.process];
   Finding finding = CrashAt(where, end);
@@ -188,8 +188,8 @@ Finding CrashOf(const JobSnapshot& snapshot, const End& end, const Membership& w
                         const auto& all = snapshot.processes[other].process->communicators;
                         return std::any_of(all.begin(), all.end(), IsInside);
                       });
-  // Who may have been ended from outside may be the first of a whole job that is being ended.
-  const int64_t alone_ns = end.manner == Manner::kOwn ? 0 : thresholds.ended_ns;
+  // Several that may have been ended from outside may be the first node of a whole job that is being ended.
+  const int64_t alone_ns = alone || end.manner == Manner::kOwn ? 0 : thresholds.ended_ns;
   const bool certain = missed && IsHeardWhole(snapshot, end, alone_ns);
   finding.confidence = certain ? 0.99 : 0.5;
   if (certain) finding.confirmed_by = "gone";
@@ -334,7 +334,7 @@ std::vector<Finding> DetectCrashes(const JobSnapshot& snapshot, const EndThresho
     // Those that were ended because of it would miss it, too.
     if (bereaved.empty() && !after.empty()) bereaved = FormerPeers(snapshot, end.process, &where);
     if (!bereaved.empty() && where != nullptr) {
-      findings.push_back(CrashOf(snapshot, end, *where, bereaved, after, thresholds));
+      findings.push_back(CrashOf(snapshot, end, *where, bereaved, after, first.size() == 1, thresholds));
     }
   }
   return findings.empty() ? CrashAmong(snapshot, first, together) : findings;
