@@ -133,7 +133,7 @@ constexpr PolicyEntry kTable[] = {
     {"crash-ended-s", "s", 0, 3600,
      "deaths within this time of the first belong to a job that may have been ended as a whole; one that was "
      "killed "
-     "from outside, or unseen, is a crash when the others have outlived it by so long",
+     "from outside, or unseen, are crashes when the others have outlived them by so long",
      kFabric, At<kDetectors, kEnd, &EndThresholds::ended_ns>},
     {"crash-ended-least", "ranks", 1, 1e6, "and it may have been where at least so many died", kFabric,
      At<kDetectors, kEnd, &EndThresholds::ended_least>},
@@ -368,6 +368,9 @@ constexpr PolicyEntry kTable[] = {
      At<&Policy::verdicts, &VerdictThresholds::end_settle_ns>},
     {"clear-silent-s", "s", 0, kDayS, "any verdict about a host that does not report again after so long",
      kReasoning, At<&Policy::verdicts, &VerdictThresholds::silent_clear_ns>},
+    {"verdict-by-length-s", "s", 0, kDayS,
+     "what only its length makes certain is confirmed when it has been suspected for so long", kJobs,
+     At<&Policy::verdicts, &VerdictThresholds::by_length_ns>},
 
     // Moving queue pairs to see whom slowness follows.
     {"intervention-after-s", "s", 0, kDayS,

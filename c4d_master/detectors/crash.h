@@ -16,8 +16,8 @@ struct EndThresholds {
   int64_t together_ns = kSecondNs / 10;  // deaths that are not told apart
   // Who waited in an operation for so long before it gave its communicators up gave up waiting.
   int64_t gave_up_wait_ns = 10 * kSecondNs;
-  // Deaths of a job that is ended as a whole; before, no crash of one that may have been ended from outside
-  // is certain.
+  // Deaths of a job that is ended as a whole; before, no crash of several that may have been ended from
+  // outside is certain.
   int64_t ended_ns = kSecondNs;
   uint64_t ended_least = 3;                    // at least so many of these, and more than this share of
   double ended_share = 0.5;                    // their incarnation's processes

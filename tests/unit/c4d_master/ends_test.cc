@@ -157,6 +157,20 @@ TEST_F(RestartedJobTest, RanksThatTheJobGoesOnWithoutAreNotMissed) {
   EXPECT_THAT(DetectCrashes(snapshot, {}), IsEmpty());
 }
 
+// A job is ended from outside and begins again, rank after rank: those that nobody has taken over yet did not
+// die alone.
+TEST_F(RestartedJobTest, RanksThatAreStartedLastAreNoCrash) {
+  for (uint32_t rank = 0; rank < kRanks; ++rank) job_.Enter(rank);
+  EndAll(Phase::kReady);
+  Pass(kSecondNs);
+  for (uint32_t rank = 0; rank + 1 < kRanks; ++rank) {
+    StartAgain(rank);
+    job_.host_of(rank).processes.back().first_seen_at_ns = job_.now_ns();
+  }
+  Pass(2 * kReplacedNs);
+  for (const Finding& finding : DetectCrashes(Snapshot(), {})) EXPECT_EQ(finding.confirmed_by, "");
+}
+
 // Somebody else's process of the job says nothing of it, nor does one that came before its end.
 TEST_F(RestartedJobTest, RanksThatNobodyCameAfterAreMissed) {
   EndAll(Phase::kReady);
