@@ -17,8 +17,6 @@ constexpr int64_t kMs = 1'000'000;
 constexpr int64_t kSecondNs = 1000 * kMs;
 constexpr int64_t kHousekeepingNs = 1000 * kMs;
 constexpr int64_t kRefreshEveryNs = 50 * kMs;
-// Of ports of one group, in vain.
-constexpr int kMostRounds = 6;
 // Enough probes from every leaf that a link over which none came is known to be dead
 // (TopologyLearner::MarkFaults).
 constexpr double kMissChance = 2e-5;
@@ -115,8 +113,13 @@ void C4pHandler::GiveUpHost(SessionId id, Session* session) {
   const std::string& host = session->hello->host();
   by_host_.erase(host);
   plan_.Lost(host);
-  std::erase_if(asked_,
-                [&](const auto& entry) { return session->addresses.contains(entry.first.tuple.source); });
+  for (auto at = asked_.begin(); at != asked_.end();) {
+    Asked& asked = at->second;
+    std::erase_if(asked.waiting,
+                  [&](const auto& tuple) { return session->addresses.contains(tuple.source); });
+    if (asked.waiting.empty()) Complete(at->first, asked);
+    at = asked.waiting.empty() ? asked_.erase(at) : std::next(at);
+  }
   for (const uint64_t order : session->orders) orders_.erase(order);
   session->orders.clear();
   session->addresses.clear();
@@ -326,7 +329,7 @@ void C4pHandler::TakeResult(const v1::ProbeResult& result, const service::IpTupl
     view_.Add(seen, now_ns);
     catalogue_.Record(seen, now_ns);
     const bool ours = options_.ports.Of(tuple.protocol).Holds(tuple.source_port);
-    if (seen.names_path() && ours) book_.Learnt(group, tuple.source_port);
+    if (seen.names_path() && ours) LearnPort(tuple, now_ns);
     if (seen.hops.remote.known()) catalogue_.RecordEndToEnd(tuple, true, now_ns);
     learnt_.insert(group);
   }
@@ -339,10 +342,8 @@ void C4pHandler::TakeResult(const v1::ProbeResult& result, const service::IpTupl
       if (!seen.hops.spine.known() && then.known()) recheck->second.before.erase(before);
     }
   }
-  const auto asked = asked_.find(group);
-  if (asked == asked_.end() || --asked->second > 0) return;
-  asked_.erase(asked);
-  (void)catalogue_.LearnHash(group);
+  Answered(group, tuple);
+  if (const auto data = AcknowledgementsOf(tuple)) Answered(GroupOf(*data), tuple);
 }
 
 void C4pHandler::SetPlanNetwork() {
@@ -371,18 +372,6 @@ void C4pHandler::RefreshView(int64_t now_ns) {
     for (const FlowGroup& group : book_.Wanting()) learnt_.insert(group);
   }
   if (!changes.empty()) LinksChanged(changes, now_ns);
-}
-
-void C4pHandler::AskForPorts() {
-  for (const FlowGroup& group : book_.Wanting()) {
-    if (asked_.contains(group)) continue;
-    int& rounds = rounds_[group];
-    if (rounds >= kMostRounds) continue;
-    const int asked = plan_.Ask(group, static_cast<int>(options_.ports_per_pair), book_.KnownPorts(group));
-    if (asked == 0) continue;
-    ++rounds;
-    asked_[group] = asked;
-  }
 }
 
 void C4pHandler::SendOrders(int64_t now_ns) {
@@ -464,7 +453,7 @@ void C4pHandler::Tick(int64_t now_ns) {
     BeginRound(now_ns);
     RefreshDoubtful(now_ns);
   }
-  AskForPorts();
+  AskForPorts(now_ns);
   SendOrders(now_ns);
   if (housekeeping) UpdateMetrics();
 }

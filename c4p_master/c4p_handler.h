@@ -74,6 +74,11 @@ class C4pHandler {
     SessionId session = 0;
     std::multiset<service::IpTuple> tuples;  // not reported yet
   };
+  // Ports of a group that are being learnt: what is not reported yet, and those whose way was named.
+  struct Asked {
+    std::multiset<service::IpTuple> waiting;
+    std::set<uint16_t> named;
+  };
   // Ports that are probed again to see whether switches send them other ways than before.
   struct Recheck {
     std::map<uint16_t, HopPath> before;
@@ -132,7 +137,11 @@ class C4pHandler {
   void BeginRechecks(int64_t now_ns);
   void BeginRecheck(const FlowGroup& group, int64_t now_ns);
   void FinishRechecks(int64_t now_ns);
-  void AskForPorts();
+  void AskForPorts(int64_t now_ns);
+  // One of what was asked for the group is answered, or will not be.
+  void Answered(const FlowGroup& group, const service::IpTuple& tuple);
+  void Complete(const FlowGroup& group, const Asked& asked);
+  void LearnPort(const service::IpTuple& tuple, int64_t now_ns);
   void SendOrders(int64_t now_ns);
   void SendAdvice(const std::vector<Advice>& advice);
   void Announce(const std::set<std::string>& connections, int64_t now_ns);
@@ -160,7 +169,7 @@ class C4pHandler {
   std::map<uint64_t, Order> orders_;
   uint64_t next_order_ = 1;
   std::map<std::string, SessionId> by_host_;
-  std::map<FlowGroup, int> asked_;                // tuples that are under way
+  std::map<FlowGroup, Asked> asked_;
   std::map<FlowGroup, int> rounds_;               // how often ports were asked for
   std::set<FlowGroup> learnt_;                    // since the last improvement
   std::map<FlowGroup, int64_t> strays_;           // of queue pairs on ports that were not advised: since when

@@ -10,15 +10,9 @@
 namespace c4::c4p {
 namespace {
 
-service::IpProtocol ProtocolOf(const v1::PathRequest& request) {
-  return request.protocol() == v1::IP_PROTOCOL_TCP ? service::IpProtocol::kTcp : service::IpProtocol::kUdp;
-}
-
 using service::Concat;
 using service::IpAddress;
 
-// Of a hash whose model is known, so many ports that nobody probed are looked at.
-constexpr size_t kPredictedPorts = 256;
 constexpr size_t kMostEnds = 4;
 
 const std::string& TenantOf(const v1::PathRequest& request) {
@@ -156,78 +150,6 @@ bool PathBook::SameLeaf(const Connection& connection, size_t end) const {
   return from != nullptr && to != nullptr && from->leaf == to->leaf;
 }
 
-PathBook::Offer PathBook::OfferOf(const Connection& connection, int64_t now_ns) const {
-  Offer offer;
-  for (size_t end = 0; end < connection.sources.size(); ++end) {
-    const FlowGroup group = GroupOfEnd(connection, end);
-    const auto known = known_.find(group);
-    std::vector<uint16_t> ports;
-    if (known != known_.end()) ports.assign(known->second.begin(), known->second.end());
-    // A model, or the operator, may know ports that nobody has probed.
-    const PortRange& range = options_.ports.Of(group.tuple.protocol);
-    for (uint32_t port = range.low; port <= range.high && ports.size() < kPredictedPorts; port += 31) {
-      const auto found = catalogue_->Find(WithPort(group, static_cast<uint16_t>(port)), now_ns);
-      if (!found || found->origin == PathOrigin::kProbed) break;
-      ports.push_back(static_cast<uint16_t>(port));
-    }
-    for (const uint16_t port : ports) {
-      if (!PortsOf(group.tuple.protocol).IsFree(connection.sources[end], port)) continue;
-      const Place place = PlaceOfTuple(WithPort(group, port), now_ns);
-      if (place.way == kNoWay) continue;
-      offer[{place.plane, place.way}].push_back({static_cast<uint32_t>(end), port});
-    }
-  }
-  return offer;
-}
-
-Place PathBook::PlaceOfTuple(const service::IpTuple& tuple, int64_t now_ns) const {
-  if (!DirectLinks(tuple.source, tuple.destination).empty())
-    return {view_->Find(tuple.source)->plane, kDirect};
-  if (catalogue_->HealthOf(tuple) == Health::kDead) return {};
-  const auto path = catalogue_->Links(view_->topology(), tuple, now_ns);
-  if (!path.ok() || !path->has_value()) return {};
-  const auto [plane, way] = view_->PlaceOf(**path);
-  return {plane, way};
-}
-
-std::vector<PlaneWays> PathBook::WaysOf(const Connection& connection, const Offer& offer) const {
-  std::vector<PlaneWays> ways(view_->network().planes());
-  for (PlaneWays& plane : ways) plane.all = false;
-  for (const auto& [place, ports] : offer) {
-    if (place.first >= ways.size()) continue;
-    ways[place.first].ways.push_back({place.second, static_cast<uint32_t>(ports.size())});
-  }
-  for (size_t end = 0; end < connection.sources.size(); ++end) {
-    const PlaneId plane = PlaneOf(connection, end);
-    if (plane < ways.size() && SameLeaf(connection, end)) ways[plane] = PlaneWays();
-  }
-  return ways;
-}
-
-void PathBook::SetPort(Connection* connection, size_t index, uint32_t end, uint32_t port) {
-  QueuePair& pair = connection->pairs[index];
-  PortPool& ports = PortsOf(ProtocolOf(connection->request));
-  if (pair.advised_port != 0) ports.Release(connection->sources[pair.end], pair.advised_port);
-  pair.end = end;
-  pair.advised_port = port;
-  if (port != 0) ports.Take(connection->sources[end], port);
-}
-
-// A port that is in use is not given to another queue pair, even if this one is advised to leave it: both
-// would want it for a moment, and one of them would have to take any.
-void PathBook::SetTuple(QueuePair* pair, const std::optional<service::IpTuple>& tuple) {
-  if (pair->tuple) PortsOf(pair->tuple->protocol).Release(pair->tuple->source, pair->tuple->source_port);
-  pair->tuple = tuple;
-  if (tuple) PortsOf(tuple->protocol).Take(tuple->source, tuple->source_port);
-}
-
-void PathBook::DropPorts(Connection* connection) {
-  for (size_t i = 0; i < connection->pairs.size(); ++i) {
-    SetPort(connection, i, connection->pairs[i].end, 0);
-    SetTuple(&connection->pairs[i], std::nullopt);
-  }
-}
-
 std::optional<ConnectionRequest> PathBook::RequestOf(Connection* connection, const Offer& offer) {
   const AddressPlace* const from = view_->Find(connection->sources.front());
   const AddressPlace* const to = view_->Find(connection->destinations.front());
@@ -269,8 +191,8 @@ bool PathBook::Allot(Connection* connection, int64_t now_ns) {
     const auto known = known_.find(group);
     const auto port = static_cast<uint16_t>(pair.advised_port);
     if (port == 0 || known == known_.end() || !known->second.contains(port)) continue;
-    own[i] = PlaceOfTuple(WithPort(group, port), now_ns);
-    if (own[i].way != kNoWay) with_own[{own[i].plane, own[i].way}].push_back({pair.end, port});
+    const Port own_port = PortAt(pair.end, WithPort(group, port), &own[i], now_ns);
+    if (own[i].way != kNoWay) with_own[{own[i].plane, own[i].way}].push_back(own_port);
   }
   const std::optional<ConnectionRequest> request = RequestOf(connection, with_own);
   if (!request) return false;
@@ -301,26 +223,6 @@ bool PathBook::Allot(Connection* connection, int64_t now_ns) {
     SetPort(connection, i, end, 0);
   }
   SetComplete(connection, IsComplete(*connection, with_own));
-  return true;
-}
-
-// Whether more ports could make it better: a queue pair has none, or a way is lacking.
-bool PathBook::IsComplete(const Connection& connection, const Offer& offer) const {
-  for (const QueuePair& pair : connection.pairs) {
-    if (pair.place.way == kNoWay) return false;
-  }
-  for (size_t end = 0; end < connection.sources.size(); ++end) {
-    if (SameLeaf(connection, end)) continue;
-    const int from = view_->topology().NicAt(connection.sources[end]);
-    const int to = view_->topology().NicAt(connection.destinations[end]);
-    std::set<std::pair<PlaneId, Way>> ways;
-    for (const auto& [place, ports] : offer) ways.insert(place);
-    for (const QueuePair& pair : connection.pairs) ways.insert({pair.place.plane, pair.place.way});
-    const int possible = from < 0 || to < 0 ? 0 : view_->topology().PossiblePaths(from, to);
-    const Steering steering = catalogue_->SteeringOf(GroupOfEnd(connection, end), possible);
-    const bool steers = steering == Steering::kNotKnown || steering == Steering::kByPort;
-    if (steers && static_cast<int>(ways.size()) < possible) return false;
-  }
   return true;
 }
 

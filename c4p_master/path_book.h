@@ -27,6 +27,10 @@ namespace c4::c4p {
 
 using SessionId = uint64_t;
 
+inline service::IpProtocol ProtocolOf(const v1::PathRequest& request) {
+  return request.protocol() == v1::IP_PROTOCOL_TCP ? service::IpProtocol::kTcp : service::IpProtocol::kUdp;
+}
+
 // Of one agent: more than the ranks of a host make in any job, and less than would fill a master's memory.
 inline constexpr size_t kMostConnections = 65536;
 
@@ -169,8 +173,9 @@ class PathBook {
 
  private:
   struct Port {
-    uint32_t end;
-    uint16_t port;
+    uint32_t end = 0;
+    uint16_t port = 0;
+    bool shares_fate = false;  // its acknowledgements come back over the links that its data take
   };
   // Ordered as the connections are: advice goes out in their order.
   struct ByName {
@@ -178,7 +183,7 @@ class PathBook {
       return a->request.connection() < b->request.connection();
     }
   };
-  // Free ports of a connection's ends by where they lead.
+  // Free ports of a connection's ends by where they lead, those that share their fate first.
   using Offer = std::map<std::pair<PlaneId, Way>, std::vector<Port>>;
 
   absl::Status Read(const v1::PathRequest& request, Connection* connection) const;
@@ -220,6 +225,15 @@ class PathBook {
   v1::PathAnswer AnswerFor(const Connection& connection, int64_t now_ns) const;
   bool IsComplete(const Connection& connection, const Offer& offer) const;
   Place PlaceOfTuple(const service::IpTuple& tuple, int64_t now_ns) const;
+  // The same of a port that may be given out: nowhere, where its acknowledgements are known to be lost.
+  Port PortAt(size_t end, const service::IpTuple& tuple, Place* place, int64_t now_ns) const;
+  // They are known to take a link that is down.
+  bool LosesAcknowledgements(const service::IpTuple& tuple, int64_t now_ns) const;
+  bool IsUp(service::IpAddress from, service::IpAddress to, Place place) const;
+  // The queue pair is to have another port, and place.
+  void LetGo(Connection* connection, size_t pair);
+  // Lets go what loses acknowledgements; its groups.
+  std::set<FlowGroup> LetGoUnacknowledged(int64_t now_ns);
   // Its numbers: its own, and its tenant's.
   void Register(Connection* connection);
 

@@ -144,7 +144,12 @@ std::vector<Advice> PathBook::Repair(const std::vector<LinkChange>& changes, int
   };
   const bool down =
       std::any_of(changes.begin(), changes.end(), [](const LinkChange& change) { return !change.up; });
-  if (down) carry(allocator_.PlanRepair(ways_of));
+  if (down) {
+    // Whose acknowledgements alone are lost is on a link that is up.
+    const std::set<FlowGroup> unacknowledged = LetGoUnacknowledged(now_ns);
+    carry(allocator_.PlanRepair(ways_of));
+    for (Advice& better : Improve(unacknowledged, now_ns)) advice.push_back(std::move(better));
+  }
   for (const LinkChange& change : changes) {
     if (change.up) carry(allocator_.PlanEven(kMostEvenSteps, &change.link, ways_of));
   }
@@ -159,13 +164,10 @@ std::vector<Advice> PathBook::Remap(const std::map<FlowGroup, std::set<uint16_t>
   }
   for (auto& [name, connection] : connections_) {
     for (size_t i = 0; i < connection.pairs.size(); ++i) {
-      QueuePair& pair = connection.pairs[i];
+      const QueuePair& pair = connection.pairs[i];
       const auto found = known.find(GroupOfEnd(connection, pair.end));
       if (found == known.end() || found->second.contains(static_cast<uint16_t>(pair.advised_port))) continue;
-      SetComplete(&connection, false);
-      SetPort(&connection, i, pair.end, 0);
-      pair.place = Place();
-      if (connection.kept) (void)allocator_.Account(connection.number, static_cast<uint32_t>(i), Place());
+      LetGo(&connection, i);
     }
   }
   return Improve(groups, now_ns);

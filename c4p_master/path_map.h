@@ -45,4 +45,13 @@ inline service::IpTuple WithPort(const FlowGroup& group, uint16_t source_port) {
   return tuple;
 }
 
+// What the acknowledgements of a RoCE v2 flow take: they leave from the port that the data leave from, and go
+// to the same one. Of TCP, whose acknowledgements each connection's switches hash by the listener's port:
+// none.
+inline std::optional<service::IpTuple> AcknowledgementsOf(const service::IpTuple& tuple) {
+  if (tuple.protocol != service::IpProtocol::kUdp) return std::nullopt;
+  return service::IpTuple{tuple.protocol, tuple.destination, tuple.source_port, tuple.source,
+                          tuple.destination_port};
+}
+
 }  // namespace c4::c4p

@@ -118,25 +118,27 @@ ProbePlan::Agent* ProbePlan::AgentOf(IpAddress address) {
   return server == server_of_.end() ? nullptr : &agents_.at(server->second);
 }
 
-int ProbePlan::Ask(const FlowGroup& group, int count, const std::set<uint16_t>& known) {
+std::vector<IpTuple> ProbePlan::Ask(const FlowGroup& group, int count, const std::set<uint16_t>& known) {
+  std::vector<IpTuple> queued;
   const auto server = server_of_.find(group.tuple.source);
-  if (server == server_of_.end()) return 0;
+  if (server == server_of_.end()) return queued;
   std::vector<uint16_t> free;
   const PortRange& range = options_.ports.Of(group.tuple.protocol);
   for (int port = range.low; port <= range.high; ++port) {
     if (!known.contains(static_cast<uint16_t>(port))) free.push_back(static_cast<uint16_t>(port));
   }
-  if (static_cast<int>(free.size()) < count) return 0;
+  if (static_cast<int>(free.size()) < count) return queued;
   std::shuffle(free.begin(), free.end(), random_);
   const std::vector<std::string> source = LeavesOf(group.tuple.source);
   // Who hangs on one leaf needs no telling by which the packets go.
   const int first_ttl = source.size() == 1 && !source.front().starts_with(kLone) ? 2 : 1;
-  int queued = 0;
   for (int i = 0; i < count; ++i) {
     const IpTuple tuple = WithPort(group, free[static_cast<size_t>(i)]);
     const int times = i < std::min(kMostRepeated, count / 2) ? 2 : 1;
-    queued += times;
-    for (int time = 0; time < times; ++time) wanted_[server->second].push_back({tuple, first_ttl});
+    for (int time = 0; time < times; ++time) {
+      queued.push_back(tuple);
+      wanted_[server->second].push_back({tuple, first_ttl});
+    }
   }
   return queued;
 }

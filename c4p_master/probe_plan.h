@@ -72,9 +72,9 @@ class ProbePlan {
   // Probes all pairs again, as after the convergence of a failure.
   void Restart();
   // `count` different ports of the group, none of `known`. Some are asked for twice in a row: a port that
-  // takes two ways does not steer. Goes before the mesh. How many tuples will be reported; 0: the reserved
-  // range has no more ports, or no agent has the source.
-  int Ask(const FlowGroup& group, int count, const std::set<uint16_t>& known);
+  // takes two ways does not steer. Goes before the mesh. The tuples that will be reported, those asked for
+  // twice two times; none: the reserved range has no more ports, or no agent has the source.
+  std::vector<service::IpTuple> Ask(const FlowGroup& group, int count, const std::set<uint16_t>& known);
   // Those very tuples, as a path that misbehaves.
   bool AskAgain(const service::IpTuple& tuple);
 

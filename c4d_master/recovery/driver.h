@@ -8,6 +8,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,14 +27,18 @@ struct DriverReply {
   uint32_t incarnation = 0;  // of a restart: which one begins, where the scheduler counts itself; 0: as asked
 };
 
+struct Inventory {
+  std::vector<Event::Seen> nodes;  // all that the job may run on, spare ones included
+  std::optional<uint32_t> failed;  // the job has ended and failed, as that incarnation
+};
+
 class Driver {
  public:
   using Stop = std::function<bool()>;
 
   virtual ~Driver() = default;
   virtual DriverReply Run(const Command& command, absl::Duration timeout, const Stop& stop) = 0;
-  // All nodes that the job may run on, spare ones included.
-  virtual absl::StatusOr<std::vector<Event::Seen>> Look(absl::Duration timeout, const Stop& stop) = 0;
+  virtual absl::StatusOr<Inventory> Look(absl::Duration timeout, const Stop& stop) = 0;
 };
 
 // nullptr for none. `job`: its name.
@@ -43,7 +48,7 @@ std::unique_ptr<Driver> MakeDriver(const DriverConfig& config, const std::string
 std::string RequestJson(const std::string& job, const Command& command);
 std::string LookJson(const std::string& job);
 DriverReply ReadReply(const std::string& json);
-absl::StatusOr<std::vector<Event::Seen>> ReadNodes(const std::string& json);
+absl::StatusOr<Inventory> ReadInventory(const std::string& json);
 const char* VerbOf(Command::Kind kind);  // "isolate", "restart", "check", "give-back"
 
 }  // namespace c4::c4d::recovery

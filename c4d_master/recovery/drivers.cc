@@ -42,10 +42,10 @@ class TextDriver final : public Driver {
             .text = service::ToUtf8(std::string(answer.status().message()))};
   }
 
-  absl::StatusOr<std::vector<Event::Seen>> Look(absl::Duration timeout, const Stop& stop) override {
+  absl::StatusOr<Inventory> Look(absl::Duration timeout, const Stop& stop) override {
     const absl::StatusOr<std::string> answer = exchange_(LookJson(job_), 0, timeout, stop);
     if (!answer.ok()) return answer.status();
-    return ReadNodes(*answer);
+    return ReadInventory(*answer);
   }
 
  private:

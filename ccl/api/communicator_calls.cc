@@ -11,6 +11,7 @@
 #include "ccl/api/split.h"
 #include "ccl/bootstrap/protocol.h"
 #include "ccl/engine/vendor/calls.h"
+#include "ccl/include/c4/stream.h"
 #include "ccl/include/nccl.h"
 
 namespace c4::api {
@@ -50,6 +51,10 @@ extern "C" ncclResult_t pncclGetUniqueId(ncclUniqueId* uniqueId) {
   return Report("ncclGetUniqueId", nullptr, [&] { return c4::api::MakeUniqueId(uniqueId); });
 }
 C4_WEAK_TWIN(ncclGetUniqueId);
+
+ncclResult_t c4HostUniqueId(ncclUniqueId* id) {
+  return Report("c4HostUniqueId", nullptr, [&] { return c4::api::MakeHostUniqueId(id); });
+}
 
 extern "C" ncclResult_t pncclCommInitRank(ncclComm_t* comm, int nranks, ncclUniqueId commId, int rank) {
   if (const vendor::Api* const api = ApiOfId(&commId)) {

@@ -110,6 +110,13 @@ Result MakeUniqueId(ncclUniqueId* id) {
   return engine->GetUniqueId(id);
 }
 
+Result MakeHostUniqueId(ncclUniqueId* id) {
+  C4_RETURN_IF_ERROR(CheckNotNull(id, "id"));
+  Engine* engine = nullptr;
+  C4_RETURN_IF_ERROR(ChooseEngine(nullptr, &engine));  // what comes this way is never the vendor's
+  return engine->GetPrivateId(id);
+}
+
 Result Join(const JoinCall& call, ncclComm_t* comm) {
   C4_RETURN_IF_ERROR(CheckNotNull(comm, "comm"));
   *comm = nullptr;

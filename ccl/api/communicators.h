@@ -10,6 +10,8 @@
 namespace c4::api {
 
 Result MakeUniqueId(ncclUniqueId* id);
+// Of the host engine, whichever engine is the process's; NCCL_COMM_ID has no say.
+Result MakeHostUniqueId(ncclUniqueId* id);
 
 // How a rank was asked to join. The first id is used; `call` is for sentences.
 struct JoinCall {

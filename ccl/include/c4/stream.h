@@ -24,6 +24,11 @@ extern "C" {
 #pragma GCC visibility push(default)
 #endif
 
+// An id for one new communicator on host memory, whichever engine ncclGetUniqueId chooses here: so a process
+// whose GPUs are the vendor's can have communicators of both kinds. Never twice the same, also where
+// NCCL_COMM_ID is set: it has to be sent to the other ranks.
+ncclResult_t c4HostUniqueId(ncclUniqueId* id);
+
 ncclResult_t c4StreamCreate(cudaStream_t* stream);
 
 // The handle is no longer valid; what was enqueued still runs. The null stream cannot be destroyed.

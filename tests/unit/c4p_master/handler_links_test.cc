@@ -111,6 +111,74 @@ TEST(C4pLinksTest, AFewOfManyThatLoseTheirPathAreNoReasonToProbe) {
   EXPECT_EQ(ordered(), twice);
 }
 
+// The spine that data take, and that acknowledgements take, of each queue pair of a connection over RoCE.
+std::vector<std::pair<int, int>> BothWays(Cluster* cluster, const std::string& name) {
+  std::vector<std::pair<int, int>> spines;
+  const auto& [from, request] = cluster->requests.at(name);
+  for (const v1::QueuePairPath& path : cluster->answers[name].paths()) {
+    const service::IpTuple data = {service::IpProtocol::kUdp, *service::ParseIp(request.ends(0).source()),
+                                   static_cast<uint16_t>(path.source_port()),
+                                   *service::ParseIp(request.ends(0).destination()), 4791};
+    if (data.source_port == 0) {
+      spines.emplace_back(-1, -1);
+      continue;
+    }
+    const service::IpTuple back = {data.protocol, data.destination, data.source_port, data.source, 4791};
+    spines.emplace_back(cluster->fabric.PathOf(data).spine, cluster->fabric.PathOf(back).spine);
+  }
+  return spines;
+}
+
+TEST(C4pLinksTest, AcknowledgementsOfRoceComeBackOverTheSpineThatTheDataTake) {
+  for (uint64_t seed = 1; seed <= 10; ++seed) {
+    Cluster cluster({.leaves = 4, .spines = 2, .hosts_per_leaf = 1, .seed = seed});
+    cluster.Run(4000);
+    for (int rank = 0; rank < 4; ++rank) cluster.AskRoce(rank, (rank + 1) % 4, "c" + std::to_string(rank));
+    cluster.Run(2000);
+    for (const auto& [name, request] : cluster.requests) {
+      for (const auto& [data, back] : BothWays(&cluster, name)) {
+        ASSERT_GE(data, 0) << "seed " << seed;
+        EXPECT_EQ(data, back) << name << ", seed " << seed;
+      }
+    }
+  }
+}
+
+// Where there are too few ports for data and acknowledgements to go one way, what loses either moves, and to
+// where it loses neither.
+TEST(C4pLinksTest, QueuePairsWhoseAcknowledgementsAreLostMove) {
+  int moved = 0;
+  for (uint64_t seed = 1; seed <= 10; ++seed) {
+    Cluster cluster({.leaves = 2, .spines = 8, .hosts_per_leaf = 2, .seed = seed}, {.ports_per_pair = 48});
+    cluster.Run(4000);
+    for (int rank = 0; rank < 2; ++rank) cluster.AskRoce(rank, 2 + rank, "c" + std::to_string(rank));
+    cluster.Run(2000);
+    for (const std::string name : {"c0", "c1"}) cluster.Use(name);
+    cluster.Run(2000);
+    cluster.fabric.Cut(0, 3);
+    std::map<std::string, std::map<uint32_t, uint32_t>> lost;
+    for (const std::string name : {"c0", "c1"}) {
+      const std::vector<std::pair<int, int>> spines = BothWays(&cluster, name);
+      for (uint32_t i = 0; i < spines.size(); ++i) {
+        if (spines[i].first == 3) lost[name][i] = 1;
+        moved += spines[i].first != 3 && spines[i].second == 3 ? 1 : 0;
+      }
+    }
+    for (const auto& [name, pairs] : lost) cluster.Use(name, pairs);
+    cluster.Run(6000);
+    if (lost.empty()) continue;
+    ASSERT_FALSE(cluster.IsUp("leaf0>spine3")) << "seed " << seed;
+    for (const std::string name : {"c0", "c1"}) {
+      for (const auto& [data, back] : BothWays(&cluster, name)) {
+        EXPECT_NE(data, 3) << name << ", seed " << seed;
+        EXPECT_NE(back, 3) << name << ", seed " << seed;
+        EXPECT_GE(data, 0) << name << ", seed " << seed;
+      }
+    }
+  }
+  EXPECT_GT(moved, 0) << "no acknowledgements were lost alone";
+}
+
 // Leaves are judged by their own first answers, also when no more answers come after those.
 TEST(C4pLinksTest, ALeafThatIsProbedLaterIsJudgedLater) {
   constexpr int64_t kSettleNs = TopologyLearner::kSettleNs;
