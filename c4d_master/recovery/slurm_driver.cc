@@ -55,7 +55,7 @@ class SlurmDriver final : public Driver {
     return Unknown("a command that this driver does not know");
   }
 
-  absl::StatusOr<std::vector<Event::Seen>> Look(absl::Duration timeout, const Stop& stop) override {
+  absl::StatusOr<Inventory> Look(absl::Duration timeout, const Stop& stop) override {
     const Call call = {SteadyClock::now() + absl::ToChronoNanoseconds(timeout), stop};
     const absl::StatusOr<SlurmJob> job = AskJob(call);
     if (!job.ok()) return job.status();
@@ -71,11 +71,14 @@ class SlurmDriver final : public Driver {
       if (!of_steps.ok()) return of_steps.status();
       in_use = *of_steps;
     }
-    std::vector<Event::Seen> seen;
+    Inventory inventory;
     for (const SlurmNode& node : *nodes) {
-      seen.push_back(SightOf(name_, node, of_job->contains(node.name), in_use.contains(node.name)));
+      inventory.nodes.push_back(
+          SightOf(name_, node, of_job->contains(node.name), in_use.contains(node.name)));
     }
-    return seen;
+    // Of a job that failed nothing is said: on its way to another start it is FAILED or NODE_FAIL for a
+    // moment.
+    return inventory;
   }
 
  private:

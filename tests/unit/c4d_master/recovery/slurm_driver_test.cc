@@ -215,17 +215,17 @@ TEST_F(SlurmDriverTest, AllNodesOfThePartition) {
       MakeSlurmDriver({.job = "7", .tools = directory_.path(), .check = {}, .patience_ns = 0}, "any");
   const auto seen = driver->Look(absl::Seconds(10), {});
   ASSERT_TRUE(seen.ok()) << seen.status();
-  ASSERT_EQ(seen->size(), 4U);
-  EXPECT_TRUE(seen->at(0).in_use);
-  EXPECT_EQ(seen->at(0).sight, Event::Sight::kFree);
-  EXPECT_FALSE(seen->at(2).in_use);
-  EXPECT_EQ(seen->at(3).sight, Event::Sight::kOther);
+  ASSERT_EQ(seen->nodes.size(), 4U);
+  EXPECT_TRUE(seen->nodes.at(0).in_use);
+  EXPECT_EQ(seen->nodes.at(0).sight, Event::Sight::kFree);
+  EXPECT_FALSE(seen->nodes.at(2).in_use);
+  EXPECT_EQ(seen->nodes.at(3).sight, Event::Sight::kOther);
   // Of an allocation with a spare node, the ranks' are in use.
   Write("job", "RUNNING |0 |n[1-2] |main |None |c4 nodes=1 began=0 asked=0 requeues=0 exclude= |\n");
   Write("steps", "7.0|n1|\n");
   Tool("scontrol", "[ $3 = n1 ] && echo n1 || printf 'n1\\nn2\\n'");
-  EXPECT_FALSE(driver->Look(absl::Seconds(10), {})->at(1).in_use);
-  EXPECT_EQ(driver->Look(absl::Seconds(10), {})->at(1).sight, Event::Sight::kFree);
+  EXPECT_FALSE(driver->Look(absl::Seconds(10), {})->nodes.at(1).in_use);
+  EXPECT_EQ(driver->Look(absl::Seconds(10), {})->nodes.at(1).sight, Event::Sight::kFree);
   Write("nodes", "");
   EXPECT_FALSE(driver->Look(absl::Seconds(10), {}).ok());
   EXPECT_FALSE(MakeSlurmDriver({.job = "", .tools = directory_.path(), .check = {}, .patience_ns = 0}, "demo")
