@@ -6,7 +6,6 @@
 #include <csignal>
 #include <fcntl.h>
 #include <fstream>
-#include <iterator>
 #include <pthread.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -123,7 +122,9 @@ void ExitWatch::TakeExit(uint32_t pid) {
   const int64_t now_ns = MonotonicNs();
   // The parent takes the code at any moment.
   std::ifstream file(proc_root_ + "/" + std::to_string(pid) + "/stat");
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  std::string text;
+  // A read fails (ESRCH) where it is taken meanwhile; iterators of the buffer would throw then.
+  std::getline(file, text, '\0');
   const std::lock_guard<std::mutex> lock(mutex_);
   const auto at = watched_.find(pid);
   if (at == watched_.end()) return;

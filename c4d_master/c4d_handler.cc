@@ -220,8 +220,9 @@ absl::StatusOr<v1::TelemetryReply> C4dHandler::Ingest(const v1::TelemetryBatch& 
   reply.set_sequence(batch.sequence());
   reply.set_master_epoch(options_.master_epoch);
   reply.set_received_ns(arrival.monotonic_ns);
-  // A profile asks for more than the job is set to, for a few iterations.
-  const bool profiles = options_.tell_fail_slow && fail_slow_.WantsFine();
+  // A profile asks for more than the job is set to, for a few iterations; not where nothing is to be
+  // recorded.
+  const bool profiles = options_.tell_fail_slow && fail_slow_.WantsFine() && level_ != v1::RECORD_LEVEL_OFF;
   reply.set_level(profiles ? v1::RECORD_LEVEL_FINE : level_);
   reply.set_report_interval_ns(hearing_.interval_ns());
   const bool is_base = (taken == JobView::Taken::kNew || taken == JobView::Taken::kDuplicate) &&
@@ -316,7 +317,7 @@ void C4dHandler::Tick(Now now) {
     for (const uint64_t communicator : finding.communicators) view_.ExcludeStandstill(communicator);
   }
   hearing_.Observe(snapshot, findings, policy_, now.monotonic_ns);
-  JudgeIterations(snapshot, &findings, now);
+  JudgeIterations(snapshot, recovering, &findings, now);
   Intervene(snapshot, now, &findings);
   hardware_.Attach(snapshot, now, &findings);
   std::vector<VerdictChange> changes = verdicts_.Update(findings, snapshot, now);
@@ -354,21 +355,24 @@ void C4dHandler::Intervene(const JobSnapshot& snapshot, Now now, std::vector<Fin
 }
 
 // What the job's iterations say, beside all that was found.
-void C4dHandler::JudgeIterations(const JobSnapshot& snapshot, std::vector<Finding>* findings, Now now) {
+void C4dHandler::JudgeIterations(const JobSnapshot& snapshot, bool recovering, std::vector<Finding>* findings,
+                                 Now now) {
+  const bool stands_still = recovering || stood_still_at_ns_ == now.monotonic_ns;
   std::optional<Finding> slow = fail_slow_.Judge(
       *findings, snapshot, view_.hosts(), windows_,
-      [this](const Finding& finding) { return verdicts_.IdOf(finding); }, now);
+      [this](const Finding& finding) { return verdicts_.IdOf(finding); }, stands_still, now);
   const std::deque<SeriesPoint>& series = fail_slow_.log().series();
   metrics_.iteration_seconds.Set(series.empty() ? 0 : series.back().duration_s);
-  metrics_.slowdown.Set(fail_slow_.episode().has_value() ? fail_slow_.episode()->slowdown() : 1);
+  metrics_.slowdown.Set(slow.has_value() ? slow->fail_slow->after_s / slow->fail_slow->before_s : 1);
   metrics_.ranks_with_iterations.Set(static_cast<double>(fail_slow_.log().ranks().size()));
-  if (!slow.has_value() || !options_.tell_fail_slow) return;
-  // What is slow now is not usual, until it has been so for long.
-  if (!slow->confirmed_by.empty() && now.monotonic_ns - slow->since_at_ns < policy_.fail_slow.unusual_ns) {
-    windows_.Exclude(std::min(slow->since_at_ns, now.monotonic_ns) - kSecondNs,
+  if (!options_.tell_fail_slow) return;
+  // What may be slow now is not usual, until it has been so for long.
+  const int64_t since_ns = fail_slow_.slow_since_ns();
+  if (since_ns != kNever && now.monotonic_ns - since_ns < policy_.fail_slow.unusual_ns) {
+    windows_.Exclude(std::min(since_ns, now.monotonic_ns) - kSecondNs,
                      now.monotonic_ns + policy_.trouble.slow_after_ns);
   }
-  findings->push_back(*std::move(slow));
+  if (slow.has_value()) findings->push_back(*std::move(slow));
 }
 
 // So that they are known when something goes wrong.

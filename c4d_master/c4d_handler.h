@@ -89,7 +89,7 @@ class C4dHandler {
  private:
   bool IsOurs(const v1::ProcessReport& report) const;
   bool WantsWhole(const std::string& host) const;
-  void JudgeIterations(const JobSnapshot& snapshot, std::vector<Finding>* findings, Now now);
+  void JudgeIterations(const JobSnapshot& snapshot, bool recovering, std::vector<Finding>* findings, Now now);
   absl::Status CheckJob(const v1::TelemetryBatch& batch);
   void UsePolicy(const Policy& policy);
   void LogOnce(const std::string& sentence);

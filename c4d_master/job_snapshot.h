@@ -60,6 +60,7 @@ struct Communicator {
   // Members who have finished all that they called, of each different last call one at least.
   std::vector<uint32_t> settled;
   int64_t longest_standstill_ns = 0;  // that is usual here (rhythm.h); 0 while nothing was learnt
+  int64_t longest_in_job_ns = 0;      // in any communicator of the job, now or before
   // Calls that went well here (rhythm.h); valid until the next observation.
   const std::vector<OperationInfo>* usual_calls = nullptr;
 

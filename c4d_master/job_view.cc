@@ -21,6 +21,18 @@ constexpr int64_t kForgetDrainedNs = 600 * kSecondNs;
 // And one whose ranks live on elsewhere.
 constexpr int64_t kForgetSilentNs = 600 * kSecondNs;
 
+bool IsDead(const Health& health) {
+  return health.state == ProcessState::kGone || health.state == ProcessState::kZombie;
+}
+
+// An agent that starts anew finds the dead of long ago: to it they have just ended, and it did not see how.
+void KeepEnd(const Health& before, Health* now) {
+  if (!IsDead(before) || !IsDead(*now) || now->exit_at_ns != kNever) return;
+  now->state_since_at_ns = std::min(now->state_since_at_ns, before.state_since_at_ns);
+  now->exit_at_ns = before.exit_at_ns;
+  if (!now->exit_status.has_value()) now->exit_status = before.exit_status;
+}
+
 }  // namespace
 
 void ClockOffset::Sample(int64_t node_ns, int64_t master_ns) {
@@ -109,10 +121,12 @@ HostUpdate JobView::TakeWhole(const v1::TelemetryBatch& batch, int64_t arrival_n
                               AgentSession* session, std::vector<std::string>* faults) {
   const int64_t offset_ns = session->clock.offset_ns();
   std::vector<Process> processes = DecodeProcesses(batch, offset_ns, faults);
-  std::map<ProcessKey, int64_t> first_seen;
-  for (const Process& old : host->processes) first_seen[old.key] = old.first_seen_at_ns;
+  std::map<ProcessKey, const Process*> known;
+  for (const Process& old : host->processes) known[old.key] = &old;
   for (Process& process : processes) {
-    process.first_seen_at_ns = first_seen.try_emplace(process.key, arrival_ns).first->second;
+    const auto old = known.find(process.key);
+    process.first_seen_at_ns = old == known.end() ? arrival_ns : old->second->first_seen_at_ns;
+    if (old != known.end()) KeepEnd(old->second->health, &process.health);
   }
   const int64_t as_of_ns = batch.monotonic_ns() + offset_ns;
   if (!is_new) fences_.Observe(host->processes, host->as_of_ns, processes, as_of_ns);

@@ -58,7 +58,9 @@ void Rhythm::Look(Communicator* communicator, Learnt* learnt) {
              communicator->finished_by_all >= thresholds_.warm_up_operations) {
     learnt->current_ns = std::max(learnt->current_ns, communicator->StandstillNs());
   }
+  longest_ns_ = std::max(longest_ns_, learnt->longest_ns);
   communicator->longest_standstill_ns = learnt->longest_ns;
+  communicator->longest_in_job_ns = longest_ns_;
   for (const uint32_t member : communicator->settled) {
     const OperationInfo& call = communicator->members[member].state->last_called;
     if (learnt->calls.size() < kMostCalls &&

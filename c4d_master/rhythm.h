@@ -31,7 +31,8 @@ class Rhythm {
   // Looks at every communicator of the snapshot that has changed, at all of them where the snapshot has
   // another structure than the last one, and fills in its longest_standstill_ns and usual_calls. Of
   // communicators that are no longer there only the longest standstill is kept, for those of the same name
-  // and size: a job that was started again pauses as long for its checkpoints as before.
+  // and size, and the longest of all: a job that was started again, on fewer nodes or other ones, pauses as
+  // long for its checkpoints as before.
   void Observe(JobSnapshot* snapshot);
 
   // The standstill that this communicator is in now is not usual.
@@ -56,6 +57,7 @@ class Rhythm {
   RhythmThresholds thresholds_;
   std::map<uint64_t, Learnt> learnt_;
   std::map<Role, int64_t> former_;  // the longest standstill of those that are gone
+  int64_t longest_ns_ = 0;          // of all that were
   uint64_t structure_ = 0;          // of the last snapshot
   std::vector<Learnt*> known_;      // of each of its communicators
 };

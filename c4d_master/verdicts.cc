@@ -397,7 +397,9 @@ std::vector<VerdictChange> Verdicts::Update(const std::vector<Finding>& findings
       open->silent_since_ns = kNever;
       report_update = !IsFading(finding, open->verdict) && Refresh(finding, now, &open->verdict);
     }
-    if (!finding.confirmed_by.empty() && open->verdict.state() == v1::VERDICT_STATE_SUSPECTED) {
+    const bool seen_long = finding.confirmed_by != "past-limit" ||
+                           now.unix_ns - open->verdict.suspected_unix_ns() >= thresholds_.by_length_ns;
+    if (!finding.confirmed_by.empty() && seen_long && open->verdict.state() == v1::VERDICT_STATE_SUSPECTED) {
       open->verdict.set_state(v1::VERDICT_STATE_CONFIRMED);
       open->verdict.set_policy_version(policy_version_);
       open->verdict.set_confirmed_unix_ns(now.unix_ns);

@@ -29,6 +29,9 @@ struct VerdictThresholds {
   int64_t slow_settle_ns = 2 * kSecondNs;     // what is slow goes up and down
   int64_t end_settle_ns = 60 * kSecondNs;     // who is gone is forgotten by its agent, not by us
   int64_t silent_clear_ns = 300 * kSecondNs;  // a host that does not come back
+  // What only its length makes certain has to have been seen for so long: where a long wait ends, the next in
+  // line look for a moment as if it had been for them.
+  int64_t by_length_ns = 2 * kSecondNs;
 };
 
 struct VerdictChange {

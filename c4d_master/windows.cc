@@ -118,13 +118,24 @@ bool Windows::IsExcluded(const Slice& slice) const {
   return excluded_.Touches(slice.end_ns - slice.length_ns, slice.end_ns);
 }
 
-// The same rank on the same host does the same work over the same NIC, whichever process it is.
+// Ranks of its job, or of its widest communicator; 0: it is in none yet.
+uint32_t JobRanks(const Process& process) {
+  if (process.world > 0) return static_cast<uint32_t>(process.world);
+  uint32_t widest = 0;
+  for (const Membership& membership : process.communicators) widest = std::max(widest, membership.rank_count);
+  return widest;
+}
+
+// The same rank on the same host does the same work over the same NIC, whichever process it is, in a job of
+// as many ranks.
 void Windows::Inherit(const Host& host, const Process& process, ProcessHistory* heir) {
   const ProcessHistory* former = nullptr;
   for (const ProcessHistory* history : by_host_[host.name]) {
     if (history == heir || history->rank != process.rank || process.rank < 0) continue;
     const int64_t gone_ns = host.as_of_ns - history->last_seen_ns;
     if (gone_ns <= 0 || gone_ns > kForgetNs) continue;  // it is still there, or long forgotten
+    const uint32_t job_ranks = JobRanks(process);
+    if (job_ranks != 0 && history->job_ranks != 0 && job_ranks != history->job_ranks) continue;
     if (former == nullptr || history->last_seen_ns > former->last_seen_ns) former = history;
   }
   if (former == nullptr) return;
@@ -280,6 +291,7 @@ bool Windows::ObserveProcess(const Host& host, const Process& process) {
     Inherit(host, process, &history);
   }
   history.rank = process.rank;
+  history.job_ranks = std::max(history.job_ranks, JobRanks(process));
   history.last_seen_ns = as_of_ns;
   if (history.start_ns == kNever || process.operations_finished < history.start_operations) {
     Begin(process, as_of_ns, &history);

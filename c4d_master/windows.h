@@ -241,6 +241,7 @@ class Windows {
     std::map<Role, Inherited> inherited;
     std::string host;
     int32_t rank = -1;
+    uint32_t job_ranks = 0;  // of its job; 0: not known
     int64_t last_seen_ns = kNever;
   };
   struct KeyHash {

@@ -82,12 +82,7 @@ absl::StatusOr<std::unique_ptr<FabricJob>> FabricJob::Enter(const Request& reque
   if (!opened.ok()) return opened.status();
   std::unique_ptr<FabricJob> job(new FabricJob(*std::move(opened), request, own));
   if (absl::Status fault = job->StartGuard(); !fault.ok()) return fault;
-  const int hosts = fabric::HostCount(job->fabric_.spec());
-  if (!request.ranks_per_host.empty() && job->HostOfRank(request.ranks - 1) >= hosts) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(request.ranks, " ranks do not fit on ", hosts, " hosts with ",
-                     absl::StrJoin(request.ranks_per_host, ", "), " ranks each"));
-  }
+  if (absl::Status fault = job->CheckFits(); !fault.ok()) return fault;
   return job;
 }
 
@@ -145,13 +140,40 @@ absl::Status FabricJob::StartGuard() {
   _exit(0);
 }
 
+// Without a filling: all hosts but the spare ones.
+int FabricJob::HostsToSpreadOver() const {
+  return fabric::HostCount(fabric_.spec()) - std::max(request_.spares, 0);
+}
+
 int FabricJob::HostOfRank(int rank) const {
-  return cli::HostOfRank(rank, request_.ranks_per_host, fabric::HostCount(fabric_.spec()));
+  return cli::HostOfRank(rank, request_.ranks_per_host, HostsToSpreadOver());
 }
 
 int FabricJob::HostsInUse() const {
-  return std::min(fabric::HostCount(fabric_.spec()),
-                  request_.ranks_per_host.empty() ? request_.ranks : HostOfRank(request_.ranks - 1) + 1);
+  const int hosts = fabric::HostCount(fabric_.spec());
+  if (request_.spares == kAllOthers) return hosts;
+  const int with_ranks = request_.ranks_per_host.empty() ? std::min(HostsToSpreadOver(), request_.ranks)
+                                                         : HostOfRank(request_.ranks - 1) + 1;
+  return std::min(hosts, with_ranks + request_.spares);
+}
+
+absl::Status FabricJob::CheckFits() const {
+  const int hosts = fabric::HostCount(fabric_.spec());
+  const std::string filled =
+      request_.ranks_per_host.empty()
+          ? ""
+          : absl::StrCat(" with ", absl::StrJoin(request_.ranks_per_host, ", "), " ranks each");
+  if (request_.spares > 0 &&
+      (HostsToSpreadOver() < 1 || HostOfRank(request_.ranks - 1) + request_.spares >= hosts)) {
+    return absl::InvalidArgumentError(absl::StrCat(request_.ranks, " ranks and ", request_.spares,
+                                                   " spare hosts do not fit on ", hosts, " hosts", filled,
+                                                   "; name a larger fabric or fewer spare ones"));
+  }
+  if (!request_.ranks_per_host.empty() && HostOfRank(request_.ranks - 1) >= hosts) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(request_.ranks, " ranks do not fit on ", hosts, " hosts", filled));
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<Place> FabricJob::RankPlace(int host) const {

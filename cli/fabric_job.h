@@ -20,12 +20,14 @@ namespace c4::cli {
 
 class FabricJob {
  public:
+  static constexpr int kAllOthers = -1;
   struct Request {
     std::string fabric;  // name of one that is up, or LEAVESxSPINESxHOSTS for one of its own
     int ranks = 0;
     // How many ranks host after host is filled with, each at least 1; the last goes on. Empty: rank i goes to
     // host i % hosts.
     std::vector<int> ranks_per_host;
+    int spares = 0;   // so many more hosts are the job's, without ranks; kAllOthers: all that are left
     std::string run;  // a name for its control groups, of this job alone
   };
 
@@ -37,7 +39,7 @@ class FabricJob {
 
   const fabric::Fabric& fabric() const { return fabric_; }
   int HostOfRank(int rank) const;
-  // How many hosts have ranks: 0 to HostsInUse() - 1.
+  // How many hosts have ranks or are spare ones: 0 to HostsInUse() - 1.
   int HostsInUse() const;
   // In the host's control group.
   absl::StatusOr<Place> RankPlace(int host) const;
@@ -51,6 +53,8 @@ class FabricJob {
   FabricJob(fabric::Fabric fabric, Request request, bool own)
       : fabric_(std::move(fabric)), request_(std::move(request)), own_(own) {}
   absl::Status StartGuard();
+  absl::Status CheckFits() const;
+  int HostsToSpreadOver() const;
 
   fabric::Fabric fabric_;
   const Request request_;

@@ -62,6 +62,20 @@ absl::Status CheckLaunchOptions(const LaunchOptions& options) {
         "its "
         "management network");
   }
+  if (options.elastic && (options.fabric.empty() || !options.monitor)) {
+    return absl::InvalidArgumentError(
+        "--elastic needs --fabric, whose spare hosts take the place of those that fail, and the monitor, "
+        "which names them");
+  }
+  if (options.elastic && options.restarts > 0) {
+    return absl::InvalidArgumentError(
+        "--restarts and --elastic exclude each other: with --elastic the master decides (its limits stand in "
+        "the file of --recovery)");
+  }
+  if (!options.elastic && (!options.recovery.empty() || !options.checkpoint.empty() || options.spares >= 0)) {
+    return absl::InvalidArgumentError(
+        "--spares, --recovery and --checkpoint are for --elastic; give that as well");
+  }
   return absl::OkStatus();
 }
 
@@ -110,7 +124,8 @@ std::vector<std::string> RankEnvironment(const std::vector<std::string>& inherit
     ++local_ranks;
   }
   SetVariable(&result, "C4_RUN_DIR", RunDirOf(plan, host));
-  if (options.restarts > 0) SetVariable(&result, "C4_INCARNATION", std::to_string(plan.incarnation));
+  if (options.restarts > 0 || options.elastic)
+    SetVariable(&result, "C4_INCARNATION", std::to_string(plan.incarnation));
   if (!EnvironmentValue(inherited, "C4_ENGINE").has_value()) SetVariable(&result, "C4_ENGINE", "host");
   // No rank need look, and warn, for an agent that is known not to be there.
   if (!plan.agent && !EnvironmentValue(inherited, "C4_CONTROL").has_value())
@@ -126,6 +141,12 @@ std::vector<std::string> RankEnvironment(const std::vector<std::string>& inherit
   const std::string libraries = EnvironmentValue(inherited, "LD_LIBRARY_PATH").value_or("");
   SetVariable(&result, "LD_LIBRARY_PATH",
               libraries.empty() ? plan.library_dir : absl::StrCat(plan.library_dir, ":", libraries));
+  // Behind what the user preloads: a sanitizer's runtime wants to be the first.
+  if (options.tap) {
+    const std::string preloaded = EnvironmentValue(inherited, "LD_PRELOAD").value_or("");
+    const std::string tap = absl::StrCat(plan.library_dir, "/", kTapLibrary);
+    SetVariable(&result, "LD_PRELOAD", preloaded.empty() ? tap : absl::StrCat(preloaded, ":", tap));
+  }
   return result;
 }
 
@@ -139,6 +160,7 @@ std::vector<std::string> MasterArguments(const LaunchPlan& plan) {
                                      "--key-file",     plan.key_file};
   if (plan.recording) result.insert(result.end(), {"--recording", plan.log_dir + "/" + kRecordingName});
   if (plan.intervene) result.emplace_back("--intervene");
+  if (!plan.recovery.empty()) result.insert(result.end(), {"--recovery", plan.recovery});
   if (plan.owner_uid >= 0) result.insert(result.end(), {"--owner-uid", std::to_string(plan.owner_uid)});
   AppendTlsArguments(plan.certificates.master, &result);
   return result;

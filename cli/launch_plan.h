@@ -15,6 +15,9 @@
 
 namespace c4::cli {
 
+// Beside libnccl.so.2: the tap for programs that are linked to verbs (docs/tap.md).
+inline constexpr char kTapLibrary[] = "libc4_verbs.so";
+
 struct LaunchOptions {
   int ranks = 0;
   std::string job;         // empty: C4_JOB_ID, else a name made from the launcher's pid
@@ -35,7 +38,13 @@ struct LaunchOptions {
   std::string fabric;      // name or size of an emulated fabric to run in; empty: over loopback
   std::vector<int> ranks_per_host;  // in a fabric, the last goes on; empty spreads rank i to host i % hosts
   int restarts = 0;                 // how often a failed job is started again
+  bool elastic = false;             // in a fabric with spare hosts: the master starts it again, on others
+  int spares = -1;                  // with elastic: hosts that are kept free; -1: all that have no ranks
+  std::string recovery;             // with elastic: the user's file of recovery; empty: automatic
+  std::string checkpoint;           // with elastic: a file whose time is that of the last whole checkpoint
+  double elastic_wait_s = 120;      // how long a failed job waits for the master's decision
   bool verdict_lines = false;       // report verdicts as they come
+  bool tap = false;                 // what the ranks do through verbs is watched, whoever does it
   bool rank_logs = false;           // each rank's output to rank-N.log in the run directory instead
   std::vector<std::string> command;
 };
@@ -76,6 +85,7 @@ struct LaunchPlan {
   std::string interfaces = "lo";          // NCCL_SOCKET_IFNAME
   std::string topology;                   // file for a path master; empty: none
   std::string master_host = "127.0.0.1";  // where the master listens
+  std::string recovery;                   // its file of recovery; empty: none
 };
 
 int HostIndexOf(const LaunchPlan& plan, int rank);

@@ -90,6 +90,10 @@ absl::Status Launcher::Prepare() {
   if (!folder.ok()) return folder.status();
   plan_.binary_dir = *folder;
   plan_.library_dir = (fs::path(*folder).parent_path() / "lib").string();
+  if (const fs::path tap = fs::path(plan_.library_dir) / kTapLibrary; options_.tap && !fs::exists(tap)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("--tap needs ", tap.string(), ", which is not there: install C4 as a whole"));
+  }
 
   if (options_.base_dir.empty()) options_.base_dir = service::DefaultRunDir();
   plan_.directory = options_.base_dir + "/masters";
@@ -119,6 +123,7 @@ absl::Status Launcher::Prepare() {
   plan_.intervene = options_.intervene;
   if (!options_.fabric.empty()) C4_RETURN_IF_NOT_OK(EnterFabric());
   if (options_.tls) C4_RETURN_IF_NOT_OK(MakeCertificates());
+  if (options_.elastic) C4_RETURN_IF_NOT_OK(PrepareElastic());
   return ChoosePorts();
 }
 
@@ -184,7 +189,8 @@ absl::Status Launcher::EnterFabric() {
     return absl::FailedPreconditionError("a job in a fabric needs its directory: name one with --run-dir");
   }
   absl::StatusOr<std::unique_ptr<FabricJob>> entered =
-      FabricJob::Enter({options_.fabric, options_.ranks, options_.ranks_per_host, job_dir_->name()});
+      FabricJob::Enter({options_.fabric, options_.ranks, options_.ranks_per_host,
+                        options_.elastic ? options_.spares : 0, job_dir_->name()});
   if (absl::IsPermissionDenied(entered.status())) {
     report_(
         absl::StrCat("warning: ", std::string(entered.status().message()), "; the job runs over loopback"));

@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "cli/daemon.h"
+#include "cli/elastic.h"
 #include "cli/fabric_job.h"
 #include "cli/job_dir.h"
 #include "cli/launch_plan.h"
@@ -94,6 +95,15 @@ class Launcher {
   void WriteJobFile() const;
   // True when a failed job is started again.
   bool Restarts();
+  // The ranks anew, as that incarnation.
+  absl::Status StartAgain(int incarnation);
+  // With --elastic: where the master asks, and what its file of recovery says.
+  absl::Status PrepareElastic();
+  void ServeMaster();
+  absl::StatusOr<double> RestartOn(const ElasticJob::Restart& restart);
+  // The job has failed, and the master is to say what comes next: `why`, for the user.
+  void AwaitMaster(const std::string& why);
+  bool AwaitsMaster() const;
   bool IsServed(const std::string& name) const;
   absl::Status CheckJobIsFree() const;
   void StartMonitor();
@@ -135,10 +145,13 @@ class Launcher {
   LaunchPlan plan_;
   int signal_fd_ = -1;
   std::unique_ptr<JobDirectory> job_dir_;
-  std::unique_ptr<JobLog> log_;                   // null: nothing is kept
-  std::unique_ptr<VerdictFeed> feed_;             // null without a master
-  std::unique_ptr<FabricJob> fabric_job_;         // null: over loopback
-  std::vector<std::unique_ptr<Daemon>> daemons_;  // in the order in which they are ended
+  std::unique_ptr<JobLog> log_;            // null: nothing is kept
+  std::unique_ptr<VerdictFeed> feed_;      // null without a master
+  std::unique_ptr<FabricJob> fabric_job_;  // null: over loopback
+  std::optional<ElasticJob> elastic_;
+  std::optional<ElasticSocket> elastic_socket_;
+  std::optional<Clock::time_point> elastic_until_;  // the job has failed, and the master is waited for
+  std::vector<std::unique_ptr<Daemon>> daemons_;    // in the order in which they are ended
   std::vector<Rank> ranks_;
   std::vector<OutputPipe> pipes_;
   Outcome outcome_;

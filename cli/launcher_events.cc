@@ -38,7 +38,7 @@ bool Launcher::Poll(milliseconds wait) {
   WaitForEvents(wait);
   TickDaemons();
   ApplyDeadlines();
-  if (RanksRunning() || Restarts()) return true;
+  if (RanksRunning() || AwaitsMaster() || Restarts()) return true;
   if (!why_.empty()) TellEnd();
   CleanUp();
   over_ = true;
@@ -48,7 +48,18 @@ bool Launcher::Poll(milliseconds wait) {
 bool Launcher::Restarts() {
   if (interrupted_ || !outcome_.failed.has_value() || options_.restarts <= 0) return false;
   --options_.restarts;
-  ++plan_.incarnation;
+  const Outcome failed = outcome_;
+  const absl::Status started = StartAgain(plan_.incarnation + 1);
+  if (started.ok()) return true;
+  report_(absl::StrCat("the job cannot be started again: ", std::string(started.message())));
+  outcome_ = failed;
+  options_.restarts = 0;
+  terminate_at_ = Clock::now();
+  return RanksRunning();
+}
+
+absl::Status Launcher::StartAgain(int incarnation) {
+  plan_.incarnation = incarnation;
   EndStragglers();
   for (OutputPipe& pipe : pipes_) {
     ReadOutput(&pipe);
@@ -57,18 +68,14 @@ bool Launcher::Restarts() {
   pipes_.clear();
   terminate_at_.reset();
   kill_at_.reset();
+  elastic_until_.reset();
   why_.clear();
   open_then_.clear();
+  outcome_ = Outcome();
   report_(absl::StrCat("starting the job again, incarnation ", plan_.incarnation));
-  const Outcome failed = std::exchange(outcome_, Outcome());
   absl::Status started = ChoosePorts();
   if (started.ok()) started = StartRanks();
-  if (started.ok()) return true;
-  report_(absl::StrCat("the job cannot be started again: ", std::string(started.message())));
-  outcome_ = failed;
-  options_.restarts = 0;
-  terminate_at_ = Clock::now();
-  return RanksRunning();
+  return started;
 }
 
 void Launcher::WaitForEvents(milliseconds wait) {
@@ -78,6 +85,7 @@ void Launcher::WaitForEvents(milliseconds wait) {
   std::vector<pollfd> fds = {{signal_fd_, POLLIN, 0}};
   for (const OutputPipe& pipe : pipes_) fds.push_back({pipe.fd, POLLIN, 0});  // fd -1 is passed over
   if (feed_ != nullptr) fds.push_back({feed_->event_fd(), POLLIN, 0});
+  if (elastic_socket_.has_value()) fds.push_back({elastic_socket_->fd(), POLLIN, 0});
   poll(fds.data(), fds.size(), static_cast<int>(left.count()));
   for (size_t i = 0; i < pipes_.size(); ++i) {
     if (fds[i + 1].revents != 0) ReadOutput(&pipes_[i]);
@@ -85,6 +93,7 @@ void Launcher::WaitForEvents(milliseconds wait) {
   TellNews();
   ReadSignals();
   Reap();
+  if (elastic_socket_.has_value() && fds.back().revents != 0) ServeMaster();
 }
 
 Launcher::Clock::time_point Launcher::NextDeadline(Clock::time_point latest) const {
@@ -92,6 +101,7 @@ Launcher::Clock::time_point Launcher::NextDeadline(Clock::time_point latest) con
   const auto& end_at = kill_at_.has_value() ? kill_at_ : terminate_at_;
   if (end_at.has_value()) latest = std::min(latest, *end_at);
   if (timeout_at_.has_value()) latest = std::min(latest, *timeout_at_);
+  if (elastic_until_.has_value()) latest = std::min(latest, *elastic_until_);
   if (!ending_daemons_) {
     for (const auto& daemon : daemons_) latest = std::min(latest, daemon->next_start().value_or(latest));
   }
@@ -176,6 +186,10 @@ void Launcher::RankFailed(const RankEnd& end) {
   outcome_.failed = end;
   failed_at_ = Clock::now();
   outcome_.exit_code = ExitCode(end.wait_status);
+  if (elastic_socket_.has_value() && !interrupted_) {
+    AwaitMaster(absl::StrCat("rank ", end.rank, " ", DescribeExit(end.wait_status)));
+    return;
+  }
   terminate_at_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(
                                      std::chrono::duration<double>(options_.grace_s));
   std::string others;
@@ -217,6 +231,11 @@ void Launcher::ApplyDeadlines() {
     if (outcome_.exit_code == 0) outcome_.exit_code = kExitTimeout;
     EndBegins(absl::StrCat("it did not end within ", options_.timeout_s, " s (--timeout)"));
     report_(absl::StrCat("the job did not end within ", options_.timeout_s, " s (--timeout); ending it"));
+    terminate_at_ = now;
+  }
+  if (elastic_until_.has_value() && now >= *elastic_until_) {
+    elastic_until_.reset();
+    report_("the master has not started the job again in time");
     terminate_at_ = now;
   }
   if (terminate_at_.has_value() && now >= *terminate_at_ && !kill_at_.has_value()) {
@@ -272,6 +291,7 @@ void Launcher::EndStragglers() const {
 
 void Launcher::CleanUp() {
   ending_daemons_ = true;
+  elastic_socket_.reset();
   timeout_at_.reset();
   terminate_at_.reset();
   kill_at_.reset();

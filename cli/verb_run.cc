@@ -86,6 +86,20 @@ int RunJob(const Arguments& arguments) {
                "host i % hosts");
   options.Whole("--restarts", &job.restarts, 0, 1000000,
                 "start a failed job again that often, as its next incarnation");
+  options.Flag("--elastic", &job.elastic,
+               "with --fabric: when the master confirms that a host is to blame, it goes on on a spare one "
+               "(docs/recovery.md)");
+  options.Whole(
+      "--spares", &job.spares, 1, 4096,
+      "with --elastic: so many hosts are kept free for that; default: all that --ranks-per-host leaves");
+  options.Text("--recovery", &job.recovery, "FILE", "with --elastic: rules of recovery; default: automatic");
+  options.Text(
+      "--checkpoint", &job.checkpoint, "FILE",
+      "with --elastic: what the program writes when a checkpoint is whole; its time tells what was lost");
+  options.Seconds("--elastic-wait", &job.elastic_wait_s, 0, 86400,
+                  "with --elastic: a job that failed waits so long for the master's decision");
+  options.Flag("--tap", &job.tap,
+               "watch what the ranks send through RDMA verbs themselves (UCX, Open MPI), by a preloaded library");
   options.Flag("--prefix", &job.prefix, "put [rank] before each line of output");
   options.Command(&job.command, "PROGRAM ARGS...");
   if (const std::optional<int> exit_code = options.Parse(WithFabricName(arguments))) return *exit_code;

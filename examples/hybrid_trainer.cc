@@ -21,6 +21,7 @@
 #include "ccl/include/c4/stream.h"
 #include "ccl/include/nccl.h"
 #include "examples/block.h"
+#include "examples/checkpoint.h"
 #include "examples/rendezvous.h"
 #include "examples/trainer_options.h"
 
@@ -79,6 +80,8 @@ class Trainer {
   void Compile() const;
   void Linger(double began_s) const;
   bool Checkpoint() const;
+  bool Save(int next_iteration);
+  bool Resume(int* iteration);
   bool ReplicasAgree() const;
 
   const TrainerOptions options_;
@@ -293,6 +296,7 @@ bool Trainer::Iterate(int iteration) {
   std::vector<Block::Kept> kept(micro_batches);
   std::vector<std::vector<float>> dy(micro_batches);
   loss_ = 0;
+  if (options_.device_ms > 0) usleep(static_cast<useconds_t>(options_.device_ms * 1e3));
   for (size_t m = 0; m < micro_batches; ++m) {
     if (!Forward(iteration, static_cast<int>(m), &kept[m], &dy[m])) return false;
   }
@@ -342,6 +346,45 @@ bool Trainer::Checkpoint() const {
   return true;
 }
 
+// All shards, and then the word that they are whole.
+bool Trainer::Save(int next_iteration) {
+  const bool written = replica_ != 0 || WriteShard(options_.resume_dir, {stage_, tensor_rank_},
+                                                   {next_iteration, first_loss_, block_.weights()});
+  std::vector<float> failed = {written ? 0.0F : 1.0F};
+  if (!Sum(&failed, 1, "the end of a checkpoint", all_)) return false;
+  if (failed[0] > 0) return true;  // said; the job goes on, with the checkpoint of before
+  if (replica_ == 0) DropOlderShards(options_.resume_dir, {stage_, tensor_rank_}, next_iteration);
+  if (world_.rank == 0) (void)WriteLatest(options_.resume_dir, next_iteration);  // it says what went wrong
+  return true;
+}
+
+// Rank 0 looks for all.
+bool Trainer::Resume(int* iteration) {
+  std::vector<float> newest = {0};
+  if (world_.rank == 0) {
+    newest[0] = static_cast<float>(FindCheckpoint(options_.resume_dir, options_.pipeline, options_.tensor));
+  }
+  if (!Sum(&newest, 1, "the choice of a checkpoint", all_)) return false;
+  if (newest[0] < 1) return true;
+  CheckpointContent content;
+  const bool read =
+      ReadShard(options_.resume_dir, {stage_, tensor_rank_}, static_cast<int>(newest[0]), &content) &&
+      content.weights.size() == block_.weights().size();
+  if (!read) {
+    fprintf(stderr, "hybrid_trainer: rank %d: the checkpoint of iteration %d in %s is not of this job\n",
+            world_.rank, static_cast<int>(newest[0]), options_.resume_dir.c_str());
+    return false;
+  }
+  block_.weights() = content.weights;
+  first_loss_ = content.first_loss;
+  *iteration = content.iteration;
+  if (world_.rank == 0) {
+    printf("begins with the checkpoint before iteration %d\n", *iteration);
+    fflush(stdout);
+  }
+  return true;
+}
+
 // The mean loss over the replicas, and whether to stop: rank 0 looks at the clock for all.
 bool Trainer::Report(int iteration, double* began_s, bool* stop) {
   const bool over = options_.seconds > 0 && NowS() - started_s_ >= options_.seconds;
@@ -353,7 +396,7 @@ bool Trainer::Report(int iteration, double* began_s, bool* stop) {
   if (iteration == 0) first_loss_ = last_loss_;
   const double now_s = NowS();
   if (world_.rank == 0) {
-    const int done = iteration == 0 ? 1 : options_.report_every;
+    const int done = iteration % options_.report_every != 0 || iteration == 0 ? 1 : options_.report_every;
     printf("iteration %d: loss %.5f, %.1f ms an iteration\n", iteration, last_loss_,
            (now_s - *began_s) * 1e3 / done);
     fflush(stdout);
@@ -379,17 +422,24 @@ bool Trainer::Train() {
   started_s_ = NowS();
   double began_s = started_s_;
   int iteration = 0;
+  if (!options_.resume_dir.empty() && !Resume(&iteration)) return false;
+  const int first = iteration;
   for (bool stop = false; !stop; ++iteration) {
     if (options_.iterations > 0 && iteration == options_.iterations) break;
     if (iteration == 0) Compile();
     if (!Iterate(iteration)) return false;
-    if (iteration % options_.report_every == 0 && !Report(iteration, &began_s, &stop)) return false;
+    if ((iteration % options_.report_every == 0 || iteration == first) && !Report(iteration, &began_s, &stop))
+      return false;
     if (options_.evaluate_every > 0 && (iteration + 1) % options_.evaluate_every == 0 &&
         !Evaluate(iteration)) {
       return false;
     }
     if (options_.checkpoint_every > 0 && (iteration + 1) % options_.checkpoint_every == 0 &&
-        world_.rank == 0 && !Checkpoint()) {
+        options_.resume_dir.empty() && world_.rank == 0 && !Checkpoint()) {
+      return false;
+    }
+    if (options_.checkpoint_every > 0 && (iteration + 1) % options_.checkpoint_every == 0 &&
+        !options_.resume_dir.empty() && !Save(iteration + 1)) {
       return false;
     }
   }
@@ -399,7 +449,10 @@ bool Trainer::Train() {
             first_loss_, last_loss_);
     return false;
   }
-  if (world_.rank == 0) printf("%d iterations, loss %.5f -> %.5f\n", iteration, first_loss_, last_loss_);
+  // The last one to the bit, for whoever compares two runs.
+  if (world_.rank == 0) {
+    printf("%d iterations, loss %.5f -> %.5f (%a)\n", iteration, first_loss_, last_loss_, last_loss_);
+  }
   return true;
 }
 

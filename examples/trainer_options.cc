@@ -20,9 +20,13 @@ constexpr char kUsage[] =
     "  --micro-batches N     of an iteration (4)\n"
     "  --iterations N        to do (0: until --seconds are over)\n"
     "  --seconds S           to train for (0: until --iterations are done)\n"
+    "  --device-ms MS        each iteration waits so long, as for a device: no processor time (0)\n"
     "  --first-iteration-s S extra computation in the first iteration (0)\n"
     "  --checkpoint-every N  iterations (0: never); --checkpoint-s S how long rank 0 writes (0)\n"
     "  --checkpoint-dir DIR  where to (/tmp)\n"
+    "  --resume DIR          write the weights there every --checkpoint-every iterations, and begin with "
+    "the\n"
+    "                        newest that are whole; DIR/LATEST changes when a checkpoint is\n"
     "  --evaluate-every N    iterations (0: never)\n"
     "  --report-every N      iterations between two lines of output (10)\n"
     "  --slow-rank N         its computations last --slow-factor X times as long (2): a straggler to be "
@@ -52,7 +56,8 @@ int ParseTrainerOptions(int argc, char** argv, TrainerOptions* options) {
       fputs(kUsage, stdout);
       return 0;
     }
-    const bool is_dir = strcmp(name, "--checkpoint-dir") == 0;
+    const bool is_resume = strcmp(name, "--resume") == 0;
+    const bool is_dir = is_resume || strcmp(name, "--checkpoint-dir") == 0;
     struct {
       const char* name;
       double low;
@@ -68,6 +73,7 @@ int ParseTrainerOptions(int argc, char** argv, TrainerOptions* options) {
         {"--micro-batches", 1, &options->micro_batches, nullptr, nullptr},
         {"--iterations", 0, &options->iterations, nullptr, nullptr},
         {"--seconds", 0, nullptr, nullptr, &options->seconds},
+        {"--device-ms", 0, nullptr, nullptr, &options->device_ms},
         {"--first-iteration-s", 0, nullptr, nullptr, &options->first_iteration_s},
         {"--checkpoint-every", 0, &options->checkpoint_every, nullptr, nullptr},
         {"--checkpoint-s", 0, nullptr, nullptr, &options->checkpoint_s},
@@ -93,7 +99,7 @@ int ParseTrainerOptions(int argc, char** argv, TrainerOptions* options) {
     }
     if (!found) return Fault(name, "is no option");
     if (is_dir && i + 1 == argc) return Fault(name, "needs a directory");
-    if (is_dir) options->checkpoint_dir = argv[i + 1];
+    if (is_dir) (is_resume ? options->resume_dir : options->checkpoint_dir) = argv[i + 1];
     ++i;
   }
   if (options->iterations == 0 && options->seconds <= 0) options->iterations = 20;

@@ -17,9 +17,11 @@ struct TrainerOptions {
   int iterations = 0;            // 0: until `seconds` are over
   double seconds = 0;            // 0: until `iterations` are done
   double first_iteration_s = 0;  // computed in the first iteration, as a compiler would
+  double device_ms = 0;          // that an iteration waits, as for a device
   int checkpoint_every = 0;      // iterations; 0: never
   double checkpoint_s = 0;       // that writing a checkpoint takes
   std::string checkpoint_dir = "/tmp";
+  std::string resume_dir;  // real checkpoints are written there and begun from; empty: none
   int evaluate_every = 0;  // iterations; 0: never
   int report_every = 10;   // iterations
   int slow_rank = -1;      // this rank's computations last slow_factor times as long; -1: none

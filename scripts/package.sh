@@ -7,8 +7,8 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 scripts/setup.sh build
 C4_ZIG=$(scripts/setup_portable.sh)
 export C4_ZIG
-scripts/build.sh release nccl c4 c4-install c4a c4d_master c4p_master
-scripts/build.sh portable nccl c4-install
+scripts/build.sh release nccl c4_verbs_tap c4 c4-install c4a c4d_master c4p_master
+scripts/build.sh portable nccl c4_verbs_tap c4-install
 
 package=build/package
 rm -rf "$package"

@@ -14,7 +14,7 @@ esac
 scripts/setup.sh build
 C4_ZIG=$(scripts/setup_portable.sh)
 export C4_ZIG
-scripts/build.sh portable nccl c4-install
+scripts/build.sh portable nccl c4_verbs_tap c4-install
 library=$C4_ROOT/build/portable/lib/libnccl.so.2
 [ "$test" -eq 1 ] || exit 0
 

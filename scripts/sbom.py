@@ -14,7 +14,7 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-PROGRAMS = ("bin/c4", "bin/c4a", "bin/c4d_master", "bin/c4p_master", "lib/libnccl.so.2")
+PROGRAMS = ("bin/c4", "bin/c4a", "bin/c4d_master", "bin/c4p_master", "lib/libnccl.so.2", "lib/libc4_verbs.so")
 
 
 def output(*command):

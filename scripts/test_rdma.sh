@@ -6,5 +6,5 @@
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 if ! scripts/setup.sh rdma; then say "the packages for guests are not all there; tests/rdma/run.py says what is missing"; fi
-scripts/build.sh release rdma_ends nccl c4 c4a c4d_master c4p_master all_reduce_perf plugin_end
+scripts/build.sh release rdma_ends nccl c4_verbs_tap c4 c4a c4d_master c4p_master all_reduce_perf plugin_end
 exec python3 tests/rdma/run.py --build build "$@"

@@ -73,8 +73,10 @@ double MedianTime(const std::vector<double>& times_s) {
   return known.empty() ? 0 : MedianOf(std::move(known));
 }
 
+// Nine columns at most.
 std::string Seconds(double time_s) {
-  return absl::StrFormat("%.4g s", time_s);
+  if (time_s >= 0.01 || time_s == 0) return absl::StrFormat("%.4g s", time_s);
+  return time_s >= 1e-3 ? absl::StrFormat("%.4g ms", 1e3 * time_s) : absl::StrFormat("%.4g us", 1e6 * time_s);
 }
 
 std::string ChangeLine(const SeriesReport& report, size_t i) {

@@ -1,6 +1,7 @@
 #include "c4d_master/detectors/crash.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <iterator>
 #include <map>
 #include <set>
@@ -108,11 +109,25 @@ std::vector<uint32_t> FormerPeers(const JobSnapshot& snapshot, uint32_t dead, co
   return others;
 }
 
+// What tells nothing of what broke the job.
+bool EndedForNoReason(const End& end) {
+  return end.manner == Manner::kVictim || end.manner == Manner::kInOrder;
+}
+
 // A launcher may have started the rank again before anybody looked: its death is news for a moment all the
 // same.
-bool Counts(const ProcessRef& ref, const End& end) {
-  if (!IsDead(ref) || end.manner == Manner::kVictim || end.manner == Manner::kInOrder) return false;
+bool IsNews(const ProcessRef& ref) {
   return !ref.superseded || EndedJustNow(ref);
+}
+
+// Those that a launcher has started again died with those that it has not yet: who of them was first, and how
+// many they were, is not told by what is left.
+void AddTogether(const std::vector<End>& replaced, int64_t together_ns, std::vector<End>* ends) {
+  int64_t first_ns = INT64_MAX;
+  for (const End& end : *ends) first_ns = std::min(first_ns, end.at_ns);
+  for (const End& end : replaced) {
+    if (std::abs(end.at_ns - first_ns) <= together_ns) ends->push_back(end);
+  }
 }
 
 Finding CrashAt(const Membership& where, const End& end) {
@@ -161,7 +176,8 @@ void AddEnd(const JobSnapshot& snapshot, const End& end, const std::vector<End>&
 
 // One process that is known to have died before the others of its job, or without them.
 Finding CrashOf(const JobSnapshot& snapshot, const End& end, const Membership& where,
-                const std::vector<uint32_t>& bereaved, const std::vector<End>& after) {
+                const std::vector<uint32_t>& bereaved, const std::vector<End>& after, bool alone,
+                const EndThresholds& thresholds) {
   const ProcessRef& ref = snapshot.processes[end.process];
   Finding finding = CrashAt(where, end);
   FillProcess(ref, &finding);
@@ -172,7 +188,9 @@ Finding CrashOf(const JobSnapshot& snapshot, const End& end, const Membership& w
                         const auto& all = snapshot.processes[other].process->communicators;
                         return std::any_of(all.begin(), all.end(), IsInside);
                       });
-  const bool certain = missed && IsHeardWhole(snapshot, end);
+  // Several that may have been ended from outside may be the first node of a whole job that is being ended.
+  const int64_t alone_ns = alone || end.manner == Manner::kOwn ? 0 : thresholds.ended_ns;
+  const bool certain = missed && IsHeardWhole(snapshot, end, alone_ns);
   finding.confidence = certain ? 0.99 : 0.5;
   if (certain) finding.confirmed_by = "gone";
   finding.evidence.push_back(
@@ -258,16 +276,16 @@ bool EndedUnlike(const JobSnapshot& snapshot, const End& end, const std::vector<
 
 std::vector<Finding> DetectCrashes(const JobSnapshot& snapshot, const EndThresholds& thresholds) {
   std::vector<End> ends;
-  std::map<uint32_t, std::pair<size_t, size_t>>
-      died;  // by incarnation: together with the first, and of how many
+  std::vector<End> replaced;  // whose rank another process has taken
   for (uint32_t i = 0; i < snapshot.processes.size(); ++i) {
     const ProcessRef& ref = snapshot.processes[i];
-    ++died[ref.process->incarnation].second;
     if (!IsDead(ref)) continue;
     const End end = EndOf(snapshot, i, thresholds.together_ns, thresholds.gave_up_wait_ns);
-    if (Counts(ref, end)) ends.push_back(end);
+    if (EndedForNoReason(end)) continue;
+    (IsNews(ref) ? ends : replaced).push_back(end);
   }
   if (ends.empty()) return {};
+  AddTogether(replaced, thresholds.ended_ns, &ends);
   // Who dies later dies of the first death: the launcher ends what is left of a broken job.
   std::vector<End> first = FirstOf(snapshot, ends);
   std::vector<End> own;
@@ -280,6 +298,14 @@ std::vector<Finding> DetectCrashes(const JobSnapshot& snapshot, const EndThresho
                              return a.at_ns < b.at_ns;
                            })->at_ns;
   std::vector<End> together;
+  std::map<uint32_t, std::pair<size_t, size_t>> died;  // by incarnation: with the first, and of how many
+  for (const ProcessRef& ref : snapshot.processes) {
+    // Launchers may number incarnations from 0 again: neither who came after nor who was dead before counts.
+    const bool was_there = IsDead(ref)
+                               ? ref.process->health.state_since_at_ns >= first_ns - thresholds.ended_ns
+                               : ref.process->first_seen_at_ns <= first_ns;
+    if (was_there) ++died[ref.process->incarnation].second;
+  }
   for (const End& end : ends) {
     if (end.at_ns - first_ns > thresholds.ended_ns) continue;
     together.push_back(end);
@@ -294,6 +320,8 @@ std::vector<Finding> DetectCrashes(const JobSnapshot& snapshot, const EndThresho
   if (most && !(one && EndedUnlike(snapshot, first.front(), together))) {
     return CrashAmong(snapshot, first, together);
   }
+  std::erase_if(first, [&](const End& end) { return !IsNews(snapshot.processes[end.process]); });
+  if (first.empty()) return {};
   std::vector<End> after;
   std::copy_if(ends.begin(), ends.end(), std::back_inserter(after),
                [&](const End& end) { return one && end.process != first.front().process; });
@@ -306,7 +334,7 @@ std::vector<Finding> DetectCrashes(const JobSnapshot& snapshot, const EndThresho
     // Those that were ended because of it would miss it, too.
     if (bereaved.empty() && !after.empty()) bereaved = FormerPeers(snapshot, end.process, &where);
     if (!bereaved.empty() && where != nullptr) {
-      findings.push_back(CrashOf(snapshot, end, *where, bereaved, after));
+      findings.push_back(CrashOf(snapshot, end, *where, bereaved, after, first.size() == 1, thresholds));
     }
   }
   return findings.empty() ? CrashAmong(snapshot, first, together) : findings;
@@ -375,9 +403,11 @@ std::vector<Finding> DetectLostNodes(const JobSnapshot& snapshot, int64_t now_ns
       const ProcessRef& ref = snapshot.processes[member.process];
       if (!ref.stale) {
         if (member.state->phase == Phase::kReady && IsInside(*member.state)) waiting.push_back(&member);
-      } else if (now_ns - ref.host->as_of_ns >= thresholds.lost_silence_ns) {
-        silent[member.state->rank] = ref.host;
+        continue;
       }
+      const bool spoke_on = ref.host->as_of_ns - job.last_step_ns > thresholds.lost_before_ns;
+      const int64_t lost_ns = spoke_on ? thresholds.lost_late_ns : thresholds.lost_silence_ns;
+      if (now_ns - ref.host->as_of_ns >= lost_ns) silent[member.state->rank] = ref.host;
     }
     if (silent.empty() || waiting.empty()) continue;
     for (const auto& [rank, host] : silent) {

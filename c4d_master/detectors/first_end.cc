@@ -127,13 +127,13 @@ std::vector<End> FirstOf(const JobSnapshot& snapshot, const std::vector<End>& en
   return first;
 }
 
-bool IsHeardWhole(const JobSnapshot& snapshot, const End& end) {
+bool IsHeardWhole(const JobSnapshot& snapshot, const End& end, int64_t after_ns) {
   const ProcessRef& own = snapshot.processes[end.process];
   const Health& health = own.process->health;
   if (!health.exit_status.has_value() && own.host->as_of_ns - health.state_since_at_ns < kStatusNs)
     return false;
   return std::all_of(snapshot.processes.begin(), snapshot.processes.end(), [&](const ProcessRef& ref) {
-    return ref.stale || ref.process->ended || ref.host->as_of_ns >= end.at_ns;
+    return ref.stale || ref.process->ended || ref.host->as_of_ns >= end.at_ns + after_ns;
   });
 }
 

@@ -39,8 +39,9 @@ bool EndedBefore(const JobSnapshot& snapshot, const End& a, const End& b);
 // Those that none of the others certainly ended before.
 std::vector<End> FirstOf(const JobSnapshot& snapshot, const std::vector<End>& ends);
 
-// Whether no host may yet tell of an end that came before this one, or of how this one came.
-bool IsHeardWhole(const JobSnapshot& snapshot, const End& end);
+// Whether no host may yet tell of an end that came before this one or within `after_ns` of it, or of how this
+// one came.
+bool IsHeardWhole(const JobSnapshot& snapshot, const End& end, int64_t after_ns);
 
 // "killed by SIGSEGV (signal 11)", "exited with status 1"; "gone" where nobody saw how.
 std::string ExitText(const Process& process);

@@ -355,9 +355,10 @@ int64_t SuspectAfterNs(const Communicator& communicator, const HangThresholds& t
                     std::max(thresholds.suspect_ns, thresholds.suspect_max_ns));
 }
 
-// What is usual is exceeded now and then; by minutes it is not.
+// What is usual is exceeded now and then; by minutes it is not. A pause of the job is usual for all that it
+// has: another rank may be the one that writes the checkpoint, and its communicator a new one.
 int64_t CertainAfterNs(const Communicator& communicator, const HangThresholds& thresholds) {
-  const int64_t usual_ns = communicator.longest_standstill_ns;
+  const int64_t usual_ns = std::max(communicator.longest_standstill_ns, communicator.longest_in_job_ns);
   const auto times_ns = static_cast<int64_t>(thresholds.certain_factor * static_cast<double>(usual_ns));
   return std::max(thresholds.limit_ns, std::min(times_ns, usual_ns + thresholds.certain_more_ns));
 }

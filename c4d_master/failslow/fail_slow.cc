@@ -18,7 +18,7 @@ using service::Concat;
 
 constexpr int64_t kSweepNs = 10 * kSecondNs;
 constexpr size_t kMostKnown = 256;
-constexpr int64_t kLastingNs = 5 * kSecondNs;  // what ends sooner is not told
+constexpr int64_t kWellNs = 2 * kSecondNs;  // findings come and go with the traffic
 constexpr int64_t kLeastProfileNs = 2 * kSecondNs;
 
 bool IsComputation(const Finding& finding) {
@@ -113,14 +113,19 @@ void FailSlow::Remember(const std::vector<Finding>& findings, const VerdictOf& v
   if (known_.size() > kMostKnown) known_.erase(known_.begin());
 }
 
-// What was slow while the job was; what was told first comes first.
+// What was slow while the job was. A slow part that was over when the job became slow, or was known long
+// before and did not outlast the onset by much, belongs to an earlier trouble: verdicts linger. What came
+// nearest to the onset comes first.
 std::vector<const FailSlow::Known*> FailSlow::TakenOver(const Episode& episode) const {
+  const int64_t onset_ns = episode.onset_at_ns;
   std::vector<const Known*> taken;
   for (const auto& [key, known] : known_) {
-    if (known.last_at_ns >= episode.onset_at_ns - thresholds_.overlap_ns) taken.push_back(&known);
+    const bool came_with_it = known.first_at_ns >= onset_ns - thresholds_.overlap_ns;
+    const bool outlasts_it = known.last_at_ns >= onset_ns + thresholds_.overlap_ns;
+    if (known.last_at_ns >= onset_ns && (came_with_it || outlasts_it)) taken.push_back(&known);
   }
-  std::sort(taken.begin(), taken.end(),
-            [](const Known* a, const Known* b) { return a->first_at_ns < b->first_at_ns; });
+  const auto apart = [onset_ns](const Known* known) { return std::abs(known->first_at_ns - onset_ns); };
+  std::sort(taken.begin(), taken.end(), [&](const Known* a, const Known* b) { return apart(a) < apart(b); });
   return taken;
 }
 
@@ -152,6 +157,7 @@ void FailSlow::Profile(const Episode& episode, bool known, const Windows& window
     return;
   }
   if (profile_began_at_ns_ == kNever) {
+    if (watch_.PaceNow(log_, thresholds_, now) != EpisodeWatch::Pace::kSlow) return;
     profile_began_at_ns_ = now.monotonic_ns;
     profile_data_at_ns_ = kNever;
     collector_ = std::make_unique<ProfileCollector>(kProfileEntries);
@@ -176,51 +182,86 @@ void FailSlow::Profile(const Episode& episode, bool known, const Windows& window
   collector_.reset();
 }
 
+// All that was to blame is found slow no more; kNever: nobody was, or is still.
+int64_t FailSlow::WellSince(const std::vector<const Known*>& known, Now now) const {
+  int64_t last_at_ns = kNever;
+  for (const Known* one : known) last_at_ns = std::max(last_at_ns, one->last_at_ns);
+  return last_at_ns != kNever && now.monotonic_ns - last_at_ns >= kWellNs ? last_at_ns : kNever;
+}
+
+// Nothing is slow, or nobody can say.
+void FailSlow::Rest() {
+  slow_since_ns_ = kNever;
+  suspected_at_ns_ = kNever;
+  profile_began_at_ns_ = kNever;
+  profile_.reset();
+  collector_.reset();
+}
+
+// Once told it is told until its relief. Before, it has to last, and the series has to bear it out: what
+// ranks tell may be noise, a short fault that is over, or what a standstill has left behind.
+bool FailSlow::IsTold(const Episode& episode, bool stands_still, Now now) {
+  if (suspected_at_ns_ != kNever) return true;
+  if (episode.relief_at_ns != kNever || stands_still) return false;
+  if (now.monotonic_ns - episode.onset_at_ns < thresholds_.lasting_ns) return false;
+  const EpisodeWatch::Pace pace = watch_.PaceNow(log_, thresholds_, now);
+  if (pace == EpisodeWatch::Pace::kUsual) watch_.Drop(now);
+  if (pace != EpisodeWatch::Pace::kSlow) return false;
+  suspected_at_ns_ = now.monotonic_ns;
+  return true;
+}
+
 std::optional<Finding> FailSlow::Judge(const std::vector<Finding>& findings, const JobSnapshot& snapshot,
                                        const std::map<std::string, Host>& hosts, const Windows& windows,
-                                       const VerdictOf& verdict_of, Now now) {
-  if (swept_at_ns_ == kNever || now.monotonic_ns - swept_at_ns_ >= kSweepNs) {
+                                       const VerdictOf& verdict_of, bool stands_still, Now now) {
+  const bool other_process = !log_.SeriesProcessLives(hosts);
+  if (other_process || swept_at_ns_ == kNever || now.monotonic_ns - swept_at_ns_ >= kSweepNs) {
     swept_at_ns_ = now.monotonic_ns;
     log_.ForgetGone(hosts);
   }
   watch_.Observe(&log_, thresholds_, now);
+  if (other_process && watch_.episode().has_value()) watch_.Drop(now);
   Remember(findings, verdict_of, now);
-  const std::optional<Episode>& episode = watch_.episode();
-  const bool known_before = suspected_at_ns_ != kNever && episode.has_value() && episode_ == episode->number;
-  // Iterations may take milliseconds, and moments of noise are nobody's news.
-  if (!episode.has_value() || (!known_before && (now.monotonic_ns - episode->onset_at_ns < kLastingNs ||
-                                                 episode->relief_at_ns != kNever))) {
-    suspected_at_ns_ = kNever;
-    collector_.reset();
+  if (watch_.episode().has_value() && watch_.IsSilent(log_, thresholds_, now)) {
+    Rest();
     return std::nullopt;
   }
-  if (!known_before) {
-    suspected_at_ns_ = now.monotonic_ns;
-    profile_began_at_ns_ = kNever;
-    profile_.reset();
+  if (watch_.episode().has_value() && watch_.episode()->number != episode_) {
+    Rest();
+    episode_ = watch_.episode()->number;
   }
-  episode_ = episode->number;
+  if (!watch_.episode().has_value()) {
+    Rest();
+    return std::nullopt;
+  }
+  const std::vector<const Known*> known = TakenOver(*watch_.episode());
+  const int64_t well_since_ns = WellSince(known, now);
+  if (well_since_ns != kNever) watch_.RelieveWithout(log_, thresholds_, well_since_ns);
+  const Episode episode = *watch_.episode();
+  slow_since_ns_ = episode.relief_at_ns == kNever ? episode.onset_at_ns : kNever;
+  if (now.monotonic_ns - episode.onset_at_ns >= thresholds_.profile_after_ns && !stands_still) {
+    Profile(episode, !known.empty(), windows, now);
+  }
+  if (!IsTold(episode, stands_still, now)) return std::nullopt;
 
   Finding finding;
   finding.syndrome = Syndrome::kFailSlow;
   finding.kind = CulpritKind::kAmbiguous;
-  finding.since_at_ns = episode->onset_at_ns;
+  finding.since_at_ns = episode.onset_at_ns;
   finding.confidence = 0.5;
-  finding.fail_slow = FailSlowFacts{.before_s = episode->before_s,
-                                    .after_s = episode->after_s,
-                                    .creeping = episode->creeping,
-                                    .relief_at_ns = episode->relief_at_ns,
-                                    .iterations = episode->iterations,
-                                    .lost_s = std::max(0.0, episode->lost_s),
-                                    .ranks = episode->ranks,
-                                    .watched = episode->watched};
-  AddFacts(*episode, &finding);
-  if (episode->relief_at_ns != kNever) {
+  finding.fail_slow = FailSlowFacts{.before_s = episode.before_s,
+                                    .after_s = episode.after_s,
+                                    .creeping = episode.creeping,
+                                    .relief_at_ns = episode.relief_at_ns,
+                                    .iterations = episode.iterations,
+                                    .lost_s = std::max(0.0, episode.lost_s),
+                                    .ranks = episode.ranks,
+                                    .watched = episode.watched};
+  AddFacts(episode, &finding);
+  if (episode.relief_at_ns != kNever) {
     finding.evidence.push_back(
-        {"relief", absl::StrFormat("it is over: an iteration takes %.4g s again", episode->relief_s)});
+        {"relief", absl::StrFormat("it is over: an iteration takes %.4g s again", episode.relief_s)});
   }
-  const std::vector<const Known*> known = TakenOver(*episode);
-  Profile(*episode, !known.empty(), windows, now);
   if (profile_.has_value()) AddGroups(*profile_, &finding);
   bool blamed = !known.empty();
   if (!known.empty()) {
@@ -234,7 +275,7 @@ std::optional<Finding> FailSlow::Judge(const std::vector<Finding>& findings, con
         "shows when it began, and what changed then (data, code, neighbours) is the next thing to ask";
   }
   const bool waited = now.monotonic_ns - suspected_at_ns_ >= thresholds_.culprit_ns;
-  if (episode->confirmed && (blamed || waited)) {
+  if (episode.confirmed && (blamed || waited)) {
     finding.confirmed_by = "iterations";
     finding.confidence = 0.9;
   }
@@ -290,10 +331,8 @@ void FailSlow::Fill(uint64_t from, Now now, v1::GetIterationsReply* reply) const
 void FailSlow::Forget() {
   log_ = IterationLog();
   watch_ = EpisodeWatch();
-  collector_.reset();
-  profile_.reset();
   known_.clear();
-  suspected_at_ns_ = kNever;
+  Rest();
 }
 
 }  // namespace c4::c4d

@@ -40,11 +40,15 @@ class FailSlow {
   }
 
   // What is slow and who is to blame. `findings`: all that the detectors say now. `verdict_of`: the id of
-  // the verdict that a finding has had so far, empty where there is none.
+  // the verdict that a finding has had so far, empty where there is none. `stands_still`: the job does, or
+  // did a moment ago, and has to get going: no slow-down begins then.
   using VerdictOf = std::function<std::string(const Finding&)>;
   std::optional<Finding> Judge(const std::vector<Finding>& findings, const JobSnapshot& snapshot,
                                const std::map<std::string, Host>& hosts, const Windows& windows,
-                               const VerdictOf& verdict_of, Now now);
+                               const VerdictOf& verdict_of, bool stands_still, Now now);
+
+  // Since when the job may be slower than usual, told or not yet; kNever: it is not.
+  int64_t slow_since_ns() const { return slow_since_ns_; }
 
   // The job's processes are to record everything one by one.
   bool WantsFine() const { return collector_ != nullptr; }
@@ -67,15 +71,19 @@ class FailSlow {
   };
   void Remember(const std::vector<Finding>& findings, const VerdictOf& verdict_of, Now now);
   std::vector<const Known*> TakenOver(const Episode& episode) const;
+  int64_t WellSince(const std::vector<const Known*>& known, Now now) const;
   void Blame(const std::vector<const Known*>& known, Finding* finding) const;
   void Profile(const Episode& episode, bool known, const Windows& windows, Now now);
+  bool IsTold(const Episode& episode, bool stands_still, Now now);
+  void Rest();
 
   FailSlowThresholds thresholds_;
   IterationLog log_;
   EpisodeWatch watch_;
   std::map<std::string, Known> known_;  // by verdict
-  int64_t suspected_at_ns_ = kNever;    // the present episode was first told
-  uint64_t episode_ = 0;
+  uint64_t episode_ = 0;                // the present one
+  int64_t slow_since_ns_ = kNever;      // of it
+  int64_t suspected_at_ns_ = kNever;    // it was first told
   int64_t swept_at_ns_ = kNever;
 
   static constexpr uint64_t kProfileEntries = 1'000'000;

@@ -29,6 +29,10 @@ void Push(double value, std::vector<float>* newest) {
   if (newest->size() > RankSeries::kNewest) newest->erase(newest->begin());
 }
 
+bool IsThere(const Process& process) {
+  return !process.ended && process.health.state != ProcessState::kGone;
+}
+
 bool Same(const failslow::RankChange& a, const failslow::RankChange& b) {
   return a.stage == b.stage && a.at_ns == b.at_ns && a.after_s == b.after_s && a.before_s == b.before_s;
 }
@@ -153,11 +157,21 @@ void IterationLog::AddToSeries(uint32_t shape, int64_t began_at_ns, double durat
                      .shape = series_shapes_ + shape});
 }
 
+bool IterationLog::SeriesProcessLives(const std::map<std::string, Host>& hosts) const {
+  const auto rank = ranks_.find(series_rank_);
+  if (rank == ranks_.end() || !(rank->second.process == series_process_)) return false;
+  const auto host = hosts.find(rank->second.host);
+  return host != hosts.end() && std::any_of(host->second.processes.begin(), host->second.processes.end(),
+                                            [this](const Process& process) {
+                                              return process.key == series_process_ && IsThere(process);
+                                            });
+}
+
 void IterationLog::ForgetGone(const std::map<std::string, Host>& hosts) {
   std::set<ProcessKey> there;
   for (const auto& [name, host] : hosts) {
     for (const Process& process : host.processes) {
-      if (!process.ended && process.health.state != ProcessState::kGone) there.insert(process.key);
+      if (IsThere(process)) there.insert(process.key);
     }
   }
   std::erase_if(ranks_, [&](const auto& entry) { return !there.contains(entry.second.process); });

@@ -61,6 +61,9 @@ class IterationLog {
   // Processes of ranks that are no more, by what the hosts hold now; to be called at times.
   void ForgetGone(const std::map<std::string, Host>& hosts);
 
+  // Whether the process that stands for the job is there; false also where none does. Cheap.
+  bool SeriesProcessLives(const std::map<std::string, Host>& hosts) const;
+
   // What the ranks have told since the last time.
   std::vector<failslow::RankChange> TakeChanges();
 

@@ -8,6 +8,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,7 +23,13 @@ struct DriverReply {
   Event::Outcome outcome = Event::Outcome::kUnknown;
   std::string text;  // why not
   int64_t checkpoint_ns =
-      0;  // of a restart: when the checkpoint that it begins with was written; 0: not said
+      0;                     // of a restart: when the checkpoint that it begins with was written; 0: not said
+  uint32_t incarnation = 0;  // of a restart: which one begins, where the scheduler counts itself; 0: as asked
+};
+
+struct Inventory {
+  std::vector<Event::Seen> nodes;  // all that the job may run on, spare ones included
+  std::optional<uint32_t> failed;  // the job has ended and failed, as that incarnation
 };
 
 class Driver {
@@ -31,18 +38,17 @@ class Driver {
 
   virtual ~Driver() = default;
   virtual DriverReply Run(const Command& command, absl::Duration timeout, const Stop& stop) = 0;
-  // All nodes that the job may run on, spare ones included.
-  virtual absl::StatusOr<std::vector<Event::Seen>> Look(absl::Duration timeout, const Stop& stop) = 0;
+  virtual absl::StatusOr<Inventory> Look(absl::Duration timeout, const Stop& stop) = 0;
 };
 
-// exec, webhook and local; nullptr for none. `job`: its name.
+// nullptr for none. `job`: its name.
 std::unique_ptr<Driver> MakeDriver(const DriverConfig& config, const std::string& job);
 
 // The language of exec, webhook and local (docs/recovery.md). Pure.
 std::string RequestJson(const std::string& job, const Command& command);
 std::string LookJson(const std::string& job);
 DriverReply ReadReply(const std::string& json);
-absl::StatusOr<std::vector<Event::Seen>> ReadNodes(const std::string& json);
+absl::StatusOr<Inventory> ReadInventory(const std::string& json);
 const char* VerbOf(Command::Kind kind);  // "isolate", "restart", "check", "give-back"
 
 }  // namespace c4::c4d::recovery

@@ -14,6 +14,7 @@ using Json = nlohmann::ordered_json;
 constexpr size_t kMaxNodes = 100'000;
 constexpr size_t kMaxNameBytes = 256;
 constexpr double kMaxUnixSeconds = 1e11;
+constexpr double kMaxIncarnation = 1e9;
 
 std::string Dump(const Json& json) {
   return json.dump(-1, ' ', false, nlohmann::detail::error_handler_t::replace);
@@ -77,23 +78,26 @@ DriverReply ReadReply(const std::string& text) {
           .checkpoint_ns = static_cast<int64_t>(checkpoint_s * 1e9)};
 }
 
-absl::StatusOr<std::vector<Event::Seen>> ReadNodes(const std::string& text) {
+absl::StatusOr<Inventory> ReadInventory(const std::string& text) {
   const absl::StatusOr<nlohmann::json> json = ParseJsonObject(text);
   if (!json.ok()) return json.status();
   JsonFields fields(*json, "the driver's answer");
   const nlohmann::json* const nodes = fields.List("nodes");
   fields.Known("outcome");
   fields.Known("text");
+  double failed = -1;
+  fields.Number("failed", 0, kMaxIncarnation, &failed);
   C4_RETURN_IF_NOT_OK(fields.Done());
   if (nodes == nullptr || nodes->size() > kMaxNodes) {
     return absl::InvalidArgumentError(
         "the driver's answer has no list of \"nodes\", or one that is too long");
   }
-  std::vector<Event::Seen> seen;
+  Inventory inventory;
+  if (failed >= 0) inventory.failed = static_cast<uint32_t>(failed);
   for (const nlohmann::json& item : *nodes) {
     Event::Seen node;
     std::string state;
-    JsonFields of_node(item, Concat("node number ", seen.size() + 1, " of the driver's answer"));
+    JsonFields of_node(item, Concat("node number ", inventory.nodes.size() + 1, " of the driver's answer"));
     of_node.Text("name", &node.node);
     of_node.Word("state", {"free", "isolated", "other", "gone"}, &state);
     of_node.Flag("in_use", &node.in_use);
@@ -104,9 +108,9 @@ absl::StatusOr<std::vector<Event::Seen>> ReadNodes(const std::string& text) {
                  : state == "isolated" ? Event::Sight::kIsolated
                  : state == "other"    ? Event::Sight::kOther
                                        : Event::Sight::kGone;
-    seen.push_back(std::move(node));
+    inventory.nodes.push_back(std::move(node));
   }
-  return seen;
+  return inventory;
 }
 
 }  // namespace c4::c4d::recovery

@@ -9,6 +9,7 @@
 
 #include "c4d_master/alerts/messages.h"
 #include "c4d_master/recovery/driver.h"
+#include "c4d_master/recovery/slurm_driver.h"
 #include "service/clock.h"
 #include "service/file_handle.h"
 #include "service/http_post.h"
@@ -41,10 +42,10 @@ class TextDriver final : public Driver {
             .text = service::ToUtf8(std::string(answer.status().message()))};
   }
 
-  absl::StatusOr<std::vector<Event::Seen>> Look(absl::Duration timeout, const Stop& stop) override {
+  absl::StatusOr<Inventory> Look(absl::Duration timeout, const Stop& stop) override {
     const absl::StatusOr<std::string> answer = exchange_(LookJson(job_), 0, timeout, stop);
     if (!answer.ok()) return answer.status();
-    return ReadNodes(*answer);
+    return ReadInventory(*answer);
   }
 
  private:
@@ -128,6 +129,8 @@ std::unique_ptr<Driver> MakeDriver(const DriverConfig& config, const std::string
           job,
           [path = config.socket](const std::string& text, uint64_t, absl::Duration timeout,
                                  const Driver::Stop& stop) { return AskSocket(path, text, timeout, stop); });
+    case DriverConfig::Kind::kSlurm:
+      return MakeSlurmDriver(config.slurm, job);
     case DriverConfig::Kind::kNone:
       break;
   }

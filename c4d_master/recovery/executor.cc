@@ -47,10 +47,13 @@ void Executor::Look(uint64_t as_of_command, absl::Duration timeout) {
   thread_.Post([this, ticket, as_of_command, timeout, driver = driver_] {
     const auto stop = [this, ticket] { return stopping_ || wanted_ != ticket; };
     if (stop()) {
-      Put({.look = true, .command = as_of_command, .reply = {}, .nodes = absl::CancelledError("cut off")});
+      Put({.look = true,
+           .command = as_of_command,
+           .reply = {},
+           .inventory = absl::CancelledError("cut off")});
       return;
     }
-    Put({.look = true, .command = as_of_command, .reply = {}, .nodes = driver->Look(timeout, stop)});
+    Put({.look = true, .command = as_of_command, .reply = {}, .inventory = driver->Look(timeout, stop)});
   });
 }
 

@@ -16,7 +16,7 @@ struct DriverResult {
   bool look = false;
   uint64_t command = 0;  // or, of a look, the last one before it
   DriverReply reply;
-  absl::StatusOr<std::vector<Event::Seen>> nodes = absl::UnknownError("");
+  absl::StatusOr<Inventory> inventory = absl::UnknownError("");
 };
 
 // Called by one thread, the state thread.

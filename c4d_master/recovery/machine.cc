@@ -6,6 +6,12 @@
 #include "c4d_master/recovery/steps.h"
 
 namespace c4::c4d::recovery {
+namespace {
+
+// From the failure of a job that is being watched to its next round.
+constexpr int64_t kLastWordNs = 3 * kSecond;
+
+}  // namespace
 
 int CapOf(const Rules& rules, const State& state) {
   const auto share = static_cast<int>(rules.max_share * static_cast<double>(state.nodes.size()));
@@ -122,16 +128,17 @@ void Steps::OnVerdict(const Event& event) {
     Audit(0, event.node, "out-already", "verdict " + event.verdict + " is about a node that is out already");
     return;
   }
-  std::erase_if(node.strikes_ns, [this](int64_t at_ns) { return now_ns_ - at_ns > rules_.strike_window_ns; });
-  node.strikes_ns.push_back(now_ns_);
-  const bool isolate =
-      policy.act == Act::kIsolate && node.strikes_ns.size() >= static_cast<size_t>(policy.strikes);
   Incident* active = Active();
   if (active != nullptr && active->phase == Phase::kRestarting) {
+    // Most often of a rank that was ended for that: no strike against its node.
     Audit(active->id, event.node, "restarting",
           "verdict " + event.verdict + " comes while the job is being started again; it will be seen then");
     return;
   }
+  std::erase_if(node.strikes_ns, [this](int64_t at_ns) { return now_ns_ - at_ns > rules_.strike_window_ns; });
+  node.strikes_ns.push_back(now_ns_);
+  const bool isolate =
+      policy.act == Act::kIsolate && node.strikes_ns.size() >= static_cast<size_t>(policy.strikes);
   if (active != nullptr && MergesInto(*active, event, isolate)) {
     active->verdicts.push_back(event.verdict);
     active->open.push_back(event.verdict);
@@ -229,7 +236,7 @@ void Steps::OnRestarted(const Event& event, Incident* incident) {
     return;
   }
   // Where nobody knows, the watch finds out.
-  state_.incarnation = std::max(state_.incarnation, command.to);
+  state_.incarnation = event.incarnation != 0 ? event.incarnation : std::max(state_.incarnation, command.to);
   state_.restarted_ns = now_ns_;
   DropOlder();
   for (const Command::Replacement& replacement : command.replace) {
@@ -325,6 +332,12 @@ void Steps::OnInventory(const Event& event) {
   }
   for (const auto& [name, node] : std::map<std::string, Node>(state_.nodes)) {
     if (!names.contains(name)) OnSeen({name, Event::Sight::kGone, node.in_use}, event.as_of_command);
+  }
+  // There is nothing left to be watched; a verdict on who was to blame may be on its way.
+  Incident* active = Active();
+  if (event.failed && event.incarnation == state_.incarnation && active != nullptr &&
+      active->phase == Phase::kWatching) {
+    active->deadline_ns = std::min(active->deadline_ns, now_ns_ + kLastWordNs);
   }
 }
 

@@ -212,7 +212,7 @@ struct Event {
   int syndrome = 0;
   double confidence = 0;
   std::string node;          // also kIsolate, kRelease; empty: it names none
-  uint32_t incarnation = 0;  // also kRunning
+  uint32_t incarnation = 0;  // also kRunning, kInventory; kReply of a restart: which begins, 0: as asked
   int64_t onset_ns = 0;
   int64_t confirmed_ns = 0;
   int64_t seen_ns = 0;  // when telemetry last showed it
@@ -223,6 +223,7 @@ struct Event {
   // kInventory
   uint64_t as_of_command = 0;  // the last one that had ended before it was asked for
   std::vector<Seen> seen;
+  bool failed = false;  // the job has ended and failed, as `incarnation`
   // kApprove, kDeny
   uint64_t incident = 0;
   std::string text;  // why; kReply: what the driver said

@@ -164,6 +164,7 @@ void RecoveryCenter::TakeResults(Now now) {
       answered_ = std::max(answered_, result.command);
       driver_trouble_ = result.reply.outcome == Event::Outcome::kDone ? "" : result.reply.text;
       Do({.kind = Event::Kind::kReply,
+          .incarnation = result.reply.incarnation,
           .command = result.command,
           .outcome = result.reply.outcome,
           .checkpoint_ns = result.reply.checkpoint_ns,
@@ -172,9 +173,9 @@ void RecoveryCenter::TakeResults(Now now) {
       continue;
     }
     looking_ = false;
-    if (!result.nodes.ok()) {
-      if (!absl::IsCancelled(result.nodes.status())) {
-        driver_trouble_ = service::ToUtf8(std::string(result.nodes.status().message()));
+    if (!result.inventory.ok()) {
+      if (!absl::IsCancelled(result.inventory.status())) {
+        driver_trouble_ = service::ToUtf8(std::string(result.inventory.status().message()));
       }
       continue;
     }
@@ -182,7 +183,9 @@ void RecoveryCenter::TakeResults(Now now) {
     Event event;
     event.kind = Event::Kind::kInventory;
     event.as_of_command = result.command;
-    event.seen = *std::move(result.nodes);
+    event.seen = std::move(result.inventory->nodes);
+    event.failed = result.inventory->failed.has_value();
+    event.incarnation = result.inventory->failed.value_or(0);
     Do(std::move(event), now);
   }
 }

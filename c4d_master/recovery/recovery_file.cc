@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_join.h"
 #include "c4d_master/json_fields.h"
+#include "c4d_master/recovery/slurm_words.h"
 #include "service/run_dir.h"
 #include "service/text.h"
 #include "service/verdict_json.h"
@@ -75,15 +76,36 @@ absl::Status ReadTimes(const Json& json, Rules* rules, int64_t* look_every_ns) {
   return fields.Done();
 }
 
+absl::Status ReadSlurm(const Json& json, SlurmConfig* slurm) {
+  JsonFields fields(json, "\"slurm\" of \"driver\"");
+  fields.Text("job", &slurm->job);
+  fields.Text("tools", &slurm->tools);
+  fields.Texts("check", &slurm->check);
+  fields.Seconds("patience_s", 0, kDay, &slurm->patience_ns);
+  if (!slurm->job.empty() && !IsSlurmJobId(slurm->job))
+    fields.Fail("\"job\" is a number as squeue shows it, \"1234\"");
+  if (!slurm->tools.starts_with('/'))
+    fields.Fail("\"tools\" is the whole path of the folder that scontrol is in");
+  if (!slurm->check.empty() && !slurm->check.front().starts_with('/')) {
+    fields.Fail("\"check\" is a list of words, the program by its whole path first");
+  }
+  return fields.Done();
+}
+
 absl::Status ReadDriver(const Json& json, DriverConfig* driver) {
   JsonFields fields(json, "\"driver\"");
-  const int given = static_cast<int>(fields.Has("exec")) + static_cast<int>(fields.Has("webhook")) +
-                    static_cast<int>(fields.Has("local"));
+  int given = 0;
+  for (const char* key : {"exec", "webhook", "local", "slurm"}) given += fields.Has(key) ? 1 : 0;
   const Json* const webhook = fields.Object("webhook");
+  const Json* const slurm = fields.Object("slurm");
   fields.Texts("exec", &driver->command);
   fields.Text("local", &driver->socket);
-  if (given != 1) fields.Fail("give one of \"exec\", \"webhook\" and \"local\"");
+  if (given != 1) fields.Fail("give one of \"exec\", \"webhook\", \"local\" and \"slurm\"");
   C4_RETURN_IF_NOT_OK(fields.Done());
+  if (slurm != nullptr) {
+    driver->kind = DriverConfig::Kind::kSlurm;
+    return ReadSlurm(*slurm, &driver->slurm);
+  }
   if (webhook != nullptr) {
     Json target = *webhook;
     target["webhook"] = target.contains("url") ? target["url"] : Json(nullptr);
@@ -136,6 +158,8 @@ std::string DriverText(const DriverConfig& driver) {
       return WayText(driver.webhook);
     case DriverConfig::Kind::kLocal:
       return Concat("the socket ", driver.socket);
+    case DriverConfig::Kind::kSlurm:
+      return driver.slurm.job.empty() ? "Slurm" : Concat("Slurm, job ", driver.slurm.job);
     case DriverConfig::Kind::kNone:
       break;
   }
@@ -179,6 +203,14 @@ absl::StatusOr<RecoveryFile> LoadRecoveryFile(const std::string& path) {
     return absl::InvalidArgumentError(
         Concat(path, ": \"exec\" names ", driver.command.front(),
                ", which is not there or may not be executed by this user; install it or correct the path"));
+  }
+  if (driver.kind == DriverConfig::Kind::kSlurm) {
+    for (const char* tool : {"scontrol", "squeue", "sinfo", "scancel"}) {
+      if (access(Concat(driver.slurm.tools, "/", tool).c_str(), X_OK) == 0) continue;
+      return absl::InvalidArgumentError(
+          Concat(path, ": there is no ", tool, " in ", driver.slurm.tools,
+                 "; install Slurm's client there, or say where it is with \"tools\" of \"slurm\""));
+    }
   }
   if (driver.kind == DriverConfig::Kind::kWebhook) {
     if (const absl::Status ready = PrepareTarget(&driver.webhook); !ready.ok()) {

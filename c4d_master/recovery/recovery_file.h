@@ -16,13 +16,25 @@
 
 namespace c4::c4d::recovery {
 
+struct SlurmConfig {
+  std::string job;                 // as Slurm numbers it; empty: the name of the master's job says so
+  std::string tools = "/usr/bin";  // where scontrol, squeue, sinfo and scancel are
+  std::vector<std::string> check;  // "{node}" in it is the node's name; empty: none
+  // How long ranks may take to end before Slurm is told that the node to blame is down: by itself it waits
+  // for KillWait (30 s), and for a node that does not answer for SlurmdTimeout (300 s).
+  int64_t patience_ns = 3 * kSecond;
+
+  friend bool operator==(const SlurmConfig&, const SlurmConfig&) = default;
+};
+
 struct DriverConfig {
-  enum class Kind { kNone, kExec, kWebhook, kLocal };
+  enum class Kind { kNone, kExec, kWebhook, kLocal, kSlurm };
 
   Kind kind = Kind::kNone;
   std::vector<std::string> command;  // kExec
   AlertTarget webhook;               // kWebhook: where, and how it is signed
   std::string socket;                // kLocal
+  SlurmConfig slurm;                 // kSlurm
 
   friend bool operator==(const DriverConfig&, const DriverConfig&) = default;
 };

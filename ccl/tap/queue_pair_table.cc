@@ -57,6 +57,7 @@ WatchedQueuePair* QueuePairTable::Add(const abi::QueuePair* queue_pair) {
   if (free_.empty()) {
     all_.push_back(std::make_unique<WatchedQueuePair>());
     watched = all_.back().get();
+    made_.store(static_cast<uint32_t>(all_.size()), std::memory_order_release);
   } else {
     watched = free_.back();
     free_.pop_back();

@@ -27,6 +27,14 @@ class QueuePairTable {
   // nullptr: the table is full; the queue pair is left alone.
   WatchedQueuePair* Add(const abi::QueuePair* queue_pair);
   void Remove(const abi::QueuePair* queue_pair);
+  // Of those that were ever live at a time, by number from 0; `body` is called if that one is live, and it
+  // stays so until `body` returns.
+  uint32_t made() const { return made_.load(std::memory_order_acquire); }
+  template <typename Body>
+  void With(uint32_t i, Body body) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (i < all_.size() && (all_[i]->serial() & 1) != 0) body(all_[i].get());
+  }
   // nullptr: not one of ours.
   WatchedQueuePair* Find(const abi::QueuePair* queue_pair) const;
   WatchedQueuePair* Find(const abi::Context* context, uint32_t number) const;
@@ -52,6 +60,7 @@ class QueuePairTable {
   Index by_number_;
   std::mutex mutex_;  // of what changes it
   uint32_t live_ = 0;
+  std::atomic<uint32_t> made_{0};  // of all_
   std::vector<std::unique_ptr<WatchedQueuePair>> all_;
   std::vector<WatchedQueuePair*> free_;
   std::atomic<uint64_t> refused_{0};

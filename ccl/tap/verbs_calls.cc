@@ -7,6 +7,11 @@
 
 #include "ccl/base/caught.h"
 #include "ccl/base/fork.h"
+#include "ccl/base/identity.h"
+#include "ccl/tap/extended_sends.h"
+#include "ccl/tap/posted_here.h"
+#include "ccl/tap/steering.h"
+#include "ccl/tap/watchdog.h"
 #include "ccl/transport/verbs/source_port.h"
 
 namespace c4::tap {
@@ -25,6 +30,7 @@ struct Real {
 Real real;
 
 std::atomic<Monitor*> the_monitor{nullptr};
+std::atomic<OwnerOf> the_owner{nullptr};
 
 Monitor* TheMonitor() {
   Monitor* const set = the_monitor.load(std::memory_order_acquire);
@@ -37,6 +43,7 @@ struct Watched {
   int (*poll)(abi::CompletionQueue*, int, abi::Completion*) = nullptr;
   WatchedQueuePair::PostSend post_send = nullptr;
   WatchedQueuePair::PostReceive post_receive = nullptr;
+  abi::QueuePair* (*create_extended)(abi::Context*, abi::QpInitExtended*) = nullptr;
 };
 constexpr size_t kMostContexts = 256;
 struct Contexts {
@@ -58,7 +65,14 @@ const Watched* Find(const abi::Context* context) {
   return nullptr;
 }
 
-constexpr uint32_t kMostPosted = 16;
+// nullptr: the provider makes no extended queue pairs.
+abi::ExtendedContext* ExtendedOf(abi::Context* context) {
+  if (context->abi_compat != reinterpret_cast<void*>(UINTPTR_MAX)) return nullptr;
+  auto* const extended = reinterpret_cast<abi::ExtendedContext*>(reinterpret_cast<char*>(context) -
+                                                                 offsetof(abi::ExtendedContext, context));
+  return extended->bytes >= sizeof *extended && extended->create_qp != nullptr ? extended : nullptr;
+}
+
 struct Posted {
   WatchedQueuePair* queue_pairs[kMostPosted] = {};
   uint32_t serials[kMostPosted] = {};
@@ -66,26 +80,11 @@ struct Posted {
 };
 constinit thread_local Posted posted_here;
 
-void Remember(WatchedQueuePair* watched) {
-  Posted& posted = posted_here;
-  for (uint32_t i = 0; i < posted.count; ++i) {
-    if (posted.queue_pairs[i] == watched && posted.serials[i] == watched->serial()) return;
-  }
-  if (posted.count == kMostPosted) return;
-  posted.queue_pairs[posted.count] = watched;
-  posted.serials[posted.count++] = watched->serial();
-}
-
-bool InChild() {
-  static const uint64_t made_in = Forks();
-  return Forks() != made_in;
-}
-
 int PostSend(abi::QueuePair* queue_pair, abi::SendRequest* requests, abi::SendRequest** failed) {
   const Watched* const device = Find(queue_pair->context);
   WatchedQueuePair* const watched = InChild() ? nullptr : QueuePairs().Find(queue_pair);
   if (watched == nullptr) return device->post_send(queue_pair, requests, failed);
-  if (requests != nullptr && requests->opcode != abi::kOpRead) Remember(watched);
+  if (requests != nullptr && requests->opcode != abi::kOpRead) RememberPosted(watched);
   return watched->Send(device->post_send, queue_pair, requests, failed);
 }
 
@@ -93,7 +92,7 @@ int PostReceive(abi::QueuePair* queue_pair, abi::ReceiveRequest* requests, abi::
   const Watched* const device = Find(queue_pair->context);
   WatchedQueuePair* const watched = InChild() ? nullptr : QueuePairs().Find(queue_pair);
   if (watched == nullptr) return device->post_receive(queue_pair, requests, failed);
-  Remember(watched);
+  RememberPosted(watched);
   return watched->Receive(device->post_receive, queue_pair, requests, failed);
 }
 
@@ -109,6 +108,33 @@ int Poll(abi::CompletionQueue* queue, int count, abi::Completion* completions) {
   return polled;
 }
 
+void Watch(abi::QueuePair* made, abi::QpCapacity capacity, bool shared_receives, bool signal_all,
+           bool has_calls) {
+  (void)Caught([&] {
+    WatchedQueuePair* const watched = QueuePairs().Add(made);
+    if (watched == nullptr) return Ok();
+    if (shared_receives) capacity.receive_requests = 0;
+    const Owner owner =
+        the_owner.load(std::memory_order_acquire) == nullptr ? Owner::kNccl : Owner::kAnyProgram;
+    watched->Open(TheMonitor(), made, capacity, signal_all, owner);
+    const verbs::Library* library = nullptr;
+    if (verbs::ProcessLibrary(&library).ok()) Watchdog::Begin(&QueuePairs(), library->query_queue_pair);
+    if (!has_calls) return Ok();
+    auto* const extended = reinterpret_cast<abi::ExtendedQueuePair*>(made);
+    ExtendedSends::TakeOver(extended, watched, capacity.send_requests);
+    return Ok();
+  });
+}
+
+abi::QueuePair* CreateExtendedQp(abi::Context* context, abi::QpInitExtended* init) {
+  const Watched* const device = Find(context);
+  abi::QueuePair* const made = device->create_extended(context, init);
+  if (made == nullptr || InChild()) return made;
+  Watch(made, init->capacity, init->shared_receive_queue != nullptr, init->signal_all != 0,
+        (init->mask & abi::kInitSendCalls) != 0);
+  return made;
+}
+
 // False: there is no room for one more, or it is taken over already.
 bool TakeOver(abi::Context* context) {
   Contexts& contexts = TheContexts();
@@ -122,11 +148,14 @@ bool TakeOver(abi::Context* context) {
   watched.poll = context->operations.poll_completions;
   watched.post_send = context->operations.post_send;
   watched.post_receive = context->operations.post_receive;
+  abi::ExtendedContext* const extended = ExtendedOf(context);
+  watched.create_extended = extended == nullptr ? nullptr : extended->create_qp;
   watched.context.store(context, std::memory_order_release);
   if (at == used) contexts.used.store(used + 1, std::memory_order_release);
   context->operations.poll_completions = &Poll;
   context->operations.post_send = &PostSend;
   context->operations.post_receive = &PostReceive;
+  if (extended != nullptr) extended->create_qp = &CreateExtendedQp;
   return true;
 }
 
@@ -139,6 +168,7 @@ void GiveBack(abi::Context* context) {
     context->operations.poll_completions = watched.poll;
     context->operations.post_send = watched.post_send;
     context->operations.post_receive = watched.post_receive;
+    if (watched.create_extended != nullptr) ExtendedOf(context)->create_qp = watched.create_extended;
     watched.context.store(nullptr, std::memory_order_release);
   }
 }
@@ -157,28 +187,29 @@ int CloseDevice(abi::Context* context) {
 abi::QueuePair* CreateQp(abi::ProtectionDomain* domain, abi::QpInit* init) {
   abi::QueuePair* const made = real.create_qp.load(std::memory_order_acquire)(domain, init);
   if (made == nullptr || InChild()) return made;
-  (void)Caught([&] {
-    if (WatchedQueuePair* const watched = QueuePairs().Add(made); watched != nullptr) {
-      abi::QpCapacity capacity = init->capacity;
-      if (init->shared_receive_queue != nullptr) capacity.receive_requests = 0;
-      watched->Open(TheMonitor(), *made, capacity, init->signal_all != 0);
-    }
-    return Ok();
-  });
+  Watch(made, init->capacity, init->shared_receive_queue != nullptr, init->signal_all != 0, false);
   return made;
 }
 
 int DestroyQp(abi::QueuePair* queue_pair) {
   // Before it is gone: its address may be another one's at once.
-  if (!InChild()) QueuePairs().Remove(queue_pair);
+  WatchedQueuePair* const watched = QueuePairs().Find(queue_pair);
+  if (watched != nullptr) ExtendedSends::GiveBack(queue_pair, watched);
+  if (Steering* const steering = Steering::ForProcess(); watched != nullptr && steering != nullptr) {
+    steering->Forget(queue_pair);
+  }
+  if (watched != nullptr && !InChild()) QueuePairs().Remove(queue_pair);
   return real.destroy_qp.load(std::memory_order_acquire)(queue_pair);
 }
 
 Route RouteOf(const abi::QueuePair& queue_pair, const abi::QpAttributes& attributes, int mask) {
   Route route;
   const abi::GlobalRoute& to = attributes.address.route;
-  route.flow_label = to.flow_label;
   if ((mask & abi::kMaskPeerQpNumber) != 0) route.peer_number = attributes.peer_number;
+  route.flow_label = to.flow_label;
+  if (to.flow_label == 0 && route.peer_number != 0) {
+    route.flow_label = verbs::FlowLabelBetween(queue_pair.number, route.peer_number);
+  }
   if (attributes.address.is_global == 0) return route;
   memcpy(route.remote.address, to.destination.raw, sizeof route.remote.address);
   route.remote.port = verbs::kRoceUdpPort;
@@ -188,16 +219,59 @@ Route RouteOf(const abi::QueuePair& queue_pair, const abi::QpAttributes& attribu
       query(queue_pair.context, attributes.address.port_number, to.source_gid_index, &own) == 0) {
     memcpy(route.local.address, own.raw, sizeof route.local.address);
   }
-  route.local.port = to.flow_label == 0 ? 0 : verbs::SourcePortOf(to.flow_label);
+  route.local.port = route.flow_label == 0 ? 0 : verbs::SourcePortOf(route.flow_label);
   return route;
 }
 
+// The change to ready-to-receive by the path master's port, if it gives one and the provider takes it; else
+// as the program wants it.
+int ModifySteered(Steering* steering, abi::QueuePair* queue_pair, abi::QpAttributes* attributes, int mask,
+                  Route* route) {
+  const auto modify = real.modify_qp.load(std::memory_order_acquire);
+  uint16_t port = 0;
+  static const int rank = ReadJobIdentity().rank;
+  (void)Caught([&] {
+    port = steering->Ask(queue_pair, *route, rank);
+    return Ok();
+  });
+  const auto still = steering->KeepStill();
+  if (port == 0) return modify(queue_pair, attributes, mask);
+  abi::QpAttributes steered = *attributes;
+  steered.address.route.flow_label = verbs::FlowLabelOf(port);
+  if (modify(queue_pair, &steered, mask) != 0) return modify(queue_pair, attributes, mask);
+  route->flow_label = steered.address.route.flow_label;
+  route->local.port = port;
+  return 0;
+}
+
 int ModifyQp(abi::QueuePair* queue_pair, abi::QpAttributes* attributes, int mask) {
-  const int result = real.modify_qp.load(std::memory_order_acquire)(queue_pair, attributes, mask);
-  if (result != 0 || InChild()) return result;
-  WatchedQueuePair* const watched = QueuePairs().Find(queue_pair);
-  if (watched == nullptr) return result;
-  if ((mask & abi::kMaskAddress) != 0) watched->Routed(RouteOf(*queue_pair, *attributes, mask));
+  const auto modify = real.modify_qp.load(std::memory_order_acquire);
+  WatchedQueuePair* const watched = InChild() ? nullptr : QueuePairs().Find(queue_pair);
+  if (watched == nullptr) return modify(queue_pair, attributes, mask);
+  Steering* const steering = Steering::ForProcess();
+  const bool routes = (mask & abi::kMaskAddress) != 0;
+  Route route;
+  if (routes) route = RouteOf(*queue_pair, *attributes, mask);
+  // Before, so that nobody looks meanwhile.
+  if ((mask & abi::kMaskState) != 0) watched->Changed(attributes->state, MonotonicNs());
+  int result = 0;
+  if (steering == nullptr) {
+    result = modify(queue_pair, attributes, mask);
+  } else if (routes && (mask & abi::kMaskState) != 0 && attributes->state == abi::kReadyToReceive) {
+    result = ModifySteered(steering, queue_pair, attributes, mask, &route);
+    if (result != 0) steering->Forget(queue_pair);
+  } else {
+    const auto still = steering->KeepStill();
+    result = modify(queue_pair, attributes, mask);
+  }
+  if (result != 0 || !routes) return result;
+  (void)Caught([&] {
+    watched->Routed(route);
+    if (steering != nullptr) steering->Uses(queue_pair, watched, attributes->address, route);
+    const OwnerOf owner = the_owner.load(std::memory_order_acquire);
+    if (owner != nullptr) (void)watched->AttributeTo(owner(), kUnknownPeer);
+    return Ok();
+  });
   return result;
 }
 
@@ -230,6 +304,25 @@ void* Stand(std::atomic<Function>* slot, void* found, Function ours) {
 QueuePairTable& QueuePairs() {
   static auto* const table = new QueuePairTable;
   return *table;
+}
+
+void RememberPosted(WatchedQueuePair* watched) {
+  Posted& posted = posted_here;
+  for (uint32_t i = 0; i < posted.count; ++i) {
+    if (posted.queue_pairs[i] == watched && posted.serials[i] == watched->serial()) return;
+  }
+  if (posted.count == kMostPosted) return;
+  posted.queue_pairs[posted.count] = watched;
+  posted.serials[posted.count++] = watched->serial();
+}
+
+bool InChild() {
+  static const uint64_t made_in = Forks();
+  return Forks() != made_in;
+}
+
+void SetOwner(OwnerOf owner) {
+  the_owner.store(owner, std::memory_order_release);
 }
 
 void SetMonitor(Monitor* monitor) {

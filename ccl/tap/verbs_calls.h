@@ -21,6 +21,13 @@ QueuePairTable& QueuePairs();
 // Where records go; the process's monitor unless a test says otherwise, before the first device is opened.
 void SetMonitor(Monitor* monitor);
 
+// Queue pairs of whom nobody says whose they are belong to what this gives, from when they have a peer, whose
+// rank is not known then. Before the first device is opened; without it, to nobody. For programs that are not
+// NCCL.
+inline constexpr int kUnknownPeer = -1;
+using OwnerOf = ObservedCommunicator* (*)();
+void SetOwner(OwnerOf owner);
+
 // The queue pairs that this thread has posted to since it last called this serve that communicator and peer:
 // to be called by whoever knows for whom the thread has just sent or received (the profiler, from NCCL's
 // progress thread). Queue pairs that only read (NCCL's flushes) are nobody's. At most sixteen are kept; the

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <mutex>
+#include <utility>
+
+#include "ccl/tap/extended_sends.h"
 
 namespace c4::tap {
 namespace {
@@ -17,6 +20,10 @@ uint64_t BytesOf(const abi::Piece* pieces, int count) {
   uint64_t bytes = 0;
   for (int i = 0; i < count; ++i) bytes += pieces[i].bytes;
   return bytes;
+}
+
+WatchedQueuePair::Sent SentOf(const abi::SendRequest& request) {
+  return {request.id, BytesOf(request.pieces, request.piece_count), request.opcode, request.flags};
 }
 
 int ErrnoOf(int status) {
@@ -37,13 +44,20 @@ int ErrnoOf(int status) {
 
 }  // namespace
 
-void WatchedQueuePair::Open(Monitor* monitor, const abi::QueuePair& queue_pair,
-                            const abi::QpCapacity& capacity, bool signal_all) {
+WatchedQueuePair::WatchedQueuePair() = default;
+WatchedQueuePair::~WatchedQueuePair() = default;
+
+void WatchedQueuePair::Open(Monitor* monitor, abi::QueuePair* queue_pair, const abi::QpCapacity& capacity,
+                            bool signal_all, Owner owner) {
   const std::lock_guard<BriefLock> lock(lock_);
   serial_.fetch_add(1, std::memory_order_release);
-  context_ = queue_pair.context;
-  number_ = queue_pair.number;
+  context_ = queue_pair->context;
+  queue_pair_ = queue_pair;
+  number_ = queue_pair->number;
+  state_ = abi::kReset;
+  changed_ns_ = 0;
   signal_all_ = signal_all;
+  owner_ = owner;
   ns_per_tick_ = 1e9 / static_cast<double>(monitor->segment().header().ticks_per_second);
   route_ = {};
   attributed_ = false;
@@ -73,56 +87,89 @@ void WatchedQueuePair::Close() {
     way->recorder = QueuePairRecorder(&way->own, 0);
     way->used = false;
   }
+  extended_.reset();
   context_ = nullptr;
+  queue_pair_ = nullptr;
   number_ = 0;
   attributed_ = false;
 }
 
-bool WatchedQueuePair::IsCredit(const abi::SendRequest& request, uint64_t bytes) const {
-  return receives_.used && bytes <= kMostCreditBytes && request.opcode == abi::kOpWrite;
+void WatchedQueuePair::Add(const Sent& sent, Batch* batch) const {
+  const bool credit = owner_ == Owner::kNccl && receives_.used && sent.bytes <= kMostCreditBytes &&
+                      sent.opcode == abi::kOpWrite;
+  ++batch->requests;
+  batch->credits += credit ? 1 : 0;
+  batch->data += credit ? 0 : 1;
+  batch->data_bytes += credit ? 0 : sent.bytes;
+}
+
+WatchedQueuePair::Batch WatchedQueuePair::BatchOf(const abi::SendRequest* requests) const {
+  Batch batch;
+  for (; requests != nullptr; requests = requests->next) Add(SentOf(*requests), &batch);
+  return batch;
+}
+
+void WatchedQueuePair::Push(const Sent& sent, uint64_t ticks) {
+  sends_.open.Push({sent.id, ticks, sent.bytes, signal_all_ || (sent.flags & abi::kSignaled) != 0});
+}
+
+void WatchedQueuePair::Count(const Batch& batch, uint64_t ticks) {
+  if (batch.credits > 0) {
+    receives_.recorder.Granted(receives_.recorder.slot().granted_messages + batch.credits);
+  }
+  if (batch.data == 0) return;
+  Use(&sends_);
+  sends_.recorder.Posted(batch.data_bytes, ticks);
+  if (batch.data > 1) sends_.recorder.PostedMore(batch.data - 1);
 }
 
 int WatchedQueuePair::Send(PostSend post, abi::QueuePair* queue_pair, abi::SendRequest* requests,
                            abi::SendRequest** failed) {
+  std::unique_lock<BriefLock> lock(lock_);
+  const uint64_t ticks = NowTicks();
+  Batch batch;
+  for (const abi::SendRequest* request = requests; request != nullptr; request = request->next) {
+    Sent sent = SentOf(*request);
+    const uint64_t credits = batch.credits;
+    Add(sent, &batch);
+    if (batch.credits != credits) sent.bytes = 0;
+    Push(sent, ticks);
+  }
+  if (extended_ != nullptr) lock.unlock();
+  const int result = post(queue_pair, requests, failed);
+  if (extended_ != nullptr) lock.lock();
+  if (result != 0) {  // those before the failed one are on their way
+    const Batch refused = BatchOf(failed == nullptr || *failed == nullptr ? requests : *failed);
+    sends_.open.TakeBack(refused.requests);
+    batch.data -= refused.data;
+    batch.data_bytes -= refused.data_bytes;
+    batch.credits -= refused.credits;
+  }
+  Count(batch, ticks);
+  return result;
+}
+
+WatchedQueuePair::Batch WatchedQueuePair::Posting(const std::vector<Sent>& sent) {
   const std::lock_guard<BriefLock> lock(lock_);
   const uint64_t ticks = NowTicks();
-  uint64_t pushed = 0;
-  uint64_t data = 0;
-  uint64_t data_bytes = 0;
-  uint64_t credits = 0;
-  for (const abi::SendRequest* request = requests; request != nullptr; request = request->next) {
-    const uint64_t bytes = BytesOf(request->pieces, request->piece_count);
-    const bool credit = IsCredit(*request, bytes);
-    sends_.open.Push(
-        {request->id, ticks, credit ? 0 : bytes, signal_all_ || (request->flags & abi::kSignaled) != 0});
-    ++pushed;
-    credits += credit ? 1 : 0;
-    data += credit ? 0 : 1;
-    data_bytes += credit ? 0 : bytes;
+  Batch batch;
+  for (const Sent& one : sent) {
+    Add(one, &batch);
+    Push(one, ticks);
   }
-  const int result = post(queue_pair, requests, failed);
-  if (result != 0) {  // those before the failed one are on their way
-    uint64_t refused = 0;
-    for (const abi::SendRequest* request = failed == nullptr ? nullptr : *failed; request != nullptr;
-         request = request->next) {
-      const uint64_t bytes = BytesOf(request->pieces, request->piece_count);
-      ++refused;
-      if (IsCredit(*request, bytes)) {
-        --credits;
-      } else {
-        --data;
-        data_bytes -= bytes;
-      }
-    }
-    sends_.open.TakeBack(refused == 0 ? pushed : refused);
-    if (refused == 0) return result;
-  }
-  if (credits > 0) receives_.recorder.Granted(receives_.recorder.slot().granted_messages + credits);
-  if (data == 0) return result;
-  Use(&sends_);
-  sends_.recorder.Posted(data_bytes, ticks);
-  if (data > 1) sends_.recorder.PostedMore(data - 1);
-  return result;
+  Count(batch, ticks);
+  return batch;
+}
+
+void WatchedQueuePair::Refused(const Batch& batch) {
+  const std::lock_guard<BriefLock> lock(lock_);
+  sends_.open.TakeBack(batch.requests);
+  if (batch.data > 0) sends_.recorder.TakenBack(batch.data, batch.data_bytes);
+}
+
+void WatchedQueuePair::SetExtended(std::unique_ptr<ExtendedSends> extended) {
+  const std::lock_guard<BriefLock> lock(lock_);
+  extended_ = std::move(extended);
 }
 
 int WatchedQueuePair::Receive(PostReceive post, abi::QueuePair* queue_pair, abi::ReceiveRequest* requests,
@@ -168,6 +215,7 @@ void WatchedQueuePair::Completed(const abi::Completion& completion, uint64_t tic
   const uint64_t bytes = of_receive ? completion.bytes : ended.bytes;
   if (ended.requests == 0 && !of_receive) return;
   if (!of_receive && bytes == 0 && !way->used) return;  // credits alone
+  if (of_receive) Use(way);  // of a shared queue, whose receives are nobody's when they are posted
   const uint64_t posted = ended.requests == 0 ? ticks : ended.posted_ticks;
   way->recorder.Moved(bytes, ticks);
   way->recorder.Completed(bytes, posted, ticks);
@@ -212,6 +260,29 @@ void WatchedQueuePair::Failed(int error) {
   for (Way* way : {&sends_, &receives_}) {
     if (way->recorder.slot().error == 0) way->recorder.Errno(error);
   }
+}
+
+void WatchedQueuePair::Changed(int state, uint64_t now_ns) {
+  const std::lock_guard<BriefLock> lock(lock_);
+  state_ = state;
+  changed_ns_ = now_ns;
+}
+
+abi::QueuePair* WatchedQueuePair::DueForLook(uint64_t now_ns, uint64_t seldom_ns) {
+  const std::lock_guard<BriefLock> lock(lock_);
+  const bool known = sends_.recorder.slot().error != 0 || receives_.recorder.slot().error != 0;
+  if (state_ != abi::kReadyToSend || known || now_ns < changed_ns_ + seldom_ns) return nullptr;
+  changed_ns_ = now_ns;
+  return queue_pair_;
+}
+
+bool WatchedQueuePair::FoundInError(Route* route) {
+  const std::lock_guard<BriefLock> lock(lock_);
+  if (state_ != abi::kReadyToSend || sends_.recorder.slot().error != 0) return false;
+  Use(&sends_);  // one that the GPU posts to has no record yet
+  sends_.recorder.Errno(EIO);
+  *route = route_;
+  return true;
 }
 
 bool WatchedQueuePair::AttributeTo(ObservedCommunicator* communicator, int peer) {

@@ -7,11 +7,16 @@
 // it may send (NCCL's clear to send), and count as that.
 //
 // Locked for tens of nanoseconds a call. The lock is held over the call of the provider that posts, so that
-// requests stand here in the order in which they stand there; the provider locks the queue for as long.
+// requests stand here in the order in which they stand there; the provider locks the queue for as long. Not
+// so where the queue pair has functions of its own to post by (extended_sends.h): the provider is locked
+// before.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
+#include <mutex>
+#include <vector>
 
 #include "ccl/monitor/observed.h"
 #include "ccl/tap/request_queue.h"
@@ -29,18 +34,39 @@ struct Route {
   uint32_t flow_label = 0;
 };
 
+class ExtendedSends;
+
+// Whose queue pairs are: NCCL's, whose small writes are credits and whose peers the profiler knows, or any
+// program's.
+enum class Owner { kNccl, kAnyProgram };
+
 class WatchedQueuePair {
  public:
+  // One request to send, as the program posts it.
+  struct Sent {
+    uint64_t id = 0;
+    uint64_t bytes = 0;
+    int opcode = 0;
+    unsigned flags = 0;  // SendFlag
+  };
+  // What was posted together.
+  struct Batch {
+    uint64_t requests = 0;
+    uint64_t data = 0;  // of these
+    uint64_t data_bytes = 0;
+    uint64_t credits = 0;
+  };
   using PostSend = int (*)(abi::QueuePair*, abi::SendRequest*, abi::SendRequest**);
   using PostReceive = int (*)(abi::QueuePair*, abi::ReceiveRequest*, abi::ReceiveRequest**);
 
-  WatchedQueuePair() = default;
+  WatchedQueuePair();
+  ~WatchedQueuePair();
   WatchedQueuePair(const WatchedQueuePair&) = delete;
   WatchedQueuePair& operator=(const WatchedQueuePair&) = delete;
 
   // It takes the place of one that was closed. `capacity`: as the provider gave it.
-  void Open(Monitor* monitor, const abi::QueuePair& queue_pair, const abi::QpCapacity& capacity,
-            bool signal_all);
+  void Open(Monitor* monitor, abi::QueuePair* queue_pair, const abi::QpCapacity& capacity, bool signal_all,
+            Owner owner);
   // Requests that are still open are over; what the slots hold stays until they are taken again.
   void Close();
   // Another number for each queue pair that it was; odd while it is open.
@@ -50,11 +76,34 @@ class WatchedQueuePair {
   int Send(PostSend post, abi::QueuePair* queue_pair, abi::SendRequest* requests, abi::SendRequest** failed);
   int Receive(PostReceive post, abi::QueuePair* queue_pair, abi::ReceiveRequest* requests,
               abi::ReceiveRequest** failed);
+  // Of a queue pair that has functions of its own to post by: before the provider has it, and that it refused
+  // it all.
+  Batch Posting(const std::vector<Sent>& sent);
+  void Refused(const Batch& batch);
+  // Before the first post. nullptr: it has none.
+  void SetExtended(std::unique_ptr<ExtendedSends> extended);
+  ExtendedSends* extended() const { return extended_.get(); }
   // The user has polled it.
   void Completed(const abi::Completion& completion, uint64_t ticks);
   void Routed(const Route& route);
   // The device ended it: an errno.
   void Failed(int error);
+  // The program is about to change its state, or has.
+  void Changed(int state, uint64_t now_ns);
+  // For the watchdog: the queue pair, where it is ready to send, nothing of it is known to have failed and it
+  // was neither changed nor looked at since so long; then it counts as looked at. nullptr: not now.
+  abi::QueuePair* DueForLook(uint64_t now_ns, uint64_t seldom_ns);
+  // It was found in the error state. False: that was known, or the program's own doing.
+  bool FoundInError(Route* route);
+
+  // Runs `body` while nothing that was sent is open and nobody posts; false: that is not so now.
+  template <typename Body>
+  bool WhileIdle(Body body) {
+    const std::lock_guard<BriefLock> lock(lock_);
+    const bool idle = extended_ == nullptr && sends_.open.open() == 0 && sends_.open.untimed() == 0;
+    if (idle) body();
+    return idle;
+  }
 
   // Both ways belong to that communicator and peer. The first word counts: false where it was known.
   bool AttributeTo(ObservedCommunicator* communicator, int peer);
@@ -71,7 +120,10 @@ class WatchedQueuePair {
     bool used = false;
     uint64_t last_completed_ticks = 0;
   };
-  bool IsCredit(const abi::SendRequest& request, uint64_t bytes) const;
+  void Add(const Sent& sent, Batch* batch) const;
+  Batch BatchOf(const abi::SendRequest* requests) const;
+  void Push(const Sent& sent, uint64_t ticks);
+  void Count(const Batch& batch, uint64_t ticks);
   // From now on it is used; where it is known whose it is, in a slot of the segment.
   void Use(Way* way);
   void IntoSegment(Way* way);
@@ -79,8 +131,13 @@ class WatchedQueuePair {
   std::atomic<uint32_t> serial_{0};
   BriefLock lock_;  // all that follows
   const void* context_ = nullptr;
+  abi::QueuePair* queue_pair_ = nullptr;
+  int state_ = abi::kReset;  // as the program changed it
+  uint64_t changed_ns_ = 0;  // or looked at
   uint32_t number_ = 0;
   bool signal_all_ = false;
+  Owner owner_ = Owner::kNccl;
+  std::unique_ptr<ExtendedSends> extended_;
   double ns_per_tick_ = 1;
   Way sends_;
   Way receives_;

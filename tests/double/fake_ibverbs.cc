@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <arpa/inet.h>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <map>
@@ -17,7 +18,7 @@
 #include <unistd.h>
 #include <vector>
 
-#include "ccl/transport/verbs/abi.h"
+#include "tests/double/fake_ibverbs_extended.h"
 
 namespace {
 
@@ -52,7 +53,7 @@ struct Request {
   std::vector<char> copied;  // of inline data
 };
 
-struct FakePair : QueuePair {
+struct FakePair : FakeExtendedPair {
   uint32_t peer = 0;
   QpCapacity capacity{};
   std::deque<Request> sends;
@@ -210,7 +211,9 @@ void Carry(FakePair* pair) {
   }
 }
 
-int PostSend(QueuePair* queue_pair, SendRequest* request, SendRequest** failed) {
+}  // namespace
+
+int FakePostSend(QueuePair* queue_pair, SendRequest* request, SendRequest** failed) {
   const std::lock_guard<std::mutex> lock(TheWorld().mutex);
   auto* const pair = static_cast<FakePair*>(queue_pair);
   for (; request != nullptr; request = request->next) {
@@ -234,6 +237,8 @@ int PostSend(QueuePair* queue_pair, SendRequest* request, SendRequest** failed) 
   }
   return 0;
 }
+
+namespace {
 
 int PostReceive(QueuePair* queue_pair, ReceiveRequest* request, ReceiveRequest** failed) {
   const std::lock_guard<std::mutex> lock(TheWorld().mutex);
@@ -285,6 +290,20 @@ MemoryRegion* Register(std::unique_ptr<FakeRegion> region, ProtectionDomain* dom
 
 }  // namespace
 
+FakeExtendedPair* FakeNewPair(Context* context, const QpCapacity& capacity, CompletionQueue* sends,
+                              CompletionQueue* receives) {
+  const std::lock_guard<std::mutex> lock(TheWorld().mutex);
+  auto* const pair = new FakePair{};
+  pair->context = context;
+  pair->send_queue = sends;
+  pair->receive_queue = receives;
+  pair->capacity = capacity;
+  pair->number = TheWorld().next_number++;
+  pair->state = kReset;
+  TheWorld().pairs[pair->number] = pair;
+  return pair;
+}
+
 extern "C" {
 
 FakeGpuMemory fake_ib_gpu_memory(size_t bytes) {
@@ -311,6 +330,9 @@ uint64_t fake_ib_flushes() {
 Device** ibv_get_device_list(int* count) {
   Device& device = TheWorld().device;
   strcpy(device.name, "fake0");
+  if (const char* path = getenv("FAKE_IB_SYSFS"); path != nullptr) {
+    strncpy(device.ibdev_path, path, sizeof device.ibdev_path - 1);
+  }
   *count = 1;
   auto** const list = new Device*[2];
   list[0] = &device;
@@ -323,54 +345,24 @@ void ibv_free_device_list(Device** list) {
 }
 
 Context* ibv_open_device(Device* device) {
-  auto* const context = new Context{};
+  auto* const extended = new ExtendedContext{};
+  extended->bytes = sizeof *extended;
+  extended->create_qp = FakeCreateExtended;
+  Context* const context = &extended->context;
+  context->abi_compat = reinterpret_cast<void*>(UINTPTR_MAX);
   context->device = device;
   context->async_fd = eventfd(0, EFD_CLOEXEC);
   context->operations.poll_completions = PollCompletions;
   context->operations.request_notification = RequestNotification;
-  context->operations.post_send = PostSend;
+  context->operations.post_send = FakePostSend;
   context->operations.post_receive = PostReceive;
   return context;
 }
 
 int ibv_close_device(Context* context) {
   close(context->async_fd);
-  delete context;
-  return 0;
-}
-
-int ibv_query_device(Context* /*context*/, DeviceAttributes* attributes) {
-  *attributes = {};
-  attributes->port_count = 1;
-  return 0;
-}
-
-int ibv_query_port(Context* /*context*/, uint8_t /*port*/, PortAttributes* attributes) {
-  *attributes = {};
-  attributes->state = kPortActive;
-  attributes->link_layer = kLinkEthernet;
-  attributes->active_mtu = 3;
-  attributes->gid_table_length = 1;
-  return 0;
-}
-
-int ibv_query_gid(Context* /*context*/, uint8_t /*port*/, int index, Gid* gid) {
-  if (index != 0) return -1;
-  constexpr uint8_t kLoopback[16] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 127, 0, 0, 1};
-  memcpy(gid->raw, kLoopback, sizeof kLoopback);
-  return 0;
-}
-
-int _ibv_query_gid_ex(Context* context, uint32_t port, uint32_t index, GidEntry* entry, uint32_t /*flags*/,
-                      size_t /*entry_bytes*/) {
-  *entry = {};
-  entry->gid_index = index;
-  entry->port_number = port;
-  entry->gid_type = kGidRoceV2;
-  return ibv_query_gid(context, static_cast<uint8_t>(port), static_cast<int>(index), &entry->gid);
-}
-
-int ibv_fork_init() {
+  delete reinterpret_cast<ExtendedContext*>(reinterpret_cast<char*>(context) -
+                                            offsetof(ExtendedContext, context));
   return 0;
 }
 
@@ -463,16 +455,8 @@ int ibv_get_cq_event(CompletionChannel* channel, CompletionQueue** queue, void**
 void ibv_ack_cq_events(CompletionQueue* /*queue*/, unsigned /*count*/) {}
 
 QueuePair* ibv_create_qp(ProtectionDomain* domain, QpInit* init) {
-  const std::lock_guard<std::mutex> lock(TheWorld().mutex);
-  auto* const pair = new FakePair;
-  pair->context = domain->context;
+  QueuePair* const pair = FakeNewPair(domain->context, init->capacity, init->send_queue, init->receive_queue);
   pair->domain = domain;
-  pair->send_queue = init->send_queue;
-  pair->receive_queue = init->receive_queue;
-  pair->capacity = init->capacity;
-  pair->number = TheWorld().next_number++;
-  pair->state = kReset;
-  TheWorld().pairs[pair->number] = pair;
   return pair;
 }
 
@@ -486,6 +470,10 @@ int ibv_destroy_qp(QueuePair* queue_pair) {
 int ibv_modify_qp(QueuePair* queue_pair, QpAttributes* attributes, int mask) {
   const std::lock_guard<std::mutex> lock(TheWorld().mutex);
   auto* const pair = static_cast<FakePair*>(queue_pair);
+  if ((mask & kMaskAddress) != 0 && attributes->address.route.flow_label != 0 &&
+      getenv("FAKE_IB_REFUSES_LABELS") != nullptr) {
+    return EINVAL;
+  }
   if ((mask & kMaskPeerQpNumber) != 0) pair->peer = attributes->peer_number;
   if ((mask & kMaskState) == 0) return 0;
   if (pair->state == kError && attributes->state != kError) return EINVAL;

@@ -1,5 +1,6 @@
 // What tests ask the double of libibverbs for, beside its own calls. Found by dlsym in the library that is
-// loaded already.
+// loaded already. FAKE_IB_REFUSES_LABELS in the environment: no flow label but 0 is taken. FAKE_IB_SYSFS: the
+// device's folder.
 #pragma once
 
 #include <cstddef>

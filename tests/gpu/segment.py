@@ -2,6 +2,7 @@
 records of operations. Every offset is checked against the file. Read while the process lives, or copied before."""
 
 import glob
+import ipaddress
 import os
 import struct
 
@@ -53,9 +54,17 @@ class Segment:
                 continue
             direction, peer = struct.unpack_from("<Ii", self.data, at + 12)
             transport = struct.unpack_from("<H", self.data, at + 32)[0]
-            posted, _, _, completed = struct.unpack_from("<4Q", self.data, at + 128)
+            posted, posted_bytes, messages, completed = struct.unpack_from("<4Q", self.data, at + 128)
             yield {"send": direction == 1, "peer": peer, "transport": TRANSPORTS.get(transport, "?"),
-                   "posted": posted, "completed_bytes": completed}
+                   "posted": posted, "posted_bytes": posted_bytes, "completed": messages, "completed_bytes": completed,
+                   "number": struct.unpack_from("<Q", self.data, at + 24)[0],
+                   "error": struct.unpack_from("<Q", self.data, at + 48)[0],
+                   "local": self._endpoint(at + 64), "remote": self._endpoint(at + 88)}
+
+    def _endpoint(self, at):
+        """(address, port)."""
+        address = ipaddress.IPv6Address(self.data[at:at + 16])
+        return str(address.ipv4_mapped or address), struct.unpack_from("<H", self.data, at + 16)[0]
 
     def operations(self):
         """Of finished operations, in the order of their ends; times in microseconds."""

@@ -17,6 +17,8 @@ import fabric
 import guests
 import library
 import peers
+import tap
+import tap_fabric
 from checks import Failed, check, number
 
 PORT = 7000
@@ -191,8 +193,15 @@ def device_once(bench):
 
 TESTS = [
     pingpong, devices, faults, no_memlock, steering, silent_cut, port_down, peers_port_down, address_that_changes,
-    smaller_mtu, ipv6, *library.TESTS, histories,
+    smaller_mtu, ipv6, *library.TESTS, *tap.TESTS, histories,
 ]  # fmt: skip
+# (what the fabric is like, tests one after the other on one)
+FABRICS = [
+    ({}, [fabric.fabric_steering, fabric.fabric_silent_cut]),
+    ({"ipv6": True}, [fabric.fabric_steering_ipv6, tap_fabric.fabric_tap_steering]),
+    ({"hashes_ports": False}, [fabric.fabric_not_steering]),
+]
+FABRIC_TESTS = [test for _, tests in FABRICS for test in tests]
 # Speeds are judged by who reads docs/benchmarks.md: two guests share the host's cores with whatever else runs.
 MEASUREMENTS = [*peers.MEASUREMENTS, device_once]
 
@@ -222,7 +231,7 @@ class Judge:
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--build", type=pathlib.Path, required=True)
-    parser.add_argument("--only", action="append", choices=[test.__name__ for test in TESTS + fabric.TESTS + MEASUREMENTS])
+    parser.add_argument("--only", action="append", choices=[test.__name__ for test in TESTS + FABRIC_TESTS + MEASUREMENTS])
     parser.add_argument("--bench", action="store_true", help="measure instead of testing")
     parser.add_argument("--histories", type=int, default=1000)
     parser.add_argument("--alternations", type=int, default=5)
@@ -240,7 +249,7 @@ def main():
             bench.programs = (options.build / "bin").resolve()
             bench.histories, bench.alternations = options.histories, options.alternations
             judge.run(MEASUREMENTS if options.bench else TESTS, bench)
-        for kind, tests in fabric.FABRICS:
+        for kind, tests in FABRICS:
             if options.bench or not judge.wants(tests):
                 continue
             begin_s = time.monotonic()

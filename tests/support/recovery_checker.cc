@@ -204,6 +204,10 @@ class Checker {
     Try(visited, "inventory", visited.world, Inventory(visited.world, newest));
     World before = visited.world;
     before.out.clear();
+    Event failed = Inventory(visited.world, newest);
+    failed.failed = true;
+    failed.incarnation = visited.world.incarnation;
+    Try(visited, "the job has failed", visited.world, failed);
     Event old = Inventory(before, 0);  // from before any command
     Try(visited, "inventory of before", visited.world, old);
     for (const char* name : {"n1", "s1"}) {

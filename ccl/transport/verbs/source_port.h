@@ -21,6 +21,15 @@ constexpr uint16_t SourcePortOf(uint32_t flow_label) {
   return static_cast<uint16_t>(kLeastSourcePort | (low ^ high));
 }
 
+// What the kernel takes for a label of 0, from the numbers of the two queue pairs. Never 0, but for numbers
+// whose product has none of these bits; no port is sure then.
+constexpr uint32_t FlowLabelBetween(uint32_t number, uint32_t peer_number) {
+  uint64_t mixed = static_cast<uint64_t>(number) * peer_number;
+  mixed ^= mixed >> 20;
+  mixed ^= mixed >> 40;
+  return static_cast<uint32_t>(mixed & ((1u << kFlowLabelBits) - 1));
+}
+
 // For those whom nobody has told which: near numbers get ports far apart.
 constexpr uint16_t AnyPort(uint32_t number) {
   return static_cast<uint16_t>(kLeastSourcePort | (number * 2654435761u >> 18));

@@ -3,6 +3,8 @@
 
 #include <chrono>
 #include <csignal>
+#include <cstdlib>
+#include <filesystem>
 #include <string>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -117,6 +119,22 @@ TEST(ExitWatch, TellsTheOrder) {
   ASSERT_TRUE(a.has_value() && b.has_value() && c.has_value());
   EXPECT_LT(a->at_ns, b->at_ns);
   EXPECT_LT(b->at_ns, c->at_ns);
+}
+
+// As of a process that its parent takes between the opening and the reading of its stat.
+TEST(ExitWatch, OutlivesAFileThatCannotBeRead) {
+  std::string root = "/tmp/c4-proc-XXXXXX";
+  ASSERT_NE(mkdtemp(root.data()), nullptr);
+  {
+    ExitWatch watch(root);
+    Child child(0, 3);
+    std::filesystem::create_directories(root + "/" + std::to_string(child.pid()) + "/stat");
+    ASSERT_TRUE(watch.Watch(child.pid()));
+    child.End();
+    EXPECT_TRUE(Await(watch, child.pid()).has_value());
+    child.Take();
+  }
+  std::filesystem::remove_all(root);
 }
 
 TEST(ExitWatch, WatchesNobodyWhoIsNot) {

@@ -157,6 +157,20 @@ TEST_F(RestartedJobTest, RanksThatTheJobGoesOnWithoutAreNotMissed) {
   EXPECT_THAT(DetectCrashes(snapshot, {}), IsEmpty());
 }
 
+// A job is ended from outside and begins again, rank after rank: those that nobody has taken over yet did not
+// die alone.
+TEST_F(RestartedJobTest, RanksThatAreStartedLastAreNoCrash) {
+  for (uint32_t rank = 0; rank < kRanks; ++rank) job_.Enter(rank);
+  EndAll(Phase::kReady);
+  Pass(kSecondNs);
+  for (uint32_t rank = 0; rank + 1 < kRanks; ++rank) {
+    StartAgain(rank);
+    job_.host_of(rank).processes.back().first_seen_at_ns = job_.now_ns();
+  }
+  Pass(2 * kReplacedNs);
+  for (const Finding& finding : DetectCrashes(Snapshot(), {})) EXPECT_EQ(finding.confirmed_by, "");
+}
+
 // Somebody else's process of the job says nothing of it, nor does one that came before its end.
 TEST_F(RestartedJobTest, RanksThatNobodyCameAfterAreMissed) {
   EndAll(Phase::kReady);
@@ -190,6 +204,19 @@ TEST_F(CrashTest, OneOfManyIsNamed) {
   EXPECT_EQ(findings[0].rank, 3);
   EXPECT_EQ(findings[0].confirmed_by, "gone");
   EXPECT_THAT(findings[0].waiting, ElementsAre(0, 1, 2, 4, 5, 6, 7));
+}
+
+// Who is ended from outside may be the first of the whole job: it is certain when the others have outlived
+// it.
+TEST_F(CrashTest, ANodeWhoseRanksAllEndIsNotCertainAtOnce) {
+  for (uint32_t rank = 0; rank < 8; ++rank) job_.Enter(rank);
+  Kill({2, 3});
+  job_.Advance(kSecondNs / 2);
+  for (const Finding& finding : Detect()) EXPECT_EQ(finding.confirmed_by, "") << finding.rank;
+  job_.Advance(kSecondNs);
+  const std::vector<Finding> findings = Detect();
+  ASSERT_THAT(findings, SizeIs(2));
+  for (const Finding& finding : findings) EXPECT_EQ(finding.confirmed_by, "gone");
 }
 
 // The launcher ends the rest at once: who died first is the one to look at.

@@ -77,6 +77,11 @@ TEST(HangRhythmTest, WhatWasUsualIsTakenOverByTheNextIncarnation) {
   FakeJob other(kRanks + 1);
   for (uint32_t rank = 0; rank <= kRanks; ++rank) other.membership(rank).communicator_id = 0xC33;
   EXPECT_EQ(observe(other), 0) << "of another size";
+  // It is suspected as early as ever, but certain only after what the job is used to.
+  JobSnapshot snapshot = other.Snapshot();
+  rhythm.Observe(&snapshot);
+  EXPECT_EQ(SuspectAfterNs(snapshot.communicators[0], {}), HangThresholds().suspect_ns);
+  EXPECT_GE(CertainAfterNs(snapshot.communicators[0], {}), 5 * 60 * kSecondNs);
 }
 
 TEST(HangRhythmTest, EvidenceAndActionAreInNumbers) {

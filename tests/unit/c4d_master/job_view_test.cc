@@ -101,6 +101,19 @@ TEST_F(JobViewTest, ARestartedAgentTakesOverAndItsFormerSelfIsIgnored) {
   EXPECT_EQ(view_.hosts().at("host0").agent_epoch, 8U);
 }
 
+// It finds its dead as if they had just ended.
+TEST_F(JobViewTest, WhoWasDeadBeforeAnAgentStartedAnewStaysDeadSinceThen) {
+  job_.SetState(0, ProcessState::kGone);
+  const int64_t end_ns = job_.now_ns();
+  IngestAll();
+  job_.Advance(30 * kSecondNs);
+  job_.hosts()["host0"].agent_epoch = 8;
+  job_.process(0).health.state_since_at_ns = job_.now_ns();
+  IngestAll();
+  const Health& health = view_.hosts().at("host0").processes[0].health;
+  EXPECT_NEAR(static_cast<double>(health.state_since_at_ns), static_cast<double>(end_ns), 1e6);
+}
+
 // One forged batch must not silence the agent of a node for good.
 TEST_F(JobViewTest, AFormerAgentThatOutlivesTheLaterOneIsHeardAgain) {
   EXPECT_EQ(Ingest(job_.Batch("host0")), Taken::kNew);

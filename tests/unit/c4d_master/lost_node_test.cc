@@ -49,6 +49,24 @@ TEST_F(LostNodeTest, ItIsNamedThoughSomeWaitElsewhere) {
   EXPECT_EQ(findings[0].confirmed_by, "silent");
 }
 
+// Its agent is silent while rank 0 writes a checkpoint, say: nobody is lost before agents that start anew
+// would be back.
+TEST(LostNodeLateTest, NotWhoseNodeSpokeOnWhileTheJobStoodStill) {
+  FakeJob job(4, 2);
+  job.AddCommunicator(kPipeline, {0, 2});
+  job.Complete(20);
+  job.membership(0, kPipeline).p2p_started = {1, job.now_ns()};
+  job.Enter(1);
+  job.Advance(10 * kSecondNs);
+  job.Silence("host1");
+  const auto after = [&](int64_t ns) {
+    job.Advance(ns);
+    return DetectLostNodes(job.Snapshot(), job.now_ns(), {});
+  };
+  EXPECT_THAT(after(40 * kSecondNs), IsEmpty());
+  EXPECT_THAT(after(25 * kSecondNs), SizeIs(1));
+}
+
 // Rank 1 may be what all wait for.
 TEST_F(LostNodeTest, NotWhereSomebodyWaitsForNothing) {
   job_.Finish(1, kStage);

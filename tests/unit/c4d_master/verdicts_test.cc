@@ -138,6 +138,20 @@ TEST_F(VerdictsTest, SuspectedFirstConfirmedLater) {
   EXPECT_EQ(more[0].verdict.confidence(), 0.99);
 }
 
+// At the end of a long wait for somebody else the next in line is seen for the first time.
+TEST_F(VerdictsTest, LengthAloneConfirmsNobodyWhoWasNotSuspectedBefore) {
+  job_.SetState(2, ProcessState::kRunning);
+  job_.membership(2).called = job_.membership(2).finished;
+  job_.membership(2).started = job_.membership(2).finished;
+  job_.Advance(200 * kSecondNs);
+  job_.process(2).health.last_progress_at_ns = job_.now_ns();
+  EXPECT_THAT(Kinds(Look()), ElementsAre(Kind::kSuspected));
+  job_.process(2).health.last_progress_at_ns = job_.now_ns() + 2 * kSecondNs;
+  const std::vector<VerdictChange> changes = Look(2 * kSecondNs);
+  EXPECT_THAT(Kinds(changes), ElementsAre(Kind::kConfirmed));
+  EXPECT_EQ(changes[0].verdict.confirmed_by(), "past-limit");
+}
+
 TEST_F(VerdictsTest, SilenceClearsNothing) {
   Look(3 * kSecondNs);
   job_.Silence("host0");  // one of those that wait

@@ -30,6 +30,7 @@ class Job {
     host_.processes.push_back(std::move(process));
   }
 
+  void SetWorld(int32_t ranks) { host_.processes.front().world = ranks; }
   void Run(Windows* windows, double seconds, uint64_t own_ms = 20, size_t bucket = 10) {
     for (int i = 0; i < static_cast<int>(seconds * 4); ++i) {
       host_.as_of_ns += 250 * kMs;
@@ -309,6 +310,14 @@ TEST(Windows, NobodyInheritsFromAnotherRankAnotherHostOrTheLiving) {
     EXPECT_EQ(windows.Own(job->key(), 0).usual_ns, 0);
     EXPECT_EQ(windows.Usual(job->key(), job->queue_pair(), 0.25).chunks, 0);
   }
+  // A job that goes on with fewer ranks gives them other work.
+  Job shrunk(5);
+  first.SetWorld(16);
+  first.Run(&windows, 1);
+  shrunk.SetWorld(12);
+  shrunk.StartAt(first.now_ns() + kSecondNs);
+  shrunk.Run(&windows, 5);
+  EXPECT_EQ(windows.Own(shrunk.key(), 0).usual_ns, 0);
   Job long_after(4);
   long_after.StartAt(first.now_ns() + 1200 * kSecondNs);
   long_after.Run(&windows, 5);

@@ -44,6 +44,21 @@ int Signalled(int signal) {
   return signal;
 }
 
+TEST(CheckLaunchOptionsTest, AnElasticJobNeedsAFabricAndItsMonitor) {
+  LaunchOptions options = Options(4);
+  options.spares = 2;
+  EXPECT_THAT(std::string(CheckLaunchOptions(options).message()), HasSubstr("--elastic; give that"));
+  options.elastic = true;
+  EXPECT_THAT(std::string(CheckLaunchOptions(options).message()), HasSubstr("needs --fabric"));
+  options.fabric = "2x2x2";
+  EXPECT_TRUE(CheckLaunchOptions(options).ok());
+  options.restarts = 1;
+  EXPECT_THAT(std::string(CheckLaunchOptions(options).message()), HasSubstr("exclude each other"));
+  options.restarts = 0;
+  options.monitor = false;
+  EXPECT_THAT(std::string(CheckLaunchOptions(options).message()), HasSubstr("and the monitor"));
+}
+
 TEST(CheckLaunchOptionsTest, SaysWhatIsMissing) {
   EXPECT_TRUE(CheckLaunchOptions(Options(4)).ok());
   EXPECT_THAT(std::string(CheckLaunchOptions(Options(0)).message()), HasSubstr("-n N"));
@@ -126,6 +141,15 @@ TEST(RankEnvironmentTest, WithoutAnAgentRanksDoNotLookForOne) {
   plan.agent = false;
   EXPECT_THAT(RankEnvironment({}, Options(1), plan, 0), Contains("C4_CONTROL=0"));
   EXPECT_THAT(RankEnvironment({"C4_CONTROL=1"}, Options(1), plan, 0), Not(Contains("C4_CONTROL=0")));
+}
+
+TEST(RankEnvironmentTest, TheTapIsPreloadedBehindWhatTheUserPreloads) {
+  LaunchOptions options = Options(1);
+  EXPECT_THAT(RankEnvironment({}, options, Plan(), 0), Not(Contains(HasSubstr("LD_PRELOAD"))));
+  options.tap = true;
+  EXPECT_THAT(RankEnvironment({}, options, Plan(), 0), Contains("LD_PRELOAD=/opt/c4/lib/libc4_verbs.so"));
+  EXPECT_THAT(RankEnvironment({"LD_PRELOAD=libasan.so.8"}, options, Plan(), 0),
+              Contains("LD_PRELOAD=libasan.so.8:/opt/c4/lib/libc4_verbs.so"));
 }
 
 TEST(RankEnvironmentTest, AnEmptySearchPathGetsNoEmptyEntry) {

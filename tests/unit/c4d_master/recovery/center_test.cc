@@ -37,7 +37,8 @@ class FakeWork final : public RecoveryWork {
     ids.push_back(command.id);
   }
   void Look(uint64_t as_of_command, absl::Duration) override {
-    results_.push_back({.look = true, .command = as_of_command, .reply = {}, .nodes = nodes});
+    results_.push_back(
+        {.look = true, .command = as_of_command, .reply = {}, .inventory = Inventory{nodes, failed}});
   }
   std::vector<DriverResult> Take() override { return std::exchange(results_, {}); }
 
@@ -50,6 +51,7 @@ class FakeWork final : public RecoveryWork {
   std::vector<Event::Seen> nodes = {{"host0", Event::Sight::kFree, true},
                                     {"host1", Event::Sight::kFree, true},
                                     {"host2", Event::Sight::kFree, false}};
+  std::optional<uint32_t> failed;
   std::vector<std::string> asked;
   std::vector<uint64_t> ids;
 
@@ -268,15 +270,18 @@ TEST(DriverWordsTest, HalfAnAnswerIsNoAnswer) {
                           R"({"outcome": "done", "checkpoint_unix_s": "x"})", R"({"outcome": "do)"}) {
     EXPECT_EQ(ReadReply(bad).outcome, Event::Outcome::kUnknown) << bad;
   }
-  const auto nodes = ReadNodes(R"({"nodes": [{"name": "a", "state": "free", "in_use": true},
+  const auto nodes = ReadInventory(R"({"nodes": [{"name": "a", "state": "free", "in_use": true},
                                              {"name": "b", "state": "other"}]})");
   ASSERT_TRUE(nodes.ok()) << nodes.status();
-  EXPECT_TRUE((*nodes)[0].in_use);
-  EXPECT_EQ((*nodes)[1].sight, Event::Sight::kOther);
+  EXPECT_TRUE(nodes->nodes[0].in_use);
+  EXPECT_FALSE(nodes->failed.has_value());
+  EXPECT_EQ(ReadInventory(R"({"nodes": [], "failed": 3})")->failed, 3u);
+  EXPECT_EQ(nodes->nodes[1].sight, Event::Sight::kOther);
   for (const char* bad :
        {"{}", R"({"nodes": {}})", R"({"nodes": [{"name": "a"}]})", R"({"nodes": [{"state": "free"}]})",
-        R"({"nodes": [{"name": "a", "state": "up"}]})", R"({"nodes": [7]})"}) {
-    EXPECT_FALSE(ReadNodes(bad).ok()) << bad;
+        R"({"nodes": [{"name": "a", "state": "up"}]})", R"({"nodes": [7]})",
+        R"({"nodes": [], "failed": "yes"})", R"({"nodes": [], "failed": -1})"}) {
+    EXPECT_FALSE(ReadInventory(bad).ok()) << bad;
   }
 }
 

@@ -47,7 +47,7 @@ TEST(DriversTest, AProgramIsAskedAndAnswers) {
   const auto nodes = MakeDriver(Exec(R"(echo '{"nodes": [{"name": "a", "state": "free"}]}')"), "j")
                          ->Look(absl::Seconds(10), {});
   ASSERT_TRUE(nodes.ok()) << nodes.status();
-  EXPECT_EQ(nodes->at(0).node, "a");
+  EXPECT_EQ(nodes->nodes.at(0).node, "a");
 }
 
 TEST(DriversTest, AWebhookRefusesOrIsAway) {

@@ -120,6 +120,36 @@ TEST_F(MachineTest, AnEmptyPoolIsWaitedForAndThenItIsSaid) {
   EXPECT_THAT(FindIncident(state_, 1)->reason, HasSubstr("no backup"));
 }
 
+TEST_F(MachineTest, AJobThatFailsWhileItIsWatchedIsStartedAgainSoon) {
+  const auto failed = [this](uint32_t incarnation) {
+    Event event;
+    event.kind = Event::Kind::kInventory;
+    for (const auto& [name, node] : state_.nodes) {
+      event.seen.push_back(
+          {name, node.state == NodeState::kIsolated ? Event::Sight::kIsolated : Event::Sight::kFree,
+           node.in_use});
+    }
+    event.as_of_command = state_.next_command - 1;
+    event.failed = true;
+    event.incarnation = incarnation;
+    return Do(event);
+  };
+  EXPECT_THAT(Verdict("v1", "n1"), ElementsAre("isolate n1"));
+  EXPECT_THAT(failed(0), IsEmpty());
+  EXPECT_THAT(Reply(), ElementsAre("restart 1 n1>s1"));
+  EXPECT_THAT(failed(0), IsEmpty()) << "it is being started again";
+  EXPECT_THAT(Reply(), IsEmpty());
+  EXPECT_THAT(failed(0), IsEmpty()) << "that was the one before";
+  EXPECT_THAT(Wait(10), IsEmpty());
+  EXPECT_THAT(failed(1), IsEmpty()) << "a verdict may be on its way";
+  EXPECT_THAT(Wait(2), IsEmpty());
+  EXPECT_THAT(failed(1), IsEmpty());
+  EXPECT_THAT(Wait(2), ElementsAre("restart 2"));
+  EXPECT_THAT(Reply(), IsEmpty());
+  EXPECT_THAT(failed(2), IsEmpty());
+  EXPECT_THAT(Verdict("v2", "n2", 2), ElementsAre("isolate n2")) << "that was on its way";
+}
+
 TEST_F(MachineTest, ASchedulerThatRefusesOrHangs) {
   EXPECT_THAT(Verdict("v1", "n1"), ElementsAre("isolate n1"));
   EXPECT_THAT(Reply(Event::Outcome::kRefused), ElementsAre("isolate n1")) << "once more";
@@ -182,6 +212,16 @@ TEST_F(MachineTest, StrikesBeforeANodeGoes) {
   EXPECT_THAT(Reply(), IsEmpty());
   EXPECT_THAT(Running(1), IsEmpty());
   EXPECT_THAT(Verdict("v2", "n1", 1), ElementsAre("isolate n1"));
+}
+
+// A driver ends the ranks of all nodes, and the agents see them die.
+TEST_F(MachineTest, WhatIsEndedForARestartIsNoStrike) {
+  rules_.policies[kCrash].strikes = 2;
+  EXPECT_THAT(Verdict("v1", "n1"), ElementsAre("restart 1"));
+  EXPECT_THAT(Verdict("v2", "n2"), IsEmpty());
+  EXPECT_THAT(Reply(), IsEmpty());
+  EXPECT_THAT(Running(1), IsEmpty());
+  EXPECT_THAT(Verdict("v3", "n2", 1), ElementsAre("restart 2")) << "its first";
 }
 
 // One to this depth takes under a second; deeper ones: build/bin/recovery_check, docs/benchmarks.md.

@@ -2,130 +2,18 @@
 // tap's records are what it did.
 #include "ccl/tap/tap.h"
 
-#include <cstdlib>
-#include <dlfcn.h>
 #include <thread>
 #include <vector>
 
-#include "ccl/tap/verbs_calls.h"
+#include "ccl/base/clock.h"
+#include "ccl/tap/watchdog.h"
+#include "ccl/transport/verbs/library.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/unit/ccl/tap/verbs_client.h"
 
 namespace c4::tap {
 namespace {
-
-// What a client of verbs has: functions that it looked up by itself.
-struct Client {
-  explicit Client(bool tapped) {
-    const std::string doubles = std::string(getenv("C4_BUILD_DIR")) + "/tests/doubles/";
-    void* const looker = dlopen((doubles + "fake_looker_now.so").c_str(), RTLD_NOW | RTLD_LOCAL);
-    EXPECT_NE(looker, nullptr) << dlerror();
-    if (tapped) {
-      const Result installed = Install(looker);
-      EXPECT_TRUE(installed.ok()) << installed.message();
-    }
-    const auto look = reinterpret_cast<void* (*)(void*, const char*)>(dlsym(looker, "looker_dlsym"));
-    void* const verbs = dlopen("libibverbs.so.1", RTLD_NOW | RTLD_LOCAL);
-    EXPECT_NE(verbs, nullptr) << dlerror();
-    const auto find = [&](const char* symbol, auto* function) {
-      *reinterpret_cast<void**>(function) = look(verbs, symbol);
-      EXPECT_NE(*function, nullptr) << symbol;
-    };
-    find("ibv_get_device_list", &get_device_list);
-    find("ibv_open_device", &open_device);
-    find("ibv_close_device", &close_device);
-    find("ibv_query_gid", &query_gid);
-    find("ibv_alloc_pd", &alloc_pd);
-    find("ibv_reg_mr", &reg_mr);
-    find("ibv_create_cq", &create_cq);
-    find("ibv_destroy_cq", &destroy_cq);
-    find("ibv_create_qp", &create_qp);
-    find("ibv_destroy_qp", &destroy_qp);
-    find("ibv_modify_qp", &modify_qp);
-    int count = 0;
-    context = open_device(get_device_list(&count)[0]);
-    domain = alloc_pd(context);
-    region = reg_mr(domain, memory, kBytes, abi::kLocalWrite | abi::kRemoteWrite);
-    EXPECT_TRUE(Uninstall().ok());
-  }
-  ~Client() {
-    close_device(context);
-    free(memory);
-  }
-  Client(const Client&) = delete;
-  Client& operator=(const Client&) = delete;
-
-  struct Pair {
-    abi::CompletionQueue* queue;
-    abi::QueuePair* pair;
-  };
-  Pair Make() {
-    abi::CompletionQueue* const queue = create_cq(context, 64, nullptr, nullptr, 0);
-    abi::QpInit init{};
-    init.send_queue = init.receive_queue = queue;
-    init.capacity = {16, 16, 1, 1, 0};
-    init.type = abi::kReliableConnection;
-    return {queue, create_qp(domain, &init)};
-  }
-  void Connect(const Pair& from, const Pair& to, uint32_t flow_label) {
-    abi::QpAttributes attributes{};
-    attributes.state = abi::kReadyToReceive;
-    attributes.peer_number = to.pair->number;
-    attributes.address.is_global = 1;
-    attributes.address.port_number = 1;
-    attributes.address.route.flow_label = flow_label;
-    query_gid(context, 1, 0, &attributes.address.route.destination);
-    EXPECT_EQ(modify_qp(from.pair, &attributes, abi::kMaskState | abi::kMaskAddress | abi::kMaskPeerQpNumber),
-              0);
-    attributes = {};
-    attributes.state = abi::kReadyToSend;
-    EXPECT_EQ(modify_qp(from.pair, &attributes, abi::kMaskState), 0);
-  }
-  int Write(const Pair& pair, uint64_t id, uint32_t bytes, bool signaled, int opcode = abi::kOpWrite,
-            uint32_t key_off = 0) {
-    abi::Piece piece{reinterpret_cast<uint64_t>(memory), bytes, region->local_key};
-    abi::SendRequest request{};
-    request.id = id;
-    request.pieces = &piece;
-    request.piece_count = 1;
-    request.opcode = opcode;
-    request.flags = signaled ? abi::kSignaled : 0u;
-    request.remote_address = reinterpret_cast<uint64_t>(memory) + 65536;
-    request.remote_key = region->remote_key + key_off;
-    abi::SendRequest* failed = nullptr;
-    return context->operations.post_send(pair.pair, &request, &failed);
-  }
-  int Receive(const Pair& pair, uint64_t id) {
-    abi::Piece piece{reinterpret_cast<uint64_t>(memory), 4096, region->local_key};
-    abi::ReceiveRequest request{id, nullptr, &piece, 1};
-    abi::ReceiveRequest* failed = nullptr;
-    return context->operations.post_receive(pair.pair, &request, &failed);
-  }
-  std::vector<abi::Completion> Poll(const Pair& pair) const {
-    std::vector<abi::Completion> completions(16);
-    const int polled = context->operations.poll_completions(pair.queue, 16, completions.data());
-    completions.resize(static_cast<size_t>(std::max(polled, 0)));
-    return completions;
-  }
-
-  abi::Device** (*get_device_list)(int*) = nullptr;
-  abi::Context* (*open_device)(abi::Device*) = nullptr;
-  int (*close_device)(abi::Context*) = nullptr;
-  int (*query_gid)(abi::Context*, uint8_t, int, abi::Gid*) = nullptr;
-  abi::ProtectionDomain* (*alloc_pd)(abi::Context*) = nullptr;
-  abi::MemoryRegion* (*reg_mr)(abi::ProtectionDomain*, void*, size_t, int) = nullptr;
-  abi::CompletionQueue* (*create_cq)(abi::Context*, int, void*, abi::CompletionChannel*, int) = nullptr;
-  int (*destroy_cq)(abi::CompletionQueue*) = nullptr;
-  abi::QueuePair* (*create_qp)(abi::ProtectionDomain*, abi::QpInit*) = nullptr;
-  int (*destroy_qp)(abi::QueuePair*) = nullptr;
-  int (*modify_qp)(abi::QueuePair*, abi::QpAttributes*, int) = nullptr;
-
-  static constexpr size_t kBytes = 1 << 17;
-  char* const memory = static_cast<char*>(aligned_alloc(4096, kBytes));
-  abi::Context* context = nullptr;
-  abi::ProtectionDomain* domain = nullptr;
-  abi::MemoryRegion* region = nullptr;
-};
 
 class TapTest : public ::testing::Test {
  protected:
@@ -216,6 +104,127 @@ TEST_F(TapTest, OnceItIsKnownWhoseItIsItStandsInTheSegment) {
   client.destroy_qp(a.pair);
   EXPECT_EQ(slot.phase, static_cast<uint32_t>(wire::kPhaseDestroyed));
   client.destroy_qp(b.pair);
+}
+
+TEST_F(TapTest, PostsByItsOwnCallsAreRecordedAndGivenBack) {
+  Client client(true);
+  const Client::Pair a = client.MakeExtended();
+  const Client::Pair b = client.Make();
+  client.Connect(a, b, 5);
+  client.Connect(b, a, 6);
+  auto* const extended = reinterpret_cast<abi::ExtendedQueuePair*>(a.pair);
+  WatchedQueuePair* const watched = QueuePairs().Find(a.pair);
+  ASSERT_NE(watched, nullptr);
+  ASSERT_EQ(client.WriteByCalls(extended, 5, 3, 2048), 0);
+  EXPECT_EQ(client.Poll(a).size(), 3U);
+  EXPECT_EQ(client.Write(a, 9, 100, true), 0);  // the other way to post, to the same queue pair
+  EXPECT_EQ(client.Poll(a).size(), 1U);
+  wire::QueuePairSlot sends = watched->sends();
+  EXPECT_EQ(sends.posted_messages, 4U);
+  EXPECT_EQ(sends.posted_bytes, 3U * 2048 + 100);
+  EXPECT_EQ(sends.completed_messages, 4U);
+  EXPECT_EQ(sends.completed_bytes, 3U * 2048 + 100);
+  // What is begun and given up is nothing.
+  extended->calls.start(extended);
+  extended->calls.write(extended, client.region->remote_key, 0);
+  extended->calls.abort(extended);
+  EXPECT_EQ(watched->sends().posted_messages, 4U);
+  // Past what it holds the provider refuses all or takes some; the program hears what the provider says.
+  client.Connect(a, b, 5);
+  a.pair->state = abi::kReset;
+  EXPECT_EQ(client.WriteByCalls(extended, 50, 2, 64), EINVAL);
+  sends = watched->sends();
+  EXPECT_EQ(sends.posted_messages, 4U);
+  EXPECT_EQ(sends.posted_bytes, 3U * 2048 + 100);
+  const auto ours = extended->calls.complete;
+  ASSERT_EQ(client.destroy_qp(b.pair), 0);
+  EXPECT_EQ(extended->calls.complete, ours);
+  ASSERT_EQ(client.destroy_qp(a.pair), 0);
+}
+
+TEST_F(TapTest, WhatIsNotNcclsStandsInTheProgramsOwnCommunicatorFromTheStart) {
+  static ObservedCommunicators* const communicators = new ObservedCommunicators(&monitor_);
+  static ObservedCommunicator* const own = communicators->Open({.id = 9, .rank = 0, .rank_count = 1});
+  SetOwner([] { return own; });
+  {
+    Client client(true);
+    const Client::Pair a = client.Make();
+    const Client::Pair b = client.Make();
+    client.Connect(a, b, 0);
+    client.Connect(b, a, 0);
+    ASSERT_EQ(client.Receive(a, 1), 0);
+    ASSERT_EQ(client.Write(a, 2, 64, true), 0);  // would be NCCL's clear to send
+    client.Poll(a);
+    const wire::QueuePairSlot sends = QueuePairs().Find(a.pair)->sends();
+    EXPECT_EQ(sends.peer, kUnknownPeer);
+    EXPECT_EQ(sends.completed_messages, 1U);
+    EXPECT_EQ(sends.completed_bytes, 64U);
+    EXPECT_NE(sends.local.port, 0);  // the kernel's own choice
+    client.destroy_qp(a.pair);
+    client.destroy_qp(b.pair);
+  }
+  SetOwner(nullptr);
+}
+
+TEST_F(TapTest, AQueuePairThatDiesUnheardIsFoundOnce) {
+  Client client(true);
+  const Client::Pair a = client.Make();
+  const Client::Pair b = client.Make();
+  client.Connect(a, b, 5);
+  client.Connect(b, a, 6);
+  const verbs::Library* library = nullptr;
+  ASSERT_TRUE(verbs::ProcessLibrary(&library).ok());
+  Watchdog watchdog(&QueuePairs(), library->query_queue_pair);
+  uint64_t now_ns = MonotonicNs();
+  const auto step = [&] { return watchdog.Step(now_ns += Watchdog::kSeldomNs); };
+  EXPECT_EQ(step(), 0U);
+  a.pair->state = abi::kError;               // the device's doing
+  EXPECT_EQ(watchdog.Step(now_ns + 1), 0U);  // it was looked at just now
+  EXPECT_EQ(step(), 1U);
+  EXPECT_EQ(QueuePairs().Find(a.pair)->sends().error, static_cast<uint64_t>(EIO));
+  EXPECT_EQ(step(), 0U);
+  // What the program does itself is no news.
+  abi::QpAttributes attributes{};
+  attributes.state = abi::kError;
+  client.modify_qp(b.pair, &attributes, abi::kMaskState);
+  EXPECT_EQ(step(), 0U);
+  client.destroy_qp(a.pair);
+  client.destroy_qp(b.pair);
+  EXPECT_EQ(step(), 0U);
+}
+
+TEST_F(TapTest, TenThousandQueuePairsAreLookedAtAFewAtATime) {
+  Client client(true);
+  abi::CompletionQueue* const queue = client.create_cq(client.context, 64, nullptr, nullptr, 0);
+  std::vector<abi::QueuePair*> pairs;
+  for (int i = 0; i < 10000; ++i) {
+    abi::QpInit init{};
+    init.send_queue = init.receive_queue = queue;
+    init.capacity = {1, 1, 1, 1, 0};
+    pairs.push_back(client.create_qp(client.domain, &init));
+    abi::QpAttributes attributes{};
+    attributes.state = abi::kReadyToSend;
+    client.modify_qp(pairs.back(), &attributes, abi::kMaskState);
+    if (i % 1000 == 0) pairs.back()->state = abi::kError;
+    ASSERT_NE(QueuePairs().Find(pairs.back()), nullptr);
+  }
+  static uint32_t looks = 0;
+  Watchdog watchdog(&QueuePairs(),
+                    [](abi::QueuePair* pair, abi::QpAttributes* attributes, int, abi::QpInit*) {
+                      ++looks;
+                      attributes->state = pair->state;
+                      return 0;
+                    });
+  const uint64_t now_ns = MonotonicNs() + Watchdog::kSeldomNs;
+  uint32_t found = 0;
+  for (int i = 0; i < 10000 / static_cast<int>(Watchdog::kLooksPerStep) + 1; ++i) {
+    const uint32_t before = looks;
+    found += watchdog.Step(now_ns);
+    EXPECT_LE(looks - before, Watchdog::kLooksPerStep);
+  }
+  EXPECT_EQ(found, 10U);
+  EXPECT_EQ(looks, 10000U);
+  for (abi::QueuePair* const pair : pairs) client.destroy_qp(pair);
 }
 
 TEST_F(TapTest, ManyThreadsPostPollAndDestroy) {

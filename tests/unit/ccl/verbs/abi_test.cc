@@ -1,7 +1,7 @@
 // Our declarations of libibverbs' interface beside those of its headers, where they are installed.
-#include "ccl/transport/verbs/abi.h"
-
 #include <gtest/gtest.h>
+
+#include "ccl/tap/extended_abi.h"
 
 #if __has_include(<infiniband/verbs.h>)
 #include <infiniband/verbs.h>
@@ -43,6 +43,43 @@ TEST(VerbsAbi, ObjectsAreLaidOutAsInTheHeaders) {
   SAME_SIZE(QueuePair, ibv_qp);
   SAME_FIELD(QueuePair, number, ibv_qp, qp_num);
   SAME_FIELD(QueuePair, state, ibv_qp, state);
+}
+
+TEST(VerbsAbi, ExtendedOnesAreLaidOutAsInTheHeaders) {
+  // At the end of the context that a provider allocates.
+  const auto from_end = [](size_t offset, size_t bytes) { return bytes - offset; };
+  EXPECT_EQ(from_end(offsetof(abi::ExtendedContext, create_qp), sizeof(abi::ExtendedContext)),
+            from_end(offsetof(struct verbs_context, create_qp_ex), sizeof(struct verbs_context)));
+  EXPECT_EQ(from_end(offsetof(abi::ExtendedContext, bytes), sizeof(abi::ExtendedContext)),
+            from_end(offsetof(struct verbs_context, sz), sizeof(struct verbs_context)));
+  EXPECT_EQ(reinterpret_cast<void*>(UINTPTR_MAX), __VERBS_ABI_IS_EXTENDED);
+  SAME_FIELD(QpInitExtended, signal_all, ibv_qp_init_attr_ex, sq_sig_all);
+  SAME_FIELD(QpInitExtended, mask, ibv_qp_init_attr_ex, comp_mask);
+  EXPECT_EQ(static_cast<int>(abi::kInitSendCalls), static_cast<int>(IBV_QP_INIT_ATTR_SEND_OPS_FLAGS));
+  SAME_FIELD(ExtendedQueuePair, id, ibv_qp_ex, wr_id);
+  SAME_FIELD(ExtendedQueuePair, flags, ibv_qp_ex, wr_flags);
+  constexpr size_t kCalls = offsetof(abi::ExtendedQueuePair, calls);
+#define SAME_CALL(ours, theirs) \
+  EXPECT_EQ(kCalls + offsetof(abi::SendCalls, ours), offsetof(struct ibv_qp_ex, theirs)) << #theirs
+  SAME_CALL(compare_and_swap, wr_atomic_cmp_swp);
+  SAME_CALL(fetch_and_add, wr_atomic_fetch_add);
+  SAME_CALL(bind_window, wr_bind_mw);
+  SAME_CALL(invalidate, wr_local_inv);
+  SAME_CALL(read, wr_rdma_read);
+  SAME_CALL(write, wr_rdma_write);
+  SAME_CALL(write_with_immediate, wr_rdma_write_imm);
+  SAME_CALL(send, wr_send);
+  SAME_CALL(send_with_immediate, wr_send_imm);
+  SAME_CALL(send_with_invalidate, wr_send_inv);
+  SAME_CALL(send_segmented, wr_send_tso);
+  SAME_CALL(set_inline, wr_set_inline_data);
+  SAME_CALL(set_inline_list, wr_set_inline_data_list);
+  SAME_CALL(set_piece, wr_set_sge);
+  SAME_CALL(set_pieces, wr_set_sge_list);
+  SAME_CALL(start, wr_start);
+  SAME_CALL(complete, wr_complete);
+  SAME_CALL(abort, wr_abort);
+  SAME_SIZE(DataBuffer, ibv_data_buf);
 }
 
 TEST(VerbsAbi, AttributesAreLaidOutAsInTheHeaders) {
