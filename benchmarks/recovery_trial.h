@@ -1,6 +1,7 @@
 // Faults, one after the other, in a training job on the emulated fabric, and what each cost. With C4D the
-// job goes on by itself, on spare hosts; without it, a job that does not end by itself is ended after
-// kHangWatchS, which says nothing of how long it would have hung. Healed and given back after each.
+// job goes on by itself, on spare hosts, or that is said of it (hung); without it, a job that does not end by
+// itself is ended after kHangWatchS, which says nothing of how long it would have hung. Healed and given back
+// after each.
 //
 // One thread, the main one. Root.
 #pragma once
