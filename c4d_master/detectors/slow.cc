@@ -165,6 +165,22 @@ Finding DescribeConnections(const std::vector<const Cell*>& told, bool ambiguous
   return finding;
 }
 
+// A few ways that no node has in common have no cause in common that anybody could name: as a rule flows that
+// met on a link. Many are a link's that nobody knows.
+bool MayHaveOneCause(const std::vector<const Cell*>& slow) {
+  constexpr size_t kMany = 6;
+  if (slow.size() >= kMany) return true;
+  const auto touches = [](const Cell& cell, const Host* host) {
+    const ProcessRef* const receiver = cell.ends->receiver;
+    return cell.ends->sender->host == host || (receiver != nullptr && receiver->host == host);
+  };
+  const auto of_all = [&](const Host* host) {
+    return std::all_of(slow.begin(), slow.end(), [&](const Cell* cell) { return touches(*cell, host); });
+  };
+  const ProcessRef* const receiver = slow.front()->ends->receiver;
+  return of_all(slow.front()->ends->sender->host) || (receiver != nullptr && of_all(receiver->host));
+}
+
 std::vector<Finding> NameBySlices(const JobQueuePairs& all, const Windows& windows,
                                   const std::set<const Process*>& late, const SlowThresholds& thresholds) {
   const std::vector<Cell> cells = CellsBySlices(all.ends, windows, thresholds);
@@ -172,11 +188,15 @@ std::vector<Finding> NameBySlices(const JobQueuePairs& all, const Windows& windo
   std::vector<Finding> findings;
   for (const auto& [address, slow] : found.nics) findings.push_back(DescribeNic(address, slow));
   for (const auto& [host, slow] : found.nodes) findings.push_back(DescribeNode(host, slow));
-  // A single way is more often unlucky.
-  const bool lasting = found.connections.size() > 1 || (found.connections.size() == 1 &&
-                                                        SlowSlices(*found.connections.front(), windows,
-                                                                   thresholds) >= thresholds.own_persist + 2);
-  if (lasting) findings.push_back(DescribeConnections(found.connections, found.ambiguous, LookBlame()));
+  // Ways of one NIC or node do not all show in the same slice: what they are together shows when more have
+  // told.
+  constexpr uint64_t kMoreSlices = 3;
+  const auto last = static_cast<size_t>(
+      std::count_if(found.connections.begin(), found.connections.end(), [&](const Cell* cell) {
+        return SlowSlices(*cell, windows, thresholds) >= thresholds.own_persist + kMoreSlices;
+      }));
+  if (last > 0 && 2 * last >= found.connections.size() && MayHaveOneCause(found.connections))
+    findings.push_back(DescribeConnections(found.connections, found.ambiguous, LookBlame()));
   for (Finding& finding : findings) Confirm(&finding);
   return findings;
 }
@@ -304,7 +324,7 @@ std::vector<Finding> DetectSlowNetwork(const JobQueuePairs& all, const Windows& 
         network.paths->Find(std::string(cell->local), std::string(cell->remote));
     for (const std::string& link : path == nullptr ? LinkPath() : *path) finding.taken.insert(CableOf(link));
   }
-  if (lasting && alone_lasts) Confirm(&finding);
+  if (lasting && alone_lasts && (may_show || MayHaveOneCause(told))) Confirm(&finding);
   findings.push_back(std::move(finding));
   return findings;
 }
