@@ -16,8 +16,6 @@ namespace {
 
 constexpr int64_t kSteers = 2;  // of C4_TAP
 constexpr int kWaitMs = 1000;
-// A move waits for a moment in which nothing is under way.
-constexpr int kAgainMs = 5;
 
 // Such addresses never leave their link; InfiniBand's look the same.
 bool IsLinkLocal(const wire::Endpoint& end) {
@@ -26,12 +24,6 @@ bool IsLinkLocal(const wire::Endpoint& end) {
 
 bool IsSameHost(const wire::Endpoint& a, const wire::Endpoint& b) {
   return memcmp(a.address, b.address, sizeof a.address) == 0;
-}
-
-// The kernel says so in sysfs: only its devices in software have a parent.
-bool IsSoftRoce(const abi::Context* context) {
-  const std::string file = std::string(context->device->ibdev_path) + "/parent";
-  return access(file.c_str(), F_OK) == 0;
 }
 
 }  // namespace
@@ -89,15 +81,13 @@ uint16_t Steering::Ask(const abi::QueuePair* queue_pair, const Route& route, int
   return verbs::CanBeSourcePort(port) ? port : 0;
 }
 
-void Steering::Uses(abi::QueuePair* queue_pair, WatchedQueuePair* watched, const abi::AddressVector& address,
-                    const Route& route) {
+void Steering::Uses(abi::QueuePair* queue_pair, WatchedQueuePair* watched, const Route& route) {
   const std::lock_guard lock(mutex_);
   const auto found = steered_.find(queue_pair);
   if (found == steered_.end()) return;
   Steered& steered = found->second;
   steered.queue_pair = queue_pair;
   steered.watched = watched;
-  steered.address = address;
   steered.route = route;
   Tell(steered);
 }
@@ -119,37 +109,27 @@ void Steering::Tell(const Steered& steered) {
 }
 
 void Steering::Run() {
-  bool again = false;
   for (;;) {
     pollfd entry{wake_.get(), POLLIN, 0};
-    if (poll(&entry, 1, again ? kAgainMs : kWaitMs) > 0) {
+    if (poll(&entry, 1, kWaitMs) > 0) {
       uint64_t count = 0;
       (void)!read(wake_.get(), &count, sizeof count);
     }
     const std::lock_guard lock(mutex_);
     if (stop_) return;
-    again = FollowAll();
+    FollowAll();
   }
 }
 
-bool Steering::FollowAll() {
-  bool again = false;
+void Steering::FollowAll() {
   for (auto& [queue_pair, steered] : steered_) {
     if (steered.queue_pair == nullptr) continue;  // its change is under way
     PathAdvice advice;
-    if (selector_->TakeCorrection(steered.number, &advice)) {
-      steered.epoch = advice.epoch;
-      const uint16_t port = advice.paths.empty() ? 0 : advice.paths[0].source_port;
-      steered.wanted = verbs::CanBeSourcePort(port) && port != steered.route.local.port ? port : 0;
-      if (steered.wanted == 0) Tell(steered);
-    }
-    if (steered.wanted == 0) continue;
-    const Moved moved = Move(&steered);
-    if (moved == Moved::kLater) {
-      again = true;
-      continue;
-    }
-    if (moved == Moved::kYes) {
+    if (!selector_->TakeCorrection(steered.number, &advice)) continue;
+    steered.epoch = advice.epoch;
+    const uint16_t port = advice.paths.empty() ? 0 : advice.paths[0].source_port;
+    steered.wanted = verbs::CanBeSourcePort(port) && port != steered.route.local.port ? port : 0;
+    if (steered.wanted != 0 && Move(steered)) {
       steered.route.local.port = steered.wanted;
       steered.route.flow_label = verbs::FlowLabelOf(steered.wanted);
       steered.watched->Routed(steered.route);
@@ -157,50 +137,21 @@ bool Steering::FollowAll() {
     steered.wanted = 0;
     Tell(steered);
   }
-  return again;
 }
 
-Steering::Moved Steering::Move(Steered* steered) {
+bool Steering::Move(const Steered& steered) {
   if (library_->set_source_port != nullptr &&
-      library_->set_source_port(steered->queue_pair, steered->wanted) == 0) {
-    return Moved::kYes;
-  }
-  if (steered->watched->extended() == nullptr && IsSoftRoce(steered->queue_pair->context)) {
-    return MoveByPause(steered);
+      library_->set_source_port(steered.queue_pair, steered.wanted) == 0) {
+    return true;
   }
   if (!said_) {
     said_ = true;
     C4_INFO(
         "queue pairs of %s keep their source ports while they live: its driver has no safe way to change "
         "them",
-        steered->queue_pair->context->device->name);
+        steered.queue_pair->context->device->name);
   }
-  return Moved::kNever;
-}
-
-Steering::Moved Steering::MoveByPause(Steered* steered) {
-  Moved moved = Moved::kLater;
-  const bool was_idle = steered->watched->WhileIdle([&] {
-    abi::QueuePair* const queue_pair = steered->queue_pair;
-    moved = Moved::kNever;
-    if (queue_pair->state != abi::kReadyToSend) return;
-    abi::QpAttributes attributes{};
-    attributes.state = abi::kSendDrained;
-    if (library_->modify_queue_pair(queue_pair, &attributes, abi::kMaskState) != 0) return;
-    attributes.address = steered->address;
-    attributes.address.route.flow_label = verbs::FlowLabelOf(steered->wanted);
-    const int error =
-        library_->modify_queue_pair(queue_pair, &attributes, abi::kMaskState | abi::kMaskAddress);
-    attributes = {};
-    attributes.state = abi::kReadyToSend;
-    if (const int stuck = library_->modify_queue_pair(queue_pair, &attributes, abi::kMaskState); stuck != 0) {
-      C4_WARN("queue pair %u of %s does not go on after a move: %s", queue_pair->number,
-              queue_pair->context->device->name, ErrnoText(stuck).c_str());
-    } else if (error == 0) {
-      moved = Moved::kYes;
-    }
-  });
-  return was_idle ? moved : Moved::kLater;
+  return false;
 }
 
 }  // namespace c4::tap

@@ -2,8 +2,8 @@
 // asked for at the change to ready-to-receive, where the flow label becomes the port, and moved when a
 // correction comes. The program waits at most C4_PATH_WAIT_MS, and its call fails for no reason of ours.
 //
-// A live queue pair is moved where that loses nothing: by the device's own call (mlx5), or, on Soft-RoCE,
-// through the state that pauses its sends while none is under way. Others keep their port.
+// A live queue pair is moved where that loses nothing: by the device's own call (mlx5). Others keep their
+// port: through the state that pauses its sends (SQD) Soft-RoCE's broke, with the peer's "invalid request".
 //
 // Any thread. A thread of its own waits for corrections, from the first queue pair that is steered.
 #pragma once
@@ -35,8 +35,7 @@ class Steering {
   // Blocks. `rank`: the process's, for whoever reads paths.
   uint16_t Ask(const abi::QueuePair* queue_pair, const Route& route, int rank);
   // The change is made, with that route: by the port that was asked for or by the program's own.
-  void Uses(abi::QueuePair* queue_pair, WatchedQueuePair* watched, const abi::AddressVector& address,
-            const Route& route);
+  void Uses(abi::QueuePair* queue_pair, WatchedQueuePair* watched, const Route& route);
   // It is gone, or the change has failed. No move of it is under way when this returns.
   void Forget(const abi::QueuePair* queue_pair);
   // So that no change of the program's falls into a move.
@@ -48,17 +47,13 @@ class Steering {
     uint64_t epoch = 0;   // of the advice that it follows
     abi::QueuePair* queue_pair = nullptr;
     WatchedQueuePair* watched = nullptr;
-    abi::AddressVector address{};
     Route route;
     uint16_t wanted = 0;  // the port that a correction asks for; 0: none
   };
-  enum class Moved { kYes, kLater, kNever };
 
   void Run();
-  // True: a move has to be tried again soon.
-  bool FollowAll();
-  Moved Move(Steered* steered);
-  Moved MoveByPause(Steered* steered);
+  void FollowAll();
+  bool Move(const Steered& steered);
   void Tell(const Steered& steered);
 
   PathSelector* const selector_;

@@ -267,7 +267,7 @@ int ModifyQp(abi::QueuePair* queue_pair, abi::QpAttributes* attributes, int mask
   if (result != 0 || !routes) return result;
   (void)Caught([&] {
     watched->Routed(route);
-    if (steering != nullptr) steering->Uses(queue_pair, watched, attributes->address, route);
+    if (steering != nullptr) steering->Uses(queue_pair, watched, route);
     const OwnerOf owner = the_owner.load(std::memory_order_acquire);
     if (owner != nullptr) (void)watched->AttributeTo(owner(), kUnknownPeer);
     return Ok();

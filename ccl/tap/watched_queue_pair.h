@@ -96,15 +96,6 @@ class WatchedQueuePair {
   // It was found in the error state. False: that was known, or the program's own doing.
   bool FoundInError(Route* route);
 
-  // Runs `body` while nothing that was sent is open and nobody posts; false: that is not so now.
-  template <typename Body>
-  bool WhileIdle(Body body) {
-    const std::lock_guard<BriefLock> lock(lock_);
-    const bool idle = extended_ == nullptr && sends_.open.open() == 0 && sends_.open.untimed() == 0;
-    if (idle) body();
-    return idle;
-  }
-
   // Both ways belong to that communicator and peer. The first word counts: false where it was known.
   bool AttributeTo(ObservedCommunicator* communicator, int peer);
 

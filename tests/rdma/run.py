@@ -18,7 +18,6 @@ import guests
 import library
 import peers
 import tap
-import tap_fabric
 from checks import Failed, check, number
 
 PORT = 7000
@@ -198,7 +197,7 @@ TESTS = [
 # (what the fabric is like, tests one after the other on one)
 FABRICS = [
     ({}, [fabric.fabric_steering, fabric.fabric_silent_cut]),
-    ({"ipv6": True}, [fabric.fabric_steering_ipv6, tap_fabric.fabric_tap_steering]),
+    ({"ipv6": True}, [fabric.fabric_steering_ipv6]),
     ({"hashes_ports": False}, [fabric.fabric_not_steering]),
 ]
 FABRIC_TESTS = [test for _, tests in FABRICS for test in tests]

@@ -94,20 +94,7 @@ TEST_F(TapSteering, WithoutAnAnswerTheProgramGoesOn) {
   EXPECT_TRUE(EndedWell());
 }
 
-TEST_F(TapSteering, ACorrectionMovesALiveQueuePairOfSoftRoce) {
-  std::ofstream(directory_.path() + "/parent") << "eth0\n";
-  Start("FAKE_IB_SYSFS=" + directory_.path(), "3 0 stay");
-  const uint64_t connection = Asked().connection;
-  Answer(connection, 1, kPort);
-  EXPECT_EQ(Used().paths[0].source.port, kPort);
-  Answer(connection, 2, kPort + 1);
-  const wire::ControlPathUse use = Used();
-  EXPECT_EQ(use.epoch, 2U);
-  EXPECT_EQ(use.paths[0].source.port, kPort + 1);
-  EXPECT_TRUE(EndedWell());
-}
-
-TEST_F(TapSteering, OfAnotherDriverALiveQueuePairStaysAndThatIsSaid) {
+TEST_F(TapSteering, WhereTheDriverCannotALiveQueuePairStaysAndThatIsSaid) {
   Start("", "3 0 stay");
   const uint64_t connection = Asked().connection;
   Answer(connection, 1, kPort);
