@@ -98,8 +98,9 @@ int RunJob(const Arguments& arguments) {
       "with --elastic: what the program writes when a checkpoint is whole; its time tells what was lost");
   options.Seconds("--elastic-wait", &job.elastic_wait_s, 0, 86400,
                   "with --elastic: a job that failed waits so long for the master's decision");
-  options.Flag("--tap", &job.tap,
-               "watch what the ranks send through RDMA verbs themselves (UCX, Open MPI), by a preloaded library");
+  options.Flag(
+      "--tap", &job.tap,
+      "watch what the ranks send through RDMA verbs themselves (UCX, Open MPI), by a preloaded library");
   options.Flag("--prefix", &job.prefix, "put [rank] before each line of output");
   options.Command(&job.command, "PROGRAM ARGS...");
   if (const std::optional<int> exit_code = options.Parse(WithFabricName(arguments))) return *exit_code;

@@ -1,6 +1,5 @@
 // The built library in front of a double of the vendor's: which one it finds and refuses, what is handed on
 // and how, and that what it writes down is right.
-#include "ccl/include/c4/stream.h"
 #include "tests/unit/ccl/front_door.h"
 
 #include <atomic>
@@ -14,6 +13,7 @@
 #include <thread>
 #include <unistd.h>
 
+#include "ccl/include/c4/stream.h"
 #include "ccl/include/nccl_device.h"
 
 namespace c4::front_door {
