@@ -70,9 +70,16 @@ LookBlame BlameLook(const Look& look, const Excused& excused, const std::vector<
     slow.insert(cell->id());
   }
   if (result.bad.empty()) return result;
+  // One or two chunks pass a slow link quickly, where its switch has room for them: what speaks for a link
+  // has sent about as much as what speaks against it.
+  const Cell* const fewest =
+      *std::min_element(result.bad.begin(), result.bad.end(),
+                        [](const Cell* a, const Cell* b) { return a->low.chunks < b->low.chunks; });
+  const double least_chunks = std::max(2.0, fewest->low.chunks / 2);
   for (const Cell& cell : look.cells) {
     if (slow.count(cell.id()) != 0) continue;
-    const bool good = !cell.slow && cell.judged && !cell.unclear && cell.low.chunks >= 2 && !excused(cell);
+    const bool good =
+        !cell.slow && cell.judged && !cell.unclear && cell.low.chunks >= least_chunks && !excused(cell);
     witnesses.push_back(
         {std::string(cell.local), std::string(cell.remote), good ? FlowState::kGood : FlowState::kUnknown});
   }

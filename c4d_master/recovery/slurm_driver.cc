@@ -22,6 +22,9 @@ using service::Concat;
 using SteadyClock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kNap{200};
+// When a job is requeued its nodes revoke its credential, to the second of their clocks, and with it any that
+// is given out within that second: the job would fail as it begins ("Job credential revoked").
+constexpr std::chrono::seconds kRevoked{2};
 
 DriverReply Done(uint32_t incarnation = 0) {
   return {.outcome = Event::Outcome::kDone, .text = "", .incarnation = incarnation};
@@ -316,13 +319,14 @@ class SlurmDriver final : public Driver {
     return Unknown(Concat("job ", id_, " does not come to its end; see which of its nodes holds it up"));
   }
 
-  // Slurm lets a requeued job wait for two minutes.
+  // Slurm lets a requeued job wait for two minutes; what is in the way takes seconds, see kRevoked.
   DriverReply BeginNow(const Command& command, const SlurmJob& job, const Call& call) const {
     if (absl::StartsWith(job.why, "JobHeld")) {
       return Refused(
           Concat("job ", id_, " is held (", job.why, "); `scontrol release ", id_, "` lets it go"));
     }
     std::vector<std::string> changes = {"JobId=" + id_, "StartTime=now"};
+    std::this_thread::sleep_for(kRevoked);
     const absl::StatusOr<std::string> excluded = ToExclude(command, call);
     if (!excluded.ok()) return Of(excluded.status());
     if (!excluded->empty()) changes.push_back("ExcNodeList=" + *excluded);

@@ -190,14 +190,19 @@ TEST_F(IterationsTest, OfAJobThatRuns) {
   for (const absl::string_view row : absl::StrSplit(drawn.output, '\n'))
     EXPECT_LE(cli::TextColumns({row.data(), row.size()}), 80u) << row;
   ASSERT_EQ(RunC4({"level", "fine", "--run-dir", job.base_dir()}).exit_code, 0);
-  EXPECT_TRUE(Eventually(Seconds(20), [&] {
-    found = ask();
-    return !found["ranks"].empty() && found["ranks"][0].value("marked", 0) > 20;
-  })) << found["ranks"].dump(2);
-  EXPECT_GT(found["ranks"][0]["calls_newest_s"].get<double>(), 0);
-  EXPECT_GE(found["ranks"][0]["calls_newest_s"].get<double>(),
-            0.9 * found["ranks"][0]["marked_newest_s"].get<double>())
-      << "an iteration by its calls has all that the program marks";
+  // The newest by its calls and by its marks are not the same to the iteration: on a machine that others use
+  // as well they agree as soon as it is as busy for the one as for the other.
+  EXPECT_TRUE(Eventually(Seconds(30),
+                         [&] {
+                           found = ask();
+                           if (found["ranks"].empty() || found["ranks"][0].value("marked", 0) <= 20)
+                             return false;
+                           const double by_calls = found["ranks"][0]["calls_newest_s"];
+                           const double by_marks = found["ranks"][0]["marked_newest_s"];
+                           return by_calls > 0 && by_calls >= 0.9 * by_marks && by_calls <= 1.5 * by_marks;
+                         }))
+      << "an iteration by its calls has all that the program marks\n"
+      << found["ranks"].dump(2);
 }
 
 }  // namespace

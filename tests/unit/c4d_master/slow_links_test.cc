@@ -1,0 +1,65 @@
+// From the cells of a look to the link that slow ones share: what speaks for a link, and what does not.
+#include "c4d_master/detectors/slow_links.h"
+
+#include <deque>
+#include <string>
+
+#include "gtest/gtest.h"
+#include "tests/unit/c4d_master/fake_paths.h"
+
+namespace c4::c4d {
+namespace {
+
+using Sort = LinkBlame::Sort;
+
+// Eight hosts below four leaves, two spines; each host sends to each of another leaf over both, those of leaf
+// 0 slowly over spine 1. `chunks`: of each of theirs; `few_well`: chunks of some that are well there all the
+// same.
+Sort Blame(double chunks, double few_well) {
+  FakePaths paths;
+  std::deque<QueuePairEnds> ends;
+  std::deque<std::string> names;
+  Look look;
+  const auto add = [&](int from, int to, int spine, bool slow, double of_chunks) {
+    const std::string& local =
+        names.emplace_back("10.0.0." + std::to_string(from) + ":" + std::to_string(20000 + names.size()));
+    const std::string& remote = names.emplace_back("10.0.0." + std::to_string(to) + ":9000");
+    paths.Add(local, remote, from, to, spine, spine);
+    Cell cell;
+    cell.ends = &ends.emplace_back();
+    cell.local = local;
+    cell.remote = remote;
+    cell.low.chunks = of_chunks;
+    cell.judged = true;
+    cell.slow = slow;
+    look.cells.push_back(cell);
+  };
+  for (int from = 0; from < 8; ++from) {
+    for (int to = 0; to < 8; ++to) {
+      if (from / 2 == to / 2) continue;
+      add(from, to, 0, false, 20);
+      add(from, to, 1, from < 2, from < 2 ? chunks : 20);
+      if (from < 2) add(from, to, 1, false, few_well);
+    }
+  }
+  for (const Cell& cell : look.cells) {
+    if (cell.slow) look.slow.push_back(&cell);
+  }
+  return BlameLook(look, [](const Cell&) { return false; }, {}, &paths, {}).blame.sort;
+}
+
+// A switch's buffer takes them at once, however slow the link is behind it.
+TEST(SlowLinks, AChunkOrTwoDoNotSpeakForALink) {
+  EXPECT_EQ(Blame(10, 2), Sort::kLinks);
+  EXPECT_EQ(Blame(10, 4), Sort::kLinks);
+  EXPECT_EQ(Blame(3, 1), Sort::kLinks);
+}
+
+TEST(SlowLinks, AsManyChunksDo) {
+  EXPECT_EQ(Blame(10, 10), Sort::kNone);
+  EXPECT_EQ(Blame(10, 5), Sort::kNone);
+  EXPECT_EQ(Blame(2, 2), Sort::kNone);
+}
+
+}  // namespace
+}  // namespace c4::c4d
