@@ -35,6 +35,29 @@ inline uint64_t ChunkCount(uint64_t message_bytes, uint32_t chunk_bytes) {
 // Nanoseconds of a clock that never falls.
 using Clock = uint64_t (*)();
 
+// A peer that has left in order has all its messages acknowledged, and has sent all that it was asked for.
+// Its goodbye takes another way than the data, so that it may be heard first: what is missing then is waited
+// for.
+class Parting {
+ public:
+  static constexpr uint64_t kLongestNs = 200000000;
+
+  // `missing`: it has said goodbye, and something has not come. True when that has been so for too long.
+  bool Over(bool missing, Clock clock) {
+    if (!missing) {
+      since_ns_ = 0;
+      return false;
+    }
+    const uint64_t now_ns = clock();
+    if (since_ns_ == 0) since_ns_ = now_ns;
+    return now_ns - since_ns_ >= kLongestNs;
+  }
+  bool waits() const { return since_ns_ != 0; }
+
+ private:
+  uint64_t since_ns_ = 0;
+};
+
 class SendConnection {
  public:
   // A queue pair that is not heard for so much longer than another of its connection is dead: receivers speak
@@ -132,6 +155,7 @@ class SendConnection {
 
   const int peer_;
   const Clock clock_;
+  Parting parting_;
   std::vector<std::unique_ptr<SendQueuePair>> queue_pairs_;
   std::vector<std::deque<Posted>> in_flight_;  // by queue pair, oldest first
   QpScheduler scheduler_;
@@ -249,6 +273,7 @@ class ReceiveConnection final : private ChunkSink {
   const int rank_;
   const int peer_;
   const Clock clock_;
+  Parting parting_;
   uint32_t chunk_bytes_ = 0;
   std::vector<std::unique_ptr<ReceiveQueuePair>> queue_pairs_;
   std::deque<Receive> receives_;  // posted and not completed, oldest first

@@ -174,11 +174,12 @@ Result ReceiveConnection::Progress(bool* moved) {
   }
   if (fence_channel_ != nullptr) C4_RETURN_IF_ERROR(ProgressFenceChannel());
   if (flushed() != flushes()) C4_RETURN_IF_ERROR(flusher_->Progress());
-  // Who says goodbye has all its messages acknowledged.
   const bool gone = fence_channel_ != nullptr && fence_channel_->peer_left();
-  if (!receives_.empty() && (gone || queue_pairs_.front()->peer_left()) &&
-      std::all_of(queue_pairs_.begin(), queue_pairs_.end(),
-                  [&](const auto& queue_pair) { return gone || queue_pair->peer_left(); })) {
+  const bool missing = !receives_.empty() && (gone || queue_pairs_.front()->peer_left()) &&
+                       std::all_of(queue_pairs_.begin(), queue_pairs_.end(),
+                                   [&](const auto& queue_pair) { return gone || queue_pair->peer_left(); });
+  // Without a fence channel goodbye comes behind the data.
+  if (fence_channel_ == nullptr ? missing : parting_.Over(missing, clock_)) {
     return Fail(ncclRemoteError, "connection from rank %d ended: that rank has left the communicator", peer_);
   }
   return Ok();
@@ -251,8 +252,8 @@ void ReceiveConnection::Abandoned(const Chunk& chunk) {
 
 bool ReceiveConnection::watchful() const {
   return fence_channel_ != nullptr &&
-         (!closing_.empty() || (grant_pause_ns_ == kGrantAgainNs && granted_ != completed_) ||
-          fence_channel_->ended_ns() != 0);
+         (!closing_.empty() || parting_.waits() ||
+          (grant_pause_ns_ == kGrantAgainNs && granted_ != completed_) || fence_channel_->ended_ns() != 0);
 }
 
 void ReceiveConnection::AppendFencePolls(std::vector<pollfd>* polls) const {

@@ -73,7 +73,9 @@ Result SendConnection::Progress(bool* moved) {
   if (fence_channel_ != nullptr) C4_RETURN_IF_ERROR(ProgressFenceChannel(moved));
   TakeCompletions();
   C4_RETURN_IF_ERROR(Dispatch(moved));
-  if (has_work() && left()) {
+  const bool missing = has_work() && left();
+  // Without a fence channel goodbye comes behind the data.
+  if (fence_channel_ == nullptr ? missing : parting_.Over(missing, clock_)) {
     return Fail(ncclRemoteError, "connection to rank %d ended: that rank has left the communicator", peer_);
   }
   return Ok();

@@ -143,7 +143,8 @@ Result SendConnection::CheckAlive(uint64_t now_ns) const {
 
 bool SendConnection::watchful() const {
   if (fence_channel_ == nullptr) return false;
-  if (fences_.any() || !fence_channel_->settled() || clock_() < moving_until_ns_) return true;
+  if (fences_.any() || parting_.waits() || !fence_channel_->settled() || clock_() < moving_until_ns_)
+    return true;
   for (size_t i = 0; i < queue_pairs_.size(); ++i) {
     if (!in_flight_[i].empty() || states_[i] != QpState::kLive) return true;
   }

@@ -49,18 +49,24 @@ TEST(FailOver, AFenceBeforeItHasDrainedIsNoticed) {
 class HeardSend final : public SendQueuePair {
  public:
   void Post(const Chunk&, const Buffer&, const std::shared_ptr<SharedMessage>&, uint64_t) override {}
-  uint64_t completed() const override { return 0; }
-  uint64_t granted() const override { return 0; }
-  Result Progress(bool*) override { return Ok(); }
+  uint64_t completed() const override { return done; }
+  uint64_t granted() const override { return 1; }
+  Result Progress(bool*) override {
+    done = acknowledged;
+    return Ok();
+  }
   uint64_t heard_ns() const override { return heard; }
   void Lose() override { lost = true; }
   bool connected() const override { return true; }
   pollfd Poll() const override { return {-1, 0, 0}; }
   void SayGoodbye() override {}
-  bool peer_left() const override { return false; }
+  bool peer_left() const override { return left; }
   QueuePairRecorder& recorder() override { return recorder_; }
 
   uint64_t heard = 0;
+  uint64_t done = 0;
+  uint64_t acknowledged = 0;  // from the next look on
+  bool left = false;
   bool lost = false;
 
  private:
@@ -102,6 +108,36 @@ TEST(FailOver, NobodyIsUnheardForAPauseOfOurOwn) {
     }
     EXPECT_FALSE(first->lost);
     EXPECT_EQ(second->lost, !stopped) << (stopped ? "our own pause" : "a path that is dead");
+  }
+}
+
+// Goodbye takes another way than the acknowledgements of the data, and may be there before them.
+TEST(FailOver, WhatComesBehindAGoodbyeIsWaitedFor) {
+  World world(1);
+  for (const bool comes : {true, false}) {
+    now_ns = 1000000 * kMs;
+    auto owned = std::make_unique<HeardSend>();
+    HeardSend* const queue_pair = owned.get();
+    std::vector<std::unique_ptr<SendQueuePair>> queue_pairs;
+    queue_pairs.push_back(std::move(owned));
+    SendConnection connection(1, std::move(queue_pairs), kChunkBytes, kChunkBytes, Now);
+    connection.FailOver(std::make_unique<FakeSendFenceChannel>(&world), 3600000 * kMs);
+    char byte = 0;
+    connection.Post(&byte, 1);
+    bool moved = false;
+    ASSERT_TRUE(connection.Progress(&moved).ok());
+    queue_pair->left = true;
+    ASSERT_TRUE(connection.Progress(&moved).ok());
+    EXPECT_TRUE(connection.watchful());
+    now_ns += 150 * kMs;
+    queue_pair->heard = now_ns;
+    ASSERT_TRUE(connection.Progress(&moved).ok());
+    queue_pair->acknowledged = comes ? 1 : 0;
+    now_ns += 100 * kMs;
+    queue_pair->heard = now_ns;
+    const Result later = connection.Progress(&moved);
+    EXPECT_EQ(later.ok(), comes);
+    EXPECT_EQ(later.message().find("left the communicator") == std::string::npos, comes) << later.message();
   }
 }
 
