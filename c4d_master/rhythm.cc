@@ -1,6 +1,7 @@
 #include "c4d_master/rhythm.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace c4::c4d {
 
@@ -47,7 +48,22 @@ void Rhythm::Observe(JobSnapshot* snapshot) {
   }
 }
 
+void Rhythm::Pace(Communicator* communicator, Learnt* learnt) {
+  communicator->pace_ns = static_cast<int64_t>(learnt->pace_ns);
+  if (communicator->finished_by_all == learnt->finished) return;
+  const int64_t before_ns = learnt->finished_at_ns;
+  learnt->finished = communicator->finished_by_all;
+  learnt->finished_at_ns = communicator->last_step_at_ns;
+  if (before_ns == kNever || learnt->finished_at_ns <= before_ns || learnt->excluded) return;
+  const auto took_ns = static_cast<double>(learnt->finished_at_ns - before_ns);
+  const double faded_ns =
+      learnt->pace_ns > 0 ? learnt->pace_ns * std::exp2(-took_ns / (kFades * learnt->pace_ns)) : 0;
+  learnt->pace_ns = std::max(took_ns, faded_ns);
+  communicator->pace_ns = static_cast<int64_t>(learnt->pace_ns);
+}
+
 void Rhythm::Look(Communicator* communicator, Learnt* learnt) {
+  Pace(communicator, learnt);
   // A mark, not a time: the estimate of a host's clock may shift by a little while nothing moves.
   if (communicator->progress_mark != learnt->progress_mark) {
     if (!learnt->excluded) learnt->longest_ns = std::max(learnt->longest_ns, learnt->current_ns);
