@@ -23,8 +23,7 @@ struct ProcessRef {
   const Process* process = nullptr;
   bool stale = false;       // its agent has been silent: nothing is known of it now
   bool superseded = false;  // its rank has been taken over, or its whole job has gone on without it
-  // The oldest last step of a queue pair that sends, has posted bytes that are not completed, and may be
-  // stuck.
+  // See QueuePairSums.
   int64_t outstanding_since_ns = INT64_MAX;
 };
 
