@@ -60,7 +60,7 @@ struct Communicator {
   std::vector<uint32_t> settled;
   int64_t longest_standstill_ns = 0;  // that is usual here (rhythm.h); 0 while nothing was learnt
   int64_t longest_in_job_ns = 0;      // in any communicator of the job, now or before
-  int64_t pace_ns = 0;                // the longest between its operations of late (rhythm.h)
+  int64_t pace_ns = 0;                // the longest between two of its steps of late (rhythm.h)
   // Calls that went well here (rhythm.h); valid until the next observation.
   const std::vector<OperationInfo>* usual_calls = nullptr;
 

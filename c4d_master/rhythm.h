@@ -4,7 +4,7 @@
 // Only standstills in which somebody waits count (a communicator that nobody is in stands still for as
 // long as the computation takes, which says nothing), only after the first operations (the first
 // iteration compiles, allocates and warms up), and not those that were part of a confirmed verdict.
-// Beside that, its pace: the longest times between operations of late, whatever they were spent with. One
+// Beside that, its pace: the longest time between two steps of late, whatever they were spent with. One
 // that is not seen again fades: it halves in kFades times itself. Beside that, which calls have gone well in
 // each communicator: one that has not been seen before and does not match the others' is the one to doubt.
 // Time comes with the snapshot. One thread; no errors.
@@ -50,16 +50,15 @@ class Rhythm {
     uint64_t progress_mark = 0;
     int64_t current_ns = 0;  // of the standstill under way, with somebody waiting
     int64_t longest_ns = 0;
-    bool excluded = false;            // the one under way
-    uint64_t finished = 0;            // by all,
-    int64_t finished_at_ns = kNever;  // and when
+    bool excluded = false;  // the one under way
+    int64_t stepped_at_ns = kNever;
     double pace_ns = 0;
     std::vector<OperationInfo> calls;  // that have finished, kMostCalls different ones
   };
 
   void ForgetGone(const JobSnapshot& snapshot);
   void Look(Communicator* communicator, Learnt* learnt);
-  static void Pace(Communicator* communicator, Learnt* learnt);
+  static void Pace(int64_t step_at_ns, Learnt* learnt);
 
   RhythmThresholds thresholds_;
   std::map<uint64_t, Learnt> learnt_;
