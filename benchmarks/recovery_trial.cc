@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 #include <random>
+#include <set>
 #include <unistd.h>
 
 #include "absl/strings/str_cat.h"
@@ -237,14 +238,21 @@ std::vector<std::string> NodesOut(const v1::RecoveryState& state) {
 }
 
 absl::Status GiveBack(ElasticRange* range) {
-  const absl::StatusOr<v1::GetRecoveryReply> reply = range->Recovery();
-  if (!reply.ok()) return reply.status();
-  for (const std::string& host : NodesOut(reply->state())) C4_RETURN_IF_NOT_OK(range->Release(host));
+  std::set<std::string> released;
   absl::Status fault;
   const absl::StatusOr<bool> free = range->Watch(kStartLimitS, [&] {
     const absl::StatusOr<v1::GetRecoveryReply> now = range->Recovery();
     fault = now.status();
-    return !fault.ok() || NodesOut(now->state()).empty();
+    if (!fault.ok()) return true;
+    const std::vector<std::string> out = NodesOut(now->state());
+    // Also one that goes out meanwhile, once that is dealt with: who gives it back before ends what is under
+    // way.
+    const absl::StatusOr<bool> quiet = IsQuiet(*range);
+    if (fault = quiet.status(); !fault.ok()) return true;
+    for (const std::string& host : out) {
+      if (fault.ok() && *quiet && released.insert(host).second) fault = range->Release(host);
+    }
+    return !fault.ok() || out.empty();
   });
   if (!free.ok()) return free.status();
   if (!fault.ok()) return fault;

@@ -21,7 +21,6 @@ constexpr auto kSilence = &Thresholds::silence;
 // What a threshold was tuned on.
 constexpr char kReasoning[] = "by reasoning";
 constexpr char kFabric[] = "emulated fabric, 16 ranks, and recordings of it";
-constexpr char kSimulation[] = "simulated telemetry (c4d_accuracy_synthetic)";
 constexpr char kBoth[] = "simulated telemetry, then recordings of the emulated fabric";
 constexpr char kPaths[] = "simulated telemetry with paths, seeds 20000 to 20999, then the emulated fabric";
 constexpr char kMoves[] = "a model of the network's physics (c4d_experiment_test), seeds below 300";

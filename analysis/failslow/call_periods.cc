@@ -31,7 +31,9 @@ uint32_t IterationPeriod(const std::vector<Stretch>& stretches, uint64_t calls) 
     coverage.end_call = stretch.end_call;
   }
   uint32_t best = 0;
-  for (const auto& [period, coverage] : by_period) {
+  for (const auto& entry : by_period) {
+    const auto period = entry.first;
+    const auto coverage = entry.second;
     const bool lasting =
         coverage.end_call == calls || coverage.stretches > 1 || coverage.most_periods >= kManyPeriods;
     if (period < kFewCalls && 20 * coverage.calls < 19 * calls) continue;

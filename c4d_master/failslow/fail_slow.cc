@@ -304,9 +304,9 @@ void FailSlow::Fill(uint64_t from, Now now, v1::GetIterationsReply* reply) const
     item->set_confirmed(2 * change.confirmed >= change.ranks);
     item->set_job_wide(static_cast<double>(change.ranks) >= thresholds_.share * static_cast<double>(watched));
     // Of the series, the first iteration of the new level.
-    const auto first =
-        std::find_if(log_.series().begin(), log_.series().end(), [&](const SeriesPoint& point) {
-          return point.began_at_ns + static_cast<int64_t>(point.duration_s * 5e8) >= change.at_ns;
+    const auto first = std::find_if(
+        log_.series().begin(), log_.series().end(), [at_ns = change.at_ns](const SeriesPoint& point) {
+          return point.began_at_ns + static_cast<int64_t>(point.duration_s * 5e8) >= at_ns;
         });
     item->set_iteration(first == log_.series().end() ? 0 : first->number);
   }
