@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "service/address.h"
 #include "service/inside_address.h"
 #include "service/text.h"
@@ -195,7 +196,7 @@ absl::Status CheckHttpUrl(const std::string& url, bool allow_inside) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::string> HttpPost(const HttpPostRequest& request, const std::function<bool()>& stop) {
+absl::StatusOr<HttpAnswer> HttpCall(const HttpPostRequest& request, const std::function<bool()>& stop) {
   const absl::StatusOr<Url> url = ParseUrl(request.url);
   if (!url.ok()) return url.status();
   const auto limit = absl::ToChronoMicroseconds(request.timeout);
@@ -228,15 +229,16 @@ absl::StatusOr<std::string> HttpPost(const HttpPostRequest& request, const std::
   client->set_socket_options([&held](int fd) { held.Hold(fd); });
 
   httplib::Request post;
-  post.method = "POST";
+  post.method = request.method;
   post.path = url->path;
   post.body = request.body;
   for (const auto& [name, value] : request.headers) post.headers.emplace(name, value);
-  post.headers.emplace("Content-Type", request.content_type);
-  std::string answer;
-  post.content_receiver = [&answer](const char* data, size_t bytes, uint64_t, uint64_t) {
-    answer.append(data, std::min(bytes, kMaxAnswerBytes - std::min(kMaxAnswerBytes, answer.size())));
-    return answer.size() < kMaxAnswerBytes;
+  if (request.method != "GET") post.headers.emplace("Content-Type", request.content_type);
+  HttpAnswer answer;
+  post.content_receiver = [&answer, most = request.max_answer_bytes](const char* data, size_t bytes, uint64_t,
+                                                                     uint64_t) {
+    answer.body.append(data, std::min(bytes, most - std::min(most, answer.body.size())));
+    return answer.body.size() < most;
   };
   // The client's own limits are of each wait: a receiver that sends a byte now and then would hold us for
   // ever.
@@ -250,7 +252,11 @@ absl::StatusOr<std::string> HttpPost(const HttpPostRequest& request, const std::
   answered.Notify();
   watcher.join();
   if (!result && stop && stop()) {
-    return absl::CancelledError(Concat("the POST to ", Shown(request.url), " was cut off"));
+    return absl::CancelledError(Concat("the ", request.method, " to ", Shown(request.url), " was cut off"));
+  }
+  if (!result && answer.body.size() >= request.max_answer_bytes) {
+    return absl::UnavailableError(
+        Concat(Shown(request.url), " answers with more than ", request.max_answer_bytes, " bytes"));
   }
   if (!result) {
     const bool late = SteadyClock::now() >= deadline;
@@ -259,16 +265,28 @@ absl::StatusOr<std::string> HttpPost(const HttpPostRequest& request, const std::
                late ? Concat(" within ", absl::FormatDuration(request.timeout)) : "", " (",
                WhyNot(result.error(), tls == nullptr ? X509_V_OK : tls->get_openssl_verify_result()), ")"));
   }
-  if (result->status >= 200 && result->status < 300) return answer;
-  std::string said =
-      Concat(Shown(request.url), " answered with ", result->status, " ", ToUtf8(result->reason));
-  if (result->status >= 300 && result->status < 400) {
+  answer.status = result->status;
+  answer.reason = result->reason;
+  uint32_t seconds = 0;
+  if (absl::SimpleAtoi(result->get_header_value("Retry-After"), &seconds)) {
+    answer.retry_after = absl::Seconds(seconds);
+  }
+  return answer;
+}
+
+absl::StatusOr<std::string> HttpPost(const HttpPostRequest& request, const std::function<bool()>& stop) {
+  absl::StatusOr<HttpAnswer> answer = HttpCall(request, stop);
+  if (!answer.ok()) return answer.status();
+  const int status = answer->status;
+  if (status >= 200 && status < 300) return std::move(answer->body);
+  std::string said = Concat(Shown(request.url), " answered with ", status, " ", ToUtf8(answer->reason));
+  if (status >= 300 && status < 400) {
     return absl::FailedPreconditionError(
         Concat(said, "; redirects are not followed, give the address that is meant"));
   }
-  if (!answer.empty()) said = Concat(said, ": ", ToUtf8(answer.substr(0, 200)));
-  const bool for_good = result->status >= 400 && result->status < 500 && result->status != kRequestTimeout &&
-                        result->status != kTooManyRequests;
+  if (!answer->body.empty()) said = Concat(said, ": ", ToUtf8(answer->body.substr(0, 200)));
+  const bool for_good =
+      status >= 400 && status < 500 && status != kRequestTimeout && status != kTooManyRequests;
   return for_good ? absl::FailedPreconditionError(said) : absl::UnavailableError(said);
 }
 

@@ -9,6 +9,7 @@
 
 #include "c4d_master/alerts/messages.h"
 #include "c4d_master/recovery/driver.h"
+#include "c4d_master/recovery/kube_driver.h"
 #include "c4d_master/recovery/slurm_driver.h"
 #include "service/clock.h"
 #include "service/file_handle.h"
@@ -131,6 +132,8 @@ std::unique_ptr<Driver> MakeDriver(const DriverConfig& config, const std::string
                                  const Driver::Stop& stop) { return AskSocket(path, text, timeout, stop); });
     case DriverConfig::Kind::kSlurm:
       return MakeSlurmDriver(config.slurm, job);
+    case DriverConfig::Kind::kKubernetes:
+      return MakeKubeDriver(config.kubernetes, job);
     case DriverConfig::Kind::kNone:
       break;
   }

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_join.h"
 #include "c4d_master/json_fields.h"
+#include "c4d_master/recovery/kube_config.h"
 #include "c4d_master/recovery/slurm_words.h"
 #include "service/run_dir.h"
 #include "service/text.h"
@@ -95,16 +96,22 @@ absl::Status ReadSlurm(const Json& json, SlurmConfig* slurm) {
 absl::Status ReadDriver(const Json& json, DriverConfig* driver) {
   JsonFields fields(json, "\"driver\"");
   int given = 0;
-  for (const char* key : {"exec", "webhook", "local", "slurm"}) given += fields.Has(key) ? 1 : 0;
+  for (const char* key : {"exec", "webhook", "local", "slurm", "kubernetes"})
+    given += fields.Has(key) ? 1 : 0;
   const Json* const webhook = fields.Object("webhook");
   const Json* const slurm = fields.Object("slurm");
+  const Json* const kubernetes = fields.Object("kubernetes");
   fields.Texts("exec", &driver->command);
   fields.Text("local", &driver->socket);
-  if (given != 1) fields.Fail("give one of \"exec\", \"webhook\", \"local\" and \"slurm\"");
+  if (given != 1) fields.Fail("give one of \"exec\", \"webhook\", \"local\", \"slurm\" and \"kubernetes\"");
   C4_RETURN_IF_NOT_OK(fields.Done());
   if (slurm != nullptr) {
     driver->kind = DriverConfig::Kind::kSlurm;
     return ReadSlurm(*slurm, &driver->slurm);
+  }
+  if (kubernetes != nullptr) {
+    driver->kind = DriverConfig::Kind::kKubernetes;
+    return ReadKubernetes(*kubernetes, &driver->kubernetes);
   }
   if (webhook != nullptr) {
     Json target = *webhook;
@@ -160,6 +167,8 @@ std::string DriverText(const DriverConfig& driver) {
       return Concat("the socket ", driver.socket);
     case DriverConfig::Kind::kSlurm:
       return driver.slurm.job.empty() ? "Slurm" : Concat("Slurm, job ", driver.slurm.job);
+    case DriverConfig::Kind::kKubernetes:
+      return Concat("Kubernetes, namespace ", driver.kubernetes.kube_namespace);
     case DriverConfig::Kind::kNone:
       break;
   }
@@ -211,6 +220,10 @@ absl::StatusOr<RecoveryFile> LoadRecoveryFile(const std::string& path) {
           Concat(path, ": there is no ", tool, " in ", driver.slurm.tools,
                  "; install Slurm's client there, or say where it is with \"tools\" of \"slurm\""));
     }
+  }
+  if (driver.kind == DriverConfig::Kind::kKubernetes) {
+    const absl::Status ready = PrepareKubernetes(&driver.kubernetes);
+    if (!ready.ok()) return service::Annotate(ready, path);
   }
   if (driver.kind == DriverConfig::Kind::kWebhook) {
     if (const absl::Status ready = PrepareTarget(&driver.webhook); !ready.ok()) {

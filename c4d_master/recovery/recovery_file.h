@@ -27,14 +27,33 @@ struct SlurmConfig {
   friend bool operator==(const SlurmConfig&, const SlurmConfig&) = default;
 };
 
+// What is empty LoadRecoveryFile fills in, as it is for a pod of the cluster.
+struct KubernetesConfig {
+  std::string server;          // "https://host:port"
+  std::string token_file;      // read again at each call
+  std::string ca_file;         // PEM
+  std::string kube_namespace;  // of the job's pods
+  std::string lease_namespace;
+  std::string lease;               // its name; empty: of the master's job
+  std::string selector;            // of the job's pods, by labels; empty: "c4.dev/job=JOB"
+  std::string node_selector;       // of the nodes that the job may run on; empty: all
+  std::vector<std::string> check;  // as Slurm's
+  int64_t grace_ns = 5 * kSecond;  // the time that a pod's processes have to end
+  int64_t gone_ns = 60 * kSecond;  // a node that is not ready for longer is gone
+  int64_t lease_ns = 15 * kSecond;
+
+  friend bool operator==(const KubernetesConfig&, const KubernetesConfig&) = default;
+};
+
 struct DriverConfig {
-  enum class Kind { kNone, kExec, kWebhook, kLocal, kSlurm };
+  enum class Kind { kNone, kExec, kWebhook, kLocal, kSlurm, kKubernetes };
 
   Kind kind = Kind::kNone;
   std::vector<std::string> command;  // kExec
   AlertTarget webhook;               // kWebhook: where, and how it is signed
   std::string socket;                // kLocal
   SlurmConfig slurm;                 // kSlurm
+  KubernetesConfig kubernetes;       // kKubernetes
 
   friend bool operator==(const DriverConfig&, const DriverConfig&) = default;
 };

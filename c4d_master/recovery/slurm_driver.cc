@@ -8,8 +8,8 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
+#include "c4d_master/recovery/check_program.h"
 #include "c4d_master/recovery/slurm_words.h"
 #include "service/log.h"
 #include "service/run_command.h"
@@ -192,18 +192,9 @@ class SlurmDriver final : public Driver {
   }
 
   DriverReply Check(const Command& command, const Call& call) const {
-    if (config_.check.empty()) {
-      return Refused("no check is given (\"check\" of \"slurm\"); see the node, then `c4 recovery release`");
-    }
     if (!IsSlurmNodeName(command.node)) return Refused("its name is none that Slurm gives");
-    std::vector<std::string> words = config_.check;
-    for (std::string& word : words) word = absl::StrReplaceAll(word, {{"{node}", command.node}});
-    std::string output;
-    const absl::Status ran =
-        service::RunCommand(words, "", absl::FromChrono(call.until - SteadyClock::now()), call.stop, &output);
-    if (ran.ok()) return Done();
-    return absl::IsUnavailable(ran) ? Refused(std::string(ran.message()))
-                                    : Unknown(std::string(ran.message()));
+    return CheckByProgram(config_.check, "slurm", command.node,
+                          absl::FromChrono(call.until - SteadyClock::now()), call.stop);
   }
 
   DriverReply Restart(const Command& command, const Call& call) const {

@@ -257,6 +257,10 @@ TEST(RecoveryFileTest, WhatIsWrongIsSaidWithWhatToDo) {
   EXPECT_THAT(why(R"({"driver": {"local": "sock"}})"), HasSubstr("whole path"));
   EXPECT_THAT(why(R"({"driver": {"webhook": {"url": "http://h/"}}})"), HasSubstr("without TLS"));
   EXPECT_EQ(why(R"({"driver": {"webhook": {"url": "https://h/"}}})"), "accepted");
+  EXPECT_EQ(why(R"({"driver": {"kubernetes": {"jobset": "big"}}})"), "accepted");
+  EXPECT_THAT(why(R"({"driver": {"kubernetes": {"jobset": "big", "selector": "a=b"}}})"),
+              HasSubstr("give one"));
+  EXPECT_THAT(why(R"({"driver": {"kubernetes": {}, "slurm": {}}})"), HasSubstr("one of \"exec\""));
   EXPECT_THAT(why(R"({"policies": {"crsh": {}}})"), HasSubstr("no syndrome"));
   EXPECT_THAT(why(R"({"policies": {"crash": {"act": "reboot"}}})"), HasSubstr("none, restart, isolate"));
   EXPECT_THAT(why(R"({"limits": {"max_share": 2}})"), HasSubstr("from 0 to 1"));
