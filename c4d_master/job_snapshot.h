@@ -23,8 +23,7 @@ struct ProcessRef {
   const Process* process = nullptr;
   bool stale = false;       // its agent has been silent: nothing is known of it now
   bool superseded = false;  // its rank has been taken over, or its whole job has gone on without it
-  // The oldest last step of a queue pair that sends, has posted bytes that are not completed, and may be
-  // stuck.
+  // See QueuePairSums.
   int64_t outstanding_since_ns = INT64_MAX;
 };
 
@@ -61,6 +60,7 @@ struct Communicator {
   std::vector<uint32_t> settled;
   int64_t longest_standstill_ns = 0;  // that is usual here (rhythm.h); 0 while nothing was learnt
   int64_t longest_in_job_ns = 0;      // in any communicator of the job, now or before
+  int64_t pace_ns = 0;                // the longest between two of its steps of late (rhythm.h)
   // Calls that went well here (rhythm.h); valid until the next observation.
   const std::vector<OperationInfo>* usual_calls = nullptr;
 

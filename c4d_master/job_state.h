@@ -115,6 +115,9 @@ using LatencyHistogram = std::array<uint32_t, kLatencyBuckets>;
 // of the user's whole messages; both stand beside the queue pairs, if there are any.
 enum class Carrier { kQueuePair, kVendor, kPlugin };
 
+// How often both ends of a queue pair of our own give one.
+inline constexpr int64_t kSignOfLifeNs = 1000000000;
+
 struct QueuePair {
   int64_t last_heard_at_ns = kNever;  // sender: a sign of life of the other end; one comes each second
   uint32_t peer = 0;                  // rank in the communicator
@@ -149,7 +152,8 @@ struct GaveUp {
 struct QueuePairSums {
   uint64_t moved_bytes = 0;
   int64_t moved_at_ns = kNever;  // the last time
-  // The oldest last step of one that sends, has posted bytes that are not completed, and may be stuck.
+  // The oldest last step of one that sends, has posted bytes that are not completed, and may be stuck, or since
+  // when the next sign of life is due of one.
   int64_t outstanding_since_ns = std::numeric_limits<int64_t>::max();
 };
 

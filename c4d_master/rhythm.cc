@@ -1,6 +1,7 @@
 #include "c4d_master/rhythm.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace c4::c4d {
 
@@ -47,9 +48,20 @@ void Rhythm::Observe(JobSnapshot* snapshot) {
   }
 }
 
+void Rhythm::Pace(int64_t step_at_ns, Learnt* learnt) {
+  const int64_t before_ns = learnt->stepped_at_ns;
+  learnt->stepped_at_ns = step_at_ns;
+  if (before_ns == kNever || step_at_ns <= before_ns || learnt->excluded) return;
+  const auto took_ns = static_cast<double>(step_at_ns - before_ns);
+  const double faded_ns =
+      learnt->pace_ns > 0 ? learnt->pace_ns * std::exp2(-took_ns / (kFades * learnt->pace_ns)) : 0;
+  learnt->pace_ns = std::max(took_ns, faded_ns);
+}
+
 void Rhythm::Look(Communicator* communicator, Learnt* learnt) {
   // A mark, not a time: the estimate of a host's clock may shift by a little while nothing moves.
   if (communicator->progress_mark != learnt->progress_mark) {
+    Pace(communicator->last_step_at_ns, learnt);
     if (!learnt->excluded) learnt->longest_ns = std::max(learnt->longest_ns, learnt->current_ns);
     learnt->progress_mark = communicator->progress_mark;
     learnt->current_ns = 0;
@@ -61,6 +73,7 @@ void Rhythm::Look(Communicator* communicator, Learnt* learnt) {
   longest_ns_ = std::max(longest_ns_, learnt->longest_ns);
   communicator->longest_standstill_ns = learnt->longest_ns;
   communicator->longest_in_job_ns = longest_ns_;
+  communicator->pace_ns = static_cast<int64_t>(learnt->pace_ns);
   for (const uint32_t member : communicator->settled) {
     const OperationInfo& call = communicator->members[member].state->last_called;
     if (learnt->calls.size() < kMostCalls &&

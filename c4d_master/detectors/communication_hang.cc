@@ -18,12 +18,28 @@ using service::SecondsText;
 
 constexpr size_t kMaxTold = 6;  // connections that get a sentence each
 
+// Somebody waits for messages of this connection. Those that its receiver has yet to allow, or whose
+// permission was lost with the path, are not posted.
+bool IsWaitedFor(const QueuePairEnds& ends) {
+  const auto waits = [](const QueuePair* of) {
+    return of != nullptr && of->connection.known && of->connection.wanted > of->connection.done;
+  };
+  return waits(ends.queue_pair) || waits(ends.received);
+}
+
+bool HasOutstanding(const QueuePair& queue_pair) {
+  return queue_pair.posted_bytes > queue_pair.completed_bytes;
+}
+
 // Since when it has been stuck; kNever when it is not.
 int64_t StuckSince(const QueuePairEnds& ends) {
   const QueuePair& queue_pair = *ends.queue_pair;
-  if (queue_pair.posted_bytes <= queue_pair.completed_bytes) return kNever;
+  const bool outstanding = HasOutstanding(queue_pair);
+  if (!outstanding && (queue_pair.last_heard_at_ns == kNever || queue_pair.dead || !IsWaitedFor(ends)))
+    return kNever;
   if (!CanJudge(ends.sender) || !CanJudge(ends.receiver) || ends.from->phase != Phase::kReady) return kNever;
   int64_t since = std::max(queue_pair.last_progress_at_ns, queue_pair.last_post_at_ns);
+  if (!outstanding) since = std::max(since, queue_pair.last_heard_at_ns + kSignOfLifeNs);
   // What the receiver still gets, the network still carries.
   if (ends.received != nullptr) since = std::max(since, ends.received->last_progress_at_ns);
   return since;
@@ -199,6 +215,14 @@ Finding Describe(const JobSnapshot& snapshot, const std::vector<const Stuck*>& s
                                                                               : ends.from->finished.count;
     }
     if (++told > kMaxTold) continue;
+    if (!HasOutstanding(*ends.queue_pair)) {
+      finding.evidence.push_back(
+          {"connection",
+           Concat("messages of rank ", ends.sender->process->rank, " for rank ", ends.receiver->process->rank,
+                  " are waited for (", ends.queue_pair->local, " to ", ends.queue_pair->remote,
+                  "), and no sign of life has come for ", SecondsText(stuck_ns + kSignOfLifeNs))});
+      continue;
+    }
     finding.evidence.push_back(
         {"connection",
          Concat("rank ", ends.sender->process->rank, " has ",

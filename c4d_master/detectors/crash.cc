@@ -130,6 +130,18 @@ void AddTogether(const std::vector<End>& replaced, int64_t together_ns, std::vec
   }
 }
 
+// Of a life of the job that was followed by another one, which has lost somebody as well: the newer loss is
+// the news.
+void DropEarlierLives(const JobSnapshot& snapshot, std::vector<End>* ends) {
+  int64_t newest_ns = kNever;  // when the latest of them was first seen
+  for (const End& end : *ends) {
+    newest_ns = std::max(newest_ns, snapshot.processes[end.process].process->first_seen_at_ns);
+  }
+  std::erase_if(*ends, [&](const End& end) {
+    return snapshot.processes[end.process].superseded && end.at_ns < newest_ns;
+  });
+}
+
 Finding CrashAt(const Membership& where, const End& end) {
   Finding finding;
   finding.syndrome = Syndrome::kCrash;
@@ -286,6 +298,7 @@ std::vector<Finding> DetectCrashes(const JobSnapshot& snapshot, const EndThresho
   }
   if (ends.empty()) return {};
   AddTogether(replaced, thresholds.ended_ns, &ends);
+  DropEarlierLives(snapshot, &ends);
   // Who dies later dies of the first death: the launcher ends what is left of a broken job.
   std::vector<End> first = FirstOf(snapshot, ends);
   std::vector<End> own;

@@ -29,7 +29,7 @@ struct EndThresholds {
   int64_t lost_late_ns = 60 * kSecondNs;
   int64_t join_suspect_ns = 10 * kSecondNs;
   // Nodes of one job start minutes apart: images are pulled, caches filled, kernels compiled.
-  int64_t join_idle_ns = 120 * kSecondNs;  // of one that is missing, is there, and does nothing
+  int64_t join_idle_ns = 300 * kSecondNs;  // of one that is missing, is there, and does nothing
   int64_t join_limit_ns = 600 * kSecondNs;
 };
 

@@ -54,7 +54,8 @@ struct Certainty {
   double confidence = 0;
 };
 
-Certainty Confirm(const Communicator& communicator, const ProcessRef& culprit,
+// `vendor`: its kernels run on a GPU of which nothing is seen between them.
+Certainty Confirm(const Communicator& communicator, const ProcessRef& culprit, bool vendor,
                   const HangThresholds& thresholds) {
   const Health& health = culprit.process->health;
   switch (health.state) {
@@ -69,8 +70,11 @@ Certainty Confirm(const Communicator& communicator, const ProcessRef& culprit,
       break;
   }
   // Who is blocked in the kernel writes to a disk or a file system that takes its time, which fsync may for
-  // minutes: only the limit tells that it will not come back.
-  if (health.state != ProcessState::kBlocked && health.last_progress_at_ns != kNever &&
+  // minutes: only the limit tells that it will not come back. A process sleeps while its GPU works: a GPU
+  // that is a few times as slow as before is told from one that hangs by how long it takes alone.
+  const bool may_be_slow =
+      vendor && communicator.StandstillNs() < Times(communicator.pace_ns, thresholds.certain_factor);
+  if (health.state != ProcessState::kBlocked && !may_be_slow && health.last_progress_at_ns != kNever &&
       culprit.host->as_of_ns - health.last_progress_at_ns >= thresholds.no_progress_ns) {
     return {"no-progress", 0.95};
   }
@@ -146,7 +150,8 @@ Finding Describe(const JobSnapshot& snapshot, const HangGraph& graph, Node node,
   hang.waiting_ranks = JobRanks(snapshot, here);
   hang.waiting_elsewhere = JobRanks(snapshot, elsewhere);
 
-  const Certainty certainty = Confirm(*step.communicator, culprit, thresholds);
+  const bool vendor = hang.membership != nullptr && hang.membership->vendor;
+  const Certainty certainty = Confirm(*step.communicator, culprit, vendor, thresholds);
   Finding finding;
   finding.culprit = culprit.process->key;
   finding.host = culprit.host->name;

@@ -324,7 +324,8 @@ std::vector<Finding> DetectSlowNetwork(const JobQueuePairs& all, const Windows& 
         network.paths->Find(std::string(cell->local), std::string(cell->remote));
     for (const std::string& link : path == nullptr ? LinkPath() : *path) finding.taken.insert(CableOf(link));
   }
-  if (lasting && alone_lasts && (may_show || MayHaveOneCause(told))) Confirm(&finding);
+  const bool one_cause = newest.blame.sort != LinkBlame::Sort::kNone || MayHaveOneCause(told);
+  if (lasting && alone_lasts && one_cause) Confirm(&finding);
   findings.push_back(std::move(finding));
   return findings;
 }

@@ -171,6 +171,38 @@ TEST_F(RestartedJobTest, RanksThatAreStartedLastAreNoCrash) {
   for (const Finding& finding : DetectCrashes(Snapshot(), {})) EXPECT_EQ(finding.confirmed_by, "");
 }
 
+// A rank of the next life dies before the end of the former one is old news.
+TEST_F(RestartedJobTest, ALossOfTheNextLifeIsTheNews) {
+  for (uint32_t rank = 0; rank < kRanks; ++rank) job_.Enter(rank);
+  EndAll(Phase::kReady);
+  for (uint32_t rank = 0; rank < kRanks; ++rank) {
+    StartAgain(rank);
+    job_.host_of(rank).processes.back().first_seen_at_ns = job_.now_ns() + kSecondNs / 20;
+  }
+  Pass(kSecondNs);
+  const auto lose = [this](uint32_t rank) {
+    Process& lost = job_.host_of(rank).processes.back();
+    lost.health.state = ProcessState::kGone;
+    lost.health.state_since_at_ns = job_.now_ns() + passed_ns_;
+    lost.health.exit_status = SIGKILL;
+  };
+  lose(0);
+  Pass(kSecondNs / 2);
+  std::vector<Finding> findings = DetectCrashes(Snapshot(), {});
+  ASSERT_THAT(findings, SizeIs(1));
+  EXPECT_EQ(findings[0].culprit, job_.host_of(0).processes.back().key);
+  EXPECT_EQ(findings[0].confirmed_by, "gone");
+  for (uint32_t rank = 1; rank < kRanks; ++rank) {
+    job_.host_of(rank).processes.back().communicators[0].phase = Phase::kFailed;
+    lose(rank);
+    job_.host_of(rank).processes.back().health.exit_status = 1 << 8;
+  }
+  Pass(kSecondNs);
+  findings = DetectCrashes(Snapshot(), {});
+  ASSERT_THAT(findings, SizeIs(1)) << "nor when the others have died of it";
+  EXPECT_EQ(findings[0].culprit, job_.host_of(0).processes.back().key);
+}
+
 // Somebody else's process of the job says nothing of it, nor does one that came before its end.
 TEST_F(RestartedJobTest, RanksThatNobodyCameAfterAreMissed) {
   EndAll(Phase::kReady);

@@ -84,6 +84,28 @@ TEST(HangRhythmTest, WhatWasUsualIsTakenOverByTheNextIncarnation) {
   EXPECT_GE(CertainAfterNs(snapshot.communicators[0], {}), 5 * 60 * kSecondNs);
 }
 
+TEST(HangRhythmTest, ThePaceIsThatOfTheLongestStepsOfLate) {
+  Rhythm rhythm;
+  FakeJob job(kRanks);
+  const auto step = [&](int64_t ns) {
+    job.Complete(3);  // quick ones
+    job.Advance(ns);
+    job.Complete(1);
+    JobSnapshot snapshot = job.Snapshot();
+    rhythm.Observe(&snapshot);
+    return static_cast<double>(snapshot.communicators[0].pace_ns) / kSecondNs;
+  };
+  EXPECT_EQ(step(2 * kSecondNs), 0) << "the first tells of nothing";
+  for (int i = 0; i < 20; ++i) EXPECT_NEAR(step(2 * kSecondNs), 2, 0.1);
+  EXPECT_NEAR(step(60 * kSecondNs), 60, 0.1) << "a checkpoint";
+  double pace_s = 60;
+  for (int i = 0; i < 400; ++i) {
+    EXPECT_LE(step(2 * kSecondNs), pace_s + 0.1);
+    pace_s = step(2 * kSecondNs);
+  }
+  EXPECT_NEAR(pace_s, 2, 0.1) << "has faded";
+}
+
 TEST(HangRhythmTest, EvidenceAndActionAreInNumbers) {
   FakeJob job(kRanks);
   job.Complete(410);

@@ -70,6 +70,29 @@ TEST_P(VendorHangTest, AGpuThatHasNotBegunHoldsUpTheOthersThoughItsProcessHasCal
   EXPECT_THAT(Texts(findings[0]), Contains(HasSubstr("its GPU has not begun operation 100")));
 }
 
+// A process sleeps while its GPU works, and a GPU may be a few times as slow as it was.
+TEST_P(VendorHangTest, AGpuThatMayBeSlowIsNotSureToHang) {
+  Vendor(true);
+  job_.Complete(100);
+  for (uint32_t rank = 0; rank < kRanks; ++rank) {
+    if (rank != GetParam()) job_.Enter(rank);
+  }
+  job_.Call(GetParam());
+  job_.SetIdle(GetParam());
+  const auto confirmed_by = [this](int64_t pace_ns) {
+    JobSnapshot snapshot = job_.Snapshot();
+    for (Communicator& communicator : snapshot.communicators) communicator.pace_ns = pace_ns;
+    const std::vector<Finding> findings = DetectHangs(snapshot, HangThresholds{});
+    EXPECT_THAT(findings, SizeIs(1));
+    return findings.empty() ? "" : findings[0].confirmed_by;
+  };
+  job_.Advance(14 * kSecondNs);
+  EXPECT_EQ(confirmed_by(3 * kSecondNs), "");
+  EXPECT_EQ(confirmed_by(2 * kSecondNs), "no-progress");
+  job_.Advance(kSecondNs);
+  EXPECT_EQ(confirmed_by(3 * kSecondNs), "no-progress");
+}
+
 // No kernel of it was seen yet, so that only the others' tell that it would be.
 TEST_P(VendorHangTest, AGpuThatHasNeverBegunHoldsUpTheOthers) {
   Vendor(true);

@@ -70,7 +70,7 @@ TEST_F(NeverJoinedTest, WhoCannotComeIsCertainAtOnce) {
 TEST_F(NeverJoinedTest, WhoDoesNotWorkIsCertainUnlessItIsBlockedInTheKernel) {
   job_.SetIdle(2);
   job_.SetState(2, ProcessState::kSleeping);
-  job_.Advance(115 * kSecondNs);
+  job_.Advance(295 * kSecondNs);
   std::vector<Finding> findings = Detect(job_);
   ASSERT_THAT(findings, SizeIs(1));
   EXPECT_EQ(findings[0].confirmed_by, "") << "it may wait for a cache that another fills";
