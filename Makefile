@@ -51,7 +51,7 @@ sbom: ## what is built and what it is built from, as CycloneDX, into build/c4.cd
 test-rdma: ## the RDMA transport over real verbs, in guests with Soft-RoCE (needs QEMU; fetches a kernel once)
 	@scripts/test_rdma.sh $(ARGS)
 
-test-torch: ## the backend c4 of PyTorch in jobs of four ranks (fetches PyTorch once: 3 GB, 6 GB on disk)
+test-torch: ## the backend c4 of PyTorch in jobs of four ranks; ARGS=--own: its own tests (fetches 3 GB)
 	@scripts/test_torch.sh $(ARGS)
 
 asan: ## the tests with the address and undefined-behaviour sanitizers

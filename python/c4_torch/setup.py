@@ -30,6 +30,6 @@ setup(
         )
     ],
     cmdclass={"build_ext": Build},
-    packages=["c4_torch"],
-    package_dir={"c4_torch": "."},
+    packages=["c4_torch", "c4_train"],
+    package_dir={"c4_torch": ".", "c4_train": "../c4_train"},
 )

@@ -1,6 +1,7 @@
 """The backend c4 of PyTorch, in jobs of four ranks that `c4 run` starts. Needs torch, c4_torch and C4's programs:
 `make test-torch` sees to all three. C4_BUILD_DIR: the build folder."""
 
+import json
 import os
 import re
 import subprocess
@@ -88,6 +89,28 @@ class TorchTest(unittest.TestCase):
             finally:
                 job.terminate()
                 job.wait(timeout=30)
+
+    def test_marks(self):
+        """A recording of a marked job says which rank computes longer, and what that costs."""
+        with tempfile.TemporaryDirectory() as folder, open(Path(folder) / "log", "w+") as log:
+            own = environment(C4_RUN_DIR=f"{folder}/run")
+            job = subprocess.Popen(command("marked"), env=own, stdout=log, stderr=log)
+            try:
+                self.await_text(log, "rank 2: trains", job, START_S)
+                recording = str(Path(folder) / "job.c4rec")
+                subprocess.run([C4, "record", "--fine", "-o", recording, "--seconds", "10"], env=own, check=True)
+            finally:
+                job.terminate()
+                job.wait(timeout=30)
+            whatif = subprocess.run([C4, "whatif", recording, "--json"], capture_output=True, text=True, check=False)
+            self.assertEqual(whatif.returncode, 0, whatif.stdout + whatif.stderr)
+            report = json.loads(whatif.stdout)
+            slow = [cause for cause in report["causes"] if cause["cause"] == "worker"]
+            self.assertTrue(any(cause["ranks"] == [2] for cause in slow), report["causes"])
+            self.assertGreater(report["slowdown"], 1.1)
+            self.assertFalse(report["doubtful"], report["notes"])
+            for kind in ("forward-compute", "backward-compute", "optimizer", "grads-reduce-scatter"):
+                self.assertIn(kind, report["slowdown_by_type"])
 
     def await_text(self, log, pattern, job, limit_s):
         end = time.monotonic() + limit_s

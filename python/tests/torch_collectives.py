@@ -208,6 +208,82 @@ class Checks:
             work.wait()
         same(ops[1].tensor, torch.full((100000,), float(before)), "batch of messages")
 
+    def check_messages_from_anybody(self):
+        """Rank 0 takes what comes first, also beside receives from one rank; others have sent before it asks or after."""
+        count = 3
+        if self.rank == 0:
+            got = {}
+            for turn in range(count * (self.size - 1)):
+                tensor = torch.zeros(2)
+                source = dist.get_group_rank(self.c4, dist.recv(tensor, group=self.c4, tag=5))
+                assert tensor[0] == source, (tensor, source)
+                got.setdefault(source, []).append(int(tensor[1]))
+                if turn == 0:
+                    dist.recv(tensor, group=self.c4, group_src=self.size - 1, tag=6)
+                    assert tensor[1] == 99, tensor
+            assert got == {rank: list(range(count)) for rank in range(1, self.size)}, got
+        else:
+            works = []
+            for number in range(count):
+                works.append(dist.isend(torch.tensor([float(self.rank), number]), group=self.c4, group_dst=0, tag=5))
+            if self.rank == self.size - 1:
+                dist.send(torch.tensor([float(self.rank), 99]), group=self.c4, group_dst=0, tag=6)
+            for work in works:
+                work.wait()
+        # What waits for anybody leaves the ways of the others as they were.
+        dist.barrier(self.c4)
+        self.check_messages()
+
+    def check_sparse(self):
+        """Sums, of another number of elements on each rank, none on one; gloo's are the same."""
+        for dense in (0, 1):
+            places = torch.tensor([[(self.rank + i) % 5 for i in range(self.rank)], list(range(self.rank))]).view(2, -1)
+            elements = torch.ones(self.rank, *[3] * dense)
+
+            def all_reduce(group, tensor):
+                dist.all_reduce(tensor, group=group)
+                return tensor.to_dense()
+
+            results = [
+                all_reduce(group, torch.sparse_coo_tensor(places, elements, (5, 8, *[3] * dense)).coalesce())
+                for group in (self.c4, self.gloo)
+            ]
+            same(*results, "sum of sparse tensors")
+
+    def check_tensors_made_for_a_call_live(self):
+        """What is put together or copied for a call is not given back to the allocator before the call is over."""
+        for _ in range(20):
+            inputs = [torch.full((size, size), float(self.rank)) for size in (3, 40)]
+            outputs = [[torch.zeros(size, size) for size in (3, 40)] for _ in range(self.size)]
+            dist.all_gather_coalesced(outputs, inputs, group=self.c4)
+            every_second = torch.full((400, 2), float(self.rank))[:, 0]
+            everybody = torch.zeros(400 * self.size)
+            work = dist.all_gather_into_tensor(everybody, every_second, group=self.c4, async_op=True)
+            others = [torch.full((size,), -1.0) for size in (1609, 400, 400)]  # where the copies were, if they were
+            work.wait()
+            for rank in range(self.size):
+                same(torch.cat([part.flatten() for part in outputs[rank]]), torch.full((1609,), float(rank)), "coalesced")
+            same(everybody, torch.arange(self.size).float().repeat_interleave(400), "a copy")
+            del others
+
+    def check_monitored_barrier(self):
+        dist.monitored_barrier(self.c4, datetime.timedelta(seconds=30), wait_all_ranks=True)
+        if self.rank == 0:
+            try:
+                dist.monitored_barrier(self.c4, datetime.timedelta(milliseconds=50), wait_all_ranks=True)
+                raise AssertionError("nobody had come")
+            except RuntimeError as error:
+                missing = ", ".join(str(rank) for rank in range(1, self.size))
+                assert f"{missing} failed to pass monitoredBarrier in 50 ms" in str(error), error
+            dist.barrier(self.c4)
+        else:
+            dist.barrier(self.c4)
+            try:
+                dist.monitored_barrier(self.c4, datetime.timedelta(seconds=30))
+                raise AssertionError("rank 0 let it pass")
+            except RuntimeError as error:
+                assert f"Rank {self.rank} successfully reached monitoredBarrier, but" in str(error), error
+
     def check_not_contiguous(self):
         def transposed(group, tensor):
             dist.all_reduce(tensor.t(), group=group)
@@ -243,7 +319,8 @@ class Checks:
 
     def check_refusals(self):
         refusals = {
-            "dense": lambda: dist.all_reduce(torch.ones(2).to_sparse(), group=self.c4),
+            "SparseCPU": lambda: dist.broadcast(torch.ones(2).to_sparse(), group=self.c4, group_src=0),
+            "only summed": lambda: dist.all_reduce(torch.ones(2).to_sparse(), dist.ReduceOp.MAX, self.c4),
             "one type": lambda: dist.all_gather([torch.zeros(1).int()] * self.size, torch.zeros(1), self.c4),
             "split sizes add up": lambda: dist.all_to_all_single(
                 torch.zeros(4), torch.zeros(4), [9] * self.size, [1] * self.size, self.c4

@@ -166,7 +166,67 @@ def loop():
             log("trains")
 
 
+def marked():
+    """Trains until the test ends it, marked; two micro-batches a step, and rank 2 computes longer than the others."""
+    import torch_training
+    from c4_train.marks import mark
+
+    dist.init_process_group("c4")
+    late_s = 0.04 if dist.get_rank() == 2 else 0.005
+
+    class Slow(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = torch_training.model()
+
+        def forward(self, x):
+            time.sleep(late_s)
+            return self.inner(x)
+
+    trained = torch.nn.parallel.DistributedDataParallel(Slow())
+    optimizer = torch.optim.SGD(trained.parameters(), lr=0.01)
+    refused_marks(trained, optimizer)
+    assert mark(trained, optimizer).active
+    batch = torch.ones(8, torch_training.WIDTH)
+    began = time.monotonic()
+    step = 0
+    while time.monotonic() - began < LOOP_S:
+        optimizer.zero_grad()
+        with trained.no_sync():
+            trained(batch).square().mean().backward()
+        trained(batch).square().mean().backward()
+        optimizer.step()
+        with torch.no_grad():
+            trained(batch)  # nothing to learn from: no micro-batch
+        step += 1
+        if step == 20:
+            log("trains")
+
+
+def refused_marks(model, optimizer):
+    from c4_train.marks import mark
+
+    class Mesh:
+        mesh_dim_names = ("rows",)
+
+    refusals = {
+        "at least one optimizer": lambda: mark(model),
+        "torch.nn.Module": lambda: mark(optimizer, optimizer),
+        "torch.optim.Optimizer": lambda: mark(model, model),
+        "a dimension rows": lambda: mark(model, optimizer, mesh=Mesh()),
+        "-1 layers": lambda: mark(model, optimizer, layers=-1),
+    }
+    for word, call in refusals.items():
+        try:
+            call()
+        except (TypeError, ValueError) as error:
+            assert word in str(error), error
+        else:
+            raise AssertionError(f"what should be refused ({word}) was not")
+
+
 if __name__ == "__main__":
+    sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
     torch.set_num_threads(1)
     globals()[sys.argv[1]]()
     if dist.is_initialized():

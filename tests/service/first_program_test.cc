@@ -1,53 +1,20 @@
 // docs/first-program.md as it stands: its programs and commands are taken out and run by a user in a folder
 // of his own, and what it promises to print is printed. PyTorch's part is left out where there is no PyTorch.
-#include <filesystem>
-#include <fstream>
 #include <gtest/gtest.h>
-#include <sstream>
 #include <vector>
 
 #include "tests/service/harness.h"
+#include "tests/service/page.h"
 
 namespace c4::service_test {
 namespace {
-
-namespace fs = std::filesystem;
-
-struct Block {
-  std::string language;
-  std::string text;
-};
-
-std::vector<Block> BlocksOf(const std::string& path) {
-  std::vector<Block> blocks;
-  std::ifstream page(path);
-  bool inside = false;
-  for (std::string line; std::getline(page, line);) {
-    if (line.rfind("```", 0) == 0) {
-      inside = !inside;
-      if (inside) blocks.push_back({line.substr(3), ""});
-    } else if (inside) {
-      blocks.back().text += line + "\n";
-    }
-  }
-  return blocks;
-}
-
-void Write(const std::string& path, const std::string& text) {
-  std::ofstream(path) << text;
-}
 
 TEST(FirstProgramTest, EveryCommandOfThePageDoesWhatItSays) {
   const char* const source = getenv("C4_SOURCE_DIR");
   ASSERT_NE(source, nullptr);
   const ScratchDir home;
-  // Where the page has the repository: the sources and this build.
-  fs::create_directories(home.path() + "/c4");
-  fs::create_directory_symlink(std::string(source) + "/ccl", home.path() + "/c4/ccl");
-  fs::create_directory_symlink(fs::path(Binary("c4")).parent_path().parent_path(), home.path() + "/c4/build");
-  const std::vector<std::string> environment = {"PATH=/usr/bin:/bin", "HOME=" + home.path(),
-                                                "C4_RUN_DIR=" + home.path() + "/run",
-                                                "C4_LOG_DIR=" + home.path() + "/log"};
+  MakeHome(home.path(), source);
+  const std::vector<std::string> environment = HomeEnvironment(home.path());
   Process asks({"/usr/bin/python3", "-c", "import torch"}, environment, home.path() + "/asks");
   ASSERT_TRUE(asks.Wait(Seconds(60)));
   const bool has_torch = asks.exit_code() == 0;
@@ -57,11 +24,10 @@ TEST(FirstProgramTest, EveryCommandOfThePageDoesWhatItSays) {
   size_t commands = 0;
   bool of_torch = false;  // the block before is PyTorch's program
   for (const Block& block : BlocksOf(std::string(source) + "/docs/first-program.md")) {
-    if (block.language == "c") Write(home.path() + "/first.c", block.text);
-    if (block.language == "python") Write(home.path() + "/first.py", block.text);
+    if (block.language == "c") WriteFile(home.path() + "/first.c", block.text);
+    if (block.language == "python") WriteFile(home.path() + "/first.py", block.text);
     if (block.language == "python") of_torch = true;
-    std::istringstream lines(block.text);
-    for (std::string line; std::getline(lines, line);) {
+    for (const std::string& line : LinesOf(block.text)) {
       const bool left_out = of_torch && !has_torch && line.find("first.py") != std::string::npos;
       if (block.language == "sh" && !left_out) script += line + "\n";
       if (block.language == "sh") ++commands;
@@ -71,7 +37,7 @@ TEST(FirstProgramTest, EveryCommandOfThePageDoesWhatItSays) {
   }
   ASSERT_GE(commands, 12U);
   ASSERT_GE(promised.size(), 5U);
-  Write(home.path() + "/commands.sh", script);
+  WriteFile(home.path() + "/commands.sh", script);
   Process shell({"/bin/bash", home.path() + "/commands.sh"}, environment, home.path() + "/shell");
   ASSERT_TRUE(shell.Wait(Seconds(120))) << shell.Output() << shell.Errors();
   EXPECT_EQ(shell.exit_code(), 0) << shell.Output() << shell.Errors();

@@ -234,9 +234,7 @@ Group::Work Group::scatter(Tensors& outputs, std::vector<Tensors>& inputs,
         return library.ncclScatter(shares.begin, Begin(mine), elements.count, elements.type, root, comm,
                                    stream);
       },
-      [shares, back = CopyBack(mine, outputs[0])] {
-        if (back) back();
-      });
+      CopyBack(mine, outputs[0]));
 }
 
 Group::Work Group::alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_splits,

@@ -1,6 +1,7 @@
 #include "group.h"
 
 #include <cstring>
+#include <thread>
 
 namespace c4_torch {
 namespace {
@@ -85,7 +86,10 @@ Group::Work Group::Done(Work work) {
 Group::Work Group::Launch(const Call& call, const Channel::Enqueue& enqueue, std::function<void()> finish) {
   const auto work = c10::make_intrusive<GroupWork>(rank_, call, ledger_);
   try {
-    work->Place(channel_, channel_->Submit(enqueue), std::move(finish));
+    // The closure of the call holds the tensors that were made for it: they live until it is over.
+    work->Place(channel_, channel_->Submit(enqueue), [held = enqueue, finish = std::move(finish)] {
+      if (finish) finish();
+    });
   } catch (const std::exception& failed) {
     const std::string sentence = work->Describe() + ": " + failed.what();
     work->Settle(sentence);
@@ -130,42 +134,107 @@ c10::intrusive_ptr<c10d::Backend> Group::split(const c10::intrusive_ptr<c10d::St
                                     static_cast<int>(ranks.size()), options);
 }
 
-Group::Work Group::Mail(bool sends, Tensors& tensors, int peer, int tag) {
-  const char* const title = sends ? "c4:send" : "c4:recv";
+std::shared_ptr<Mailbox> Group::MailboxOf(int peer, bool sends) {
+  const std::lock_guard<std::mutex> lock(mailboxes_mutex_);
+  std::shared_ptr<Mailbox>& place = mailboxes_[{peer, sends}];
+  if (place == nullptr) {
+    Mailbox::Address address{sends ? rank_ : peer, sends ? peer : rank_, sends, ""};
+    address.name =
+        options_->group_name + " " + std::to_string(address.from) + ">" + std::to_string(address.to);
+    place = std::make_shared<Mailbox>(std::move(address), store_->clone(), options_->timeout);
+  }
+  return place;
+}
+
+Group::Work Group::Mail(const char* title, bool sends, Tensors& tensors, const std::vector<int>& peers,
+                        int tag) {
   TORCH_CHECK(tensors.size() == 1, title, " takes one tensor");
   CheckTensor(tensors[0], title);
-  TORCH_CHECK(peer >= 0 && peer < size_ && peer != rank_, title, ": ", peer,
-              " is no other rank of this group of ", size_);
+  for (const int peer : peers) {
+    TORCH_CHECK(peer >= 0 && peer < size_ && peer != rank_, title, ": ", peer,
+                " is no other rank of this group of ", size_);
+  }
   const at::Tensor whole = tensors[0];
   const at::Tensor piece = whole.contiguous();
   Call call{sends ? c10d::OpType::SEND : c10d::OpType::RECV, title, tensors, tensors, options_->timeout, 0};
   const auto work = c10::make_intrusive<GroupWork>(rank_, call, ledger_);
-  if (!sends) work->set_source(peer);
   if (!sends && !piece.is_same(whole)) work->Finish([whole, piece] { whole.copy_(piece); });
-  std::shared_ptr<Mailbox> mailbox;
-  {
-    const std::lock_guard<std::mutex> lock(mailboxes_mutex_);
-    std::shared_ptr<Mailbox>& place = mailboxes_[{peer, sends}];
-    if (place == nullptr) {
-      Mailbox::Address address{sends ? rank_ : peer, sends ? peer : rank_, sends, ""};
-      address.name =
-          options_->group_name + " " + std::to_string(address.from) + ">" + std::to_string(address.to);
-      place = std::make_shared<Mailbox>(std::move(address), store_->clone(), options_->timeout);
-    }
-    mailbox = place;
-  }
-  work->OnExpiry([mailbox](const std::string& reason) { mailbox->Abort(reason); });
+  std::vector<std::shared_ptr<Mailbox>> mailboxes;
+  for (const int peer : peers) mailboxes.push_back(MailboxOf(peer, sends));
+  work->OnExpiry([mailboxes](const std::string& reason) {
+    for (const auto& mailbox : mailboxes) mailbox->Abort(reason);
+  });
   ledger_->Add(work);
-  mailbox->Post(tag, piece, work);
+  const auto claimed = std::make_shared<std::atomic<bool>>(false);
+  std::string failure;
+  size_t refused = 0;
+  for (const auto& mailbox : mailboxes) {
+    failure = mailbox->Post({tag, piece, work, claimed, mailboxes.size() > 1});
+    if (!failure.empty()) ++refused;
+  }
+  if (refused == mailboxes.size()) work->Settle(work->Describe() + ": " + failure);
   return Done(work);
 }
 
 Group::Work Group::send(Tensors& tensors, int to, int tag) {
-  return Mail(true, tensors, to, tag);
+  return Mail("c4:send", true, tensors, {to}, tag);
 }
 
 Group::Work Group::recv(Tensors& tensors, int from, int tag) {
-  return Mail(false, tensors, from, tag);
+  return Mail("c4:recv", false, tensors, {from}, tag);
+}
+
+Group::Work Group::recvAnysource(Tensors& tensors, int tag) {
+  TORCH_CHECK(size_ > 1, "c4:recv: there is no other rank in this group to receive from");
+  std::vector<int> peers;
+  for (int peer = 0; peer < size_; ++peer) {
+    if (peer != rank_) peers.push_back(peer);
+  }
+  return Mail("c4:recvAnySource", false, tensors, peers, tag);
+}
+
+// Over the store: it has to tell who is missing where the communicator no longer works.
+void Group::monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) {
+  using std::chrono::steady_clock;
+  const Milliseconds timeout = TimeoutOf(options.timeout);
+  const Deadline deadline = steady_clock::now() + timeout;
+  const std::string prefix = "c4/monitored/" + std::to_string(monitored_++) + "/";
+  const auto comes = [&](const std::string& key) {
+    for (auto pause = std::chrono::milliseconds(1);;
+         pause = std::min(2 * pause, std::chrono::milliseconds(20))) {
+      if (store_->check({prefix + key})) return true;
+      if (steady_clock::now() >= deadline) return false;
+      std::this_thread::sleep_for(pause);
+    }
+  };
+  const std::string passed = "passed";
+  const std::vector<uint8_t> yes{1};
+  const std::vector<uint8_t> no{0};
+  if (rank_ != 0) {
+    store_->set(prefix + std::to_string(rank_), yes);
+    const std::string mine = "Rank " + std::to_string(rank_) + " successfully reached monitoredBarrier, but ";
+    if (!comes(passed) || store_->get(prefix + passed) != yes) {
+      C10_THROW_ERROR(DistBackendError, mine +
+                                            "received errors while waiting for send/recv from rank 0: it " +
+                                            "does not let this rank pass; its log says who is missing");
+    }
+    return;
+  }
+  std::string missing;
+  size_t count = 0;
+  for (int peer = 1; peer < size_ && (wait_all_ranks || count == 0); ++peer) {
+    if (timeout.count() <= 0) {
+      store_->set(prefix + passed, no);
+      C10_THROW_ERROR(DistBackendError, "Rank 0 timed out in monitoredBarrier: it was given no time");
+    }
+    if (comes(std::to_string(peer))) continue;
+    missing += (count++ == 0 ? "" : ", ") + std::to_string(peer);
+  }
+  store_->set(prefix + passed, count == 0 ? yes : no);
+  if (count == 0) return;
+  C10_THROW_ERROR(DistBackendError, (count == 1 ? "Rank " : "Ranks ") + missing +
+                                        " failed to pass monitoredBarrier in " +
+                                        std::to_string(timeout.count()) + " ms");
 }
 
 }  // namespace c4_torch

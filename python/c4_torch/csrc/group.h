@@ -66,7 +66,9 @@ class Group final : public c10d::Backend {
   Work alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& options) override;
   Work send(Tensors& tensors, int to, int tag) override;
   Work recv(Tensors& tensors, int from, int tag) override;
+  Work recvAnysource(Tensors& tensors, int tag) override;
   Work barrier(const c10d::BarrierOptions& options) override;
+  void monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) override;
 
   void startCoalescing() override;
   Work endCoalescing() override;
@@ -87,7 +89,11 @@ class Group final : public c10d::Backend {
   Work ReduceScatterFlat(Call call, const at::Tensor& output, const at::Tensor& input,
                          const c10d::ReduceOp& op);
   Work Done(Work work);
-  Work Mail(bool sends, Tensors& tensors, int peer, int tag);
+  // The sum of sparse tensors; waits until all ranks have told how many elements they have.
+  Work ReduceSparse(Tensors& tensors, const c10d::AllreduceOptions& options);
+  std::shared_ptr<Mailbox> MailboxOf(int peer, bool sends);
+  // With several peers the first message from any of them is received.
+  Work Mail(const char* title, bool sends, Tensors& tensors, const std::vector<int>& peers, int tag);
   // Several calls as one work.
   template <typename Each>
   Work Joint(size_t count, Each each);
@@ -101,6 +107,7 @@ class Group final : public c10d::Backend {
   std::map<std::pair<int, bool>, std::shared_ptr<Mailbox>>
       mailboxes_;  // by peer, and whether this rank sends
   uint64_t sequence_ = 0;
+  uint64_t monitored_ = 0;
   std::atomic<bool> left_{false};
   std::optional<std::vector<Work>> coalesced_;
 };

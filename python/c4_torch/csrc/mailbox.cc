@@ -19,24 +19,36 @@ std::vector<uint8_t> Bytes(const ncclUniqueId& id) {
 Mailbox::Mailbox(Address address, c10::intrusive_ptr<c10d::Store> store, std::chrono::milliseconds timeout)
     : address_(std::move(address)), store_(std::move(store)), timeout_(timeout) {}
 
-void Mailbox::Post(int tag, at::Tensor tensor, WorkPtr work) {
-  std::string failure;
+std::string Mailbox::Post(Letter letter) {
+  at::Tensor message;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    failure = failure_;
-    if (failure.empty()) {
-      letters_.push_back({tag, std::move(tensor), work});
+    if (!failure_.empty()) return failure_;
+    if (letter.claimed->load()) return "";
+    const auto found = std::find_if(unexpected_.begin(), unexpected_.end(),
+                                    [&](const auto& aside) { return aside.first == letter.tag; });
+    if (found == unexpected_.end()) {
+      letters_.push_back(std::move(letter));
       if (!runs_) {
         runs_ = true;
         std::thread([self = shared_from_this()] { self->Run(); }).detach();
       }
       changed_.notify_one();
+      return "";
     }
+    if (letter.claimed->exchange(true)) return "";
+    message = std::move(found->second);
+    unexpected_.erase(found);
   }
-  if (!failure.empty()) work->Settle(work->Describe() + ": " + failure);
+  Deliver(letter, message);
+  return "";
 }
 
 void Mailbox::Abort(const std::string& reason) {
+  Fail(reason, true);
+}
+
+void Mailbox::Fail(const std::string& reason, bool shared) {
   std::shared_ptr<Channel> channel;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -46,14 +58,23 @@ void Mailbox::Abort(const std::string& reason) {
     changed_.notify_one();
   }
   if (channel != nullptr) channel->Abort(reason);
-  FailAll(reason);
+  std::deque<Letter> letters;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    letters.swap(letters_);
+  }
+  for (const Letter& letter : letters) {
+    if (letter.shared && !shared) continue;  // another rank may have a message for it
+    if (!letter.claimed->exchange(true)) letter.work->Settle(letter.work->Describe() + ": " + reason);
+  }
 }
 
 void Mailbox::Stop() {
   bool busy = false;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    busy = !letters_.empty();
+    DropClaimed();
+    busy = !letters_.empty() || listens_;
     stopped_ = true;
     changed_.notify_one();
   }
@@ -72,43 +93,46 @@ void Mailbox::Run() {
     }
     if (channel->Failure().empty()) channel->Leave();
   } catch (const std::exception& failed) {
-    Abort(failed.what());
+    Fail(failed.what(), false);
   }
 }
 
 // The sender makes the id, so that the receiver can come first or last.
 void Mailbox::Open() {
-  const Deadline deadline = std::chrono::steady_clock::now() + timeout_;
   const std::string key = "c4/mail/" + std::to_string(address_.from) + ">" + std::to_string(address_.to);
   ncclUniqueId id;
   if (address_.sends) {
     id = NewId();
     store_->set(key, Bytes(id));
   } else {
+    // As long as somebody waits: the deadline of a letter ends the mailbox.
     for (auto pause = kFirstLook; !store_->check({key}); pause = std::min(2 * pause, kLongestLook)) {
-      if (cancelled_.load()) throw std::runtime_error("the process group was destroyed");
-      if (std::chrono::steady_clock::now() > deadline) {
-        throw std::runtime_error("rank " + std::to_string(address_.from) + " has sent nothing yet");
-      }
+      if (!AwaitLetter()) throw std::runtime_error("the process group was destroyed");
       std::this_thread::sleep_for(pause);
     }
+    Listen(true);
     const std::vector<uint8_t> read = store_->get(key);
     if (read.size() != sizeof id) throw std::runtime_error("the store holds no unique id at " + key);
     memcpy(&id, read.data(), sizeof id);
   }
+  const Deadline deadline = std::chrono::steady_clock::now() + timeout_;
   auto channel =
       std::make_shared<Channel>(id, address_.sends ? 0 : 1, 2, address_.name, deadline, cancelled_);
+  Listen(false);
   const std::lock_guard<std::mutex> lock(mutex_);
   channel_ = std::move(channel);
 }
 
+bool Mailbox::AwaitLetter() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  DropClaimed();
+  changed_.wait(lock, [this] { return stopped_ || !letters_.empty() || !failure_.empty(); });
+  if (!failure_.empty()) throw std::runtime_error(failure_);
+  return !letters_.empty();
+}
+
 bool Mailbox::Next() {
-  {
-    std::unique_lock<std::mutex> lock(mutex_);
-    changed_.wait(lock, [this] { return stopped_ || !letters_.empty() || !failure_.empty(); });
-    if (!failure_.empty()) throw std::runtime_error(failure_);
-    if (letters_.empty()) return false;
-  }
+  if (!AwaitLetter()) return false;
   return address_.sends ? SendNext() : ReceiveNext();
 }
 
@@ -128,6 +152,7 @@ bool Mailbox::SendNext() {
   Letter letter;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
+    if (letters_.empty()) return true;  // it failed meanwhile
     letter = letters_.front();
   }
   Header header{letter.tag, static_cast<int64_t>(letter.tensor.nbytes())};
@@ -142,16 +167,29 @@ bool Mailbox::SendNext() {
 }
 
 bool Mailbox::TakeMatching(int64_t tag, Letter* letter) {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  const auto found =
-      std::find_if(letters_.begin(), letters_.end(), [tag](const Letter& other) { return other.tag == tag; });
+  const auto found = std::find_if(letters_.begin(), letters_.end(), [tag](const Letter& other) {
+    return other.tag == tag && !other.claimed->exchange(true);
+  });
   if (found == letters_.end()) return false;
   *letter = std::move(*found);
   letters_.erase(found);
   return true;
 }
 
+void Mailbox::DropClaimed() {
+  if (address_.sends) return;
+  letters_.erase(std::remove_if(letters_.begin(), letters_.end(),
+                                [](const Letter& letter) { return letter.claimed->load(); }),
+                 letters_.end());
+}
+
+void Mailbox::Listen(bool listens) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  listens_ = listens;
+}
+
 void Mailbox::Deliver(const Letter& letter, const at::Tensor& bytes) {
+  letter.work->set_source(address_.from);
   if (static_cast<size_t>(bytes.numel()) != letter.tensor.nbytes()) {
     letter.work->Settle(letter.work->Describe() + ": the message has " + std::to_string(bytes.numel()) +
                         " bytes, and the tensor " + std::to_string(letter.tensor.nbytes()));
@@ -162,45 +200,36 @@ void Mailbox::Deliver(const Letter& letter, const at::Tensor& bytes) {
 }
 
 bool Mailbox::ReceiveNext() {
-  for (auto it = unexpected_.begin(); it != unexpected_.end(); ++it) {
-    Letter letter;
-    if (!TakeMatching(it->first, &letter)) continue;
-    Deliver(letter, it->second);
-    unexpected_.erase(it);
-    return true;
-  }
   Header header{};
+  Listen(true);
   Move(false, &header, sizeof header);
+  Listen(false);
   Letter letter;
-  if (TakeMatching(header.tag, &letter)) {
-    const bool fits = static_cast<size_t>(header.bytes) == letter.tensor.nbytes();
-    const at::Tensor bytes = fits ? letter.tensor : at::empty({header.bytes}, at::kByte);
-    try {
-      Move(false, bytes.data_ptr(), bytes.nbytes());
-    } catch (const std::exception& failed) {
-      letter.work->Settle(letter.work->Describe() + ": " + failed.what());
-      throw;
-    }
-    if (fits) {
-      letter.work->Settle("");
-    } else {
-      Deliver(letter, bytes);
-    }
-    return true;
-  }
-  at::Tensor bytes = at::empty({header.bytes}, at::kByte);
-  Move(false, bytes.data_ptr(), bytes.nbytes());
-  unexpected_.emplace_back(header.tag, std::move(bytes));
-  return true;
-}
-
-void Mailbox::FailAll(const std::string& reason) {
-  std::deque<Letter> letters;
+  bool asked = false;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    letters.swap(letters_);
+    asked = TakeMatching(header.tag, &letter);
   }
-  for (const Letter& letter : letters) letter.work->Settle(letter.work->Describe() + ": " + reason);
+  const bool fits = asked && static_cast<size_t>(header.bytes) == letter.tensor.nbytes();
+  at::Tensor bytes = fits ? letter.tensor : at::empty({header.bytes}, at::kByte);
+  try {
+    Move(false, bytes.data_ptr(), bytes.nbytes());
+  } catch (const std::exception& failed) {
+    if (asked) letter.work->Settle(letter.work->Describe() + ": " + failed.what());
+    throw;
+  }
+  if (fits) {
+    letter.work->set_source(address_.from);
+    letter.work->Settle("");
+    return true;
+  }
+  if (!asked) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    asked = TakeMatching(header.tag, &letter);  // somebody may have asked meanwhile
+    if (!asked) unexpected_.emplace_back(header.tag, bytes);
+  }
+  if (asked) Deliver(letter, bytes);
+  return true;
 }
 
 }  // namespace c4_torch

@@ -6,8 +6,89 @@ namespace c4_torch {
 
 using c10d::OpType;
 
+namespace {
+
+// What the ranks of a sparse reduction have to know of each other: elements, and what has to be equal.
+at::Tensor SparseShape(const at::Tensor& sparse) {
+  at::Tensor shape = at::empty({3}, at::kLong);
+  auto* const fields = shape.data_ptr<int64_t>();
+  fields[0] = sparse._nnz();
+  fields[1] = sparse.sparse_dim();
+  fields[2] = static_cast<int64_t>(c10::get_hash(sparse.sizes()));
+  return shape;
+}
+
+// Its first dimension filled up with zeros.
+at::Tensor Padded(const at::Tensor& tensor, int64_t rows) {
+  std::vector<int64_t> sizes = tensor.sizes().vec();
+  sizes[0] = rows;
+  at::Tensor padded = at::zeros(sizes, tensor.options());
+  padded.narrow(0, 0, tensor.size(0)).copy_(tensor);
+  return padded;
+}
+
+std::vector<int64_t> TimesRanks(const at::Tensor& tensor, int ranks) {
+  std::vector<int64_t> sizes = tensor.sizes().vec();
+  sizes.insert(sizes.begin(), ranks);
+  return sizes;
+}
+
+}  // namespace
+
+Group::Work Group::ReduceSparse(Tensors& tensors, const c10d::AllreduceOptions& options) {
+  static constexpr char kTitle[] = "c4:all_reduce";
+  const at::Tensor whole = tensors[0];
+  CheckDevice(whole, kTitle);
+  TORCH_CHECK(options.reduceOp == c10d::ReduceOp::SUM, kTitle, ": sparse tensors are only summed");
+  const at::Tensor sparse = whole.coalesce();
+  const at::Tensor mine = SparseShape(sparse);
+  const at::Tensor shapes = at::empty({size_, mine.numel()}, mine.options());
+  at::Tensor all = shapes;
+  at::Tensor one = mine;
+  c10d::AllgatherOptions gathering;
+  gathering.timeout = options.timeout;
+  _allgather_base(all, one, gathering)->wait(kNoTimeout);
+  const at::Tensor counts = shapes.select(1, 0).contiguous();
+  for (int64_t field = 1; field < mine.numel(); ++field) {
+    TORCH_CHECK(shapes.select(1, field).eq(mine[field]).all().item<bool>(), kTitle,
+                ": sparse tensors of one call have one shape on all ranks");
+  }
+  const int64_t most = counts.max().item<int64_t>();
+  // One row an element, so that what is filled up lies behind it.
+  const at::Tensor indices = Padded(sparse.indices().t(), most);
+  const at::Tensor values = Padded(sparse.values(), most);
+  const at::Tensor all_indices = at::empty(TimesRanks(indices, size_), indices.options());
+  const at::Tensor all_values = at::empty(TimesRanks(values, size_), values.options());
+  return Launch(
+      NewCall(OpType::ALLREDUCE, kTitle, tensors, tensors, options.timeout),
+      [=](const Library& library, ncclComm_t comm, cudaStream_t stream) {
+        return Grouped(library, [&] {
+          const Elements places = ElementsOf(indices);
+          const Elements elements = ElementsOf(values);
+          ncclResult_t code = library.ncclAllGather(Begin(indices), Begin(all_indices), places.count,
+                                                    places.type, comm, stream);
+          if (code != ncclSuccess || elements.count == 0) return code;
+          return library.ncclAllGather(Begin(values), Begin(all_values), elements.count, elements.type, comm,
+                                       stream);
+        });
+      },
+      [=] {
+        Tensors places;
+        Tensors elements;
+        for (int64_t rank = 0; rank < counts.numel(); ++rank) {
+          const auto count = counts[rank].item<int64_t>();
+          places.push_back(all_indices[rank].narrow(0, 0, count));
+          elements.push_back(all_values[rank].narrow(0, 0, count));
+        }
+        const at::Tensor sum =
+            at::sparse_coo_tensor(at::cat(places).t(), at::cat(elements), whole.sizes()).coalesce();
+        whole.copy_(sum);
+      });
+}
+
 Group::Work Group::allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) {
   static constexpr char kTitle[] = "c4:all_reduce";
+  if (tensors.size() == 1 && tensors[0].layout() == at::kSparse) return ReduceSparse(tensors, options);
   CheckOne(tensors, kTitle);
   const at::Tensor whole = tensors[0];
   const at::Tensor piece = Scaled(whole, options.reduceOp).contiguous();
@@ -88,9 +169,7 @@ Group::Work Group::ReduceScatterFlat(Call call, const at::Tensor& output, const 
         return library.ncclReduceScatter(Begin(all), Begin(mine), static_cast<size_t>(mine.numel()),
                                          reduction->type, reduction->op, comm, stream);
       },
-      [all, back = CopyBack(mine, output)] {
-        if (back) back();
-      });
+      CopyBack(mine, output));
 }
 
 Group::Work Group::reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
@@ -134,9 +213,7 @@ Group::Work Group::reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs
           return code;
         });
       },
-      [flat, back = CopyBack(mine, output)] {
-        if (back) back();
-      });
+      CopyBack(mine, output));
 }
 
 Group::Work Group::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
@@ -158,12 +235,11 @@ Group::Work Group::reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& in
 
 Group::Work Group::barrier(const c10d::BarrierOptions& options) {
   const at::Tensor token = at::zeros({1}, at::kByte);
-  return Launch(
-      NewCall(OpType::BARRIER, "c4:barrier", {token}, {}, options.timeout),
-      [=](const Library& library, ncclComm_t comm, cudaStream_t stream) {
-        return library.ncclAllReduce(Begin(token), Begin(token), 1, ncclUint8, ncclSum, comm, stream);
-      },
-      [token] {});
+  return Launch(NewCall(OpType::BARRIER, "c4:barrier", {token}, {}, options.timeout),
+                [=](const Library& library, ncclComm_t comm, cudaStream_t stream) {
+                  return library.ncclAllReduce(Begin(token), Begin(token), 1, ncclUint8, ncclSum, comm,
+                                               stream);
+                });
 }
 
 }  // namespace c4_torch

@@ -123,10 +123,14 @@ at::Tensor Scaled(const at::Tensor& tensor, const c10d::ReduceOp& op) {
   return tensor * supplement->double_factor;
 }
 
-void CheckTensor(const at::Tensor& tensor, const char* title) {
+void CheckDevice(const at::Tensor& tensor, const char* title) {
   TORCH_CHECK(tensor.device().is_cpu(), title,
               ": the backend c4 works on tensors of the CPU, and this one is on ", tensor.device(),
               "; init_process_group(\"cpu:c4,cuda:nccl\") serves both");
+}
+
+void CheckTensor(const at::Tensor& tensor, const char* title) {
+  CheckDevice(tensor, title);
   TORCH_CHECK(tensor.layout() == at::kStrided, title,
               ": the backend c4 takes dense tensors, and this one's layout is ", tensor.layout());
 }

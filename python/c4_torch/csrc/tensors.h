@@ -35,7 +35,9 @@ at::Tensor ReduceGathered(const at::Tensor& gathered, const c10d::ReduceOp& op);
 // PREMUL_SUM's factor, multiplied into a copy; else the tensor itself.
 at::Tensor Scaled(const at::Tensor& tensor, const c10d::ReduceOp& op);
 
-// Throws unless it lies on the CPU and is dense.
+// Throws unless it lies on the CPU.
+void CheckDevice(const at::Tensor& tensor, const char* title);
+// The same, and unless it is dense.
 void CheckTensor(const at::Tensor& tensor, const char* title);
 void CheckTensors(const std::vector<at::Tensor>& tensors, const char* title);
 void CheckSameType(const std::vector<at::Tensor>& tensors, at::ScalarType type, const char* title);

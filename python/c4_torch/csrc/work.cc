@@ -108,7 +108,7 @@ void GroupWork::Drive() {
 void GroupWork::Expire() {
   ledger_->RunAbortHooks();
   const std::string reason = "timed out after " + std::to_string(timeout_.count()) +
-                             " ms (the time-out of the process group or of the call)";
+                             " ms (the timeout of the process group or of the call)";
   if (expire_) expire_(reason);
   Poll();
 }
