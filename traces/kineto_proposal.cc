@@ -166,6 +166,7 @@ class KinetoRuleFinder {
       const TextPattern pattern = Compiled(steps.regex);
       std::vector<std::string> categories;
       for (const auto& [key, seen] : seen_.names_) {
+        if (key.first.empty()) continue;  // a mapping has no word for it
         const bool known = !categories.empty() && categories.back() == key.first;
         if (!known && pattern.Matches(seen.name)) categories.push_back(key.first);
       }

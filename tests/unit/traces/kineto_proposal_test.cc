@@ -284,5 +284,18 @@ TEST(KinetoProposal, SaysWhatTheProgramMarksWhereNothingIsKnown) {
   EXPECT_THAT(Propose({"{\"traceEvents\": [{]}"}).status().message(), HasSubstr("rank_0.json: event 0"));
 }
 
+// What has no category can be named by no mapping.
+TEST(KinetoProposalTest, AStepWithoutACategoryIsLeftOut) {
+  ProfileText text(0, 1);
+  for (const char* category : {"", "user_annotation"}) text.Event(category, "ProfilerStep#1", 0, 100);
+  text.Event("user_annotation", "forward-compute mb=0", 10, 20);
+  text.Event("user_annotation", "backward-compute mb=0", 40, 20);
+  text.Event("user_annotation", "optimizer", 70, 10);
+  const absl::StatusOr<KinetoProposal::Proposal> proposed = Propose({text.Text()});
+  ASSERT_TRUE(proposed.ok()) << proposed.status();
+  EXPECT_TRUE(ParseKinetoMapping(proposed->json).ok()) << proposed->json;
+  EXPECT_THAT(proposed->json, HasSubstr("\"user_annotation\""));
+}
+
 }  // namespace
 }  // namespace c4::traces
