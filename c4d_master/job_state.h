@@ -152,8 +152,8 @@ struct GaveUp {
 struct QueuePairSums {
   uint64_t moved_bytes = 0;
   int64_t moved_at_ns = kNever;  // the last time
-  // The oldest last step of one that sends, has posted bytes that are not completed, and may be stuck, or since
-  // when the next sign of life is due of one.
+  // The oldest last step of one that sends, has posted bytes that are not completed, and may be stuck, or
+  // since when the next sign of life is due of one.
   int64_t outstanding_since_ns = std::numeric_limits<int64_t>::max();
 };
 
