@@ -162,6 +162,32 @@ bool Displaces(const NcclSetting& users, const std::string& after_load, const Li
   return !users.value.empty() && after_load != facts.own_path;
 }
 
+// The user's profiler plugin, to which C4's hands every event.
+Finding UserProfiler(const LibraryFacts& facts) {
+  const LibraryProbe& probe = *facts.probe;
+  const std::string from =
+      facts.profiler_setting.value == probe.user_profiler ? facts.profiler_setting.from : "C4_USER_PROFILER";
+  const std::string named = Cat("the profiler plugin ", probe.user_profiler, " (", from, ")");
+  if (!probe.user_profiler_fault.empty()) {
+    return {Grade::kProblem, "settings",
+            Cat(named, " cannot be opened, C4's runs alone: ", probe.user_profiler_fault),
+            "correct its path, or unset it"};
+  }
+  std::vector<int> common;
+  std::ranges::set_intersection(facts.profiler.ours, facts.profiler.theirs, std::back_inserter(common));
+  const int newest = common.empty() ? 0 : common.back();
+  const auto& versions = probe.user_profiler_versions;
+  const auto above = std::ranges::upper_bound(versions, newest);
+  if (above == versions.begin()) {
+    return {Grade::kProblem, "settings",
+            Cat(named, " has ", RangeText(versions), " of the interface, and NCCL and C4 speak v", newest,
+                ": C4's runs alone"),
+            "get a build of it for this NCCL"};
+  }
+  return {Grade::kOk, "settings",
+          Cat(named, " hears every event beside C4's: v", *std::prev(above), ", C4's v", newest), ""};
+}
+
 void AddSettings(const LibraryFacts& facts, Findings* findings) {
   const size_t before = findings->size();
   if (facts.plugins_off) {
@@ -177,6 +203,14 @@ void AddSettings(const LibraryFacts& facts, Findings* findings) {
          Cat("NCCL_PROFILER_PLUGIN=", facts.profiler_setting.value, " (", facts.profiler_setting.from,
              ") displaces C4's: calls are seen, not their kernels and network steps"),
          "unset it while C4 is to watch"});
+  }
+  if (!probe.user_profiler.empty() && probe.profiler_plugin == facts.own_path) {
+    findings->push_back(UserProfiler(facts));
+  }
+  if (!probe.tuner.empty()) {
+    findings->push_back(
+        {Grade::kOk, "settings",
+         Cat("NCCL_TUNER_PLUGIN=", probe.tuner, " tunes: C4 has no tuner, and leaves it alone"), ""});
   }
   if (Displaces(facts.net_setting, probe.net_plugin, facts)) {
     findings->push_back({Grade::kNote, "settings",
@@ -196,7 +230,8 @@ void AddSettings(const LibraryFacts& facts, Findings* findings) {
                          Cat("NCCL_NET=", facts.net_wanted, " asks for another transport than C4's"),
                          "unset it, or set NCCL_NET=C4"});
   }
-  if (findings->size() == before) {
+  if (std::all_of(findings->begin() + static_cast<std::ptrdiff_t>(before), findings->end(),
+                  [](const Finding& finding) { return finding.grade == Grade::kOk; })) {
     findings->push_back({Grade::kOk, "settings", "none of NCCL's keeps C4's plugins out", ""});
   }
 }

@@ -84,6 +84,26 @@ std::string DefaultNetPlugin() {
   return "";
 }
 
+// A profiler plugin of the user's, by any of the names that NCCL would try.
+void LookAtUserProfiler(const std::string& name, int out) {
+  constexpr int kNewest = 7;
+  Say(out, "user-profiler", name);
+  void* plugin =
+      name == "STATIC_PLUGIN" ? dlopen(nullptr, RTLD_NOW) : dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
+  std::string reason;
+  if (plugin == nullptr) {
+    const char* const why = dlerror();
+    reason = why == nullptr ? "the loader gave no reason" : why;
+    plugin = dlopen(Cat("libnccl-profiler-", name, ".so").c_str(), RTLD_NOW | RTLD_LOCAL);
+  }
+  if (plugin == nullptr) return Say(out, "user-profiler-fault", reason);
+  for (int version = 1; version <= kNewest; ++version) {
+    if (dlsym(plugin, Cat("ncclProfiler_v", version).c_str()) != nullptr) {
+      Say(out, "user-profiler-version", Cat(version));
+    }
+  }
+}
+
 void Look(const std::string& library, int out) {
   void* const handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) {
@@ -109,7 +129,11 @@ void Look(const std::string& library, int out) {
   for (const char* name : {"NCCL_NET_PLUGIN", "NCCL_PROFILER_PLUGIN"}) {
     if (const char* const value = getenv(name)) Say(out, name, value);
   }
+  if (const char* const tuner = getenv("NCCL_TUNER_PLUGIN")) Say(out, "tuner", tuner);
   if (const std::string plugin = DefaultNetPlugin(); !plugin.empty()) Say(out, "default-net", plugin);
+  // Last: a plugin may end the process.
+  const char* const user_profiler = getenv("C4_USER_PROFILER");
+  if (user_profiler != nullptr && user_profiler[0] != '\0') LookAtUserProfiler(user_profiler, out);
 }
 // NOLINTEND(concurrency-mt-unsafe)
 
@@ -161,6 +185,10 @@ StatusOr<LibraryProbe> ProbeLibrary(const ProbeRequest& request) {
     if (key == "NCCL_NET_PLUGIN") probe.net_plugin = value;
     if (key == "NCCL_PROFILER_PLUGIN") probe.profiler_plugin = value;
     if (key == "default-net") probe.default_net = value;
+    if (key == "tuner") probe.tuner = value;
+    if (key == "user-profiler") probe.user_profiler = value;
+    if (key == "user-profiler-fault") probe.user_profiler_fault = value;
+    if (key == "user-profiler-version") probe.user_profiler_versions.push_back(atoi(value.c_str()));
   }
   for (const std::string& line : Lines(log)) {
     if (std::optional<std::string> text = OurLine(line)) probe.log.push_back(*std::move(text));

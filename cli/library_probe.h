@@ -26,6 +26,10 @@ struct LibraryProbe {
   // Ours only: what it left in NCCL_NET_PLUGIN and NCCL_PROFILER_PLUGIN.
   std::string net_plugin;
   std::string profiler_plugin;
+  std::string user_profiler;                // ours only: whom ours hands its events on to; empty: nobody
+  std::vector<int> user_profiler_versions;  // ascending
+  std::string user_profiler_fault;          // why it cannot be opened
+  std::string tuner;                        // ours only: what it left in NCCL_TUNER_PLUGIN
   std::string default_net;       // ours only: a network plugin that NCCL finds by its default name, resolved
   std::vector<std::string> log;  // what it said of its choice, and why of each library that it passed over
 };

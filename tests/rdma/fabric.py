@@ -141,6 +141,9 @@ class Fabric:
             time.sleep(0.05)
         return json.loads(entry.read_text())
 
+    def c4(self, *words):
+        return _run(self.bin / "c4", *words)
+
     def ask(self, *words):
         """What `c4 WORDS --json` says; its exit code may tell of a verdict."""
         done = subprocess.run(

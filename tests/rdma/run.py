@@ -18,6 +18,7 @@ import guests
 import library
 import peers
 import tap
+import tapped
 from checks import Failed, check, number
 
 PORT = 7000
@@ -196,7 +197,7 @@ TESTS = [
 ]  # fmt: skip
 # (what the fabric is like, tests one after the other on one)
 FABRICS = [
-    ({}, [fabric.fabric_steering, fabric.fabric_silent_cut]),
+    ({}, [fabric.fabric_steering, fabric.fabric_silent_cut, *tapped.TESTS]),
     ({"ipv6": True}, [fabric.fabric_steering_ipv6]),
     ({"hashes_ports": False}, [fabric.fabric_not_steering]),
 ]
@@ -242,12 +243,14 @@ def main():
             raise guests.Unavailable(f"{program} is not built")
         begin_s = time.monotonic()
         image = guests.Image(options.build.resolve() / "rdma")
-        with guests.Pair(image, options.build.resolve() / "rdma" / "pair") as (one, two):
-            print(f"two guests with Soft-RoCE, up after {time.monotonic() - begin_s:.1f} s", flush=True)
-            bench = Bench(one, two, program)
-            bench.programs = (options.build / "bin").resolve()
-            bench.histories, bench.alternations = options.histories, options.alternations
-            judge.run(MEASUREMENTS if options.bench else TESTS, bench)
+        mine = MEASUREMENTS if options.bench else TESTS
+        if judge.wants(mine):
+            with guests.Pair(image, options.build.resolve() / "rdma" / "pair") as (one, two):
+                print(f"two guests with Soft-RoCE, up after {time.monotonic() - begin_s:.1f} s", flush=True)
+                bench = Bench(one, two, program)
+                bench.programs = (options.build / "bin").resolve()
+                bench.histories, bench.alternations = options.histories, options.alternations
+                judge.run(mine, bench)
         for kind, tests in FABRICS:
             if options.bench or not judge.wants(tests):
                 continue

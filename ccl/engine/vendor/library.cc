@@ -118,6 +118,7 @@ const Decision& Decide() {
     const std::string wish = KnobText(Knob::C4_ENGINE);
     if (wish != "host") Search(ProcessPlaces(), wish == "vendor", made);
     if (made->found) {
+      SettlePlugins(made->library.version);
       C4_INFO("C4, engine vendor: NCCL %s, %s (%s); %s", VersionText(made->library.version).c_str(),
               made->library.path.c_str(), made->library.why.c_str(),
               Describe(CurrentPlugins(), made->library.version,

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <dlfcn.h>
 #include <memory>
 #include <vector>
 
@@ -14,6 +15,13 @@ namespace {
 
 constexpr char kNet[] = "NCCL_NET_PLUGIN";
 constexpr char kProfiler[] = "NCCL_PROFILER_PLUGIN";
+constexpr char kTuner[] = "NCCL_TUNER_PLUGIN";
+constexpr char kDefaultTuner[] = "libnccl-tuner.so";
+constexpr char kDefaultNet[] = "libnccl-net.so";
+constexpr int kNewestTuner = 9;                   // of the interface; 6 is in use
+constexpr int kFirstVersionWithProfiler = 22600;  // of the interface that we serve
+constexpr char kUserProfiler[] = "C4_USER_PROFILER";
+constexpr char kNone[] = "none";
 // Releases 2.28 and 2.29 forget the plugin's name with their last communicator, unless they never unload it.
 constexpr char kKeepNet[] = "NCCL_NET_PLUGIN_REF_COUNT";
 
@@ -79,10 +87,12 @@ __attribute__((constructor)) void HandOver() {
     setenv(kKeepNet, "1", 0);
   }
   if (settings.profiler.ours) setenv(kProfiler, settings.profiler.value.c_str(), 1);
+  if (!settings.profiler.beside.empty()) setenv(kUserProfiler, settings.profiler.beside.c_str(), 1);
   // NOLINTEND(concurrency-mt-unsafe)
 }
 
 std::string Say(const Setting& setting) {
+  if (!setting.beside.empty()) return "ours, and " + setting.beside + " (" + setting.from + ") beside it";
   if (setting.ours) return "ours";
   if (setting.value.empty()) return "the vendor's own";
   return setting.value + " (" + setting.from + ")";
@@ -102,7 +112,35 @@ PluginSettings ChoosePlugins(const std::string& own_path,
     }
     return Setting{own_path, true, ""};
   };
-  return {choose(kNet), choose(kProfiler)};
+  Setting profiler = choose(kProfiler);
+  const char* const beside = environment(kUserProfiler);
+  if (!profiler.ours && profiler.value != kNone) {
+    profiler = {own_path, true, profiler.from, profiler.value};
+  } else if (profiler.ours && beside != nullptr && beside[0] != '\0' && own_path != beside) {
+    profiler.beside = beside;  // as a parent process of ours left it, or the user himself
+    profiler.from = kUserProfiler;
+  }
+  Setting tuner = choose(kTuner);
+  if (tuner.ours) tuner = {};  // nobody has named one
+  return {choose(kNet), profiler, tuner};
+}
+
+void SettlePlugins(int version) {
+  const PluginSettings settings = CurrentPlugins();
+  // NOLINTBEGIN(concurrency-mt-unsafe): at the program's first call, as NCCL itself sets what its files say
+  if (version < kFirstVersionWithProfiler && settings.profiler.ours && !settings.profiler.beside.empty()) {
+    setenv(kProfiler, settings.profiler.beside.c_str(), 1);
+  }
+  if (!settings.net.ours || !ChoosePlugins(OwnPath(), &ProcessVariable, &ReadFile).tuner.value.empty())
+    return;
+  if (dlopen(kDefaultTuner, RTLD_NOW | RTLD_LOCAL) != nullptr) return;  // which NCCL finds by itself
+  void* const net = dlopen(kDefaultNet, RTLD_NOW | RTLD_LOCAL);
+  for (int i = 1; net != nullptr && i <= kNewestTuner; ++i) {
+    if (dlsym(net, ("ncclTunerPlugin_v" + std::to_string(i)).c_str()) == nullptr) continue;
+    setenv(kTuner, kDefaultNet, 1);
+    return;
+  }
+  // NOLINTEND(concurrency-mt-unsafe)
 }
 
 PluginSettings CurrentPlugins() {
@@ -112,15 +150,21 @@ PluginSettings CurrentPlugins() {
     if (set == nullptr) return Setting{};
     return Setting{set, own_path == set, "the environment"};
   };
-  return {read(kNet), read(kProfiler)};
+  Setting profiler = read(kProfiler);
+  const char* const beside = ProcessVariable(kUserProfiler);
+  if (profiler.ours && beside != nullptr && beside[0] != '\0') {
+    profiler.from = kUserProfiler;
+    profiler.beside = beside;
+  }
+  return {read(kNet), profiler, read(kTuner)};
 }
 
 std::string Describe(const PluginSettings& settings, int version, KernelTimes times) {
   std::string text = "net plugin: " + Say(settings.net) + "; profiler: " + Say(settings.profiler);
-  if (settings.profiler.ours && version < 22600) text += " (from 2.26 on only)";
+  if (settings.profiler.ours && version < kFirstVersionWithProfiler) text += " (from 2.26 on only)";
   if (times == KernelTimes::kStamps) {
     text += "; kernel times: from stamps of ours";
-  } else if (times == KernelTimes::kNone || !settings.profiler.ours || version < 22600) {
+  } else if (times == KernelTimes::kNone || !settings.profiler.ours || version < kFirstVersionWithProfiler) {
     text += "; calls are seen, not their kernels";
   } else {
     text += version < kFirstVersionWithKernelTimes ? "; kernel times: when we hear of them"

@@ -8,6 +8,7 @@
 #include "ccl/base/knobs.h"
 #include "ccl/base/log.h"
 #include "ccl/monitor/kernel_times.h"
+#include "ccl/plugins/profiler/chain.h"
 #include "ccl/plugins/profiler/names.h"
 
 namespace c4::profiler {
@@ -64,13 +65,25 @@ bool TellsCaptures() {
   return known != nullptr && known->settings.captures;
 }
 
-int Open(void** context, int* mask, int version, const ContextIdentity& identity) {
+int Open(void** context, int* mask, int version, const InitCall& call) {
   *context = nullptr;
   Process* const mine = Get();
   *mask = MaskOf(version, mine->settings);
-  if (mine->events == nullptr) return kSuccess;
-  *context = mine->events->Open(identity);
-  if (*context == nullptr) C4_WARN("a communicator's kernels are not seen: no place is left for it");
+  if (mine->events != nullptr) {
+    ContextIdentity identity;
+    if (version >= 4) {
+      if (call.name != nullptr) identity.name = call.name;
+      identity.hash = call.hash;
+      identity.rank = call.rank;
+      identity.rank_count = call.ranks;
+      identity.gpu_times = true;
+    }
+    *context = mine->events->Open(identity);
+    if (*context == nullptr) C4_WARN("a communicator's kernels are not seen: no place is left for it");
+  }
+  if (Chain* const chain = Chain::AtInit(version); chain != nullptr) {
+    *context = chain->Open(*context, static_cast<uint64_t>(*mask), mask, call);
+  }
   return kSuccess;
 }
 
@@ -78,27 +91,20 @@ int InitV3(void** context, int* mask) {
   return Open(context, mask, 3, {});
 }
 
-ContextIdentity Identity(const char* name, uint64_t hash, int ranks, int rank) {
-  ContextIdentity identity;
-  if (name != nullptr) identity.name = name;
-  identity.hash = hash;
-  identity.rank = rank;
-  identity.rank_count = ranks;
-  identity.gpu_times = true;
-  return identity;
-}
-
-int InitV4(void** context, int* mask, const char* name, uint64_t hash, int, int ranks, int rank, Logger) {
-  return Open(context, mask, 4, Identity(name, hash, ranks, rank));
+int InitV4(void** context, int* mask, const char* name, uint64_t hash, int nodes, int ranks, int rank,
+           Logger log) {
+  return Open(context, mask, 4, {hash, name, nodes, ranks, rank, log});
 }
 
 template <int kVersion>
-int InitFromV5(void** context, uint64_t hash, int* mask, const char* name, int, int ranks, int rank, Logger) {
-  return Open(context, mask, kVersion, Identity(name, hash, ranks, rank));
+int InitFromV5(void** context, uint64_t hash, int* mask, const char* name, int nodes, int ranks, int rank,
+               Logger log) {
+  return Open(context, mask, kVersion, {hash, name, nodes, ranks, rank, log});
 }
 
 int Finalize(void* context) {
   Events* const events = Current();
+  if (Chain* const chain = Chain::Get(); chain != nullptr) context = chain->Close(context);
   if (events == nullptr || context == nullptr) return kSuccess;
   const Counts counts = events->Close(context);
   C4_INFO("profiler: %" PRIu64 " operations met with their calls, %" PRIu64 " with none; %" PRIu64
@@ -166,7 +172,7 @@ void* StartOperation(Events* events, void* context, const Descriptor& d, const O
 }
 
 template <typename Descriptor>
-int StartEvent(void* context, void** handle, Descriptor* descriptor) {
+int StartOwn(void* context, void** handle, Descriptor* descriptor) {
   *handle = nullptr;
   Events* const events = Current();
   if (events == nullptr) return kSuccess;
@@ -208,23 +214,44 @@ int StartEvent(void* context, void** handle, Descriptor* descriptor) {
   return kSuccess;
 }
 
-int StopEvent(void* handle) {
-  Events* const events = Current();
-  if (events != nullptr && events->StopTells(handle)) events->Stop(handle, NowTicks());
+template <typename Descriptor>
+int StartEvent(void* context, void** handle, Descriptor* descriptor) {
+  Chain* const chain = Chain::Get();
+  if (chain == nullptr) return StartOwn(context, handle, descriptor);
+  *handle = chain->Start(context, *descriptor, [](void* own_context, Descriptor* own) {
+    void* started = nullptr;
+    (void)StartOwn(own_context, &started, own);
+    return started;
+  });
   return kSuccess;
 }
 
+// Our half of a handle, once the user's plugin has heard; its own where ours is alone.
+template <typename Tell>
+void* OursOf(void* handle, Tell tell) {
+  Chain* const chain = Chain::Get();
+  if (chain == nullptr) return handle;
+  const EventPair pair = chain->Find(handle);
+  tell(chain, pair);
+  return pair.ours;
+}
+
 // v3 has no other end of a kernel's event.
-int StopEventV3(void* handle) {
+template <bool kEndsKernels>
+int StopEvent(void* handle) {
+  void* const own = OursOf(handle, [](Chain* chain, const EventPair& pair) { chain->Stop(pair); });
   Events* const events = Current();
-  if (events != nullptr) events->KernelEnded(handle, 0, NowTicks());
-  return StopEvent(handle);
+  if (events == nullptr || own == nullptr) return kSuccess;
+  if (kEndsKernels) events->KernelEnded(own, 0, NowTicks());
+  if (events->StopTells(own)) events->Stop(own, NowTicks());
+  return kSuccess;
 }
 
 template <typename Args>
 int RecordState(void* handle, State state, Args* args) {
+  handle = OursOf(handle, [&](Chain* chain, const EventPair& pair) { chain->Record(pair, state, args); });
   Events* const events = Current();
-  if (events == nullptr) return kSuccess;
+  if (events == nullptr || handle == nullptr) return kSuccess;
   uint64_t bytes = 0;
   uint64_t gpu_ns = 0;
   if constexpr (requires { args->pTimer; }) {
@@ -289,31 +316,31 @@ extern "C" {
 const TableV3 ncclProfiler_v3 = {kName,
                                  kSafe<InitV3>,
                                  kSafe<StartEvent<DescriptorV3>>,
-                                 kSafe<StopEventV3>,
+                                 kSafe<StopEvent<true>>,
                                  kSafe<RecordState<StateArgsV3>>,
                                  kSafe<Finalize>};
 const TableV4 ncclProfiler_v4 = {kName,
                                  kSafe<InitV4>,
                                  kSafe<StartEvent<DescriptorV4>>,
-                                 kSafe<StopEvent>,
+                                 kSafe<StopEvent<false>>,
                                  kSafe<RecordState<StateArgsV4>>,
                                  kSafe<Finalize>};
 const TableV5 ncclProfiler_v5 = {kName,
                                  kSafe<InitFromV5<5>>,
                                  kSafe<StartEvent<DescriptorV5>>,
-                                 kSafe<StopEvent>,
+                                 kSafe<StopEvent<false>>,
                                  kSafe<RecordState<StateArgsV4>>,
                                  kSafe<Finalize>};
 const TableV6 ncclProfiler_v6 = {kName,
                                  kSafe<InitFromV5<6>>,
                                  kSafe<StartEvent<DescriptorV6>>,
-                                 kSafe<StopEvent>,
+                                 kSafe<StopEvent<false>>,
                                  kSafe<RecordState<StateArgsV4>>,
                                  kSafe<Finalize>};
 const TableV7 ncclProfiler_v7 = {kName,
                                  kSafe<InitFromV5<7>>,
                                  kSafe<StartEvent<DescriptorV7>>,
-                                 kSafe<StopEvent>,
+                                 kSafe<StopEvent<false>>,
                                  kSafe<RecordState<StateArgsV4>>,
                                  kSafe<Finalize>};
 }

@@ -2,6 +2,7 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
+#include "ccl/plugins/profiler/abi.h"
 #include "tests/unit/ccl/front_door.h"
 
 namespace c4::front_door {
@@ -42,6 +43,60 @@ TEST(FrontDoorPlugins, APluginOfTheUsersNamesTheTablesFromTheFirstCommunicatorOn
     DOOR_CHECK(MakesCommunicators(door));
     const auto* const table = static_cast<const char* const*>(door.Symbol("ncclNetPlugin_v12"));
     DOOR_CHECK(std::string(*table) == "C4");
+    return std::string();
+  });
+}
+
+// NCCL takes one profiler plugin: ours, which loads the user's.
+TEST(FrontDoorPlugins, AProfilerOfTheUsersHearsWhatOursHears) {
+  const std::string users = BuildFolder() + "/tests/profilers/libnccl-profiler-fake5.so";
+  ExpectGood({{"C4_VENDOR_LIBRARY", Double(kVersion)}, {"NCCL_PROFILER_PLUGIN", users}}, [&] {
+    Door door;
+    DOOR_CHECK(Variable("C4_USER_PROFILER") == users);
+    DOOR_CHECK(Variable("NCCL_PROFILER_PLUGIN") != users);
+    int version = 0;
+    DOOR_CHECK(DOOR(door, ncclGetVersion)(&version) == ncclSuccess);
+    const auto* const table = static_cast<const nccl_profiler::TableV6*>(door.Symbol("ncclProfiler_v6"));
+    DOOR_CHECK(table != nullptr);
+    void* context = nullptr;
+    int mask = 0;
+    DOOR_CHECK(table->init(&context, 77, &mask, "name", 1, 4, 0, nullptr) == 0);
+    DOOR_CHECK(context != nullptr && (mask & nccl_profiler::kKernelCh) != 0);
+    void* const plugin = dlopen(users.c_str(), RTLD_NOW | RTLD_NOLOAD);
+    DOOR_CHECK(plugin != nullptr);
+    const auto said = reinterpret_cast<const char* (*)()>(dlsym(plugin, "FakeProfilerSaid"));
+    DOOR_CHECK(std::string(said()) == "init name 4d 0/4\n");
+    DOOR_CHECK(table->finalize(context) == 0);
+    DOOR_CHECK(std::string(said()) == "finalize 1\n");
+    return std::string();
+  });
+  // Releases whose profiler we do not serve get the user's own.
+  ExpectGood({{"C4_VENDOR_LIBRARY", Double("2.24.0")}, {"NCCL_PROFILER_PLUGIN", users}}, [&] {
+    Door door;
+    int version = 0;
+    DOOR_CHECK(DOOR(door, ncclGetVersion)(&version) == ncclSuccess);
+    DOOR_CHECK(Variable("NCCL_PROFILER_PLUGIN") == users);
+    return std::string();
+  });
+}
+
+// NCCL looks for one in the network plugin that it was told of, which is ours.
+TEST(FrontDoorPlugins, ATunerInTheUsersNetworkPluginIsNamed) {
+  const std::string net = BuildFolder() + "/tests/net_v12/libnccl-net.so";
+  ExpectGood({{"C4_VENDOR_LIBRARY", Double(kVersion)}, {"FAKE_NET_VERSION", "12"}}, [&] {
+    DOOR_CHECK(dlopen(net.c_str(), RTLD_NOW) != nullptr);
+    Door door;
+    int version = 0;
+    DOOR_CHECK(DOOR(door, ncclGetVersion)(&version) == ncclSuccess);
+    DOOR_CHECK(Variable("NCCL_TUNER_PLUGIN") == "libnccl-net.so");
+    return std::string();
+  });
+  ExpectGood({{"C4_VENDOR_LIBRARY", Double(kVersion)}, {"NCCL_TUNER_PLUGIN", "mine"}}, [&] {
+    DOOR_CHECK(dlopen(net.c_str(), RTLD_NOW) != nullptr);
+    Door door;
+    int version = 0;
+    DOOR_CHECK(DOOR(door, ncclGetVersion)(&version) == ncclSuccess);
+    DOOR_CHECK(Variable("NCCL_TUNER_PLUGIN") == "mine");
     return std::string();
   });
 }

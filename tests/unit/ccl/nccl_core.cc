@@ -58,7 +58,11 @@ class Core : public NcclCore {
 
   void* StartColl(const CollTask& task, void* group) override {
     Descriptor d = Fresh(kColl, group);
-    if constexpr (requires { d.coll.commHash; }) d.coll.commHash = hash_;
+    if constexpr (requires { d.coll.commHash; }) {
+      d.coll.commHash = hash_;
+      d.coll.name = "name";
+    }
+    d.coll.algo = task.algo;
     d.coll.func = task.func;
     d.coll.sendBuff = task.send;
     d.coll.recvBuff = task.recv;
@@ -77,6 +81,10 @@ class Core : public NcclCore {
 
   void* StartP2p(const P2pTask& task, void* group) override {
     Descriptor d = Fresh(kP2p, group);
+    if constexpr (requires { d.p2p.commHash; }) {
+      d.p2p.commHash = hash_;
+      d.p2p.name = "name";
+    }
     d.p2p.func = task.func;
     d.p2p.buff = task.buff;
     d.p2p.count = task.count;

@@ -19,6 +19,7 @@ struct CollTask {
   const char* datatype = "ncclFloat32";
   uint8_t channels = 1;
   const char* proto = "SIMPLE";
+  const char* algo = "RING";
 };
 
 struct P2pTask {

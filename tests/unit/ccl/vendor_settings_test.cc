@@ -57,6 +57,30 @@ TEST(VendorSettings, SoDoesNone) {
   EXPECT_FALSE((Machine{{{"NCCL_PROFILER_PLUGIN", "none"}}, {}}).Choose().profiler.ours);
 }
 
+TEST(VendorSettings, AProfilerOfTheUsersRunsBesideOurs) {
+  const Setting profiler = Machine{{{"NCCL_PROFILER_PLUGIN", "inspector"}}, {}}.Choose().profiler;
+  EXPECT_TRUE(profiler.ours);
+  EXPECT_EQ(profiler.value, kOurs);
+  EXPECT_EQ(profiler.beside, "inspector");
+  EXPECT_EQ(profiler.from, "the environment");
+  // As the processes that it starts find it.
+  const Setting inherited =
+      Machine{{{"NCCL_PROFILER_PLUGIN", kOurs}, {"C4_USER_PROFILER", "inspector"}}, {}}.Choose().profiler;
+  EXPECT_TRUE(inherited.ours);
+  EXPECT_EQ(inherited.beside, "inspector");
+  // Never ourselves.
+  const Setting own = Machine{{{"C4_USER_PROFILER", kOurs}}, {}}.Choose().profiler;
+  EXPECT_TRUE(own.ours);
+  EXPECT_EQ(own.beside, "");
+}
+
+TEST(VendorSettings, ATunerIsTheUsersAlone) {
+  EXPECT_EQ(Machine{}.Choose().tuner.value, "");
+  const Setting tuner = Machine{{}, {{"/etc/nccl.conf", "NCCL_TUNER_PLUGIN=mine"}}}.Choose().tuner;
+  EXPECT_EQ(tuner.value, "mine");
+  EXPECT_FALSE(tuner.ours);
+}
+
 TEST(VendorSettings, WhatAParentLeftBehindIsOurs) {
   EXPECT_TRUE((Machine{{{"NCCL_NET_PLUGIN", kOurs}}, {}}).Choose().net.ours);
 }
@@ -68,7 +92,7 @@ TEST(VendorSettings, ConfigurationFilesWin) {
   const PluginSettings settings = machine.Choose();
   EXPECT_EQ(settings.net.value, "aws");
   EXPECT_EQ(settings.net.from, "/home/u/.nccl.conf");
-  EXPECT_EQ(settings.profiler.value, "inspector");
+  EXPECT_EQ(settings.profiler.beside, "inspector");
 }
 
 TEST(VendorSettings, ANamedFileTakesThePlaceOfTheHomeFolders) {
@@ -76,7 +100,7 @@ TEST(VendorSettings, ANamedFileTakesThePlaceOfTheHomeFolders) {
       {{"HOME", "/home/u"}, {"NCCL_CONF_FILE", "/job/nccl.conf"}},
       {{"/home/u/.nccl.conf", "NCCL_NET_PLUGIN=home"}, {"/job/nccl.conf", "NCCL_PROFILER_PLUGIN=job"}}};
   EXPECT_TRUE(machine.Choose().net.ours);
-  EXPECT_EQ(machine.Choose().profiler.value, "job");
+  EXPECT_EQ(machine.Choose().profiler.beside, "job");
 }
 
 TEST(VendorSettings, NamesThatOnlyBeginAlikeAreOthers) {
@@ -85,15 +109,15 @@ TEST(VendorSettings, NamesThatOnlyBeginAlikeAreOthers) {
 }
 
 TEST(VendorSettings, TheLineSaysWhatIsSeen) {
-  const PluginSettings ours = {{kOurs, true, ""}, {kOurs, true, ""}};
+  const PluginSettings ours = {{kOurs, true, "", ""}, {kOurs, true, "", ""}, {}};
   EXPECT_THAT(Describe(ours, 22809, KernelTimes::kProfiler), HasSubstr("kernel times: from NCCL"));
   EXPECT_THAT(Describe(ours, 22605, KernelTimes::kProfiler), HasSubstr("when we hear of them"));
   EXPECT_THAT(Describe(ours, 22403, KernelTimes::kProfiler),
               testing::AllOf(HasSubstr("from 2.26 on only"), HasSubstr("not their kernels")));
   EXPECT_THAT(Describe(ours, 22403, KernelTimes::kStamps), HasSubstr("from stamps of ours"));
   EXPECT_THAT(Describe(ours, 22809, KernelTimes::kNone), HasSubstr("not their kernels"));
-  EXPECT_THAT(Describe({{"ofi", false, "the environment"}, {"none", false, "the environment"}}, 22809,
-                       KernelTimes::kProfiler),
+  EXPECT_THAT(Describe({{"ofi", false, "the environment", ""}, {"none", false, "the environment", ""}, {}},
+                       22809, KernelTimes::kProfiler),
               testing::AllOf(HasSubstr("net plugin: ofi (the environment)"), HasSubstr("calls are seen")));
 }
 

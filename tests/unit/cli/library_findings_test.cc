@@ -118,6 +118,28 @@ TEST(JudgeLibrariesTest, NamesAndPlugins) {
   EXPECT_THAT(About(facts, "profiler").text, HasSubstr("takes no such plugin"));
 }
 
+TEST(JudgeLibrariesTest, TheUsersPluginsBesideOurs) {
+  LibraryFacts facts = Good();
+  facts.profiler_setting = {"inspector", "the environment"};
+  facts.probe->user_profiler = "inspector";
+  facts.probe->user_profiler_versions = {2, 3, 4, 6};
+  facts.probe->tuner = "mine";
+  std::string all;
+  for (const Finding& finding : Judged(facts)) {
+    EXPECT_EQ(finding.grade, Grade::kOk) << finding.text;
+    all += finding.text + "\n";
+  }
+  EXPECT_THAT(all, HasSubstr("inspector (the environment) hears every event beside C4's: v4, C4's v5"));
+  EXPECT_THAT(all, HasSubstr("NCCL_TUNER_PLUGIN=mine tunes"));
+  EXPECT_THAT(all, HasSubstr("none of NCCL's keeps"));
+  facts.probe->user_profiler_versions = {6, 7};
+  EXPECT_EQ(About(facts, "settings").grade, Grade::kProblem);
+  EXPECT_THAT(About(facts, "settings").text,
+              HasSubstr("has v6 to v7 of the interface, and NCCL and C4 speak v5"));
+  facts.probe->user_profiler_fault = "no such file";
+  EXPECT_THAT(About(facts, "settings").text, HasSubstr("cannot be opened, C4's runs alone: no such file"));
+}
+
 TEST(JudgeLibrariesTest, SettingsThatDisplaceUs) {
   LibraryFacts facts = Good();
   facts.profiler_setting = {"inspector", "the environment"};

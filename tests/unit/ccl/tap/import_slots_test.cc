@@ -22,14 +22,15 @@ void* Answer(void* /*handle*/, const char* /*symbol*/) {
 class ImportSlotsTest : public ::testing::TestWithParam<const char*> {
  protected:
   ImportSlotsTest() {
-    const std::string path =
-        std::string(getenv("C4_BUILD_DIR")) + "/tests/doubles/fake_looker_" + GetParam() + ".so";
-    handle_ = dlopen(path.c_str(), RTLD_LAZY | RTLD_LOCAL);
+    handle_ = dlopen(Path().c_str(), RTLD_LAZY | RTLD_LOCAL);
     EXPECT_NE(handle_, nullptr) << dlerror();
     look_ = reinterpret_cast<void* (*)(void*, const char*)>(dlsym(handle_, "looker_dlsym"));
   }
   ~ImportSlotsTest() override { dlclose(handle_); }
 
+  static std::string Path() {
+    return std::string(getenv("C4_BUILD_DIR")) + "/tests/doubles/fake_looker_" + GetParam() + ".so";
+  }
   // Of each mapping of the library, its rights.
   static std::string Rights() {
     std::ifstream maps("/proc/self/maps");
@@ -59,6 +60,19 @@ TEST_P(ImportSlotsTest, ItsLookUpsGoWhereTheyAreSentAndBack) {
   ASSERT_TRUE(slots.Restore().ok());
   EXPECT_EQ(look_(RTLD_DEFAULT, "malloc"), before);
   EXPECT_EQ(slots.count(), 0U);
+}
+
+// A program may have loaded it for itself before: it is the same one, and both are served.
+TEST_P(ImportSlotsTest, SoDoThoseOfALibraryThatSomebodyElseHasLoaded) {
+  void* const before = look_(RTLD_DEFAULT, "malloc");
+  void* const again = dlopen(Path().c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND);
+  ASSERT_EQ(again, handle_);
+  ImportSlots slots;
+  ASSERT_TRUE(ImportSlots::Redirect(again, {{"dlsym", reinterpret_cast<void*>(&Answer)}}, &slots).ok());
+  EXPECT_EQ(look_(RTLD_DEFAULT, "malloc"), &answer);
+  ASSERT_TRUE(slots.Restore().ok());
+  dlclose(again);
+  EXPECT_EQ(look_(RTLD_DEFAULT, "malloc"), before);
 }
 
 TEST_P(ImportSlotsTest, WhatItDoesNotImportIsPassedOver) {

@@ -227,6 +227,23 @@ TEST_F(TapTest, TenThousandQueuePairsAreLookedAtAFewAtATime) {
   for (abi::QueuePair* const pair : pairs) client.destroy_qp(pair);
 }
 
+TEST_F(TapTest, TwoThreadsOpenADevice) {
+  Client client(true);
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 2; ++t) {
+    threads.emplace_back([&client] {
+      for (int round = 0; round < 200; ++round) {
+        int count = 0;
+        abi::Context* const own = client.open_device(client.get_device_list(&count)[0]);
+        ASSERT_NE(own, nullptr);
+        EXPECT_EQ(own->operations.post_send, client.context->operations.post_send) << "not taken over";
+        EXPECT_EQ(client.close_device(own), 0);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
 TEST_F(TapTest, ManyThreadsPostPollAndDestroy) {
   Client client(true);
   std::vector<std::thread> threads;
