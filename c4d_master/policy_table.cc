@@ -370,6 +370,15 @@ constexpr PolicyEntry kTable[] = {
     {"verdict-by-length-s", "s", 0, kDayS,
      "what only its length makes certain is confirmed when it has been suspected for so long", kJobs,
      At<&Policy::verdicts, &VerdictThresholds::by_length_ns>},
+    {"verdict-scattered-s", "s", 0, kDayS,
+     "a few slow ways that nobody knows a common cause of are confirmed when they have been suspected for "
+     "so long",
+     kJobs, At<&Policy::verdicts, &VerdictThresholds::scattered_ns>},
+    {"verdict-recurring-times", "times", 1, 1000,
+     "a culprit that is suspected to be slow for the so-manieth time is confirmed", kJobs,
+     At<&Policy::verdicts, &VerdictThresholds::recurring_times>},
+    {"verdict-recurring-s", "s", 0, kDayS, "of those within so long", kJobs,
+     At<&Policy::verdicts, &VerdictThresholds::recurring_ns>},
 
     // Moving queue pairs to see whom slowness follows.
     {"intervention-after-s", "s", 0, kDayS,
