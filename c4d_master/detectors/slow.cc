@@ -27,8 +27,9 @@ void Confirm(Finding* finding) {
 // Certain once it has lasted (VerdictThresholds::scattered_ns), if most of it is slow by far.
 void ConfirmIfItLasts(const std::vector<const Cell*>& slow, const SlowThresholds& thresholds,
                       Finding* finding) {
-  const auto far = std::count_if(
-      slow.begin(), slow.end(), [&](const Cell* cell) { return cell->ratio >= thresholds.scattered_factor; });
+  const auto far = std::count_if(slow.begin(), slow.end(), [&](const Cell* cell) {
+    return std::max(cell->ratio, cell->upper_ratio) >= thresholds.scattered_factor;
+  });
   if (2 * static_cast<size_t>(far) < slow.size()) return;
   finding->confidence = 0.7;
   finding->confirmed_by = "lasting";
