@@ -189,17 +189,16 @@ bool AcceptedVerdicts::IsRightNic(const v1::Culprit& culprit) const {
   return peers.size() < 2 && CrossesFault(culprit);
 }
 
-// The vendor's engine gives no signs of life: of a NIC nothing shows but the connections of the operations
-// under way. Where all of these go to one other NIC, it may be either of the two, or the way between them.
+// The vendor's engine gives no signs of life and no addresses: of a NIC nothing shows but the connections of
+// the operations under way. Where all of these go to one other node, it may be either of the two, or the way
+// between them.
 bool AcceptedVerdicts::IsOnlyWay(const v1::Culprit& culprit) const {
   if (shape_.engine != jobsim::Engine::kVendor || !CrossesFault(culprit)) return false;
-  const jobsim::Nic own{shape_.node(fault_.rank), shape_.nic(fault_.rank)};
-  std::set<std::pair<uint32_t, uint32_t>> others;
+  std::set<uint32_t> others;
   for (const auto& named : culprit.connections()) {
     for (const int32_t rank : {named.from_rank(), named.to_rank()}) {
-      const jobsim::Nic nic{shape_.node(static_cast<uint32_t>(rank)),
-                            shape_.nic(static_cast<uint32_t>(rank))};
-      if (!(nic == own)) others.emplace(nic.node, nic.number);
+      const uint32_t node = shape_.node(static_cast<uint32_t>(rank));
+      if (node != shape_.node(fault_.rank)) others.insert(node);
     }
   }
   return others.size() == 1;
@@ -259,7 +258,8 @@ bool AcceptedVerdicts::IsRightLeaf(const v1::Culprit& culprit) const {
       for (uint32_t rank = 0; rank < shape_.ranks(); ++rank) {
         const jobsim::Nic nic{shape_.node(rank), shape_.nic(rank)};
         if ("node" + std::to_string(nic.node) != culprit.host() || network.leaf(nic) != leaf) continue;
-        if (culprit.nic().empty() || culprit.nic() == network.address(nic)) return true;
+        const bool by_rank = culprit.nic() == "of rank " + std::to_string(rank);
+        if (culprit.nic().empty() || by_rank || culprit.nic() == network.address(nic)) return true;
       }
       return false;
     case v1::CULPRIT_KIND_LINK:

@@ -23,8 +23,8 @@
 #include <nlohmann/json.hpp>
 
 #include "benchmarks/statistics.h"
-#include "cli/process.h"
-#include "cli/processors.h"
+#include "cli/base/process.h"
+#include "cli/base/processors.h"
 #include "fabric/emulator/fabric.h"
 #include "fabric/emulator/oracle.h"
 #include "fabric/emulator/raw_flow.h"

@@ -15,8 +15,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "cli/fault_range.h"
-#include "cli/process.h"
+#include "cli/base/process.h"
+#include "cli/demonstration/fault_range.h"
 #include "service/verdict_json.h"
 
 namespace c4::cli {

@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "cli/launcher.h"
-#include "cli/master_client.h"
+#include "cli/clients/master_client.h"
+#include "cli/launch/launcher.h"
 #include "fabric/emulator/spec.h"
 #include "fabric/inject/injector.h"
 

@@ -19,7 +19,7 @@
 
 #include "benchmarks/paired_options.h"
 #include "benchmarks/statistics.h"
-#include "cli/process.h"
+#include "cli/base/process.h"
 
 namespace c4 {
 namespace {

@@ -12,7 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "cli/process.h"
+#include "cli/base/process.h"
 #include "service/status.h"
 
 namespace c4::benchmarks {

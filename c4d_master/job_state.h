@@ -209,6 +209,8 @@ struct Process {
 };
 
 // One node, as its agent told it last.
+inline constexpr size_t kMostMemoryKills = 64;
+
 struct Host {
   std::string name;
   uint64_t agent_epoch = 0;
@@ -224,6 +226,8 @@ struct Host {
   int64_t back_at_ns = kNever;
   uint64_t revision = 0;  // changes with each batch
   std::vector<Process> processes;
+  // Processes that its kernel killed for want of memory, and when; the newest last, kMostMemoryKills of them.
+  std::vector<std::pair<uint32_t, int64_t>> memory_kills;
 
   // All have left: nothing more is to be told, silence means nothing.
   bool Drained() const {

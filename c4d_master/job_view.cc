@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "c4/v1/telemetry.pb.h"
+#include "c4a/health/event.h"
 #include "c4d_master/host_update.h"
 #include "c4d_master/telemetry_decode.h"
 #include "service/log.h"
@@ -31,6 +32,26 @@ void KeepEnd(const Health& before, Health* now) {
   now->state_since_at_ns = std::min(now->state_since_at_ns, before.state_since_at_ns);
   now->exit_at_ns = before.exit_at_ns;
   if (!now->exit_status.has_value()) now->exit_status = before.exit_status;
+}
+
+// The kernel's log names whom it killed for want of memory. Batches repeat what was said lately.
+void TakeMemoryKills(const v1::TelemetryBatch& batch, int64_t as_of_ns, Host* host) {
+  for (const v1::HardwareEvent& event : batch.hardware()) {
+    // Of /proc/vmstat alone the number is how many there were.
+    if (event.kind() != agent::event_kind::kOutOfMemory || !event.device().starts_with("process ")) continue;
+    const auto pid = static_cast<uint32_t>(event.number());
+    const int64_t at_ns = as_of_ns - std::clamp<int64_t>(event.age_ns(), 0, batch.monotonic_ns());
+    const auto known = std::find_if(
+        host->memory_kills.begin(), host->memory_kills.end(),
+        [&](const auto& kill) { return kill.first == pid && std::abs(kill.second - at_ns) <= kSecondNs; });
+    if (known == host->memory_kills.end()) host->memory_kills.emplace_back(pid, at_ns);
+  }
+  const size_t size = host->memory_kills.size();
+  if (size > kMostMemoryKills) {
+    host->memory_kills.erase(
+        host->memory_kills.begin(),
+        host->memory_kills.begin() + static_cast<std::ptrdiff_t>(size - kMostMemoryKills));
+  }
 }
 
 }  // namespace
@@ -113,6 +134,7 @@ JobView::Taken JobView::Ingest(const v1::TelemetryBatch& batch, int64_t arrival_
     host.back_at_ns = arrival_ns;
   }
   host.as_of_ns = as_of_ns;
+  TakeMemoryKills(batch, as_of_ns, &host);
   ++host.revision;
   return Taken::kNew;
 }

@@ -236,6 +236,9 @@ constexpr PolicyEntry kTable[] = {
      At<kDetectors, kSlow, &SlowThresholds::alone_persist>},
     {"slow-fade", "slices", 0, kMostLooks, "slices for which a NIC that was slow explains what touches it",
      kFabric, At<kDetectors, kSlow, &SlowThresholds::fade>},
+    {"slow-scattered-factor", "times", 1, 1000,
+     "a few slow ways without a known common cause count from so many times their usual", kJobs,
+     At<kDetectors, kSlow, &SlowThresholds::scattered_factor>},
     {"slow-link-unique", "slices", 1, kMostLooks + 1,
      "slices in which one link alone must have explained it, so that the link is confirmed", kPaths,
      At<kDetectors, kSlow, &SlowThresholds::link_unique>},
@@ -370,6 +373,15 @@ constexpr PolicyEntry kTable[] = {
     {"verdict-by-length-s", "s", 0, kDayS,
      "what only its length makes certain is confirmed when it has been suspected for so long", kJobs,
      At<&Policy::verdicts, &VerdictThresholds::by_length_ns>},
+    {"verdict-scattered-s", "s", 0, kDayS,
+     "a few slow ways that nobody knows a common cause of are confirmed when they have been suspected for "
+     "so long",
+     kJobs, At<&Policy::verdicts, &VerdictThresholds::scattered_ns>},
+    {"verdict-recurring-times", "times", 1, 1000,
+     "a culprit that is suspected to be slow for the so-manieth time is confirmed", kJobs,
+     At<&Policy::verdicts, &VerdictThresholds::recurring_times>},
+    {"verdict-recurring-s", "s", 0, kDayS, "of those within so long", kJobs,
+     At<&Policy::verdicts, &VerdictThresholds::recurring_ns>},
 
     // Moving queue pairs to see whom slowness follows.
     {"intervention-after-s", "s", 0, kDayS,

@@ -271,6 +271,14 @@ bool Refresh(const Finding& finding, Now now, v1::Verdict* verdict) {
   return changed || new_sign || other_facts;
 }
 
+constexpr char kRecurring[] = "recurring";
+
+// For how long a finding must have been a suspicion before it can be certain.
+int64_t LeastSeenNs(const Finding& finding, const VerdictThresholds& thresholds) {
+  if (finding.confirmed_by == "past-limit") return thresholds.by_length_ns;
+  return finding.confirmed_by == "lasting" ? thresholds.scattered_ns : 0;
+}
+
 }  // namespace
 
 std::string_view VerdictChangeWord(VerdictChange::Kind kind) {
@@ -360,6 +368,31 @@ bool Verdicts::IsOver(Open* open, const JobSnapshot& snapshot, int64_t now_ns) c
   return now_ns - open->settling_since_ns >= absence.settle_ns;
 }
 
+// Whether the suspicion that this finding begins is one of several of late. What is told of the network
+// counts where nothing else of it is suspected: of a network that is full everywhere each part comes again.
+bool Verdicts::Recurs(const Finding& finding, int64_t now_unix_ns) const {
+  const bool network = finding.syndrome == Syndrome::kCommunicationSlow;
+  if (!network && finding.syndrome != Syndrome::kNonCommunicationSlow) return false;
+  size_t times = 1;
+  bool others = false;
+  const auto look = [&](const v1::Verdict& before) {
+    if (before.syndrome() != static_cast<int>(finding.syndrome)) return;
+    const bool sets = finding.kind == CulpritKind::kConnection || finding.kind == CulpritKind::kAmbiguous;
+    const bool same = before.culprit().kind() == static_cast<int>(finding.kind) &&
+                      (sets ? Overlap(finding, before.culprit()) : SameCulprit(finding, before));
+    const bool of_late = now_unix_ns - before.suspected_unix_ns() <= thresholds_.recurring_ns;
+    times += same && of_late ? 1 : 0;
+    others = others || (!same && !Overlap(finding, before.culprit()));
+  };
+  for (const Open& open : open_) look(open.verdict);
+  for (auto before = cleared_.rbegin(); before != cleared_.rend(); ++before) {
+    // They were cleared in order.
+    if (now_unix_ns - before->cleared_unix_ns() > thresholds_.recurring_ns) break;
+    look(*before);
+  }
+  return times >= thresholds_.recurring_times && !(network && others);
+}
+
 void Verdicts::Clear(Open* open, Now now, std::vector<VerdictChange>* changes) {
   open->verdict.set_state(v1::VERDICT_STATE_CLEARED);
   open->verdict.set_cleared_unix_ns(now.unix_ns);
@@ -386,6 +419,7 @@ std::vector<VerdictChange> Verdicts::Update(const std::vector<Finding>& findings
                                                               : now.UnixOf(finding.since_at_ns));
       verdict.set_suspected_unix_ns(now.unix_ns);
       Refresh(finding, now, &verdict);
+      if (finding.confirmed_by.empty() && Recurs(finding, now.unix_ns)) verdict.set_confirmed_by(kRecurring);
       open_.push_back({std::move(verdict), false, kNever, kNever});
       found.push_back(true);
       open = &open_.back();
@@ -397,9 +431,11 @@ std::vector<VerdictChange> Verdicts::Update(const std::vector<Finding>& findings
       open->silent_since_ns = kNever;
       report_update = !IsFading(finding, open->verdict) && Refresh(finding, now, &open->verdict);
     }
-    const bool seen_long = finding.confirmed_by != "past-limit" ||
-                           now.unix_ns - open->verdict.suspected_unix_ns() >= thresholds_.by_length_ns;
-    if (!finding.confirmed_by.empty() && seen_long && open->verdict.state() == v1::VERDICT_STATE_SUSPECTED) {
+    const bool seen_long =
+        now.unix_ns - open->verdict.suspected_unix_ns() >= LeastSeenNs(finding, thresholds_);
+    const bool certain =
+        !finding.confirmed_by.empty() ? seen_long : open->verdict.confirmed_by() == kRecurring;
+    if (certain && open->verdict.state() == v1::VERDICT_STATE_SUSPECTED) {
       open->verdict.set_state(v1::VERDICT_STATE_CONFIRMED);
       open->verdict.set_policy_version(policy_version_);
       open->verdict.set_confirmed_unix_ns(now.unix_ns);

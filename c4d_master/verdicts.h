@@ -32,6 +32,12 @@ struct VerdictThresholds {
   // What only its length makes certain has to have been seen for so long: where a long wait ends, the next in
   // line look for a moment as if it had been for them.
   int64_t by_length_ns = 2 * kSecondNs;
+  // The same of a few slow ways that nobody knows a common cause of: flows that met on a link part again.
+  int64_t scattered_ns = 15 * kSecondNs;
+  // What is slow in each step of a job of long steps is gone between them: what has been suspected for the
+  // recurring_times-th time within recurring_ns is certain.
+  size_t recurring_times = 3;
+  int64_t recurring_ns = 60 * kSecondNs;
 };
 
 struct VerdictChange {
@@ -87,6 +93,7 @@ class Verdicts {
   Open* FindOpen(const Finding& finding);
   Absence Judge(const Open& open, const JobSnapshot& snapshot) const;
   bool IsOver(Open* open, const JobSnapshot& snapshot, int64_t now_ns) const;
+  bool Recurs(const Finding& finding, int64_t now_unix_ns) const;
   void Clear(Open* open, Now now, std::vector<VerdictChange>* changes);
 
   const std::string job_;

@@ -3,13 +3,13 @@
 #include <cstdio>
 #include <string>
 
-#include "cli/child.h"
+#include "cli/base/child.h"
+#include "cli/base/program.h"
+#include "cli/doctor/image_check.h"
 #include "cli/exit_codes.h"
-#include "cli/image_check.h"
 #include "cli/options.h"
-#include "cli/program.h"
-#include "cli/show_environment.h"
 #include "cli/verb.h"
+#include "cli/verbs/show_environment.h"
 
 namespace c4::cli {
 namespace {

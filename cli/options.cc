@@ -5,10 +5,10 @@
 
 #include <CLI/CLI.hpp>
 
+#include "cli/base/plain_text.h"
+#include "cli/base/program.h"
 #include "cli/exit_codes.h"
-#include "cli/plain_text.h"
-#include "cli/program.h"
-#include "cli/screen.h"
+#include "cli/text/screen.h"
 #include "service/version.h"
 
 namespace c4::cli {

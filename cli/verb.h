@@ -1,4 +1,4 @@
-// A verb of the `c4` command: one file each (verb_*.cc), listed in verbs.cc.
+// A verb of the `c4` command: one file each (verbs/verb_*.cc), listed in verbs/verbs.cc.
 //
 // A verb gets what follows its name on the command line, prints to stdout what was asked for and to stderr
 // what went wrong, and returns the exit code. It runs on the main thread and throws nothing.

@@ -157,7 +157,7 @@ Finding CrashAt(const Membership& where, const End& end) {
 // "4 were killed by SIGTERM (signal 15), 2 exited with status 1": how these ended.
 std::string MannersText(const JobSnapshot& snapshot, const std::vector<End>& ends) {
   std::map<std::string, size_t> manners;
-  for (const End& end : ends) ++manners[ExitText(*snapshot.processes[end.process].process)];
+  for (const End& end : ends) ++manners[ExitText(snapshot.processes[end.process])];
   std::vector<std::string> parts;
   for (const auto& [text, count] : manners) {
     const bool exited = text.starts_with("exited");
@@ -206,10 +206,9 @@ Finding CrashOf(const JobSnapshot& snapshot, const End& end, const Membership& w
   finding.confidence = certain ? 0.99 : 0.5;
   if (certain) finding.confirmed_by = "gone";
   finding.evidence.push_back(
-      {"process-state",
-       Concat("rank ", finding.rank, " was process ", finding.culprit.pid, " on ", finding.host, ": ",
-              ExitText(*ref.process), ", without having left in order, for ",
-              SecondsText(ref.host->as_of_ns - ref.process->health.state_since_at_ns))});
+      {"process-state", Concat("rank ", finding.rank, " was process ", finding.culprit.pid, " on ",
+                               finding.host, ": ", ExitText(ref), ", without having left in order, for ",
+                               SecondsText(ref.host->as_of_ns - ref.process->health.state_since_at_ns))});
   AddEnd(snapshot, end, after, &finding);
   finding.evidence.push_back(
       {"inside", Concat("it had called ", where.called.count + where.p2p_called.count, " and finished ",
@@ -219,9 +218,8 @@ Finding CrashOf(const JobSnapshot& snapshot, const End& end, const Membership& w
   finding.evidence.push_back({"waiting", Concat(service::RankListText(finding.waiting),
                                                 finding.waiting.size() == 1 ? " depends" : " depend",
                                                 " on it; nobody died before it")});
-  finding.suggested_action =
-      Concat("for process ", finding.culprit.pid, " on ", finding.host, " look at ",
-             WhereToLook(*ref.process), "; then restart the job from its last checkpoint");
+  finding.suggested_action = Concat("for process ", finding.culprit.pid, " on ", finding.host, " look at ",
+                                    WhereToLook(ref), "; then restart the job from its last checkpoint");
   return finding;
 }
 
@@ -278,10 +276,10 @@ bool EndedUnlike(const JobSnapshot& snapshot, const End& end, const std::vector<
   for (const End& other : together) {
     if (other.process == end.process || other.manner == Manner::kUnknown) continue;
     ++others;
-    ++manners[ExitText(*snapshot.processes[other.process].process)];
+    ++manners[ExitText(snapshot.processes[other.process])];
   }
   if (end.manner == Manner::kUnknown || others == 0) return false;
-  return 2 * manners[ExitText(*snapshot.processes[end.process].process)] < others;
+  return 2 * manners[ExitText(snapshot.processes[end.process])] < others;
 }
 
 }  // namespace

@@ -73,6 +73,7 @@ End EndOf(const JobSnapshot& snapshot, uint32_t process, int64_t look_ns, int64_
   end.at_ns = exact ? health.exit_at_ns : health.state_since_at_ns;
   end.error_ns = exact ? ref.host->clock_error_ns.value_or(look_ns) + kExactNs : look_ns;
   if (health.exit_status.has_value()) end.manner = MannerOfStatus(*health.exit_status);
+  if (DiedForMemory(ref)) end.manner = Manner::kOwn;
   const Membership* const words = LastWords(*ref.process);
   if (words != nullptr && words->gave_up.at_ns < end.at_ns) {
     // A program that aborts its communicators and ends has found a fault, its own or that of others: who does
@@ -137,7 +138,18 @@ bool IsHeardWhole(const JobSnapshot& snapshot, const End& end, int64_t after_ns)
   });
 }
 
-std::string ExitText(const Process& process) {
+bool DiedForMemory(const ProcessRef& ref) {
+  constexpr int64_t kNearNs = 10 * kSecondNs;  // much memory takes the kernel a while to give back
+  const Health& health = ref.process->health;
+  const int64_t ended_ns = health.exit_at_ns != kNever ? health.exit_at_ns : health.state_since_at_ns;
+  return std::any_of(ref.host->memory_kills.begin(), ref.host->memory_kills.end(), [&](const auto& kill) {
+    return kill.first == ref.process->key.pid && std::abs(kill.second - ended_ns) <= kNearNs;
+  });
+}
+
+std::string ExitText(const ProcessRef& ref) {
+  if (DiedForMemory(ref)) return "killed by the kernel for want of memory";
+  const Process& process = *ref.process;
   if (!process.health.exit_status.has_value()) return "gone";
   const int32_t status = *process.health.exit_status;
   if (WIFSIGNALED(status)) {
@@ -148,7 +160,12 @@ std::string ExitText(const Process& process) {
   return Concat("exited with status ", WEXITSTATUS(status));
 }
 
-std::string WhereToLook(const Process& process) {
+std::string WhereToLook(const ProcessRef& ref) {
+  const Process& process = *ref.process;
+  if (DiedForMemory(ref)) {
+    return "what took its host's memory, or its control group's (`dmesg`): its own data, or who else ran "
+           "there";
+  }
   const Membership* const words = LastWords(process);
   if (words != nullptr && words->gave_up.result == ncclUnhandledCudaError) {
     return "its output for the CUDA error, and its host's `dmesg` for an Xid of its GPU";

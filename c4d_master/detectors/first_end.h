@@ -16,7 +16,7 @@ namespace c4::c4d {
 enum class Manner {
   kUnknown,  // nobody saw how
   kOwn,  // a fault of its own: a signal that programs give themselves, an exit status that is not 0, an error
-         // of its device or system
+         // of its device or system, more memory than there was
   kOutside,  // a signal by which launchers, kernels and people end others
   kInOrder,  // exit status 0
   kVictim,   // it gave up before: it had lost a peer, or waited in vain
@@ -44,10 +44,13 @@ std::vector<End> FirstOf(const JobSnapshot& snapshot, const std::vector<End>& en
 bool IsHeardWhole(const JobSnapshot& snapshot, const End& end, int64_t after_ns);
 
 // "killed by SIGSEGV (signal 11)", "exited with status 1"; "gone" where nobody saw how.
-std::string ExitText(const Process& process);
+std::string ExitText(const ProcessRef& ref);
+
+// Whether its kernel says that it killed it for want of memory.
+bool DiedForMemory(const ProcessRef& ref);
 
 // What a person would look at, by the manner of its end; a sentence without its end.
-std::string WhereToLook(const Process& process);
+std::string WhereToLook(const ProcessRef& ref);
 
 // What it said before it ended: the communicator that it gave up first; nullptr: nothing.
 const Membership* LastWords(const Process& process);

@@ -11,6 +11,7 @@
 #include "c4d_master/detectors/queue_pair_ends.h"
 #include "c4d_master/detectors/slow_inside.h"
 #include "c4d_master/detectors/slow_links.h"
+#include "c4d_master/detectors/slow_switch.h"
 #include "service/text.h"
 
 namespace c4::c4d {
@@ -23,16 +24,33 @@ void Confirm(Finding* finding) {
   finding->confirmed_by = "slow";
 }
 
+// Certain once it has lasted (VerdictThresholds::scattered_ns), if most of it is slow by far.
+void ConfirmIfItLasts(const std::vector<const Cell*>& slow, const SlowThresholds& thresholds,
+                      Finding* finding) {
+  const auto far = std::count_if(slow.begin(), slow.end(), [&](const Cell* cell) {
+    return std::max(cell->ratio, cell->upper_ratio) >= thresholds.scattered_factor;
+  });
+  if (2 * static_cast<size_t>(far) < slow.size()) return;
+  finding->confidence = 0.7;
+  finding->confirmed_by = "lasting";
+}
+
 // The job a few slices ago, as the detector would have seen it then.
 struct Past {
   Look look;
   Explanation explanation;
+  SlowSwitch shared;  // by NICs of many hosts
 };
 
 bool Overlap(const std::vector<const Cell*>& a, const std::vector<const Cell*>& b) {
   std::set<Cell::Id> ids;
   for (const Cell* cell : a) ids.insert(cell->id());
   return std::any_of(b.begin(), b.end(), [&](const Cell* cell) { return ids.count(cell->id()) != 0; });
+}
+
+bool Overlap(const std::vector<std::string>& a, const std::vector<std::string>& b) {
+  return std::any_of(a.begin(), a.end(),
+                     [&](const std::string& name) { return std::find(b.begin(), b.end(), name) != b.end(); });
 }
 
 // Cells that were slow in at least two of these looks, as the newest look of them shows each: one that is
@@ -60,6 +78,21 @@ bool IsExcused(const Cell& cell, const std::set<const Process*>& late) {
          (cell.ends->receiver != nullptr && late.count(cell.ends->receiver->process) != 0);
 }
 
+// NICs of so many hosts do not go bad in the same seconds.
+constexpr size_t kManyHosts = 3;
+
+size_t HostsOf(const std::map<std::string, std::vector<const Cell*>>& nics) {
+  std::set<const Host*> hosts;
+  for (const auto& [address, cells] : nics) {
+    for (const Cell* cell : cells) {
+      const QueuePairEnds& ends = *cell->ends;
+      if (ends.from_nic == address) hosts.insert(ends.sender->host);
+      if (ends.to_nic == address && ends.receiver != nullptr) hosts.insert(ends.receiver->host);
+    }
+  }
+  return hosts.size();
+}
+
 Past LookBack(const JobQueuePairs& all, const Windows& windows, size_t back,
               const std::set<const Process*>& late, PathSource* paths, const SlowThresholds& thresholds) {
   Past past;
@@ -67,14 +100,19 @@ Past LookBack(const JobQueuePairs& all, const Windows& windows, size_t back,
   past.explanation = Explain(all, past.look.cells, late, thresholds);
   past.look.slow = past.explanation.connections;
   if (paths == nullptr || past.explanation.nics.empty()) return past;
+  if (HostsOf(past.explanation.nics) >= kManyHosts) {
+    past.shared = FindSlowSwitch(past.look.cells, paths);
+    if (!past.shared.names.empty()) return past;
+  }
   // A NIC most of whose queue pairs take a slow link looks slow itself: where the paths tell that it is the
-  // link, the NIC's queue pairs are connections like all others.
+  // link, or one of several, the NIC's queue pairs are connections like all others.
   const std::vector<const Cell*> rest = past.look.slow;
   for (const auto& entry : past.explanation.nics) {
     past.look.slow.insert(past.look.slow.end(), entry.second.begin(), entry.second.end());
   }
   const Excused excused = [&](const Cell& cell) { return IsExcused(cell, late); };
-  if (BlameLook(past.look, excused, {}, paths, thresholds).blame.sort == LinkBlame::Sort::kLinks) {
+  const LinkBlame::Sort sort = BlameLook(past.look, excused, {}, paths, thresholds).blame.sort;
+  if (sort == LinkBlame::Sort::kLinks || sort == LinkBlame::Sort::kAmbiguous) {
     past.explanation.nics.clear();
   } else {
     past.look.slow = rest;
@@ -165,11 +203,15 @@ Finding DescribeConnections(const std::vector<const Cell*>& told, bool ambiguous
   return finding;
 }
 
+// One or two of hundreds are three times as slow for a while in any job.
+constexpr size_t kUnlucky = 2;
+
 // A few ways that no node has in common have no cause in common that anybody could name: as a rule flows that
-// met on a link. Many are a link's that nobody knows.
+// met on a link, and will part again. Many are a link's that nobody knows.
 bool MayHaveOneCause(const std::vector<const Cell*>& slow) {
   constexpr size_t kMany = 6;
   if (slow.size() >= kMany) return true;
+  if (slow.size() <= kUnlucky) return false;
   const auto touches = [](const Cell& cell, const Host* host) {
     const ProcessRef* const receiver = cell.ends->receiver;
     return cell.ends->sender->host == host || (receiver != nullptr && receiver->host == host);
@@ -188,6 +230,7 @@ std::vector<Finding> NameBySlices(const JobQueuePairs& all, const Windows& windo
   std::vector<Finding> findings;
   for (const auto& [address, slow] : found.nics) findings.push_back(DescribeNic(address, slow));
   for (const auto& [host, slow] : found.nodes) findings.push_back(DescribeNode(host, slow));
+  for (Finding& finding : findings) Confirm(&finding);
   // Ways of one NIC or node do not all show in the same slice: what they are together shows when more have
   // told.
   constexpr uint64_t kMoreSlices = 3;
@@ -195,9 +238,14 @@ std::vector<Finding> NameBySlices(const JobQueuePairs& all, const Windows& windo
       std::count_if(found.connections.begin(), found.connections.end(), [&](const Cell* cell) {
         return SlowSlices(*cell, windows, thresholds) >= thresholds.own_persist + kMoreSlices;
       }));
-  if (last > 0 && 2 * last >= found.connections.size() && MayHaveOneCause(found.connections))
+  if (last > 0 && 2 * last >= found.connections.size()) {
     findings.push_back(DescribeConnections(found.connections, found.ambiguous, LookBlame()));
-  for (Finding& finding : findings) Confirm(&finding);
+    if (MayHaveOneCause(found.connections)) {
+      Confirm(&findings.back());
+    } else {
+      ConfirmIfItLasts(found.connections, thresholds, &findings.back());
+    }
+  }
   return findings;
 }
 
@@ -244,6 +292,15 @@ std::vector<Finding> DetectSlowNetwork(const JobQueuePairs& all, const Windows& 
   }
   const size_t lasts = thresholds.persist + 1;  // looks
   std::vector<Finding> findings;
+  if (!now.shared.names.empty()) {
+    Finding finding = DescribeSwitch(now.shared);
+    const bool lasting =
+        std::all_of(looks.begin(), looks.begin() + static_cast<std::ptrdiff_t>(lasts),
+                    [&](const Past& then) { return Overlap(then.shared.names, now.shared.names); });
+    if (lasting) Confirm(&finding);
+    findings.push_back(std::move(finding));
+    return findings;
+  }
   for (const auto& [address, slow] : now.explanation.nics) {
     Finding finding = DescribeNic(address, slow);
     if (std::all_of(
@@ -324,8 +381,10 @@ std::vector<Finding> DetectSlowNetwork(const JobQueuePairs& all, const Windows& 
         network.paths->Find(std::string(cell->local), std::string(cell->remote));
     for (const std::string& link : path == nullptr ? LinkPath() : *path) finding.taken.insert(CableOf(link));
   }
-  const bool one_cause = newest.blame.sort != LinkBlame::Sort::kNone || MayHaveOneCause(told);
+  const bool one_cause =
+      MayHaveOneCause(told) || (newest.blame.sort != LinkBlame::Sort::kNone && told.size() > kUnlucky);
   if (lasting && alone_lasts && one_cause) Confirm(&finding);
+  if (lasting && alone_lasts && !one_cause) ConfirmIfItLasts(told, thresholds, &finding);
   findings.push_back(std::move(finding));
   return findings;
 }

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <utility>
 
+#include "c4a/health/event.h"
 #include "fabric/jobsim/dice.h"
 #include "fabric/jobsim/program.h"
 
@@ -15,6 +16,7 @@ constexpr uint64_t kTickNs = 10'000'000;           // in which the kernel tells 
 constexpr int64_t kScanNs = 100 * kMillisecondNs;  // how often an agent looks who is still there
 constexpr int64_t kKeptNs = 600 * kSecondNs;       // what the dead leave
 constexpr int64_t kEndedNs = 10 * kSecondNs;       // in which all have ended that were told to
+constexpr int64_t kToldNs = 300 * kSecondNs;       // for which agents repeat what the kernel said
 constexpr int64_t kClockErrorNs = 200'000;
 // The threads of the vendor's engine and of frameworks look around once in a while, whatever the program
 // does.
@@ -163,18 +165,40 @@ bool Agents::Follow(uint32_t rank, int64_t at_ns, Running* running) {
   return true;
 }
 
+uint32_t Agents::PidOf(const Running& running, uint32_t rank) {
+  return kFirstPid + running.number * 20'000 + rank;
+}
+
 void Agents::FillProcess(uint32_t rank, int64_t at_ns, const Host& host, Running* running,
                          v1::ProcessReport* report) {
   Process& process = *running->processes[rank];
   Identity identity;
   identity.host = host.name;
   identity.boot_id = host.boot_id;
-  identity.pid = kFirstPid + running->number * 20'000 + rank;
+  identity.pid = PidOf(*running, rank);
   identity.start_ticks =
       static_cast<uint64_t>(host.clock_ns + running->life->start_ns + running->physics->starts_ns(rank)) /
       kTickNs;
   identity.incarnation = running->life->incarnation;
   running->reporter->Fill(rank, identity, process.health.health(), at_ns, &process.counters, report);
+}
+
+// What the kernel's log has said lately.
+void Agents::FillHardware(int64_t read_ns, v1::TelemetryBatch* batch) const {
+  batch->clear_hardware();
+  for (const auto& [number, rank] : who_) {
+    const Running& running = lives_[number];
+    const int64_t age_ns = read_ns - running.life->start_ns - running.physics->ends_ns(rank);
+    if (!running.physics->fate(rank).for_memory || age_ns < 0 || age_ns > kToldNs) continue;
+    const uint32_t pid = PidOf(running, rank);
+    v1::HardwareEvent* const event = batch->add_hardware();
+    event->set_kind(agent::event_kind::kOutOfMemory);
+    event->set_device("process " + std::to_string(pid) + " (trainer)");
+    event->set_number(pid);
+    event->set_text("killed, for the host's memory was full");
+    event->set_age_ns(age_ns);
+    event->set_sequence(1 + rank);
+  }
 }
 
 void Agents::FillBatch(uint32_t number, int64_t read_ns, Host* host) {
@@ -197,6 +221,7 @@ void Agents::FillBatch(uint32_t number, int64_t read_ns, Host* host) {
     FillProcess(who_[i].second, read_ns - running.life->start_ns, *host, &running,
                 batch.mutable_processes(static_cast<int>(i)));
   }
+  FillHardware(read_ns, &batch);
   batch.set_host(host->name);
   batch.set_agent_epoch(host->epoch);
   batch.set_sequence(++host->sequence);

@@ -109,6 +109,8 @@ class Agents {
   bool Follow(uint32_t rank, int64_t at_ns, Running* running);
   void FillProcess(uint32_t rank, int64_t at_ns, const Host& host, Running* running,
                    v1::ProcessReport* report);
+  static uint32_t PidOf(const Running& running, uint32_t rank);
+  void FillHardware(int64_t read_ns, v1::TelemetryBatch* batch) const;
   void FillBatch(uint32_t number, int64_t read_ns, Host* host);
   int OnlyOne() const;
   bool IsOver(const Running& running) const;

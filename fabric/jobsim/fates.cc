@@ -17,6 +17,7 @@ void FailBy(uint64_t chance, Fate* fate) {
   constexpr int kSignals[] = {0, kSigAbrt, kSigSegv, kSigKill};
   fate->signal = kSignals[chance % 4];
   fate->exit_status = fate->signal == 0 ? 1 : 0;
+  fate->for_memory = fate->signal == kSigKill;
 }
 
 int64_t Milliseconds(uint64_t chance, double least, double most) {

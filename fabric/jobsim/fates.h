@@ -17,6 +17,7 @@ struct Fate {
   int64_t ends_ns = kNeverNs;
   int exit_status = 0;  // where no signal ended it
   int signal = 0;
+  bool for_memory = false;         // by the kernel, which says so in its log
   int64_t stops_ns = kNeverNs;     // by a signal: it is there, and runs no more
   int64_t gpu_ends_ns = kNeverNs;  // nothing on the GPU ends after that
   int64_t spins_ns = kNeverNs;     // a kernel of its own that begins or goes on then never ends

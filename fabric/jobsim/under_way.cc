@@ -129,8 +129,10 @@ Under UnderWay::Of(const OpenOperation& op, const Edge& edge, const Flow& flow, 
   const uint64_t chunks = ChunksOf(physics_, edge, flow, *op.what, op.meeting->end_ns);
   const Under before = Waiting(op, edge, sends);
   if (op.meeting->end_ns < kNeverNs) return With(before, chunks, Running(op, chunks));
-  const bool stalls = at_ns_ >= op.meeting->stalled_ns;
-  return With(before, chunks, stalls ? Stalled(op, edge, flow, sends, chunks) : Under());
+  if (at_ns_ < op.meeting->stalled_ns) return With(before, chunks, Under());
+  // An operation that never ends has not had its last chunk over what is dead.
+  const bool dead = !op.meeting->stuck_itself && edge.factor == kDead && (!sends || flow.factor == kDead);
+  return With(before, dead ? chunks - 1 : chunks, Stalled(op, edge, flow, sends, chunks));
 }
 
 }  // namespace c4::jobsim

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "c4d_master/recovery/driver.h"
-#include "cli/elastic.h"
+#include "cli/launch/elastic.h"
 #include "tests/fuzz/check.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -7,7 +7,7 @@
 #include <regex>
 #include <set>
 
-#include "cli/process.h"
+#include "cli/base/process.h"
 #include "tests/service/harness.h"
 
 namespace c4::service_test {

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
-#include "cli/process.h"
+#include "cli/base/process.h"
 #include "tests/service/harness.h"
 
 namespace c4::service_test {

@@ -11,8 +11,8 @@
 #include <thread>
 #include <unistd.h>
 
-#include "cli/launch_plan.h"
-#include "cli/process.h"
+#include "cli/base/process.h"
+#include "cli/launch/launch_plan.h"
 #include "wire/segment.h"
 
 namespace c4::service_test {

@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "cli/screen.h"
+#include "cli/text/screen.h"
 #include "tests/service/harness.h"
 
 namespace c4::service_test {

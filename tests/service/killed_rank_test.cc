@@ -5,7 +5,7 @@
 #include <signal.h>
 #include <sstream>
 
-#include "cli/process.h"
+#include "cli/base/process.h"
 #include "tests/service/harness.h"
 
 namespace c4::service_test {

@@ -12,7 +12,7 @@
 
 #include "benchmarks/kineto_profile.h"
 #include "benchmarks/synthetic_job.h"
-#include "cli/process.h"
+#include "cli/base/process.h"
 #include "tests/service/harness.h"
 
 namespace c4::service_test {

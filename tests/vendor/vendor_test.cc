@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "ccl/tap/import_slots.h"
-#include "cli/elf_image.h"
+#include "cli/install/elf_image.h"
 #include "tests/unit/ccl/front_door.h"
 
 namespace c4::front_door {

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "ccl/include/nccl.h"
-#include "cli/elf_image.h"
+#include "cli/install/elf_image.h"
 
 namespace c4 {
 namespace {

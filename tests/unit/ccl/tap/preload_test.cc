@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 #include <vector>
 
-#include "cli/elf_image.h"
+#include "cli/install/elf_image.h"
 #include "tests/unit/ccl/temp_dir.h"
 #include "wire/segment.h"
 
