@@ -4,7 +4,7 @@ ARGS ?=
 unexport SECONDS ARGS MAKEFLAGS
 
 .DEFAULT_GOAL := build
-.PHONY: help build test demo compare-mpi readme gallery test-bare test-vendor portable package test-packages test-images test-gpu test-rdma test-torch sbom asan tsan fuzz format format-check tidy tidy-changed clean
+.PHONY: help build test demo compare-mpi readme gallery test-bare test-vendor portable package test-packages test-images test-containers test-gpu test-rdma test-torch sbom asan tsan fuzz format format-check tidy tidy-changed clean
 
 help: ## this list; make alone builds
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1|/p' Makefile | awk -F'|' '{ printf "%-20s %s\n", $$1, $$2 }'
@@ -44,6 +44,9 @@ test-packages: ## those packages installed, upgraded, removed, purged (needs roo
 
 test-images: ## c4-install of that package in Debian 12, Ubuntu 20.04 and 18.04, made by debootstrap (needs root)
 	@scripts/test_images.sh
+
+test-containers: ## what deploy/Containerfile puts into its images, in a minimal Debian 12 (needs root)
+	@scripts/test_containers.sh
 
 test-gpu: ## on a machine with a GPU: what only a GPU can show (tests/gpu/run.sh; docs/gpu-results.md)
 	@tests/gpu/run.sh
