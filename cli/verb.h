@@ -48,5 +48,6 @@ extern const Verb kHangVerb;
 extern const Verb kIterationsVerb;
 extern const Verb kPkiVerb;
 extern const Verb kValidateVerb;
+extern const Verb kVersionVerb;
 
 }  // namespace c4::cli
