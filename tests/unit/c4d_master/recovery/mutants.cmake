@@ -19,8 +19,8 @@ function(c4_recovery_mutant name file from to)
   endforeach()
   c4_test(recovery_mutant_${name}_test unit SOURCES ${sources} recovery/mutant.cc
           ${CMAKE_SOURCE_DIR}/tests/support/recovery_checker.cc)
-  # What a fault has left out may have been all that used a parameter.
-  target_compile_options(recovery_mutant_${name}_test PRIVATE -Wno-unused-parameter)
+  # What a fault has left out may have been all that used a parameter or a variable.
+  target_compile_options(recovery_mutant_${name}_test PRIVATE -Wno-unused-parameter -Wno-unused-variable)
 endfunction()
 
 c4_recovery_mutant(cap flow "if (AutomatedOut(state_) + more > CapOf(rules_, state_)) return Hold::kCap;" "")
