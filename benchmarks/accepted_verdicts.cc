@@ -258,7 +258,8 @@ bool AcceptedVerdicts::IsRightLeaf(const v1::Culprit& culprit) const {
       for (uint32_t rank = 0; rank < shape_.ranks(); ++rank) {
         const jobsim::Nic nic{shape_.node(rank), shape_.nic(rank)};
         if ("node" + std::to_string(nic.node) != culprit.host() || network.leaf(nic) != leaf) continue;
-        if (culprit.nic().empty() || culprit.nic() == network.address(nic)) return true;
+        const bool by_rank = culprit.nic() == "of rank " + std::to_string(rank);
+        if (culprit.nic().empty() || by_rank || culprit.nic() == network.address(nic)) return true;
       }
       return false;
     case v1::CULPRIT_KIND_LINK:

@@ -37,7 +37,8 @@ void KeepEnd(const Health& before, Health* now) {
 // The kernel's log names whom it killed for want of memory. Batches repeat what was said lately.
 void TakeMemoryKills(const v1::TelemetryBatch& batch, int64_t as_of_ns, Host* host) {
   for (const v1::HardwareEvent& event : batch.hardware()) {
-    if (event.kind() != agent::event_kind::kOutOfMemory || event.number() == 0) continue;
+    // Of /proc/vmstat alone the number is how many there were.
+    if (event.kind() != agent::event_kind::kOutOfMemory || !event.device().starts_with("process ")) continue;
     const auto pid = static_cast<uint32_t>(event.number());
     const int64_t at_ns = as_of_ns - std::clamp<int64_t>(event.age_ns(), 0, batch.monotonic_ns());
     const auto known = std::find_if(

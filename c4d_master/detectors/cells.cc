@@ -158,6 +158,20 @@ size_t SlowSlices(const Cell& cell, const Windows& windows, const SlowThresholds
   return slow;
 }
 
+namespace {
+
+// Of the newest slice that tells anything.
+double UpperRatio(const Windows::History& process, const QueuePairKey& key, const Windows& windows,
+                  const SlowThresholds& thresholds) {
+  const double usual = windows.Usual(process, key, thresholds.upper_share).ns_per_kib;
+  for (const Latency& slice : windows.BySlices(process, key, thresholds.upper_share)) {
+    if (slice.chunks >= 2 && usual > 0) return slice.ns_per_kib / usual;
+  }
+  return 0;
+}
+
+}  // namespace
+
 std::vector<Cell> CellsBySlices(const std::vector<QueuePairEnds>& queue_pairs, const Windows& windows,
                                 const SlowThresholds& thresholds) {
   std::vector<Cell> cells;
@@ -183,6 +197,7 @@ std::vector<Cell> CellsBySlices(const std::vector<QueuePairEnds>& queue_pairs, c
     if (!cell.slow) {
       cell.slow_upper = true;
       cell.slow_upper = SlowSlices(cell, windows, thresholds) >= thresholds.own_persist;
+      if (cell.slow_upper) cell.upper_ratio = UpperRatio(process, KeyOf(ends), windows, thresholds);
     }
     cells.push_back(cell);
   }
@@ -194,13 +209,20 @@ std::vector<Cell> CellsBySlices(const std::vector<QueuePairEnds>& queue_pairs, c
 
 namespace {
 
+// The vendor's engine says no addresses, and all channels to a peer come together in one way.
 std::string CellText(const Cell& cell) {
   const QueuePairEnds& ends = *cell.ends;
-  return absl::StrFormat(
-      "rank %d to rank %d (%s to %s): %.1f us per KiB, %.1f times %s, %.0f chunks",
-      ends.sender->process->rank, ends.receiver == nullptr ? -1 : ends.receiver->process->rank, cell.local,
-      cell.remote, cell.low.ns_per_kib / 1e3, cell.ratio,
-      cell.usual > 0 ? "what is usual for it" : "the median of its communicator", cell.low.chunks);
+  const int32_t to = ends.receiver == nullptr ? -1 : ends.receiver->process->rank;
+  const std::string path = cell.local.empty() ? "" : absl::StrFormat(" (%s to %s)", cell.local, cell.remote);
+  const std::string channels =
+      cell.slow_upper && cell.upper_ratio > 0
+          ? absl::StrFormat("; the slower of its channels %.1f times what is usual for them",
+                            cell.upper_ratio)
+          : "";
+  return absl::StrFormat("rank %d to rank %d%s: %.1f us per KiB, %.1f times %s, %.0f chunks%s",
+                         ends.sender->process->rank, to, path, cell.low.ns_per_kib / 1e3, cell.ratio,
+                         cell.usual > 0 ? "what is usual for it" : "the median of its communicator",
+                         cell.low.chunks, channels);
 }
 
 }  // namespace

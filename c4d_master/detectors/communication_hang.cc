@@ -142,6 +142,7 @@ struct Sole {
 // exchanged theirs with the rest of its ranks.
 bool IsCutOff(const Host* host, const std::vector<QueuePairEnds>& all, const std::vector<Stuck>& stuck,
               const std::vector<Nic>& nics, const CommunicationHangThresholds& thresholds) {
+  constexpr size_t kLeastWays = 4;  // fewer may take one link between switches by chance
   std::set<const QueuePairEnds*> is_stuck;
   std::set<uint32_t> own;
   std::set<uint32_t> peers;
@@ -155,7 +156,7 @@ bool IsCutOff(const Host* host, const std::vector<QueuePairEnds>& all, const std
   const bool several = std::all_of(own.begin(), own.end(), [&](uint32_t nic) {
     return nics[nic].Silent(thresholds) && nics[nic].stuck_peers.size() >= 2;
   });
-  if (!several) return false;
+  if (!several || is_stuck.size() < kLeastWays) return false;
   std::set<uint32_t> exchanged;  // peers that have
   for (const QueuePairEnds& ends : all) {
     if (!IsBySteps(ends) || is_stuck.contains(&ends) || ends.queue_pair->completed_bytes == 0) continue;

@@ -24,8 +24,13 @@ void Confirm(Finding* finding) {
   finding->confirmed_by = "slow";
 }
 
-// Certain once it has lasted (VerdictThresholds::scattered_ns).
-void ConfirmIfItLasts(Finding* finding) {
+// Certain once it has lasted (VerdictThresholds::scattered_ns), if most of it is slow by far.
+void ConfirmIfItLasts(const std::vector<const Cell*>& slow, const SlowThresholds& thresholds,
+                      Finding* finding) {
+  const auto far = std::count_if(slow.begin(), slow.end(), [&](const Cell* cell) {
+    return std::max(cell->ratio, cell->upper_ratio) >= thresholds.scattered_factor;
+  });
+  if (2 * static_cast<size_t>(far) < slow.size()) return;
   finding->confidence = 0.7;
   finding->confirmed_by = "lasting";
 }
@@ -231,7 +236,11 @@ std::vector<Finding> NameBySlices(const JobQueuePairs& all, const Windows& windo
       }));
   if (last > 0 && 2 * last >= found.connections.size()) {
     findings.push_back(DescribeConnections(found.connections, found.ambiguous, LookBlame()));
-    MayHaveOneCause(found.connections) ? Confirm(&findings.back()) : ConfirmIfItLasts(&findings.back());
+    if (MayHaveOneCause(found.connections)) {
+      Confirm(&findings.back());
+    } else {
+      ConfirmIfItLasts(found.connections, thresholds, &findings.back());
+    }
   }
   return findings;
 }
@@ -369,7 +378,8 @@ std::vector<Finding> DetectSlowNetwork(const JobQueuePairs& all, const Windows& 
     for (const std::string& link : path == nullptr ? LinkPath() : *path) finding.taken.insert(CableOf(link));
   }
   const bool one_cause = newest.blame.sort != LinkBlame::Sort::kNone || MayHaveOneCause(told);
-  if (lasting && alone_lasts) one_cause ? Confirm(&finding) : ConfirmIfItLasts(&finding);
+  if (lasting && alone_lasts && one_cause) Confirm(&finding);
+  if (lasting && alone_lasts && !one_cause) ConfirmIfItLasts(told, thresholds, &finding);
   findings.push_back(std::move(finding));
   return findings;
 }

@@ -49,12 +49,13 @@ struct SlowThresholds {
   double late_suspect_alone = 1.25;  // to the second, for that
   double blind_late_median = 2.0;
   size_t blind_late_slices = 30;
-  size_t late_persist = 2;   // slices for which a rank must have been late
-  size_t alone_persist = 5;  // the same, of a single queue pair
-  size_t persist = 3;        // slices for which it must have lasted
-  size_t own_persist = 3;    // or, where chunks are rare, slices with some
-  size_t fade = 7;           // slices for which a NIC that was slow explains what touches it
-  size_t link_unique = 2;    // slices in which a link alone explained it, so that it is certain
+  size_t late_persist = 2;      // slices for which a rank must have been late
+  size_t alone_persist = 5;     // the same, of a single queue pair
+  size_t persist = 3;           // slices for which it must have lasted
+  size_t own_persist = 3;       // or, where chunks are rare, slices with some
+  size_t fade = 7;              // slices for which a NIC that was slow explains what touches it
+  double scattered_factor = 5;  // of a few ways that nothing joins, to what is usual for them
+  size_t link_unique = 2;       // slices in which a link alone explained it, so that it is certain
   // Operations that take longer though nobody comes late to them (slow_inside.h).
   double inside_factor = 1.8;          // to what is usual for the communicator
   double inside_sisters = 1.5;         // to the growth of those of its kind

@@ -385,6 +385,22 @@ TEST_F(LauncherTest, OneThatTheKernelKilledIsNamedAmongThoseThatTheLauncherEnds)
   ExpectNamed(Detect(), 5);
 }
 
+// A launcher that ends the others in the same way: only the kernel's log tells whose end was not its doing.
+TEST_F(LauncherTest, TheKernelsLogTellsWhomItKilledForWantOfMemory) {
+  End(5, 0, SIGKILL);
+  EndOthers(5, 100, SIGKILL);
+  std::vector<Finding> findings = Detect();
+  ASSERT_THAT(findings, SizeIs(1));
+  EXPECT_THAT(findings[0].confirmed_by, IsEmpty());
+  Host& host = job_.host_of(5);
+  host.memory_kills = {{1005, begin_ns_ - 3600 * kSecondNs}, {1004, begin_ns_}};
+  EXPECT_THAT(Detect(0)[0].confirmed_by, IsEmpty()) << "another process, and one that had its number before";
+  host.memory_kills.emplace_back(1005, begin_ns_ - 20 * kMillisecondNs);
+  findings = Detect(0);
+  ExpectNamed(findings, 5);
+  EXPECT_THAT(findings[0].suggested_action, ::testing::HasSubstr("memory"));
+}
+
 TEST_F(LauncherTest, AJobThatIsEndedAsAWholeIsNobodysFault) {
   EndOthers(99, 0, SIGTERM);
   const std::vector<Finding> findings = Detect();

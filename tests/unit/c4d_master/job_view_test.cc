@@ -41,6 +41,43 @@ class JobViewTest : public ::testing::Test {
   std::vector<std::string> faults_;
 };
 
+// Batches repeat what the kernel said, and what it killed stays known when they do not any more.
+TEST_F(JobViewTest, WhomTheKernelKilledForWantOfMemoryIsKept) {
+  job_.Complete(5);
+  const auto batch_with = [&](uint64_t pid, int64_t age_ns) {
+    v1::TelemetryBatch batch = job_.Batch("host0");
+    v1::HardwareEvent* const event = batch.add_hardware();
+    event->set_kind("out-of-memory");
+    event->set_device("process " + std::to_string(pid) + " (python)");
+    event->set_number(pid);
+    event->set_age_ns(age_ns);
+    return batch;
+  };
+  const int64_t killed_ns = job_.now_ns();
+  for (int look = 1; look < 4; ++look) {
+    job_.Advance(kSecondNs);
+    Ingest(batch_with(1001, look * kSecondNs));
+  }
+  job_.Advance(kSecondNs);
+  Ingest(job_.Batch("host0"));
+  const Host& host = view_.hosts().at("host0");
+  ASSERT_THAT(host.memory_kills, SizeIs(1));
+  EXPECT_EQ(host.memory_kills[0].first, 1001U);
+  EXPECT_EQ(host.memory_kills[0].second, killed_ns);
+  job_.Advance(kSecondNs);
+  v1::TelemetryBatch many = job_.Batch("host0");
+  for (uint32_t i = 0; i < 1000; ++i) {
+    v1::HardwareEvent* const event = many.add_hardware();
+    event->set_kind(i % 2 == 0 ? "out-of-memory" : "xid");
+    event->set_device(i % 5 == 0 ? "memory" : "process " + std::to_string(i) + " (python)");
+    event->set_number(i);
+    event->set_age_ns(-5);
+  }
+  Ingest(many);
+  EXPECT_THAT(host.memory_kills, SizeIs(kMostMemoryKills));
+  EXPECT_EQ(host.memory_kills.back().first, 998U);
+}
+
 TEST_F(JobViewTest, TakesEverythingFromABatch) {
   job_.Complete(5);
   job_.Enter(1);

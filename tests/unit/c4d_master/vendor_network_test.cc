@@ -40,6 +40,23 @@ class VendorNetworkTest : public ::testing::Test {
     }
   }
 
+  // Besides those that there are.
+  void AddWay(uint32_t one, uint32_t other) {
+    for (const auto& [rank, peer] : {std::pair(one, other), std::pair(other, one)}) {
+      for (const bool sends : {true, false}) {
+        auto& pairs = job_.membership(rank).queue_pairs;
+        const bool known = std::any_of(pairs.begin(), pairs.end(), [&, to = peer](const QueuePair& pair) {
+          return pair.sends == sends && pair.peer == to;
+        });
+        if (known) continue;
+        QueuePair way = pairs.front();
+        way.peer = peer;
+        way.sends = sends;
+        pairs.push_back(way);
+      }
+    }
+  }
+
   QueuePair& Way(uint32_t from, uint32_t to) {
     auto& pairs = job_.membership(from).queue_pairs;
     return *std::find_if(pairs.begin(), pairs.end(),
@@ -112,6 +129,47 @@ TEST_F(VendorNetworkTest, WaysBetweenTwoNodesAreNoNode) {
   const std::vector<Finding> findings = After(4 * kSecondNs);
   ASSERT_THAT(findings, SizeIs(1));
   EXPECT_EQ(findings[0].kind, CulpritKind::kConnection);
+}
+
+// A rank that holds data for several of another node, whose ranks have exchanged theirs with its neighbours.
+TEST_F(VendorNetworkTest, ANodeThatIsCutOffFromOneOtherIsNamed) {
+  for (const uint32_t peer : {6U, 7U}) {
+    for (const uint32_t rank : {4U, 5U}) AddWay(rank, peer);
+    Hold(5, peer);
+    Hold(peer, 5);
+  }
+  const std::vector<Finding> findings = After(4 * kSecondNs);
+  ASSERT_THAT(findings, SizeIs(1));
+  EXPECT_EQ(findings[0].kind, CulpritKind::kNic);
+  EXPECT_EQ(findings[0].nic, "of rank 5");
+}
+
+// Where they hold data for all of its ranks, it may as well be theirs.
+TEST_F(VendorNetworkTest, TwoNodesThatAreCutOffFromEachOtherAreNotToldApart) {
+  for (const uint32_t peer : {6U, 7U}) {
+    for (const uint32_t rank : {4U, 5U}) {
+      AddWay(rank, peer);
+      Hold(rank, peer);
+      Hold(peer, rank);
+    }
+  }
+  const std::vector<Finding> findings = After(4 * kSecondNs);
+  ASSERT_THAT(findings, SizeIs(1));
+  EXPECT_EQ(findings[0].kind, CulpritKind::kConnection);
+}
+
+// Of a node that has several NICs some ranks go on.
+TEST_F(VendorNetworkTest, ANodeOneOfWhoseNicsGoesOnIsNamed) {
+  Hold(3, 4);
+  Hold(0, 4);
+  Hold(6, 5);
+  Way(5, 1).completed_bytes += kStepBytes;
+  Way(5, 1).posted_bytes += kStepBytes;
+  AddWay(5, 0);
+  const std::vector<Finding> findings = After(4 * kSecondNs);
+  ASSERT_THAT(findings, SizeIs(1));
+  EXPECT_EQ(findings[0].kind, CulpritKind::kNode);
+  EXPECT_EQ(findings[0].host, "host2");
 }
 
 TEST_F(VendorNetworkTest, OneWayThatIsStuckIsAConnectionAndNoNic) {

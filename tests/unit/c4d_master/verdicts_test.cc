@@ -152,6 +152,94 @@ TEST_F(VerdictsTest, LengthAloneConfirmsNobodyWhoWasNotSuspectedBefore) {
   EXPECT_EQ(changes[0].verdict.confirmed_by(), "past-limit");
 }
 
+// What is slow in each long step is gone between them.
+TEST_F(VerdictsTest, ASuspicionThatComesAThirdTimeIsConfirmed) {
+  Resume();
+  Finding slow;
+  slow.syndrome = Syndrome::kNonCommunicationSlow;
+  slow.kind = CulpritKind::kRank;
+  slow.rank = 1;
+  slow.culprit = job_.process(1).key;
+  slow.host = "host1";
+  const auto look = [&](const std::vector<Finding>& findings) {
+    job_.Advance(3 * kSecondNs);
+    return Kinds(verdicts_->Update(findings, job_.Snapshot(), job_.now()));
+  };
+  Finding other = slow;
+  other.rank = 2;
+  other.culprit = job_.process(2).key;
+  other.host = "host2";
+  for (int step = 0; step < 2; ++step) {
+    EXPECT_THAT(look({slow}), ElementsAre(Kind::kSuspected));
+    EXPECT_THAT(look({}), IsEmpty());
+    EXPECT_THAT(look({}), ElementsAre(Kind::kCleared));
+  }
+  EXPECT_THAT(look({other}), ElementsAre(Kind::kSuspected)) << "somebody else";
+  EXPECT_THAT(look({slow}), ElementsAre(Kind::kSuspected, Kind::kConfirmed));
+  EXPECT_EQ(verdicts_->List(false).back().confirmed_by(), "recurring");
+}
+
+TEST_F(VerdictsTest, SuspicionsThatAreFarApartTellNothing) {
+  Resume();
+  Finding slow;
+  slow.syndrome = Syndrome::kNonCommunicationSlow;
+  slow.kind = CulpritKind::kRank;
+  slow.rank = 1;
+  slow.culprit = job_.process(1).key;
+  slow.host = "host1";
+  for (int step = 0; step < 5; ++step) {
+    job_.Advance(40 * kSecondNs);
+    EXPECT_THAT(Kinds(verdicts_->Update({slow}, job_.Snapshot(), job_.now())), ElementsAre(Kind::kSuspected));
+    for (int look = 0; look < 2; ++look) {
+      job_.Advance(3 * kSecondNs);
+      verdicts_->Update({}, job_.Snapshot(), job_.now());
+    }
+  }
+}
+
+// A network that is full everywhere shows now here, now there.
+TEST_F(VerdictsTest, OfANetworkThatIsFullNoPartIsConfirmedForComingAgain) {
+  Resume();
+  Finding slow;
+  slow.syndrome = Syndrome::kCommunicationSlow;
+  slow.kind = CulpritKind::kNic;
+  slow.nic = "10.0.0.1";
+  slow.host = "host1";
+  Finding other = slow;
+  other.nic = "10.0.0.2";
+  other.host = "host2";
+  for (int step = 0; step < 5; ++step) {
+    for (const Finding& finding : {slow, other}) {
+      job_.Advance(3 * kSecondNs);
+      for (const VerdictChange& change : verdicts_->Update({finding}, job_.Snapshot(), job_.now())) {
+        EXPECT_NE(change.kind, Kind::kConfirmed);
+      }
+    }
+    for (int look = 0; look < 2; ++look) {
+      job_.Advance(3 * kSecondNs);
+      verdicts_->Update({}, job_.Snapshot(), job_.now());
+    }
+  }
+}
+
+// A few slow ways that nothing joins part again as a rule.
+TEST_F(VerdictsTest, ScatteredWaysAreConfirmedWhenTheyLast) {
+  Resume();
+  Finding slow;
+  slow.syndrome = Syndrome::kCommunicationSlow;
+  slow.kind = CulpritKind::kConnection;
+  slow.connections = {{.from_rank = 0, .to_rank = 1, .communicator_id = kWorld}};
+  slow.confirmed_by = "lasting";
+  int64_t confirmed_after_s = -1;
+  for (int second = 0; second < 30; ++second) {
+    job_.Advance(kSecondNs);
+    for (const VerdictChange& change : verdicts_->Update({slow}, job_.Snapshot(), job_.now())) {
+      if (change.kind == Kind::kConfirmed) confirmed_after_s = second;
+    }
+  }
+  EXPECT_EQ(confirmed_after_s, 15);
+}
+
 TEST_F(VerdictsTest, SilenceClearsNothing) {
   Look(3 * kSecondNs);
   job_.Silence("host0");  // one of those that wait
