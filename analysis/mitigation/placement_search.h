@@ -39,7 +39,7 @@ struct PlacementPlan {
 
 struct PlacementOptions {
   double least_gain = 0.01;               // of an iteration: what brings less is not worth an exchange
-  uint64_t most_operations = 40'000'000;  // of pipelines replayed: about a second
+  uint64_t most_operations = 24'000'000;  // of pipelines replayed: about half a second
 };
 
 // `now`: where the job's workers are. InvalidArgument: the job (CheckJob), or `now` is no placement of it.
