@@ -4,7 +4,7 @@ ARGS ?=
 unexport SECONDS ARGS MAKEFLAGS
 
 .DEFAULT_GOAL := build
-.PHONY: help build test demo compare-mpi readme gallery test-bare test-vendor portable package test-images test-gpu test-rdma test-torch sbom asan tsan fuzz format format-check tidy tidy-changed clean
+.PHONY: help build test demo compare-mpi readme gallery test-bare test-vendor portable package test-packages test-images test-containers test-gpu test-rdma test-torch sbom asan tsan fuzz format format-check tidy tidy-changed clean
 
 help: ## this list; make alone builds
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1|/p' Makefile | awk -F'|' '{ printf "%-20s %s\n", $$1, $$2 }'
@@ -36,11 +36,17 @@ test-vendor: ## the front door before every minor release of NVIDIA's NCCL from 
 portable: ## the library for images as old as NVIDIA's wheels run on, into build/portable (fetches a compiler once)
 	@scripts/portable.sh
 
-package: ## what is handed out, without symbols, into build/package/c4; the symbols into build/package/c4-debug
-	@scripts/package.sh
+package: ## what is handed out, without symbols, Debian packages, the wheel c4-nccl, into build/package; ARGS=--native
+	@scripts/package.sh $(ARGS)
+
+test-packages: ## those packages installed, upgraded, removed, purged (needs root); built against; ARGS=--native
+	@scripts/test_packages.sh $(ARGS)
 
 test-images: ## c4-install of that package in Debian 12, Ubuntu 20.04 and 18.04, made by debootstrap (needs root)
 	@scripts/test_images.sh
+
+test-containers: ## what deploy/Containerfile puts into its images, in a minimal Debian 12 (needs root)
+	@scripts/test_containers.sh
 
 test-gpu: ## on a machine with a GPU: what only a GPU can show (tests/gpu/run.sh; docs/gpu-results.md)
 	@tests/gpu/run.sh

@@ -2,8 +2,11 @@
 """Fail-slows of the reference trainer on the emulated fabric, told from its calls, judged against what was injected.
 
     failslow_e2e.py layouts [SECONDS]      the time of an iteration by its calls against the trainer's own clock, six layouts
-    failslow_e2e.py faults [N [SEED]]      N seeded fail-slows: less processor, a slow link, both at once; each job is
-                                           validated meanwhile, and its results are compared with an undisturbed run's
+    failslow_e2e.py faults [N [SEED [FILE [SECONDS]]]]
+                                           N seeded fail-slows: less processor, a slow link, both at once; each job is
+                                           validated meanwhile, and its results are compared with an undisturbed run's.
+                                           What FILE has of them is not run again, what is run is added to it; none is
+                                           begun after SECONDS: so it can be run in pieces
 
 As root. Prints a line a run and a table; exit status 1 where a target is missed.
 """
@@ -37,7 +40,8 @@ class Job:
         self.log = open(os.path.join(self.folder.name, "log"), "w", encoding="utf-8")
         command = [os.path.join(BIN, "c4"), "run", "-n", str(ranks), "--run-dir", self.folder.name, *options, "--",
                    os.path.join(BIN, "hybrid_trainer"), "--seconds", "900", *trainer]
-        self.process = subprocess.Popen(command, stdout=self.log, stderr=self.log)
+        environment = {**os.environ, "C4D_FAIL_SLOW": "true"}  # the verdict is on trial
+        self.process = subprocess.Popen(command, stdout=self.log, stderr=self.log, env=environment)
 
     def output(self):
         with open(self.log.name, encoding="utf-8") as log:
@@ -218,13 +222,21 @@ def others_busy(job):
     return max(0.0, (passed - idle - own) / passed)
 
 
-def one_fault(number, kind, chance):
-    """A job of its own for each fault, so that its results can be compared."""
+Plan = collections.namedtuple("Plan", "number kind rank cable percent")
+
+
+def plan(number, chance):
+    kind = ("processor", "link", "both")[number % 3]
     rank = chance.randrange(8) if kind != "link" else None
     cable = f"leaf{chance.randrange(2)}-spine{chance.randrange(2)}" if kind != "processor" else None
-    percent = str(chance.randrange(6, 11))
+    return Plan(number, kind, rank, cable, str(chance.randrange(6, 11)))
+
+
+def one_fault(fault):
+    """A job of its own for each fault, so that its results can be compared."""
+    number, kind, rank, cable, percent = fault
     job = Job(8, FABRIC, ["--iterations", str(ITERATIONS)])
-    found = {"kind": kind, "told": 0, "right": False, "named_s": None, "relief_s": None, "later": 0, "held": None}
+    found = {"number": number, "kind": kind, "percent": percent, "told": 0, "right": False, "named_s": None, "relief_s": None, "later": 0, "held": None}
     try:
         job.wait(60, lambda: job.iterations()["iterations"] > 100)
         time.sleep(25)
@@ -269,11 +281,37 @@ def undisturbed():
         job.end()
 
 
-def faults(count, seed):
+def kept(path):
+    if path is None or not os.path.exists(path):
+        return []
+    with open(path, encoding="utf-8") as lines:
+        return [json.loads(line) for line in lines]
+
+
+def keep(path, what):
+    if path is None:
+        return
+    with open(path, "a", encoding="utf-8") as lines:
+        lines.write(json.dumps(what) + "\n")
+
+
+def faults(count, seed, path, seconds):
+    until = time.time() + seconds
     chance = random.Random(seed)
-    usual = undisturbed()
+    plans = [plan(number, chance) for number in range(count)]
+    before = kept(path)
+    usual = next((one["undisturbed"] for one in before if "undisturbed" in one), None)
+    if usual is None:
+        usual = undisturbed()
+        keep(path, {"undisturbed": usual})
     print("undisturbed:", usual, flush=True)
-    results = [one_fault(number, ("processor", "link", "both")[number % 3], chance) for number in range(count)]
+    results = [one for one in before if "number" in one]
+    done = {one["number"] for one in results}
+    for fault in plans:
+        if fault.number in done or time.time() > until:
+            continue
+        results.append(one_fault(fault))
+        keep(path, results[-1])
     print("| fault | runs | told | culprit right | named after, median | relief after, median | told later, none "
           "expected | held, longest | results equal |\n|---|---|---|---|---|---|---|---|---|")
     for kind in ("processor", "link", "both"):
@@ -287,8 +325,9 @@ def faults(count, seed):
               f"{median([r['named_s'] for r in of_kind if r['named_s']])} | "
               f"{median([r['relief_s'] for r in of_kind if r['relief_s']])} | {sum(r['later'] for r in of_kind)} | "
               f"{max(held, default=0):.2f} s | {sum(r.get('end') == usual for r in of_kind)} |")
-    return all(r["right"] and r.get("end") == usual and r["held"] and r["held"]["held_s"] <= LONGEST_HELD_S
+    good = all(r["right"] and r.get("end") == usual and r["held"] and r["held"]["held_s"] <= LONGEST_HELD_S
                for r in results)
+    return good and len(results) >= count
 
 
 def main():
@@ -297,7 +336,8 @@ def main():
         sys.exit(__doc__)
     if words[0] == "layouts":
         return layouts(float(words[1]) if len(words) > 1 else 20)
-    return faults(int(words[1]) if len(words) > 1 else 30, int(words[2]) if len(words) > 2 else 1)
+    return faults(int(words[1]) if len(words) > 1 else 30, int(words[2]) if len(words) > 2 else 1,
+                  words[3] if len(words) > 3 else None, float(words[4]) if len(words) > 4 else 1e9)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "c4d_master/c4d_handler.h"
+#include "c4d_master/recording_format.h"
 #include "google/protobuf/io/coded_stream.h"
 #include "google/protobuf/io/gzip_stream.h"
 #include "google/protobuf/io/zero_copy_stream_impl.h"
@@ -25,7 +26,6 @@ using service::Concat;
 
 constexpr char kMagic[] = "C4RECORD";  // and one byte of version, then gzip
 constexpr size_t kMagicBytes = 8;
-constexpr uint8_t kVersion = 1;
 constexpr uint32_t kMaxMessageBytes = 64U << 20;
 constexpr int64_t kTickNs = kSecondNs / 10;
 constexpr int64_t kMaxGapNs = 600 * kSecondNs;
@@ -40,10 +40,10 @@ absl::Status ReadStream(io::ZeroCopyInputStream* file, const std::string& path,
       return absl::InvalidArgumentError(Concat(path, " is no recording of `c4 record`"));
     }
   }
-  if (static_cast<uint8_t>(header[kMagicBytes]) != kVersion) {
+  if (static_cast<uint8_t>(header[kMagicBytes]) != kRecordingVersion) {
     return absl::InvalidArgumentError(
         Concat(path, " has version ", static_cast<int>(static_cast<uint8_t>(header[kMagicBytes])),
-               " of the format; this program reads version ", static_cast<int>(kVersion)));
+               " of the format; this program reads version ", static_cast<int>(kRecordingVersion)));
   }
   io::GzipInputStream gzip(file, io::GzipInputStream::GZIP);
   uint64_t batches = 0;
@@ -96,7 +96,7 @@ absl::StatusOr<std::unique_ptr<RecordingWriter>> RecordingWriter::Create(const s
   if (parts->fd < 0) return service::ErrnoStatus(errno, Concat("open ", path));
   char header[kMagicBytes + 1];
   std::copy_n(kMagic, kMagicBytes, header);
-  header[kMagicBytes] = static_cast<char>(kVersion);
+  header[kMagicBytes] = static_cast<char>(kRecordingVersion);
   if (write(parts->fd, header, sizeof(header)) != static_cast<ssize_t>(sizeof(header))) {
     const absl::Status status = service::ErrnoStatus(errno, Concat("write ", path));
     close(parts->fd);

@@ -50,5 +50,6 @@ extern const Verb kLedgerVerb;
 extern const Verb kMitigateVerb;
 extern const Verb kPkiVerb;
 extern const Verb kValidateVerb;
+extern const Verb kVersionVerb;
 
 }  // namespace c4::cli

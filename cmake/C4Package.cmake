@@ -7,10 +7,12 @@
 function(c4_ship target folder)
   set(name $<TARGET_FILE_NAME:${target}>)
   set(debug ${CMAKE_BINARY_DIR}/symbols/${name}.debug)
-  install(CODE "
+  foreach(component c4 c4-debug)
+    install(CODE "
 file(MAKE_DIRECTORY \"${CMAKE_BINARY_DIR}/symbols\")
 execute_process(COMMAND \"${CMAKE_OBJCOPY}\" --only-keep-debug \"$<TARGET_FILE:${target}>\" \"${debug}\"
-                COMMAND_ERROR_IS_FATAL ANY)" ALL_COMPONENTS)
+                COMMAND_ERROR_IS_FATAL ANY)" COMPONENT ${component})
+  endforeach()
   # What lies there goes first: two files of one time would be taken for the same, and objcopy gives them new times.
   set(place "\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${folder}/${name}")
   install(CODE "file(REMOVE \"${place}\")" COMPONENT c4)
@@ -22,4 +24,20 @@ execute_process(COMMAND \"${CMAKE_OBJCOPY}\" --strip-unneeded --remove-section=.
                         \"--add-gnu-debuglink=${debug}\" \"${place}\"
                 COMMAND_ERROR_IS_FATAL ANY)" COMPONENT c4)
   install(FILES ${debug} DESTINATION ${folder} COMPONENT c4-debug)
+endfunction()
+
+# What programs are built with against the library (component c4-dev): the headers in include/c4-nccl, away from
+# NVIDIA's own nccl.h; the name that -lnccl looks for; a file each for pkg-config and for CMake's find_package(c4-nccl).
+# Both look for the library beside themselves, so that the folder may be moved.
+function(c4_ship_development)
+  set(include ${PROJECT_SOURCE_DIR}/ccl/include)
+  install(FILES ${include}/nccl.h ${include}/nccl_device.h DESTINATION include/c4-nccl COMPONENT c4-dev)
+  install(FILES ${include}/c4/marks.h ${include}/c4/stream.h DESTINATION include/c4-nccl/c4 COMPONENT c4-dev)
+  install(TARGETS nccl LIBRARY DESTINATION lib COMPONENT c4-dev NAMELINK_ONLY)
+  configure_file(${PROJECT_SOURCE_DIR}/cmake/c4-nccl.pc.in ${CMAKE_BINARY_DIR}/c4-nccl.pc @ONLY)
+  install(FILES ${CMAKE_BINARY_DIR}/c4-nccl.pc DESTINATION lib/pkgconfig COMPONENT c4-dev)
+  include(CMakePackageConfigHelpers)
+  write_basic_package_version_file(${CMAKE_BINARY_DIR}/c4-nccl-config-version.cmake COMPATIBILITY SameMinorVersion)
+  install(FILES ${PROJECT_SOURCE_DIR}/cmake/c4-nccl-config.cmake ${CMAKE_BINARY_DIR}/c4-nccl-config-version.cmake
+          DESTINATION lib/cmake/c4-nccl COMPONENT c4-dev)
 endfunction()

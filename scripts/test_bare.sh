@@ -5,13 +5,15 @@
 # some 6 GiB under TMPDIR. All it mounts and starts lives in namespaces of its own, so that it goes with it.
 #   C4_BARE_MIRROR=URL  a mirror, where apt has none for Debian 12
 #   C4_BARE_RUN=COMMAND what to run instead of `make test`
+#   C4_BARE_WITH=FOLDER what git ignores and is to be copied all the same
+# Exit status 75: no Debian could be made here, so that nothing was run.
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 suite=bookworm
-export C4_BARE_MIRROR=${C4_BARE_MIRROR:-} C4_BARE_RUN=${C4_BARE_RUN:-make test}
+export C4_BARE_MIRROR=${C4_BARE_MIRROR:-} C4_BARE_RUN=${C4_BARE_RUN:-make test} C4_BARE_WITH=${C4_BARE_WITH:-}
 if [ "$(id -u)" -ne 0 ]; then
   command -v sudo >/dev/null || die "this makes file systems: run it as root"
-  exec sudo --preserve-env=C4_BARE_MIRROR,C4_BARE_RUN,TMPDIR,http_proxy,https_proxy "$C4_ROOT/scripts/test_bare.sh"
+  exec sudo --preserve-env=C4_BARE_MIRROR,C4_BARE_RUN,C4_BARE_WITH,TMPDIR,http_proxy,https_proxy "$C4_ROOT/scripts/test_bare.sh"
 fi
 
 # As a clone would: nothing that git ignores. An export without git is taken whole, less its build folder.
@@ -27,6 +29,7 @@ copy_tree() {
   else
     tar -c --exclude=./build . | tar -x -C "$1"
   fi
+  [ -z "$C4_BARE_WITH" ] || cp -a --parents "$C4_BARE_WITH" "$1"
 }
 
 if [ "${1:-}" != --inside ]; then
@@ -103,7 +106,7 @@ install_base() {
   local include=()
   if grep -q 'https:' "$conf/sources.list" "$conf/apt.conf"; then include=(--include=ca-certificates); fi
   debootstrap --variant=minbase --keyring="$keyring" "${include[@]}" "$suite" "$root" "$mirror" >"$work/debootstrap.log" 2>&1 ||
-    { tail -n 20 "$work/debootstrap.log" >&2; die "debootstrap failed"; }
+    { tail -n 20 "$work/debootstrap.log" >&2; say "error: debootstrap failed"; exit 75; }
   cp "$conf/sources.list" "$root/etc/apt/sources.list"
   cp "$conf/apt.conf" "$root/etc/apt/apt.conf.d/00this-machine"
   cp "$keyring" "$root/etc/apt/trusted.gpg.d/"

@@ -30,12 +30,23 @@ uint32_t IterationPeriod(const std::vector<Stretch>& stretches, uint64_t calls) 
     coverage.most_periods = std::max(coverage.most_periods, length / stretch.period);
     coverage.end_call = stretch.end_call;
   }
+  const auto lasts = [&by_period, calls](uint32_t period) {
+    const Coverage& coverage = by_period[period];
+    return coverage.end_call == calls || coverage.stretches > 1 || coverage.most_periods >= kManyPeriods;
+  };
+  // Layers and micro-batches are less than half of their iteration: what is followed by a period of about its
+  // own length is none of them.
+  const auto has_follower = [&by_period, &lasts](uint32_t period) {
+    return std::any_of(by_period.begin(), by_period.end(), [&lasts, period](const auto& other) {
+      return other.first != period && other.first < 2 * period && 2 * other.first > period &&
+             lasts(other.first);
+    });
+  };
   uint32_t best = 0;
   for (const auto& entry : by_period) {
     const auto period = entry.first;
     const auto coverage = entry.second;
-    const bool lasting =
-        coverage.end_call == calls || coverage.stretches > 1 || coverage.most_periods >= kManyPeriods;
+    const bool lasting = lasts(period) || has_follower(period);
     if (period < kFewCalls && 20 * coverage.calls < 19 * calls) continue;
     if (!lasting || kLeastShare * coverage.calls < calls) continue;
     const auto beats = [&by_period, &coverage](uint32_t other) {

@@ -19,6 +19,7 @@ constexpr double kMostDoubt = 0.02;
 
 constexpr size_t kFewest = 3;         // iterations that show a change
 constexpr size_t kForFinal = 10;      // iterations of the final figure
+constexpr size_t kLongestOpen = 24;   // of what ten leave open
 constexpr size_t kShortestLevel = 5;  // what ends sooner was a pause
 constexpr size_t kRecent = 32;        // iterations that tell the level before
 constexpr size_t kForSpread = 64;
@@ -84,8 +85,7 @@ void ChangeDetector::Add(double time_s) {
       return;
     }
     const Point first = *held;
-    held_above_.reset();
-    held_below_.reset();
+    held.reset();
     Feed(first);
   }
   Feed(point);
@@ -100,13 +100,13 @@ double ChangeDetector::Center() const {
   return MedianOf(Times(begin, level_.size()));
 }
 
-// The first iterations have their own times: what lies outside is left out, whatever it is.
+// The first iterations have their own times: what lies outside of where they end is left out, whatever it is.
 void ChangeDetector::WarmUp(const Point& point) {
   level_.push_back(point);
   if (level_.size() < kWarmUp) return;
-  const std::vector<double> times = Times(0, level_.size());
-  const double median_s = MedianOf(times);
-  const double most_s = std::max(kOutlier * SpreadAround(times, median_s), kSmallest * median_s);
+  const std::vector<double> last = Times(level_.size() / 2, level_.size());
+  const double median_s = MedianOf(last);
+  const double most_s = std::max(kOutlier * SpreadAround(last, median_s), kSmallest * median_s);
   std::erase_if(level_, [=](const Point& one) { return std::abs(one.time_s - median_s) > most_s; });
   RestartFrom(0, median_s);
 }
@@ -120,7 +120,7 @@ void ChangeDetector::Feed(const Point& point) {
   level_.push_back(point);
   run_length_.Add(point.time_s);
   JudgeStep();
-  if (pending_ && level_.size() >= kForFinal) Settle(level_.size());
+  if (pending_ && level_.size() >= kForFinal) Settle(level_.size(), level_.size() < kLongestOpen);
   JudgeCreep();
   Refresh();
 }
@@ -155,6 +155,8 @@ size_t ChangeDetector::BestSplit(size_t begin) const {
   const size_t first = begin > kRecent ? begin - kRecent : 0;
   size_t best = begin;
   double least = -1;
+  // A pause counts no more than what lies on the other level.
+  const double most_s = std::abs(MedianOf(Times(first, begin)) - MedianOf(Times(begin, level_.size())));
   for (size_t split = begin > kNear ? begin - kNear : 1; split <= begin + kNear; ++split) {
     if (split <= first || split + kFewest > level_.size()) continue;
     const std::vector<double> before = Times(first, split);
@@ -162,8 +164,8 @@ size_t ChangeDetector::BestSplit(size_t begin) const {
     const double before_s = MedianOf(before);
     const double after_s = MedianOf(after);
     double cost = 0;
-    for (const double time_s : before) cost += std::abs(time_s - before_s);
-    for (const double time_s : after) cost += std::abs(time_s - after_s);
+    for (const double time_s : before) cost += std::min(most_s, std::abs(time_s - before_s));
+    for (const double time_s : after) cost += std::min(most_s, std::abs(time_s - after_s));
     if (least >= 0 && cost >= least) continue;
     least = cost;
     best = split;
@@ -172,7 +174,7 @@ size_t ChangeDetector::BestSplit(size_t begin) const {
 }
 
 bool ChangeDetector::Verified(size_t begin, Change* change) const {
-  if (begin < kFewest || begin + kFewest > level_.size()) return false;
+  if (begin < kShortestLevel || begin + kFewest > level_.size()) return false;
   const std::vector<double> after = Times(begin, level_.size());
   const std::vector<double> before = Times(begin > kForScatter ? begin - kForScatter : 0, begin);
   const std::span<const double> recent = std::span(before).last(std::min(before.size(), kRecent));
@@ -196,7 +198,8 @@ bool ChangeDetector::Verified(size_t begin, Change* change) const {
   if (scatter.runs < kFewRuns) scatter.spread = spread_s / std::sqrt(static_cast<double>(length));
   scatter.spread = std::max(scatter.spread, kLeastSpread * before_s);
   if (std::abs(difference_s) < kClearly * scatter.spread) return false;
-  if (std::abs(difference_s) < kBeyondMost * scatter.most) return false;
+  const std::span<const double> newest = std::span(after).last(length);
+  if (SharedDeviation(newest, before_s) < kBeyondMost * scatter.most) return false;
   *change = {.iteration = level_[begin].iteration,
              .before_s = before_s,
              .after_s = after_s,
@@ -207,40 +210,39 @@ bool ChangeDetector::Verified(size_t begin, Change* change) const {
 // From level_[begin] on there is a new level.
 void ChangeDetector::Declare(size_t begin, const Change& change) {
   const auto slower = [](const Change& one) { return one.after_s > one.before_s; };
-  bool pause = false;
   if (pending_ && slower(pending_->change) == slower(change)) {  // it comes in several steps
-    pending_->change.after_s = change.after_s;
+    Change& first = pending_->change;
+    if (std::abs(change.after_s - change.before_s) > std::abs(first.after_s - first.before_s)) {
+      first.iteration = change.iteration;
+      first.told_at = change.told_at;
+    }
+    first.after_s = change.after_s;
   } else {
-    const std::optional<Pending> before = pending_;
-    if (pending_) Settle(begin);
-    // Back at once: nothing has changed.
-    pause = before && begin < kShortestLevel &&
-            RelativeDifference(before->change.before_s, change.after_s) < kHealthy;
-  }
-  if (!pending_ && !pause) {
+    if (pending_) Settle(begin, /*may_wait=*/false);
     pending_ = {.number = numbers_++, .change = change, .reference_s = reference_s_};
     Tell(pending_->number, ChangeStage::kSuspected, change);
   }
   creep_.reset();
-  inherited_spread_ =
-      std::max(kLeastSpread, SpreadAround(Times(0, begin), change.before_s) / change.before_s);
+  const std::vector<double> before = Times(begin > kForSpread ? begin - kForSpread : 0, begin);
+  inherited_spread_ = std::max(kLeastSpread, SpreadAround(before, change.before_s) / change.before_s);
   RestartFrom(begin, change.after_s);
 }
 
-// What is suspected is confirmed by the mean of its level, which has ended there, or withdrawn.
-void ChangeDetector::Settle(size_t end) {
-  const Pending settled = *pending_;
-  pending_.reset();
-  Change change = settled.change;
+// What is suspected is confirmed by the mean of its level, which has ended there, or withdrawn. Where the
+// scatter leaves open which, more iterations may be waited for.
+void ChangeDetector::Settle(size_t end, bool may_wait) {
+  Change change = pending_->change;
   const std::vector<double> times = Times(0, end);
   const double spread_s = std::max(inherited_spread_ * change.after_s, SpreadAround(times, MedianOf(times)));
   change.after_s = MeanWithin(times, 3 * spread_s);
   const double doubt =
       std::min(kMostDoubt, 2.5 * spread_s / std::sqrt(static_cast<double>(times.size())) / change.before_s);
-  const bool small = RelativeDifference(change.before_s, change.after_s) < kSmallest - kRounding - doubt;
-  const bool pause = end < kShortestLevel && end < level_.size();
-  if (small) reference_s_ = settled.reference_s;  // small steps add up
-  Tell(settled.number, small || pause ? ChangeStage::kWithdrawn : ChangeStage::kConfirmed, change);
+  const double difference = RelativeDifference(change.before_s, change.after_s);
+  const bool small = difference < kSmallest - kRounding - doubt;
+  if (may_wait && !small && difference < kSmallest - kRounding) return;
+  if (small) reference_s_ = pending_->reference_s;  // small steps add up
+  Tell(pending_->number, small ? ChangeStage::kWithdrawn : ChangeStage::kConfirmed, change);
+  pending_.reset();
 }
 
 // Small steps and slow slopes: the level is another one than where it began.
@@ -291,7 +293,7 @@ void ChangeDetector::Tell(uint64_t number, ChangeStage stage, const Change& chan
 }
 
 void ChangeDetector::Finish() {
-  if (pending_) Settle(level_.size());
+  if (pending_) Settle(level_.size(), /*may_wait=*/false);
 }
 
 std::vector<Change> FindChanges(std::span<const double> times_s) {

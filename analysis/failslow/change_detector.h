@@ -78,7 +78,7 @@ class ChangeDetector {
   size_t BestSplit(size_t begin) const;
   void JudgeCreep();
   void Declare(size_t begin, const Change& change);
-  void Settle(size_t end);
+  void Settle(size_t end, bool may_wait);
   void Tell(uint64_t number, ChangeStage stage, const Change& change);
   void RestartFrom(size_t begin, double level_s);
   std::vector<double> Times(size_t begin, size_t end) const;

@@ -41,13 +41,19 @@ Departure LocateDeparture(std::span<const double> values, double level) {
   const double last = MedianOf({newest.begin(), newest.end()});
   Departure best;
   double least = -1;
-  for (size_t index = 1; index + 4 < values.size(); index += every) {
+  const auto try_place = [&](size_t index) {
     const double step = StepCost(values, index);
     const double slope = SlopeCost(values, index, level, last);
     const double cost = std::min(step, slope);
-    if (least >= 0 && cost >= least) continue;
+    if (least >= 0 && cost >= least) return;
     least = cost;
     best = {.index = index, .creeping = slope < step};
+  };
+  const size_t end = values.size() - std::min<size_t>(values.size(), 4);
+  for (size_t index = 1; index < end; index += every) try_place(index);
+  const size_t near = best.index;
+  for (size_t index = near > every ? near - every : 1; index < std::min(end, near + every); ++index) {
+    try_place(index);
   }
   return best;
 }

@@ -7,6 +7,7 @@ namespace c4::failslow {
 namespace {
 
 constexpr double kOfNormal = 1.4826;
+constexpr double kShared = 0.7;  // of the values
 
 }  // namespace
 
@@ -37,6 +38,14 @@ double MeanWithin(std::span<const double> values, double reach) {
   return count > 0 ? sum / static_cast<double>(count) : median;
 }
 
+double SharedDeviation(std::span<const double> values, double center) {
+  std::vector<double> above;
+  for (const double value : values) above.push_back(value - center);
+  std::sort(above.begin(), above.end());
+  const auto others = static_cast<size_t>((1 - kShared) * static_cast<double>(values.size()));
+  return std::max({above[others], -above[above.size() - 1 - others], 0.0});
+}
+
 RunScatter ScatterOfRuns(std::span<const double> values, size_t length, size_t before) {
   RunScatter scatter;
   std::vector<double> distances;
@@ -49,8 +58,7 @@ RunScatter ScatterOfRuns(std::span<const double> values, size_t length, size_t b
     double sum = 0;
     for (const double value : run) sum += value;
     distances.push_back(sum / static_cast<double>(length) - center);
-    // Single pauses are no runs.
-    scatter.most = std::max(scatter.most, std::abs(MedianOf({run.begin(), run.end()}) - center));
+    scatter.most = std::max(scatter.most, SharedDeviation(run, center));
   }
   scatter.spread = SpreadAround(distances, 0);
   scatter.runs = distances.size();

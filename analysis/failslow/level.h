@@ -17,9 +17,13 @@ double SpreadAround(std::span<const double> values, double center);
 // The mean of those within `reach` of the median. REQUIRES: there are some.
 double MeanWithin(std::span<const double> values, double reach);
 
-// How far the means of `length` values in a row lie from the median of the `before` values in front of them,
-// in a series that does not change: usually and at the most. Knows of scatter that comes in runs, which the
-// spread of single values does not.
+// How far from `center` the values lie together: all but three in ten of them at least so far, on the same
+// side; 0 where they lie on both. Single pauses among them do nothing. REQUIRES: there are some.
+double SharedDeviation(std::span<const double> values, double center);
+
+// How far `length` values in a row lie from the median of the `before` values in front of them, in a series
+// that does not change: their means usually, and at the most that they have in common. Knows of scatter that
+// comes in runs, which the spread of single values does not.
 struct RunScatter {
   double spread = 0;
   double most = 0;

@@ -155,7 +155,8 @@ void PeriodTracker::Search(size_t window, size_t repeats) {
     const bool better = (nearly && found->exact) || found->reach >= 2 * held;
     if (found->calls <= stretch_->period || !better) return;
   }
-  if (MayBeAnIteration(*found)) Begin(*found);
+  // What repeats nearly has swallowed the calls that end an iteration: only an exact one shows them.
+  if ((nearly && found->exact) || MayBeAnIteration(*found)) Begin(*found);
 }
 
 // Not when it only joins what repeats by itself. Told from the newest two of its periods that stretches are

@@ -109,10 +109,13 @@ std::string SeriesJson(const SeriesReport& report) {
 
 std::string SeriesText(const SeriesReport& report, int columns) {
   std::string text = absl::StrCat(report.title, "\n");
-  if (report.period) absl::StrAppend(&text, "an iteration has ", *report.period, " calls\n");
+  if (report.period)
+    absl::StrAppend(&text, "an iteration has ", *report.period, *report.period == 1 ? " call\n" : " calls\n");
   const double median_s = MedianTime(report.times_s);
   if (median_s == 0) return text;
-  absl::StrAppend(&text, report.times_s.size(), " iterations, median ", Seconds(median_s), "\n\n");
+  absl::StrAppend(&text, report.times_s.size(),
+                  report.times_s.size() == 1 ? " iteration, median " : " iterations, median ",
+                  Seconds(median_s), "\n\n");
   const std::vector<Bucket> buckets =
       Buckets(report.times_s, static_cast<size_t>(std::max(10, columns - kAxisColumns)));
   const Axis axis = AxisOf(buckets);

@@ -203,11 +203,15 @@ Finding DescribeConnections(const std::vector<const Cell*>& told, bool ambiguous
   return finding;
 }
 
+// One or two of hundreds are three times as slow for a while in any job.
+constexpr size_t kUnlucky = 2;
+
 // A few ways that no node has in common have no cause in common that anybody could name: as a rule flows that
 // met on a link, and will part again. Many are a link's that nobody knows.
 bool MayHaveOneCause(const std::vector<const Cell*>& slow) {
   constexpr size_t kMany = 6;
   if (slow.size() >= kMany) return true;
+  if (slow.size() <= kUnlucky) return false;
   const auto touches = [](const Cell& cell, const Host* host) {
     const ProcessRef* const receiver = cell.ends->receiver;
     return cell.ends->sender->host == host || (receiver != nullptr && receiver->host == host);
@@ -377,7 +381,8 @@ std::vector<Finding> DetectSlowNetwork(const JobQueuePairs& all, const Windows& 
         network.paths->Find(std::string(cell->local), std::string(cell->remote));
     for (const std::string& link : path == nullptr ? LinkPath() : *path) finding.taken.insert(CableOf(link));
   }
-  const bool one_cause = newest.blame.sort != LinkBlame::Sort::kNone || MayHaveOneCause(told);
+  const bool one_cause =
+      MayHaveOneCause(told) || (newest.blame.sort != LinkBlame::Sort::kNone && told.size() > kUnlucky);
   if (lasting && alone_lasts && one_cause) Confirm(&finding);
   if (lasting && alone_lasts && !one_cause) ConfirmIfItLasts(told, thresholds, &finding);
   findings.push_back(std::move(finding));

@@ -31,10 +31,11 @@ bool IsSlow(const Finding& finding) {
          finding.syndrome == Syndrome::kPathLost;
 }
 
-// How much a finding says of who it is.
+// How much a finding says of who it is. Some links of which one is slow are more than the connections over
+// them.
 int Certainty(const Finding& finding) {
-  if (finding.kind == CulpritKind::kAmbiguous) return 0;
-  return finding.kind == CulpritKind::kConnection ? 1 : 2;
+  if (finding.kind == CulpritKind::kAmbiguous) return finding.links.empty() ? 0 : 2;
+  return finding.kind == CulpritKind::kConnection ? 1 : 3;
 }
 
 std::string NameOf(const Finding& finding) {
@@ -50,6 +51,7 @@ std::string NameOf(const Finding& finding) {
     case CulpritKind::kConnection:
       return Concat(finding.connections.size(), " queue pairs");
     case CulpritKind::kAmbiguous:
+      if (!finding.links.empty()) return Concat("one of the links ", absl::StrJoin(finding.links, ", "));
       break;
   }
   return "no single culprit";
@@ -115,7 +117,7 @@ void FailSlow::Remember(const std::vector<Finding>& findings, const VerdictOf& v
 
 // What was slow while the job was. A slow part that was over when the job became slow, or was known long
 // before and did not outlast the onset by much, belongs to an earlier trouble: verdicts linger. What came
-// nearest to the onset comes first.
+// nearest to the onset comes first, connections of which nobody knows what slows them last.
 std::vector<const FailSlow::Known*> FailSlow::TakenOver(const Episode& episode) const {
   const int64_t onset_ns = episode.onset_at_ns;
   std::vector<const Known*> taken;
@@ -124,8 +126,10 @@ std::vector<const FailSlow::Known*> FailSlow::TakenOver(const Episode& episode) 
     const bool outlasts_it = known.last_at_ns >= onset_ns + thresholds_.overlap_ns;
     if (known.last_at_ns >= onset_ns && (came_with_it || outlasts_it)) taken.push_back(&known);
   }
-  const auto apart = [onset_ns](const Known* known) { return std::abs(known->first_at_ns - onset_ns); };
-  std::sort(taken.begin(), taken.end(), [&](const Known* a, const Known* b) { return apart(a) < apart(b); });
+  const auto order = [onset_ns](const Known* known) {
+    return std::pair(Certainty(known->finding) < 2, std::abs(known->first_at_ns - onset_ns));
+  };
+  std::sort(taken.begin(), taken.end(), [&](const Known* a, const Known* b) { return order(a) < order(b); });
   return taken;
 }
 

@@ -21,8 +21,6 @@ const char* HoldText(Hold hold) {
       return "as many nodes are out as may be";
     case Hold::kRate:
       return "as much was done in the last hour as may be";
-    case Hold::kImmune:
-      return "a person gave the node back a while ago";
     case Hold::kBusy:
       return "another incident is under way";
     case Hold::kNone:
@@ -110,13 +108,16 @@ void Steps::Add(Incident* incident, const std::string& node, bool isolate) {
   incident->nodes.push_back({.name = node, .isolate = isolate, .done = !isolate, .backup = ""});
 }
 
-void Steps::Unreserve(const Incident& incident) {
-  for (const IncidentNode& item : incident.nodes) {
-    if (item.backup.empty()) continue;
-    Node& backup = state_.nodes[item.backup];
-    if (backup.state == NodeState::kReserved) backup.state = NodeState::kFree;
-    backup.incident = 0;
-  }
+void Steps::FreeBackup(IncidentNode* item) {
+  if (item->backup.empty()) return;
+  Node& backup = state_.nodes[item->backup];
+  if (backup.state == NodeState::kReserved) backup.state = NodeState::kFree;
+  backup.incident = 0;
+  item->backup.clear();
+}
+
+void Steps::Unreserve(Incident* incident) {
+  for (IncidentNode& item : incident->nodes) FreeBackup(&item);
 }
 
 void Steps::End(Incident* incident, Phase phase, const std::string& reason) {
@@ -129,8 +130,7 @@ void Steps::End(Incident* incident, Phase phase, const std::string& reason) {
     }
     Forget();
   }
-  Unreserve(*incident);
-  for (IncidentNode& item : incident->nodes) item.backup.clear();
+  Unreserve(incident);
   incident->phase = phase;
   incident->hold = Hold::kNone;
   incident->reason = reason;
@@ -155,8 +155,7 @@ Hold Steps::HoldOf(const Incident& incident) const {
   int more = 0;
   for (const IncidentNode& item : incident.nodes) {
     const Node& node = state_.nodes.at(item.name);
-    if (node.immune_until_ns > now_ns_) return Hold::kImmune;
-    if (item.isolate && !IsOut(node.state) && !IsLost(node.state)) ++more;
+    if (item.isolate && node.immune_until_ns <= now_ns_ && !IsOut(node.state) && !IsLost(node.state)) ++more;
   }
   if (AutomatedOut(state_) + more > CapOf(rules_, state_)) return Hold::kCap;
   if (CountOfHour(state_.isolations_ns, now_ns_) + more > rules_.isolations_per_hour ||
@@ -169,6 +168,7 @@ Hold Steps::HoldOf(const Incident& incident) const {
 bool Steps::Admissible(Incident* incident) {
   if (!incident->approved && now_ns_ - incident->last_seen_ns > rules_.verdict_max_age_ns) {
     End(incident, Phase::kDropped, "nothing has shown the verdict for too long");
+    for (const std::string& verdict : incident->verdicts) std::erase(state_.handled, verdict);  // shown again
     return false;
   }
   const Hold hold = HoldOf(*incident);
@@ -180,10 +180,28 @@ bool Steps::Admissible(Incident* incident) {
   return false;
 }
 
-// A spare node for each one of the job's that is to go. False: there are not enough.
+// Nodes that a person gave back a while ago are left alone, but for an approval.
+void Steps::SpareImmune(Incident* incident) {
+  if (incident->approved) return;
+  for (const IncidentNode& item : incident->nodes) {
+    if (state_.nodes.at(item.name).immune_until_ns > now_ns_)
+      Spare(incident, item.name, "its node was given back a while ago");
+  }
+}
+
+// Whether one more restart of what is under way is within the limits.
+bool Steps::MayRestart(const Incident& incident) const {
+  return incident.round < rules_.rounds &&
+         (incident.approved || CountOfHour(state_.restarts_ns, now_ns_) < rules_.restarts_per_hour);
+}
+
+// A spare node for each one of the job's that is to go, or that it cannot have. False: there are not enough.
 bool Steps::Reserve(Incident* incident) {
   for (IncidentNode& item : incident->nodes) {
-    if (!item.isolate || !item.backup.empty() || !state_.nodes[item.name].in_use) continue;
+    const Node& node = state_.nodes[item.name];
+    const bool goes = item.isolate || IsOut(node.state) || IsLost(node.state);
+    if (!goes) FreeBackup(&item);  // it was put back meanwhile
+    if (!goes || !item.backup.empty() || !node.in_use) continue;
     const auto spare = std::find_if(state_.nodes.begin(), state_.nodes.end(), [](const auto& candidate) {
       return candidate.second.state == NodeState::kFree && !candidate.second.in_use;
     });
@@ -242,9 +260,10 @@ void Steps::Restart(Incident* incident) {
 }
 
 void Steps::BeginRound(Incident* incident) {
-  if (incident->round >= rules_.rounds) {
+  if (!MayRestart(*incident)) {
     End(incident, Phase::kFailed,
-        "the job was restarted " + std::to_string(incident->round) + " times and does not run");
+        "the job was restarted " + std::to_string(incident->round) + " times and does not run" +
+            (incident->round < rules_.rounds ? "; more restarts of an hour are left to a person" : ""));
     return;
   }
   Audit(incident->id, "", "again", "the job does not run; it is restarted again");
@@ -309,6 +328,7 @@ void Steps::Advance() {
     if (Active() == nullptr) {
       for (Incident& incident : state_.incidents) {
         if (incident.phase != Phase::kProposed || !Admissible(&incident)) continue;
+        SpareImmune(&incident);
         incident.phase = Phase::kWaiting;
         incident.admitted_ns = now_ns_;
         incident.deadline_ns = now_ns_ + rules_.backup_wait_ns;

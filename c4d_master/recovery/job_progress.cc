@@ -19,6 +19,7 @@ bool HasBegun(const Process& process) {
 JobProgress ProgressOf(const std::map<std::string, Host>& hosts) {
   JobProgress progress;
   for (const auto& [name, host] : hosts) {
+    if (!host.Drained()) progress.heard_at_ns[name] = host.as_of_ns;
     for (const Process& process : host.processes) {
       if (process.rank < 0) continue;
       progress.seen = true;

@@ -17,7 +17,8 @@ struct JobProgress {
   // All ranks of that incarnation are there, and each has finished an operation in every communicator that it
   // is in, or kManyOperations of them altogether (some communicators are rarely used).
   bool running = false;
-  std::set<std::string> hosts;  // of its ranks
+  std::set<std::string> hosts;                 // of its ranks
+  std::map<std::string, int64_t> heard_at_ns;  // hosts with processes that have not ended: when last
 
   static constexpr uint64_t kManyOperations = 50;
 };

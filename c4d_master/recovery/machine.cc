@@ -73,7 +73,7 @@ void Steps::Take(const Event& event) {
       OnRelease(event);
       break;
     case Event::Kind::kTick:
-      OnTick();
+      OnTick(event.silent);
       break;
     case Event::Kind::kStarted:
       OnStarted();
@@ -88,9 +88,18 @@ bool Steps::IsStale(const Event& event) const {
 // Whether a further node can go the way of what is under way already.
 bool Steps::MergesInto(const Incident& incident, const Event& event, bool isolate) const {
   if (isolate && !incident.approved && (rules_.mode != Mode::kAutomatic || !Fits(1))) return false;
-  if (state_.nodes.at(event.node).immune_until_ns > now_ns_) return false;
   return incident.phase == Phase::kWaiting || incident.phase == Phase::kIsolating ||
-         (incident.phase == Phase::kWatching && event.incarnation >= state_.incarnation);
+         (incident.phase == Phase::kWatching && event.incarnation >= state_.incarnation &&
+          MayRestart(incident));
+}
+
+// What is under way goes on for that verdict as well.
+void Steps::Join(Incident* incident, const Event& event) {
+  Handle(event.verdict);
+  incident->verdicts.push_back(event.verdict);
+  incident->open.push_back(event.verdict);
+  incident->last_seen_ns = std::max(incident->last_seen_ns, event.seen_ns);
+  Audit(incident->id, event.node, "joined", "verdict " + event.verdict + " joins what is under way");
 }
 
 void Steps::OnVerdict(const Event& event) {
@@ -113,22 +122,28 @@ void Steps::OnVerdict(const Event& event) {
     return;
   }
   if (event.confidence < policy.min_confidence) return;  // it may grow
-  Handle(event.verdict);
   if (event.node.empty()) {
+    Handle(event.verdict);
     Audit(0, "", "no-node", "verdict " + event.verdict + " names no node; it is left to a person");
     return;
   }
   Node& node = state_.nodes[event.node];
+  Incident* active = Active();
+  if (IsOut(node.state)) {
+    if (active != nullptr && BeforeRestart(active->phase) && Concerns(*active, event.node)) {
+      Join(active, event);
+      return;
+    }
+    // Late, most often; or the job was started on it past us, and has to come off it: a look at the scheduler
+    // says so, and the verdict is told again.
+    if (!node.in_use) return;
+  }
+  Handle(event.verdict);
   node.in_use = true;  // its ranks have been heard
   if (node.state == NodeState::kReserved) {
     node.state = NodeState::kFree;
     LoseBackup(event.node);
   }
-  if (IsOut(node.state)) {
-    Audit(0, event.node, "out-already", "verdict " + event.verdict + " is about a node that is out already");
-    return;
-  }
-  Incident* active = Active();
   if (active != nullptr && active->phase == Phase::kRestarting) {
     // Most often of a rank that was ended for that: no strike against its node.
     Audit(active->id, event.node, "restarting",
@@ -139,14 +154,12 @@ void Steps::OnVerdict(const Event& event) {
   node.strikes_ns.push_back(now_ns_);
   const bool isolate =
       policy.act == Act::kIsolate && node.strikes_ns.size() >= static_cast<size_t>(policy.strikes);
-  if (active != nullptr && MergesInto(*active, event, isolate)) {
-    active->verdicts.push_back(event.verdict);
-    active->open.push_back(event.verdict);
-    active->last_seen_ns = std::max(active->last_seen_ns, event.seen_ns);
-    Add(active, event.node, isolate);
+  const bool spared = node.immune_until_ns > now_ns_;
+  if (active != nullptr && MergesInto(*active, event, isolate && !spared)) {
+    Join(active, event);
+    Add(active, event.node, isolate && !spared);
     if (active->phase == Phase::kWatching) active->phase = Phase::kWaiting;
     if (active->phase == Phase::kWaiting) active->deadline_ns = now_ns_ + rules_.backup_wait_ns;
-    Audit(active->id, event.node, "joined", "verdict " + event.verdict + " joins what is under way");
     return;
   }
   Incident* incident = Open(event);
@@ -165,8 +178,8 @@ void Steps::OnCleared(const std::string& verdict) {
   Handle(verdict);  // what comes of it later is of before
   for (Incident& incident : state_.incidents) {
     if (IsEnd(incident.phase) || std::erase(incident.open, verdict) == 0) continue;
-    const bool nothing_done =
-        (incident.phase == Phase::kProposed || incident.phase == Phase::kWaiting) && incident.round == 0;
+    const bool nothing_done = incident.round == 0 && BeforeRestart(incident.phase) &&
+                              (incident.phase != Phase::kIsolating || !IsolatesAny(incident));
     if (nothing_done && incident.open.empty() && !incident.approved) {
       End(&incident, Phase::kDropped, "the verdict is over");
     }
@@ -381,93 +394,31 @@ void Steps::LoseBackup(const std::string& name) {
   }
 }
 
-void Steps::OnApprove(const Event& event) {
-  Incident* incident = Find(event.incident);
-  if (incident == nullptr || incident->phase != Phase::kProposed) return;
-  incident->approved = true;
-  incident->by = event.by;
-  Audit(incident->id, "", "approved",
-        event.by + " has approved it" + (event.text.empty() ? "" : ": " + event.text));
+// A job comes up with none of its nodes dead: of one whose agent has been silent for as long as the job has
+// been watched, no verdict can tell where its ranks have not met the others yet.
+bool Steps::TakesForLost(Incident* incident, const std::vector<std::string>& silent) {
+  const SyndromePolicy& policy = rules_.policies[kLostNode];
+  if (policy.act != Act::kIsolate || now_ns_ - incident->restarted_ns < rules_.silent_ns) return false;
+  bool any = false;
+  for (const std::string& name : silent) {
+    const auto found = state_.nodes.find(name);
+    if (found == state_.nodes.end() || !found->second.in_use || IsOut(found->second.state) ||
+        found->second.immune_until_ns > now_ns_)
+      continue;
+    const auto others = std::count_if(
+        incident->nodes.begin(), incident->nodes.end(),
+        [this](const auto& item) { return item.isolate && !IsOut(state_.nodes[item.name].state); });
+    if (!incident->approved && (rules_.mode != Mode::kAutomatic || !Fits(static_cast<int>(others) + 1)))
+      continue;
+    any = true;
+    Add(incident, name, true);
+    Audit(incident->id, name, "silent",
+          "the job does not run, and the agent of " + name + " is silent: it is taken for lost");
+  }
+  return any;
 }
 
-void Steps::OnDeny(const Event& event) {
-  Incident* incident = Find(event.incident);
-  if (incident == nullptr || IsEnd(incident->phase)) return;
-  incident->by = event.by;
-  End(incident, Phase::kDenied, event.by + " has denied it" + (event.text.empty() ? "" : ": " + event.text));
-}
-
-void Steps::OnIsolate(const Event& event) {
-  if (event.node.empty()) return;
-  Node& node = state_.nodes[event.node];
-  node.held = true;
-  node.wanted_back = false;
-  node.immune_until_ns = 0;
-  if (node.state == NodeState::kReserved) {
-    node.state = NodeState::kFree;
-    LoseBackup(event.node);
-  }
-  if (IsOut(node.state)) {
-    if (state_.in_flight.has_value() && state_.in_flight->node == event.node &&
-        state_.in_flight->kind != Command::Kind::kIsolate) {
-      Forget();
-      node.state = NodeState::kIsolated;
-    }
-    node.automated = false;
-    Audit(node.incident, event.node, "held", event.by + " keeps " + event.node + " out");
-    return;
-  }
-  if (IsLost(node.state)) return;  // it is out without us
-  for (Incident& incident : state_.incidents) {
-    if (IsEnd(incident.phase)) continue;
-    for (IncidentNode& item : incident.nodes) {
-      if (item.name != event.node || !BeforeRestart(incident.phase)) continue;
-      item.isolate = incident.approved = true;
-      incident.by = event.by;
-      return;
-    }
-  }
-  Incident* incident = Open(event);
-  incident->approved = true;
-  incident->by = event.by;
-  incident->confirmed_ns = incident->onset_ns = now_ns_;
-  Add(incident, event.node, true);
-  Audit(incident->id, event.node, "asked",
-        event.by + " isolates " + event.node + (event.text.empty() ? "" : ": " + event.text));
-}
-
-void Steps::OnRelease(const Event& event) {
-  const auto found = state_.nodes.find(event.node);
-  if (found == state_.nodes.end()) return;
-  Node& node = found->second;
-  node.held = false;
-  node.immune_until_ns = now_ns_ + rules_.immunity_ns;
-  if (state_.in_flight.has_value() && state_.in_flight->node == event.node &&
-      state_.in_flight->kind != Command::Kind::kGiveBack) {
-    Forget();
-  }
-  if (IsOut(node.state) && node.state != NodeState::kReturning) node.wanted_back = true;
-  Audit(node.incident, event.node, "released",
-        event.by + " gives " + event.node + " back" + (event.text.empty() ? "" : ": " + event.text));
-  LetGo(event.node, event.by + " has given its node back");
-}
-
-// A person wants the node to be in use: no incident isolates it, or replaces it, any more.
-void Steps::LetGo(const std::string& name, const std::string& why) {
-  for (Incident& incident : state_.incidents) {
-    if (!BeforeRestart(incident.phase)) continue;
-    const auto item = std::find_if(incident.nodes.begin(), incident.nodes.end(),
-                                   [&name](const IncidentNode& one) { return one.name == name; });
-    if (item == incident.nodes.end()) continue;
-    if (!item->backup.empty() && state_.nodes[item->backup].state == NodeState::kReserved) {
-      state_.nodes[item->backup].state = NodeState::kFree;
-    }
-    incident.nodes.erase(item);
-    if (incident.nodes.empty()) End(&incident, Phase::kDenied, why);
-  }
-}
-
-void Steps::OnTick() {
+void Steps::OnTick(const std::vector<std::string>& silent) {
   if (state_.in_flight.has_value()) {
     const int64_t timeout_ns = TimeoutOf(state_.in_flight->kind);
     // Further away than it can be: the wall clock was set back.
@@ -483,7 +434,12 @@ void Steps::OnTick() {
     return;
   }
   Incident* active = Active();
-  if (active == nullptr || now_ns_ < active->deadline_ns) return;
+  if (active == nullptr) return;
+  if (active->phase == Phase::kWatching && MayRestart(*active) && TakesForLost(active, silent)) {
+    BeginRound(active);
+    return;
+  }
+  if (now_ns_ < active->deadline_ns) return;
   if (active->phase == Phase::kWaiting) {
     End(active, Phase::kFailed, "there is no backup node");
   } else if (active->phase == Phase::kWatching) {

@@ -16,6 +16,7 @@ namespace c4::c4d::recovery {
 
 inline constexpr int64_t kSecond = 1'000'000'000;
 inline constexpr size_t kSyndromes = 10;  // as in proto/c4/v1/c4d.proto
+inline constexpr size_t kLostNode = 6;
 
 enum class Mode { kDryRun, kManual, kAutomatic };
 // What a verdict of a syndrome leads to: restart the job where it is, or without the node that is to blame.
@@ -49,6 +50,7 @@ struct Rules {
   int64_t check_timeout_ns = 900 * kSecond;
   int64_t immunity_ns = 3600 * kSecond;  // after a person gave a node back
   int64_t strike_window_ns = 86'400 * kSecond;
+  int64_t silent_ns = 30 * kSecond;  // of an agent, while the job that was restarted does not run
 
   friend bool operator==(const Rules&, const Rules&) = default;
 };
@@ -127,7 +129,7 @@ inline bool IsUnderWay(Phase phase) {
   return phase != Phase::kProposed && !IsEnd(phase);
 }
 
-enum class Hold { kNone, kDryRun, kManual, kCap, kRate, kImmune, kBusy };
+enum class Hold { kNone, kDryRun, kManual, kCap, kRate, kBusy = 6 };
 
 struct IncidentNode {
   std::string name;
@@ -228,6 +230,8 @@ struct Event {
   uint64_t incident = 0;
   std::string text;  // why; kReply: what the driver said
   std::string by;    // of a person
+  // kTick
+  std::vector<std::string> silent;  // nodes whose agents have been so for Rules::silent_ns
 };
 
 struct Action {

@@ -219,7 +219,11 @@ void RecoveryCenter::Tick(const JobProgress& progress, Now now) {
   }
   if (ticked_at_ns_ != kNever && now.monotonic_ns - ticked_at_ns_ < kIntervalNs) return;
   ticked_at_ns_ = now.monotonic_ns;
-  Do({.kind = Event::Kind::kTick}, now);
+  Event tick;
+  for (const auto& [host, heard_at_ns] : progress.heard_at_ns) {
+    if (now.monotonic_ns - heard_at_ns >= file_.rules.silent_ns) tick.silent.push_back(host);
+  }
+  Do(std::move(tick), now);
 }
 
 v1::RecoveryState RecoveryCenter::state() const {

@@ -71,6 +71,7 @@ absl::Status ReadTimes(const Json& json, Rules* rules, int64_t* look_every_ns) {
   fields.Seconds("restart_timeout_s", 0.1, kDay, &rules->restart_timeout_ns);
   fields.Seconds("running_timeout_s", 1, kDay, &rules->running_timeout_ns);
   fields.Seconds("check_timeout_s", 1, kDay, &rules->check_timeout_ns);
+  fields.Seconds("silent_s", 5, kDay, &rules->silent_ns);
   fields.Seconds("immunity_s", 0, 30 * kDay, &rules->immunity_ns);
   fields.Seconds("strike_window_s", 1, 365 * kDay, &rules->strike_window_ns);
   fields.Seconds("look_every_s", 0.2, 3600, look_every_ns);

@@ -1,11 +1,14 @@
 #include "c4d_master/recovery/state_proto.h"
 
+#include "c4/v1/c4d.pb.h"
+
 namespace c4::c4d::recovery {
 namespace {
 
 // Enumerators of the model have the numbers of the message's.
 static_assert(static_cast<int>(NodeState::kGone) == v1::RECOVERY_NODE_STATE_GONE);
 static_assert(static_cast<int>(Phase::kDropped) == v1::RECOVERY_PHASE_DROPPED);
+static_assert(kLostNode == v1::SYNDROME_LOST_NODE);
 static_assert(static_cast<int>(Hold::kBusy) == v1::RECOVERY_HOLD_BUSY);
 static_assert(static_cast<int>(Command::Kind::kGiveBack) == v1::RECOVERY_COMMAND_KIND_GIVE_BACK);
 

@@ -1,7 +1,8 @@
-// The inside of machine.h: one step of the machine, over its two files (machine.cc: what comes in; flow.cc:
-// what is done next). One thread.
+// The inside of machine.h: one step of the machine, over its three files (machine.cc: what comes in;
+// people.cc: what people say; flow.cc: what is done next). One thread.
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -30,25 +31,32 @@ class Steps {
   void OnRunning(uint32_t incarnation);
   void OnInventory(const Event& event);
   void OnSeen(const Event::Seen& seen, uint64_t as_of_command);
+  void LoseBackup(const std::string& name);
+  void OnTick(const std::vector<std::string>& silent);
+  bool TakesForLost(Incident* incident, const std::vector<std::string>& silent);
+  void OnStarted();
+  bool IsStale(const Event& event) const;
+  bool MergesInto(const Incident& incident, const Event& event, bool isolate) const;
+  void Join(Incident* incident, const Event& event);
+  void DropOlder();
+  void LearnIncarnation(uint32_t incarnation);
+  bool TriesAgain();
+
+  // people.cc
   void OnApprove(const Event& event);
   void OnDeny(const Event& event);
   void OnIsolate(const Event& event);
   void OnRelease(const Event& event);
   void LetGo(const std::string& name, const std::string& why);
-  void LoseBackup(const std::string& name);
-  void OnTick();
-  void OnStarted();
-  bool IsStale(const Event& event) const;
-  bool MergesInto(const Incident& incident, const Event& event, bool isolate) const;
-  void DropOlder();
-  void LearnIncarnation(uint32_t incarnation);
-  bool TriesAgain();
+  void Spare(Incident* incident, const std::string& name, const std::string& why);
 
   // flow.cc
   Incident* Active();
   Incident* Find(uint64_t id);
   bool Admissible(Incident* incident);
   Hold HoldOf(const Incident& incident) const;
+  void SpareImmune(Incident* incident);
+  bool MayRestart(const Incident& incident) const;
   bool Fits(int more) const;
   bool Drive(Incident* incident);
   bool Reserve(Incident* incident);
@@ -59,7 +67,8 @@ class Steps {
   Incident* Open(const Event& event);
   void Add(Incident* incident, const std::string& node, bool isolate);
   void End(Incident* incident, Phase phase, const std::string& reason);
-  void Unreserve(const Incident& incident);
+  void Unreserve(Incident* incident);
+  void FreeBackup(IncidentNode* item);
   void Forget();  // the command under way; its answer will change nothing
   void Issue(Command command);
   int64_t TimeoutOf(Command::Kind kind) const;
@@ -81,6 +90,14 @@ inline bool IsOut(NodeState state) {
 }
 inline bool IsLost(NodeState state) {
   return state == NodeState::kForeign || state == NodeState::kGone;
+}
+inline bool Concerns(const Incident& incident, const std::string& node) {
+  return std::any_of(incident.nodes.begin(), incident.nodes.end(),
+                     [&node](const IncidentNode& item) { return item.name == node; });
+}
+inline bool IsolatesAny(const Incident& incident) {
+  return std::any_of(incident.nodes.begin(), incident.nodes.end(),
+                     [](const IncidentNode& item) { return item.isolate; });
 }
 inline bool BeforeRestart(Phase phase) {
   return phase == Phase::kProposed || phase == Phase::kWaiting || phase == Phase::kIsolating;

@@ -89,7 +89,9 @@ absl::Status Launcher::Prepare() {
   const absl::StatusOr<std::string> folder = OwnFolder();
   if (!folder.ok()) return folder.status();
   plan_.binary_dir = *folder;
-  plan_.library_dir = (fs::path(*folder).parent_path() / "lib").string();
+  // As packages lay it out, in a folder of ours below /usr/lib; or a build folder.
+  const fs::path libraries = fs::path(*folder).parent_path() / "lib";
+  plan_.library_dir = (fs::exists(libraries / "c4" / "libnccl.so.2") ? libraries / "c4" : libraries).string();
   if (const fs::path tap = fs::path(plan_.library_dir) / kTapLibrary; options_.tap && !fs::exists(tap)) {
     return absl::FailedPreconditionError(
         absl::StrCat("--tap needs ", tap.string(), ", which is not there: install C4 as a whole"));

@@ -3,7 +3,8 @@
 Tensors are those of the CPU; the collectives are C4's host engine's, so that C4 watches the job and names who holds
 it up. Where the package is installed, torch registers the backend by itself; elsewhere `import c4_torch` does. The
 library is the file that the environment variable C4_TORCH_LIBRARY names, else C4's libnccl.so.2 that torch itself has
-loaded, that of LD_LIBRARY_PATH (`c4 run` sets it), or that of the source tree beside this file.
+loaded, that of LD_LIBRARY_PATH (`c4 run` sets it), of the wheel c4-nccl, or of the source tree
+beside this file.
 """
 
 import os
@@ -22,7 +23,7 @@ def _candidates():
         return [named if "/" in named else f"./{named}"]
     folders = [Path(folder) for folder in os.environ.get("LD_LIBRARY_PATH", "").split(":") if folder]
     here = Path(__file__).resolve().parent
-    folders += [here / "lib", here.parents[1] / "lib", here.parents[1] / "build" / "lib"]
+    folders += [here / "lib", here.parent / "c4_nccl" / "lib", here.parents[1] / "lib", here.parents[1] / "build" / "lib"]
     return [LIBRARY] + [str(folder / LIBRARY) for folder in folders if (folder / LIBRARY).exists()]
 
 

@@ -1,10 +1,14 @@
 // Every verb's --help and --version: what is walked here is what `c4 --help` lists, so that a new verb is
 // looked at as well.
 #include <algorithm>
+#include <cstdlib>
+#include <fstream>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <set>
 #include <sstream>
+
+#include <nlohmann/json.hpp>
 
 #include "tests/service/harness.h"
 
@@ -140,6 +144,30 @@ TEST(HelpTest, EveryProgramSaysItsVersion) {
     EXPECT_EQ(result.exit_code, 0) << Joined(verb);
     EXPECT_EQ(result.output, version) << Joined(verb);
   }
+}
+
+TEST(HelpTest, VersionTellsTheFormatsOfTheirPages) {
+  const CommandResult result = RunC4({"version", "--json"});
+  ASSERT_EQ(result.exit_code, 0) << result.errors;
+  const auto said = nlohmann::json::parse(result.output);
+  EXPECT_EQ("c4 " + said["version"].get<std::string>() + "\n", RunC4({"--version"}).output);
+  EXPECT_NE(said["commit"], "");
+  const char* source = std::getenv("C4_SOURCE_DIR");  // NOLINT(concurrency-mt-unsafe)
+  ASSERT_NE(source, nullptr) << "C4_SOURCE_DIR is not set";
+  int pages = 0;
+  for (const auto& [format, version] : said["formats"].items()) {
+    std::ifstream page(std::string(source) + "/docs/formats/" + format + ".md");
+    ASSERT_TRUE(page.is_open()) << format;
+    const std::string text(std::istreambuf_iterator<char>(page), {});
+    const size_t found = text.find("**Version ");
+    if (found == std::string::npos) continue;  // proto and recording tell theirs in a sentence
+    EXPECT_EQ(text.compare(found, 12 + version.get<std::string>().size(),
+                           "**Version " + version.get<std::string>() + "**"),
+              0)
+        << format << " " << version;
+    ++pages;
+  }
+  EXPECT_EQ(pages, 5);
 }
 
 // They are started without ranks, and start nothing themselves.

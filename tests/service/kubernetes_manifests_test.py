@@ -1,11 +1,15 @@
 """deploy/kubernetes without a cluster: every reference resolves, and the roles are what the driver asks for, no more.
+With kubectl or kustomize at hand (Debian: kubernetes-client), what they make of it, and of the overlay of the docs.
 
 kubernetes_manifests_test.py SOURCE_DIR. Skipped (77) without PyYAML (Debian: python3-yaml).
 """
 import json
 import pathlib
 import re
+import shutil
+import subprocess
 import sys
+import tempfile
 import unittest
 
 try:
@@ -139,6 +143,46 @@ class Manifests(unittest.TestCase):
                 writable = {host[mount["name"]] for mount in spec["containers"][0]["volumeMounts"]
                             if mount["name"] in host and not mount.get("readOnly")}
                 self.assertEqual(writable, {"/dev/shm/c4"} if agent else set())
+
+    def built(self, folder):
+        """What kustomize makes of it; None: its version does not know a word of it."""
+        if shutil.which("kubectl"):
+            tool = ["kubectl", "kustomize"]
+        elif shutil.which("kustomize"):
+            tool = ["kustomize", "build"]
+        else:
+            self.skipTest("there is neither kubectl nor kustomize")
+        said = subprocess.run([*tool, str(folder)], capture_output=True, text=True, check=False)
+        if re.search("unknown field|cannot unmarshal", said.stderr):
+            return None
+        self.assertEqual(said.returncode, 0, said.stderr)
+        return list(yaml.safe_load_all(said.stdout))
+
+    def test_kustomize_makes_of_it_what_is_there(self):
+        built = self.built(BASE)
+        self.assertEqual(sorted(item["kind"] for item in built), sorted(kind for kind, _, _ in OBJECTS))
+        maps = [item["metadata"]["name"] for item in built if item["kind"] == "ConfigMap"]
+        pods = [item for item in built if item["kind"] == "StatefulSet"]
+        self.assertIn({"name": "recovery", "configMap": {"name": maps[0]}},
+                      pods[0]["spec"]["template"]["spec"]["volumes"])
+
+    def test_the_overlay_of_the_docs(self):
+        docs = (SOURCE / "docs" / "kubernetes.md").read_text()
+        text = re.search(r"```yaml\n(# kustomization.yaml\n.*?)```", docs, re.S)[1]
+        with tempfile.TemporaryDirectory() as work:
+            shutil.copytree(BASE, pathlib.Path(work) / "base")
+            overlay = pathlib.Path(work) / "overlay"
+            overlay.mkdir()
+            (overlay / "kustomization.yaml").write_text(text.replace("github-or-path/deploy/kubernetes", "../base"))
+            built = self.built(overlay)
+        if built is None:
+            self.skipTest("this kubectl is too old for patches with a target; 1.21 knows them")
+        pods = {item["metadata"]["name"]: item["spec"]["template"]["spec"]
+                for item in built if item["kind"] in WORKLOADS}
+        self.assertEqual({spec["containers"][0]["image"] for spec in pods.values()},
+                         {"registry.example.com/c4-agent:0.1.0", "registry.example.com/c4-masters:0.1.0"})
+        self.assertIn({"name": "C4D_JOB", "value": "my-job"}, pods["c4d"]["containers"][0]["env"])
+        self.assertEqual(pods["c4a"]["nodeSelector"], {"nvidia.com/gpu.present": "true"})
 
 
 if __name__ == "__main__":

@@ -72,48 +72,62 @@ class Checker {
     for (const int64_t seconds : {40, 650, 3700}) {
       World world = visited.world;
       world.now_ns += seconds * kSecond;
-      Try(visited, "tick " + std::to_string(seconds), world, At(world, Event::Kind::kTick));
+      Event tick = At(world, Event::Kind::kTick);
+      Try(visited, "tick " + std::to_string(seconds), world, tick);
+      if (seconds != 40) continue;
+      tick.silent = {"n1", "n2"};
+      Try(visited, "tick " + std::to_string(seconds) + ", silent agents", world, tick);
     }
     Try(visited, "another master", visited.world, At(visited.world, Event::Kind::kStarted));
     World running = visited.world;
     Event event = At(running, Event::Kind::kRunning);
     event.incarnation = running.incarnation;
+    running.starting = false;
     Try(visited, "running", running, event);
     if (running.incarnation == 0) {  // a person starts the job again by hand
-      running.incarnation = event.incarnation = 1;
+      Begin(1, &running);
+      event.incarnation = 1;
+      running.starting = false;
       Try(visited, "running by hand", running, event);
     }
+  }
+
+  static Event Telling(const KnownVerdict& verdict, World* world) {
+    Event event = At(*world, Event::Kind::kVerdict);
+    event.verdict = verdict.id;
+    event.node = verdict.node;
+    event.syndrome = verdict.syndrome;
+    event.confidence = 0.9;
+    event.incarnation = verdict.incarnation;
+    event.confirmed_ns = event.onset_ns = world->confirmed_ns[verdict.id];
+    event.seen_ns = world->now_ns;
+    return event;
   }
 
   void ExpandVerdicts(const Visited& visited) {
     for (const KnownVerdict& verdict : kVerdicts) {
       World world = visited.world;
-      Event event = At(world, Event::Kind::kVerdict);
-      event.verdict = verdict.id;
-      event.node = verdict.node;
-      event.syndrome = verdict.syndrome;
-      event.confidence = 0.9;
-      event.incarnation = verdict.incarnation;
       const bool told_before = world.confirmed_ns.contains(verdict.id);
       const bool live = verdict.incarnation == world.incarnation && world.in_use.contains(verdict.node) &&
                         !world.cleared.contains(verdict.id);
       if (live) {
         world.confirmed_ns.try_emplace(verdict.id, world.now_ns);
         world.seen_ns[verdict.id] = world.now_ns;
-        event.confirmed_ns = event.onset_ns = world.confirmed_ns[verdict.id];
-        event.seen_ns = world.now_ns;
+        const Event event = Telling(verdict, &world);
+        world.down.insert(verdict.id);
         Try(visited, std::string("verdict ") + verdict.id, world, event);
       }
       if (told_before) {  // as it was, from a store or a queue
         world = visited.world;
-        event.confirmed_ns = event.onset_ns = world.confirmed_ns[verdict.id];
+        Event event = Telling(verdict, &world);
         event.seen_ns = world.seen_ns[verdict.id];
         Try(visited, std::string("replayed ") + verdict.id, world, event);
       }
       if (told_before && !world.cleared.contains(verdict.id)) {
         world = visited.world;
         world.cleared.insert(verdict.id);
-        event = At(world, Event::Kind::kCleared);
+        world.down.erase(verdict.id);
+        Event event = At(world, Event::Kind::kCleared);
         event.verdict = verdict.id;
         Try(visited, std::string("cleared ") + verdict.id, world, event);
       }
@@ -143,10 +157,19 @@ class Checker {
     }
   }
 
+  static void Begin(uint32_t incarnation, World* world) {
+    world->incarnation = incarnation;
+    world->down.clear();
+    world->starting = true;
+    world->given_up = false;
+  }
+
   // What a driver does: a restart that is not above what runs is none.
   static void Carry(const Command& command, World* world) {
     if (command.kind == Command::Kind::kRestart && command.to > world->incarnation) {
-      world->incarnation = command.to;
+      Begin(command.to, world);
+      // Late, of an incident that was left to a person.
+      world->given_up = IsEnd(FindIncident(world->state, command.incident)->phase);
       for (const Command::Replacement& replacement : command.replace) {
         world->in_use.erase(replacement.node);
         world->in_use.insert(replacement.backup);
@@ -269,7 +292,38 @@ class Checker {
       if (const std::string wrong = CheckIncident(incident, before, world); !wrong.empty()) return wrong;
     }
     if (UnderWayCount(world->state) > 1) return "two incidents are under way";
+    return CheckBound(before, world);
+  }
+
+  // Whether somebody will start a job again that is down.
+  std::string CheckBound(const State& before, World* world) const {
+    bool bound = false;
+    for (const Incident& incident : world->state.incidents) {
+      bound = bound || !IsEnd(incident.phase);
+      const Incident* former = FindIncident(before, incident.id);
+      const bool ends = IsEnd(incident.phase) && (former == nullptr || !IsEnd(former->phase));
+      // A person was told, or said so.
+      if (ends && (incident.phase == Phase::kFailed || world->denied.contains(incident.id)))
+        world->given_up = true;
+    }
+    // What nothing has shown for so long may be over, and nobody has told.
+    const bool down = std::any_of(world->down.begin(), world->down.end(), [&](const std::string& verdict) {
+      return world->now_ns - world->seen_ns.at(verdict) <= rules_.verdict_max_age_ns;
+    });
+    if ((!down && !world->starting) || bound || world->given_up) return "";
+    if (!TellsAgain(*world)) return "the job is down, and nobody is bound to start it again";
     return "";
+  }
+
+  // As it happens every few seconds: the scheduler is looked at, and what is confirmed still is told.
+  bool TellsAgain(World world) const {
+    Step(rules_, &world.state, Inventory(world, world.state.next_command - 1));
+    for (const std::string& verdict : world.down) {
+      if (world.now_ns - world.seen_ns.at(verdict) <= rules_.verdict_max_age_ns)
+        Step(rules_, &world.state, Telling(VerdictOf(verdict), &world));
+    }
+    return std::any_of(world.state.incidents.begin(), world.state.incidents.end(),
+                       [](const Incident& one) { return !IsEnd(one.phase); });
   }
 
   static int UnderWayCount(const State& state) {
@@ -280,7 +334,11 @@ class Checker {
   std::string CheckIncident(const Incident& incident, const State& before, World* world) const {
     for (const std::string& verdict : incident.verdicts) {
       const auto [item, is_new] = world->incident_of.try_emplace(verdict, incident.id);
-      if (item->second != incident.id) return "a verdict is acted on twice";
+      if (item->second != incident.id) {
+        const Incident* other = FindIncident(world->state, std::min(item->second, incident.id));
+        if (other->phase != Phase::kDropped || other->admitted_ns != 0) return "a verdict is acted on twice";
+        item->second = std::max(item->second, incident.id);
+      }
       if (is_new && world->cleared.contains(verdict)) return "a verdict that is over is acted on";
       if (is_new && VerdictOf(verdict).incarnation < before.incarnation)
         return "a verdict of before is acted on";
@@ -311,7 +369,7 @@ class Checker {
       case Command::Kind::kIsolate:
         return CheckIsolate(*incident, name, world);
       case Command::Kind::kRestart:
-        return CheckRestart(command, *incident, *world);
+        return CheckRestart(command, *incident, world);
       case Command::Kind::kCheck:
         if (!world->out.contains(name)) return "a node is checked that is in use";
         return "";
@@ -347,9 +405,14 @@ class Checker {
     return "";
   }
 
-  std::string CheckRestart(const Command& command, const Incident& incident, const World& world) const {
+  std::string CheckRestart(const Command& command, const Incident& incident, World* world) const {
     if (!incident.approved && rules_.mode != Mode::kAutomatic) return "a restart that nobody asked for";
-    for (const Command& other : world.asked) {
+    const auto of_hour = std::count_if(world->restarts_ns.begin(), world->restarts_ns.end(),
+                                       [&](int64_t at_ns) { return world->now_ns - at_ns < 3600 * kSecond; });
+    world->restarts_ns.push_back(world->now_ns);
+    if (!incident.approved && of_hour >= rules_.restarts_per_hour)
+      return "the job is restarted more often in an hour than may be";
+    for (const Command& other : world->asked) {
       if (other.kind == Command::Kind::kRestart && other.to >= command.to)
         return "a restart that is of before";
     }
@@ -357,14 +420,15 @@ class Checker {
     for (const Command::Replacement& replacement : command.replace) {
       const std::string& backup = replacement.backup;
       if (!backups.insert(backup).second) return "a backup for two nodes";
-      if (world.state.nodes.at(backup).in_use || world.out.contains(backup) || world.taken.contains(backup)) {
+      if (world->state.nodes.at(backup).in_use || world->out.contains(backup) ||
+          world->taken.contains(backup)) {
         return "a backup that is not free";
       }
-      if (!world.out.contains(replacement.node) && !world.taken.contains(replacement.node)) {
+      if (!world->out.contains(replacement.node) && !world->taken.contains(replacement.node)) {
         return "a node is replaced that is not out";
       }
     }
-    for (const std::string& name : world.out) {
+    for (const std::string& name : world->out) {
       if (std::find(command.exclude.begin(), command.exclude.end(), name) == command.exclude.end()) {
         return "the job may run on a node that is out";
       }
@@ -387,6 +451,7 @@ class Checker {
       } else if (active->phase == Phase::kWatching && step % 2 == 0) {
         event.kind = Event::Kind::kRunning;
         event.incarnation = world.incarnation;
+        world.starting = false;
       } else {
         world.now_ns += 100 * kSecond;
         event.now_ns = world.now_ns;
@@ -422,6 +487,7 @@ Rules RulesOfTheWalk(Mode mode) {
   rules.mode = mode;
   rules.policies[kCrash] = {.act = Act::kIsolate};
   rules.policies[kSlow] = {.act = Act::kRestart};
+  rules.policies[kLostNode] = {.act = Act::kIsolate};
   rules.attempts = 2;
   rules.rounds = 2;
   rules.isolations_per_hour = 2;

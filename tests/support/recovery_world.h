@@ -56,7 +56,13 @@ struct World {
   std::set<uint64_t> denied;
   std::set<uint64_t> under_way;  // incidents that have been admitted
   std::vector<int64_t> isolations_ns;
+  std::vector<int64_t> restarts_ns;
   std::set<std::string> in_use = {"n1", "n2"};
+  // The job does no iterations: these verdicts, of which the machine was told in time, say so; or it is being
+  // started. Somebody has to be bound to start it again, but where that was given up or a person said no.
+  std::set<std::string> down;
+  bool starting = false;
+  bool given_up = false;
 };
 
 // Everything that the future depends on; moments as ages.
@@ -141,6 +147,9 @@ class KeyWriter {
     PutAges(world.confirmed_ns);
     PutAges(world.seen_ns);
     PutAges(world.isolations_ns);
+    PutAges(world.restarts_ns);
+    PutAll(world.down);
+    Put((world.starting ? 1 : 0) + (world.given_up ? 2 : 0));
     for (const uint64_t id : world.denied) Put(static_cast<int64_t>(id));
   }
 

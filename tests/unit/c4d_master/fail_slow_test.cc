@@ -410,7 +410,10 @@ class FailSlowCulprit : public testing::Test {
       }
       found_ = fail_slow_.Judge(
           findings_, job_.Snapshot(), job_.hosts(), windows_,
-          [](const Finding& finding) { return finding.kind == CulpritKind::kRank ? "e-7" : "e-8"; },
+          [](const Finding& finding) {
+            if (finding.kind == CulpritKind::kConnection && finding.connections.size() == 1) return "e-9";
+            return finding.kind == CulpritKind::kRank ? "e-7" : "e-8";
+          },
           stands_still, job_.now());
     }
   }
@@ -500,6 +503,33 @@ TEST_F(FailSlowCulprit, HasBothCausesWhereThereAreTwo) {
   EXPECT_EQ(found_->fail_slow->cause, FailSlowCause::kBoth);
   EXPECT_THAT(found_->fail_slow->verdicts, SizeIs(2));
   EXPECT_THAT(found_->evidence.back().text, HasSubstr("link leaf0-spine1"));
+}
+
+// Connections are what is seen first. Which links it may be is more, though it is not certain which of them,
+// and so is another verdict that names somebody.
+TEST_F(FailSlowCulprit, IsMoreThanTheConnectionsThatAreSlow) {
+  Iterate(40, 200 * kMillisecondNs);
+  Finding connections = SlowLink();
+  connections.kind = CulpritKind::kConnection;
+  connections.cable.clear();
+  connections.connections.resize(5);
+  Finding others = connections;
+  others.connections.resize(1);
+  others.since_at_ns = job_.now_ns();
+  findings_ = {others, connections};
+  Iterate(10, 300 * kMillisecondNs);
+  Finding links = SlowLink();
+  links.kind = CulpritKind::kAmbiguous;
+  links.cable.clear();
+  links.links = {"leaf0<spine1", "leaf1<spine1"};
+  links.connections.resize(3);
+  findings_ = {others, links};
+  Iterate(10, 300 * kMillisecondNs);
+  findings_ = {others, connections};
+  Iterate(60, 300 * kMillisecondNs);
+  ASSERT_TRUE(found_.has_value());
+  EXPECT_THAT(found_->links, ElementsAre("leaf0<spine1", "leaf1<spine1"));
+  EXPECT_THAT(found_->evidence.back().text, HasSubstr("one of the links leaf0<spine1, leaf1<spine1"));
 }
 
 // Another fault a few seconds before, whose verdict lingers into this one.

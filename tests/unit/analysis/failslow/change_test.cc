@@ -71,6 +71,58 @@ TEST(Changes, TimesThatAreNoneKeepTheirPlace) {
   EXPECT_TRUE(FindChanges(std::vector<double>(100, -1.0)).empty());
 }
 
+// What is no change must not hide the one that comes.
+TEST(Changes, AStepIsToldAtOnceWhateverCameBefore) {
+  const auto expect_at_once = [](const std::vector<double>& times, uint64_t iteration, const char* what) {
+    const std::vector<Change> changes = FindChanges(times);
+    ASSERT_EQ(changes.size(), 1u) << what;
+    EXPECT_EQ(changes[0].iteration, iteration) << what;
+    EXPECT_LE(changes[0].told_at, iteration + 3) << what;
+  };
+  std::vector<double> pauses = Noisy({{150, 2}, {50, 2.5}}, 0.002, 11);
+  pauses[60] *= 2;  // two in a row, and another two
+  pauses[61] *= 2.4;
+  pauses[90] *= 1.6;
+  pauses[91] *= 3;
+  expect_at_once(pauses, 150, "pauses in a row");
+
+  std::vector<double> slow_start = Noisy({{120, 2}, {50, 2.3}}, 0.002, 12);
+  for (const size_t i : {0, 1, 2, 3}) slow_start[i] *= 6;
+  expect_at_once(slow_start, 120, "a slow start");
+
+  std::vector<double> mixed = Noisy({{150, 2}, {50, 1.7}}, 0.002, 13);
+  mixed[151] *= 1.3;  // two pauses among the first of the new level
+  mixed[152] *= 2.5;
+  const std::vector<Change> changes = FindChanges(mixed);
+  ASSERT_EQ(changes.size(), 1u);
+  EXPECT_EQ(changes[0].iteration, 150u);
+  EXPECT_LE(changes[0].told_at, 155u);
+}
+
+TEST(Changes, AShortEpisodeAfterADriftEndsAtOnce) {
+  std::vector<double> times = Noisy({{500, 2}, {15, 2.4}, {100, 2}}, 0.001, 14);
+  for (size_t i = 0; i < times.size(); ++i) times[i] *= 1 + 0.07 * static_cast<double>(i) / 600;
+  const std::vector<Change> changes = FindChanges(times);
+  ASSERT_EQ(changes.size(), 2u);
+  EXPECT_EQ(changes[1].iteration, 515u);
+  EXPECT_LE(changes[1].told_at, 518u);
+}
+
+TEST(Changes, FewIterationsThatDifferAreNoLevel) {
+  for (const double ratio : {0.8, 1.3}) {
+    const std::vector<double> times = Noisy({{200, 2}, {4, 2 * ratio}, {200, 2}}, 0.005, 15);
+    EXPECT_TRUE(FindChanges(times).empty()) << ratio;
+  }
+}
+
+TEST(Changes, TheLargestOfSeveralStepsIsThePlace) {
+  const std::vector<Change> changes = FindChanges(Noisy({{100, 2}, {6, 2.2}, {100, 3}}, 0.002, 16));
+  ASSERT_EQ(changes.size(), 1u);
+  EXPECT_EQ(changes[0].iteration, 106u);
+  EXPECT_NEAR(changes[0].before_s, 2, 0.02);
+  EXPECT_NEAR(changes[0].after_s, 3, 0.02);
+}
+
 TEST(Changes, TooFewToJudge) {
   for (size_t count = 0; count < 11; ++count) {
     std::vector<double> times(count, 1);

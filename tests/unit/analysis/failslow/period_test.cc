@@ -80,6 +80,33 @@ TEST(CallPeriods, BothHalvesOfAPeriodThatChanges) {
   EXPECT_EQ(found.stretches.front().period, benchmarks::IterationCalls(layout).size());
 }
 
+// Nearly all calls of a long iteration of equal layers repeat with some multiple of a layer as well.
+TEST(CallPeriods, OneLayerOverAndOverIsNotTakenForTheIteration) {
+  for (const size_t layer : {2, 5}) {
+    for (const size_t calls : {500, 1500}) {
+      std::vector<uint64_t> iteration = {1};
+      while (iteration.size() + layer <= calls - 1) {
+        for (size_t i = 0; i < layer; ++i) iteration.push_back(1000 + i);
+      }
+      while (iteration.size() < calls) iteration.push_back(2);
+      EXPECT_EQ(FindCallPeriods(Repeated(iteration, 6)).period, calls) << layer;
+    }
+  }
+}
+
+TEST(CallPeriods, OfTwoOfAboutOneLengthTheOneThatMostCallsHave) {
+  for (const uint64_t calls : {64, 341, 1024}) {
+    std::vector<uint64_t> before;
+    std::vector<uint64_t> after;
+    for (uint64_t i = 0; i < calls; ++i) before.push_back(1000 + i);
+    for (uint64_t i = 0; i < calls + 2; ++i) after.push_back(i % 3 == 0 ? 70'000 + i : 1000 + i);
+    std::vector<uint64_t> all = Repeated(before, 9);
+    const std::vector<uint64_t> rest = Repeated(after, 4);
+    all.insert(all.end(), rest.begin(), rest.end());
+    EXPECT_EQ(FindCallPeriods(all).period, calls);
+  }
+}
+
 TEST(PeriodTracker, TellsIterationsWithTheirTime) {
   const CallLayout layout = {.layers = 12, .tensor_calls = 4, .micro_batches = 4};
   const CallRun run = MakeCallRun(layout, {.iterations = 40, .noise = 0}, 9);

@@ -138,6 +138,33 @@ TEST_F(RecoveryCenterTest, FromAVerdictToAJobThatRunsAgainAndWhatItCost) {
   EXPECT_THAT(service::StoreText((*rows)[0][1]), HasSubstr("v-1"));
 }
 
+TEST_F(RecoveryCenterTest, ANodeThatDiedWhileTheJobWasBroughtBack) {
+  file_.rules.min_nodes = 2;
+  Begin(0);
+  work_->nodes.push_back({"host3", Event::Sight::kFree, false});
+  const auto tick = [this](double at_s) {
+    center_->Tick({.seen = true,
+                   .incarnation = 1,
+                   .hosts = {"host0", "host2"},
+                   .heard_at_ns = {{"host0", At(9).monotonic_ns}, {"host2", At(at_s).monotonic_ns}}},
+                  At(at_s));
+  };
+  Tick(1);
+  Tick(2);
+  Tell(10);
+  work_->Answer();
+  Tick(11, 0, false);
+  work_->Answer();
+  tick(12);
+  tick(38);
+  ASSERT_EQ(work_->asked.back(), "restart host1>host2");
+  tick(43);
+  EXPECT_EQ(work_->asked.back(), "isolate host0");
+  work_->Answer();
+  tick(44);
+  EXPECT_EQ(work_->asked.back(), "restart host0>host3");
+}
+
 TEST_F(RecoveryCenterTest, AnotherMasterGoesOnWhereItWas) {
   Tick(1);
   Tick(2);

@@ -110,6 +110,28 @@ TEST_F(MachineTest, TwoVerdictsAtOnceAreOneRestart) {
   EXPECT_THAT(Reply(), ElementsAre("restart 1 n1>s1 n2>s2"));
 }
 
+TEST_F(MachineTest, AVerdictForANodeThatIsGone) {
+  Event event;
+  event.kind = Event::Kind::kInventory;
+  for (const char* name : {"n2", "n3", "s1", "s2"})
+    event.seen.push_back({name, Event::Sight::kFree, name[0] == 'n'});
+  EXPECT_THAT(Do(event), IsEmpty());
+  EXPECT_EQ(state_.nodes["n1"].state, NodeState::kGone);
+  EXPECT_THAT(Verdict("v1", "n1"), ElementsAre("restart 1 n1>s1")) << "there is nothing to be isolated";
+  EXPECT_THAT(Verdict("v2", "n9"), IsEmpty()) << "while it is being restarted";
+}
+
+TEST_F(MachineTest, AnAnswerThatComesLate) {
+  EXPECT_THAT(Verdict("v1", "n1"), ElementsAre("isolate n1"));
+  Event late;
+  late.kind = Event::Kind::kReply;
+  late.command = state_.in_flight->id;
+  EXPECT_THAT(Reply(), ElementsAre("restart 1 n1>s1"));
+  const State before = state_;
+  EXPECT_THAT(Do(late), IsEmpty());
+  EXPECT_EQ(state_, before);
+}
+
 TEST_F(MachineTest, AnEmptyPoolIsWaitedForAndThenItIsSaid) {
   state_.nodes.erase("s1");
   state_.nodes.erase("s2");
@@ -121,6 +143,8 @@ TEST_F(MachineTest, AnEmptyPoolIsWaitedForAndThenItIsSaid) {
 }
 
 TEST_F(MachineTest, AJobThatFailsWhileItIsWatchedIsStartedAgainSoon) {
+  rules_.rounds = 3;
+  rules_.restarts_per_hour = 3;
   const auto failed = [this](uint32_t incarnation) {
     Event event;
     event.kind = Event::Kind::kInventory;
@@ -182,9 +206,108 @@ TEST_F(MachineTest, APersonsNodes) {
   EXPECT_THAT(Running(1), IsEmpty()) << "a person's node is not checked";
   EXPECT_THAT(Person(Event::Kind::kRelease, 0, "n3"), ElementsAre("give back n3"));
   EXPECT_THAT(Reply(), IsEmpty());
-  EXPECT_THAT(Verdict("v1", "n3", 1), IsEmpty());
-  EXPECT_EQ(UnderWay(state_), nullptr) << "it waits for a person";
-  EXPECT_THAT(Wait(299), IsEmpty());
+  EXPECT_THAT(Verdict("v1", "n3", 1), ElementsAre("restart 2")) << "it is left alone, the job is not";
+  EXPECT_EQ(state_.nodes["n3"].state, NodeState::kFree);
+}
+
+TEST_F(MachineTest, ANodeThatIsGivenBackInTheMiddleOfItsIsolation) {
+  EXPECT_THAT(Verdict("v1", "n1"), ElementsAre("isolate n1"));
+  EXPECT_THAT(Person(Event::Kind::kRelease, 0, "n1"), ElementsAre("give back n1"));
+  EXPECT_THAT(Reply(), ElementsAre("restart 1")) << "the job is down all the same";
+  EXPECT_THAT(Reply(), IsEmpty());
+  EXPECT_THAT(Running(1), IsEmpty());
+  EXPECT_EQ(PhaseOf(1), Phase::kRecovered);
+  EXPECT_TRUE(state_.nodes["n1"].in_use);
+  EXPECT_EQ(state_.nodes["s1"].state, NodeState::kFree);
+}
+
+TEST_F(MachineTest, ANodeThatIsGivenBackAndCannotBe) {
+  EXPECT_THAT(Verdict("v1", "n1"), ElementsAre("isolate n1"));
+  EXPECT_THAT(Person(Event::Kind::kRelease, 0, "n1"), ElementsAre("give back n1"));
+  EXPECT_THAT(Reply(Event::Outcome::kRefused), ElementsAre("give back n1"));
+  EXPECT_THAT(Reply(Event::Outcome::kRefused), ElementsAre("restart 1 n1>s1"));
+}
+
+TEST_F(MachineTest, ANodeThatIsGivenBackWhenTheVerdictIsOver) {
+  EXPECT_THAT(Verdict("v1", "n1"), ElementsAre("isolate n1"));
+  EXPECT_THAT(Person(Event::Kind::kRelease, 0, "n1"), ElementsAre("give back n1"));
+  Event event;
+  event.kind = Event::Kind::kCleared;
+  event.verdict = "v1";
+  EXPECT_THAT(Do(event), IsEmpty());
+  EXPECT_EQ(PhaseOf(1), Phase::kDropped) << "a job that runs is not started again";
+  EXPECT_THAT(Reply(), IsEmpty());
+  EXPECT_EQ(state_.nodes["n1"].state, NodeState::kFree);
+}
+
+// One of two is given back: the other goes all the same.
+TEST_F(MachineTest, OneOfTwoNodesIsGivenBack) {
+  EXPECT_THAT(Verdict("v1", "n1"), ElementsAre("isolate n1"));
+  EXPECT_THAT(Verdict("v2", "n2"), IsEmpty());
+  EXPECT_THAT(Person(Event::Kind::kRelease, 0, "n2"), IsEmpty());
+  EXPECT_THAT(Reply(), ElementsAre("restart 1 n1>s1"));
+}
+
+TEST_F(MachineTest, ANodeThatSomebodyDrainedMeanwhile) {
+  rules_.policies[kCrash].act = Act::kRestart;
+  Event event;
+  event.kind = Event::Kind::kInventory;
+  for (const char* name : {"n1", "n2", "n3", "s1", "s2"}) {
+    event.seen.push_back({name, name[1] == '1' ? Event::Sight::kOther : Event::Sight::kFree, name[0] == 'n'});
+  }
+  EXPECT_THAT(Do(event), IsEmpty());
+  EXPECT_THAT(Verdict("v1", "n1"), ElementsAre("restart 1 n1>s2")) << "s1 is drained as well";
+}
+
+// It died while the job was being brought back for another one: its ranks have met nobody, so there is no
+// verdict.
+TEST_F(MachineTest, ASilentNodeOfAJobThatDoesNotComeUp) {
+  const auto tick = [this](int64_t seconds) {
+    now_ns_ += seconds * kSecond;
+    Event event;
+    event.silent = {"n2", "s2", "n1"};
+    return Do(event);
+  };
+  EXPECT_THAT(Verdict("v1", "n1"), ElementsAre("isolate n1"));
+  EXPECT_THAT(Reply(), ElementsAre("restart 1 n1>s1"));
+  EXPECT_THAT(tick(0), IsEmpty());
+  EXPECT_THAT(Reply(), IsEmpty());
+  EXPECT_THAT(tick(29), IsEmpty()) << "silence alone is nothing";
+  EXPECT_THAT(tick(1), ElementsAre("isolate n2"));
+  EXPECT_THAT(Reply(), ElementsAre("restart 2 n2>s2"));
+}
+
+TEST_F(MachineTest, SilentNodesAndTheLimit) {
+  rules_.min_nodes = 1;
+  EXPECT_THAT(Verdict("v1", "n1"), ElementsAre("isolate n1"));
+  EXPECT_THAT(Reply(), ElementsAre("restart 1 n1>s1"));
+  EXPECT_THAT(Reply(), IsEmpty());
+  now_ns_ += 60 * kSecond;
+  Event event;
+  event.silent = {"n2"};
+  EXPECT_THAT(Do(event), IsEmpty());
+  EXPECT_EQ(PhaseOf(1), Phase::kWatching);
+}
+
+TEST_F(MachineTest, NoMoreRestartsInAnHourThanMayBe) {
+  rules_.policies[kCrash].act = Act::kRestart;
+  rules_.rounds = 10;
+  EXPECT_THAT(Verdict("v1", "n1"), ElementsAre("restart 1"));
+  EXPECT_THAT(Reply(), IsEmpty());
+  EXPECT_THAT(Verdict("v2", "n2", 1), ElementsAre("restart 2"));
+  EXPECT_THAT(Reply(), IsEmpty());
+  EXPECT_THAT(Verdict("v3", "n3", 2), IsEmpty()) << "two of an hour were done";
+  EXPECT_THAT(Wait(601), IsEmpty());
+  EXPECT_EQ(PhaseOf(1), Phase::kFailed);
+}
+
+TEST_F(MachineTest, AProposalThatNothingShowedForAWhileComesBackWithItsVerdict) {
+  rules_.mode = Mode::kManual;
+  EXPECT_THAT(Verdict("v1", "n1"), IsEmpty());
+  EXPECT_THAT(Wait(301), IsEmpty());
+  EXPECT_EQ(PhaseOf(1), Phase::kDropped);
+  EXPECT_THAT(Verdict("v1", "n1"), IsEmpty());
+  EXPECT_THAT(Person(Event::Kind::kApprove, 2), ElementsAre("isolate n1"));
 }
 
 TEST_F(MachineTest, AMasterThatStartsAfterAWeek) {

@@ -10,7 +10,7 @@ int main() {
     for (const int cap : {1, 3}) {
       Rules rules = c4::test::RulesOfTheWalk(mode);
       rules.min_nodes = cap;
-      if (cap > 1) rules.isolations_per_hour = 1;
+      if (cap > 1) rules.isolations_per_hour = rules.restarts_per_hour = 1;
       const c4::test::WalkResult result = c4::test::Walk(rules, 5);
       if (result.violation.empty()) continue;
       printf("found after %zu states: %s\n", result.states, result.violation.c_str());

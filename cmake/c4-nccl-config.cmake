@@ -1,0 +1,21 @@
+# find_package(c4-nccl): the target C4::nccl, C4's libnccl.so.2 with its headers. The library lies in lib/c4 where a
+# package of the system has put it, else in lib, below the folder that this file is in.
+set(c4-nccl_FOUND FALSE)
+if(NOT TARGET C4::nccl)
+  set(_c4_up "${CMAKE_CURRENT_LIST_DIR}")
+  foreach(_c4_step RANGE 4)
+    get_filename_component(_c4_up "${_c4_up}" DIRECTORY)
+    foreach(_c4_folder lib/c4 lib)
+      if(EXISTS "${_c4_up}/include/c4-nccl/nccl.h" AND EXISTS "${_c4_up}/${_c4_folder}/libnccl.so.2" AND NOT TARGET C4::nccl)
+        add_library(C4::nccl SHARED IMPORTED)
+        set_target_properties(C4::nccl PROPERTIES IMPORTED_LOCATION "${_c4_up}/${_c4_folder}/libnccl.so.2"
+                              IMPORTED_SONAME libnccl.so.2 INTERFACE_INCLUDE_DIRECTORIES "${_c4_up}/include/c4-nccl")
+      endif()
+    endforeach()
+  endforeach()
+endif()
+if(TARGET C4::nccl)
+  set(c4-nccl_FOUND TRUE)
+else()
+  set(c4-nccl_NOT_FOUND_MESSAGE "C4's libnccl.so.2 is not beside ${CMAKE_CURRENT_LIST_DIR}: install the library as well")
+endif()
