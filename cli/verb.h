@@ -46,6 +46,8 @@ extern const Verb kSmonVerb;
 extern const Verb kWhatIfVerb;
 extern const Verb kHangVerb;
 extern const Verb kIterationsVerb;
+extern const Verb kLedgerVerb;
+extern const Verb kMitigateVerb;
 extern const Verb kPkiVerb;
 extern const Verb kValidateVerb;
 extern const Verb kVersionVerb;

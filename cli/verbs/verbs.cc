@@ -5,12 +5,12 @@
 namespace c4::cli {
 
 std::span<const Verb* const> Verbs() {
-  static constexpr std::array<const Verb*, 28> kVerbs = {
+  static constexpr std::array<const Verb*, 30> kVerbs = {
       &kRunVerb,        &kVerdictsVerb, &kIncidentVerb, &kAlertsVerb, &kRecoveryVerb, &kIncidentsVerb,
       &kStatusVerb,     &kJobsVerb,     &kMatrixVerb,   &kLevelVerb,  &kRecordVerb,   &kReplayVerb,
       &kPolicyVerb,     &kPathsVerb,    &kTopologyVerb, &kSmonVerb,   &kWhatIfVerb,   &kHangVerb,
-      &kIterationsVerb, &kValidateVerb, &kFabricVerb,   &kInjectVerb, &kEnvVerb,      &kInstallVerb,
-      &kPkiVerb,        &kDoctorVerb,   &kDemoVerb,     &kVersionVerb};
+      &kIterationsVerb, &kValidateVerb, &kMitigateVerb, &kLedgerVerb, &kFabricVerb,   &kInjectVerb,
+      &kEnvVerb,        &kInstallVerb,  &kPkiVerb,      &kDoctorVerb, &kDemoVerb,     &kVersionVerb};
   return kVerbs;
 }
 
