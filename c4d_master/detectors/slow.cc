@@ -24,13 +24,18 @@ void Confirm(Finding* finding) {
   finding->confirmed_by = "slow";
 }
 
-// Certain once it has lasted (VerdictThresholds::scattered_ns), if most of it is slow by far.
-void ConfirmIfItLasts(const std::vector<const Cell*>& slow, const SlowThresholds& thresholds,
-                      Finding* finding) {
+// Most of them by far.
+bool AreFarSlower(const std::vector<const Cell*>& slow, const SlowThresholds& thresholds) {
   const auto far = std::count_if(slow.begin(), slow.end(), [&](const Cell* cell) {
     return std::max(cell->ratio, cell->upper_ratio) >= thresholds.scattered_factor;
   });
-  if (2 * static_cast<size_t>(far) < slow.size()) return;
+  return 2 * static_cast<size_t>(far) >= slow.size();
+}
+
+// Certain once it has lasted (VerdictThresholds::scattered_ns).
+void ConfirmIfItLasts(const std::vector<const Cell*>& slow, const SlowThresholds& thresholds,
+                      Finding* finding) {
+  if (!AreFarSlower(slow, thresholds)) return;
   finding->confidence = 0.7;
   finding->confirmed_by = "lasting";
 }
@@ -208,10 +213,10 @@ constexpr size_t kUnlucky = 2;
 
 // A few ways that no node has in common have no cause in common that anybody could name: as a rule flows that
 // met on a link, and will part again. Many are a link's that nobody knows.
-bool MayHaveOneCause(const std::vector<const Cell*>& slow) {
+bool MayHaveOneCause(const std::vector<const Cell*>& slow, const SlowThresholds& thresholds) {
   constexpr size_t kMany = 6;
   if (slow.size() >= kMany) return true;
-  if (slow.size() <= kUnlucky) return false;
+  if (slow.size() <= kUnlucky && !AreFarSlower(slow, thresholds)) return false;
   const auto touches = [](const Cell& cell, const Host* host) {
     const ProcessRef* const receiver = cell.ends->receiver;
     return cell.ends->sender->host == host || (receiver != nullptr && receiver->host == host);
@@ -240,7 +245,7 @@ std::vector<Finding> NameBySlices(const JobQueuePairs& all, const Windows& windo
       }));
   if (last > 0 && 2 * last >= found.connections.size()) {
     findings.push_back(DescribeConnections(found.connections, found.ambiguous, LookBlame()));
-    if (MayHaveOneCause(found.connections)) {
+    if (MayHaveOneCause(found.connections, thresholds)) {
       Confirm(&findings.back());
     } else {
       ConfirmIfItLasts(found.connections, thresholds, &findings.back());
@@ -381,8 +386,9 @@ std::vector<Finding> DetectSlowNetwork(const JobQueuePairs& all, const Windows& 
         network.paths->Find(std::string(cell->local), std::string(cell->remote));
     for (const std::string& link : path == nullptr ? LinkPath() : *path) finding.taken.insert(CableOf(link));
   }
-  const bool one_cause =
-      MayHaveOneCause(told) || (newest.blame.sort != LinkBlame::Sort::kNone && told.size() > kUnlucky);
+  const bool named = newest.blame.sort != LinkBlame::Sort::kNone;
+  const bool one_cause = MayHaveOneCause(told, thresholds) ||
+                         (named && (told.size() > kUnlucky || AreFarSlower(told, thresholds)));
   if (lasting && alone_lasts && one_cause) Confirm(&finding);
   if (lasting && alone_lasts && !one_cause) ConfirmIfItLasts(told, thresholds, &finding);
   findings.push_back(std::move(finding));

@@ -89,6 +89,7 @@ __attribute__((constructor)) void HandOver() {
   if (settings.profiler.ours) setenv(kProfiler, settings.profiler.value.c_str(), 1);
   if (!settings.profiler.beside.empty()) setenv(kUserProfiler, settings.profiler.beside.c_str(), 1);
   // NOLINTEND(concurrency-mt-unsafe)
+  ForgetKnobs();  // who looked for the vendor's library has read them
 }
 
 std::string Say(const Setting& setting) {

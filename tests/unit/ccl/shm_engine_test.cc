@@ -231,7 +231,12 @@ TEST_F(ShmEngine, ADataLoaderDoesNotHideItsParentsDeath) {
   child_knob_ = "C4_SHM";
   Processes(
       [](HostCommunicator& communicator, Monitor&) {
-        Meet(communicator);  // it dies only once the other has joined, too
+        Meet(communicator);
+        // It dies only once the other is done with that as well: what it has sent may go with it.
+        const OwnStream stream;
+        char go = 0;
+        EXPECT_TRUE(Run(communicator, {Recv(&go, 1, 0, stream.handle)}).ok());
+        EXPECT_EQ(stream.Synchronize(), ncclSuccess);
         if (fork() == 0) {
           for (const int fd : {0, 1, 2}) close(fd);  // nobody waits for its output
           alarm(20);
@@ -243,9 +248,11 @@ TEST_F(ShmEngine, ADataLoaderDoesNotHideItsParentsDeath) {
         Meet(communicator);
         const OwnStream stream;
         char in[16];
+        char go = 1;
         const uint64_t before = MonotonicNs();
-        (void)Run(communicator, {Recv(in, sizeof in, 1, stream.handle)});
-        EXPECT_NE(stream.Synchronize(), ncclSuccess);
+        (void)Run(communicator, {Send(&go, 1, 1, stream.handle)});
+        const bool begun = Run(communicator, {Recv(in, sizeof in, 1, stream.handle)}).ok();
+        EXPECT_FALSE(begun && stream.Synchronize() == ncclSuccess);
         EXPECT_LT(MonotonicNs() - before, 10 * kSecondNs);
       });
 }
