@@ -35,7 +35,7 @@ int S2(const Arguments& arguments) {
   bool json = false;
   Options options("mitigate s2", "micro-batches for each data-parallel group, exactly");
   options.Text("--times", &times, "1.0,1.3,...|FILE",
-               "by group, the seconds that a micro-batch takes; or a file with one a line");
+               "seconds of a micro-batch by group, or a file of one a line; required");
   options.Whole("--micro-batches", &micro_batches, 0, static_cast<int>(mitigation::kMostMicroBatches),
                 "of all groups together in an iteration");
   options.Whole("--stages", &stages, 1, mitigation::kMostStages,
