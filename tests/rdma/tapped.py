@@ -32,7 +32,7 @@ class Ring:
     def _start(self, number, rank, name, server=""):
         guest = self.fabric.guests[number]
         program = (
-            f"ib_write_bw -d rxe0 -x {_gid_index(guest, self.fabric.addresses[number])} -F -q {PAIRS} -s {BYTES} -t 16 -Q 1 -e"
+            f"ib_write_bw -d rxe0 -x {_gid_index(guest, self.fabric.addresses[number])} -F -q {PAIRS} -s {BYTES} -t 16 -Q 1"
             f" -D {LASTS_S} -p {7100 + rank % RANKS} {server}"
         )
         guest.run(
