@@ -228,8 +228,19 @@ bool FailSlowChanged(const v1::FailSlow& before, const v1::FailSlow& now) {
          (before.relief_unix_ns() != 0) != (now.relief_unix_ns() != 0);
 }
 
-// Brings the verdict up to date with the finding; tells whether more than the running times has changed.
-bool Refresh(const Finding& finding, Now now, v1::Verdict* verdict) {
+constexpr char kRecurring[] = "recurring";
+constexpr double kSuspected = 0.5;   // the confidence of what is not certain
+constexpr double kComesAgain = 0.7;  // and of what is certain by coming again
+
+// For how long a finding must have been a suspicion before it can be certain.
+int64_t LeastSeenNs(const Finding& finding, const VerdictThresholds& thresholds) {
+  if (finding.confirmed_by == "past-limit") return thresholds.by_length_ns;
+  return finding.confirmed_by == "lasting" ? thresholds.scattered_ns : 0;
+}
+
+// Brings the verdict up to date with the finding, which is certain or not; tells whether more than the
+// running times has changed.
+bool Refresh(const Finding& finding, bool certain, Now now, v1::Verdict* verdict) {
   const bool same_waiting = std::equal(finding.waiting.begin(), finding.waiting.end(),
                                        verdict->waiting().begin(), verdict->waiting().end());
   // Of several communicators that are held up, the one that was named stays it.
@@ -264,19 +275,12 @@ bool Refresh(const Finding& finding, Now now, v1::Verdict* verdict) {
     *verdict->mutable_fail_slow() = std::move(facts);
   }
   // A confirmed verdict stays what it is; a stronger reason replaces a weaker one.
-  if (verdict->state() != v1::VERDICT_STATE_CONFIRMED || finding.confidence > verdict->confidence()) {
-    verdict->set_confidence(finding.confidence);
-    if (!finding.confirmed_by.empty()) verdict->set_confirmed_by(finding.confirmed_by);
+  const double confidence = certain ? finding.confidence : std::min(finding.confidence, kSuspected);
+  if (verdict->state() != v1::VERDICT_STATE_CONFIRMED || confidence > verdict->confidence()) {
+    verdict->set_confidence(confidence);
+    if (certain) verdict->set_confirmed_by(finding.confirmed_by);
   }
   return changed || new_sign || other_facts;
-}
-
-constexpr char kRecurring[] = "recurring";
-
-// For how long a finding must have been a suspicion before it can be certain.
-int64_t LeastSeenNs(const Finding& finding, const VerdictThresholds& thresholds) {
-  if (finding.confirmed_by == "past-limit") return thresholds.by_length_ns;
-  return finding.confirmed_by == "lasting" ? thresholds.scattered_ns : 0;
 }
 
 }  // namespace
@@ -408,6 +412,7 @@ std::vector<VerdictChange> Verdicts::Update(const std::vector<Finding>& findings
   for (const Finding& finding : findings) {
     Open* open = FindOpen(finding);
     bool report_update = false;
+    bool certain = false;
     if (open == nullptr) {
       v1::Verdict verdict;
       verdict.set_id(absl::StrFormat("%08x-%u", static_cast<uint32_t>(master_epoch_), next_number_++));
@@ -418,8 +423,13 @@ std::vector<VerdictChange> Verdicts::Update(const std::vector<Finding>& findings
       verdict.set_since_unix_ns(finding.since_at_ns == kNever ? now.unix_ns
                                                               : now.UnixOf(finding.since_at_ns));
       verdict.set_suspected_unix_ns(now.unix_ns);
-      Refresh(finding, now, &verdict);
-      if (finding.confirmed_by.empty() && Recurs(finding, now.unix_ns)) verdict.set_confirmed_by(kRecurring);
+      certain = !finding.confirmed_by.empty() && LeastSeenNs(finding, thresholds_) == 0;
+      Refresh(finding, certain, now, &verdict);
+      if (!certain && Recurs(finding, now.unix_ns)) {
+        certain = true;
+        verdict.set_confirmed_by(kRecurring);
+        verdict.set_confidence(kComesAgain);
+      }
       open_.push_back({std::move(verdict), false, kNever, kNever});
       found.push_back(true);
       open = &open_.back();
@@ -429,12 +439,10 @@ std::vector<VerdictChange> Verdicts::Update(const std::vector<Finding>& findings
       open->restored = false;
       open->settling_since_ns = kNever;
       open->silent_since_ns = kNever;
-      report_update = !IsFading(finding, open->verdict) && Refresh(finding, now, &open->verdict);
+      const int64_t seen_ns = now.unix_ns - open->verdict.suspected_unix_ns();
+      certain = !finding.confirmed_by.empty() && seen_ns >= LeastSeenNs(finding, thresholds_);
+      report_update = !IsFading(finding, open->verdict) && Refresh(finding, certain, now, &open->verdict);
     }
-    const bool seen_long =
-        now.unix_ns - open->verdict.suspected_unix_ns() >= LeastSeenNs(finding, thresholds_);
-    const bool certain =
-        !finding.confirmed_by.empty() ? seen_long : open->verdict.confirmed_by() == kRecurring;
     if (certain && open->verdict.state() == v1::VERDICT_STATE_SUSPECTED) {
       open->verdict.set_state(v1::VERDICT_STATE_CONFIRMED);
       open->verdict.set_policy_version(policy_version_);

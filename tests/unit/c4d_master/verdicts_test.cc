@@ -177,6 +177,7 @@ TEST_F(VerdictsTest, ASuspicionThatComesAThirdTimeIsConfirmed) {
   EXPECT_THAT(look({other}), ElementsAre(Kind::kSuspected)) << "somebody else";
   EXPECT_THAT(look({slow}), ElementsAre(Kind::kSuspected, Kind::kConfirmed));
   EXPECT_EQ(verdicts_->List(false).back().confirmed_by(), "recurring");
+  EXPECT_EQ(verdicts_->List(false).back().confidence(), 0.7);
 }
 
 TEST_F(VerdictsTest, SuspicionsThatAreFarApartTellNothing) {
@@ -230,11 +231,14 @@ TEST_F(VerdictsTest, ScatteredWaysAreConfirmedWhenTheyLast) {
   slow.kind = CulpritKind::kConnection;
   slow.connections = {{.from_rank = 0, .to_rank = 1, .communicator_id = kWorld}};
   slow.confirmed_by = "lasting";
+  slow.confidence = 0.7;
   int64_t confirmed_after_s = -1;
   for (int second = 0; second < 30; ++second) {
     job_.Advance(kSecondNs);
     for (const VerdictChange& change : verdicts_->Update({slow}, job_.Snapshot(), job_.now())) {
       if (change.kind == Kind::kConfirmed) confirmed_after_s = second;
+      EXPECT_EQ(change.verdict.confirmed_by(), second < 15 ? "" : "lasting") << "of a suspicion it is empty";
+      EXPECT_EQ(change.verdict.confidence(), second < 15 ? 0.5 : 0.7);
     }
   }
   EXPECT_EQ(confirmed_after_s, 15);
