@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "c4d_master/detectors/queue_pair_ends.h"
+#include "c4d_master/detectors/sole_host.h"
 #include "service/text.h"
 #include "service/verdict_json.h"
 
@@ -48,28 +49,6 @@ int64_t StuckSince(const QueuePairEnds& ends) {
 int64_t StuckFor(const QueuePairEnds& ends, int64_t since_ns) {
   return std::min(ends.sender->host->as_of_ns, ends.receiver->host->as_of_ns) - since_ns;
 }
-
-struct Stuck {
-  const QueuePairEnds* ends;
-  int64_t since_ns;
-};
-
-struct Nic {
-  std::vector<const Stuck*> stuck;
-  size_t peers = 0;       // of all its queue pairs
-  size_t known = 0;       // queue pairs that were heard before
-  size_t unheard = 0;     // of those, that are not heard any more
-  bool by_steps = false;  // its engine shows no signs of life: told from what it posted and nobody took
-  std::set<uint32_t> stuck_peers;
-  const ProcessRef* process = nullptr;
-  bool seen = false;  // it has a queue pair with another NIC
-
-  // All that it exchanges with anybody is silent, not what takes one way of many.
-  bool Silent(const CommunicationHangThresholds& thresholds) const {
-    return !stuck.empty() && known > 0 &&
-           static_cast<double>(unheard) >= thresholds.nic_share * static_cast<double>(known);
-  }
-};
 
 // The sender has heard nothing of the other end for too long. Kernel and library answer without the user's
 // help, but not in a process that cannot run.
@@ -125,84 +104,6 @@ std::vector<Nic> ByNic(const JobQueuePairs& all, const std::vector<Stuck>& stuck
     }
   }
   return nics;
-}
-
-bool IsBySteps(const QueuePairEnds& ends) {
-  return ends.queue_pair->carrier == Carrier::kVendor && ends.queue_pair->last_heard_at_ns == kNever;
-}
-
-// Where the engine shows no addresses and no signs of life: what stands still goes to or from one host, the
-// only one of which that holds. A link between switches holds up several.
-struct Sole {
-  const Host* host = nullptr;  // nullptr: there is none
-  size_t peers = 0;            // hosts
-};
-
-// Between two hosts it is the one of which some ranks hold data for several of the other one, if these have
-// exchanged theirs with the rest of its ranks.
-bool IsCutOff(const Host* host, const std::vector<QueuePairEnds>& all, const std::vector<Stuck>& stuck,
-              const std::vector<Nic>& nics, const CommunicationHangThresholds& thresholds) {
-  constexpr size_t kLeastWays = 4;  // fewer may take one link between switches by chance
-  std::set<const QueuePairEnds*> is_stuck;
-  std::set<uint32_t> own;
-  std::set<uint32_t> peers;
-  for (const Stuck& item : stuck) {
-    if (!IsBySteps(*item.ends)) continue;
-    is_stuck.insert(item.ends);
-    const bool sends = item.ends->sender->host == host;
-    own.insert(sends ? item.ends->from_number : item.ends->to_number);
-    peers.insert(sends ? item.ends->to_number : item.ends->from_number);
-  }
-  const bool several = std::all_of(own.begin(), own.end(), [&](uint32_t nic) {
-    return nics[nic].Silent(thresholds) && nics[nic].stuck_peers.size() >= 2;
-  });
-  if (!several || is_stuck.size() < kLeastWays) return false;
-  std::set<uint32_t> exchanged;  // peers that have
-  for (const QueuePairEnds& ends : all) {
-    if (!IsBySteps(ends) || is_stuck.contains(&ends) || ends.queue_pair->completed_bytes == 0) continue;
-    if (ends.sender->host == host && !own.contains(ends.from_number)) exchanged.insert(ends.to_number);
-    if (ends.receiver != nullptr && ends.receiver->host == host && !own.contains(ends.to_number))
-      exchanged.insert(ends.from_number);
-  }
-  return std::all_of(peers.begin(), peers.end(), [&](uint32_t nic) { return exchanged.contains(nic); });
-}
-
-Sole SoleHost(const std::vector<QueuePairEnds>& queue_pairs, const std::vector<Stuck>& stuck,
-              const std::vector<Nic>& nics, const CommunicationHangThresholds& thresholds) {
-  std::map<const Host*, std::pair<size_t, std::set<const Host*>>> touched;  // how often, and with whom
-  size_t all = 0;
-  for (const Stuck& item : stuck) {
-    if (!IsBySteps(*item.ends)) continue;
-    const Host* const from = item.ends->sender->host;
-    const Host* const to = item.ends->receiver->host;
-    ++all;
-    for (const auto& [own, peer] : {std::pair(from, to), std::pair(to, from)}) {
-      auto& [times, peers] = touched[own];
-      if (own != peer || own == from) ++times;
-      if (own != peer) peers.insert(peer);
-      if (from == to) break;
-    }
-  }
-  Sole sole;
-  for (const auto& [host, of] : touched) {
-    const size_t peers = of.second.size();
-    if (of.first != all || peers == 0) continue;
-    if (peers >= 2 || IsCutOff(host, queue_pairs, stuck, nics, thresholds)) sole = {host, peers};
-  }
-  return sole;
-}
-
-// Whether nothing has gone between others and those of its ranks that something stands still of since the
-// first did. Ranks that use another NIC of it may go on.
-bool IsSilent(const Host* host, const std::vector<Nic>& nics, const CommunicationHangThresholds& thresholds) {
-  size_t known = 0;
-  size_t unheard = 0;
-  for (const Nic& nic : nics) {
-    if (nic.process == nullptr || nic.process->host != host || !nic.by_steps || nic.stuck.empty()) continue;
-    known += nic.known;
-    unheard += nic.unheard;
-  }
-  return known > 0 && static_cast<double>(unheard) >= thresholds.nic_share * static_cast<double>(known);
 }
 
 // A quick look, because nearly always nothing is.
