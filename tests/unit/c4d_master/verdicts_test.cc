@@ -47,6 +47,16 @@ class VerdictsTest : public ::testing::Test {
     for (uint32_t rank = 0; rank < 4; ++rank) job_.Finish(rank);
   }
 
+  Finding SlowRank(uint32_t rank) {
+    Finding slow;
+    slow.syndrome = Syndrome::kNonCommunicationSlow;
+    slow.kind = CulpritKind::kRank;
+    slow.rank = static_cast<int32_t>(rank);
+    slow.culprit = job_.process(rank).key;
+    slow.host = job_.host_of(rank).name;
+    return slow;
+  }
+
   FakeJob job_{4};
   std::optional<Verdicts> verdicts_{std::in_place, "job", 0x12345678ABCDEF01};
 };
@@ -155,20 +165,12 @@ TEST_F(VerdictsTest, LengthAloneConfirmsNobodyWhoWasNotSuspectedBefore) {
 // What is slow in each long step is gone between them.
 TEST_F(VerdictsTest, ASuspicionThatComesAThirdTimeIsConfirmed) {
   Resume();
-  Finding slow;
-  slow.syndrome = Syndrome::kNonCommunicationSlow;
-  slow.kind = CulpritKind::kRank;
-  slow.rank = 1;
-  slow.culprit = job_.process(1).key;
-  slow.host = "host1";
+  const Finding slow = SlowRank(1);
   const auto look = [&](const std::vector<Finding>& findings) {
     job_.Advance(3 * kSecondNs);
     return Kinds(verdicts_->Update(findings, job_.Snapshot(), job_.now()));
   };
-  Finding other = slow;
-  other.rank = 2;
-  other.culprit = job_.process(2).key;
-  other.host = "host2";
+  const Finding other = SlowRank(2);
   for (int step = 0; step < 2; ++step) {
     EXPECT_THAT(look({slow}), ElementsAre(Kind::kSuspected));
     EXPECT_THAT(look({}), IsEmpty());
@@ -182,12 +184,7 @@ TEST_F(VerdictsTest, ASuspicionThatComesAThirdTimeIsConfirmed) {
 
 TEST_F(VerdictsTest, SuspicionsThatAreFarApartTellNothing) {
   Resume();
-  Finding slow;
-  slow.syndrome = Syndrome::kNonCommunicationSlow;
-  slow.kind = CulpritKind::kRank;
-  slow.rank = 1;
-  slow.culprit = job_.process(1).key;
-  slow.host = "host1";
+  const Finding slow = SlowRank(1);
   for (int step = 0; step < 5; ++step) {
     job_.Advance(40 * kSecondNs);
     EXPECT_THAT(Kinds(verdicts_->Update({slow}, job_.Snapshot(), job_.now())), ElementsAre(Kind::kSuspected));
