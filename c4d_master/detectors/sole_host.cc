@@ -12,11 +12,32 @@ bool IsBySteps(const QueuePairEnds& ends) {
 
 namespace {
 
+constexpr size_t kLeastWays = 4;  // fewer may take one link between switches by chance
+
+// Whether they may meet on a link rather than on the host: a few, of several of its ranks, while most of its
+// ranks are not held up.
+bool MayMeetOnALink(const Host* host, const std::vector<QueuePairEnds>& all,
+                    const std::vector<Stuck>& stuck) {
+  std::set<uint32_t> own;
+  std::set<uint32_t> held_up;
+  size_t ways = 0;
+  for (const QueuePairEnds& ends : all) {
+    if (!IsBySteps(ends) || ends.receiver == nullptr || ends.sender->host == ends.receiver->host) continue;
+    if (ends.sender->host == host) own.insert(ends.from_number);
+    if (ends.receiver->host == host) own.insert(ends.to_number);
+  }
+  for (const Stuck& item : stuck) {
+    if (!IsBySteps(*item.ends)) continue;
+    ++ways;
+    held_up.insert(item.ends->sender->host == host ? item.ends->from_number : item.ends->to_number);
+  }
+  return ways < kLeastWays && held_up.size() > 1 && 2 * held_up.size() <= own.size();
+}
+
 // Between two hosts it is the one of which some ranks hold data for several of the other one, if these have
 // exchanged theirs with the rest of its ranks.
 bool IsCutOff(const Host* host, const std::vector<QueuePairEnds>& all, const std::vector<Stuck>& stuck,
               const std::vector<Nic>& nics, const CommunicationHangThresholds& thresholds) {
-  constexpr size_t kLeastWays = 4;  // fewer may take one link between switches by chance
   std::set<const QueuePairEnds*> is_stuck;
   std::set<uint32_t> own;
   std::set<uint32_t> peers;
@@ -62,7 +83,7 @@ Sole SoleHost(const std::vector<QueuePairEnds>& queue_pairs, const std::vector<S
   Sole sole;
   for (const auto& [host, of] : touched) {
     const size_t peers = of.second.size();
-    if (of.first != all || peers == 0) continue;
+    if (of.first != all || peers == 0 || MayMeetOnALink(host, queue_pairs, stuck)) continue;
     if (peers >= 2 || IsCutOff(host, queue_pairs, stuck, nics, thresholds)) sole = {host, peers};
   }
   return sole;

@@ -20,15 +20,16 @@ constexpr uint64_t kStepBytes = 1 << 20;
 // Two ranks a host; each exchanges with its neighbours in a ring and with the rank across.
 class VendorNetworkTest : public ::testing::Test {
  protected:
-  VendorNetworkTest() : job_(kRanks, 2) {
+  explicit VendorNetworkTest(uint32_t ranks = kRanks, uint32_t per_host = 2)
+      : ranks_(ranks), job_(ranks, per_host) {
     job_.Complete(20);
-    for (uint32_t rank = 0; rank < kRanks; ++rank) {
+    for (uint32_t rank = 0; rank < ranks; ++rank) {
       Membership& membership = job_.membership(rank);
       membership.vendor = membership.sees_events = membership.sees_kernels = true;
-      for (const uint32_t distance : {1U, kRanks - 1, kRanks / 2}) {
+      for (const uint32_t distance : {1U, ranks - 1, ranks / 2}) {
         for (const bool sends : {true, false}) {
           QueuePair way;
-          way.peer = (rank + distance) % kRanks;
+          way.peer = (rank + distance) % ranks;
           way.sends = sends;
           way.carrier = Carrier::kVendor;
           way.posted_bytes = way.completed_bytes = way.moved_bytes = 50 * kStepBytes;
@@ -68,9 +69,9 @@ class VendorNetworkTest : public ::testing::Test {
     Way(from, to).last_post_at_ns = job_.now_ns();
   }
   void HoldAllOf(uint32_t rank) {
-    for (const uint32_t distance : {1U, kRanks - 1, kRanks / 2}) {
-      Hold(rank, (rank + distance) % kRanks);
-      Hold((rank + distance) % kRanks, rank);
+    for (const uint32_t distance : {1U, ranks_ - 1, ranks_ / 2}) {
+      Hold(rank, (rank + distance) % ranks_);
+      Hold((rank + distance) % ranks_, rank);
     }
   }
   std::vector<Finding> After(int64_t ns) {
@@ -78,7 +79,13 @@ class VendorNetworkTest : public ::testing::Test {
     return DetectCommunicationHangs(job_.Snapshot(), nullptr, {});
   }
 
+  const uint32_t ranks_;
   FakeJob job_;
+};
+
+class WideNodesTest : public VendorNetworkTest {
+ protected:
+  WideNodesTest() : VendorNetworkTest(16, 4) {}
 };
 
 TEST_F(VendorNetworkTest, TheNicOfARankIsNamed) {
@@ -109,6 +116,28 @@ TEST_F(VendorNetworkTest, ANodeIsNamedByWaysOfSeveralOfItsRanks) {
   EXPECT_EQ(findings[0].kind, CulpritKind::kNode);
   EXPECT_EQ(findings[0].host, "host2");
   EXPECT_EQ(findings[0].confirmed_by, "no-progress");
+}
+
+// Two ways of two of a node's four ranks may as well meet on a link, while the other two ranks reach
+// everybody.
+TEST_F(WideNodesTest, AFewWaysOfTwoRanksOfFourAreNoNode) {
+  Hold(3, 4);
+  Hold(5, 13);
+  const std::vector<Finding> findings = After(4 * kSecondNs);
+  ASSERT_THAT(findings, SizeIs(1));
+  EXPECT_EQ(findings[0].kind, CulpritKind::kConnection);
+  EXPECT_THAT(findings[0].connections, SizeIs(2));
+}
+
+TEST_F(WideNodesTest, MoreOfThemAre) {
+  Hold(3, 4);
+  Hold(12, 4);
+  Hold(5, 13);
+  Hold(13, 5);
+  const std::vector<Finding> findings = After(4 * kSecondNs);
+  ASSERT_THAT(findings, SizeIs(1));
+  EXPECT_EQ(findings[0].kind, CulpritKind::kNode);
+  EXPECT_EQ(findings[0].host, "host1");
 }
 
 // A link between switches holds up ways of several nodes.
