@@ -60,10 +60,10 @@ bool GoesOn(const v1::QueuePairState& a, const v1::QueuePairState& b) {
   return a.communicator_id() == b.communicator_id() && a.rank() == b.rank() && a.peer() == b.peer() &&
          a.direction() == b.direction() && a.channel() == b.channel() && a.index() == b.index() &&
          a.transport() == b.transport() && a.queue_pair_number() == b.queue_pair_number() &&
-         a.phase() == b.phase() && a.error() == b.error() && a.fences() == b.fences() &&
-         a.dead() == b.dead() && a.local() == b.local() && a.remote() == b.remote() &&
-         a.has_connection() == b.has_connection() && GoesOn(a.connection(), b.connection()) &&
-         a.latency_histogram_size() <= b.latency_histogram_size() &&
+         a.peer_queue_pair_number() == b.peer_queue_pair_number() && a.phase() == b.phase() &&
+         a.error() == b.error() && a.fences() == b.fences() && a.dead() == b.dead() &&
+         a.local() == b.local() && a.remote() == b.remote() && a.has_connection() == b.has_connection() &&
+         GoesOn(a.connection(), b.connection()) && a.latency_histogram_size() <= b.latency_histogram_size() &&
          b.posted_messages() >= a.posted_messages() && b.posted_bytes() >= a.posted_bytes() &&
          b.completed_messages() >= a.completed_messages() && b.completed_bytes() >= a.completed_bytes() &&
          b.moved_bytes() >= a.moved_bytes();

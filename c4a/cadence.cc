@@ -36,7 +36,7 @@ uint64_t StructureOf(const v1::ProcessReport& report) {
   }
   for (const v1::QueuePairState& state : report.queue_pairs()) {
     hash = absl::HashOf(hash, state.queue_pair_number(), static_cast<int>(state.phase()), state.error(),
-                        state.fences(), state.dead(), state.remote());
+                        state.fences(), state.dead(), state.remote(), state.peer_queue_pair_number());
   }
   return hash;
 }

@@ -159,6 +159,7 @@ void FillQueuePair(const wire::QueuePairSlot& slot, const wire::CommunicatorSlot
   to->set_index(slot.index);
   to->set_transport(slot.transport);
   to->set_queue_pair_number(slot.queue_pair_number);
+  to->set_peer_queue_pair_number(slot.peer_number);
   to->set_phase(PhaseToProto(slot.phase));
   to->set_local(EndpointText(slot.local));
   to->set_remote(EndpointText(slot.remote));

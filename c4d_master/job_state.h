@@ -121,6 +121,7 @@ inline constexpr int64_t kSignOfLifeNs = 1000000000;
 struct QueuePair {
   int64_t last_heard_at_ns = kNever;  // sender: a sign of life of the other end; one comes each second
   uint32_t peer = 0;                  // rank in the communicator
+  uint32_t peer_number = 0;           // verbs: of the other end's queue pair, at `remote`; 0: not known
   bool sends = false;
   uint32_t channel = 0;
   uint32_t index = 0;

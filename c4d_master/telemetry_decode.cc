@@ -65,6 +65,7 @@ Carrier CarrierOf(uint32_t transport) {
 QueuePair Decode(const v1::QueuePairState& state, const BatchTimes& times) {
   QueuePair result;
   result.peer = state.peer();
+  result.peer_number = state.peer_queue_pair_number();
   result.sends = state.direction() == v1::DIRECTION_SEND;
   result.channel = state.channel();
   result.index = state.index();

@@ -17,7 +17,7 @@ namespace c4::wire {
 
 inline constexpr uint64_t kSegmentMagic = Magic("C4SEGMNT");
 inline constexpr uint16_t kSegmentMajor = 1;
-inline constexpr uint16_t kSegmentMinor = 5;
+inline constexpr uint16_t kSegmentMinor = 6;
 inline constexpr char kSegmentSuffix[] = ".c4seg";
 
 enum ClockKind : uint32_t {
@@ -254,7 +254,7 @@ struct QueuePairSlot {
   uint32_t generation;
   uint32_t communicator_slot;
   uint32_t direction;
-  int32_t peer;  // rank in the communicator
+  int32_t peer;  // rank in the communicator; -1: not known
   uint16_t channel;
   uint16_t index;  // of this queue pair in its connection
   uint64_t queue_pair_number;
@@ -267,7 +267,8 @@ struct QueuePairSlot {
   // Line 1: addresses.
   Endpoint local;
   Endpoint remote;
-  uint8_t reserved1[16];
+  uint32_t peer_number;  // since 1.6, verbs: of the other end's queue pair, by which the ends find each other
+  uint8_t reserved1[12];
   // Line 2: progress. Sender: posted by us, completed = acknowledged by the receiver.
   // Receiver: posted = receives posted, completed = received whole; moved_bytes also counts the part
   // of a message that has come or gone so far.

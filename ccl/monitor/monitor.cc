@@ -160,6 +160,7 @@ QueuePairRecorder Monitor::OpenQueuePair(const CommunicatorRecorder& communicato
   fresh.created_ticks = NowTicks();
   fresh.local = identity.local;
   fresh.remote = identity.remote;
+  fresh.peer_number = identity.peer_number;
   *slot = fresh;
   std::atomic_ref<uint32_t>(slot->phase).store(wire::kPhaseReady, std::memory_order_release);
   return {slot, index};

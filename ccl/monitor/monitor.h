@@ -33,6 +33,7 @@ struct QueuePairIdentity {
   wire::TransportKind transport = wire::kTransportTcp;
   wire::Endpoint local{};
   wire::Endpoint remote{};
+  uint32_t peer_number = 0;  // verbs: of the other end's queue pair; 0: not known
 };
 
 class Monitor {

@@ -156,6 +156,8 @@ class QueuePairRecorder {
     slot_->local = local;
     slot_->remote = remote;
   }
+  // Verbs: it has been joined to that queue pair of the other end.
+  void Joined(uint32_t peer_number) { Publish(slot_->peer_number, peer_number); }
   void Heard(uint64_t ticks) { Publish(slot_->last_heard_ticks, ticks); }
   void Moved(uint64_t bytes, uint64_t ticks) {
     Publish(slot_->last_progress_ticks, ticks);

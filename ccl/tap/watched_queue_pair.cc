@@ -241,6 +241,7 @@ void WatchedQueuePair::IntoSegment(Way* way) {
   const bool sends = identity.direction == wire::kDirectionSend;
   identity.local = sends ? route_.local : route_.remote;
   identity.remote = sends ? route_.remote : route_.local;
+  identity.peer_number = route_.peer_number;
   QueuePairRecorder recorder = communicator_->OpenConnection(identity);
   recorder.TakeOver(way->recorder.slot());
   if (sends) recorder.Path(wire::kPathUp);
@@ -251,8 +252,12 @@ void WatchedQueuePair::Routed(const Route& route) {
   const std::lock_guard<BriefLock> lock(lock_);
   route_ = route;
   if (!attributed_) return;
-  if (sends_.used) sends_.recorder.Rerouted(route.local, route.remote);
-  if (receives_.used) receives_.recorder.Rerouted(route.remote, route.local);
+  for (Way* way : {&sends_, &receives_}) {
+    if (!way->used) continue;
+    const bool sends = way == &sends_;
+    way->recorder.Rerouted(sends ? route.local : route.remote, sends ? route.remote : route.local);
+    way->recorder.Joined(route_.peer_number);
+  }
 }
 
 void WatchedQueuePair::Failed(int error) {

@@ -123,6 +123,7 @@ TEST_F(ReporterTest, QueuePairsOfTheSameGenerationOnly) {
   slot.direction = wire::kDirectionReceive;
   slot.peer = 3;
   slot.queue_pair_number = 42;
+  slot.peer_number = 43;
   slot.transport = wire::kTransportVendor;
   slot.completed_bytes = 4096;
   slot.last_progress_ticks = kNow - 20;
@@ -142,6 +143,7 @@ TEST_F(ReporterTest, QueuePairsOfTheSameGenerationOnly) {
   EXPECT_EQ(state.peer(), 3u);
   EXPECT_EQ(state.direction(), v1::DIRECTION_RECEIVE);
   EXPECT_EQ(state.queue_pair_number(), 42u);
+  EXPECT_EQ(state.peer_queue_pair_number(), 43u);
   EXPECT_EQ(state.transport(), wire::kTransportVendor);
   EXPECT_EQ(state.local(), "10.1.2.3:4711");
   EXPECT_EQ(state.remote(), "");

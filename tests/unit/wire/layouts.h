@@ -172,6 +172,7 @@ inline Layout QueuePairSlotLayout() {
            C4_FIELD(reserved0b),
            C4_FIELD(local),
            C4_FIELD(remote),
+           C4_FIELD(peer_number),
            C4_FIELD(reserved1),
            C4_FIELD(posted_messages),
            C4_FIELD(posted_bytes),

@@ -96,6 +96,11 @@ TEST(ProtoGolden, TelemetryOf7) {
   ExpectGolden<v1::TelemetryBatch>("telemetry-7");
 }
 
+// 8 holds queue pairs that the tap watches.
+TEST(ProtoGolden, TelemetryOf8) {
+  ExpectGolden<v1::TelemetryBatch>("telemetry-8");
+}
+
 TEST(ProtoGolden, VerdictOf5) {
   ExpectGolden<v1::Verdict>("verdict-5");
 }

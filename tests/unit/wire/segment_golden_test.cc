@@ -18,8 +18,9 @@ const Released k12{"segment-1.2.bin", 2, 384, 512};
 const Released k13{"segment-1.3.bin", 3, 384, 512};
 const Released k14{"segment-1.4.bin", 4, 384, 512};
 const Released k15{"segment-1.5.bin", 5, 384, 512};
-const Released kAll[] = {k10, k11, k12, k13, k14, k15};
-const Released& kInForce = k15;
+const Released k16{"segment-1.6.bin", 6, 384, 512};
+const Released kAll[] = {k10, k11, k12, k13, k14, k15, k16};
+const Released& kInForce = k16;
 
 constexpr uint32_t kCommunicators = 2;
 constexpr uint32_t kQueuePairs = 2;
@@ -176,6 +177,7 @@ QueuePairSlot ExpectedQueuePair(const Released& version, uint32_t direction) {
   if (version.minor < 2) return slot;
   slot.fences = 26;
   slot.path_state = direction == kDirectionSend ? 2 : 0;
+  if (version.minor >= 6) slot.peer_number = 910 + direction;
   if (version.minor < 3 || direction == kDirectionReceive) return slot;
   slot.gpu_wait_sum_ticks = 2401;
   slot.gpu_wait_max_ticks = 2402;

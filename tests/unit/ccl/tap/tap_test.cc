@@ -98,6 +98,9 @@ TEST_F(TapTest, OnceItIsKnownWhoseItIsItStandsInTheSegment) {
   EXPECT_EQ(slot.index, 1);
   EXPECT_EQ(slot.transport, wire::kTransportVerbs);
   EXPECT_EQ(slot.queue_pair_number, a.pair->number);
+  EXPECT_EQ(slot.peer_number, b.pair->number);
+  client.Connect(a, a, 5);
+  EXPECT_EQ(slot.peer_number, a.pair->number);
   EXPECT_EQ(slot.completed_bytes, 2U * 8192);
   EXPECT_EQ(slot.remote.port, 4791);
   EXPECT_NE(slot.local.port, 0);
