@@ -5,16 +5,15 @@
 #include <mutex>
 #include <utility>
 
+#include "ccl/tap/connection_indices.h"
 #include "ccl/tap/extended_sends.h"
+#include "ccl/transport/verbs/source_port.h"
 
 namespace c4::tap {
 namespace {
 
 // NCCL's clear to send is a slot of its queue of 32 to 64 bytes a receive, up to eight of them at once.
 constexpr uint64_t kMostCreditBytes = 512;
-
-// What is of the connection as a whole stands in the slot of index 0, which the profiler writes.
-constexpr uint16_t kIndex = 1;
 
 uint64_t BytesOf(const abi::Piece* pieces, int count) {
   uint64_t bytes = 0;
@@ -24,6 +23,17 @@ uint64_t BytesOf(const abi::Piece* pieces, int count) {
 
 WatchedQueuePair::Sent SentOf(const abi::SendRequest& request) {
   return {request.id, BytesOf(request.pieces, request.piece_count), request.opcode, request.flags};
+}
+
+// What comes in, comes to the port of RoCE, from whichever port the other end has chosen.
+wire::Endpoint AtReceiver(wire::Endpoint local) {
+  if (local.port != 0) local.port = verbs::kRoceUdpPort;
+  return local;
+}
+
+wire::Endpoint FromSender(wire::Endpoint remote) {
+  remote.port = 0;
+  return remote;
 }
 
 int ErrnoOf(int status) {
@@ -87,6 +97,7 @@ void WatchedQueuePair::Close() {
     way->recorder = QueuePairRecorder(&way->own, 0);
     way->used = false;
   }
+  if (attributed_) Indices().Return(communicator_, identity_.peer, identity_.index);
   extended_.reset();
   context_ = nullptr;
   queue_pair_ = nullptr;
@@ -239,8 +250,8 @@ void WatchedQueuePair::IntoSegment(Way* way) {
   QueuePairIdentity identity = identity_;
   identity.direction = static_cast<wire::Direction>(way->own.direction);
   const bool sends = identity.direction == wire::kDirectionSend;
-  identity.local = sends ? route_.local : route_.remote;
-  identity.remote = sends ? route_.remote : route_.local;
+  identity.local = sends ? route_.local : AtReceiver(route_.local);
+  identity.remote = sends ? route_.remote : FromSender(route_.remote);
   identity.peer_number = route_.peer_number;
   QueuePairRecorder recorder = communicator_->OpenConnection(identity);
   recorder.TakeOver(way->recorder.slot());
@@ -255,7 +266,8 @@ void WatchedQueuePair::Routed(const Route& route) {
   for (Way* way : {&sends_, &receives_}) {
     if (!way->used) continue;
     const bool sends = way == &sends_;
-    way->recorder.Rerouted(sends ? route.local : route.remote, sends ? route.remote : route.local);
+    way->recorder.Rerouted(sends ? route.local : AtReceiver(route.local),
+                           sends ? route.remote : FromSender(route.remote));
     way->recorder.Joined(route_.peer_number);
   }
 }
@@ -296,9 +308,11 @@ bool WatchedQueuePair::AttributeTo(ObservedCommunicator* communicator, int peer)
   attributed_ = true;
   communicator_ = communicator;
   identity_.peer = peer;
-  identity_.index = kIndex;
+  identity_.index = Indices().Take(communicator, peer);
   identity_.number = number_;
   identity_.transport = wire::kTransportVerbs;
+  // A program's other end may do nothing but be written to, and is looked for by this end's number.
+  if (owner_ == Owner::kAnyProgram) sends_.used = true;
   for (Way* way : {&sends_, &receives_}) {
     if (way->used) IntoSegment(way);
   }

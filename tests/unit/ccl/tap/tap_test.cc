@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "ccl/base/clock.h"
+#include "ccl/tap/connection_indices.h"
 #include "ccl/tap/watchdog.h"
 #include "ccl/transport/verbs/library.h"
 #include "gmock/gmock.h"
@@ -109,6 +110,40 @@ TEST_F(TapTest, OnceItIsKnownWhoseItIsItStandsInTheSegment) {
   client.destroy_qp(b.pair);
 }
 
+TEST_F(TapTest, EachQueuePairOfAConnectionHasItsOwnIndex) {
+  ObservedCommunicators communicators(&monitor_);
+  ObservedCommunicator* const mine = communicators.Open({.id = 9, .rank = 0, .rank_count = 3});
+  Client client(true);
+  const auto begin = [&](int peer, uint64_t id) {
+    const Client::Pair made = client.Make();
+    client.Connect(made, made, 5);
+    EXPECT_EQ(client.Receive(made, id), 0);
+    EXPECT_EQ(client.Write(made, id, 8192, true), 0);
+    AttributePosted(mine, peer);
+    return made;
+  };
+  // By number: sending and receiving slot of a queue pair have the same.
+  const auto index = [&](const Client::Pair& made) {
+    const uint16_t sends = QueuePairs().Find(made.pair)->sends().index;
+    EXPECT_EQ(QueuePairs().Find(made.pair)->receives().index, sends);
+    return sends;
+  };
+  const Client::Pair a = begin(1, 1);
+  const Client::Pair b = begin(1, 2);
+  const Client::Pair c = begin(2, 3);
+  EXPECT_EQ(index(a), 1);
+  EXPECT_EQ(index(b), 2);
+  EXPECT_EQ(index(c), 1);  // of another connection
+  client.destroy_qp(a.pair);
+  ASSERT_EQ(client.Write(b, 4, 8192, true), 0);
+  EXPECT_EQ(index(b), 2);
+  const Client::Pair d = begin(1, 5);
+  EXPECT_EQ(index(d), 1);
+  EXPECT_EQ(index(b), 2);
+  for (const Client::Pair& made : {b, c, d}) client.destroy_qp(made.pair);
+  EXPECT_EQ(Indices().connections(), 0U);
+}
+
 TEST_F(TapTest, PostsByItsOwnCallsAreRecordedAndGivenBack) {
   Client client(true);
   const Client::Pair a = client.MakeExtended();
@@ -155,7 +190,16 @@ TEST_F(TapTest, WhatIsNotNcclsStandsInTheProgramsOwnCommunicatorFromTheStart) {
     const Client::Pair b = client.Make();
     client.Connect(a, b, 0);
     client.Connect(b, a, 0);
+    // One that is only written to stands there as well, for its other end to be found.
+    const wire::QueuePairSlot idle = QueuePairs().Find(b.pair)->sends();
+    EXPECT_EQ(idle.phase, static_cast<uint32_t>(wire::kPhaseReady));
+    EXPECT_EQ(idle.queue_pair_number, b.pair->number);
+    EXPECT_EQ(idle.peer_number, a.pair->number);
+    EXPECT_EQ(idle.posted_messages, 0U);
     ASSERT_EQ(client.Receive(a, 1), 0);
+    const wire::QueuePairSlot receives = QueuePairs().Find(a.pair)->receives();
+    EXPECT_EQ(receives.local.port, 4791);
+    EXPECT_EQ(receives.remote.port, 0);          // whichever the other end has chosen
     ASSERT_EQ(client.Write(a, 2, 64, true), 0);  // would be NCCL's clear to send
     client.Poll(a);
     const wire::QueuePairSlot sends = QueuePairs().Find(a.pair)->sends();
