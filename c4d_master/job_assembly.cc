@@ -146,7 +146,7 @@ void JobAssembly::Rebuild(const std::map<std::string, Host>& hosts, int64_t now_
       const auto index = static_cast<uint32_t>(snapshot_.processes.size());
       snapshot_.processes.push_back({&host, &process, stale, false});
       processes_.push_back({process.ended, process.health.state});
-      if (process.rank < 0 || process.communicators.empty()) continue;
+      if (process.rank < 0) continue;
       const auto [at, is_first] = first_life.try_emplace(process.rank, index);
       if (is_first) continue;
       const auto [of_rank, is_second] = several.try_emplace(process.rank, lives_.size());
@@ -176,8 +176,11 @@ bool JobAssembly::Supersede() {
   for (const std::vector<uint32_t>& of_rank : lives_) {
     for (const uint32_t index : of_rank) {
       ProcessRef& ref = snapshot_.processes[index];
+      // Who has joined no communicator has not taken the rank over: it may be a helper that knows the rank's
+      // number.
       const bool superseded = std::any_of(of_rank.begin(), of_rank.end(), [&](uint32_t other) {
-        return IsLaterLife(snapshot_.processes[other], ref);
+        const ProcessRef& later = snapshot_.processes[other];
+        return !later.process->communicators.empty() && IsLaterLife(later, ref);
       });
       looked_at[index] = true;
       news = news || (superseded || former_lives_[index]) != ref.superseded;

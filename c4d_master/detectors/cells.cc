@@ -60,6 +60,13 @@ void JudgeUppers(const std::vector<Upper>& uppers, const SlowThresholds& thresho
 
 }  // namespace
 
+double Cell::bytes() const {
+  const QueuePair* const queue_pair = ends->queue_pair;
+  if (queue_pair == nullptr || queue_pair->completed_messages == 0) return low.chunks;
+  return low.chunks * static_cast<double>(queue_pair->completed_bytes) /
+         static_cast<double>(queue_pair->completed_messages);
+}
+
 std::vector<Cell> Cells(const std::vector<QueuePairEnds>& queue_pairs, const Windows& windows, size_t back,
                         const SlowThresholds& thresholds) {
   std::vector<Cell> cells;

@@ -33,6 +33,9 @@ struct Cell {
   double upper_ratio = 0;
   bool slow_upper = false;
   bool bad() const { return slow || slow_upper; }
+  // What its chunks held, by the mean size of those of its queue pair's life; where that is not known, their
+  // number.
+  double bytes() const;
 
   // What is the same in looks at different times.
   using Id = std::pair<const QueuePairEnds*, std::string_view>;

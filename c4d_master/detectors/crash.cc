@@ -18,6 +18,8 @@ namespace {
 using service::Concat;
 using service::SecondsText;
 
+constexpr int64_t kLauncherNs = 10 * kSecondNs;  // in which it ends what is left of a broken job
+
 bool IsDead(const ProcessRef& ref) {
   const ProcessState state = ref.process->health.state;
   return !ref.process->ended && (state == ProcessState::kGone || state == ProcessState::kZombie);
@@ -107,6 +109,21 @@ std::vector<uint32_t> FormerPeers(const JobSnapshot& snapshot, uint32_t dead, co
       others.push_back(i);
   }
   return others;
+}
+
+// Who had joined no communicator when it ended, as a rank that dies as it starts, takes along only those that
+// a launcher ends because of it. Else it was a helper, or is of a life of the job that nobody remembers.
+void DropStrangers(const JobSnapshot& snapshot, std::vector<End>* ends) {
+  std::vector<int64_t> of_members;
+  for (const End& end : *ends) {
+    if (!snapshot.processes[end.process].process->communicators.empty()) of_members.push_back(end.at_ns);
+  }
+  std::erase_if(*ends, [&](const End& end) {
+    if (!snapshot.processes[end.process].process->communicators.empty() || of_members.empty()) return false;
+    return std::none_of(of_members.begin(), of_members.end(), [&](int64_t at_ns) {
+      return at_ns >= end.at_ns && at_ns - end.at_ns <= kLauncherNs;
+    });
+  });
 }
 
 // What tells nothing of what broke the job.
@@ -211,10 +228,12 @@ Finding CrashOf(const JobSnapshot& snapshot, const End& end, const Membership& w
                                SecondsText(ref.host->as_of_ns - ref.process->health.state_since_at_ns))});
   AddEnd(snapshot, end, after, &finding);
   finding.evidence.push_back(
-      {"inside", Concat("it had called ", where.called.count + where.p2p_called.count, " and finished ",
-                        where.finished.count + where.p2p_finished.count, " operations of communicator ",
-                        service::CommunicatorText(where.communicator_id),
-                        IsInside(where) ? ": it died inside an operation" : "")});
+      {"inside", ref.process->communicators.empty()
+                     ? "it had joined no communicator yet"
+                     : Concat("it had called ", where.called.count + where.p2p_called.count, " and finished ",
+                              where.finished.count + where.p2p_finished.count, " operations of communicator ",
+                              service::CommunicatorText(where.communicator_id),
+                              IsInside(where) ? ": it died inside an operation" : "")});
   finding.evidence.push_back({"waiting", Concat(service::RankListText(finding.waiting),
                                                 finding.waiting.size() == 1 ? " depends" : " depend",
                                                 " on it; nobody died before it")});
@@ -294,6 +313,7 @@ std::vector<Finding> DetectCrashes(const JobSnapshot& snapshot, const EndThresho
     if (EndedForNoReason(end)) continue;
     (IsNews(ref) ? ends : replaced).push_back(end);
   }
+  DropStrangers(snapshot, &ends);
   if (ends.empty()) return {};
   AddTogether(replaced, thresholds.ended_ns, &ends);
   DropEarlierLives(snapshot, &ends);
@@ -344,6 +364,10 @@ std::vector<Finding> DetectCrashes(const JobSnapshot& snapshot, const EndThresho
         ref.superseded ? FormerPeers(snapshot, end.process, &where) : Bereaved(snapshot, end.process, &where);
     // Those that were ended because of it would miss it, too.
     if (bereaved.empty() && !after.empty()) bereaved = FormerPeers(snapshot, end.process, &where);
+    // One that had joined none yet: where the first of them was.
+    for (size_t i = 0; where == nullptr && ref.process->communicators.empty() && i < after.size(); ++i) {
+      where = LeftBehind(*snapshot.processes[after[i].process].process);
+    }
     if (!bereaved.empty() && where != nullptr) {
       findings.push_back(CrashOf(snapshot, end, *where, bereaved, after, first.size() == 1, thresholds));
     }

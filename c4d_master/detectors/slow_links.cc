@@ -1,6 +1,7 @@
 #include "c4d_master/detectors/slow_links.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <set>
 #include <string>
@@ -70,16 +71,19 @@ LookBlame BlameLook(const Look& look, const Excused& excused, const std::vector<
     slow.insert(cell->id());
   }
   if (result.bad.empty()) return result;
-  // One or two chunks pass a slow link quickly, where its switch has room for them: what speaks for a link
-  // has sent about as much as what speaks against it.
-  const Cell* const fewest =
-      *std::min_element(result.bad.begin(), result.bad.end(),
-                        [](const Cell* a, const Cell* b) { return a->low.chunks < b->low.chunks; });
-  const double least_chunks = std::max(2.0, fewest->low.chunks / 2);
+  // One or two chunks, or a few small ones, pass a slow link quickly, where its switch has room for them:
+  // what speaks for a link has sent about as much as what speaks against it.
+  double least_chunks = std::numeric_limits<double>::max();
+  double least_bytes = std::numeric_limits<double>::max();
+  for (const Cell* cell : result.bad) {
+    least_chunks = std::min(least_chunks, cell->low.chunks / 2);
+    least_bytes = std::min(least_bytes, cell->bytes() / 2);
+  }
+  least_chunks = std::max(2.0, least_chunks);
   for (const Cell& cell : look.cells) {
     if (slow.count(cell.id()) != 0) continue;
-    const bool good =
-        !cell.slow && cell.judged && !cell.unclear && cell.low.chunks >= least_chunks && !excused(cell);
+    const bool good = !cell.slow && cell.judged && !cell.unclear && cell.low.chunks >= least_chunks &&
+                      cell.bytes() >= least_bytes && !excused(cell);
     witnesses.push_back(
         {std::string(cell.local), std::string(cell.remote), good ? FlowState::kGood : FlowState::kUnknown});
   }

@@ -1,6 +1,7 @@
 #include "c4d_master/intervention/candidates.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 
 #include "absl/strings/str_join.h"
@@ -36,13 +37,16 @@ std::vector<Candidate> CandidatesOf(const std::vector<Flow>& suspects, const std
     }
     for (const Thing& thing : of_this) ++counts[thing].suspects;
   }
+  // A few small chunks pass whatever is slow: what speaks for a thing has sent about as much as a suspect.
+  double least_bytes = std::numeric_limits<double>::max();
+  for (const Flow& suspect : suspects) least_bytes = std::min(least_bytes, suspect.bytes / 2);
   std::vector<Candidate> candidates;
   for (const auto& [thing, count] : counts) {
     if (count.suspects < suspects.size()) continue;
     const Candidate candidate = {thing, count.directions};
     size_t well = 0;
     for (const Flow& flow : flows) {
-      if (IsWell(flow, thresholds) && TakesBadly(flow, candidate)) ++well;
+      if (flow.bytes >= least_bytes && IsWell(flow, thresholds) && TakesBadly(flow, candidate)) ++well;
     }
     const auto all = static_cast<double>(well + count.suspects);
     if (static_cast<double>(well) > thresholds.contradicting * all) continue;

@@ -33,6 +33,7 @@ struct Flow {
   // On this way, in the window.
   double ns_per_kib = 0;  // the low quantile; 0: no chunk
   double chunks = 0;
+  double bytes = 0;     // what they held, about
   double ratio = 0;     // to what is usual, as the detectors have it
   bool judged = false;  // as a cell (detectors/cells.h)
   bool slow = false;

@@ -44,6 +44,7 @@ Flow FlowOf(const QueuePairEnds& ends, const Cell* cell, PathSource* paths) {
   if (cell == nullptr) return flow;
   flow.ns_per_kib = cell->low.ns_per_kib;
   flow.chunks = cell->low.chunks;
+  flow.bytes = cell->bytes();
   flow.ratio = cell->ratio;
   flow.judged = cell->judged;
   flow.slow = cell->slow;

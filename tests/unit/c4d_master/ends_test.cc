@@ -171,6 +171,23 @@ TEST_F(RestartedJobTest, RanksThatAreStartedLastAreNoCrash) {
   for (const Finding& finding : DetectCrashes(Snapshot(), {})) EXPECT_EQ(finding.confirmed_by, "");
 }
 
+// A rank that dies before it joins anything has a successor like any other, and a helper with its number is none.
+TEST_F(RestartedJobTest, ARankThatHadJoinedNothingIsTakenOver) {
+  EndAll(Phase::kReady);
+  Pass(kSecondNs);
+  for (uint32_t rank = 0; rank < kRanks; ++rank) {
+    StartAgain(rank);
+    job_.host_of(rank).processes.back().first_seen_at_ns = job_.now_ns() + kSecondNs;
+  }
+  job_.host_of(2).processes.front().communicators.clear();
+  job_.host_of(3).processes.back().communicators.clear();
+  Pass(2 * kReplacedNs);
+  const JobSnapshot snapshot = Snapshot();
+  for (const ProcessRef& ref : snapshot.processes) {
+    if (ref.process->rank != 3) EXPECT_EQ(ref.superseded, ref.process->incarnation == 0) << ref.process->rank;
+  }
+}
+
 // A rank of the next life dies before the end of the former one is old news.
 TEST_F(RestartedJobTest, ALossOfTheNextLifeIsTheNews) {
   for (uint32_t rank = 0; rank < kRanks; ++rank) job_.Enter(rank);

@@ -90,6 +90,25 @@ TEST_F(LauncherTest, TheKernelsLogTellsWhomItKilledForWantOfMemory) {
   EXPECT_THAT(findings[0].suggested_action, ::testing::HasSubstr("memory"));
 }
 
+// A rank that dies as it starts has joined nothing yet; the launcher ends the others because of it.
+TEST_F(LauncherTest, OneThatHadJoinedNothingIsNamedWhereTheOthersAreEndedWithIt) {
+  job_.process(5).communicators.clear();
+  End(5, 0, kException);
+  EndOthers(5, 100, SIGTERM);
+  const std::vector<Finding> findings = Detect();
+  ExpectNamed(findings, 5);
+  EXPECT_THAT(findings[0].waiting, SizeIs(15));
+}
+
+// A helper with the rank's number, or a rank of a life before: it is not why somebody dies half a minute
+// later.
+TEST_F(LauncherTest, OneThatHadJoinedNothingDoesNotHideALaterCrash) {
+  job_.process(5).communicators.clear();
+  End(5, -30'000, std::nullopt);
+  End(11, 0, SIGKILL);
+  ExpectNamed(Detect(), 11);
+}
+
 TEST_F(LauncherTest, AJobThatIsEndedAsAWholeIsNobodysFault) {
   EndOthers(99, 0, SIGTERM);
   const std::vector<Finding> findings = Detect();

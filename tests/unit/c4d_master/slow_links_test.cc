@@ -14,19 +14,24 @@ using Sort = LinkBlame::Sort;
 
 // Eight hosts below four leaves, two spines; each host sends to each of another leaf over both, those of leaf
 // 0 slowly over spine 1. `chunks`: of each of theirs; `few_well`: chunks of some that are well there all the
-// same.
-Sort Blame(double chunks, double few_well) {
+// same, each of so many bytes; the others' have 64 KiB.
+Sort Blame(double chunks, double few_well, uint64_t few_well_bytes = 65536) {
   FakePaths paths;
   std::deque<QueuePairEnds> ends;
   std::deque<std::string> names;
+  std::deque<QueuePair> queue_pairs;
   Look look;
-  const auto add = [&](int from, int to, int spine, bool slow, double of_chunks) {
+  const auto add = [&](int from, int to, int spine, bool slow, double of_chunks, uint64_t bytes = 65536) {
     const std::string& local =
         names.emplace_back("10.0.0." + std::to_string(from) + ":" + std::to_string(20000 + names.size()));
     const std::string& remote = names.emplace_back("10.0.0." + std::to_string(to) + ":9000");
     paths.Add(local, remote, from, to, spine, spine);
     Cell cell;
+    QueuePair& queue_pair = queue_pairs.emplace_back();
+    queue_pair.completed_messages = 1000;
+    queue_pair.completed_bytes = 1000 * bytes;
     cell.ends = &ends.emplace_back();
+    ends.back().queue_pair = &queue_pair;
     cell.local = local;
     cell.remote = remote;
     cell.low.chunks = of_chunks;
@@ -39,7 +44,7 @@ Sort Blame(double chunks, double few_well) {
       if (from / 2 == to / 2) continue;
       add(from, to, 0, false, 20);
       add(from, to, 1, from < 2, from < 2 ? chunks : 20);
-      if (from < 2) add(from, to, 1, false, few_well);
+      if (from < 2) add(from, to, 1, false, few_well, few_well_bytes);
     }
   }
   for (const Cell& cell : look.cells) {
@@ -53,6 +58,13 @@ TEST(SlowLinks, AChunkOrTwoDoNotSpeakForALink) {
   EXPECT_EQ(Blame(10, 2), Sort::kLinks);
   EXPECT_EQ(Blame(10, 4), Sort::kLinks);
   EXPECT_EQ(Blame(3, 1), Sort::kLinks);
+}
+
+// Such as those of a barrier.
+TEST(SlowLinks, SmallChunksDoNotEither) {
+  EXPECT_EQ(Blame(4, 4, 64), Sort::kLinks);
+  EXPECT_EQ(Blame(4, 20, 512), Sort::kLinks);
+  EXPECT_EQ(Blame(4, 20, 16384), Sort::kNone);
 }
 
 TEST(SlowLinks, AsManyChunksDo) {
