@@ -4,54 +4,9 @@
 #include <cmath>
 #include <random>
 
+#include "examples/matrix.h"
+
 namespace c4::examples {
-namespace {
-
-// out[m][n] += a[m][k] b[k][n]
-void MultiplyAdd(const float* a, const float* b, float* out, size_t m, size_t k, size_t n) {
-  for (size_t i = 0; i < m; ++i) {
-    for (size_t l = 0; l < k; ++l) {
-      const float factor = a[i * k + l];
-      const float* row = b + l * n;
-      float* to = out + i * n;
-      for (size_t j = 0; j < n; ++j) to[j] += factor * row[j];
-    }
-  }
-}
-
-// out[m][n] += a[k][m]^T b[k][n]
-void TransposeMultiplyAdd(const float* a, const float* b, float* out, size_t m, size_t k, size_t n) {
-  for (size_t l = 0; l < k; ++l) {
-    for (size_t i = 0; i < m; ++i) {
-      const float factor = a[l * m + i];
-      if (factor == 0) continue;
-      const float* row = b + l * n;
-      float* to = out + i * n;
-      for (size_t j = 0; j < n; ++j) to[j] += factor * row[j];
-    }
-  }
-}
-
-// out[m][n] += a[m][k] b[n][k]^T
-void MultiplyTransposeAdd(const float* a, const float* b, float* out, size_t m, size_t k, size_t n) {
-  for (size_t i = 0; i < m; ++i) {
-    for (size_t j = 0; j < n; ++j) {
-      const float* x = a + i * k;
-      const float* y = b + j * k;
-      float sums[8] = {};
-      size_t l = 0;
-      for (; l + 8 <= k; l += 8) {
-        for (size_t lane = 0; lane < 8; ++lane) sums[lane] += x[l + lane] * y[l + lane];
-      }
-      float sum = 0;
-      for (const float lane : sums) sum += lane;
-      for (; l < k; ++l) sum += x[l] * y[l];
-      out[i * n + j] += sum;
-    }
-  }
-}
-
-}  // namespace
 
 Block::Block(size_t width, size_t hidden, unsigned seed)
     : width_(width), hidden_(hidden), weights_(2 * width * hidden), gradients_(2 * width * hidden) {

@@ -47,7 +47,7 @@ std::string ShardPath(const std::string& directory, const Shard& shard, int iter
 
 bool Complain(const std::string& path) {
   // NOLINTNEXTLINE(concurrency-mt-unsafe): one thread
-  fprintf(stderr, "hybrid_trainer: cannot write %s: %s\n", path.c_str(), strerror(errno));
+  fprintf(stderr, "%s: cannot write %s: %s\n", program_invocation_short_name, path.c_str(), strerror(errno));
   return false;
 }
 

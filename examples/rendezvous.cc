@@ -19,7 +19,7 @@ namespace {
 bool Complain(const char* what) {
   char text[128] = "";
   const char* error = errno != 0 ? strerror_r(errno, text, sizeof text) : "";
-  fprintf(stderr, "hybrid_trainer: %s%s%s\n", what, *error != '\0' ? ": " : "", error);
+  fprintf(stderr, "%s: %s%s%s\n", program_invocation_short_name, what, *error != '\0' ? ": " : "", error);
   return false;
 }
 
@@ -130,8 +130,7 @@ bool ReadWorld(World* world) {
   world->size = Number("WORLD_SIZE");
   errno = 0;
   if (world->rank >= 0 && world->size > world->rank) return true;
-  return Complain(
-      "RANK and WORLD_SIZE are missing: start it by `c4 run -n 16 -- hybrid_trainer`, or torchrun");
+  return Complain("RANK and WORLD_SIZE are missing: start it by `c4 run -n 16 -- PROGRAM`, or torchrun");
 }
 
 bool ShareUniqueId(const World& world, int timeout_s, ncclUniqueId* id) {

@@ -1,9 +1,6 @@
 #include "examples/trainer_options.h"
 
-#include <cerrno>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
+#include "examples/option_table.h"
 
 namespace c4::examples {
 namespace {
@@ -35,76 +32,33 @@ constexpr char kUsage[] =
     "\n"
     "SIGUSR2 makes a rank call its next gradient reduction with one element too few: a fault to be found.\n";
 
-int Fault(const char* name, const char* what) {
-  fprintf(stderr, "hybrid_trainer: %s %s; --help lists the options\n", name, what);
-  return 2;
-}
-
-bool ParseNumber(const char* text, double low, double high, double* value) {
-  char* end = nullptr;
-  errno = 0;
-  *value = strtod(text, &end);
-  return errno == 0 && end != text && *end == '\0' && *value >= low && *value <= high;
-}
-
 }  // namespace
 
 int ParseTrainerOptions(int argc, char** argv, TrainerOptions* options) {
-  for (int i = 1; i < argc; ++i) {
-    const char* name = argv[i];
-    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0) {
-      fputs(kUsage, stdout);
-      return 0;
-    }
-    const bool is_resume = strcmp(name, "--resume") == 0;
-    const bool is_dir = is_resume || strcmp(name, "--checkpoint-dir") == 0;
-    struct {
-      const char* name;
-      double low;
-      int* integer;
-      size_t* size;
-      double* real;
-    } const known[] = {
-        {"--tensor", 1, &options->tensor, nullptr, nullptr},
-        {"--pipeline", 1, &options->pipeline, nullptr, nullptr},
-        {"--width", 1, nullptr, &options->width, nullptr},
-        {"--hidden", 1, nullptr, &options->hidden, nullptr},
-        {"--batch", 1, nullptr, &options->batch, nullptr},
-        {"--micro-batches", 1, &options->micro_batches, nullptr, nullptr},
-        {"--iterations", 0, &options->iterations, nullptr, nullptr},
-        {"--seconds", 0, nullptr, nullptr, &options->seconds},
-        {"--device-ms", 0, nullptr, nullptr, &options->device_ms},
-        {"--first-iteration-s", 0, nullptr, nullptr, &options->first_iteration_s},
-        {"--checkpoint-every", 0, &options->checkpoint_every, nullptr, nullptr},
-        {"--checkpoint-s", 0, nullptr, nullptr, &options->checkpoint_s},
-        {"--evaluate-every", 0, &options->evaluate_every, nullptr, nullptr},
-        {"--report-every", 1, &options->report_every, nullptr, nullptr},
-        {"--slow-rank", 0, &options->slow_rank, nullptr, nullptr},
-        {"--slow-factor", 1, nullptr, nullptr, &options->slow_factor},
-    };
-    bool found = is_dir;
-    for (const auto& entry : known) {
-      if (strcmp(name, entry.name) != 0) continue;
-      found = true;
-      double value = 0;
-      if (i + 1 == argc || !ParseNumber(argv[i + 1], entry.low, 1e6, &value)) {
-        return Fault(name, "needs a number up to 1000000 that makes sense there");
-      }
-      if (entry.real == nullptr && value != static_cast<double>(static_cast<int>(value))) {
-        return Fault(name, "needs a whole number");
-      }
-      if (entry.integer != nullptr) *entry.integer = static_cast<int>(value);
-      if (entry.size != nullptr) *entry.size = static_cast<size_t>(value);
-      if (entry.real != nullptr) *entry.real = value;
-    }
-    if (!found) return Fault(name, "is no option");
-    if (is_dir && i + 1 == argc) return Fault(name, "needs a directory");
-    if (is_dir) (is_resume ? options->resume_dir : options->checkpoint_dir) = argv[i + 1];
-    ++i;
-  }
+  const Option known[] = {
+      {"--tensor", &options->tensor, 1},
+      {"--pipeline", &options->pipeline, 1},
+      {"--width", &options->width, 1},
+      {"--hidden", &options->hidden, 1},
+      {"--batch", &options->batch, 1},
+      {"--micro-batches", &options->micro_batches, 1},
+      {"--iterations", &options->iterations},
+      {"--seconds", &options->seconds},
+      {"--device-ms", &options->device_ms},
+      {"--first-iteration-s", &options->first_iteration_s},
+      {"--checkpoint-every", &options->checkpoint_every},
+      {"--checkpoint-s", &options->checkpoint_s},
+      {"--checkpoint-dir", &options->checkpoint_dir},
+      {"--resume", &options->resume_dir},
+      {"--evaluate-every", &options->evaluate_every},
+      {"--report-every", &options->report_every, 1},
+      {"--slow-rank", &options->slow_rank},
+      {"--slow-factor", &options->slow_factor, 1},
+  };
+  if (const int code = ParseOptions(kUsage, known, argc, argv); code >= 0) return code;
   if (options->iterations == 0 && options->seconds <= 0) options->iterations = 20;
   if (options->hidden % static_cast<size_t>(options->tensor) != 0) {
-    return Fault("--hidden", "has to be a multiple of --tensor");
+    return OptionFault("--hidden", "has to be a multiple of --tensor");
   }
   return -1;
 }

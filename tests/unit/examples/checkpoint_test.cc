@@ -94,7 +94,8 @@ TEST_F(CheckpointTest, ADirectoryThatIsNotThereIsSaid) {
   testing::internal::CaptureStderr();
   EXPECT_FALSE(WriteShard("/nonexistent", {0, 0}, Content(1)));
   EXPECT_EQ(testing::internal::GetCapturedStderr(),
-            "hybrid_trainer: cannot write /nonexistent/shard-0-0-1.ckpt.new: No such file or directory\n");
+            std::string(program_invocation_short_name) +
+                ": cannot write /nonexistent/shard-0-0-1.ckpt.new: No such file or directory\n");
   EXPECT_EQ(FindCheckpoint("/nonexistent", 1, 1), 0);
 }
 

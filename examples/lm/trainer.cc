@@ -1,0 +1,256 @@
+#include "examples/lm/trainer.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cinttypes>
+#include <cstdio>
+#include <numeric>
+#include <unistd.h>
+#include <utility>
+
+#include "examples/checkpoint.h"
+
+namespace c4::examples::lm {
+namespace {
+
+double NowS() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+Layout LayoutOf(const Options& options, int ranks) {
+  return {ranks / (options.pipeline * options.tensor), options.pipeline, options.tensor};
+}
+
+ModelPart PartFor(const Options& options, const Worker& worker) {
+  return PartOf(options.model, worker.stage, options.pipeline, worker.tensor_rank, options.tensor);
+}
+
+TensorSum<float> SumOver(const Groups& groups, int tensor_ranks) {
+  if (tensor_ranks == 1) return {};
+  return [&groups](float* values, size_t count) { return groups.Sum(values, count, Group::kTensor); };
+}
+
+// As evenly as it goes, the first replicas one more.
+std::vector<int> Evenly(int micro_batches, int replicas) {
+  std::vector<int> dealt(static_cast<size_t>(replicas), micro_batches / replicas);
+  for (int i = 0; i < micro_batches % replicas; ++i) ++dealt[static_cast<size_t>(i)];
+  return dealt;
+}
+
+}  // namespace
+
+Trainer::Trainer(const Options& options, std::string text, const World& world)
+    : options_(options),
+      text_(std::move(text)),
+      world_(world),
+      layout_(LayoutOf(options, world.size)),
+      worker_(WorkerOf(layout_, world.rank)),
+      groups_(world),
+      model_(options.model, PartFor(options, worker_), SumOver(groups_, options.tensor)),
+      adam_(model_.weights().size()),
+      micro_batches_(Evenly(options.micro_batches, layout_.data)) {}
+
+bool Trainer::Connect() {
+  return groups_.Connect() && groups_.Join(layout_, worker_);
+}
+
+void Trainer::Declare() const {
+  c4Worker worker{};
+  worker.size = sizeof worker;
+  worker.dp_rank = worker_.replica;
+  worker.stage = worker_.stage;
+  worker.tp_rank = worker_.tensor_rank;
+  worker.dp_size = layout_.data;
+  worker.pp_size = layout_.pipeline;
+  worker.tp_size = layout_.tensor;
+  worker.layers = options_.model.layers;
+  marks_.worker(&worker);
+}
+
+Samples Trainer::SamplesFor(int micro_batch) const {
+  const auto before = std::accumulate(micro_batches_.begin(), micro_batches_.begin() + worker_.replica, 0);
+  return SamplesOf(text_, options_.model.sequence, static_cast<size_t>(options_.batch),
+                   static_cast<uint64_t>(iteration_), static_cast<uint64_t>(before + micro_batch));
+}
+
+// What began then lasts as long as it would on a device, and longer on the slow one.
+void Trainer::Linger(double began_s, double least_ms) const {
+  const bool slow = world_.rank == options_.slow_rank && iteration_ >= options_.slow_from &&
+                    (options_.slow_until == 0 || iteration_ < options_.slow_until);
+  const double taken_s = NowS() - began_s;
+  const double rest_s = std::max(taken_s, least_ms / 1e3) * (slow ? options_.slow_factor : 1) - taken_s;
+  if (rest_s > 0) usleep(static_cast<useconds_t>(std::min(rest_s, 10.0) * 1e6));
+}
+
+bool Trainer::Compute(const Pass& pass, const std::vector<float>& input, std::vector<float>* made) {
+  const uint64_t began = marks_.begin();
+  const double began_s = NowS();
+  *made = input;
+  if (pass.backward) {
+    const auto flight = flights_.find(pass.micro_batch);
+    if (!model_.Backward(flight->second, made)) return false;
+    flights_.erase(flight);
+    if (first_stage()) made->clear();  // nobody wants it
+    Linger(began_s, 2 * options_.device_ms);
+    marks_.operation(C4_BACKWARD_COMPUTE, pass.micro_batch, 0, began);
+    return true;
+  }
+  Model<float>::Kept& kept = flights_[pass.micro_batch];
+  const Samples samples =
+      first_stage() || last_stage() ? SamplesFor(pass.micro_batch) : Samples{};  // others see no bytes
+  if (!model_.Forward(samples.bytes, &kept, made)) return false;
+  if (last_stage()) {
+    const double weight = 1.0 / options_.micro_batches;
+    loss_ += weight * model_.Loss(*made, samples.next, weight, &kept);
+    made->clear();
+  }
+  Linger(began_s, options_.device_ms);
+  marks_.operation(C4_FORWARD_COMPUTE, pass.micro_batch, 0, began);
+  return true;
+}
+
+// Behind each pass its result goes to one neighbour, while the input of the next pass comes from one: both at
+// once, since the neighbour may do the same.
+bool Trainer::Passes() {
+  const std::vector<Pass> passes = OneForwardOneBackward(
+      worker_.stage, layout_.pipeline, micro_batches_[static_cast<size_t>(worker_.replica)]);
+  const size_t between = static_cast<size_t>(options_.batch) * options_.model.sequence * options_.model.width;
+  std::vector<float> made;
+  for (size_t i = 0; i <= passes.size(); ++i) {
+    std::vector<float> input;
+    int from = 0;
+    if (i < passes.size()) {
+      const bool is_end = passes[i].backward ? last_stage() : first_stage();
+      if (!is_end) input.resize(between);
+      from = worker_.stage + (passes[i].backward ? 1 : -1);
+    }
+    const int to = i == 0 ? 0 : worker_.stage + (passes[i - 1].backward ? -1 : 1);
+    if (!groups_.Exchange(made, to, &input, from)) return false;
+    if (i < passes.size() && !Compute(passes[i], input, &made)) return false;
+  }
+  return true;
+}
+
+bool Trainer::Update() {
+  std::vector<float>& gradients = model_.gradients();
+  if (!groups_.Sum(gradients.data(), gradients.size(), Group::kData)) return false;
+  const uint64_t began = marks_.begin();
+  adam_.Step(iteration_, options_.learning_rate, &model_.weights(), &gradients);
+  marks_.operation(C4_OPTIMIZER, -1, -1, began);
+  return true;
+}
+
+bool Trainer::Iterate() {
+  const uint64_t began = marks_.begin();
+  loss_ = 0;
+  if (!Passes() || !Update()) return false;
+  marks_.step(iteration_, began);
+  ++iteration_;
+  return true;
+}
+
+// The loss of the iteration that is over, and whether to stop: rank 0 looks at the clock for all.
+bool Trainer::Report(bool* stop) {
+  const bool over = options_.seconds > 0 && NowS() - started_s_ >= options_.seconds;
+  float figures[] = {last_stage() && worker_.tensor_rank == 0 ? static_cast<float>(loss_) : 0.0F,
+                     world_.rank == 0 && over ? 1.0F : 0.0F};
+  if (!groups_.Sum(figures, 2, Group::kAll)) return false;
+  *stop = figures[1] > 0;
+  last_loss_ = static_cast<double>(figures[0]);
+  if (iteration_ == 1) first_loss_ = last_loss_;
+  const double now_s = NowS();
+  if (world_.rank == 0) {
+    printf("iteration %d: loss %.5f, %.1f ms an iteration\n", iteration_ - 1, last_loss_,
+           (now_s - reported_s_) * 1e3 / (iteration_ - reported_));
+    fflush(stdout);
+  }
+  reported_s_ = now_s;
+  reported_ = iteration_;
+  return true;
+}
+
+// All shards, and then the word that they are whole.
+bool Trainer::Save() {
+  const Shard shard = {worker_.stage, worker_.tensor_rank};
+  const std::string& directory = options_.resume_dir;
+  const bool written =
+      worker_.replica != 0 ||
+      WriteShard(directory, shard, {iteration_, first_loss_, PackState(model_.weights(), adam_)});
+  float failed = written ? 0.0F : 1.0F;
+  if (!groups_.Sum(&failed, 1, Group::kAll)) return false;
+  if (failed > 0) return true;  // said; the job goes on, with the checkpoint of before
+  if (worker_.replica == 0) DropOlderShards(directory, shard, iteration_);
+  if (world_.rank == 0) (void)WriteLatest(directory, iteration_);  // it says what went wrong
+  return true;
+}
+
+// Rank 0 looks for all.
+bool Trainer::Resume() {
+  float newest = 0;
+  if (world_.rank == 0) {
+    newest = static_cast<float>(FindCheckpoint(options_.resume_dir, layout_.pipeline, layout_.tensor));
+  }
+  if (!groups_.Sum(&newest, 1, Group::kAll)) return false;
+  if (newest < 1) return true;
+  const int iteration = static_cast<int>(newest);
+  CheckpointContent content;
+  if (!ReadShard(options_.resume_dir, {worker_.stage, worker_.tensor_rank}, iteration, &content) ||
+      !UnpackState(content.weights, &model_.weights(), &adam_)) {
+    fprintf(stderr, "lm_trainer: rank %d: the checkpoint of iteration %d in %s is not of this job\n",
+            world_.rank, iteration, options_.resume_dir.c_str());
+    return false;
+  }
+  first_loss_ = content.first_loss;
+  iteration_ = iteration;
+  if (world_.rank == 0) {
+    printf("begins with the checkpoint before iteration %d\n", iteration);
+    fflush(stdout);
+  }
+  return true;
+}
+
+bool Trainer::Train() {
+  Declare();
+  if (!options_.resume_dir.empty() && !Resume()) return false;
+  started_s_ = reported_s_ = NowS();
+  reported_ = iteration_;
+  const int first = iteration_;
+  bool stop = false;
+  while (!stop && (options_.iterations == 0 || iteration_ < options_.iterations)) {
+    if (!Iterate()) return false;
+    const bool is_last = iteration_ == options_.iterations;
+    if ((iteration_ % options_.report_every == 0 || iteration_ == first + 1 || is_last) && !Report(&stop)) {
+      return false;
+    }
+    const bool saves = options_.checkpoint_every > 0 && iteration_ % options_.checkpoint_every == 0;
+    if (saves && !options_.resume_dir.empty() && !Save()) return false;
+  }
+  return Summarize();
+}
+
+// Whoever compares two runs finds the last loss and the state of all workers to the bit. Replicas have to be
+// equal to the bit, too.
+bool Trainer::Summarize() {
+  uint64_t hash =
+      HashState(PackState(model_.weights(), adam_),
+                static_cast<uint64_t>(NumberOf(layout_, {0, worker_.stage, worker_.tensor_rank})));
+  uint64_t least = hash;
+  uint64_t most = hash;
+  if (!groups_.Reduce(&least, 1, ncclMin, Group::kData) || !groups_.Reduce(&most, 1, ncclMax, Group::kData)) {
+    return false;
+  }
+  if (least != most) {
+    fprintf(stderr, "lm_trainer: rank %d: the replicas of stage %d, tensor rank %d differ\n", world_.rank,
+            worker_.stage, worker_.tensor_rank);
+    return false;
+  }
+  if (worker_.replica != 0) hash = 0;
+  if (!groups_.Reduce(&hash, 1, ncclSum, Group::kAll)) return false;
+  if (world_.rank == 0) {
+    printf("%d iterations, loss %.5f -> %.5f (%a), state %016" PRIx64 "\n", iteration_, first_loss_,
+           last_loss_, last_loss_, hash);
+  }
+  return true;
+}
+
+}  // namespace c4::examples::lm
