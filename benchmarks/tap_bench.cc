@@ -1,7 +1,8 @@
 // tap_bench [ROUNDS]: what the tap costs a post and a completion, over the untouched call of a provider that
 // does next to nothing: a double of a device's posting and polling, called through its own table once as the
 // provider made it and once with the tap in between. Rounds of both alternate in one run; the medians of the
-// rounds and of the differences of each pair are printed, in ns a call.
+// rounds and of the differences of each pair are printed, in ns a call. Whose the queue pairs are is known,
+// as it is in a job from its first steps on.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -77,7 +78,7 @@ Function Tapped(const char* symbol, Function real) {
 }
 
 struct Client {
-  Client(bool tapped, int pair_count) {
+  Client(bool tapped, int pair_count, c4::ObservedCommunicator* communicator) {
     context = tapped ? Tapped("ibv_open_device", &Open)(&device) : Open(&device);
     domain.context = context;
     queue.context = context;
@@ -86,6 +87,9 @@ struct Client {
       abi::QpInit init{};
       init.capacity = {kDepth, kDepth, 1, 1, 0};
       pairs.push_back(static_cast<Pair*>(create(&domain, &init)));
+      if (!tapped) continue;
+      c4::tap::WatchedQueuePair* const watched = c4::tap::QueuePairs().Find(pairs.back());
+      if (watched == nullptr || !watched->AttributeTo(communicator, i)) abort();
     }
   }
   // {ns a post, ns a completion}; `at_once` completions are polled together.
@@ -140,11 +144,14 @@ int main(int count, char** words) {
     return 2;
   }
   setenv("C4_RUN_DIR", "/tmp/c4-tap-bench", 0);
+  setenv("C4_MAX_QUEUE_PAIRS", "16384", 0);
+  c4::ObservedCommunicator* const communicator =
+      c4::ObservedCommunicators::Get().Open({.id = 1, .rank = 0, .rank_count = 4097});
   printf("%12s %8s %10s %10s %8s %10s %10s %8s\n", "queue pairs", "at once", "post", "tapped", "more",
          "completion", "tapped", "more");
   for (const int pairs : {1, 64, 4096}) {
-    Client plain(false, pairs);
-    Client tapped(true, pairs);
+    Client plain(false, pairs, nullptr);
+    Client tapped(true, pairs, communicator);
     for (const int at_once : {1, 16}) {
       std::vector<double> columns[6];
       for (int i = 0; i < rounds; ++i) {

@@ -44,6 +44,7 @@ struct Watched {
   WatchedQueuePair::PostSend post_send = nullptr;
   WatchedQueuePair::PostReceive post_receive = nullptr;
   abi::QueuePair* (*create_extended)(abi::Context*, abi::QpInitExtended*) = nullptr;
+  mutable std::atomic<bool> polled{false};  // since somebody looked
 };
 constexpr size_t kMostContexts = 256;
 struct Contexts {
@@ -98,11 +99,13 @@ int PostReceive(abi::QueuePair* queue_pair, abi::ReceiveRequest* requests, abi::
 
 int Poll(abi::CompletionQueue* queue, int count, abi::Completion* completions) {
   const Watched* const device = Find(queue->context);
+  if (!device->polled.load(std::memory_order_relaxed)) device->polled.store(true, std::memory_order_relaxed);
   const int polled = device->poll(queue, count, completions);
   if (polled <= 0 || InChild()) return polled;
   const uint64_t ticks = NowTicks();
+  const QueuePairTable& queue_pairs = QueuePairs();
   for (int i = 0; i < polled; ++i) {
-    WatchedQueuePair* const watched = QueuePairs().Find(queue->context, completions[i].qp_number);
+    WatchedQueuePair* const watched = queue_pairs.Find(queue->context, completions[i].qp_number);
     if (watched != nullptr) watched->Completed(completions[i], ticks);
   }
   return polled;
@@ -118,7 +121,9 @@ void Watch(abi::QueuePair* made, abi::QpCapacity capacity, bool shared_receives,
         the_owner.load(std::memory_order_acquire) == nullptr ? Owner::kNccl : Owner::kAnyProgram;
     watched->Open(TheMonitor(), made, capacity, signal_all, owner);
     const verbs::Library* library = nullptr;
-    if (verbs::ProcessLibrary(&library).ok()) Watchdog::Begin(&QueuePairs(), library->query_queue_pair);
+    if (verbs::ProcessLibrary(&library).ok()) {
+      Watchdog::Begin(&QueuePairs(), library->query_queue_pair, &ForgiveWhoDoesNotPoll);
+    }
     if (!has_calls) return Ok();
     auto* const extended = reinterpret_cast<abi::ExtendedQueuePair*>(made);
     ExtendedSends::TakeOver(extended, watched, capacity.send_requests);
@@ -307,6 +312,7 @@ QueuePairTable& QueuePairs() {
 }
 
 void RememberPosted(WatchedQueuePair* watched) {
+  if (watched->is_attributed()) return;
   Posted& posted = posted_here;
   for (uint32_t i = 0; i < posted.count; ++i) {
     if (posted.queue_pairs[i] == watched && posted.serials[i] == watched->serial()) return;
@@ -337,6 +343,25 @@ void AttributePosted(ObservedCommunicator* communicator, int peer) {
     if (watched->serial() == posted.serials[i]) (void)watched->AttributeTo(communicator, peer);
   }
   posted.count = 0;
+}
+
+void ForgiveWhoDoesNotPoll(uint64_t ticks) {
+  Contexts& contexts = TheContexts();
+  std::vector<const void*> silent;
+  {
+    const std::lock_guard<std::mutex> lock(contexts.mutex);
+    for (size_t i = 0; i < contexts.used.load(std::memory_order_relaxed); ++i) {
+      const Watched& device = contexts.all[i];
+      const abi::Context* const context = device.context.load(std::memory_order_relaxed);
+      if (context != nullptr && !device.polled.exchange(false, std::memory_order_relaxed)) {
+        silent.push_back(context);
+      }
+    }
+  }
+  if (silent.empty()) return;
+  for (uint32_t i = 0; i < QueuePairs().made(); ++i) {
+    QueuePairs().With(i, [&](WatchedQueuePair* watched) { watched->Unasked(silent, ticks); });
+  }
 }
 
 void* InPlaceOf(const char* symbol, void* found) {

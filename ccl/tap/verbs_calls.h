@@ -34,4 +34,9 @@ void SetOwner(OwnerOf owner);
 // rest is found the next time. Costs a nanosecond where there are none.
 void AttributePosted(ObservedCommunicator* communicator, int peer);
 
+// Once a second or so: sends of programs that have not polled since the last time do not stand still, as far
+// as anybody knows; they count as posted at `ticks`. A program that computes need not look after its
+// requests.
+void ForgiveWhoDoesNotPoll(uint64_t ticks);
+
 }  // namespace c4::tap

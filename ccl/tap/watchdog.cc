@@ -43,15 +43,16 @@ uint32_t Watchdog::Step(uint64_t now_ns) {
   return found;
 }
 
-void Watchdog::Begin(QueuePairTable* table, Query query) {
+void Watchdog::Begin(QueuePairTable* table, Query query, void (*also)(uint64_t ticks)) {
   static std::once_flag begun;
   std::call_once(begun, [&] {
     auto* const watchdog = new Watchdog(table, query);  // lives as long as the process
     auto* const thread = new Thread;
-    const Result started = thread->Start("c4-watchdog", [watchdog] {
+    const Result started = thread->Start("c4-watchdog", [watchdog, also] {
       for (;;) {
         usleep(kStepNs / 1000);
         (void)watchdog->Step(MonotonicNs());
+        also(NowTicks());
       }
     });
     if (!started.ok())

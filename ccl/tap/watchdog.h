@@ -24,7 +24,8 @@ class Watchdog {
   Watchdog(QueuePairTable* table, Query query) : table_(table), query_(query) {}
 
   // The process's own begins, once, at the first queue pair; for nobody in a forked child.
-  static void Begin(QueuePairTable* table, Query query);
+  // `also`: called with each step, in ticks of ccl/base/clock.h.
+  static void Begin(QueuePairTable* table, Query query, void (*also)(uint64_t ticks));
 
   // How many were found in the error state that were not known to be. One thread at a time.
   uint32_t Step(uint64_t now_ns);

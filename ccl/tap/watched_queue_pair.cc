@@ -36,6 +36,12 @@ wire::Endpoint FromSender(wire::Endpoint remote) {
   return remote;
 }
 
+// The lock is nearly always free.
+std::unique_lock<BriefLock> Hold(BriefLock* lock) {
+  if (lock->try_lock()) return {*lock, std::adopt_lock};
+  return std::unique_lock<BriefLock>(*lock);
+}
+
 int ErrnoOf(int status) {
   switch (status) {
     case abi::kRetryExceeded:
@@ -61,6 +67,7 @@ void WatchedQueuePair::Open(Monitor* monitor, abi::QueuePair* queue_pair, const 
                             bool signal_all, Owner owner) {
   const std::lock_guard<BriefLock> lock(lock_);
   serial_.fetch_add(1, std::memory_order_release);
+  monitor_ = monitor;
   context_ = queue_pair->context;
   queue_pair_ = queue_pair;
   number_ = queue_pair->number;
@@ -72,17 +79,18 @@ void WatchedQueuePair::Open(Monitor* monitor, abi::QueuePair* queue_pair, const 
   route_ = {};
   attributed_ = false;
   identity_ = {};
-  const auto open = [](Way* way, uint32_t requests, wire::Direction direction) {
+  const auto open = [](Way* way, wire::QueuePairSlot* own, uint32_t requests, wire::Direction direction) {
     way->open = RequestQueue(requests);
-    way->own = {};
-    way->own.direction = direction;
-    way->own.phase = wire::kPhaseReady;
-    way->recorder = QueuePairRecorder(&way->own, 0);
+    *own = {};
+    own->direction = direction;
+    own->phase = wire::kPhaseReady;
+    way->recorder = QueuePairRecorder(own, 0);
     way->used = false;
     way->last_completed_ticks = 0;
+    way->scale = 0;
   };
-  open(&sends_, capacity.send_requests, wire::kDirectionSend);
-  open(&receives_, capacity.receive_requests, wire::kDirectionReceive);
+  open(&sends_, &own_sends_, capacity.send_requests, wire::kDirectionSend);
+  open(&receives_, &own_receives_, capacity.receive_requests, wire::kDirectionReceive);
 }
 
 void WatchedQueuePair::Close() {
@@ -92,9 +100,10 @@ void WatchedQueuePair::Close() {
     if (attributed_ && way->used) {
       communicator_->CloseConnection(&way->recorder);
     }
+    wire::QueuePairSlot* const own = way == &sends_ ? &own_sends_ : &own_receives_;
     way->open = RequestQueue();
-    way->own = {};
-    way->recorder = QueuePairRecorder(&way->own, 0);
+    *own = {};
+    way->recorder = QueuePairRecorder(own, 0);
     way->used = false;
   }
   if (attributed_) Indices().Return(communicator_, identity_.peer, identity_.index);
@@ -136,7 +145,7 @@ void WatchedQueuePair::Count(const Batch& batch, uint64_t ticks) {
 
 int WatchedQueuePair::Send(PostSend post, abi::QueuePair* queue_pair, abi::SendRequest* requests,
                            abi::SendRequest** failed) {
-  std::unique_lock<BriefLock> lock(lock_);
+  std::unique_lock<BriefLock> lock = Hold(&lock_);
   const uint64_t ticks = NowTicks();
   Batch batch;
   for (const abi::SendRequest* request = requests; request != nullptr; request = request->next) {
@@ -161,7 +170,7 @@ int WatchedQueuePair::Send(PostSend post, abi::QueuePair* queue_pair, abi::SendR
 }
 
 WatchedQueuePair::Batch WatchedQueuePair::Posting(const std::vector<Sent>& sent) {
-  const std::lock_guard<BriefLock> lock(lock_);
+  const std::unique_lock<BriefLock> lock = Hold(&lock_);
   const uint64_t ticks = NowTicks();
   Batch batch;
   for (const Sent& one : sent) {
@@ -185,7 +194,7 @@ void WatchedQueuePair::SetExtended(std::unique_ptr<ExtendedSends> extended) {
 
 int WatchedQueuePair::Receive(PostReceive post, abi::QueuePair* queue_pair, abi::ReceiveRequest* requests,
                               abi::ReceiveRequest** failed) {
-  const std::lock_guard<BriefLock> lock(lock_);
+  const std::unique_lock<BriefLock> lock = Hold(&lock_);
   const uint64_t ticks = NowTicks();
   uint64_t pushed = 0;
   for (const abi::ReceiveRequest* request = requests; request != nullptr; request = request->next, ++pushed) {
@@ -209,7 +218,7 @@ int WatchedQueuePair::Receive(PostReceive post, abi::QueuePair* queue_pair, abi:
 }
 
 void WatchedQueuePair::Completed(const abi::Completion& completion, uint64_t ticks) {
-  const std::lock_guard<BriefLock> lock(lock_);
+  const std::unique_lock<BriefLock> lock = Hold(&lock_);
   const bool failed = completion.status != abi::kSuccess;
   // What a failed completion is of it does not say.
   const bool of_receive =
@@ -233,11 +242,22 @@ void WatchedQueuePair::Completed(const abi::Completion& completion, uint64_t tic
   if (ended.requests > 1) way->recorder.CompletedMore(ended.requests - 1);
   if (!of_receive) {
     const uint64_t since = std::max(posted, way->last_completed_ticks);
-    way->recorder.Latency(bytes, static_cast<uint64_t>(static_cast<double>(ticks - since) * ns_per_tick_));
+    AddLatency(way, bytes, ticks - since);
   } else {
     way->recorder.Waited(ticks - std::max(posted, way->last_completed_ticks));
   }
   way->last_completed_ticks = ticks;
+}
+
+// Without a division by bytes: those cost more than all else here.
+void WatchedQueuePair::AddLatency(Way* way, uint64_t bytes, uint64_t ticks) const {
+  if (bytes != way->scaled_bytes || way->scale == 0) {
+    way->scaled_bytes = bytes;
+    const uint64_t least = std::max(bytes, wire::kLatencyFloorBytes);
+    way->scale = ns_per_tick_ * static_cast<double>(wire::kLatencyFloorBytes) / static_cast<double>(least);
+  }
+  way->recorder.Latency(wire::kLatencyFloorBytes,
+                        static_cast<uint64_t>(static_cast<double>(ticks) * way->scale));
 }
 
 void WatchedQueuePair::Use(Way* way) {
@@ -248,8 +268,8 @@ void WatchedQueuePair::Use(Way* way) {
 
 void WatchedQueuePair::IntoSegment(Way* way) {
   QueuePairIdentity identity = identity_;
-  identity.direction = static_cast<wire::Direction>(way->own.direction);
-  const bool sends = identity.direction == wire::kDirectionSend;
+  const bool sends = way == &sends_;
+  identity.direction = sends ? wire::kDirectionSend : wire::kDirectionReceive;
   identity.local = sends ? route_.local : AtReceiver(route_.local);
   identity.remote = sends ? route_.remote : FromSender(route_.remote);
   identity.peer_number = route_.peer_number;
@@ -291,6 +311,15 @@ abi::QueuePair* WatchedQueuePair::DueForLook(uint64_t now_ns, uint64_t seldom_ns
   if (state_ != abi::kReadyToSend || known || now_ns < changed_ns_ + seldom_ns) return nullptr;
   changed_ns_ = now_ns;
   return queue_pair_;
+}
+
+void WatchedQueuePair::Unasked(const std::vector<const void*>& contexts, uint64_t ticks) {
+  const std::lock_guard<BriefLock> lock(lock_);
+  if (!attributed_ || sends_.open.open() == 0 || !sends_.used) return;
+  if (std::find(contexts.begin(), contexts.end(), context_) == contexts.end()) return;
+  const uint32_t slot = sends_.recorder.index();
+  if (slot >= monitor_->segment().header().queue_pairs.count) return;  // there was no room for it
+  Publish(monitor_->segment().queue_pair(slot).last_post_ticks, ticks);
 }
 
 bool WatchedQueuePair::FoundInError(Route* route) {

@@ -40,7 +40,7 @@ class ExtendedSends;
 // program's.
 enum class Owner { kNccl, kAnyProgram };
 
-class WatchedQueuePair {
+class alignas(64) WatchedQueuePair {
  public:
   // One request to send, as the program posts it.
   struct Sent {
@@ -93,49 +93,63 @@ class WatchedQueuePair {
   // For the watchdog: the queue pair, where it is ready to send, nothing of it is known to have failed and it
   // was neither changed nor looked at since so long; then it counts as looked at. nullptr: not now.
   abi::QueuePair* DueForLook(uint64_t now_ns, uint64_t seldom_ns);
+  // The program has not asked its device for completions of late: that its requests stand means nothing up to
+  // now. `contexts`: the devices of which that holds.
+  void Unasked(const std::vector<const void*>& contexts, uint64_t ticks);
   // It was found in the error state. False: that was known, or the program's own doing.
   bool FoundInError(Route* route);
 
   // Both ways belong to that communicator and peer. The first word counts: false where it was known.
   bool AttributeTo(ObservedCommunicator* communicator, int peer);
+  // Without the lock: for who would ask whose it is.
+  bool is_attributed() const { return attributed_.load(std::memory_order_relaxed); }
 
   // Copies, for tests and for whoever looks.
   wire::QueuePairSlot sends();
   wire::QueuePairSlot receives();
 
  private:
-  struct Way {
+  // What a post or a completion touches lies together, and beside the lock: with many queue pairs each line
+  // of memory is one more that nobody has near.
+  struct alignas(64) Way {
     RequestQueue open;
-    wire::QueuePairSlot own{};  // before it is known whose it is
     QueuePairRecorder recorder;
     bool used = false;
     uint64_t last_completed_ticks = 0;
+    // Ticks into ns for bytes of the histogram's floor, of requests of that size; they are of one, as a rule.
+    uint64_t scaled_bytes = 0;
+    double scale = 0;
   };
   void Add(const Sent& sent, Batch* batch) const;
   Batch BatchOf(const abi::SendRequest* requests) const;
   void Push(const Sent& sent, uint64_t ticks);
   void Count(const Batch& batch, uint64_t ticks);
+  void AddLatency(Way* way, uint64_t bytes, uint64_t ticks) const;
   // From now on it is used; where it is known whose it is, in a slot of the segment.
   void Use(Way* way);
   void IntoSegment(Way* way);
 
   std::atomic<uint32_t> serial_{0};
-  BriefLock lock_;  // all that follows
-  const void* context_ = nullptr;
-  abi::QueuePair* queue_pair_ = nullptr;
-  int state_ = abi::kReset;  // as the program changed it
-  uint64_t changed_ns_ = 0;  // or looked at
-  uint32_t number_ = 0;
+  std::atomic<bool> attributed_{false};
+  BriefLock lock_;  // all that follows, and the change of attributed_
   bool signal_all_ = false;
   Owner owner_ = Owner::kNccl;
   std::unique_ptr<ExtendedSends> extended_;
   double ns_per_tick_ = 1;
   Way sends_;
   Way receives_;
+  Monitor* monitor_ = nullptr;
+  const void* context_ = nullptr;
+  abi::QueuePair* queue_pair_ = nullptr;
+  int state_ = abi::kReset;  // as the program changed it
+  uint64_t changed_ns_ = 0;  // or looked at
+  uint32_t number_ = 0;
   Route route_;
-  bool attributed_ = false;
   ObservedCommunicator* communicator_ = nullptr;
   QueuePairIdentity identity_;
+  // Before it is known whose it is.
+  wire::QueuePairSlot own_sends_{};
+  wire::QueuePairSlot own_receives_{};
 };
 
 }  // namespace c4::tap

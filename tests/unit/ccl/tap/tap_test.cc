@@ -2,6 +2,7 @@
 // tap's records are what it did.
 #include "ccl/tap/tap.h"
 
+#include <atomic>
 #include <thread>
 #include <vector>
 
@@ -240,6 +241,32 @@ TEST_F(TapTest, AQueuePairThatDiesUnheardIsFoundOnce) {
   EXPECT_EQ(step(), 0U);
 }
 
+TEST_F(TapTest, WhatStandsWhileTheProgramDoesNotPollIsNotHeldAgainstTheNetwork) {
+  ObservedCommunicators communicators(&monitor_);
+  ObservedCommunicator* const mine = communicators.Open({.id = 9, .rank = 0, .rank_count = 2});
+  Client client(true);
+  const Client::Pair a = client.Make();
+  client.Connect(a, a, 5);
+  ASSERT_EQ(client.Write(a, 1, 8192, true), 0);
+  AttributePosted(mine, 1);
+  const wire::QueuePairSlot& slot = monitor_.segment().queue_pair(0);
+  const uint64_t posted_ticks = slot.last_post_ticks;
+  ForgiveWhoDoesNotPoll(posted_ticks + 1);  // what was polled before it came is over
+  ForgiveWhoDoesNotPoll(posted_ticks + 2);
+  EXPECT_EQ(slot.last_post_ticks, posted_ticks + 2);
+  EXPECT_EQ(slot.posted_messages, 1U);
+  const Client::Pair b = client.Make();
+  (void)client.Poll(b);  // it looks, and finds nothing of the first
+  ForgiveWhoDoesNotPoll(posted_ticks + 3);
+  EXPECT_EQ(slot.last_post_ticks, posted_ticks + 2);
+  ASSERT_EQ(client.Poll(a).size(), 1U);
+  ForgiveWhoDoesNotPoll(posted_ticks + 4);
+  ForgiveWhoDoesNotPoll(posted_ticks + 5);  // nothing is under way
+  EXPECT_EQ(slot.last_post_ticks, posted_ticks + 2);
+  client.destroy_qp(a.pair);
+  client.destroy_qp(b.pair);
+}
+
 TEST_F(TapTest, TenThousandQueuePairsAreLookedAtAFewAtATime) {
   Client client(true);
   abi::CompletionQueue* const queue = client.create_cq(client.context, 64, nullptr, nullptr, 0);
@@ -289,6 +316,41 @@ TEST_F(TapTest, TwoThreadsOpenADevice) {
     });
   }
   for (std::thread& thread : threads) thread.join();
+}
+
+TEST_F(TapTest, OneIsDestroyedWhileAnotherThreadPolls) {
+  Client client(true);
+  abi::CompletionQueue* const queue = client.create_cq(client.context, 64, nullptr, nullptr, 0);
+  std::atomic<uint64_t> polled{0};
+  std::atomic<bool> over{false};
+  std::thread poller([&] {
+    std::vector<abi::Completion> completions(16);
+    while (!over.load()) {
+      const int count = client.context->operations.poll_completions(queue, 16, completions.data());
+      ASSERT_GE(count, 0);
+      for (int i = 0; i < count; ++i) EXPECT_EQ(completions[static_cast<size_t>(i)].status, abi::kSuccess);
+      polled += static_cast<uint64_t>(count);
+    }
+  });
+  uint64_t posted = 0;
+  for (int round = 0; round < 300; ++round) {
+    abi::QpInit init{};
+    init.send_queue = init.receive_queue = queue;
+    init.capacity = {16, 16, 1, 1, 0};
+    const Client::Pair made{queue, client.create_qp(client.domain, &init)};
+    client.Connect(made, made, 1);
+    for (uint64_t i = 0; i < 4; ++i) EXPECT_EQ(client.Write(made, i, 700, true), 0);
+    posted += 4;
+    if (round % 2 == 0) {  // else while its completions are on their way
+      while (polled.load() < posted) std::this_thread::yield();
+    }
+    EXPECT_EQ(client.destroy_qp(made.pair), 0);
+    EXPECT_EQ(QueuePairs().Find(made.pair), nullptr);
+  }
+  while (polled.load() < posted) std::this_thread::yield();
+  over = true;
+  poller.join();
+  EXPECT_EQ(polled.load(), posted);
 }
 
 TEST_F(TapTest, ManyThreadsPostPollAndDestroy) {
