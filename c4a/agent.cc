@@ -131,6 +131,14 @@ absl::Status Agent::Start() {
           [this](uint32_t pid, const wire::ControlHoldState& state) {
             ForEachRelay([&](ValidationRelay& relay) { relay.HoldState(pid, state); });
           },
+      .on_plan_answer =
+          [this](uint32_t pid, const wire::ControlPlanAnswer& answer) {
+            ForEachRelay([&](ValidationRelay& relay) { relay.PlanAnswered(pid, answer); });
+          },
+      .on_plan_step =
+          [this](uint32_t pid, const wire::ControlPlanStep& step) {
+            ForEachRelay([&](ValidationRelay& relay) { relay.PlanStepped(pid, step); });
+          },
       .on_unreachable =
           [this](uint32_t pid) { ForEachRelay([pid](ValidationRelay& relay) { relay.Unreachable(pid); }); },
   });
@@ -270,6 +278,8 @@ Agent::Job& Agent::JobOf(const std::string& name) {
             },
         .end = [this](uint32_t pid,
                       const wire::ControlHoldEnd& end) { control_->SendTo(pid, wire::kControlHoldEnd, end); },
+        .plan = [this](uint32_t pid,
+                       const wire::ControlPlan& plan) { control_->SendTo(pid, wire::kControlPlan, plan); },
         .tester = ""});
     {
       const absl::MutexLock lock(&relays_mutex_);

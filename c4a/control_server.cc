@@ -310,6 +310,10 @@ bool ControlServer::Receive(int fd, Client* client) {
     if (HandleHold(*client, packet, static_cast<size_t>(bytes))) return true;
     return malformed("is about held calls and cannot be: cut short, or before a hello");
   }
+  if (frame.type == wire::kControlPlanAnswer || frame.type == wire::kControlPlanStep) {
+    if (HandlePlan(*client, packet, static_cast<size_t>(bytes), frame.type)) return true;
+    return malformed("is about plans and cannot be: cut short, or before a hello");
+  }
   if (frame.type != wire::kControlHello) {
     if (HandlePath(*client, packet, static_cast<size_t>(bytes), frame.type)) return true;
     return malformed(
@@ -400,6 +404,21 @@ bool ControlServer::HandleHold(const Client& client, const char* packet, size_t 
   wire::HeaderFault fault = wire::HeaderFault::kOk;
   if (!client.greeted || !wire::ReadControlBody(packet, bytes, &state, &fault)) return false;
   if (options_.on_hold_state) options_.on_hold_state(client.peer.pid, state);
+  return true;
+}
+
+bool ControlServer::HandlePlan(const Client& client, const char* packet, size_t bytes, uint32_t type) {
+  wire::HeaderFault fault = wire::HeaderFault::kOk;
+  if (!client.greeted) return false;
+  if (type == wire::kControlPlanAnswer) {
+    wire::ControlPlanAnswer answer;
+    if (!wire::ReadControlBody(packet, bytes, &answer, &fault)) return false;
+    if (options_.on_plan_answer) options_.on_plan_answer(client.peer.pid, answer);
+    return true;
+  }
+  wire::ControlPlanStep step;
+  if (!wire::ReadControlBody(packet, bytes, &step, &fault)) return false;
+  if (options_.on_plan_step) options_.on_plan_step(client.peer.pid, step);
   return true;
 }
 

@@ -47,6 +47,9 @@ struct ControlOptions {
   std::function<void(ControlClientId)> on_gone;
   // How far a hold has come that SendTo ordered; as well.
   std::function<void(uint32_t pid, const wire::ControlHoldState&)> on_hold_state;
+  // What a program, or its library, says of a plan that SendTo offered, and of its steps; as well.
+  std::function<void(uint32_t pid, const wire::ControlPlanAnswer&)> on_plan_answer;
+  std::function<void(uint32_t pid, const wire::ControlPlanStep&)> on_plan_step;
   // No connection of that process is left, or SendTo found none; as well.
   std::function<void(uint32_t pid)> on_unreachable;
 };
@@ -109,6 +112,7 @@ class ControlServer {
   // Of a later type, or one for nobody here: true.
   bool HandlePath(const Client& client, const char* packet, size_t bytes, uint32_t type);
   bool HandleHold(const Client& client, const char* packet, size_t bytes);
+  bool HandlePlan(const Client& client, const char* packet, size_t bytes, uint32_t type);
   Clients::iterator Drop(Clients::iterator at);
   void Broadcast();
   void SendQueued();

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <tuple>
 
+#include "c4a/plan_messages.h"
 #include "service/ip_address.h"
 #include "service/text.h"
 
@@ -185,19 +186,6 @@ void FillQueuePair(const wire::QueuePairSlot& slot, const wire::CommunicatorSlot
   while (used > 0 && slot.latency_histogram[used - 1] == 0) --used;
   to->mutable_latency_histogram()->Add(slot.latency_histogram, slot.latency_histogram + used);
   if (slot.index == 0) FillConnection(slot, ages, to->mutable_connection());
-}
-
-void FillWorker(const wire::WorkerPlace& from, v1::WorkerPlace* to) {
-  to->set_dp_rank(from.dp_rank);
-  to->set_stage(from.stage);
-  to->set_tp_rank(from.tp_rank);
-  to->set_cp_rank(from.cp_rank);
-  to->set_dp_size(from.dp_size);
-  to->set_pp_size(from.pp_size);
-  to->set_tp_size(from.tp_size);
-  to->set_cp_size(from.cp_size);
-  to->set_vpp_size(from.vpp_size);
-  to->set_layers(from.layers);
 }
 
 // The slot of that generation, nullptr when it has another owner by now.

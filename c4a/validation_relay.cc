@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "c4/v1/validation.grpc.pb.h"
+#include "c4a/plan_messages.h"
 #include "service/grpc_server.h"
 #include "service/log.h"
 #include "service/text.h"
@@ -105,6 +106,7 @@ void ValidationRelay::Serve(const std::shared_ptr<grpc::Channel>& channel,
     while (stream->Read(&message)) Heed(message);
     // Whatever became of the master: nobody waits for it.
     EndAll();
+    TakePlansBack();
     {
       const absl::MutexLock lock(&mutex_);
       broken_ = true;
@@ -147,6 +149,7 @@ void ValidationRelay::Heed(const v1::ValidationToAgent& message) {
   if (message.has_prepare()) Prepare(message.validation(), message.prepare());
   if (message.has_arm()) Arm(message.validation(), message.arm());
   if (message.has_end()) EndAll();
+  if (message.has_plans()) Offer(message.plans());
   if (message.has_devices()) {
     for (const uint32_t pid : message.devices().pids())
       testers_.Order(pid, tester::DeviceOrder{message.devices().ms()});
@@ -210,6 +213,65 @@ void ValidationRelay::Arm(uint64_t validation, const v1::ArmHold& order) {
   }
 }
 
+void ValidationRelay::Offer(const v1::OfferPlans& order) {
+  for (const v1::PlanForProcess& plan : order.plans()) {
+    if (!IsOurs(plan.pid())) {
+      SayPlanGone(plan.plan(), plan.pid());
+      continue;
+    }
+    {
+      const absl::MutexLock lock(&mutex_);
+      if (plan.strategy() == 0) {
+        plans_.erase(plan.pid());
+      } else {
+        plans_[plan.pid()] = plan.plan();
+      }
+    }
+    options_.plan(plan.pid(), PlanFrame(plan));
+  }
+}
+
+void ValidationRelay::TakePlansBack() {
+  std::map<uint32_t, uint64_t> plans;
+  {
+    const absl::MutexLock lock(&mutex_);
+    plans.swap(plans_);
+  }
+  for (const auto& [pid, plan] : plans) {
+    wire::ControlPlan back{};
+    back.plan = plan;
+    options_.plan(pid, back);
+  }
+}
+
+void ValidationRelay::PlanAnswered(uint32_t pid, const wire::ControlPlanAnswer& answer) {
+  if (!IsOurs(pid)) return;
+  {
+    const absl::MutexLock lock(&mutex_);
+    const auto at = plans_.find(pid);
+    const bool over = answer.state != wire::kPlanHeard;
+    if (over && at != plans_.end() && at->second == answer.plan) plans_.erase(at);
+  }
+  v1::AgentToValidation message;
+  *message.mutable_plan_answer() = PlanAnswerMessage(pid, answer);
+  Say(std::move(message));
+}
+
+void ValidationRelay::PlanStepped(uint32_t pid, const wire::ControlPlanStep& step) {
+  if (!IsOurs(pid)) return;
+  v1::AgentToValidation message;
+  *message.mutable_plan_step() = PlanStepMessage(pid, step);
+  Say(std::move(message));
+}
+
+void ValidationRelay::SayPlanGone(uint64_t plan, uint32_t pid) {
+  v1::AgentToValidation message;
+  message.mutable_plan_answer()->set_pid(pid);
+  message.mutable_plan_answer()->set_plan(plan);
+  message.mutable_plan_answer()->set_gone(true);
+  Say(std::move(message));
+}
+
 void ValidationRelay::EndAll() {
   std::set<uint32_t> armed;
   uint64_t validation = 0;
@@ -238,6 +300,16 @@ void ValidationRelay::HoldState(uint32_t pid, const wire::ControlHoldState& stat
 
 void ValidationRelay::Unreachable(uint32_t pid) {
   uint64_t validation = 0;
+  uint64_t plan = 0;
+  {
+    const absl::MutexLock lock(&mutex_);
+    const auto at = plans_.find(pid);
+    if (at != plans_.end()) {
+      plan = at->second;
+      plans_.erase(at);
+    }
+  }
+  if (plan != 0) SayPlanGone(plan, pid);
   {
     const absl::MutexLock lock(&mutex_);
     if (!armed_.contains(pid)) return;

@@ -3,8 +3,9 @@
 // A SOCK_SEQPACKET unix socket, C4_RUN_DIR/agent.sock; one frame a packet, each opened by the common
 // header. The library connects and says hello; the agent answers welcome, and may send a level at any
 // time. Since 1.1 the library asks for paths and says which it uses; since 1.2 the agent has it hold the
-// job's calls. Either side ignores frame types that it does not know. Who is at the other end comes from the
-// socket's credentials, never from the frame.
+// job's calls; since 1.3 it hands the program plans of who computes what (ccl/include/c4/mitigation.h).
+// Either side ignores frame types that it does not know. Who is at the other end comes from the socket's
+// credentials, never from the frame.
 #pragma once
 
 #include "wire/header.h"
@@ -14,7 +15,7 @@ namespace c4::wire {
 
 inline constexpr uint64_t kControlMagic = Magic("C4CNTROL");
 inline constexpr uint16_t kControlMajor = 1;
-inline constexpr uint16_t kControlMinor = 2;
+inline constexpr uint16_t kControlMinor = 3;
 inline constexpr char kControlSocketName[] = "agent.sock";
 inline constexpr size_t kControlMaxBytes = 4096;
 
@@ -30,6 +31,10 @@ enum ControlType : uint32_t {
   kControlHoldArm = 7,    // agent to library: hold the program's calls from that one on; again: a later one
   kControlHoldState = 8,  // library to agent: how far it has come, whenever that changes
   kControlHoldEnd = 9,    // agent to library: let them go on
+  // Since 1.3:
+  kControlPlan = 10,        // agent to library: a plan for the program, or that it is taken back
+  kControlPlanAnswer = 11,  // library to agent: what the program, or the library for it, says of a plan
+  kControlPlanStep = 12,    // library to agent: what the program says of its steps, about once a second
 };
 
 inline constexpr uint32_t kControlMostPlanes = 4;
@@ -166,6 +171,53 @@ struct ControlHoldEnd {
   uint64_t hold;
 };
 static_assert(sizeof(ControlHoldEnd) == 8);
+
+// What a program that asks for plans is told. `now` and `next`: which worker the process is, and which one it
+// becomes; their `declared` is 0.
+struct ControlPlan {
+  uint64_t plan;                 // its number, never 0
+  uint32_t strategy;             // 2: micro-batches, 3: places; 0: the plan of this number is taken back
+  uint32_t micro_batches;        // of the whole batch
+  uint32_t first_micro_batch;    // of this process's data-parallel group, in the whole batch
+  uint32_t group_micro_batches;  // of that group
+  WorkerPlace now;
+  WorkerPlace next;
+  int32_t send_to;       // the job's rank that becomes what this process is; -1: nobody
+  int32_t receive_from;  // the job's rank that is what this process becomes; -1: nobody
+};
+static_assert(sizeof(ControlPlan) == 80);
+
+enum ControlPlanState : uint32_t {
+  kPlanHeard = 1,    // the program has asked and was given it
+  kPlanDone = 2,     // it is in force
+  kPlanRefused = 3,  // it changes nothing; `reason` says why
+};
+
+enum ControlPlanReason : uint32_t {
+  kPlanNoReason = 0,
+  kPlanByProgram = 1,  // the program cannot do it
+  kPlanLayout = 2,     // the process is another worker than the plan takes it for
+  kPlanBusy = 3,       // another plan is being carried out
+  kPlanSenseless = 4,  // its numbers cannot be
+  kPlanNoWorker = 5,   // the program has not said which worker it is
+};
+
+struct ControlPlanAnswer {
+  uint64_t plan;
+  uint32_t state;    // ControlPlanState
+  uint32_t reason;   // ControlPlanReason
+  uint64_t cost_ns;  // that the job stood still for it
+};
+static_assert(sizeof(ControlPlanAnswer) == 24);
+
+struct ControlPlanStep {
+  int64_t step;                  // the newest that is over
+  uint64_t micro_batch_ns;       // that this process computes for one, forward and backward
+  uint32_t micro_batches;        // of the whole batch
+  uint32_t group_micro_batches;  // of this process's group
+  WorkerPlace worker;
+};
+static_assert(sizeof(ControlPlanStep) == 48);
 
 // The fixed part of every frame; the body of `type` follows at header.header_bytes.
 struct ControlFrame {

@@ -11,6 +11,7 @@
 #include "ccl/base/caught.h"
 #include "ccl/base/log.h"
 #include "ccl/control/hold.h"
+#include "ccl/control/plans.h"
 #include "wire/control.h"
 
 namespace c4 {
@@ -69,6 +70,7 @@ void ControlClient::Run() {
       Serve(fd.get());
       SetSending(-1);
       Holder::Get().EndAll(wire::kHoldAgentGone);
+      Plans::Get().WithdrawAll();
       connected_.store(false);
       alone_since = MonotonicNs();
     } else if (!warned && MonotonicNs() - alone_since > kWarnAfterNs) {
@@ -114,12 +116,16 @@ bool ControlClient::SendPacket(const void* packet, size_t bytes) {
 void ControlClient::Serve(int fd) {
   while (!stop_.load()) {
     Holder& holder = Holder::Get();
-    pollfd entries[] = {{fd, POLLIN, 0}, {wake_.get(), POLLIN, 0}, {holder.news_fd(), POLLIN, 0}};
-    if (poll(entries, 3, holder.Tick()) < 0 && errno != EINTR) return;
+    pollfd entries[] = {{fd, POLLIN, 0},
+                        {wake_.get(), POLLIN, 0},
+                        {holder.news_fd(), POLLIN, 0},
+                        {Plans::Get().news_fd(), POLLIN, 0}};
+    if (poll(entries, 4, holder.Tick()) < 0 && errno != EINTR) return;
     // An agent that does not read learns of it when its time is over.
     for (wire::ControlHoldState state{}; entries[2].revents != 0 && holder.TakeNews(&state);) {
       (void)Send(wire::kControlHoldState, state);
     }
+    if (entries[3].revents != 0) TellOfPlans();
     if (entries[0].revents == 0) continue;
     char packet[wire::kControlMaxBytes];
     const ssize_t bytes = recv(fd, packet, sizeof packet, MSG_TRUNC);
@@ -130,6 +136,18 @@ void ControlClient::Serve(int fd) {
     }
     if (static_cast<size_t>(bytes) <= sizeof packet) HandlePacket(packet, static_cast<size_t>(bytes));
   }
+}
+
+void ControlClient::TellOfPlans() {
+  Plans& plans = Plans::Get();
+  plans.ClearNews();
+  for (wire::ControlPlanAnswer answer{}; plans.TakeAnswer(&answer);) {
+    (void)Send(wire::kControlPlanAnswer, answer);
+  }
+  wire::ControlPlanStep step{};
+  if (!plans.TakeStep(&step)) return;
+  step.worker = monitor_->worker();
+  (void)Send(wire::kControlPlanStep, step);
 }
 
 void ControlClient::HandlePacket(const char* packet, size_t bytes) {
@@ -155,6 +173,11 @@ void ControlClient::HandlePacket(const char* packet, size_t bytes) {
     wire::ControlHoldArm order;
     if (wire::ReadControlBody(packet, bytes, &order, &fault) && order.hold != 0) {
       Holder::Get().Order(monitor_, order);
+    }
+  } else if (frame.type == wire::kControlPlan) {
+    wire::ControlPlan plan;
+    if (wire::ReadControlBody(packet, bytes, &plan, &fault) && plan.plan != 0) {
+      Plans::Get().Offer(monitor_, plan);
     }
   } else if (frame.type == wire::kControlHoldEnd) {
     wire::ControlHoldEnd end;

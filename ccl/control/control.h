@@ -52,6 +52,7 @@ class ControlClient {
   bool Connect(Fd* fd);
   void Serve(int fd);
   void HandlePacket(const char* packet, size_t bytes);
+  void TellOfPlans();
   const wire::ProcessIdentity& writer() const { return monitor_->segment().header().header.writer; }
   bool SendPacket(const void* packet, size_t bytes);
   void SetSending(int fd);

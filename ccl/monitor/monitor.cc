@@ -212,6 +212,11 @@ void Monitor::SetWorker(const wire::WorkerPlace& place) {
   std::atomic_ref<uint16_t>(worker.declared).store(count, std::memory_order_release);
 }
 
+wire::WorkerPlace Monitor::worker() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return segment_.header().worker;
+}
+
 void Monitor::SetLevel(wire::RecordLevel level) {
   std::atomic_ref<uint32_t>(segment_.header().level).store(level, std::memory_order_relaxed);
 }

@@ -57,6 +57,7 @@ class Monitor {
 
   // Which worker the program says that it is; `place.declared` is counted here.
   void SetWorker(const wire::WorkerPlace& place);
+  wire::WorkerPlace worker();
 
   void SetLevel(wire::RecordLevel level);
   wire::RecordLevel level();

@@ -27,7 +27,8 @@ void Parse(const uint8_t* data, size_t bytes) {
   for (const size_t body_bytes : {size_t{0}, sizeof(c4::wire::ControlHello), sizeof(c4::wire::ControlWelcome),
                                   sizeof(c4::wire::ControlPathAsk), sizeof(c4::wire::ControlPathAnswer),
                                   sizeof(c4::wire::ControlPathUse), sizeof(c4::wire::ControlHoldArm),
-                                  sizeof(c4::wire::ControlHoldState)}) {
+                                  sizeof(c4::wire::ControlHoldState), sizeof(c4::wire::ControlPlan),
+                                  sizeof(c4::wire::ControlPlanAnswer), sizeof(c4::wire::ControlPlanStep)}) {
     HeaderFault fault = HeaderFault::kOk;
     const auto* body = static_cast<const char*>(ControlBody(packet.data(), bytes, body_bytes, &fault));
     C4_FUZZ_CHECK((body != nullptr) == (fault == HeaderFault::kOk));

@@ -137,6 +137,37 @@ TEST_F(ControlTest, WelcomesAndTellsLevels) {
   EXPECT_EQ(late.ReceiveLevel().second, wire::kLevelFine);
 }
 
+TEST_F(ControlTest, WhatIsSaidOfPlansComesWithTheProcessAndAfterAHello) {
+  ControlOptions options = Options();
+  std::atomic<uint64_t> plan{0};
+  std::atomic<int64_t> step{0};
+  options.on_plan_answer = [&](uint32_t pid, const wire::ControlPlanAnswer& answer) {
+    if (pid == static_cast<uint32_t>(getpid())) plan = answer.plan;
+  };
+  options.on_plan_step = [&](uint32_t, const wire::ControlPlanStep& told) { step = told.step; };
+  ControlServer server(options);
+  ASSERT_TRUE(server.Start().ok());
+  const auto send = [](Client& client, wire::ControlType type, const auto& body) {
+    const auto packet = wire::MakeControlPacket(type, wire::ProcessIdentity{}, body);
+    client.Send(&packet, sizeof packet);
+  };
+  Client silent(directory_.path());
+  send(silent, wire::kControlPlanAnswer, wire::ControlPlanAnswer{5, wire::kPlanDone, 0, 0});
+  EXPECT_TRUE(silent.Receive().empty());
+  Client client(directory_.path());
+  client.SendHello();
+  client.ReceiveLevel();
+  send(client, wire::kControlPlanAnswer, wire::ControlPlanAnswer{6, wire::kPlanDone, 0, 0});
+  wire::ControlPlanStep told{};
+  told.step = 17;
+  send(client, wire::kControlPlanStep, told);
+  for (int i = 0; i < 1000 && step == 0; ++i) usleep(5000);
+  EXPECT_EQ(plan, 6u);
+  EXPECT_EQ(step, 17);
+  send(client, wire::kControlPlanStep, uint64_t{1});  // cut short
+  EXPECT_TRUE(client.Receive().empty());
+}
+
 // As another user than root, on this thread alone.
 class AsUser {
  public:

@@ -1,5 +1,6 @@
 // The public headers as a C program includes them (part of api_layout_test).
 #include "ccl/include/c4/marks.h"
+#include "ccl/include/c4/mitigation.h"
 #include "ccl/include/c4/stream.h"
 #include "ccl/include/nccl.h"
 #include "ccl/include/nccl_device.h"
@@ -8,6 +9,7 @@ size_t ConfigBytesInC(void);
 int DefaultBlockingInC(void);
 size_t WorkerBytesInC(void);
 c4Marks MarksInC(void);
+c4Mitigation MitigationInC(void);
 
 size_t ConfigBytesInC(void) {
   return sizeof(ncclConfig_t);
@@ -25,4 +27,8 @@ size_t WorkerBytesInC(void) {
 
 c4Marks MarksInC(void) {
   return c4FindMarks();
+}
+
+c4Mitigation MitigationInC(void) {
+  return c4FindMitigation();
 }

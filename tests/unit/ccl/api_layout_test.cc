@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "ccl/include/c4/marks.h"
+#include "ccl/include/c4/mitigation.h"
 #include "ccl/include/c4/stream.h"
 #include "ccl/include/nccl.h"
 #include "ccl/include/nccl_device.h"
@@ -18,6 +19,7 @@ extern "C" size_t ConfigBytesInC();
 extern "C" int DefaultBlockingInC();
 extern "C" size_t WorkerBytesInC();
 extern "C" c4Marks MarksInC();
+extern "C" c4Mitigation MitigationInC();
 
 namespace {
 
@@ -104,6 +106,9 @@ TEST(ApiLayout, TheSameInC) {
   EXPECT_EQ(DefaultBlockingInC(), INT_MIN);
   EXPECT_EQ(WorkerBytesInC(), sizeof(c4Worker));
   EXPECT_EQ(MarksInC().begin(), 0u);
+  c4Plan plan = {};
+  plan.size = sizeof plan;
+  EXPECT_EQ(MitigationInC().poll(&plan), 0);
 }
 
 }  // namespace

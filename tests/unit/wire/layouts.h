@@ -331,6 +331,33 @@ inline Layout ControlHoldEndLayout() {
   return {"ControlHoldEnd", "control.md", sizeof(T), {C4_FIELD(hold)}};
 }
 
+inline Layout ControlPlanLayout() {
+  using T = ControlPlan;
+  return {"ControlPlan",
+          "control.md",
+          sizeof(T),
+          {C4_FIELD(plan), C4_FIELD(strategy), C4_FIELD(micro_batches), C4_FIELD(first_micro_batch),
+           C4_FIELD(group_micro_batches), C4_FIELD(now), C4_FIELD(next), C4_FIELD(send_to),
+           C4_FIELD(receive_from)}};
+}
+
+inline Layout ControlPlanAnswerLayout() {
+  using T = ControlPlanAnswer;
+  return {"ControlPlanAnswer",
+          "control.md",
+          sizeof(T),
+          {C4_FIELD(plan), C4_FIELD(state), C4_FIELD(reason), C4_FIELD(cost_ns)}};
+}
+
+inline Layout ControlPlanStepLayout() {
+  using T = ControlPlanStep;
+  return {"ControlPlanStep",
+          "control.md",
+          sizeof(T),
+          {C4_FIELD(step), C4_FIELD(micro_batch_ns), C4_FIELD(micro_batches), C4_FIELD(group_micro_batches),
+           C4_FIELD(worker)}};
+}
+
 inline Layout UniqueIdLayout() {
   using T = bootstrap::UniqueId;
   return {"UniqueId",
@@ -474,6 +501,9 @@ inline std::vector<Layout> AllLayouts() {
           ControlHoldArmLayout(),
           ControlHoldStateLayout(),
           ControlHoldEndLayout(),
+          ControlPlanLayout(),
+          ControlPlanAnswerLayout(),
+          ControlPlanStepLayout(),
           UniqueIdLayout(),
           RankInfoLayout(),
           SharedKnobsLayout(),
