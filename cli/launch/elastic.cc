@@ -47,6 +47,23 @@ int ElasticJob::Find(const std::string& host) const {
   return found == hosts_.end() ? -1 : static_cast<int>(found - hosts_.begin());
 }
 
+void ElasticJob::GoElsewhere(std::vector<int>* host_of_rank) {
+  std::vector<int> used;
+  for (const int host : *host_of_rank) {
+    if (std::find(used.begin(), used.end(), host) == used.end()) used.push_back(host);
+  }
+  std::vector<int> fresh;
+  for (int host = 0; host < static_cast<int>(hosts_.size()); ++host) {
+    const bool is_used = std::find(used.begin(), used.end(), host) != used.end();
+    if (!is_used && !isolated_.contains(host)) fresh.push_back(host);
+  }
+  fresh.resize(std::min(fresh.size(), used.size()));
+  for (const int host : fresh) {
+    const int gone = used[next_to_go_++ % used.size()];
+    std::replace(host_of_rank->begin(), host_of_rank->end(), gone, host);
+  }
+}
+
 std::string ElasticJob::Answer(const std::string& line, int incarnation, bool failed,
                                const DoRestart& restart) {
   const Json json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
@@ -86,7 +103,10 @@ std::string ElasticJob::Answer(const std::string& line, int incarnation, bool fa
     return Refused(absl::StrCat("incarnation ", to, " is not above ", incarnation, ", which runs"));
   }
   Restart wanted = {static_cast<int>(to), host_of_rank_};
-  for (const Json& item : json.contains("replace") ? json["replace"] : Json::array()) {
+  const Json replace = json.contains("replace") ? json["replace"] : Json::array();
+  const uint64_t incident = NumberOf(json, "incident");
+  if (incident != 0 && incident == incident_ && replace.empty()) GoElsewhere(&wanted.host_of_rank);
+  for (const Json& item : replace) {
     const int node = item.is_object() ? Find(TextOf(item, "node")) : -1;
     const int backup = item.is_object() ? Find(TextOf(item, "backup")) : -1;
     if (node < 0 || backup < 0) return Refused("\"replace\" names a host that is not there");
@@ -104,6 +124,7 @@ std::string ElasticJob::Answer(const std::string& line, int incarnation, bool fa
   if (!done.ok()) return Refused(std::string(done.status().message()));
   host_of_rank_ = wanted.host_of_rank;
   restarted_by_ = command;
+  incident_ = incident;
   Json answer = {{"outcome", "done"}};
   if (*done > 0) answer["checkpoint_unix_s"] = *done;
   return Dump(answer);

@@ -36,11 +36,16 @@ class ElasticJob {
 
  private:
   int Find(const std::string& host) const;  // -1: there is none
+  // The job has not come up on these hosts, and nobody can say why: as many as can be make room for hosts
+  // that are free, other ones each time.
+  void GoElsewhere(std::vector<int>* host_of_rank);
 
   const std::vector<std::string> hosts_;
   std::vector<int> host_of_rank_;
   std::set<int> isolated_;
   uint64_t restarted_by_ = 0;  // number of the command
+  uint64_t incident_ = 0;      // for which it was; 0: not said
+  size_t next_to_go_ = 0;      // place of a host among those in use
 };
 
 class ElasticSocket {

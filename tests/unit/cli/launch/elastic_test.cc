@@ -1,9 +1,13 @@
 // What the launcher of an elastic job answers its master.
 #include "cli/launch/elastic.h"
 
+#include <algorithm>
 #include <gmock/gmock.h>
+#include <set>
 
 #include <nlohmann/json.hpp>
+
+#include "absl/strings/str_cat.h"
 
 namespace c4::cli {
 namespace {
@@ -46,6 +50,39 @@ TEST_F(ElasticTest, ANodeIsTakenOutAndItsRanksGoElsewhere) {
   EXPECT_EQ(Ask(restart)["outcome"], "done");
   EXPECT_EQ(restarts_, 1);
   EXPECT_EQ(Ask(R"({"verb": "give-back", "node": "host1"})")["outcome"], "done");
+}
+
+// As onto a host whose network is dead, which nobody can tell while no rank has met another.
+TEST_F(ElasticTest, AJobThatDoesNotComeUpGoesElsewhere) {
+  ElasticJob job{{"h0", "h1", "h2", "h3", "h4", "h5"}, {0, 1, 2, 3}};
+  int incarnation = 0;
+  std::set<int> left;  // hosts that were left out once
+  const auto restart = [&](const std::string& more) {
+    const Json answer = Json::parse(
+        job.Answer(absl::StrCat(R"({"verb": "restart", "command": )", incarnation + 10, R"(, "to": )",
+                                incarnation + 1, more, "}"),
+                   incarnation, true, [&](const ElasticJob::Restart& wanted) -> absl::StatusOr<double> {
+                     incarnation = wanted.incarnation;
+                     return 0;
+                   }));
+    EXPECT_EQ(answer["outcome"], "done") << answer;
+    const std::vector<int> hosts = job.host_of_rank();
+    EXPECT_EQ(std::set<int>(hosts.begin(), hosts.end()).size(), 4U) << "each rank has a host of its own";
+    for (int host = 0; host < 4; ++host) {
+      if (std::find(hosts.begin(), hosts.end(), host) == hosts.end()) left.insert(host);
+    }
+  };
+  restart(R"(, "incident": 7)");
+  EXPECT_EQ(job.host_of_rank(), (std::vector<int>{0, 1, 2, 3})) << "the first time where it was";
+  restart(R"(, "incident": 7)");
+  EXPECT_EQ(job.host_of_rank(), (std::vector<int>{4, 5, 2, 3}));
+  restart(R"(, "incident": 7)");
+  EXPECT_EQ(left, (std::set<int>{0, 1, 2, 3})) << "each of them has been left out by now";
+  const std::vector<int> before = job.host_of_rank();
+  restart(R"(, "incident": 8)");
+  restart("");
+  restart("");
+  EXPECT_EQ(job.host_of_rank(), before) << "of another incident, or where none is said";
 }
 
 TEST_F(ElasticTest, WhatIsLateOrWrongIsRefused) {
