@@ -50,9 +50,9 @@ struct InitRequest {
   const std::atomic<bool>* cancelled = nullptr;
 };
 
-// One rank's end of a communicator. Enqueue may be called by one thread at a time, and so may GatherRecords;
-// Revoke, Abort and AsyncError by any thread at any time. Destruction waits for nothing: Finalize or Abort
-// come first.
+// One rank's end of a communicator. One thread at a time calls Supports, RecordCall and Enqueue, and one
+// GatherRecords; any thread may call Revoke, Abort and AsyncError at any time. Destruction waits for nothing:
+// Finalize or Abort come first.
 class Communicator {
  public:
   Communicator() = default;

@@ -25,14 +25,6 @@ namespace {
 constexpr int kTurnMs = 50;
 constexpr int kSleepMs = 1000;  // at most, so that queue pairs tell each other that they live
 constexpr int kBacklog = 1024;
-// A thread that enqueues mostly waits for the result right away, and then runs it itself: two switches
-// between threads less. This is how long it gets for that.
-constexpr long kSoonNs = 50000;
-
-uint64_t StreamId(cudaStream_t handle) {
-  const std::shared_ptr<Stream> stream = FindStream(handle);
-  return stream == nullptr ? 0 : stream->id();
-}
 
 // On all planes, where there are several, on the same port.
 Result ListenOn(const std::vector<SocketAddress>& planes, SocketAddress* address, Fd* listener) {
@@ -163,12 +155,22 @@ Result HostCommunicator::ReadKnobs() {
   return Ok();
 }
 
+// Programs use the same stream again and again.
+std::shared_ptr<Stream> HostCommunicator::StreamOf(cudaStream_t handle) const {
+  if (last_stream_ == nullptr || last_stream_->handle() != handle || last_stream_->destroyed()) {
+    last_stream_ = FindStream(handle);
+  }
+  return last_stream_;
+}
+
 uint64_t HostCommunicator::RecordCall(const Operation& operation) {
   const uint64_t now = NowTicks();
+  const std::shared_ptr<Stream> stream = StreamOf(operation.stream);
+  const uint64_t stream_id = stream == nullptr ? 0 : stream->id();
   if (IsTransfer(operation.function)) {
-    recorder_.P2pCalled(Info(operation, Algorithm::kAuto), StreamId(operation.stream), now);
+    recorder_.P2pCalled(Info(operation, Algorithm::kAuto), stream_id, now);
   } else {
-    recorder_.Called(Info(operation, Algorithm::kAuto), StreamId(operation.stream), now);
+    recorder_.Called(Info(operation, Algorithm::kAuto), stream_id, now);
   }
   return now;
 }
@@ -188,7 +190,7 @@ Result HostCommunicator::Supports(const Operation& operation) const {
     return Fail(ncclInvalidUsage, "the host engine does not reduce data of type %d by operation %d",
                 static_cast<int>(operation.data_type), static_cast<int>(operation.reduction));
   }
-  if (FindStream(operation.stream) == nullptr) {
+  if (StreamOf(operation.stream) == nullptr) {
     return Fail(ncclInvalidArgument,
                 "the stream is none of the host engine's: make it with c4StreamCreate, or pass NULL");
   }
@@ -218,7 +220,7 @@ Result HostCommunicator::Enqueue(const Operation* operations, size_t count) {
 Result HostCommunicator::EnqueueStaged(const Operation* operations, size_t count, Staged* staged) {
   auto& [collectives, transfers, begun] = *staged;
   for (size_t i = 0; i < count; ++i) {
-    std::shared_ptr<Stream> stream = FindStream(operations[i].stream);
+    std::shared_ptr<Stream> stream = StreamOf(operations[i].stream);
     if (stream == nullptr) {
       return Fail(ncclInvalidArgument, "the stream was destroyed before the operation was enqueued");
     }
@@ -227,6 +229,7 @@ Result HostCommunicator::EnqueueStaged(const Operation* operations, size_t count
   }
   const uint64_t now = NowTicks();
   bool wake = false;
+  long look_ns = 0;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     const State state = state_.load();
@@ -234,7 +237,7 @@ Result HostCommunicator::EnqueueStaged(const Operation* operations, size_t count
     if (state != State::kReady) {
       return Fail(ncclInvalidUsage, "the communicator of rank %d was finalized or aborted", rank_);
     }
-    wake = queue_.empty();
+    const bool was_empty = queue_.empty();
     // Tickets in the order in which they run, or one would wait for its turn behind another that waits for
     // it.
     begun = true;
@@ -242,22 +245,39 @@ Result HostCommunicator::EnqueueStaged(const Operation* operations, size_t count
       entry.ticket = entry.stream->TakeTicket(wheel_);
       entry.sequence = next_collective_++;
       recorder_.Enqueued(entry.stream->id(), now);
-      queue_.emplace_back();
-      queue_.back().push_back(std::move(entry));
+      if (collectives.size() > 1) {
+        queue_.emplace_back();
+        queue_.back().push_back(std::move(entry));
+        ++queued_;
+      }
+    }
+    if (collectives.size() == 1) {
+      queue_.push_back(std::move(collectives));
+      ++queued_;
     }
     for (Entry& entry : transfers) {
       entry.ticket = entry.stream->TakeTicket(wheel_);
       entry.sequence = next_transfer_++;
       recorder_.P2pEnqueued(entry.stream->id(), now);
     }
-    if (!transfers.empty()) queue_.push_back(std::move(transfers));
+    if (!transfers.empty()) {
+      queue_.push_back(std::move(transfers));
+      ++queued_;
+    }
+    waiting_.store(queue_.size());
+    if (wheel_->lends()) {
+      look_ns = patrol_.Begin(queued_) ? Patrol::kFirstNs : 0;
+    } else if (was_empty) {
+      wake = true;
+    }
   }
-  if (wake) WakeSoon();
+  if (wake) Wake();
+  if (look_ns != 0) SetTimer(wheel_->timer().get(), look_ns);
   return Ok();
 }
 
 void HostCommunicator::Wake() {
-  SetTimer(wheel_->timer().get(), 1);
+  wheel_->Call();
 }
 
 // Whoever drives waits at the connections, the thread for its timer.
@@ -268,18 +288,9 @@ void HostCommunicator::Interrupt() {
   Wake();
 }
 
-void HostCommunicator::WakeSoon() {
-  SetTimer(wheel_->timer().get(), layout_->hosts.size() > 1 ? 1 : kSoonNs);
-}
-
 bool HostCommunicator::Ended() const {
   const State state = state_.load();
   return state == State::kAborted || state == State::kFailed;
-}
-
-bool HostCommunicator::Idle() const {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  return queue_.empty();
 }
 
 void HostCommunicator::Run() {
@@ -318,11 +329,33 @@ void HostCommunicator::Sleep() {
       ms = links_->WatchMs(ms);
     }
   }
-  if (state_.load() != State::kReady) return;
-  (void)poll(polls_.data(), polls_.size(), ms);  // a signal is as good a reason as any
-  uint64_t times = 0;
-  const ssize_t ignored = read(wheel_->timer().get(), &times, sizeof times);
-  (void)ignored;
+  // A look at the queue leaves the wheel alone: a thread that waits and finds it taken goes to sleep.
+  const uint64_t until_ns = MonotonicNs() + static_cast<uint64_t>(ms) * 1000000u;
+  while (state_.load() == State::kReady) {
+    (void)poll(polls_.data(), polls_.size(), ms);  // a signal is as good a reason as any
+    if (polls_.front().revents == 0) return;
+    uint64_t times = 0;
+    const ssize_t ignored = read(wheel_->timer().get(), &times, sizeof times);
+    (void)ignored;
+    if (Look() || MonotonicNs() >= until_ns) return;
+    for (const pollfd& entry : polls_) {
+      if (&entry != &polls_.front() && entry.revents != 0) return;
+    }
+  }
+}
+
+bool HostCommunicator::Look() {
+  if (wheel_->TakeCall()) return true;
+  Patrol::Next next = Patrol::Next::kRest;
+  long pause_ns = 0;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    next = patrol_.Look(queued_, queue_.size());
+    pause_ns = patrol_.pause_ns();
+  }
+  if (next == Patrol::Next::kAgain) SetTimer(wheel_->timer().get(), pause_ns);
+  // Somebody's call may have set the timer before that.
+  return next == Patrol::Next::kRun || wheel_->TakeCall();
 }
 
 void HostCommunicator::RunQueue(const std::function<bool()>* enough) {
@@ -346,6 +379,7 @@ void HostCommunicator::DropQueue() {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     left.swap(queue_);
+    waiting_.store(0);
     reason = failure_.ok() ? Fail(ncclInvalidUsage, "the communicator was aborted") : failure_;
   }
   for (const Pending& entries : left) {
@@ -354,14 +388,18 @@ void HostCommunicator::DropQueue() {
 }
 
 bool HostCommunicator::Next(Pending* pending, bool wait) {
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    if (Ended() || queue_.empty()) return false;
-    *pending = queue_.front();
+  std::unique_lock<std::mutex> lock(mutex_);
+  if (Ended() || queue_.empty()) return false;
+  // Stays where it is: only who holds the wheel takes from the queue.
+  Pending& front = queue_.front();
+  if (front.size() > 1 || !front.front().stream->IsTurn(front.front().ticket)) {
+    lock.unlock();
+    if (!AwaitTurn(front, wait)) return false;
+    lock.lock();
   }
-  if (!AwaitTurn(*pending, wait)) return false;
-  const std::lock_guard<std::mutex> lock(mutex_);
-  queue_.pop_front();  // only who holds the wheel takes from it
+  *pending = std::move(front);
+  queue_.pop_front();
+  waiting_.store(queue_.size());
   return true;
 }
 
@@ -444,6 +482,7 @@ void HostCommunicator::Abort() {
 }
 
 Result HostCommunicator::AsyncError() const {
+  if (state_.load() != State::kFailed) return Ok();
   const std::lock_guard<std::mutex> lock(mutex_);
   return failure_;
 }

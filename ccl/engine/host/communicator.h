@@ -21,6 +21,7 @@
 #include "ccl/engine/host/device_stage.h"
 #include "ccl/engine/host/executor.h"
 #include "ccl/engine/host/links.h"
+#include "ccl/engine/host/patrol.h"
 #include "ccl/engine/host/plan.h"
 #include "ccl/engine/host/stream.h"
 #include "ccl/monitor/monitor.h"
@@ -68,12 +69,16 @@ class HostCommunicator final : public Communicator {
 
   Result Connect(const bootstrap::UniqueId& id, const InitRequest& request);
   Result ReadKnobs();
+  // As FindStream. By the thread that makes calls.
+  std::shared_ptr<Stream> StreamOf(cudaStream_t handle) const;
   // Not Ok when a meeting of the ranks has no reason to go on.
   Result MayMeet() const;
   void Run();
   // Waits, and then does what there is to be done, unless somebody else does it.
   Result Turn();
   void Sleep();
+  // Of the patrol (communicator_wheel.h): the timer is over. True when the thread has something to do.
+  bool Look();
   // REQUIRES for what follows, down to FailWith: the wheel is held. Runs what is queued; with `enough`, only
   // as long as that is not so, and nothing whose turn has not come.
   void RunQueue(const std::function<bool()>* enough);
@@ -92,10 +97,7 @@ class HostCommunicator final : public Communicator {
   void Wake();
   // Has whoever drives and the thread look at the state.
   void Interrupt();
-  // Has the thread look at the queue in a moment, if nobody else has by then.
-  void WakeSoon();
   bool Ended() const;
-  bool Idle() const;
   State End(State wanted);
   // It fails, as FailWith, but for who does not hold the wheel: the thread closes the connections.
   void FailSoon(const Result& result);
@@ -116,8 +118,17 @@ class HostCommunicator final : public Communicator {
   Algorithm wanted_ = Algorithm::kAuto;
   int channels_ = 1;
   std::map<std::tuple<wire::Function, int, Algorithm>, Plan> plans_;
+  // Of the last collective: programs repeat themselves.
+  struct {
+    wire::Function function = wire::kFunctionNone;
+    int root = -1;
+    size_t bytes = 0;
+    Algorithm algorithm = Algorithm::kAuto;
+    const Plan* plan = nullptr;
+  } last_;
   CommunicatorRecorder recorder_;
   RingWriter ring_;
+  mutable std::shared_ptr<Stream> last_stream_;
   Fd wake_;
   std::unique_ptr<bootstrap::Meeting> meeting_;
   std::unique_ptr<Links> links_;
@@ -130,6 +141,9 @@ class HostCommunicator final : public Communicator {
 
   mutable std::mutex mutex_;  // guards what follows
   std::deque<Pending> queue_;
+  uint64_t queued_ = 0;             // that ever were in the queue
+  std::atomic<size_t> waiting_{0};  // that are in there; read without the mutex, too
+  Patrol patrol_;
   std::atomic<State> state_{State::kReady};
   Result failure_;
   bool revoked_ = false;

@@ -32,18 +32,24 @@ class HostCommunicator::Wheel final : public Driver {
     if (!lends_.load()) return false;
     std::unique_lock<std::mutex> lock(mutex_, std::try_to_lock);
     if (!lock.owns_lock() || owner_ == nullptr || owner_->Ended()) return false;
-    SetTimer(timer_.get(), 0);
     owner_->RunQueue(&enough);
-    const bool left = !owner_->Idle();
+    const bool left = owner_->waiting_.load() != 0;
     lock.unlock();
     // The timer is the wheel's own: the communicator may be gone by now.
-    if (missed_.exchange(false) || left) SetTimer(timer_.get(), 1);
+    if (missed_.exchange(false) || left) Call();
     return true;
   }
 
   // From here on threads that wait may drive.
   void Lend() { lends_.store(true); }
+  bool lends() const { return lends_.load(); }
   Fd& timer() { return timer_; }
+  // Has the thread come at once. TakeCall, by the thread: whether somebody has called.
+  void Call() {
+    called_.store(true);
+    SetTimer(timer_.get(), 1);
+  }
+  bool TakeCall() { return called_.exchange(false); }
 
   void Forget() {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -65,6 +71,7 @@ class HostCommunicator::Wheel final : public Driver {
   Fd timer_;  // of the communicator's thread
   std::atomic<bool> lends_{false};
   std::atomic<bool> missed_{false};  // the thread found somebody driving
+  std::atomic<bool> called_{false};
 };
 
 }  // namespace c4::host

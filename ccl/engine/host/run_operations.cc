@@ -27,14 +27,20 @@ void HostCommunicator::Record(const Entry& entry, uint64_t started, uint64_t fin
 
 const Plan& HostCommunicator::PlanOf(const Operation& operation, Algorithm* algorithm) {
   const size_t blocks = HasBlocks(operation.function) ? static_cast<size_t>(rank_count_) : 1;
+  const size_t bytes = operation.count * blocks * ElementBytes(operation.data_type);
+  if (last_.plan != nullptr && last_.function == operation.function && last_.root == operation.root &&
+      last_.bytes == bytes) {
+    *algorithm = last_.algorithm;
+    return *last_.plan;
+  }
   *algorithm = wanted_ != Algorithm::kAuto && Exists(wanted_, operation.function, *layout_)
                    ? wanted_
-                   : Choose(operation.function, *layout_,
-                            operation.count * blocks * ElementBytes(operation.data_type), Costs{});
+                   : Choose(operation.function, *layout_, bytes, Costs{});
   const auto [it, is_new] = plans_.try_emplace({operation.function, operation.root, *algorithm});
   if (is_new) {
     it->second = MakePlan(*algorithm, operation.function, *layout_, rank_, operation.root, channels_);
   }
+  last_ = {operation.function, operation.root, bytes, *algorithm, &it->second};
   return it->second;
 }
 

@@ -24,7 +24,6 @@ uint64_t Stream::TakeTicket(std::weak_ptr<Driver> driver) {
 }
 
 bool Stream::IsTurn(uint64_t ticket) {
-  const std::lock_guard<std::mutex> lock(mutex_);
   return finished_ + 1 >= ticket;
 }
 
@@ -57,7 +56,10 @@ void Stream::Finish(uint64_t ticket, const Result& result) {
   std::list<std::pair<uint64_t, std::function<void()>>> over;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    if (!result.ok() && failure_.ok()) failure_ = result;
+    if (!result.ok() && failure_.ok()) {
+      failure_ = result;
+      failed_.store(true);
+    }
     if (ticket == finished_ + 1) {
       Advance();
     } else {
@@ -79,17 +81,17 @@ void Stream::Finish(uint64_t ticket, const Result& result) {
 
 Result Stream::Synchronize() {
   C4_RETURN_IF_ERROR(AwaitTicket(LastTicket()));
+  if (!failed_.load()) return Ok();
   const std::lock_guard<std::mutex> lock(mutex_);
+  failed_.store(false);
   return std::exchange(failure_, Ok());
 }
 
 uint64_t Stream::LastTicket() {
-  const std::lock_guard<std::mutex> lock(mutex_);
   return taken_;
 }
 
 bool Stream::IsOver(uint64_t ticket) {
-  const std::lock_guard<std::mutex> lock(mutex_);
   return finished_ >= ticket;
 }
 

@@ -4,6 +4,7 @@
 // ticket, too, which is over when the event is. All calls are thread-safe.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -42,6 +43,10 @@ class Stream : public std::enable_shared_from_this<Stream> {
   explicit Stream(uint64_t id) : id_(id) {}
 
   uint64_t id() const { return id_; }  // 0 is the null stream
+  cudaStream_t handle() { return id_ == 0 ? nullptr : reinterpret_cast<cudaStream_t>(this); }
+  // Its handle is no longer one; what was enqueued still runs.
+  void Destroy() { destroyed_.store(true); }
+  bool destroyed() const { return destroyed_.load(); }
   uint64_t TakeTicket(std::weak_ptr<Driver> driver);
   bool IsTurn(uint64_t ticket);
   // Waits up to `ms` milliseconds for the turn of `ticket`; false when it has not come.
@@ -78,8 +83,11 @@ class Stream : public std::enable_shared_from_this<Stream> {
   const uint64_t id_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  uint64_t taken_ = 0;
-  uint64_t finished_ = 0;  // all tickets up to this one are over
+  // Both change under the lock, and are read also without it.
+  std::atomic<uint64_t> taken_{0};
+  std::atomic<uint64_t> finished_{0};  // all tickets up to this one are over
+  std::atomic<bool> failed_{false};    // failure_ is one
+  std::atomic<bool> destroyed_{false};
   // Only what enqueues takes memory: what runs, waits and finishes can do so where there is none.
   std::vector<uint64_t> early_;  // over before their turn; has room for all tickets after finished_
   Sleeper* sleepers_ = nullptr;

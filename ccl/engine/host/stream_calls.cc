@@ -101,8 +101,12 @@ ncclResult_t c4StreamDestroy(cudaStream_t stream) {
   return Code([&] {
     auto& registry = TheRegistry();
     const std::lock_guard<std::mutex> lock(registry.mutex);
+    const auto found = registry.streams.find(stream);
+    if (found == registry.streams.end()) return ncclInvalidArgument;
     // Operations under way hold the stream; only the handle is gone.
-    return registry.streams.erase(stream) == 1 ? ncclSuccess : ncclInvalidArgument;
+    found->second->Destroy();
+    registry.streams.erase(found);
+    return ncclSuccess;
   });
 }
 
