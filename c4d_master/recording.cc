@@ -11,6 +11,7 @@
 
 #include "c4d_master/c4d_handler.h"
 #include "c4d_master/recording_format.h"
+#include "c4d_master/telemetry_decode.h"
 #include "google/protobuf/io/coded_stream.h"
 #include "google/protobuf/io/gzip_stream.h"
 #include "google/protobuf/io/zero_copy_stream_impl.h"
@@ -185,7 +186,13 @@ std::vector<ReplayPlace> PlacesOf(const std::map<std::string, Host>& hosts) {
 
 }  // namespace
 
-absl::StatusOr<Replay> ReplayRecording(const std::string& path, const Policy& policy) {
+absl::StatusOr<Replay> ReplayRecording(const std::string& path, const Policy& policy,
+                                       const OnReplayed& on_replayed) {
+  return ReplayRecordings({path}, policy, on_replayed);
+}
+
+absl::StatusOr<Replay> ReplayRecordings(const std::vector<std::string>& paths, const Policy& policy,
+                                        const OnReplayed& on_replayed) {
   Replay replay;
   service::Metrics metrics;
   VerdictStore store(":memory:");
@@ -210,7 +217,7 @@ absl::StatusOr<Replay> ReplayRecording(const std::string& path, const Policy& po
       replay.scenes.push_back({replay.changes[i], std::move(places), replay.matrix, std::move(status)});
     }
   };
-  replay.end = ReadRecording(path, [&](const v1::RecordedBatch& recorded) {
+  const auto take = [&](const v1::RecordedBatch& recorded) {
     if (recorded.arrival_monotonic_ns() < 0 || recorded.arrival_monotonic_ns() > kMaxClockNs ||
         recorded.arrival_unix_ns() < 0 || recorded.arrival_unix_ns() > kMaxClockNs) {
       ++replay.refused;
@@ -245,16 +252,28 @@ absl::StatusOr<Replay> ReplayRecording(const std::string& path, const Policy& po
       policies.push_back(judged_by);
     }
     replay.dropped = std::max(replay.dropped, recorded.dropped());
-    if (!handler->Ingest(recorded.batch(), now).ok()) ++replay.refused;
-  });
+    if (!handler->Ingest(recorded.batch(), now).ok()) {
+      ++replay.refused;
+      return;
+    }
+    if (on_replayed == nullptr) return;
+    const auto host = handler->hosts().find(CutText(recorded.batch().host()));
+    if (host != handler->hosts().end()) on_replayed(recorded, host->second, now);
+  };
+  for (const std::string& path : paths) {
+    replay.end = ReadRecording(path, take);
+    if (!replay.end.ok() && !absl::IsDataLoss(replay.end)) return replay.end;
+  }
   if (handler == nullptr) {
-    return replay.end.ok() ? absl::InvalidArgumentError(Concat(path, " holds no telemetry of a job"))
+    return replay.end.ok() ? absl::InvalidArgumentError(Concat(paths.back(), " holds no telemetry of a job"))
                            : replay.end;
   }
   tick(now.monotonic_ns);
   if (replay.matrix.cells().empty()) replay.matrix = handler->GetMatrix(now);
   replay.verdicts = handler->ListVerdicts(/*include_cleared=*/true);
   replay.status = handler->GetStatus(now);
+  replay.iterations = handler->GetIterations(0, now);
+  replay.begin_ns = begin_ns;
   replay.length_ns = now.monotonic_ns - begin_ns;
   replay.end_unix_ns = now.unix_ns;
   return replay;

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "c4/v1/c4d.pb.h"
+#include "c4d_master/job_state.h"
 #include "c4d_master/policy.h"
 #include "service/status.h"
 
@@ -80,13 +81,22 @@ struct Replay {
   v1::ListVerdictsReply verdicts;     // all, at the end
   v1::GetMatrixReply matrix;          // the last one while anything moved
   v1::GetStatusReply status;          // at the end
+  v1::GetIterationsReply iterations;  // at the end, all that are kept
+  int64_t begin_ns = 0;               // the first batch, on the master's monotonic clock
   int64_t length_ns = 0;
   int64_t end_unix_ns = 0;
   absl::Status end;  // of the file
 };
 
+// Is told of each batch that was taken in, with its host as the master holds it then.
+using OnReplayed = std::function<void(const v1::RecordedBatch&, const Host&, Now)>;
+
 // The same handler as the master's, ticked every 100 ms of the recording's time; by this policy, whichever
 // was in force when it was recorded. Deterministic.
-absl::StatusOr<Replay> ReplayRecording(const std::string& path, const Policy& policy = {});
+absl::StatusOr<Replay> ReplayRecording(const std::string& path, const Policy& policy = {},
+                                       const OnReplayed& on_replayed = {});
+// Of recordings that follow each other (rolling_recording.h), as if they were one; `end` is the last one's.
+absl::StatusOr<Replay> ReplayRecordings(const std::vector<std::string>& paths, const Policy& policy = {},
+                                        const OnReplayed& on_replayed = {});
 
 }  // namespace c4::c4d

@@ -30,6 +30,7 @@ extern const Verb kMatrixVerb;
 extern const Verb kLevelVerb;
 extern const Verb kRecordVerb;
 extern const Verb kReplayVerb;
+extern const Verb kTraceVerb;
 extern const Verb kPolicyVerb;
 extern const Verb kPathsVerb;
 extern const Verb kTopologyVerb;
