@@ -160,7 +160,8 @@ class Row {
     if (note.what() != "isolated" && note.what() != "isolate-failed") return;
     ++result_.isolations;
     if (faulty_.contains(note.node())) return;
-    result_.wrong.push_back(absl::StrCat(note.node(), " was isolated, and nothing had been done to it"));
+    result_.wrong.push_back(absl::StrCat(note.node(), " was isolated (incident ", note.incident(),
+                                         "), and nothing had been done to it"));
   }
 
   // Somebody mends what is broken, and gives back what is out.
@@ -169,6 +170,7 @@ class Row {
     C4_RETURN_IF_NOT_OK(Look(true));
     C4_RETURN_IF_NOT_OK(range_.Heal());
     const absl::Status given = GiveBack(&range_);
+    C4_RETURN_IF_NOT_OK(Look(true));  // what was decided meanwhile was about these
     faulty_.clear();
     repairing_ = false;
     return given;
