@@ -60,13 +60,15 @@ PlanOptions PlanOptionsOf(const HandlerOptions& options) {
 
 }  // namespace
 
-C4pHandler::C4pHandler(const HandlerOptions& options, std::optional<Topology> file, service::Metrics* metrics)
+C4pHandler::C4pHandler(const HandlerOptions& options, std::optional<Topology> file, service::Metrics* metrics,
+                       StateStore* store)
     : options_(options),
       view_(std::move(file), options.default_rate_mbps),
       catalogue_(ProbedOptions{.fresh_ns = 2 * options.refresh_ns, .keep_ns = 20 * options.refresh_ns}),
       book_({options.ports, options.expiry_ns}, &view_, &catalogue_),
       plan_(PlanOptionsOf(options)),
-      moves_(options.moves) {
+      moves_(options.moves),
+      keeper_(store) {
   catalogue_.SetTopology(&view_.topology());
   metrics_.requests = metrics->Counter("c4p_requests_total", "Connections that asked for paths");
   metrics_.corrections = metrics->Counter("c4p_corrections_total", "Answers that were corrected later");
@@ -131,11 +133,13 @@ void C4pHandler::Take(SessionId id, const v1::AgentToC4p& message, int64_t now_n
   const auto found = sessions_.find(id);
   if (found == sessions_.end()) return;
   const absl::Status status = TakeIn(id, &found->second, message, now_ns);
-  if (status.ok()) return;
-  metrics_.refused.Add();
-  v1::C4pToAgent reply;
-  reply.set_refused(std::string(status.message()));
-  found->second.send(reply);
+  if (!status.ok()) {
+    metrics_.refused.Add();
+    v1::C4pToAgent reply;
+    reply.set_refused(std::string(status.message()));
+    Say(id, std::move(reply));
+  }
+  Deliver();
 }
 
 absl::Status C4pHandler::TakeIn(SessionId id, Session* session, const v1::AgentToC4p& message,
@@ -229,7 +233,8 @@ absl::Status C4pHandler::TakeHello(SessionId id, Session* session, const v1::Age
   view_.SetNics(hello);
   v1::C4pToAgent reply;
   reply.mutable_welcome()->set_master_epoch(options_.master_epoch);
-  session->send(reply);
+  Say(id, std::move(reply));
+  KeepHost(hello);
   service::LogInfo("the agent of ", hello.host(), " is in session, with ", hello.nics_size(), " NICs");
   return absl::OkStatus();
 }
@@ -268,6 +273,10 @@ absl::Status C4pHandler::TakeUse(SessionId id, const Session& session, const v1:
   C4_RETURN_IF_NOT_OK(book_.Use(id, use, now_ns, &troubles, &strays));
   TakeTroubles(troubles, now_ns);
   for (const FlowGroup& group : strays) strays_[group] = now_ns;
+  if (use.has_request()) {
+    // Said again to a new session: what was advised meanwhile may never have come.
+    if (std::optional<Advice> missed = book_.Missed(use, now_ns)) SendAdvice({*std::move(missed)});
+  }
   // Where the kernel chose the port, nobody has probed it.
   const auto connection = book_.connections().find(use.connection());
   if (connection == book_.connections().end()) return absl::OkStatus();
@@ -287,7 +296,7 @@ absl::Status C4pHandler::TakeRequest(SessionId id, const Session& session, const
   metrics_.requests.Add();
   v1::C4pToAgent reply;
   *reply.mutable_answer() = *std::move(answer);
-  session.send(reply);
+  Say(id, std::move(reply));
   return absl::OkStatus();
 }
 
@@ -396,18 +405,17 @@ void C4pHandler::SendOrders(int64_t now_ns) {
     }
     tuples_ordered_ += planned.tuples.size();
     metrics_.tuples_ordered.Add(static_cast<double>(planned.tuples.size()));
-    session.send(message);
+    Say(host->second, std::move(message));
   }
 }
 
 void C4pHandler::SendAdvice(const std::vector<Advice>& advice) {
   for (const Advice& one : advice) {
-    const auto session = sessions_.find(one.session);
-    if (session == sessions_.end()) continue;
+    if (!sessions_.contains(one.session)) continue;
     metrics_.corrections.Add();
     v1::C4pToAgent message;
     *message.mutable_answer() = one.answer;
-    session->second.send(message);
+    Say(one.session, std::move(message));
   }
 }
 
@@ -446,6 +454,7 @@ void C4pHandler::Tick(int64_t now_ns) {
     }
     ForgetWondered(now_ns);
     ForgetRounds();
+    KeepNetwork(now_ns);
   }
   if (mesh_ns_ == 0) mesh_ns_ = now_ns;
   if (now_ns - mesh_ns_ >= options_.refresh_ns) {
@@ -455,6 +464,7 @@ void C4pHandler::Tick(int64_t now_ns) {
   }
   AskForPorts(now_ns);
   SendOrders(now_ns);
+  Deliver();
   if (housekeeping) UpdateMetrics();
 }
 

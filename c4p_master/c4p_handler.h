@@ -12,6 +12,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "c4/v1/c4p.pb.h"
@@ -20,6 +21,7 @@
 #include "c4p_master/network_view.h"
 #include "c4p_master/path_book.h"
 #include "c4p_master/probe_plan.h"
+#include "c4p_master/state/state_keeper.h"
 #include "service/metrics.h"
 #include "service/status.h"
 
@@ -41,8 +43,16 @@ class C4pHandler {
   // Must not call back into the handler.
   using Send = std::function<void(const v1::C4pToAgent&)>;
 
-  // `file`: the operator's topology; none: all is learnt.
-  C4pHandler(const HandlerOptions& options, std::optional<Topology> file, service::Metrics* metrics);
+  // `file`: the operator's topology; none: all is learnt. `store`: where what another master would need to go
+  // on is written down before agents hear of it; none: nowhere. It outlives this.
+  C4pHandler(const HandlerOptions& options, std::optional<Topology> file, service::Metrics* metrics,
+             StateStore* store = nullptr);
+
+  // Goes on from what a master before this one has written down. First of all, once. DataLoss: what is wrong
+  // with it.
+  absl::Status Restore(const StateRecords& records, int64_t now_ns);
+  // OK, or why what is decided cannot be written down any more: agents hear nothing from this master.
+  const absl::Status& keeping() const { return keeper_.failure(); }
 
   SessionId Connect(Send send);
   void Take(SessionId session, const v1::AgentToC4p& message, int64_t now_ns);
@@ -134,6 +144,8 @@ class C4pHandler {
   void SetPlanNetwork();
   void RefreshView(int64_t now_ns);
   void LinksChanged(const std::vector<LinkChange>& changes, int64_t now_ns);
+  // It is looked at again and again until it is back.
+  void WatchDeadLink(const LinkChange& change, int64_t now_ns);
   void BeginRechecks(int64_t now_ns);
   void BeginRecheck(const FlowGroup& group, int64_t now_ns);
   void FinishRechecks(int64_t now_ns);
@@ -142,6 +154,12 @@ class C4pHandler {
   void Answered(const FlowGroup& group, const service::IpTuple& tuple);
   void Complete(const FlowGroup& group, const Asked& asked);
   void LearnPort(const service::IpTuple& tuple, int64_t now_ns);
+  // To that agent, once what it rests on is written down (Deliver).
+  void Say(SessionId session, v1::C4pToAgent message);
+  // The end of whatever came in: what has changed is written down, then what is to be said is sent.
+  void Deliver();
+  void KeepHost(const v1::AgentHello& hello);
+  void KeepNetwork(int64_t now_ns);
   void SendOrders(int64_t now_ns);
   void SendAdvice(const std::vector<Advice>& advice);
   void Announce(const std::set<std::string>& connections, int64_t now_ns);
@@ -164,6 +182,10 @@ class C4pHandler {
   PathBook book_;
   ProbePlan plan_;
   MoveLedger moves_;
+  StateKeeper keeper_;
+  std::vector<std::pair<SessionId, v1::C4pToAgent>> outgoing_;
+  std::map<std::string, int64_t> absent_hosts_;  // restored, and not in session yet: since when
+  int64_t kept_view_ns_ = -1;                    // refreshed_ns_ of the network that was written down
   std::map<SessionId, Session> sessions_;
   SessionId next_session_ = 1;
   std::map<uint64_t, Order> orders_;

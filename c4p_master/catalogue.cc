@@ -31,7 +31,9 @@ void Catalogue::Record(const PathObservation& seen, int64_t now_ns) {
     return;
   }
   if (const std::optional<KnownPath> known = probed_.Find(seen.tuple, now_ns); known.has_value()) {
-    group.ways[seen.tuple.source_port] = known->hops;
+    const auto [way, added] = group.ways.try_emplace(seen.tuple.source_port, known->hops);
+    if (added || !(way->second == known->hops)) changed_.insert(GroupOf(seen.tuple));
+    way->second = known->hops;
   }
   if (recorded == Recorded::kNew || now_ns - before > kRepetitionNs) return;
   group.changed = group.changed << 1 | (recorded == Recorded::kChanged ? 1U : 0U);
@@ -79,12 +81,18 @@ void Catalogue::Expire(int64_t now_ns) {
   for (auto& [key, group] : groups_) {
     std::erase_if(group.health,
                   [&](const auto& health) { return now_ns - health.second.seen_ns > keep_ns_; });
-    std::erase_if(group.ways, [this, &key = key](const auto& way) {
+    const size_t gone = std::erase_if(group.ways, [this, &key = key](const auto& way) {
       return probed_.SeenNs(WithPort(key, way.first)) == 0;
     });
+    if (gone > 0) changed_.insert(key);
   }
   std::erase_if(groups_,
                 [](const auto& group) { return group.second.ways.empty() && group.second.health.empty(); });
+}
+
+const std::map<uint16_t, HopPath>* Catalogue::WaysOf(const FlowGroup& group) const {
+  const auto found = groups_.find(group);
+  return found == groups_.end() ? nullptr : &found->second.ways;
 }
 
 Health Catalogue::HealthOf(const IpTuple& tuple) const {

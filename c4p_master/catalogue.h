@@ -8,7 +8,9 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "c4p_master/configured_paths.h"
@@ -68,6 +70,10 @@ class Catalogue {
   const ProbedPaths& probed() const { return probed_; }
   LinearPaths& linear() { return linear_; }
   void Expire(int64_t now_ns);
+  // Ways as last named, by source port; nullptr: none is known.
+  const std::map<uint16_t, HopPath>* WaysOf(const FlowGroup& group) const;
+  // The groups whose ways have changed since this was called last.
+  std::set<FlowGroup> TakeChanged() { return std::exchange(changed_, {}); }
 
  private:
   struct SeenHealth {
@@ -88,6 +94,7 @@ class Catalogue {
   ProbedPaths probed_;
   LinearPaths linear_;
   std::map<FlowGroup, GroupState> groups_;
+  std::set<FlowGroup> changed_;
 };
 
 }  // namespace c4::c4p

@@ -127,18 +127,22 @@ void C4pHandler::LinksChanged(const std::vector<LinkChange>& changes, int64_t no
       continue;
     }
     service::LogWarning("link ", change.name, " carries nothing: its connections move to others");
-    std::vector<service::IpAddress> ends;
-    for (const Uplink& uplink : view_.topology().uplinks()) {
-      if (!(view_.LinkOf(uplink) == change.link)) continue;
-      for (const service::IpAddress end : {uplink.spine_address, uplink.leaf_address}) {
-        if (end.known()) ends.push_back(end);
-      }
-    }
-    DeadLink& dead = dead_links_[change.name];
-    dead.tuples = catalogue_.probed().Through(ends, kLookTuples);
-    dead.pause.Double(now_ns, kLookNs, kLookAtLastNs);
+    WatchDeadLink(change, now_ns);
   }
   SendAdvice(book_.Repair(changes, now_ns));
+}
+
+void C4pHandler::WatchDeadLink(const LinkChange& change, int64_t now_ns) {
+  std::vector<service::IpAddress> ends;
+  for (const Uplink& uplink : view_.topology().uplinks()) {
+    if (!(view_.LinkOf(uplink) == change.link)) continue;
+    for (const service::IpAddress end : {uplink.spine_address, uplink.leaf_address}) {
+      if (end.known()) ends.push_back(end);
+    }
+  }
+  DeadLink& dead = dead_links_[change.name];
+  dead.tuples = catalogue_.probed().Through(ends, kLookTuples);
+  dead.pause.Double(now_ns, kLookNs, kLookAtLastNs);
 }
 
 void C4pHandler::LookAtDeadLinks(int64_t now_ns) {

@@ -125,6 +125,7 @@ absl::StatusOr<v1::MovePathsReply> C4pHandler::MovePaths(const v1::MovePathsRequ
              now_ns);
   }
   Announce(connections, now_ns);
+  Deliver();
   return reply;
 }
 
@@ -152,6 +153,7 @@ absl::StatusOr<v1::EndMovesReply> C4pHandler::EndMoves(const v1::EndMovesRequest
     released.erase(kept);
   }
   TakeBack(released, "", &reply, now_ns);
+  Deliver();
   return reply;
 }
 

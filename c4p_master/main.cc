@@ -5,6 +5,8 @@
 
 #include "c4p_master/grpc_service.h"
 #include "c4p_master/options.h"
+#include "c4p_master/state/records.h"
+#include "c4p_master/state/sqlite_state.h"
 #include "c4p_master/topology_file.h"
 #include "grpcpp/impl/service_type.h"
 #include "service/directory.h"
@@ -13,12 +15,14 @@
 #include "service/serve_master.h"
 #include "service/signals.h"
 #include "service/status.h"
+#include "service/text.h"
 #include "service/version.h"
 
 namespace c4::c4p {
 namespace {
 
 constexpr absl::Duration kTickInterval = absl::Milliseconds(20);
+constexpr char kNoStore[] = "none";
 
 absl::Status Run(const MasterOptions& options, const std::vector<service::Setting>& settings) {
   C4_RETURN_IF_NOT_OK(service::InitLog(options.common.log, "c4p_master"));
@@ -26,7 +30,6 @@ absl::Status Run(const MasterOptions& options, const std::vector<service::Settin
       service::Credentials::Load(options.common.security, {.role = service::Role::kPathMaster});
   if (!credentials.ok()) return credentials.status();
   const service::Clock& clock = service::SystemClock();
-  const auto epoch = static_cast<uint64_t>(clock.UnixNs());
   service::LogInfo("c4p_master ", service::Version(), ", ", service::DescribeConfig(settings));
 
   std::optional<Topology> file;
@@ -36,8 +39,30 @@ absl::Status Run(const MasterOptions& options, const std::vector<service::Settin
     file = *std::move(read);
   }
   C4_RETURN_IF_NOT_OK(service::PrepareMasters(options.directory));
+  std::unique_ptr<StateStore> store;
+  StateRecords records;
+  if (options.store != kNoStore) {
+    absl::StatusOr<std::unique_ptr<SqliteState>> opened = SqliteState::Open(options.store);
+    if (!opened.ok()) return opened.status();
+    store = *std::move(opened);
+    absl::StatusOr<StateRecords> loaded = store->Load();
+    if (!loaded.ok()) return loaded.status();
+    records = *std::move(loaded);
+  }
+  // What cannot be read is never guessed at: whoever runs the cluster decides.
+  const auto damaged = [&](const absl::Status& status) {
+    return absl::IsDataLoss(status) ? absl::DataLossError(service::Concat("store ", options.store,
+                                                                          " is damaged: ", status.message(),
+                                                                          ". ", HowToGoOn(options.store)))
+                                    : status;
+  };
+  const absl::StatusOr<uint64_t> next = NextEpoch(records, static_cast<uint64_t>(clock.UnixNs()));
+  if (!next.ok()) return damaged(next.status());
+  const uint64_t epoch = *next;
   service::Metrics metrics;
-  C4pHandler handler(options.ForHandler(epoch), std::move(file), &metrics);
+  C4pHandler handler(options.ForHandler(epoch), std::move(file), &metrics, store.get());
+  C4_RETURN_IF_NOT_OK(damaged(handler.Restore(records, clock.MonotonicNs())));
+  records.clear();
   service::StateThread state_thread("c4p-state", kTickInterval, [&] { handler.Tick(clock.MonotonicNs()); });
 
   const service::Gate gate(*credentials);

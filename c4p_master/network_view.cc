@@ -1,6 +1,7 @@
 #include "c4p_master/network_view.h"
 
 #include <algorithm>
+#include <set>
 
 #include "service/text.h"
 
@@ -127,10 +128,26 @@ void NetworkView::SyncUplinks(std::vector<LinkChange>* changes) {
     Note(network_.SetUp(link, sum.up));
     if (added || at->second == sum.up) continue;
     at->second = sum.up;
-    changes->push_back({link, sum.up,
-                        Concat(topology_.leaves()[static_cast<size_t>(sum.uplink->leaf)].name, "-",
-                               topology_.spines()[static_cast<size_t>(sum.uplink->spine)].name)});
+    changes->push_back(ChangeOf(*sum.uplink, sum.up));
   }
+}
+
+LinkChange NetworkView::ChangeOf(const Uplink& uplink, bool up) const {
+  return {LinkOf(uplink), up,
+          Concat(topology_.leaves()[static_cast<size_t>(uplink.leaf)].name, "-",
+                 topology_.spines()[static_cast<size_t>(uplink.spine)].name)};
+}
+
+std::vector<LinkChange> NetworkView::DeadLinks() const {
+  std::vector<LinkChange> dead;
+  std::set<std::pair<LeafId, SpineId>> seen;
+  for (const Uplink& uplink : topology_.uplinks()) {
+    const Link link = LinkOf(uplink);
+    const auto state = up_.find({link.lower, link.upper});
+    if (state == up_.end() || state->second || !seen.insert(state->first).second) continue;
+    dead.push_back(ChangeOf(uplink, false));
+  }
+  return dead;
 }
 
 void NetworkView::SyncNics() {

@@ -37,6 +37,9 @@ class NetworkView {
   // `file`: the operator's; none: all is learnt. `default_rate_mbps`: of what does not say; 0: 1000.
   NetworkView(std::optional<Topology> file, double default_rate_mbps);
 
+  // The switches that a master before this one knew: they keep their names, and links their faults until
+  // probes say otherwise. Before anything else.
+  void Restore(Topology switches) { topology_ = std::move(switches); }
   void SetNics(const v1::AgentHello& hello);
   void Add(const PathObservation& seen, int64_t now_ns);
   // From now on only new probes speak for links being alive.
@@ -49,6 +52,8 @@ class NetworkView {
   const Topology& topology() const { return topology_; }
   const Network& network() const { return network_; }
   bool from_file() const { return file_.has_value(); }
+  // Those over which nothing comes at present.
+  std::vector<LinkChange> DeadLinks() const;
   // Where file and probes contradict each other, what could not be taken in, and how switches answer.
   std::vector<std::string> Notes() const;
 
@@ -69,6 +74,7 @@ class NetworkView {
   void SyncSwitches();
   void SyncNics();
   void SyncUplinks(std::vector<LinkChange>* changes);
+  LinkChange ChangeOf(const Uplink& uplink, bool up) const;
   void Note(const absl::Status& status);
   double RateOr(double mbps) const { return mbps > 0 ? mbps : default_rate_mbps_; }
 

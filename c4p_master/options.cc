@@ -41,6 +41,11 @@ std::vector<service::Setting> MasterSettings(MasterOptions* options) {
        .field = &options->topology,
        .help =
            "JSON file of switches, links and servers (docs/formats/topology.md); none: learnt by probing"},
+      {.name = "store",
+       .field = &options->store,
+       .help =
+           "SQLite file from which it goes on when it is started again: connections, paths, faults; none: "
+           "it begins anew (default: c4p.db beside the directory)"},
       {.name = "source-ports",
        .field = &options->source_ports,
        .help = "LOW-HIGH of the TCP source ports that are given out; outside net.ipv4.ip_local_port_range. "
@@ -107,6 +112,11 @@ absl::Status CompleteOptions(MasterOptions* options) {
   C4_RETURN_IF_NOT_OK(ParsePortRange(options->source_ports, &low, &high));
   if (options->directory.empty()) {
     options->directory = (std::filesystem::path(service::DefaultRunDir()) / "masters").string();
+  }
+  if (options->store.empty()) {
+    std::filesystem::path directory(options->directory);
+    if (!directory.has_filename()) directory = directory.parent_path();
+    options->store = (directory.parent_path() / "c4p.db").string();
   }
   return absl::OkStatus();
 }

@@ -14,6 +14,7 @@ struct MasterOptions {
   std::string listen = "127.0.0.1:15143";
   std::string directory;  // default: the run directory's masters/
   std::string topology;   // a file; none: learnt
+  std::string store;      // a file, "none"; default: c4p.db beside the directory
   std::string source_ports = "20000-28191";
   int64_t ports_per_pair = 64;
   double expiry_s = 60;

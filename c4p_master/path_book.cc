@@ -83,6 +83,7 @@ absl::StatusOr<v1::PathAnswer> PathBook::Request(SessionId session, const v1::Pa
   if (added || connection.epoch == 0) {
     (void)Allot(&connection, now_ns);
     ++connection.epoch;
+    Changed(connection);
   }
   return AnswerFor(connection, now_ns);
 }
@@ -294,6 +295,7 @@ absl::Status PathBook::Use(SessionId session, const v1::PathUse& use, int64_t no
     connection.why = "taken over as it was";
     found = connections_.emplace(use.connection(), std::move(connection)).first;
     SetComplete(&found->second, false);
+    Changed(found->second);
   }
   if (found == connections_.end()) {
     return absl::NotFoundError(Concat("connection ", use.connection(), " never asked for paths"));
@@ -307,11 +309,13 @@ absl::Status PathBook::Use(SessionId session, const v1::PathUse& use, int64_t no
     Forget(use.connection());
     return absl::OkStatus();
   }
+  if (connection.session == 0) connection.taken_over_ns = now_ns;
   if (absl::Status full = SetSession(&connection, session); !full.ok()) {
     if (is_new) Forget(use.connection());
     return full;
   }
   Renew(use.connection(), now_ns);
+  if (use.epoch() > connection.epoch) FallBehind(&connection, use.epoch(), now_ns);
   for (const v1::QueuePairInUse& said : use.queue_pairs()) {
     if (said.index() >= connection.pairs.size()) continue;
     QueuePair& pair = connection.pairs[said.index()];
@@ -327,12 +331,14 @@ absl::Status PathBook::Use(SessionId session, const v1::PathUse& use, int64_t no
     const service::IpTuple tuple = {ProtocolOf(connection.request), *source,
                                     static_cast<uint16_t>(said.tuple().source_port()), *destination,
                                     static_cast<uint16_t>(said.tuple().destination_port())};
-    const bool lost = said.fences() > pair.fences ||
+    // Fences of before this master's time are no news.
+    const bool lost = (said.fences() > pair.fences && !is_new) ||
                       (said.use() == v1::QUEUE_PAIR_USE_DEAD && pair.use != v1::QUEUE_PAIR_USE_DEAD);
     if (lost) {
       troubles->push_back({pair.tuple.value_or(tuple), LinksOf(connection, pair, now_ns),
                            connection.kept ? allocator_.CountedKbps(connection.number) : 0});
     }
+    if (said.fences() > pair.fences) Changed(connection);
     pair.fences = std::max(pair.fences, said.fences());
     pair.use = said.use();
     if (pair.use == v1::QUEUE_PAIR_USE_DEAD) {
@@ -342,6 +348,7 @@ absl::Status PathBook::Use(SessionId session, const v1::PathUse& use, int64_t no
     }
     if (pair.tuple == tuple || !whole || tuple.source_port == 0) continue;  // 0: it is still being connected
     SetTuple(&pair, tuple);
+    Changed(connection);
     if (tuple.source_port == pair.advised_port || use.epoch() < connection.epoch) continue;
     // It could not, or no longer, be as advised.
     const auto end = std::find(connection.sources.begin(), connection.sources.end(), *source);
@@ -391,6 +398,7 @@ void PathBook::Expire(int64_t now_ns) {
 void PathBook::Forget(const std::string& name) {
   const auto found = connections_.find(name);
   if (found == connections_.end()) return;
+  Changed(found->second);
   DropPorts(&found->second);
   (void)SetSession(&found->second, 0);
   SetComplete(&found->second, true);

@@ -14,6 +14,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "c4/v1/c4p.pb.h"
@@ -21,6 +22,7 @@
 #include "c4p_master/catalogue.h"
 #include "c4p_master/network_view.h"
 #include "c4p_master/port_pool.h"
+#include "c4p_master/state/path_state.pb.h"
 #include "c4p_master/tenant_numbers.h"
 
 namespace c4::c4p {
@@ -108,9 +110,20 @@ class PathBook {
   // Groups of which a queue pair took a port that was not advised go to `strays`.
   absl::Status Use(SessionId session, const v1::PathUse& use, int64_t now_ns, std::vector<Trouble>* troubles,
                    std::set<FlowGroup>* strays);
+  // The newest advice, where one that says what it uses does not follow it yet.
+  std::optional<Advice> Missed(const v1::PathUse& use, int64_t now_ns) const;
   void Renew(const std::string& connection, int64_t now_ns);
   void Leave(SessionId session);
   void Expire(int64_t now_ns);
+
+  stored::Connection Stored(const Connection& connection) const;
+  // One that a master before this one had, its agent away. What its ports lead over is to be known already.
+  // InvalidArgument: it is none.
+  absl::Status Restore(const stored::Connection& from, int64_t now_ns);
+  // Those of them whose paths are known count as load again.
+  void AdoptRestored(int64_t now_ns);
+  // Connections of which something that is stored may have changed since this was called last.
+  std::set<std::string> TakeChanged() { return std::exchange(changed_, {}); }
 
   // The groups of flows about which something was learnt: their connections, where that makes them better.
   std::vector<Advice> Improve(const std::set<FlowGroup>& groups, int64_t now_ns);
@@ -206,6 +219,11 @@ class PathBook {
   // Keeps a connection that was taken over on the ports of the range that it uses. False: not all of their
   // paths are known yet, and there is time.
   bool Adopt(Connection* connection, int64_t now_ns);
+  // The tuple that a queue pair is to be found at; none: nobody has said.
+  std::optional<service::IpTuple> TupleToAdopt(const Connection& connection, const QueuePair& pair) const;
+  // A connection follows an answer that this master does not remember: what it uses is what it was told.
+  void FallBehind(Connection* connection, uint64_t epoch, int64_t now_ns);
+  void Changed(const Connection& connection) { changed_.insert(connection.request.connection()); }
   // An agent has no more than kMostConnections; 0: it is away.
   absl::Status SetSession(Connection* connection, SessionId session);
   void SetComplete(Connection* connection, bool complete);
@@ -253,6 +271,7 @@ class PathBook {
   ConnectionId next_number_ = 0;
   TenantNumbers tenants_;
   std::map<FlowGroup, std::set<uint16_t>> known_;
+  std::set<std::string> changed_;
 };
 
 }  // namespace c4::c4p

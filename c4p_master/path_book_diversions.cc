@@ -136,6 +136,7 @@ absl::Status PathBook::Return(const PairRef& ref, Place diverted, Place former, 
 Advice PathBook::Announce(const std::string& name, int64_t now_ns) {
   Connection& connection = connections_.at(name);
   ++connection.epoch;
+  Changed(connection);
   return {connection.session, AnswerFor(connection, now_ns)};
 }
 

@@ -19,8 +19,9 @@ constexpr int64_t kAdoptNs = 10'000'000'000;
 std::vector<service::IpTuple> PathBook::ToAdopt() const {
   std::vector<service::IpTuple> tuples;
   for (const std::string& name : adopting_) {
-    for (const QueuePair& pair : connections_.at(name).pairs) {
-      if (pair.tuple) tuples.push_back(*pair.tuple);
+    const Connection& connection = connections_.at(name);
+    for (const QueuePair& pair : connection.pairs) {
+      if (const auto tuple = TupleToAdopt(connection, pair)) tuples.push_back(*tuple);
     }
   }
   return tuples;
@@ -30,7 +31,7 @@ bool PathBook::Adopt(Connection* connection, int64_t now_ns) {
   const bool time_is_up = now_ns - connection->taken_over_ns >= kAdoptNs;
   std::vector<Place> places(connection->pairs.size());
   for (size_t i = 0; i < places.size(); ++i) {
-    const std::optional<service::IpTuple>& tuple = connection->pairs[i].tuple;
+    const std::optional<service::IpTuple> tuple = TupleToAdopt(*connection, connection->pairs[i]);
     if (!tuple || !options_.ports.Of(tuple->protocol).Holds(tuple->source_port)) continue;
     places[i] = PlaceOfTuple(*tuple, now_ns);
     if (places[i].way == kNoWay && !time_is_up) return false;
@@ -43,9 +44,10 @@ bool PathBook::Adopt(Connection* connection, int64_t now_ns) {
   for (size_t i = 0; i < places.size(); ++i) {
     if (places[i].way == kNoWay) continue;
     QueuePair& pair = connection->pairs[i];
-    const auto end = std::find(connection->sources.begin(), connection->sources.end(), pair.tuple->source);
+    const service::IpTuple tuple = *TupleToAdopt(*connection, pair);
+    const auto end = std::find(connection->sources.begin(), connection->sources.end(), tuple.source);
     if (end == connection->sources.end()) continue;
-    SetPort(connection, i, static_cast<uint32_t>(end - connection->sources.begin()), pair.tuple->source_port);
+    SetPort(connection, i, static_cast<uint32_t>(end - connection->sources.begin()), tuple.source_port);
     pair.place = places[i];
     (void)allocator_.Account(connection->number, static_cast<uint32_t>(i), pair.place);
   }
@@ -72,6 +74,7 @@ std::optional<Advice> PathBook::Better(Connection* connection, int64_t now_ns) {
   }
   if (!ports || before == after) return std::nullopt;
   ++connection->epoch;
+  Changed(*connection);
   return Advice{connection->session, AnswerFor(*connection, now_ns)};
 }
 
@@ -125,6 +128,7 @@ std::optional<Advice> PathBook::Carry(const Move& move, int64_t now_ns) {
     ports.erase(ports.begin());
   }
   ++connection.epoch;
+  Changed(connection);
   return Advice{connection.session, AnswerFor(connection, now_ns)};
 }
 

@@ -118,6 +118,7 @@ std::vector<PlaneWays> PathBook::WaysOf(const Connection& connection, const Offe
 void PathBook::SetPort(Connection* connection, size_t index, uint32_t end, uint32_t port) {
   QueuePair& pair = connection->pairs[index];
   PortPool& ports = PortsOf(ProtocolOf(connection->request));
+  Changed(*connection);
   if (pair.advised_port != 0) ports.Release(connection->sources[pair.end], pair.advised_port);
   pair.end = end;
   pair.advised_port = port;

@@ -2,6 +2,7 @@
 // directory of logs, ROOT/JOB.YYYYMMDD-HHMMSS.PID, of which nobody but its user sees anything. In it:
 //   job.json             when it began and ended, and why (JobRecord)
 //   c4d.db               the master's store: every verdict
+//   c4p.db               the path master's: what it goes on from when it is started again
 //   last-minutes.c4rec   what the agents told last (`c4 replay`), and what came before in .before
 //   *.log, c4d.audit.jsonl
 //

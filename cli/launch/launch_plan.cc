@@ -168,7 +168,8 @@ std::vector<std::string> MasterArguments(const LaunchPlan& plan) {
 
 std::vector<std::string> PathMasterArguments(const LaunchPlan& plan) {
   std::vector<std::string> result = {"--listen",    plan.master_host + ":0", "--http-address", "127.0.0.1:0",
-                                     "--directory", plan.directory,          "--key-file",     plan.key_file};
+                                     "--directory", plan.directory,          "--key-file",     plan.key_file,
+                                     "--store",     plan.log_dir + "/c4p.db"};
   if (!plan.topology.empty()) result.insert(result.end(), {"--topology", plan.topology});
   AppendTlsArguments(plan.certificates.path_master, &result);
   return result;

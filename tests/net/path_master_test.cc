@@ -2,7 +2,10 @@
 // queue pairs evenly onto the spines; killed, stopped and started again it costs the job nothing and knows
 // everything again.
 #include <algorithm>
+#include <cstring>
+#include <fstream>
 #include <gtest/gtest.h>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <signal.h>
@@ -76,6 +79,18 @@ class PathMasterTest : public testing::Test {
       }
     }
     return found;
+  }
+  // Of the newest advice to each connection.
+  std::map<std::string, uint64_t> Epochs() const {
+    std::map<std::string, uint64_t> epochs;
+    for (const Json& connection : Paths().value("connections", Json::array())) {
+      epochs[connection["connection"].get<std::string>()] = connection["epoch"].get<uint64_t>();
+    }
+    return epochs;
+  }
+  static std::string WholeFile(const std::string& path) {
+    std::ifstream file(path);
+    return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
   }
   // As many on one spine as on the other.
   bool AllKnown() const {
@@ -181,6 +196,7 @@ INSTANTIATE_TEST_SUITE_P(Ip, PathMasterCountersTest, testing::Bool(),
 TEST_F(PathMasterTest, KilledItComesBackAndKnowsEverythingAgain) {
   StartJobAndLearn();
   const std::map<std::string, int> before = Crossing();
+  const std::map<std::string, uint64_t> epochs = Epochs();
   const pid_t victim = job_->DaemonPid("c4p_master");
   ASSERT_GT(victim, 0);
   ASSERT_EQ(kill(victim, SIGKILL), 0);
@@ -192,6 +208,12 @@ TEST_F(PathMasterTest, KilledItComesBackAndKnowsEverythingAgain) {
   EXPECT_TRUE(Eventually(Seconds(20), [&] { return AllKnown(); })) << Paths().dump(2);
   // What is in use stays where it is: nobody is moved because a master has forgotten.
   EXPECT_EQ(Crossing(), before);
+  // It had not forgotten: nobody was told anything anew.
+  EXPECT_EQ(Epochs(), epochs);
+  const std::string log = WholeFile(job_->LogDir() + "/c4p_master.log");
+  const size_t at = log.find("going on from what was written down: ");
+  ASSERT_NE(at, std::string::npos) << log;
+  EXPECT_GE(std::stoi(log.substr(at + strlen("going on from what was written down: "))), kRanks) << log;
   ExpectGoesOn();
 }
 

@@ -35,11 +35,11 @@ inline v1::HopStatus StatusOf(HopState state) {
 class Cluster {
  public:
   explicit Cluster(const FakeSpec& spec, HandlerOptions options = {},
-                   std::optional<Topology> file = std::nullopt)
+                   std::optional<Topology> file = std::nullopt, StateStore* store = nullptr, bool join = true)
       : fabric(spec),
         planes(spec.ports == FakePorts::kPlanes ? 2 : 1),
-        handler(options, std::move(file), &metrics) {
-    for (int host = 0; host < fabric.hosts(); ++host) Join(host);
+        handler(options, std::move(file), &metrics, store) {
+    for (int host = 0; join && host < fabric.hosts(); ++host) Join(host);
   }
 
   void Join(int host) {
