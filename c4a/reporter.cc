@@ -320,7 +320,8 @@ v1::ProcessReport MakeProcessReport(const std::string& host, SegmentFile* segmen
   for (const auto& entry : snapshot.queue_pairs) {
     const wire::CommunicatorSlot* communicator =
         FindCommunicator(snapshot, entry.slot.communicator_slot, entry.slot.communicator_generation);
-    if (communicator == nullptr || !IsMember(*communicator) || entry.slot.peer < 0) continue;
+    if (communicator == nullptr || !IsMember(*communicator)) continue;
+    if (entry.slot.peer < 0 && entry.slot.peer_number == 0) continue;  // nobody can tell whose it is
     FillQueuePair(entry.slot, *communicator, ages, report.add_queue_pairs());
   }
   for (const OperationTotals& totals : operations) {

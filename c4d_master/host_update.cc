@@ -34,7 +34,9 @@ bool Replace(Membership* held, Membership* next) {
   for (size_t i = 0; i < held->queue_pairs.size(); ++i) {
     QueuePair& queue_pair = held->queue_pairs[i];
     same = same && queue_pair.local == next->queue_pairs[i].local &&
-           queue_pair.remote == next->queue_pairs[i].remote;
+           queue_pair.remote == next->queue_pairs[i].remote &&
+           queue_pair.number == next->queue_pairs[i].number &&
+           queue_pair.peer_number == next->queue_pairs[i].peer_number;
     queue_pair = std::move(next->queue_pairs[i]);
   }
   std::vector<QueuePair> queue_pairs = std::move(held->queue_pairs);

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "c4/v1/telemetry.pb.h"
+#include "c4d_master/unknown_peer.h"
 #include "service/text.h"
 #include "wire/segment.h"
 
@@ -147,7 +148,8 @@ void DecodeCommunicators(const v1::ProcessReport& report, const BatchTimes& time
     const size_t owner = owners[next++];
     if (owner == kOver) continue;
     Membership& membership = process->communicators[owner];
-    if (state.peer() >= membership.rank_count) {
+    const bool by_number = state.peer() == kUnknownPeer && state.peer_queue_pair_number() != 0;
+    if (state.peer() >= membership.rank_count && !by_number) {
       faults->push_back(service::Concat(ProcessName(report), " has a queue pair with rank ", state.peer(),
                                         " of ", membership.rank_count, "; that queue pair is left out"));
       continue;

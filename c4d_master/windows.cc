@@ -4,11 +4,14 @@
 #include <iterator>
 #include <numeric>
 
+#include "c4d_master/unknown_peer.h"
+
 namespace c4::c4d {
 
+// One whose peer is not known is a connection by itself.
 bool OfOneConnection(const QueuePairKey& a, const QueuePairKey& b) {
   return a.communicator_id == b.communicator_id && a.rank == b.rank && a.peer == b.peer &&
-         a.channel == b.channel && a.carrier == b.carrier;
+         a.channel == b.channel && a.carrier == b.carrier && (a.peer != kUnknownPeer || a.index == b.index);
 }
 
 namespace {
@@ -27,6 +30,16 @@ uint64_t FirstWaits(const Process& process) {
     }
   }
   return sum_ns;
+}
+
+// A program of which queue pairs are all that is seen (the tap): each second in which chunks have completed
+// is a slice.
+bool CallsNothing(const Process& process) {
+  return process.operations_finished == 0 &&
+         std::all_of(process.communicators.begin(), process.communicators.end(),
+                     [](const Membership& membership) {
+                       return membership.called.count == 0 && membership.p2p_called.count == 0;
+                     });
 }
 
 // How often the process has gone through all that it does: as often as it has finished something in the
@@ -300,20 +313,25 @@ bool Windows::ObserveProcess(const Host& host, const Process& process) {
   const uint64_t operations = process.operations_finished - history.start_operations;
   const int64_t length_ns = as_of_ns - history.start_ns;
   if (length_ns < thresholds_.slice_ns) return false;
-  if (operations == 0 && (length_ns < thresholds_.inside_slice_ns || !HasChunks(process, history))) {
+  const bool by_time = CallsNothing(process);
+  const int64_t least_ns = by_time ? thresholds_.slice_ns : thresholds_.inside_slice_ns;
+  if (operations == 0 && (length_ns < least_ns || !HasChunks(process, history))) {
+    if (by_time && !IsArranged(process, history)) Arrange(process, &history);
     return false;
   }
-  const bool warm = history.start_operations >= thresholds_.warm_up_operations;
+  const bool warm =
+      by_time ? history.next_slice > 1 : history.start_operations >= thresholds_.warm_up_operations;
   Slice slice;
   slice.number = history.next_slice++;
   slice.end_ns = as_of_ns;
   slice.length_ns = length_ns;
   slice.whole = operations != 0;
   const auto count = static_cast<double>(std::max<uint64_t>(1, operations));
-  slice.cycle_ns = static_cast<double>(length_ns) / count;
+  slice.cycle_ns = by_time ? 0 : static_cast<double>(length_ns) / count;
   const uint64_t inside_ns =
       process.in_operation_ns - std::min(process.in_operation_ns, history.start_in_operation_ns);
-  slice.own_ns = std::max(0.0, static_cast<double>(length_ns) - static_cast<double>(inside_ns)) / count;
+  slice.own_ns =
+      by_time ? 0 : std::max(0.0, static_cast<double>(length_ns) - static_cast<double>(inside_ns)) / count;
   const uint64_t waits_ns = FirstWaits(process);
   slice.first_wait_ns =
       static_cast<double>(waits_ns - std::min(waits_ns, history.start_first_wait_ns)) / count;
@@ -330,7 +348,7 @@ bool Windows::ObserveProcess(const Host& host, const Process& process) {
   }
   if (warm) {
     history.recent.push_back(slice);
-    if (slice.whole && history.seen++ == 0) history.seen_since_ns = history.start_ns;
+    if ((slice.whole || by_time) && history.seen++ == 0) history.seen_since_ns = history.start_ns;
     history.rounds = Rounds(process, as_of_ns, thresholds_.round_most_ns);
     ++slices_;
     Mature(&history);
@@ -345,7 +363,9 @@ void Windows::Mature(ProcessHistory* history) {
   const Slice old = history->recent.front();
   history->recent.pop_front();
   const bool learn = !IsExcluded(old) && history->seen > kRecentSlices + thresholds_.warm_up_slices;
-  if (learn && old.whole) {
+  // What has no steps has no time of its own: 0, which is not known, and counts as a slice all the same.
+  const bool by_time = old.cycle_ns == 0;
+  if (learn && (old.whole || by_time)) {
     if (history->usual_own_ns.empty()) history->rounds_at_usual = history->rounds;
     history->usual_own_ns.push_back(old.own_ns);
     while (history->usual_own_ns.size() > thresholds_.usual_slices) history->usual_own_ns.pop_front();

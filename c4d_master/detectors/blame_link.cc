@@ -113,7 +113,9 @@ LinkBlame BlameLinks(const std::vector<Witness>& witnesses, bool acks_count, Pat
     const Witness& witness = witnesses[i];
     // Also of those that say nothing now: their paths are soon to be known.
     const std::shared_ptr<const LinkPath> data = paths->Find(witness.local, witness.remote);
-    const std::shared_ptr<const LinkPath> acks = paths->Find(witness.remote, witness.local);
+    const std::shared_ptr<const LinkPath> acks =
+        witness.ack_source.empty() ? paths->Find(witness.remote, witness.local)
+                                   : paths->Find(witness.ack_source, witness.ack_destination);
     if (witness.state == FlowState::kUnknown) continue;
     any_known = any_known || data != nullptr;
     const bool is_bad = witness.state == FlowState::kBad;

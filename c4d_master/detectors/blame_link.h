@@ -31,6 +31,9 @@ struct Witness {
   std::string local;  // address:port of the sender, as it was then
   std::string remote;
   analysis::FlowState state = analysis::FlowState::kUnknown;
+  // What its acknowledgements come from and go to, where that is known; else they go back as it came.
+  std::string ack_source;
+  std::string ack_destination;
 };
 
 struct LinkBlameThresholds {

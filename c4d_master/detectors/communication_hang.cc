@@ -85,7 +85,7 @@ std::vector<Nic> ByNic(const JobQueuePairs& all, const std::vector<Stuck>& stuck
     from.seen = to.seen = true;
     if (!CanJudge(ends.sender) || !CanJudge(ends.receiver)) continue;
     const bool by_steps = ends.queue_pair->last_heard_at_ns == kNever;
-    if (by_steps && ends.queue_pair->carrier != Carrier::kVendor) continue;
+    if (by_steps && !IsBySteps(ends)) continue;
     const std::optional<bool> unheard = by_steps ? UnheardBySteps(ends, is_stuck, first_stuck_ns)
                                                  : std::optional(Unheard(ends, thresholds.unheard_ns));
     if (!unheard.has_value()) continue;
@@ -181,16 +181,26 @@ Finding Describe(const JobSnapshot& snapshot, const std::vector<const Stuck*>& s
   return finding;
 }
 
+Witness WitnessOf(const QueuePairEnds& ends, analysis::FlowState state) {
+  Witness witness{ends.queue_pair->local, ends.queue_pair->remote, state, {}, {}};
+  if (ends.answers != nullptr) {
+    witness.ack_source = ends.answers->local;
+    witness.ack_destination = ends.answers->remote;
+  }
+  return witness;
+}
+
 // What each queue pair that no silent NIC explains says of its path: the stuck ones first, in their order.
 std::vector<Witness> Witnesses(const std::vector<QueuePairEnds>& queue_pairs,
                                const std::vector<const Stuck*>& stuck, const std::set<std::string>& silent,
                                const CommunicationHangThresholds& thresholds) {
   std::vector<Witness> witnesses;
   std::set<const QueuePairEnds*> known;
+  int64_t first_stuck_ns = INT64_MAX;
   for (const Stuck* item : stuck) {
-    const QueuePair& queue_pair = *item->ends->queue_pair;
-    witnesses.push_back({queue_pair.local, queue_pair.remote, analysis::FlowState::kBad});
+    witnesses.push_back(WitnessOf(*item->ends, analysis::FlowState::kBad));
     known.insert(item->ends);
+    first_stuck_ns = std::min(first_stuck_ns, item->since_ns);
   }
   for (const QueuePairEnds& ends : queue_pairs) {
     if (known.count(&ends) != 0 || silent.count(ends.from_nic) != 0 || silent.count(ends.to_nic) != 0)
@@ -202,7 +212,12 @@ std::vector<Witness> Witnesses(const std::vector<QueuePairEnds>& queue_pairs,
       if (heard) state = analysis::FlowState::kGood;
       if (Unheard(ends, thresholds.unheard_ns)) state = analysis::FlowState::kBad;
     }
-    witnesses.push_back({queue_pair.local, queue_pair.remote, state});
+    // Verbs tell of no sign of life, but complete what was acknowledged.
+    if (IsBySteps(ends) && queue_pair.last_progress_at_ns != kNever && CanJudge(ends.sender) &&
+        queue_pair.last_progress_at_ns > first_stuck_ns + thresholds.suspect_ns / 2) {
+      state = analysis::FlowState::kGood;
+    }
+    witnesses.push_back(WitnessOf(ends, state));
   }
   return witnesses;
 }

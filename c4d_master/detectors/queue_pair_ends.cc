@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <iterator>
+#include <map>
+#include <string>
 #include <string_view>
 #include <tuple>
 #include <unordered_map>
@@ -57,12 +59,51 @@ class Receivers {
   std::vector<std::pair<EndKey, const QueuePair*>> all_;
 };
 
+// The ends of one communicator that know their other end's number, by address and number of their own.
+class Numbered {
+ public:
+  struct End {
+    const Member* member = nullptr;
+    const QueuePair* sends = nullptr;
+    const QueuePair* receives = nullptr;
+  };
+
+  explicit Numbered(const Communicator& communicator) {
+    for (const Member& member : communicator.members) {
+      for (const QueuePair& queue_pair : member.own->queue_pairs) {
+        if (queue_pair.peer_number == 0 || queue_pair.local.empty()) continue;
+        End& end = ends_[{AddressOf(queue_pair.local), queue_pair.number}];
+        // A number that a device has given anew: of the member that is believed to live.
+        if (end.member != nullptr && end.member != &member) end = End();
+        end.member = &member;
+        (queue_pair.sends ? end.sends : end.receives) = &queue_pair;
+      }
+    }
+  }
+
+  // The other end, where each knows the other; nullptr: not seen.
+  const End* Of(const QueuePair& sender) const {
+    if (sender.peer_number == 0) return nullptr;
+    const auto found = ends_.find({AddressOf(sender.remote), sender.peer_number});
+    if (found == ends_.end()) return nullptr;
+    const QueuePair* const any =
+        found->second.sends != nullptr ? found->second.sends : found->second.receives;
+    const bool mutual =
+        any->peer_number == sender.number && AddressOf(any->remote) == AddressOf(sender.local);
+    return mutual ? &found->second : nullptr;
+  }
+
+ private:
+  std::map<std::pair<std::string, uint64_t>, End> ends_;
+};
+
 void Collect(const JobSnapshot& snapshot, const Communicator& communicator,
              std::vector<QueuePairEnds>* queue_pairs) {
   const bool some = std::any_of(communicator.members.begin(), communicator.members.end(),
                                 [](const Member& member) { return !member.own->queue_pairs.empty(); });
   if (!some) return;
   const Receivers receivers(communicator);
+  const Numbered numbered(communicator);
   for (const Member& member : communicator.members) {
     const std::vector<QueuePair>& own = member.own->queue_pairs;
     const bool addressed =
@@ -74,10 +115,11 @@ void Collect(const JobSnapshot& snapshot, const Communicator& communicator,
       ends.sender = &snapshot.processes[member.process];
       ends.from = member.state;
       ends.queue_pair = &queue_pair;
-      if (const Member* peer = communicator.FindRank(queue_pair.peer)) {
-        ends.receiver = &snapshot.processes[peer->process];
-      }
-      ends.received = receivers.Of(member.state->rank, queue_pair);
+      const Numbered::End* const other = numbered.Of(queue_pair);
+      const Member* const peer = other != nullptr ? other->member : communicator.FindRank(queue_pair.peer);
+      if (peer != nullptr) ends.receiver = &snapshot.processes[peer->process];
+      ends.received = other != nullptr ? other->receives : receivers.Of(member.state->rank, queue_pair);
+      if (other != nullptr) ends.answers = other->sends;
       ends.from_nic = AddressOf(queue_pair.local);
       ends.to_nic = AddressOf(queue_pair.remote);
       if (queue_pair.local.empty()) {

@@ -22,6 +22,7 @@ struct QueuePairEnds {
   const Membership* from = nullptr;
   const QueuePair* queue_pair = nullptr;  // the sender's
   const QueuePair* received = nullptr;    // the same, seen by the receiver; nullptr: not seen
+  const QueuePair* answers = nullptr;     // verbs, known by number: the other end's own, as a sender
   std::string from_nic;                   // addresses without ports, or NicOfRank
   std::string to_nic;
   uint32_t from_number = 0;  // indices into JobQueuePairs::nics

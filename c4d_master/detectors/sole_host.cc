@@ -7,7 +7,8 @@
 namespace c4::c4d {
 
 bool IsBySteps(const QueuePairEnds& ends) {
-  return ends.queue_pair->carrier == Carrier::kVendor && ends.queue_pair->last_heard_at_ns == kNever;
+  const bool tells_none = ends.queue_pair->carrier == Carrier::kVendor || ends.queue_pair->peer_number != 0;
+  return tells_none && ends.queue_pair->last_heard_at_ns == kNever;
 }
 
 namespace {

@@ -39,7 +39,8 @@ struct Nic {
   }
 };
 
-// Whether its engine shows no signs of life, so that its steps alone tell.
+// Whether its engine shows no signs of life, so that its steps alone tell: the vendor's, and queue pairs of
+// verbs that the tap watches.
 bool IsBySteps(const QueuePairEnds& ends);
 
 struct Sole {

@@ -114,7 +114,7 @@ TEST_F(ReporterTest, AgesAreRelativeToTheBatch) {
 }
 
 TEST_F(ReporterTest, QueuePairsOfTheSameGenerationOnly) {
-  SegmentBuilder builder;
+  SegmentBuilder builder({.queue_pairs = 5});
   builder.AddCommunicator(1, 0xabc, 2);
   wire::QueuePairSlot& slot = builder.queue_pair(0);
   slot.phase = wire::kPhaseReady;
@@ -134,9 +134,16 @@ TEST_F(ReporterTest, QueuePairsOfTheSameGenerationOnly) {
   builder.queue_pair(1).communicator_generation = 2;
   builder.queue_pair(2) = slot;
   builder.queue_pair(2).communicator_slot = 0xffffffff;
+  builder.queue_pair(3) = slot;
+  builder.queue_pair(3).peer = -1;
+  builder.queue_pair(3).peer_number = 0;  // nobody can tell whose it is
+  builder.queue_pair(4) = slot;
+  builder.queue_pair(4).peer = -1;
   const auto segment = Open(builder);
   const v1::ProcessReport report = MakeProcessReport("node7", segment.get(), kNow);
-  ASSERT_EQ(report.queue_pairs_size(), 1);
+  ASSERT_EQ(report.queue_pairs_size(), 2);
+  EXPECT_EQ(report.queue_pairs(1).peer(), UINT32_MAX);
+  EXPECT_EQ(report.queue_pairs(1).peer_queue_pair_number(), 43u);
   const v1::QueuePairState& state = report.queue_pairs(0);
   EXPECT_EQ(state.communicator_id(), 0xabcu);
   EXPECT_EQ(state.rank(), 2u);

@@ -180,6 +180,31 @@ Windows::Suspicion Usually() {
           .blind_slices = 20};
 }
 
+// Of a program under the tap nothing but queue pairs is seen.
+TEST(Windows, AProgramThatCallsNothingIsKnownByTheSecond) {
+  Windows windows;
+  Job job(1);
+  job.Inside(&windows, 30, 10);
+  EXPECT_GT(windows.Usual(job.key(), job.queue_pair(), 0.25).chunks, 100);
+  EXPECT_GE(windows.Own(job.key(), 0).seen, 20U);
+  EXPECT_EQ(windows.Own(job.key(), 0).usual_ns, 0) << "it has no steps";
+  const double usual = windows.Usual(job.key(), job.queue_pair(), 0.25).ns_per_kib;
+  const uint64_t before = windows.slices();
+  job.Inside(&windows, 4, 16);
+  EXPECT_GE(windows.slices(), before + 3);
+  EXPECT_GT(windows.Recent(job.key(), job.queue_pair(), 0, 0.25).back().latency.ns_per_kib, 6 * usual);
+  job.Wait(10);
+  EXPECT_LE(windows.slices(), before + 4) << "nothing completes";
+}
+
+TEST(Windows, QueuePairsOfUnknownPeersAreNoConnection) {
+  const QueuePairKey one{9, 0, UINT32_MAX, 0, 1};
+  QueuePairKey other = one;
+  other.index = 2;
+  EXPECT_FALSE(OfOneConnection(one, other));
+  EXPECT_TRUE(OfOneConnection(one, one));
+}
+
 TEST(Windows, WhereNothingMayBeSlowNobodyNeedsToLook) {
   Windows windows;
   Job job(1);
