@@ -104,9 +104,24 @@ int Poll(abi::CompletionQueue* queue, int count, abi::Completion* completions) {
   if (polled <= 0 || InChild()) return polled;
   const uint64_t ticks = NowTicks();
   const QueuePairTable& queue_pairs = QueuePairs();
-  for (int i = 0; i < polled; ++i) {
-    WatchedQueuePair* const watched = queue_pairs.Find(queue->context, completions[i].qp_number);
-    if (watched != nullptr) watched->Completed(completions[i], ticks);
+  if (polled == 1) {
+    WatchedQueuePair* const watched = queue_pairs.Find(queue->context, completions[0].qp_number);
+    if (watched != nullptr) watched->Completed(completions[0], ticks);
+    return polled;
+  }
+  constexpr int kAhead = 16;
+  WatchedQueuePair* found[kAhead];
+  for (int from = 0; from < polled; from += kAhead) {
+    const int here = std::min(kAhead, polled - from);
+    // All of them are looked for before the first is looked into: with many queue pairs each waits for
+    // memory.
+    for (int i = 0; i < here; ++i) {
+      found[i] = queue_pairs.Find(queue->context, completions[from + i].qp_number);
+      if (found[i] != nullptr) found[i]->Prefetch();
+    }
+    for (int i = 0; i < here; ++i) {
+      if (found[i] != nullptr) found[i]->Completed(completions[from + i], ticks);
+    }
   }
   return polled;
 }
