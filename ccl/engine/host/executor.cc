@@ -48,8 +48,8 @@ Executor::Executor(Links* links, size_t slice_bytes, uint64_t silence_ns, std::f
 Executor::~Executor() = default;
 
 Result Executor::Drive(const std::function<Result(bool* moved, bool* done)>& step) {
-  uint64_t last_move_ns = MonotonicNs();
-  uint64_t progress = silence_ns_ == 0 ? 0 : links_->ProgressCount();
+  uint64_t last_move_ns = 0;  // 0: it has not waited yet, and most small runs never do
+  uint64_t progress = 0;
   for (;;) {
     if (cancelled_()) return Fail(ncclInvalidUsage, "the communicator was aborted");
     bool moved = false;
@@ -65,8 +65,9 @@ Result Executor::Drive(const std::function<Result(bool* moved, bool* done)>& ste
     if (silence_ns_ == 0) continue;
     // Peers tell each other that they live, and try new paths: only what was moved counts.
     const uint64_t now_ns = MonotonicNs();
-    if (links_->ProgressCount() != progress) {
-      progress = links_->ProgressCount();
+    const uint64_t count = links_->ProgressCount();
+    if (last_move_ns == 0 || count != progress) {
+      progress = count;
       last_move_ns = now_ns;
     } else if (now_ns - last_move_ns > silence_ns_) {
       return Fail(ncclRemoteError, "no byte came or went for %llu s (C4_TIMEOUT)",
