@@ -37,9 +37,9 @@ def theirs(bench, call, size, column, address="10.1.0.1"):
     return float(rows[-1][column])
 
 
-def perftest(bench, size):
+def perftest(bench, size, environment=""):
     def call(guest):
-        return f"timeout 80 ib_write_bw -d rxe0 -s {size} -n {count_of(size)} -q 1 -F -x {gid_index(guest)}"
+        return f"timeout 80 {environment} ib_write_bw -d rxe0 -s {size} -n {count_of(size)} -q 1 -F -x {gid_index(guest)}"
 
     return theirs(bench, call, size, 3)
 

@@ -202,8 +202,9 @@ FABRICS = [
     ({"hashes_ports": False}, [fabric.fabric_not_steering]),
 ]
 FABRIC_TESTS = [test for _, tests in FABRICS for test in tests]
+ASKED_FOR = tapped.ASKED_FOR  # on the first of these
 # Speeds are judged by who reads docs/benchmarks.md: two guests share the host's cores with whatever else runs.
-MEASUREMENTS = [*peers.MEASUREMENTS, device_once]
+MEASUREMENTS = [*peers.MEASUREMENTS, *tap.MEASUREMENTS, device_once]
 
 
 class Judge:
@@ -231,7 +232,7 @@ class Judge:
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--build", type=pathlib.Path, required=True)
-    parser.add_argument("--only", action="append", choices=[test.__name__ for test in TESTS + FABRIC_TESTS + MEASUREMENTS])
+    parser.add_argument("--only", action="append", choices=[test.__name__ for test in TESTS + FABRIC_TESTS + ASKED_FOR + MEASUREMENTS])
     parser.add_argument("--bench", action="store_true", help="measure instead of testing")
     parser.add_argument("--histories", type=int, default=1000)
     parser.add_argument("--alternations", type=int, default=5)
@@ -252,6 +253,8 @@ def main():
                 bench.histories, bench.alternations = options.histories, options.alternations
                 judge.run(mine, bench)
         for kind, tests in FABRICS:
+            if judge.only and kind == FABRICS[0][0]:
+                tests = tests + ASKED_FOR
             if options.bench or not judge.wants(tests):
                 continue
             begin_s = time.monotonic()

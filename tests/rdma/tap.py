@@ -4,13 +4,15 @@ Their results are those without it, and what the tap recorded is what they say a
 messages, bytes, source ports.
 """
 
+import os
 import pathlib
 import shutil
+import statistics
 import struct
 import sys
 
 from checks import check
-from peers import gid_index
+from peers import gid_index, perftest
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / "gpu"))
 import segment  # noqa: E402
@@ -118,4 +120,23 @@ def tap_ucx(bench):
     return f"{pair['completed']} messages, {pair['completed_bytes']} bytes, port {pair['local'][1]}"
 
 
+def tap_bandwidth(bench):
+    """ib_write_bw with the tap and without in alternation: each comes first in turn."""
+    tap = f"env LD_PRELOAD={bench.programs.parent / 'lib' / 'libc4_verbs.so'} C4_RUN_DIR={RUN_DIR} C4_CONTROL=0"
+    lines = []
+    for size in (65536, 4096):
+        rows = []
+        for turn in range(bench.alternations):
+            pair = [perftest(bench, size, environment) for environment in (("", tap) if turn % 2 == 0 else (tap, ""))]
+            rows.append(pair if turn % 2 == 0 else pair[::-1])
+        plain, tapped = (sorted(column) for column in zip(*rows))
+        ratios = sorted(with_it / without for without, with_it in rows)
+        lines.append(
+            f"{size} bytes: {statistics.median(plain):.2f} MiB/s ({plain[0]:.2f} to {plain[-1]:.2f}), tapped {statistics.median(tapped):.2f}"
+            f" ({tapped[0]:.2f} to {tapped[-1]:.2f}), median of the ratios {statistics.median(ratios):.3f} ({ratios[0]:.2f} to {ratios[-1]:.2f})"
+        )
+    return f"medians of {bench.alternations} in alternation, load {os.getloadavg()[0]:.1f}: {'; '.join(lines)}"
+
+
 TESTS = [tap_perftest, tap_ucx]
+MEASUREMENTS = [tap_bandwidth]
