@@ -4,13 +4,16 @@ ARGS ?=
 unexport SECONDS ARGS MAKEFLAGS
 
 .DEFAULT_GOAL := build
-.PHONY: help build test demo compare-mpi readme gallery test-bare test-vendor portable package test-packages test-images test-containers test-gpu test-rdma test-torch sbom asan tsan fuzz format format-check tidy tidy-changed clean
+.PHONY: help build page test demo compare-mpi readme gallery test-bare test-vendor portable package test-packages test-images test-containers test-gpu test-rdma test-torch sbom asan tsan fuzz format format-check tidy tidy-changed clean
 
 help: ## this list; make alone builds
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1|/p' Makefile | awk -F'|' '{ printf "%-20s %s\n", $$1, $$2 }'
 
 build: ## install what is missing, build everything into build/
 	@scripts/setup.sh build && scripts/build.sh release
+
+page: ## the operator's page anew, with npm (which it installs); the next build puts it into c4
+	@scripts/setup.sh page && scripts/page.sh --must
 
 test: ## install what is missing, build, run the tests that need no special hardware
 	@scripts/test.sh release

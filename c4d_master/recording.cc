@@ -187,12 +187,12 @@ std::vector<ReplayPlace> PlacesOf(const std::map<std::string, Host>& hosts) {
 }  // namespace
 
 absl::StatusOr<Replay> ReplayRecording(const std::string& path, const Policy& policy,
-                                       const OnReplayed& on_replayed) {
-  return ReplayRecordings({path}, policy, on_replayed);
+                                       const OnReplayed& on_replayed, const OnReplayTick& on_tick) {
+  return ReplayRecordings({path}, policy, on_replayed, on_tick);
 }
 
 absl::StatusOr<Replay> ReplayRecordings(const std::vector<std::string>& paths, const Policy& policy,
-                                        const OnReplayed& on_replayed) {
+                                        const OnReplayed& on_replayed, const OnReplayTick& on_tick) {
   Replay replay;
   service::Metrics metrics;
   VerdictStore store(":memory:");
@@ -207,6 +207,7 @@ absl::StatusOr<Replay> ReplayRecordings(const std::vector<std::string>& paths, c
     const size_t before = replay.changes.size();
     tick_at = moment;
     handler->Tick(moment);
+    if (on_tick) on_tick(handler.get(), moment);
     if (replay.changes.size() == before) return;
     replay.matrix = handler->GetMatrix(moment);
     for (size_t i = before; i < replay.changes.size(); ++i) {

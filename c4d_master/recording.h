@@ -90,13 +90,16 @@ struct Replay {
 
 // Is told of each batch that was taken in, with its host as the master holds it then.
 using OnReplayed = std::function<void(const v1::RecordedBatch&, const Host&, Now)>;
+// May look at the master after each of its ticks.
+class C4dHandler;
+using OnReplayTick = std::function<void(C4dHandler*, Now)>;
 
 // The same handler as the master's, ticked every 100 ms of the recording's time; by this policy, whichever
 // was in force when it was recorded. Deterministic.
 absl::StatusOr<Replay> ReplayRecording(const std::string& path, const Policy& policy = {},
-                                       const OnReplayed& on_replayed = {});
+                                       const OnReplayed& on_replayed = {}, const OnReplayTick& on_tick = {});
 // Of recordings that follow each other (rolling_recording.h), as if they were one; `end` is the last one's.
 absl::StatusOr<Replay> ReplayRecordings(const std::vector<std::string>& paths, const Policy& policy = {},
-                                        const OnReplayed& on_replayed = {});
+                                        const OnReplayed& on_replayed = {}, const OnReplayTick& on_tick = {});
 
 }  // namespace c4::c4d

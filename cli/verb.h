@@ -49,6 +49,7 @@ extern const Verb kHangVerb;
 extern const Verb kIterationsVerb;
 extern const Verb kLedgerVerb;
 extern const Verb kMitigateVerb;
+extern const Verb kPageVerb;
 extern const Verb kPkiVerb;
 extern const Verb kValidateVerb;
 extern const Verb kVersionVerb;

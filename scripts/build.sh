@@ -7,5 +7,6 @@ shift
 target=()
 [ $# -eq 0 ] || target=(--target "$@")
 
+[ "$preset" != release ] || stage page scripts/page.sh
 stage configure cmake --preset "$preset" || die "configuring failed; what is missing stands above"
 stage build cmake --build --preset "$preset" --parallel "$(build_jobs)" "${target[@]}"

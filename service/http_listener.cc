@@ -53,10 +53,16 @@ std::string_view Reason(int status) {
       return "Not Found";
     case 405:
       return "Method Not Allowed";
+    case 304:
+      return "Not Modified";
     case 413:
       return "Content Too Large";
+    case 429:
+      return "Too Many Requests";
     case 431:
       return "Request Header Fields Too Large";
+    case 502:
+      return "Bad Gateway";
     case 503:
       return "Service Unavailable";
     default:
@@ -64,9 +70,11 @@ std::string_view Reason(int status) {
   }
 }
 
-std::string Text(const httplib::Response& response, bool head_only) {
-  std::string text = Concat("HTTP/1.1 ", response.status, " ", Reason(response.status),
-                            "\r\nContent-Length: ", response.body.size(), "\r\nConnection: close\r\n");
+// Of a stream the end of the connection is the end of the body.
+std::string Text(const httplib::Response& response, bool head_only, bool streams = false) {
+  std::string text = Concat("HTTP/1.1 ", response.status, " ", Reason(response.status), "\r\n");
+  if (!streams) text += Concat("Content-Length: ", response.body.size(), "\r\n");
+  text += "Connection: close\r\n";
   for (const auto& [name, value] : response.headers) {
     if (name == "Connection" || name == "Content-Length") continue;
     text += Concat(name, ": ", value, "\r\n");
@@ -78,13 +86,14 @@ std::string Text(const httplib::Response& response, bool head_only) {
 }  // namespace
 
 struct HttpListener::State {
-  enum class Phase { kHead, kServed, kReply, kDrain };
+  enum class Phase { kHead, kServed, kReply, kStream, kDrain };
   struct Client {
     uint64_t id = 0;
     Phase phase = Phase::kHead;
     int64_t until_ms = 0;
     std::string bytes;  // of the head, then of the reply
     size_t drained = 0;
+    Stream stream;
   };
   struct Route {
     bool post;
@@ -100,6 +109,7 @@ struct HttpListener::State {
     int fd = -1;
     uint64_t id = 0;
     std::string reply;
+    Stream stream;
   };
 
   std::vector<Route> routes;
@@ -124,10 +134,13 @@ struct HttpListener::State {
   bool ReadHead(int fd, Client* client);
   bool Reply(int fd, Client* client);
   bool Drain(int fd, Client* client);
+  bool Flow(int fd, Client* client);
+  void FeedStreams();
+  void Begin(Client* client, Stream stream);
   void Answer(Client* client, std::string text);
   void TakeDone();
   void Work();
-  httplib::Response Handle(httplib::Request* request) const;
+  httplib::Response Handle(httplib::Request* request, Stream* stream) const;
 };
 
 // Every client that is not with a handler is the server's to cut; the one whose time is up first has had
@@ -176,6 +189,8 @@ bool HttpListener::State::Touch(int fd, Client* client) {
       return true;
     case Phase::kReply:
       return Reply(fd, client);
+    case Phase::kStream:
+      return Flow(fd, client);
     case Phase::kDrain:
       return Drain(fd, client);
   }
@@ -236,6 +251,62 @@ bool HttpListener::State::Reply(int fd, Client* client) {
   return Drain(fd, client);
 }
 
+// What a stream has said, as far as the client takes it. What the client says is of no interest but for its
+// end.
+bool HttpListener::State::Flow(int fd, Client* client) {
+  char piece[kPieceBytes];
+  const ssize_t heard = recv(fd, piece, sizeof piece, MSG_DONTWAIT);
+  if (heard == 0 || (heard < 0 && errno != EAGAIN && errno != EINTR)) return false;
+  if (heard > 0) client->drained += static_cast<size_t>(heard);
+  if (client->drained > limits::kHttpBodyBytes) return false;
+  if (client->bytes.empty()) return true;
+  const ssize_t sent = send(fd, client->bytes.data(), client->bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+  if (sent < 0) return errno == EAGAIN || errno == EINTR;
+  client->bytes.erase(0, static_cast<size_t>(sent));
+  if (sent > 0) client->until_ms = MonotonicMs() + limits::kHttpStreamStuckMs;
+  return true;
+}
+
+void HttpListener::State::Begin(Client* client, Stream stream) {
+  const auto streams = std::count_if(clients.begin(), clients.end(),
+                                     [](const auto& entry) { return entry.second.phase == Phase::kStream; });
+  if (static_cast<size_t>(streams) >= limits::kHttpStreams) {
+    httplib::Response refusal;
+    refusal.status = 503;
+    refusal.set_content("too many streams are open here already\n", "text/plain");
+    return Answer(client, Text(refusal, false));
+  }
+  client->phase = Phase::kStream;
+  client->stream = std::move(stream);
+  client->until_ms = MonotonicMs() + limits::kHttpStreamStuckMs;
+}
+
+void HttpListener::State::FeedStreams() {
+  const int64_t now_ms = MonotonicMs();
+  for (auto at = clients.begin(); at != clients.end();) {
+    auto& [fd, client] = *at;
+    bool goes_on = true;
+    if (client.phase == Phase::kStream) {
+      const bool idle = client.bytes.empty();
+      const bool over = !client.stream(&client.bytes);
+      if (idle) client.until_ms = now_ms + limits::kHttpStreamStuckMs;
+      goes_on = client.bytes.size() <= limits::kHttpStreamBytes;
+      if (goes_on && over) {
+        client.phase = Phase::kReply;  // what is left, and the end
+        client.stream = nullptr;
+      } else if (goes_on && !client.bytes.empty()) {
+        goes_on = Flow(fd, &client);
+      }
+    }
+    if (goes_on) {
+      ++at;
+      continue;
+    }
+    close(fd);
+    at = clients.erase(at);
+  }
+}
+
 bool HttpListener::State::Drain(int fd, Client* client) {
   char piece[kPieceBytes];
   const ssize_t bytes = recv(fd, piece, sizeof piece, MSG_DONTWAIT);
@@ -254,7 +325,8 @@ void HttpListener::State::TakeDone() {
     const auto at = clients.find(item.fd);
     if (at == clients.end() || at->second.id != item.id) continue;
     Answer(&at->second, std::move(item.reply));
-    if (Reply(at->first, &at->second)) continue;
+    if (item.stream) Begin(&at->second, std::move(item.stream));
+    if (Touch(at->first, &at->second)) continue;
     close(at->first);
     clients.erase(at);
   }
@@ -267,8 +339,10 @@ void HttpListener::State::Wait() {
     entries.assign({{wake_fd, POLLIN, 0}, {MonotonicMs() >= accept_again_ms ? listen_fd : -1, POLLIN, 0}});
     for (const auto& [fd, client] : clients) {
       const bool waits = client.phase != Phase::kServed;
+      const bool flows = client.phase == Phase::kStream && !client.bytes.empty();
+      const bool says = client.phase == Phase::kReply || flows;
       entries.push_back(
-          {waits ? fd : -1, static_cast<short>(client.phase == Phase::kReply ? POLLOUT : POLLIN), 0});
+          {waits ? fd : -1, static_cast<short>(says ? POLLOUT | (flows ? POLLIN : 0) : POLLIN), 0});
     }
     if (poll(entries.data(), entries.size(), 100) < 0 && errno != EINTR) {
       accept_again_ms = MonotonicMs() + 100;
@@ -286,6 +360,7 @@ void HttpListener::State::Wait() {
       clients.erase(at);
     }
     TakeDone();
+    FeedStreams();
     if (entries[1].revents != 0) Accept();
     const int64_t now_ms = MonotonicMs();
     std::erase_if(clients, [&](const auto& entry) {
@@ -296,7 +371,7 @@ void HttpListener::State::Wait() {
   }
 }
 
-httplib::Response HttpListener::State::Handle(httplib::Request* request) const {
+httplib::Response HttpListener::State::Handle(httplib::Request* request, Stream* stream) const {
   httplib::Response response;
   response.status = 404;
   const bool post = request->method == "POST";
@@ -307,7 +382,7 @@ httplib::Response HttpListener::State::Handle(httplib::Request* request) const {
   for (const Route& route : routes) {
     if (route.post != post || !std::regex_match(request->path, request->matches, route.path)) continue;
     response.status = 200;
-    route.handler(*request, response);
+    route.handler(*request, response, stream);
     break;
   }
   return response;
@@ -322,8 +397,11 @@ void HttpListener::State::Work() {
     Job job = std::move(jobs.front());
     jobs.pop_front();
     lock.unlock();
-    Done result{
-        .fd = job.fd, .id = job.id, .reply = Text(Handle(&job.request), job.request.method == "HEAD")};
+    Done result{.fd = job.fd, .id = job.id, .reply = {}, .stream = {}};
+    const bool head_only = job.request.method == "HEAD";
+    const httplib::Response response = Handle(&job.request, &result.stream);
+    if (head_only) result.stream = nullptr;
+    result.reply = Text(response, head_only, result.stream != nullptr);
     lock.lock();
     done.push_back(std::move(result));
     eventfd_write(wake_fd, 1);

@@ -2,7 +2,7 @@
 // body: one that is too long, or that comes with a GET, is refused before a byte of it is taken. Each
 // connection carries one request. One thread waits for all clients, so slow ones hold no other up; when there
 // are as many as may be, the one that dawdles longest is cut for the newest. Handlers run on a few threads of
-// their own, /healthz before the others.
+// their own, /healthz before the others. Streams are fed by the waiting thread, and take no other one.
 // Set up, started and stopped by one thread.
 #pragma once
 
@@ -21,7 +21,8 @@ namespace c4::service {
 
 class HttpListener {
  public:
-  using Handler = std::function<void(const httplib::Request&, httplib::Response&)>;
+  using Stream = std::function<bool(std::string* more)>;  // HttpStream of http_server.h
+  using Handler = std::function<void(const httplib::Request&, httplib::Response&, Stream*)>;
 
   HttpListener();
   ~HttpListener();  // stops

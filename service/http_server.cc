@@ -43,7 +43,8 @@ struct HttpServer::State {
   std::string address;
   uint16_t port = 0;
 
-  void Serve(const Route& route, const httplib::Request& request, httplib::Response* response) const {
+  void Serve(const Route& route, const httplib::Request& request, httplib::Response* response,
+             HttpStream* stream) const {
     const auto refuse = [response](int status, std::string_view why) {
       response->status = status;
       response->set_content(Concat(why, "\n"), kText);
@@ -52,7 +53,11 @@ struct HttpServer::State {
     if (route.changes && FromElsewhere(request)) {
       return refuse(403, "a page of another origin may change nothing here");
     }
-    HttpRequest plain{.path = request.path, .query = {}};
+    HttpRequest plain{.path = request.path,
+                      .query = {},
+                      .client = request.remote_addr,
+                      .accept_encoding = request.get_header_value("Accept-Encoding"),
+                      .if_none_match = request.get_header_value("If-None-Match")};
     for (const auto& [name, value] : request.params) plain.query[name] = value;
     CallFacts facts{.call = Concat(route.changes ? "POST " : "GET ", route.path),
                     .detail = request.path,
@@ -70,9 +75,12 @@ struct HttpServer::State {
                     std::string(caller.status().message()));
     }
     for (size_t i = 1; i < request.matches.size(); ++i) plain.parts.push_back(request.matches[i].str());
-    const HttpReply reply = route.handler(plain);
+    plain.only_job = caller->job;
+    HttpReply reply = route.handler(plain);
     response->status = reply.status;
     response->set_content(reply.body, reply.content_type);
+    for (const auto& [name, value] : reply.headers) response->set_header(name, value);
+    *stream = std::move(reply.stream);
   }
 };
 
@@ -101,12 +109,12 @@ absl::Status HttpServer::Start(const std::string& address, const Gate& gate, con
   state.gate = gate;
   state.names = names;
   HttpListener& server = state.server;
-  server.Get("/healthz", [&state](const httplib::Request&, httplib::Response& response) {
+  server.Get("/healthz", [&state](const httplib::Request&, httplib::Response& response, HttpStream*) {
     const absl::Status health = state.health();
     response.status = health.ok() ? 200 : 503;
     response.set_content(health.ok() ? "ok\n" : Concat(health.message(), "\n"), kText);
   });
-  server.Get("/metrics", [&state](const httplib::Request& request, httplib::Response& response) {
+  server.Get("/metrics", [&state](const httplib::Request& request, httplib::Response& response, HttpStream*) {
     if (!IsOurName(request.get_header_value("Host"), state.names)) {
       response.status = 403;
       return response.set_content(Concat(kNotOurName, "\n"), kText);
@@ -114,8 +122,9 @@ absl::Status HttpServer::Start(const std::string& address, const Gate& gate, con
     response.set_content(state.metrics(), kMetricsText);
   });
   for (const State::Route& route : state.routes) {
-    const auto serve = [&state, &route](const httplib::Request& request, httplib::Response& response) {
-      state.Serve(route, request, &response);
+    const auto serve = [&state, &route](const httplib::Request& request, httplib::Response& response,
+                                        HttpStream* stream) {
+      state.Serve(route, request, &response, stream);
     };
     if (route.changes) {
       server.Post(route.path, serve);

@@ -5,6 +5,9 @@
 // further routes goes through the gate by its name in the table of calls (authorize.h; "Authorization: Bearer
 // …"); health and metrics are open to everybody. Plain HTTP: bind it to loopback or put a proxy in front. Set
 // up and stopped by one thread; the destructor stops.
+//
+// A reply may be a stream instead of a body (HttpReply::stream): what it has to say is sent as it comes,
+// until it ends, the client leaves, or the client does not take what was said (limits::kHttpStreamBytes).
 #pragma once
 
 #include <cstdint>
@@ -12,6 +15,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "service/gate.h"
@@ -23,12 +27,22 @@ struct HttpRequest {
   std::string path;
   std::map<std::string, std::string> query;  // the last of a name counts
   std::vector<std::string> parts = {};       // what the groups of the route's expression matched
+  std::string client = {};                   // its numeric address
+  std::string only_job = {};                 // that the caller may see; empty: any
+  std::string accept_encoding = {};          // these as the headers say
+  std::string if_none_match = {};
 };
+
+// Asked some times a second for what is to be sent next, which it puts into `more`; false: it is over. Never
+// waits. Called by one thread, which all streams share.
+using HttpStream = std::function<bool(std::string* more)>;
 
 struct HttpReply {
   int status = 200;
   std::string body;
   std::string content_type = "application/json";
+  std::vector<std::pair<std::string, std::string>> headers = {};
+  HttpStream stream = {};  // after the body, which is then its beginning
 };
 
 class HttpServer {

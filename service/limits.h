@@ -46,6 +46,9 @@ inline constexpr int64_t kHttpHeadMs = 5'000;       // for the whole of it
 inline constexpr int64_t kHttpReplyMs = 10'000;     // for the client to take it
 inline constexpr int64_t kHttpDrainMs = 1'000;
 inline constexpr int kHttpWorkers = 8;
+inline constexpr size_t kHttpStreams = 128;            // at a time; beyond, a new one is refused
+inline constexpr size_t kHttpStreamBytes = 4U << 20;   // said and not taken; beyond, the stream is cut
+inline constexpr int64_t kHttpStreamStuckMs = 30'000;  // of a client that takes nothing of what is there
 
 // Streams to those who watch, per master: each holds what its reader has not taken yet.
 inline constexpr size_t kWatchers = 64;

@@ -5,13 +5,13 @@
 namespace c4::cli {
 
 std::span<const Verb* const> Verbs() {
-  static constexpr std::array<const Verb*, 31> kVerbs = {
-      &kRunVerb,    &kVerdictsVerb,   &kIncidentVerb, &kAlertsVerb,   &kRecoveryVerb, &kIncidentsVerb,
-      &kStatusVerb, &kJobsVerb,       &kMatrixVerb,   &kLevelVerb,    &kRecordVerb,   &kReplayVerb,
-      &kTraceVerb,  &kPolicyVerb,     &kPathsVerb,    &kTopologyVerb, &kSmonVerb,     &kWhatIfVerb,
-      &kHangVerb,   &kIterationsVerb, &kValidateVerb, &kMitigateVerb, &kLedgerVerb,   &kFabricVerb,
-      &kInjectVerb, &kEnvVerb,        &kInstallVerb,  &kPkiVerb,      &kDoctorVerb,   &kDemoVerb,
-      &kVersionVerb};
+  static constexpr std::array<const Verb*, 32> kVerbs = {
+      &kRunVerb,    &kVerdictsVerb, &kIncidentVerb,   &kAlertsVerb,   &kRecoveryVerb, &kIncidentsVerb,
+      &kPageVerb,   &kStatusVerb,   &kJobsVerb,       &kMatrixVerb,   &kLevelVerb,    &kRecordVerb,
+      &kReplayVerb, &kTraceVerb,    &kPolicyVerb,     &kPathsVerb,    &kTopologyVerb, &kSmonVerb,
+      &kWhatIfVerb, &kHangVerb,     &kIterationsVerb, &kValidateVerb, &kMitigateVerb, &kLedgerVerb,
+      &kFabricVerb, &kInjectVerb,   &kEnvVerb,        &kInstallVerb,  &kPkiVerb,      &kDoctorVerb,
+      &kDemoVerb,   &kVersionVerb};
   return kVerbs;
 }
 

@@ -1,0 +1,50 @@
+// Where the operator's page learns of jobs: from the masters of a run directory, or from a recording. All
+// calls from any thread, several at a time; they may wait as long as a master takes to answer, a few seconds
+// at most. Errors are sentences for people.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "c4/v1/alerts.pb.h"
+#include "c4/v1/c4d.pb.h"
+#include "c4/v1/c4p.pb.h"
+#include "c4/v1/page.pb.h"
+#include "c4/v1/recovery.pb.h"
+#include "c4/v1/smon.pb.h"
+#include "service/status.h"
+
+namespace c4::page {
+
+// Which job, and of a recording when: 0 is its end.
+struct JobAt {
+  std::string id;
+  int64_t unix_ns = 0;
+};
+
+class FleetSource {
+ public:
+  virtual ~FleetSource() = default;
+
+  // What is known of the jobs without asking their masters: id, job, state, host, epoch, times. `notes`: what
+  // could not be read.
+  virtual std::vector<v1::PageJob> Jobs(std::vector<std::string>* notes) = 0;
+  virtual bool HasPathMaster() = 0;
+
+  virtual absl::StatusOr<v1::ListVerdictsReply> Verdicts(const JobAt& job, bool include_cleared) = 0;
+  virtual absl::StatusOr<v1::GetStatusReply> Status(const JobAt& job) = 0;
+  virtual absl::StatusOr<v1::GetMatrixReply> Matrix(const JobAt& job,
+                                                    const v1::GetMatrixRequest& request) = 0;
+  virtual absl::StatusOr<v1::GetIterationsReply> Iterations(const JobAt& job, uint64_t from) = 0;
+  virtual absl::StatusOr<v1::ListAlertsReply> Alerts(const JobAt& job) = 0;
+  virtual absl::StatusOr<v1::GetRecoveryReply> Recovery(const JobAt& job) = 0;
+  virtual absl::StatusOr<v1::ListSessionsReply> Sessions(const JobAt& job) = 0;
+  virtual absl::StatusOr<v1::GetSessionReply> Session(const JobAt& job, uint64_t number) = 0;
+  // Of the path master; `job` empty: of all.
+  virtual absl::StatusOr<v1::ListPathsReply> Paths(const std::string& job) = 0;
+  virtual absl::StatusOr<v1::GetTopologyReply> Topology() = 0;
+  virtual absl::StatusOr<v1::ExplainReply> Explain(const std::string& connection) = 0;
+};
+
+}  // namespace c4::page

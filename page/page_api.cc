@@ -1,0 +1,300 @@
+#include "page/page_api.h"
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <pthread.h>
+#include <span>
+
+#include "page/matrix.h"
+#include "page/page_json.h"
+#include "service/text.h"
+
+namespace c4::page {
+namespace {
+
+constexpr int64_t kMsNs = 1'000'000;
+constexpr int64_t kSecondNs = 1'000'000'000;
+constexpr int64_t kStaleNs = 2 * kSecondNs;
+constexpr size_t kMostCached = 256;
+
+std::string FromQuery(const service::HttpRequest& request, const std::string& name) {
+  const auto found = request.query.find(name);
+  return found == request.query.end() ? std::string() : found->second;
+}
+
+absl::StatusOr<uint64_t> Number(const service::HttpRequest& request, const std::string& name) {
+  const std::string text = FromQuery(request, name);
+  uint64_t number = 0;
+  if (text.empty()) return number;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error == std::errc() && end == text.data() + text.size()) return number;
+  return absl::InvalidArgumentError(service::Concat(name, " is no whole number"));
+}
+
+template <typename Reply>
+absl::StatusOr<std::string> Json(const absl::StatusOr<Reply>& reply) {
+  return reply.ok() ? PageJson(*reply) : reply.status();
+}
+
+constexpr char kNoSuchJob[] = "there is no such job here (any more)";
+
+}  // namespace
+
+// One name of the API.
+struct PageApi::Question {
+  std::string_view name;
+  int64_t fresh_ns;
+  bool of_job;
+  absl::StatusOr<std::string> (*ask)(FleetSource* source, const JobAt& job, int64_t unix_ns,
+                                     const service::HttpRequest& request);
+};
+
+namespace {
+
+using Request = service::HttpRequest;
+using Asked = absl::StatusOr<std::string>;
+
+Asked AskVerdicts(FleetSource* source, const JobAt& job, int64_t unix_ns, const Request& request) {
+  const absl::StatusOr<v1::ListVerdictsReply> reply =
+      source->Verdicts(job, FromQuery(request, "cleared") == "true");
+  if (!reply.ok()) return reply.status();
+  return PageJson(DescribeVerdicts(job.id, *reply, unix_ns, kMostVerdicts));
+}
+
+Asked AskStatus(FleetSource* source, const JobAt& job, int64_t, const Request&) {
+  return Json(source->Status(job));
+}
+
+Asked AskIterations(FleetSource* source, const JobAt& job, int64_t, const Request& request) {
+  const absl::StatusOr<uint64_t> from = Number(request, "from");
+  if (!from.ok()) return from.status();
+  return Json(source->Iterations(job, *from));
+}
+
+Asked AskMatrix(FleetSource* source, const JobAt& job, int64_t, const Request& request) {
+  const absl::StatusOr<v1::GetMatrixReply> reply = source->Matrix(job, {});
+  if (!reply.ok()) return reply.status();
+  return Json(PutTogether(*reply, FromQuery(request, "by")));
+}
+
+Asked AskCell(FleetSource* source, const JobAt& job, int64_t, const Request& request) {
+  const absl::StatusOr<v1::GetMatrixReply> reply = source->Matrix(job, {});
+  if (!reply.ok()) return reply.status();
+  return Json(CellOf(*reply, FromQuery(request, "by"), FromQuery(request, "source"),
+                     FromQuery(request, "destination")));
+}
+
+Asked AskAlerts(FleetSource* source, const JobAt& job, int64_t, const Request&) {
+  return Json(source->Alerts(job));
+}
+
+Asked AskRecovery(FleetSource* source, const JobAt& job, int64_t, const Request&) {
+  return Json(source->Recovery(job));
+}
+
+Asked AskSessions(FleetSource* source, const JobAt& job, int64_t, const Request&) {
+  return Json(source->Sessions(job));
+}
+
+Asked AskSession(FleetSource* source, const JobAt& job, int64_t, const Request& request) {
+  const absl::StatusOr<uint64_t> number = Number(request, "number");
+  if (!number.ok()) return number.status();
+  return Json(source->Session(job, *number));
+}
+
+Asked AskPaths(FleetSource* source, const JobAt&, int64_t, const Request& request) {
+  return Json(source->Paths(request.only_job.empty() ? FromQuery(request, "of") : request.only_job));
+}
+
+Asked AskTopology(FleetSource* source, const JobAt&, int64_t, const Request&) {
+  return Json(source->Topology());
+}
+
+Asked AskExplain(FleetSource* source, const JobAt&, int64_t, const Request& request) {
+  const absl::StatusOr<v1::ExplainReply> reply = source->Explain(FromQuery(request, "connection"));
+  if (reply.ok() && !request.only_job.empty() && reply->connection().job() != request.only_job) {
+    return absl::NotFoundError("there is no such connection");
+  }
+  return Json(reply);
+}
+
+}  // namespace
+
+PageApi::PageApi(FleetSource* source, const service::Clock* clock, const std::vector<PageFile>* files)
+    : PageApi(source, clock, files, Options{}) {}
+
+PageApi::PageApi(FleetSource* source, const service::Clock* clock, const std::vector<PageFile>* files,
+                 Options options)
+    : source_(source),
+      clock_(clock),
+      files_(files),
+      options_(options),
+      rate_(options.rate),
+      cache_([clock] { return clock->MonotonicNs(); }, kMostCached),
+      fleet_(source) {}
+
+PageApi::~PageApi() {
+  Stop();
+}
+
+Moment PageApi::Now() const {
+  return {.monotonic_ns = clock_->MonotonicNs(), .unix_ns = clock_->UnixNs()};
+}
+
+void PageApi::AddRoutes(service::HttpServer* server) {
+  const auto file = [this](const service::HttpRequest& request) { return File(request); };
+  server->Get("/", file);
+  server->Get("/assets/([A-Za-z0-9._-]+)", file);
+  server->Get("/api/v1/([a-z]+)", [this](const service::HttpRequest& request) { return Answer(request); });
+}
+
+void PageApi::Start() {
+  thread_ = std::thread([this] { KeepUp(); });
+}
+
+void PageApi::Stop() {
+  stop_ = true;
+  if (thread_.joinable()) thread_.join();
+}
+
+void PageApi::KeepUp() {
+  pthread_setname_np(pthread_self(), "c4-page");
+  while (!stop_) {
+    const int64_t looked_ns = looked_ns_;
+    const bool watched = looked_ns != 0 && clock_->MonotonicNs() - looked_ns < options_.unwatched_after_ns;
+    if (watched) {
+      const std::lock_guard lock(refresh_mutex_);
+      if (clock_->MonotonicNs() - refreshed_ns_ >= options_.refresh_ns) {
+        fleet_.Refresh(Now());
+        refreshed_ns_ = clock_->MonotonicNs();
+      }
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+}
+
+void PageApi::Freshen(bool at_least_once) {
+  looked_ns_ = clock_->MonotonicNs();
+  const std::lock_guard lock(refresh_mutex_);
+  const bool never = refreshed_ns_ == 0;
+  if (!never && (at_least_once || clock_->MonotonicNs() - refreshed_ns_ < kStaleNs)) return;
+  fleet_.Refresh(Now());
+  refreshed_ns_ = clock_->MonotonicNs();
+}
+
+absl::StatusOr<JobAt> PageApi::JobOf(const service::HttpRequest& request) const {
+  JobAt job{.id = FromQuery(request, "job"), .unix_ns = 0};
+  const std::shared_ptr<const v1::PageFleet> fleet = fleet_.Look().fleet;
+  const auto& jobs = fleet->jobs();
+  const auto found =
+      std::find_if(jobs.begin(), jobs.end(), [&](const v1::PageJob& entry) { return entry.id() == job.id; });
+  if (found == jobs.end() || (!request.only_job.empty() && found->job() != request.only_job)) {
+    return absl::NotFoundError(kNoSuchJob);
+  }
+  const absl::StatusOr<uint64_t> at = Number(request, "at");
+  if (!at.ok()) return at.status();
+  job.unix_ns = static_cast<int64_t>(*at);
+  return job;
+}
+
+absl::StatusOr<std::string> PageApi::FleetJson(const std::string& only_job) {
+  const Fleet::View view = fleet_.Look();
+  if (!only_job.empty()) return PageJson(Fleet::OfOneJob(*view.fleet, only_job));
+  return PageJson(*view.fleet);
+}
+
+service::HttpReply PageApi::File(const service::HttpRequest& request) {
+  if (!rate_.Admit(request.client, clock_->MonotonicNs())) {
+    return PageRefusal(absl::ResourceExhaustedError("too many requests; try again in a second"));
+  }
+  return ServeFile(*files_, request);
+}
+
+// Streams look each tenth of a second whether there is news; the JSON of it is made once for all of them.
+service::HttpReply PageApi::Events(const service::HttpRequest& request) {
+  service::HttpReply reply;
+  reply.content_type = "text/event-stream";
+  reply.headers = {{"Cache-Control", "no-store"}, {"X-Accel-Buffering", "no"}};
+  reply.body = "retry: 2000\n\n";
+  const int64_t begun_ns = clock_->MonotonicNs();
+  reply.stream = [this, begun_ns, only_job = request.only_job, told = uint64_t{0},
+                  said_ns = int64_t{0}](std::string* more) mutable {
+    const int64_t now_ns = clock_->MonotonicNs();
+    looked_ns_ = now_ns;
+    if (now_ns - begun_ns > options_.stream_life_ns) return false;
+    const Fleet::View view = fleet_.Look();
+    if (view.number != told) {
+      std::string json;
+      if (only_job.empty()) {
+        const std::lock_guard lock(json_mutex_);
+        if (json_of_ != view.number) {
+          const absl::StatusOr<std::string> made = PageJson(*view.fleet);
+          json_ = std::make_shared<const std::string>(made.ok() ? *made : "{}");
+          json_of_ = view.number;
+        }
+        json = *json_;
+      } else {
+        const absl::StatusOr<std::string> made = PageJson(Fleet::OfOneJob(*view.fleet, only_job));
+        json = made.ok() ? *made : "{}";
+      }
+      *more += service::Concat("event: fleet\nid: ", view.number, "\ndata: ", json, "\n\n");
+      told = view.number;
+      said_ns = now_ns;
+    } else if (now_ns - said_ns > options_.beat_ns) {
+      *more += service::Concat("event: beat\ndata: {\"unixNs\":\"", clock_->UnixNs(), "\"}\n\n");
+      said_ns = now_ns;
+    }
+    return true;
+  };
+  return reply;
+}
+
+absl::StatusOr<std::string> PageApi::Ask(const Question& question, const service::HttpRequest& request) {
+  JobAt job;
+  if (question.of_job) {
+    absl::StatusOr<JobAt> found = JobOf(request);
+    if (!found.ok()) return found.status();
+    job = *std::move(found);
+  }
+  std::string key = service::Concat(question.name, "\n", request.only_job);
+  for (const auto& [name, value] : request.query) key += service::Concat("\n", name, "=", value);
+  const absl::StatusOr<std::shared_ptr<const std::string>> reply = cache_.Get(
+      key, question.fresh_ns, [&] { return question.ask(source_, job, clock_->UnixNs(), request); });
+  if (!reply.ok()) return reply.status();
+  return **reply;
+}
+
+service::HttpReply PageApi::Answer(const service::HttpRequest& request) {
+  static constexpr Question kQuestions[] = {
+      {"verdicts", 500 * kMsNs, true, AskVerdicts},    {"status", kSecondNs, true, AskStatus},
+      {"iterations", kSecondNs, true, AskIterations},  {"matrix", 2 * kSecondNs, true, AskMatrix},
+      {"cell", 2 * kSecondNs, true, AskCell},          {"alerts", 5 * kSecondNs, true, AskAlerts},
+      {"recovery", 2 * kSecondNs, true, AskRecovery},  {"sessions", 5 * kSecondNs, true, AskSessions},
+      {"session", 5 * kSecondNs, true, AskSession},    {"paths", 2 * kSecondNs, false, AskPaths},
+      {"topology", 2 * kSecondNs, false, AskTopology}, {"explain", 2 * kSecondNs, false, AskExplain},
+  };
+  if (!rate_.Admit(request.client, clock_->MonotonicNs())) {
+    service::HttpReply reply =
+        PageRefusal(absl::ResourceExhaustedError("too many requests; try again in a second"));
+    reply.headers.emplace_back("Retry-After", "1");
+    return reply;
+  }
+  const std::string name = request.parts.empty() ? std::string() : request.parts.front();
+  Freshen(name != "fleet");
+  if (name == "events") return Events(request);
+  const auto* const question = std::find_if(std::begin(kQuestions), std::end(kQuestions),
+                                            [&](const Question& entry) { return entry.name == name; });
+  if (question == std::end(kQuestions) && name != "fleet") {
+    return PageRefusal(absl::NotFoundError("the API has no such name (docs/page.md)"));
+  }
+  absl::StatusOr<std::string> json = name == "fleet" ? FleetJson(request.only_job) : Ask(*question, request);
+  service::HttpReply reply =
+      json.ok() ? service::HttpReply{.body = *std::move(json)} : PageRefusal(json.status());
+  for (auto& header : PageHeaders()) reply.headers.push_back(std::move(header));
+  reply.headers.emplace_back("Cache-Control", "no-store");
+  Compress(request, &reply);
+  return reply;
+}
+
+}  // namespace c4::page

@@ -1,0 +1,41 @@
+// Replies that many pages ask for at a time: a master is asked once for all of them, and again when what it
+// said is older than a while. Any thread; whoever asks first waits for the master, the others for him.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "service/status.h"
+
+namespace c4::page {
+
+class ReplyCache {
+ public:
+  using Clock = std::function<int64_t()>;  // monotonic, in nanoseconds
+  ReplyCache(Clock clock, size_t most) : clock_(std::move(clock)), most_(most) {}
+
+  // What `make` gives, or has given for this key at most `fresh_ns` ago. Errors are kept as long.
+  absl::StatusOr<std::shared_ptr<const std::string>> Get(
+      const std::string& key, int64_t fresh_ns, const std::function<absl::StatusOr<std::string>()>& make);
+
+ private:
+  struct Entry {
+    std::mutex mutex;  // held while `make` runs
+    bool made = false;
+    int64_t at_ns = 0;
+    absl::Status status;
+    std::shared_ptr<const std::string> reply;
+  };
+
+  const Clock clock_;
+  const size_t most_;
+  std::mutex mutex_;  // of what follows
+  std::map<std::string, std::pair<std::shared_ptr<Entry>, int64_t>>
+      entries_;  // and when it was asked for last
+};
+
+}  // namespace c4::page

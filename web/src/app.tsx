@@ -1,0 +1,138 @@
+import { useEffect, useState } from "preact/hooks";
+import { clock, duration, zone } from "./format";
+import { nowMs, useLive, useToken } from "./live";
+import { linkTo, useRoute } from "./route";
+import { setSettings, useSettings } from "./settings";
+import { FleetView } from "./views/fleet";
+import { JobView } from "./views/job";
+import { NetworkView } from "./views/network";
+
+const STALE_MS = 15_000;
+
+// Ages grow while nothing is told.
+function useTick(everyMs: number): void {
+  const [, again] = useState(0);
+  useEffect(() => {
+    const timer = setInterval(() => again((n) => n + 1), everyMs);
+    return () => clearInterval(timer);
+  }, [everyMs]);
+}
+
+function TokenForm() {
+  const [token, setToken] = useState("");
+  return (
+    <form
+      class="notice"
+      onSubmit={(event) => {
+        event.preventDefault();
+        useToken(token);
+        location.reload();
+      }}
+    >
+      <label for="token">This server wants to know who looks. A token for a reader (c4 pki token --role reader):</label>
+      <input id="token" type="password" autoComplete="off" value={token} onInput={(event) => setToken(event.currentTarget.value)} />
+      <button type="submit">look</button>
+    </form>
+  );
+}
+
+function Notices() {
+  const live = useLive();
+  const silentMs = live.heardMs ? Date.now() - live.heardMs : 0;
+  return (
+    <div aria-live="polite">
+      {live.needsToken && <TokenForm />}
+      {live.trouble && <p class="notice bad">{live.trouble}. What is shown is of {live.heardMs ? `${duration(silentMs)} ago` : "no time yet"}; the page tries again by itself.</p>}
+      {!live.trouble && silentMs > STALE_MS && <p class="notice bad">Nothing was heard for {duration(silentMs)}: what is shown is old.</p>}
+      {Math.abs(live.offsetMs) > 30_000 && (
+        <p class="notice">
+          The clock of this browser is {duration(Math.abs(live.offsetMs))} {live.offsetMs > 0 ? "behind" : "ahead of"} the server's; ages are told by the server's.
+        </p>
+      )}
+      {live.fleet?.notes?.map((note) => (
+        <p class="notice" key={note}>
+          <bdi>{note}</bdi>
+        </p>
+      ))}
+    </div>
+  );
+}
+
+function isTyping(event: KeyboardEvent): boolean {
+  const target = event.target as HTMLElement | null;
+  return !!target && /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName);
+}
+
+export function App() {
+  useTick(1000);
+  const route = useRoute();
+  const live = useLive();
+  const { theme, utc } = useSettings();
+  const [help, setHelp] = useState(false);
+
+  useEffect(() => {
+    let before = "";
+    const press = (event: KeyboardEvent) => {
+      if (isTyping(event) || event.ctrlKey || event.metaKey || event.altKey) return;
+      if (before === "g" && event.key === "f") location.hash = linkTo("fleet");
+      if (before === "g" && event.key === "n") location.hash = linkTo("network");
+      if (event.key === "u") setSettings({ utc: !utc });
+      if (event.key === "t") setSettings({ theme: document.documentElement.dataset.theme === "dark" ? "light" : "dark" });
+      if (event.key === "?") setHelp((shown) => !shown);
+      if (event.key === "Escape") setHelp(false);
+      if (/^[1-9]$/.test(event.key)) document.querySelectorAll<HTMLAnchorElement>(".tabs a")[Number(event.key) - 1]?.click();
+      before = event.key;
+    };
+    addEventListener("keydown", press);
+    return () => removeEventListener("keydown", press);
+  }, [utc]);
+
+  useEffect(() => {
+    const open = live.fleet?.jobs?.reduce((sum, job) => sum + (job.confirmed ?? 0), 0) ?? 0;
+    document.title = `${open > 0 ? `(${open}) ` : ""}${route.view === "job" ? `${route.id} · ` : ""}C4`;
+  }, [live.fleet, route.view, route.id]);
+
+  const job = live.fleet?.jobs?.find((item) => item.id === route.id);
+  return (
+    <>
+      <a class="skip" href="#main" onClick={(event) => { event.preventDefault(); document.getElementById("main")?.focus(); }}>
+        to the content
+      </a>
+      <header class="top">
+        <a class="brand" href={linkTo("fleet")}>C4</a>
+        <nav aria-label="views">
+          <a href={linkTo("fleet")} aria-current={route.view === "fleet" ? "page" : undefined}>Fleet</a>
+          {route.view === "job" && (
+            <a href={linkTo("job", route.id)} aria-current="page">
+              <bdi class="name cut">{job?.job ?? route.id}</bdi>
+            </a>
+          )}
+          <a href={linkTo("network")} aria-current={route.view === "network" ? "page" : undefined}>Network</a>
+        </nav>
+        <span class="clock" title="the server's time">
+          {clock(nowMs(), utc)} {utc ? "UTC" : zone(nowMs())}
+        </span>
+        <button type="button" class="quiet" onClick={() => setSettings({ utc: !utc })} aria-pressed={utc}>UTC</button>
+        <button
+          type="button"
+          class="quiet"
+          onClick={() => setSettings({ theme: theme === "auto" ? "dark" : theme === "dark" ? "light" : "auto" })}
+        >
+          theme: {theme}
+        </button>
+        <button type="button" class="quiet" aria-expanded={help} onClick={() => setHelp(!help)} aria-label="keys">?</button>
+      </header>
+      {help && (
+        <p class="notice">
+          Keys: <kbd>g</kbd> <kbd>f</kbd> fleet, <kbd>g</kbd> <kbd>n</kbd> network, <kbd>1</kbd> to <kbd>5</kbd> the parts of a job, <kbd>u</kbd> UTC,{" "}
+          <kbd>t</kbd> dark or light, arrow keys move in a matrix, <kbd>?</kbd> this.
+        </p>
+      )}
+      <Notices />
+      <main id="main" tabIndex={-1}>
+        {route.view === "job" ? <JobView route={route} /> : route.view === "network" ? <NetworkView route={route} /> : <FleetView />}
+      </main>
+      <footer class="dim">C4 {live.fleet?.version ?? ""}</footer>
+    </>
+  );
+}
