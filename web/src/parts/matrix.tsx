@@ -90,7 +90,7 @@ export function Matrix({ matrix, measure, chosen, onChoose }: Props) {
         <div class="ground">
           <canvas ref={canvas} width={size} height={size} aria-hidden="true" />
           <div
-            class="over"
+            class="surface"
             role="application"
             tabIndex={0}
             aria-label={`latency matrix of ${size} by ${size}, ${places.size} cells; arrow keys move, what is chosen is listed below`}

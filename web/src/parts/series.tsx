@@ -2,7 +2,7 @@
 import { useEffect, useRef } from "preact/hooks";
 import uPlot from "uplot";
 import type { GetIterationsReply } from "../messages";
-import { ms, seconds } from "../format";
+import { clock, ms, seconds } from "../format";
 import { colour, useSettings } from "../settings";
 import { save } from "./table";
 
@@ -39,6 +39,7 @@ export function Series({ reply }: { reply: GetIterationsReply }) {
         ctx.lineTo(x, bbox.top + bbox.height);
         ctx.stroke();
         ctx.font = `${12 * devicePixelRatio}px system-ui, sans-serif`;
+        ctx.textAlign = "left";
         ctx.fillText(worse ? "▲ slower" : "▼ faster", x + 4, bbox.top + 14 * devicePixelRatio);
       }
       ctx.restore();
@@ -50,9 +51,9 @@ export function Series({ reply }: { reply: GetIterationsReply }) {
         height: HEIGHT,
         tzDate: (at) => (utc ? uPlot.tzDate(new Date(at * 1e3), "Etc/UTC") : new Date(at * 1e3)),
         scales: { y: { range: (_, low, high) => [Math.min(0, low), (high || 1) * 1.08] } },
-        axes: [axis, { ...axis, size: 70, values: (_, values) => values.map(seconds) }],
+        axes: [{ ...axis, space: 90, values: (_, values) => values.map((at) => clock(at * 1000, utc)) }, { ...axis, size: 70, values: (_, values) => values.map(seconds) }],
         series: [
-          { label: utc ? "UTC" : "time" },
+          { label: utc ? "UTC" : "time", value: (_, at) => (at == null ? "" : clock(at * 1000, utc)) },
           { label: "iteration", stroke: colour("series"), width: 1.5, points: { size: 4 }, value: (_, value) => (value == null ? "" : seconds(value)) },
         ],
         hooks: { draw: [mark] },

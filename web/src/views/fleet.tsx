@@ -40,7 +40,7 @@ const columns: Column<PageJob>[] = [
   { head: "suspected", value: (job) => job.suspected ?? 0, number: true, show: (job) => job.suspected || "" },
   { head: "began", value: (job) => ms(job.beganUnixNs), show: (job) => <Time at={ms(job.beganUnixNs)} /> },
   { head: "for (s)", value: (job) => Math.round(((ms(job.endedUnixNs) || Date.now()) - ms(job.beganUnixNs)) / 1000), number: true, show: (job) => <Since at={ms(job.beganUnixNs)} until={ms(job.endedUnixNs)} /> },
-  { head: "lost to fail-slow (rank hours)", value: (job) => (job.lostRankSeconds ?? 0) / 3600, number: true, show: (job) => (job.lostRankSeconds ? (job.lostRankSeconds / 3600).toFixed(2) : "") },
+  { head: "rank hours lost", value: (job) => (job.lostRankSeconds ?? 0) / 3600, number: true, show: (job) => (job.lostRankSeconds ? (job.lostRankSeconds / 3600).toFixed(2) : "") },
   { head: "why", value: (job) => job.trouble || job.why || "", show: (job) => <Name text={job.trouble || job.why || " "} /> },
 ];
 

@@ -85,7 +85,7 @@ function Drawing({ switches, nics, cables }: { switches: SwitchStatus[]; nics: N
   const down = cables.filter((cable) => !cable.up).length;
   return (
     <div class="scroll" tabIndex={0} role="region" aria-label="drawing of the network">
-      <svg class="network" viewBox={`0 0 ${width} 330`} style={{ minWidth: `${Math.min(width, 1400)}px` }} role="img" aria-label={`${leaves.length} leaves and ${spines.length} spines, ${cables.length} cables between them, ${down} down; the table of links has each`}>
+      <svg class="network" viewBox={`0 0 ${width} 330`} style={{ minWidth: `${Math.min(width, 1400) * 0.8}px`, maxWidth: `${width * 1.4}px` }} role="img" aria-label={`${leaves.length} leaves and ${spines.length} spines, ${cables.length} cables between them, ${down} down; the table of links has each`}>
         {cables.map((cable) => {
           const [upper, lower] = isSpine.has(cable.a) ? [cable.a, cable.b] : [cable.b, cable.a];
           if (!x.has(upper) || !x.has(lower)) return null;
@@ -169,7 +169,7 @@ export function NetworkView({ route }: { route: Route }) {
   const down = all.filter((link) => !link.up);
   return (
     <>
-      <h1>Network <span class="dim">known from {topology.data?.source ?? "…"}</span></h1>
+      <h1>Network <span class="dim">known by: {topology.data?.source ?? "…"}</span></h1>
       <Fault asked={topology} />
       {topology.data?.notes?.map((note) => <p class="notice" key={note}><bdi>{note}</bdi></p>)}
       {down.length > 0 && (
