@@ -102,9 +102,10 @@ export function Table<Row>({ caption, columns, rows, keyOf, most = 100, empty = 
         <button
           type="button"
           class="quiet"
+          aria-label={`save as CSV: ${caption}`}
           onClick={() => save(`${caption.replace(/[^A-Za-z0-9-]+/g, "-")}.csv`, new Blob([csvOf(columns, sorted)], { type: "text/csv" }))}
         >
-          save as CSV<span class="unseen">: {caption}</span>
+          save as CSV
         </button>
       </p>
     </div>

@@ -80,8 +80,8 @@ export function FleetView() {
           <b>{count((job) => job.state === "PAGE_JOB_STATE_ENDED")}</b> ended
         </li>
       </ul>
-      <section aria-labelledby="open">
-        <h2 id="open">What is wrong now</h2>
+      <section>
+        <h2>What is wrong now</h2>
         {(fleet.open?.length ?? 0) === 0 ? (
           <p class="fine">
             <Mark state="cleared" /> {jobs.length ? "Nothing is wrong that C4 knows of." : "No job has a master here."}
@@ -95,12 +95,12 @@ export function FleetView() {
         )}
         {(fleet.openLeftOut ?? 0) > 0 && <p class="dim">and {fleet.openLeftOut} more: see each job</p>}
       </section>
-      <section aria-labelledby="jobs">
-        <h2 id="jobs">Jobs</h2>
+      <section>
+        <h2>Jobs</h2>
         <Table caption="jobs" columns={columns} rows={jobs} keyOf={(job) => job.id ?? ""} empty="No job has a master here, and none of before kept logs." />
       </section>
-      <section aria-labelledby="offenders">
-        <h2 id="offenders">Named more than once</h2>
+      <section>
+        <h2>Named more than once</h2>
         <Table caption="repeat offenders" columns={offenders} rows={fleet.offenders ?? []} keyOf={(item) => `${item.kind} ${item.name}`} empty="No node, NIC or cable has more than one confirmed verdict." />
       </section>
     </>

@@ -114,8 +114,8 @@ export function LatencyPart({ set, route, ranks }: { set: Record<string, string>
       )}
       {matrix && Number(matrix.cellsLeftOut ?? 0) > 0 && <p class="dim">{matrix.cellsLeftOut} queue pairs are left out; those that are slowest for what is usual are here.</p>}
       {row >= 0 && column >= 0 && (
-        <section aria-labelledby="pairs">
-          <h2 id="pairs">
+        <section>
+          <h2>
             Queue pairs of <Name text={source} /> → <Name text={destination} />
           </h2>
           <Fault asked={cell} />

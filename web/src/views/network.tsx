@@ -136,8 +136,8 @@ function Drawing({ switches, nics, cables }: { switches: SwitchStatus[]; nics: N
 
 function Way({ connection, explained }: { connection: ConnectionStatus; explained: string[] }) {
   return (
-    <section aria-labelledby="way">
-      <h2 id="way">Why <Name text={connection.connection} /> goes where it goes</h2>
+    <section>
+      <h2>Why <Name text={connection.connection} /> goes where it goes</h2>
       <ul class="evidence">{explained.map((line, place) => <li key={place}><bdi>{line}</bdi></li>)}</ul>
       <ol class="ways">
         {connection.queuePairs?.map((pair) => (
