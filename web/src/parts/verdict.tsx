@@ -50,11 +50,11 @@ export function VerdictCard({ page, open, onToggle }: { page: PageVerdict; open:
     <article class={`verdict ${state}`} aria-label={`verdict ${verdict.id ?? ""}`}>
       <header>
         <Mark state={state} />
-        <h3>
+        <h2>
           <button type="button" class="sentence" aria-expanded={open} onClick={onToggle}>
             <span class="state">{state}</span> <bdi>{sentenceOf(page)}</bdi>
           </button>
-        </h3>
+        </h2>
         <span class="age" title={inBoth(since)}>
           {cleared ? "lasted " : "for "}
           <Since at={since} until={cleared} />
@@ -70,7 +70,7 @@ export function VerdictCard({ page, open, onToggle }: { page: PageVerdict; open:
           {page.waiting && <p>Who waits: {page.waiting}.</p>}
           {(verdict.evidence?.length ?? 0) > 0 && (
             <>
-              <h4>What shows it</h4>
+              <h3>What shows it</h3>
               <ul class="evidence">
                 {verdict.evidence?.map((item, place) => (
                   <li key={place}>
@@ -82,7 +82,7 @@ export function VerdictCard({ page, open, onToggle }: { page: PageVerdict; open:
           )}
           {(verdict.hardware?.length ?? 0) > 0 && (
             <>
-              <h4>What the hardware said</h4>
+              <h3>What the hardware said</h3>
               <ul class="evidence">
                 {verdict.hardware?.map((sign, place) => (
                   <li key={place}>
@@ -98,7 +98,7 @@ export function VerdictCard({ page, open, onToggle }: { page: PageVerdict; open:
           )}
           {verdict.interventions?.map((step) => (
             <div key={step.id}>
-              <h4>Experiment {step.id}: {step.outcome}</h4>
+              <h3>Experiment {step.id}: {step.outcome}</h3>
               <ul class="evidence">{step.lines?.map((line, place) => <li key={place}>{line}</li>)}</ul>
             </div>
           ))}
