@@ -4,13 +4,19 @@ ARGS ?=
 unexport SECONDS ARGS MAKEFLAGS
 
 .DEFAULT_GOAL := build
-.PHONY: help build page test demo compare-mpi readme gallery test-bare test-vendor portable package test-packages test-images test-containers test-gpu test-rdma test-torch sbom asan tsan fuzz format format-check tidy tidy-changed clean
+.PHONY: help build page test-web screenshots test demo compare-mpi readme gallery test-bare test-vendor portable package test-packages test-images test-containers test-gpu test-rdma test-torch sbom asan tsan fuzz format format-check tidy tidy-changed clean
 
 help: ## this list; make alone builds
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1|/p' Makefile | awk -F'|' '{ printf "%-20s %s\n", $$1, $$2 }'
 
 build: ## install what is missing, build everything into build/
 	@scripts/setup.sh build && scripts/build.sh release
+
+test-web: ## the operator's page in Debian's Chromium: every view, each fault of the recordings, axe-core
+	@scripts/test_web.sh
+
+screenshots: ## the pictures of docs/page/ anew
+	@scripts/test_web.sh screenshots
 
 page: ## the operator's page anew, with npm (which it installs); the next build puts it into c4
 	@scripts/setup.sh page && scripts/page.sh --must
