@@ -102,7 +102,7 @@ int RunPage(const Arguments& arguments) {
   options.Text("--run-dir", &set.run_dir, "DIR",
                "where masters are looked up, in DIR/masters; default: C4_RUN_DIR, else /dev/shm/c4");
   options.List("--recording", &set.recordings, "FILE",
-               "show this recording (c4 record) in the place of masters; may be repeated");
+               "show this recording (c4 record) in the place of masters");
   DeclareLogDir(&options, &set.log_dir);
   options.Group("who asks the masters, and who may look");
   DeclareSecurity(&set.security, &options);
