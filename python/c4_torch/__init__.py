@@ -7,14 +7,18 @@ loaded, that of LD_LIBRARY_PATH (`c4 run` sets it), of the wheel c4-nccl, or of 
 beside this file.
 """
 
+import atexit
+import datetime
 import os
 from pathlib import Path
 
 LIBRARY = "libnccl.so.2"
 LIBRARY_VARIABLE = "C4_TORCH_LIBRARY"
 BACKEND = "c4"
+EXIT_PATIENCE = datetime.timedelta(seconds=5)  # for what hooks of the program are doing as it ends
 
 _registered = False
+_gated = False
 
 
 def _candidates():
@@ -43,6 +47,10 @@ def _extension():
         )
     from . import _C
 
+    global _gated
+    if not _gated:
+        _gated = True
+        atexit.register(_C.close_exit_gate, EXIT_PATIENCE)
     return _C
 
 

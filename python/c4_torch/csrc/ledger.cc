@@ -1,6 +1,7 @@
 // Ledger of work.h, and the one thread of the process that looks at all of them.
 #include <algorithm>
 
+#include "exit_gate.h"
 #include "work.h"
 
 namespace c4_torch {
@@ -22,13 +23,18 @@ class Watch {
     // The child of a fork inherits the watch, but no thread of it.
     if (process_ == getpid()) return;
     process_ = getpid();
+    ExitGate::Open();
     std::thread([this] { Run(); }).detach();
   }
 
  private:
   void Run() {
+    const ExitGate::Inside inside;
     for (;;) {
-      std::this_thread::sleep_for(kTick);
+      {
+        const ExitGate::Outside outside;
+        std::this_thread::sleep_for(kTick);
+      }
       std::vector<std::shared_ptr<Ledger>> alive;
       {
         const std::lock_guard<std::mutex> lock(mutex_);
@@ -82,7 +88,11 @@ void Ledger::Attend(WorkPtr work) {
   attended_.push_back(std::move(work));
   if (!attends_) {
     attends_ = true;
-    std::thread([self = shared_from_this()] { self->AttendAll(); }).detach();
+    std::thread([self = shared_from_this()]() mutable {
+      const ExitGate::Inside inside;
+      self->AttendAll();
+      self.reset();  // inside: it may be the last one
+    }).detach();
   }
   changed_.notify_one();
 }
@@ -91,9 +101,13 @@ void Ledger::AttendAll() {
   for (;;) {
     WorkPtr next;
     {
+      const ExitGate::Outside outside;
       std::unique_lock<std::mutex> lock(mutex_);
       changed_.wait(lock, [this] { return stopped_ || !attended_.empty(); });
-      if (attended_.empty()) {
+    }
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      if (attended_.empty()) {  // only this thread takes from it
         attends_ = false;
         return;
       }

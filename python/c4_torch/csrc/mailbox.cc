@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "exit_gate.h"
+
 namespace c4_torch {
 namespace {
 
@@ -31,7 +33,11 @@ std::string Mailbox::Post(Letter letter) {
       letters_.push_back(std::move(letter));
       if (!runs_) {
         runs_ = true;
-        std::thread([self = shared_from_this()] { self->Run(); }).detach();
+        std::thread([self = shared_from_this()]() mutable {
+          const ExitGate::Inside inside;
+          self->Run();
+          self.reset();  // inside: it may be the last one
+        }).detach();
       }
       changed_.notify_one();
       return "";
@@ -91,7 +97,9 @@ void Mailbox::Run() {
       const std::lock_guard<std::mutex> lock(mutex_);
       channel = channel_;
     }
-    if (channel->Failure().empty()) channel->Leave();
+    if (!channel->Failure().empty()) return;
+    const ExitGate::Outside outside;
+    channel->Leave();
   } catch (const std::exception& failed) {
     Fail(failed.what(), false);
   }
@@ -108,25 +116,36 @@ void Mailbox::Open() {
     // As long as somebody waits: the deadline of a letter ends the mailbox.
     for (auto pause = kFirstLook; !store_->check({key}); pause = std::min(2 * pause, kLongestLook)) {
       if (!AwaitLetter()) throw std::runtime_error("the process group was destroyed");
+      const ExitGate::Outside outside;
       std::this_thread::sleep_for(pause);
     }
     Listen(true);
-    const std::vector<uint8_t> read = store_->get(key);
+    const std::vector<uint8_t> read = store_->get(key);  // it is there
     if (read.size() != sizeof id) throw std::runtime_error("the store holds no unique id at " + key);
     memcpy(&id, read.data(), sizeof id);
   }
   const Deadline deadline = std::chrono::steady_clock::now() + timeout_;
-  auto channel =
-      std::make_shared<Channel>(id, address_.sends ? 0 : 1, 2, address_.name, deadline, cancelled_);
+  std::shared_ptr<Channel> channel;
+  {
+    const ExitGate::Outside outside;
+    channel = std::make_shared<Channel>(id, address_.sends ? 0 : 1, 2, address_.name, deadline, cancelled_);
+  }
   Listen(false);
   const std::lock_guard<std::mutex> lock(mutex_);
   channel_ = std::move(channel);
 }
 
 bool Mailbox::AwaitLetter() {
-  std::unique_lock<std::mutex> lock(mutex_);
-  DropClaimed();
-  changed_.wait(lock, [this] { return stopped_ || !letters_.empty() || !failure_.empty(); });
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    DropClaimed();
+  }
+  {
+    const ExitGate::Outside outside;
+    std::unique_lock<std::mutex> lock(mutex_);
+    changed_.wait(lock, [this] { return stopped_ || !letters_.empty() || !failure_.empty(); });
+  }
+  const std::lock_guard<std::mutex> lock(mutex_);
   if (!failure_.empty()) throw std::runtime_error(failure_);
   return !letters_.empty();
 }
@@ -143,7 +162,10 @@ void Mailbox::Move(bool sends, void* begin, size_t bytes) {
     return sends ? library.ncclSend(begin, bytes, ncclUint8, peer, comm, stream)
                  : library.ncclRecv(begin, bytes, ncclUint8, peer, comm, stream);
   });
-  channel_->Await(event);
+  {
+    const ExitGate::Outside outside;
+    channel_->Await(event);
+  }
   const std::string failure = channel_->Failure();
   if (!failure.empty()) throw std::runtime_error(failure);
 }

@@ -2,6 +2,7 @@
 #include <pybind11/chrono.h>
 #include <torch/csrc/utils/pybind.h>
 
+#include "exit_gate.h"
 #include "group.h"
 
 namespace {
@@ -19,6 +20,8 @@ c10::intrusive_ptr<c10d::Backend> NewGroup(const c10::intrusive_ptr<c10d::Store>
 
 PYBIND11_MODULE(_C, module) {
   module.def("open_library", &c4_torch::OpenLibrary, pybind11::call_guard<pybind11::gil_scoped_release>());
+  module.def("close_exit_gate", &c4_torch::ExitGate::Close,
+             pybind11::call_guard<pybind11::gil_scoped_release>(), pybind11::arg("patience"));
   module.def("new_group", &NewGroup, pybind11::call_guard<pybind11::gil_scoped_release>(),
              pybind11::arg("store"), pybind11::arg("rank"), pybind11::arg("size"), pybind11::arg("timeout"),
              pybind11::arg("name"), pybind11::arg("ranks"));

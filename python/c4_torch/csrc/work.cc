@@ -3,6 +3,8 @@
 #include <ATen/ThreadLocalState.h>
 #include <algorithm>
 
+#include "exit_gate.h"
+
 namespace c4_torch {
 namespace {
 
@@ -83,11 +85,15 @@ void GroupWork::Poll() {
 
 void GroupWork::Await(std::chrono::milliseconds timeout) {
   if (event_.has_value() && timeout == kNoTimeout) {
-    channel_->Await(*event_);
+    {
+      const ExitGate::Outside outside;
+      channel_->Await(*event_);
+    }
     SettlePlaced();
   } else if (event_.has_value()) {
     ledger_->Attend(WorkPtr::reclaim_copy(this));
   }
+  const ExitGate::Outside outside;
   std::unique_lock<std::mutex> lock(mutex_);
   if (timeout == kNoTimeout) {
     cv_.wait(lock, [this] { return completed_; });
