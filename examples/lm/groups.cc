@@ -120,16 +120,25 @@ bool Groups::Reduce(uint64_t* values, size_t count, ncclRedOp_t operation, Group
 
 bool Groups::Exchange(const std::vector<float>& to, int to_stage, std::vector<float>* from,
                       int from_stage) const {
+  return SendAndReceive(to, to_stage, from, from_stage, Group::kPipeline);
+}
+
+bool Groups::Swap(const std::vector<float>& to, int to_rank, std::vector<float>* from, int from_rank) const {
+  return SendAndReceive(to, to_rank, from, from_rank, Group::kAll);
+}
+
+bool Groups::SendAndReceive(const std::vector<float>& to, int to_rank, std::vector<float>* from,
+                            int from_rank, Group group) const {
   if (to.empty() && from->empty()) return true;
-  const ncclComm_t pipeline = Of(Group::kPipeline);
-  if (!Check(ncclGroupStart(), "ncclGroupStart", pipeline)) return false;
-  bool all = to.empty() || Check(ncclSend(to.data(), to.size(), ncclFloat, to_stage, pipeline, nullptr),
-                                 "ncclSend", pipeline);
-  all = all && (from->empty() ||
-                Check(ncclRecv(from->data(), from->size(), ncclFloat, from_stage, pipeline, nullptr),
-                      "ncclRecv", pipeline));
-  const bool ended = Check(ncclGroupEnd(), "ncclGroupEnd", pipeline);
-  return all && ended && Wait("the exchange along the pipeline", pipeline);
+  const ncclComm_t comm = Of(group);
+  if (!Check(ncclGroupStart(), "ncclGroupStart", comm)) return false;
+  bool all = to.empty() ||
+             Check(ncclSend(to.data(), to.size(), ncclFloat, to_rank, comm, nullptr), "ncclSend", comm);
+  all = all &&
+        (from->empty() ||
+         Check(ncclRecv(from->data(), from->size(), ncclFloat, from_rank, comm, nullptr), "ncclRecv", comm));
+  const bool ended = Check(ncclGroupEnd(), "ncclGroupEnd", comm);
+  return all && ended && Wait("ncclSend and ncclRecv", comm);
 }
 
 }  // namespace c4::examples::lm

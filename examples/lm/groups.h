@@ -54,8 +54,12 @@ class Groups {
   bool Reduce(uint64_t* values, size_t count, ncclRedOp_t operation, Group group) const;
   // Along the pipeline, both at once; an empty one is left out. `from` has its size already.
   bool Exchange(const std::vector<float>& to, int to_stage, std::vector<float>* from, int from_stage) const;
+  // Between ranks of the job, both at once. `from` has its size already.
+  bool Swap(const std::vector<float>& to, int to_rank, std::vector<float>* from, int from_rank) const;
 
  private:
+  bool SendAndReceive(const std::vector<float>& to, int to_rank, std::vector<float>* from, int from_rank,
+                      Group group) const;
   bool Check(ncclResult_t code, const char* call, ncclComm_t comm) const;
   bool Wait(const char* call, ncclComm_t comm) const;
   bool AllReduce(void* values, size_t count, ncclDataType_t type, ncclRedOp_t operation, Group group) const;

@@ -63,6 +63,7 @@ class Model {
   bool Backward(const Kept& kept, std::vector<Real>* dy);
 
   std::vector<Real>& weights() { return weights_; }
+  const std::vector<Real>& weights() const { return weights_; }
   std::vector<Real>& gradients() { return gradients_; }
 
  private:

@@ -4,7 +4,6 @@
 #include <chrono>
 #include <cinttypes>
 #include <cstdio>
-#include <numeric>
 #include <unistd.h>
 #include <utility>
 
@@ -30,13 +29,6 @@ TensorSum<float> SumOver(const Groups& groups, int tensor_ranks) {
   return [&groups](float* values, size_t count) { return groups.Sum(values, count, Group::kTensor); };
 }
 
-// As evenly as it goes, the first replicas one more.
-std::vector<int> Evenly(int micro_batches, int replicas) {
-  std::vector<int> dealt(static_cast<size_t>(replicas), micro_batches / replicas);
-  for (int i = 0; i < micro_batches % replicas; ++i) ++dealt[static_cast<size_t>(i)];
-  return dealt;
-}
-
 }  // namespace
 
 Trainer::Trainer(const Options& options, std::string text, const World& world)
@@ -47,8 +39,13 @@ Trainer::Trainer(const Options& options, std::string text, const World& world)
       worker_(WorkerOf(layout_, world.rank)),
       groups_(world),
       model_(options.model, PartFor(options, worker_), SumOver(groups_, options.tensor)),
-      adam_(model_.weights().size()),
-      micro_batches_(Evenly(options.micro_batches, layout_.data)) {}
+      adam_(model_.weights().size()) {
+  // As evenly as it goes, the first replicas one more.
+  const int each = options.micro_batches / layout_.data;
+  const int more = options.micro_batches % layout_.data;
+  first_micro_batch_ = worker_.replica * each + std::min(worker_.replica, more);
+  group_micro_batches_ = each + (worker_.replica < more ? 1 : 0);
+}
 
 bool Trainer::Connect() {
   return groups_.Connect() && groups_.Join(layout_, worker_);
@@ -68,9 +65,9 @@ void Trainer::Declare() const {
 }
 
 Samples Trainer::SamplesFor(int micro_batch) const {
-  const auto before = std::accumulate(micro_batches_.begin(), micro_batches_.begin() + worker_.replica, 0);
   return SamplesOf(text_, options_.model.sequence, static_cast<size_t>(options_.batch),
-                   static_cast<uint64_t>(iteration_), static_cast<uint64_t>(before + micro_batch));
+                   static_cast<uint64_t>(iteration_),
+                   static_cast<uint64_t>(first_micro_batch_ + micro_batch));
 }
 
 // What began then lasts as long as it would on a device, and longer on the slow one.
@@ -112,8 +109,8 @@ bool Trainer::Compute(const Pass& pass, const std::vector<float>& input, std::ve
 // Behind each pass its result goes to one neighbour, while the input of the next pass comes from one: both at
 // once, since the neighbour may do the same.
 bool Trainer::Passes() {
-  const std::vector<Pass> passes = OneForwardOneBackward(
-      worker_.stage, layout_.pipeline, micro_batches_[static_cast<size_t>(worker_.replica)]);
+  const std::vector<Pass> passes =
+      OneForwardOneBackward(worker_.stage, layout_.pipeline, group_micro_batches_);
   const size_t between = static_cast<size_t>(options_.batch) * options_.model.sequence * options_.model.width;
   std::vector<float> made;
   for (size_t i = 0; i <= passes.size(); ++i) {
@@ -126,7 +123,10 @@ bool Trainer::Passes() {
     }
     const int to = i == 0 ? 0 : worker_.stage + (passes[i - 1].backward ? -1 : 1);
     if (!groups_.Exchange(made, to, &input, from)) return false;
-    if (i < passes.size() && !Compute(passes[i], input, &made)) return false;
+    if (i == passes.size()) break;
+    const double began_s = NowS();
+    if (!Compute(passes[i], input, &made)) return false;
+    computed_s_ += NowS() - began_s;
   }
   return true;
 }
@@ -143,10 +143,102 @@ bool Trainer::Update() {
 bool Trainer::Iterate() {
   const uint64_t began = marks_.begin();
   loss_ = 0;
+  computed_s_ = 0;
   if (!Passes() || !Update()) return false;
   marks_.step(iteration_, began);
+  ReportStep();
   ++iteration_;
   return true;
+}
+
+void Trainer::ReportStep() const {
+  c4Step step{};
+  step.size = sizeof step;
+  step.step = iteration_;
+  step.micro_batches = options_.micro_batches;
+  step.group_micro_batches = group_micro_batches_;
+  step.micro_batch_ns = static_cast<uint64_t>(computed_s_ * 1e9 / group_micro_batches_);
+  mitigation_.report(&step);
+}
+
+bool Trainer::FollowPlan() {
+  c4Plan plan{};
+  plan.size = sizeof plan;
+  const uint64_t number = mitigation_.poll(&plan) != 0 ? plan.number : 0;
+  // The least number, and the complement of the greatest.
+  uint64_t numbers[] = {number, ~number};
+  if (!groups_.Reduce(numbers, 2, ncclMin, Group::kAll)) return false;
+  if (numbers[0] == 0 || numbers[0] != ~numbers[1]) return true;
+  if (plan.strategy == C4_PLAN_MICRO_BATCHES) return DealOut(plan);
+  return ChangePlaces(plan);
+}
+
+// All ranks hold the same plan here, so they come to the same answer.
+bool Trainer::DealOut(const c4Plan& plan) {
+  if (plan.micro_batches != options_.micro_batches) {
+    mitigation_.answer(plan.number, C4_PLAN_REFUSED, 0);
+    return true;
+  }
+  const double began_s = NowS();
+  first_micro_batch_ = plan.first_micro_batch;
+  group_micro_batches_ = plan.group_micro_batches;
+  if (world_.rank == 0) {
+    printf("plan %" PRIu64 ", before iteration %d: %d of %d micro-batches in the first replica\n",
+           plan.number, iteration_, group_micro_batches_, options_.micro_batches);
+    fflush(stdout);
+  }
+  mitigation_.answer(plan.number, C4_PLAN_DONE, static_cast<uint64_t>((NowS() - began_s) * 1e9));
+  return true;
+}
+
+// State goes from rank to rank through memory into buffers of its own: until all ranks have theirs, every
+// rank is what it was.
+bool Trainer::ChangePlaces(const c4Plan& plan) {
+  if (plan.micro_batches != options_.micro_batches) {
+    mitigation_.answer(plan.number, C4_PLAN_REFUSED, 0);
+    return true;
+  }
+  uint64_t before = 0;
+  if (!HashAll(&before)) return false;
+  const double began_s = NowS();
+  const Worker next = {plan.next_dp_rank, plan.next_stage, plan.next_tp_rank};
+  Model<float> model(options_.model, PartFor(options_, next), SumOver(groups_, options_.tensor));
+  Adam adam(model.weights().size());
+  std::vector<float> state = PackState(model_.weights(), adam_);
+  if (plan.send_to >= 0) {
+    std::vector<float> received(3 * model.weights().size());
+    if (!groups_.Swap(state, plan.send_to, &received, plan.receive_from)) return false;
+    state = std::move(received);
+  }
+  uint64_t fits = UnpackState(state, &model.weights(), &adam) ? 1 : 0;
+  if (!groups_.Reduce(&fits, 1, ncclMin, Group::kAll)) return false;
+  if (fits == 0) {
+    mitigation_.answer(plan.number, C4_PLAN_REFUSED, 0);
+    return true;
+  }
+  if (!groups_.Part() || !groups_.Join(layout_, next)) return false;
+  worker_ = next;
+  model_ = std::move(model);
+  adam_ = std::move(adam);
+  first_micro_batch_ = plan.first_micro_batch;
+  group_micro_batches_ = plan.group_micro_batches;
+  Declare();
+  const double cost_s = NowS() - began_s;
+  mitigation_.answer(plan.number, C4_PLAN_DONE, static_cast<uint64_t>(cost_s * 1e9));
+  uint64_t after = 0;
+  if (!HashAll(&after)) return false;
+  if (world_.rank == 0) {
+    printf("plan %" PRIu64 ", before iteration %d: places changed in %.1f ms, state %016" PRIx64
+           " before, %016" PRIx64 " after\n",
+           plan.number, iteration_, cost_s * 1e3, before, after);
+    fflush(stdout);
+  }
+  return true;
+}
+
+bool Trainer::HashAll(uint64_t* hash) const {
+  *hash = HashState(PackState(model_.weights(), adam_), static_cast<uint64_t>(NumberOf(layout_, worker_)));
+  return groups_.Reduce(hash, 1, ncclSum, Group::kAll);
 }
 
 // The loss of the iteration that is over, and whether to stop: rank 0 looks at the clock for all.
@@ -217,7 +309,7 @@ bool Trainer::Train() {
   const int first = iteration_;
   bool stop = false;
   while (!stop && (options_.iterations == 0 || iteration_ < options_.iterations)) {
-    if (!Iterate()) return false;
+    if (!FollowPlan() || !Iterate()) return false;
     const bool is_last = iteration_ == options_.iterations;
     if ((iteration_ % options_.report_every == 0 || iteration_ == first + 1 || is_last) && !Report(&stop)) {
       return false;
