@@ -13,6 +13,9 @@
 #include "c4d_master/grpc_service.h"
 #include "c4d_master/http_api.h"
 #include "c4d_master/intervention/grpc_mover.h"
+#include "c4d_master/mitigation/mitigation_grpc.h"
+#include "c4d_master/mitigation/mitigation_store.h"
+#include "c4d_master/mitigation/mitigator.h"
 #include "c4d_master/options.h"
 #include "c4d_master/path_source.h"
 #include "c4d_master/policy_file.h"
@@ -97,6 +100,11 @@ void TellRecovery(C4dHandler* handler, recovery::RecoveryCenter* center, const s
   });
 }
 
+void KeepDecision(MitigationStore* store, const v1::MitigationDecision& decision) {
+  const absl::Status kept = store->Add(decision);
+  if (!kept.ok()) service::LogWarning("a decision about a fail-slow is not kept: ", kept.message());
+}
+
 void ReadRecovery(const std::string& path, recovery::RecoveryCenter* center, const service::Clock& clock) {
   absl::StatusOr<recovery::RecoveryFile> file = recovery::LoadRecoveryFile(path);
   if (file.ok()) {
@@ -167,6 +175,14 @@ absl::Status Run(const MasterOptions& options, const std::vector<service::Settin
   FileWatch alert_file(options.alerts);
   alert_file.Seen(clock.MonotonicNs());  // as it was read at the start
   Validator validator({.job = options.job});
+  MitigationStore mitigation_store(store.file(), options.job);
+  Mitigator mitigator(
+      options.mitigate, epoch,
+      [&](const std::string& host, const v1::ValidationToAgent& message) {
+        return validator.Tell(host, message);
+      },
+      [&](const v1::MitigationDecision& decision) { KeepDecision(&mitigation_store, decision); });
+  handler.Subscribe([&](const v1::Verdict& verdict) { mitigator.OnVerdict(verdict); });
   PolicyFile policy(options.policy, [&](const Policy& file) { return options.GoOver(file); });
   service::StateThread state_thread("c4d-state", kTickInterval, [&] {
     const bool asked = options.ReadsFilesAgain() && service::TookReloadSignal();
@@ -182,6 +198,7 @@ absl::Status Run(const MasterOptions& options, const std::vector<service::Settin
     handler.Tick(ReadClock(clock));
     smon.Tick(ReadClock(clock));
     validator.Tick(ReadClock(clock));
+    mitigator.Tick(ReadClock(clock));
     alerts.Tick(ReadClock(clock));
     recovery.Tick(recovery::ProgressOf(handler.hosts()), ReadClock(clock));
   });
@@ -190,15 +207,18 @@ absl::Status Run(const MasterOptions& options, const std::vector<service::Settin
   const std::unique_ptr<grpc::Service> smon_service = MakeSmonService(&smon, &state_thread, gate, clock);
   const int64_t agent_stale_ns = options.ForHandler(epoch).policy.agent_stale_ns;
   const std::unique_ptr<grpc::Service> validation_service = MakeValidationService(
-      &validator, [&](Now now) { return Assemble(handler.hosts(), now.monotonic_ns, agent_stale_ns); },
-      &state_thread, gate, clock);
+      &validator, &mitigator,
+      [&](Now now) { return Assemble(handler.hosts(), now.monotonic_ns, agent_stale_ns); }, &state_thread,
+      gate, clock);
   const std::unique_ptr<grpc::Service> alerts_service =
       MakeAlertsService(&alerts, &state_thread, gate, clock);
   const std::unique_ptr<grpc::Service> recovery_service =
       MakeRecoveryService(&recovery, &state_thread, gate, clock);
-  const std::array<grpc::Service*, 5> services = {grpc_service.get(), smon_service.get(),
+  const std::unique_ptr<grpc::Service> mitigation_service =
+      MakeMitigationService(&mitigator, &mitigation_store, &state_thread, gate);
+  const std::array<grpc::Service*, 6> services = {grpc_service.get(),       smon_service.get(),
                                                   validation_service.get(), alerts_service.get(),
-                                                  recovery_service.get()};
+                                                  recovery_service.get(),   mitigation_service.get()};
   service::HttpServer http_server([&] { return state_thread.Health(); }, [&] { return metrics.Serialise(); });
   AddHttpRoutes(&http_server, &handler, &state_thread, clock);
   AddSmonRoutes(&http_server, &smon, &state_thread, clock);

@@ -141,6 +141,12 @@ std::vector<service::Setting> MasterSettings(MasterOptions* options) {
       {.name = "fail-slow",
        .field = &options->fail_slow,
        .help = "verdicts about iterations that take longer (docs/failslow.md); on trial"},
+      {.name = "mitigate",
+       .field = &options->mitigate,
+       .help = "the job asks for it: programs that ask for plans (c4/mitigation.h) are told to deal out "
+               "micro-batches "
+               "anew while a part of the job is slow (docs/mitigation.md); needs fail-slow; on trial",
+       .also_environment = "C4_MITIGATE"},
       {.name = "intervene",
        .field = &options->intervene,
        .help = "the job asks for it: where a slow link, NIC and rank cannot be told apart, have C4P move the "
@@ -198,6 +204,9 @@ absl::Status CompleteOptions(MasterOptions* options) {
   if (!options->c4p.empty() && options->c4p != kNoC4p) {
     const absl::StatusOr<service::HostPort> c4p = service::ParseHostPort(options->c4p);
     if (!c4p.ok()) return absl::InvalidArgumentError(service::Concat("--c4p: ", c4p.status().message()));
+  }
+  if (options->mitigate && !options->fail_slow) {
+    return absl::InvalidArgumentError("--mitigate acts on verdicts of --fail-slow: give both");
   }
   C4_RETURN_IF_NOT_OK(CompletePolicy(options));
   if (options->smon_every_s > 0 && options->smon_every_s < options->smon_at_most_s) {

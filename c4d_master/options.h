@@ -30,6 +30,7 @@ struct MasterOptions {
   int64_t owner_uid = -1;  // of the job; -1: this process's own, of root anybody's
   std::string c4p;         // address, "off", or empty: the directory's entry
   bool fail_slow = false;
+  bool mitigate = false;
   bool intervene = false;
   std::string policy;  // file of thresholds; empty: none
   // Thresholds of the policy that go over its file, where they are given; else what is in force.

@@ -83,6 +83,13 @@ const std::vector<std::string>& Migrations() {
            what TEXT NOT NULL,
            text TEXT NOT NULL,
            evidence TEXT NOT NULL);)",
+      // What is decided about fail-slows (mitigation/mitigation_store.h).
+      R"(CREATE TABLE mitigation (
+           number INTEGER PRIMARY KEY AUTOINCREMENT,
+           job TEXT NOT NULL,
+           unix_ns INTEGER NOT NULL,
+           verdict TEXT NOT NULL,
+           decision TEXT NOT NULL);)",
   };
   return migrations;
 }

@@ -35,6 +35,7 @@ constexpr CallRow kTable[] = {
     {"c4.v1.Validations/Attend", kAgents, false, "hold a job's calls and test its devices and links"},
     {"c4.v1.Validations/Run", kOperators, true, "suspend a job to test its devices and links"},
     {"c4.v1.Validations/Get", kJobViewers, false, "a validation's results"},
+    {"c4.v1.Mitigations/List", kJobViewers, false, "decisions about fail-slows"},
     {"c4.v1.Recovery/Get", kJobViewers, false, "recovery: nodes, incidents, decisions"},
     {"c4.v1.Recovery/Approve", kOperators, true, "approve an incident of recovery"},
     {"c4.v1.Recovery/Deny", kOperators, true, "deny an incident of recovery"},

@@ -26,6 +26,7 @@ constexpr size_t kMostUnread = 4096;  // orders that an agent has not read
 
 struct Backend {
   Validator* validator;
+  Mitigator* mitigator;
   std::function<JobSnapshot(Now)> snapshot;
   service::StateThread* state_thread;
   service::Gate gate;
@@ -40,7 +41,10 @@ class AttendReactor final : public AttendStream {
   AttendReactor(Backend* backend, const absl::StatusOr<service::Identity>& caller)
       : AttendStream(backend->state_thread,
                      [backend](uint64_t session) {
-                       backend->validator->Disconnect(session, ReadClock(*backend->clock));
+                       const std::string host = backend->validator->HostOfSession(session);
+                       const Now now = ReadClock(*backend->clock);
+                       backend->validator->Disconnect(session, now);
+                       backend->mitigator->Lost(host, now);
                      }),
         backend_(backend),
         agent_(caller.value_or(service::Identity())) {
@@ -71,7 +75,10 @@ class AttendReactor final : public AttendStream {
       return queue->End({grpc::StatusCode::PERMISSION_DENIED, "an agent speaks for its own host only"});
     }
     if (!backend_->state_thread->Post([backend = backend_, session = session_, queue, taken] {
-          backend->validator->Take(session, taken->message, ReadClock(*backend->clock));
+          const Now now = ReadClock(*backend->clock);
+          backend->validator->Take(session, taken->message, now);
+          const std::string host = backend->validator->HostOfSession(session);
+          if (!host.empty()) backend->mitigator->Take(host, taken->message, now);
           WithStream<AttendReactor>(queue, [](AttendReactor* stream) { stream->StartRead(&stream->wire_); });
         })) {
       queue->End(MasterIsEnding());
@@ -152,12 +159,12 @@ class ValidationService final : public Raw {
 
 }  // namespace
 
-std::unique_ptr<grpc::Service> MakeValidationService(Validator* validator,
+std::unique_ptr<grpc::Service> MakeValidationService(Validator* validator, Mitigator* mitigator,
                                                      std::function<JobSnapshot(Now)> snapshot,
                                                      service::StateThread* state_thread,
                                                      const service::Gate& gate, const service::Clock& clock) {
   return std::make_unique<ValidationService>(
-      Backend{validator, std::move(snapshot), state_thread, gate, &clock});
+      Backend{validator, mitigator, std::move(snapshot), state_thread, gate, &clock});
 }
 
 }  // namespace c4::c4d

@@ -64,6 +64,18 @@ void Validator::SendTo(const std::string& host, v1::ValidationToAgent message) {
   found->second.send(message);
 }
 
+bool Validator::Tell(const std::string& host, const v1::ValidationToAgent& message) {
+  const auto found = sessions_.find(SessionOf(host));
+  if (found == sessions_.end()) return false;
+  found->second.send(message);
+  return true;
+}
+
+std::string Validator::HostOfSession(uint64_t session) const {
+  const auto found = sessions_.find(session);
+  return found == sessions_.end() ? std::string() : found->second.host;
+}
+
 size_t Validator::FindProcess(const std::string& host, uint32_t pid) const {
   const auto found = by_process_.find({host, pid});
   return found == by_process_.end() ? kNone : found->second;

@@ -60,6 +60,11 @@ class Validator {
   // To be called some ten times a second.
   void Tick(Now now);
 
+  // Over the session that validations have with the agent of that host; false: it does not attend.
+  bool Tell(const std::string& host, const v1::ValidationToAgent& message);
+  // Empty: its agent has not said, or there is no such session.
+  std::string HostOfSession(uint64_t session) const;
+
   bool running() const { return running_; }
   // The newest for 0; nullptr: there is none.
   const v1::Validation* Find(uint64_t number) const;

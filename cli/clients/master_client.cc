@@ -10,6 +10,7 @@
 #include "absl/time/clock.h"
 #include "c4/v1/alerts.grpc.pb.h"
 #include "c4/v1/c4d.grpc.pb.h"
+#include "c4/v1/mitigation.grpc.pb.h"
 #include "c4/v1/recovery.grpc.pb.h"
 #include "c4/v1/smon.grpc.pb.h"
 #include "c4/v1/validation.grpc.pb.h"
@@ -133,6 +134,7 @@ struct MasterClient::Parts {
   std::unique_ptr<v1::Smon::Stub> smon;
   std::unique_ptr<v1::Validations::Stub> validations;
   std::unique_ptr<v1::Alerts::Stub> alerts;
+  std::unique_ptr<v1::Mitigations::Stub> mitigations;
   std::unique_ptr<v1::Recovery::Stub> recovery;
   std::mutex watch_mutex;
   grpc::ClientContext* watching = nullptr;
@@ -209,6 +211,7 @@ absl::StatusOr<std::unique_ptr<MasterClient>> MasterClient::Open(const service::
   parts->smon = v1::Smon::NewStub(channel);
   parts->validations = v1::Validations::NewStub(channel);
   parts->alerts = v1::Alerts::NewStub(channel);
+  parts->mitigations = v1::Mitigations::NewStub(channel);
   parts->recovery = v1::Recovery::NewStub(channel);
   return std::unique_ptr<MasterClient>(new MasterClient(std::move(parts)));
 }
@@ -331,6 +334,11 @@ absl::StatusOr<v1::GetValidationReply> MasterClient::GetValidation(uint64_t numb
   v1::GetValidationRequest request;
   request.set_number(number);
   return parts_->Ask(parts_->validations.get(), &v1::Validations::Stub::Get, request, timeout);
+}
+
+absl::StatusOr<v1::ListDecisionsReply> MasterClient::ListDecisions(absl::Duration timeout) const {
+  return parts_->Ask(parts_->mitigations.get(), &v1::Mitigations::Stub::List, v1::ListDecisionsRequest(),
+                     timeout);
 }
 
 absl::StatusOr<v1::GetRecoveryReply> MasterClient::GetRecovery(uint32_t notes, absl::Duration timeout) const {

@@ -13,6 +13,7 @@
 #include "absl/time/time.h"
 #include "c4/v1/alerts.pb.h"
 #include "c4/v1/c4d.pb.h"
+#include "c4/v1/mitigation.pb.h"
 #include "c4/v1/recovery.pb.h"
 #include "c4/v1/smon.pb.h"
 #include "c4/v1/validation.pb.h"
@@ -85,6 +86,8 @@ class MasterClient {
   absl::StatusOr<v1::RunValidationReply> RunValidation(const v1::RunValidationRequest& request,
                                                        absl::Duration timeout) const;
   absl::StatusOr<v1::GetValidationReply> GetValidation(uint64_t number, absl::Duration timeout) const;
+  // What was decided about fail-slows.
+  absl::StatusOr<v1::ListDecisionsReply> ListDecisions(absl::Duration timeout) const;
   // Of recovery.
   absl::StatusOr<v1::GetRecoveryReply> GetRecovery(uint32_t notes, absl::Duration timeout) const;
   absl::StatusOr<v1::DecideRecoveryReply> ApproveRecovery(const v1::DecideRecoveryRequest& request,

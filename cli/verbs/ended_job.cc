@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include "absl/strings/str_cat.h"
+#include "c4d_master/mitigation/mitigation_store.h"
 #include "c4d_master/recording.h"
 #include "c4d_master/verdict_store.h"
 #include "cli/text/status_text.h"
@@ -41,6 +42,16 @@ absl::StatusOr<v1::ListVerdictsReply> EndedVerdicts(const JobRecord& record, boo
   for (const v1::Verdict& verdict : *verdicts) {
     if (include_cleared || IsOpen(verdict)) *reply.add_verdicts() = verdict;
   }
+  return reply;
+}
+
+absl::StatusOr<v1::ListDecisionsReply> EndedDecisions(const JobRecord& record) {
+  const std::string path = PathIn(record, kStoreName);
+  c4d::VerdictStore store(path);
+  const auto decisions = c4d::MitigationStore(store.file(), record.job).Load();
+  if (!decisions.ok()) return service::Annotate(decisions.status(), path);
+  v1::ListDecisionsReply reply;
+  for (const v1::MitigationDecision& decision : *decisions) *reply.add_decisions() = decision;
   return reply;
 }
 

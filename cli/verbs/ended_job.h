@@ -14,6 +14,8 @@ namespace c4::cli {
 
 // NotFound when the job had no master of its own.
 absl::StatusOr<v1::ListVerdictsReply> EndedVerdicts(const JobRecord& record, bool include_cleared);
+// What was decided about its fail-slows.
+absl::StatusOr<v1::ListDecisionsReply> EndedDecisions(const JobRecord& record);
 absl::StatusOr<v1::GetStatusReply> EndedStatus(const JobRecord& record);
 
 // When the job ended, at the end of what the verdicts' times are told against: of a job that was killed with

@@ -44,8 +44,9 @@ std::string InLines(const std::string& text) {
   return lines;
 }
 
-int Print(const v1::ListVerdictsReply& reply, int64_t now_unix_ns, bool json) {
-  const mitigation::Ledger ledger = LedgerOf(reply);
+int Print(const v1::ListVerdictsReply& reply, const v1::ListDecisionsReply& decisions, int64_t now_unix_ns,
+          bool json) {
+  const mitigation::Ledger ledger = LedgerOf(reply, decisions);
   const auto clock = [now_unix_ns](double unix_s) {
     return ClockText(static_cast<int64_t>(std::llround(unix_s * 1e9)), now_unix_ns);
   };
@@ -70,14 +71,20 @@ int RunLedger(const Arguments& arguments) {
     return UsageError("ledger", absl::StrCat("two jobs are named, ", job, " and ", master.job));
   }
   if (!job.empty()) master.job = job;
-  const auto reply = AskOnce<v1::ListVerdictsReply>(
-      master, [](const MasterClient& client) { return client.ListVerdicts(true, kCallLimit); });
-  if (reply.ok()) return Print(*reply, absl::GetCurrentTimeNanos(), json);
+  v1::ListDecisionsReply decisions;
+  const auto reply = AskOnce<v1::ListVerdictsReply>(master, [&decisions](const MasterClient& client) {
+    // An earlier master decides nothing.
+    if (auto decided = client.ListDecisions(kCallLimit); decided.ok()) decisions = *std::move(decided);
+    return client.ListVerdicts(true, kCallLimit);
+  });
+  if (reply.ok()) return Print(*reply, decisions, absl::GetCurrentTimeNanos(), json);
   const absl::StatusOr<JobRecord> record = EndedInstead(reply.status(), master, log_dir);
   if (!record.ok()) return ComplainOf("ledger", record.status());
   const absl::StatusOr<v1::ListVerdictsReply> ended = EndedVerdicts(*record, true);
   if (!ended.ok()) return ComplainOf("ledger", ended.status());
-  return Print(*ended, absl::GetCurrentTimeNanos(), json);
+  const absl::StatusOr<v1::ListDecisionsReply> decided = EndedDecisions(*record);
+  if (!decided.ok()) return ComplainOf("ledger", decided.status());
+  return Print(*ended, *decided, absl::GetCurrentTimeNanos(), json);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "c4/v1/c4d.pb.h"
+#include "c4/v1/mitigation.pb.h"
 
 namespace c4::cli {
 namespace {
@@ -36,7 +37,7 @@ TEST(Ledger, IsMadeOfFailSlowVerdicts) {
   nothing->set_confirmed_unix_ns(0);
   nothing->set_cleared_unix_ns(1'600'000'000'000);
   reply.add_verdicts()->set_id("hang");
-  const mitigation::Ledger ledger = LedgerOf(reply);
+  const mitigation::Ledger ledger = LedgerOf(reply, {});
   ASSERT_EQ(ledger.events().size(), 2u);
   const mitigation::LedgerEvent& event = ledger.events()[0];
   EXPECT_EQ(event.id, "early");
@@ -48,6 +49,42 @@ TEST(Ledger, IsMadeOfFailSlowVerdicts) {
   EXPECT_EQ(ledger.events()[1].id, "late");
   EXPECT_EQ(ledger.events()[1].until_s, 0);
   EXPECT_NEAR(ledger.LostGpuHours(), 800.0 / 3600, 1e-12);
+}
+
+v1::MitigationDecision* Decide(v1::ListDecisionsReply* reply, const char* kind, uint64_t iterations) {
+  v1::MitigationDecision* const decision = reply->add_decisions();
+  decision->set_unix_ns(1'010'000'000'000);
+  decision->set_verdict("slow");
+  decision->set_kind(kind);
+  decision->set_strategy("S2");
+  decision->set_event_iterations(iterations);
+  return decision;
+}
+
+TEST(Ledger, TellsWhatWasDoneAndWhatItBrought) {
+  v1::ListVerdictsReply verdicts;
+  Add(&verdicts, "slow", 1000);
+  v1::ListDecisionsReply decisions;
+  v1::MitigationDecision* const act = Decide(&decisions, "act", 20);
+  act->set_iteration_s(4);
+  act->set_promised_s(3);
+  act->set_cost_s(4);
+  v1::MitigationDecision* const brought = Decide(&decisions, "brought", 40);
+  brought->set_iteration_s(3.5);
+  brought->set_cost_s(0.5);
+  Decide(&decisions, "of a later release", 41);
+  Decide(&decisions, "step-back", 60);
+  const mitigation::Ledger ledger = LedgerOf(verdicts, decisions);
+  ASSERT_EQ(ledger.events().size(), 1u);
+  ASSERT_EQ(ledger.events()[0].actions.size(), 1u);
+  const mitigation::LedgerAction& action = ledger.events()[0].actions[0];
+  EXPECT_EQ(action.strategy, mitigation::Strategy::kMicroBatches);
+  EXPECT_EQ(action.promised_s, 3);
+  EXPECT_EQ(action.brought_s, 3.5);
+  EXPECT_EQ(action.iterations, 40u);  // from the 20th to the 60th
+  EXPECT_EQ(action.back_at_s, 1010);
+  EXPECT_EQ(action.SavedS(), 40 * 0.5 - 0.5);
+  EXPECT_EQ(ledger.events()[0].iterations, 100u);
 }
 
 }  // namespace
