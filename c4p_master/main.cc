@@ -1,12 +1,13 @@
 // c4p_master: puts the parts together.
 
 #include <array>
+#include <future>
 #include <memory>
+#include <utility>
 
 #include "c4p_master/grpc_service.h"
 #include "c4p_master/options.h"
-#include "c4p_master/state/records.h"
-#include "c4p_master/state/sqlite_state.h"
+#include "c4p_master/state/open_state.h"
 #include "c4p_master/topology_file.h"
 #include "grpcpp/impl/service_type.h"
 #include "service/directory.h"
@@ -22,7 +23,6 @@ namespace c4::c4p {
 namespace {
 
 constexpr absl::Duration kTickInterval = absl::Milliseconds(20);
-constexpr char kNoStore[] = "none";
 
 absl::Status Run(const MasterOptions& options, const std::vector<service::Setting>& settings) {
   C4_RETURN_IF_NOT_OK(service::InitLog(options.common.log, "c4p_master"));
@@ -39,47 +39,50 @@ absl::Status Run(const MasterOptions& options, const std::vector<service::Settin
     file = *std::move(read);
   }
   C4_RETURN_IF_NOT_OK(service::PrepareMasters(options.directory));
-  std::unique_ptr<StateStore> store;
-  StateRecords records;
-  if (options.store != kNoStore) {
-    absl::StatusOr<std::unique_ptr<SqliteState>> opened = SqliteState::Open(options.store);
-    if (!opened.ok()) return opened.status();
-    store = *std::move(opened);
-    absl::StatusOr<StateRecords> loaded = store->Load();
-    if (!loaded.ok()) return loaded.status();
-    records = *std::move(loaded);
-  }
-  // What cannot be read is never guessed at: whoever runs the cluster decides.
-  const auto damaged = [&](const absl::Status& status) {
-    return absl::IsDataLoss(status) ? absl::DataLossError(service::Concat("store ", options.store,
-                                                                          " is damaged: ", status.message(),
-                                                                          ". ", HowToGoOn(options.store)))
-                                    : status;
-  };
-  const absl::StatusOr<uint64_t> next = NextEpoch(records, static_cast<uint64_t>(clock.UnixNs()));
-  if (!next.ok()) return damaged(next.status());
-  const uint64_t epoch = *next;
+  absl::StatusOr<OpenedState> state = OpenState(options.ForState(static_cast<uint64_t>(clock.UnixNs())), [] {
+    return service::WaitForSignal(absl::Milliseconds(1)).has_value();
+  });
+  if (absl::IsCancelled(state.status())) return absl::OkStatus();
+  if (!state.ok()) return state.status();
+  const uint64_t epoch = state->epoch;
   service::Metrics metrics;
-  C4pHandler handler(options.ForHandler(epoch), std::move(file), &metrics, store.get());
-  C4_RETURN_IF_NOT_OK(damaged(handler.Restore(records, clock.MonotonicNs())));
-  records.clear();
-  service::StateThread state_thread("c4p-state", kTickInterval, [&] { handler.Tick(clock.MonotonicNs()); });
+  C4pHandler handler(options.ForHandler(epoch), std::move(file), &metrics, state->store.get());
+  C4_RETURN_IF_NOT_OK(
+      AsDamaged(handler.Restore(std::exchange(state->records, {}), clock.MonotonicNs()), options.store));
+  std::promise<service::StateThread*> begun;
+  if (state->etcd != nullptr) {
+    state->etcd->SetPost([thread = begun.get_future().share()](std::function<void()> task) {
+      return thread.get()->Post(std::move(task));
+    });
+  }
+  absl::Status lost;  // the state thread's, as long as it runs
+  service::StateThread state_thread("c4p-state", kTickInterval, [&] {
+    handler.Tick(clock.MonotonicNs());
+    if (!lost.ok()) return;
+    lost = state->etcd == nullptr ? absl::OkStatus() : state->etcd->leading();
+    lost.Update(handler.keeping());
+    if (!lost.ok()) service::RequestEnd();
+  });
+  begun.set_value(&state_thread);
 
   const service::Gate gate(*credentials);
   const std::unique_ptr<grpc::Service> grpc_service = MakeGrpcService(&handler, &state_thread, gate, clock);
   const std::array<grpc::Service*, 1> services = {grpc_service.get()};
   service::HttpServer http_server([&] { return state_thread.Health(); }, [&] { return metrics.Serialise(); });
-  C4_RETURN_IF_NOT_OK(service::ServeMaster({.job = service::kPathMasterName,
-                                            .epoch = epoch,
-                                            .listen = options.listen,
-                                            .directory = options.directory,
-                                            .common = options.common,
-                                            .credentials = *credentials,
-                                            .gate = gate,
-                                            .services = services,
-                                            .http = &http_server}));
+  const absl::Status served = service::ServeMaster({.job = service::kPathMasterName,
+                                                    .epoch = epoch,
+                                                    .listen = options.listen,
+                                                    .directory = options.directory,
+                                                    .common = options.common,
+                                                    .credentials = *credentials,
+                                                    .gate = gate,
+                                                    .services = services,
+                                                    .http = &http_server});
   state_thread.Stop();
-  return absl::OkStatus();
+  state->store.reset();  // its threads give tasks to the state thread
+  if (lost.ok()) return served;
+  return absl::UnavailableError(
+      service::Concat(lost.message(), "; this master leads no more, and is to be started again to stand by"));
 }
 
 }  // namespace

@@ -31,6 +31,15 @@ HandlerOptions MasterOptions::ForHandler(uint64_t master_epoch) const {
   return result;
 }
 
+StatePlace MasterOptions::ForState(uint64_t wished_epoch) const {
+  StatePlace place;
+  place.store = store;
+  place.wished = wished_epoch;
+  place.times.given_ns = static_cast<int64_t>(lease_s * kSecondNs);
+  place.times.renew_ns = place.times.given_ns / 5;
+  return place;
+}
+
 std::vector<service::Setting> MasterSettings(MasterOptions* options) {
   std::vector<service::Setting> settings = {
       {.name = "listen", .field = &options->listen, .help = "host:port for agents, C4D and c4; port 0: any"},
@@ -44,8 +53,15 @@ std::vector<service::Setting> MasterSettings(MasterOptions* options) {
       {.name = "store",
        .field = &options->store,
        .help =
-           "SQLite file from which it goes on when it is started again: connections, paths, faults; none: "
-           "it begins anew (default: c4p.db beside the directory)"},
+           "SQLite file from which it goes on when it is started again: connections, paths, faults; or "
+           "etcd://HOST:PORT[,...][/PREFIX], which several masters share, of whom one leads; none: it begins "
+           "anew (default: c4p.db beside the directory)"},
+      {.name = "lease-s",
+       .field = &options->lease_s,
+       .help =
+           "with etcd: a master that has not renewed its lease for so long leads no more, and another does",
+       .min = 0.5,
+       .max = 60},
       {.name = "source-ports",
        .field = &options->source_ports,
        .help = "LOW-HIGH of the TCP source ports that are given out; outside net.ipv4.ip_local_port_range. "
@@ -113,7 +129,9 @@ absl::Status CompleteOptions(MasterOptions* options) {
   if (options->directory.empty()) {
     options->directory = (std::filesystem::path(service::DefaultRunDir()) / "masters").string();
   }
-  if (options->store.empty()) {
+  if (options->store.starts_with("etcd:")) {
+    C4_RETURN_IF_NOT_OK(ParseEtcdPlace(options->store).status());
+  } else if (options->store.empty()) {
     std::filesystem::path directory(options->directory);
     if (!directory.has_filename()) directory = directory.parent_path();
     options->store = (directory.parent_path() / "c4p.db").string();

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "c4p_master/c4p_handler.h"
+#include "c4p_master/state/open_state.h"
 #include "service/config.h"
 
 namespace c4::c4p {
@@ -14,7 +15,8 @@ struct MasterOptions {
   std::string listen = "127.0.0.1:15143";
   std::string directory;  // default: the run directory's masters/
   std::string topology;   // a file; none: learnt
-  std::string store;      // a file, "none"; default: c4p.db beside the directory
+  std::string store;      // a file, etcd://..., "none"; default: c4p.db beside the directory
+  double lease_s = 1.5;   // with etcd
   std::string source_ports = "20000-28191";
   int64_t ports_per_pair = 64;
   double expiry_s = 60;
@@ -27,6 +29,7 @@ struct MasterOptions {
   service::CommonOptions common = {.http_address = "127.0.0.1:15144"};
 
   HandlerOptions ForHandler(uint64_t master_epoch) const;
+  StatePlace ForState(uint64_t wished_epoch) const;
 };
 
 // The table; its fields point into `options`.

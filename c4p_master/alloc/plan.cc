@@ -11,6 +11,28 @@ namespace {
 constexpr double kWorthALook = 1.005;
 constexpr double kRounding = 1e-9;
 
+constexpr uint8_t kSends = 1;
+constexpr uint8_t kReceives = 2;
+
+// By NIC: whether what it sends, or what it receives, may meet a link of a leaf or port that is down. There
+// are far fewer NICs than connections, and a plan looks at each of these: so it has two bytes to read.
+std::vector<uint8_t> NicsThatLose(const Network& network) {
+  std::vector<uint8_t> lose;
+  for (PlaneId plane = 0; plane < network.planes(); ++plane) {
+    lose.resize(std::max(lose.size(), network.nics(plane)), 0);
+    for (NicId nic = 0; nic < network.nics(plane); ++nic) {
+      const Network::Port* const port = network.FindPort(nic, plane);
+      if (port == nullptr) continue;
+      const auto loses = [&](Direction direction, size_t own) {
+        return !port->up[own] || network.RowAt(RowOf(Tier::kLeaf, port->leaf, direction)).down != 0;
+      };
+      if (loses(Direction::kUp, 0)) lose[nic] |= kSends;
+      if (loses(Direction::kDown, 1)) lose[nic] |= kReceives;
+    }
+  }
+  return lose;
+}
+
 }  // namespace
 
 size_t Plan::steps() const {
@@ -132,9 +154,13 @@ void Allocator::Repair(const std::vector<Flow>& flows, Draft* draft) {
 Plan Allocator::PlanRepair(const WaysOf& ways_of) {
   Draft draft{.ways_of = ways_of, .undo = {}, .taken = {}, .stranded = {}};
   std::vector<Flow> flows;
+  const std::vector<uint8_t> lose = NicsThatLose(*network_);
+  const bool spines = network_->spine_links_down() != 0;
   for (ConnectionId number = 0; number < connections_.size(); ++number) {
     const Connection& connection = connections_[number];
-    if (connection.from == kNobody || !connection.counted || !MightBeDown(connection)) continue;
+    if (connection.from == kNobody || !connection.counted) continue;
+    const bool may = (lose[connection.from] & kSends) != 0 || (lose[connection.to] & kReceives) != 0;
+    if (!may && !(spines && MightBeDown(connection))) continue;
     const std::vector<Flow> concerned = Concerned(number, false);
     flows.insert(flows.end(), concerned.begin(), concerned.end());
   }

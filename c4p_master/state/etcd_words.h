@@ -1,0 +1,48 @@
+// What a path master and etcd say to each other over etcd's JSON gateway (its API, version 3): pure text,
+// both ways. Keys and values go as base64.
+//
+// Below the prefix stand "leader" (the lease: leadership.h), "epoch" (of the newest leader: every other write
+// is made only while it is the writer's) and "state/..." (the records).
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "c4p_master/state/leadership.h"
+#include "c4p_master/state/state_store.h"
+
+namespace c4::c4p {
+
+struct EtcdPlace {
+  std::vector<std::string> endpoints;  // "http://host:port"
+  std::string prefix = "c4p/";         // of all keys; ends in '/'
+};
+// "etcd://host:port[,host:port...][/prefix]". InvalidArgument with what to give instead.
+absl::StatusOr<EtcdPlace> ParseEtcdPlace(const std::string& text);
+
+// Requests.
+std::string EtcdReadLease(const std::string& prefix);
+std::string EtcdWriteLease(const std::string& prefix, const Leadership::Step& step);
+std::string EtcdWrite(const std::string& prefix, uint64_t epoch, const std::vector<StateChange>& changes);
+// Records from that key on (as the last page said; empty: from the first), so many at most.
+std::string EtcdList(const std::string& prefix, const std::string& from, size_t most);
+
+// Answers. DataLoss, Unavailable: it is no answer of etcd's.
+absl::StatusOr<LeaseSeen> ReadEtcdLease(const std::string& answer);
+struct EtcdWritten {
+  bool written = false;
+  int64_t revision = 0;
+};
+absl::StatusOr<EtcdWritten> ReadEtcdWritten(const std::string& answer);
+struct EtcdPage {
+  std::vector<std::pair<std::string, std::string>> records;
+  std::string next;  // where the next page begins; empty: that was all
+};
+absl::StatusOr<EtcdPage> ReadEtcdPage(const std::string& prefix, const std::string& answer);
+// The sentence of an error's body; the body itself, cut, where it is none.
+std::string ReadEtcdError(const std::string& body);
+
+}  // namespace c4::c4p

@@ -1,0 +1,198 @@
+// Path masters that stand in for each other, with a real etcd of one member and of three: one leads, another
+// takes over when it is killed or hangs, a leader that comes back to life writes nothing, and a quorum that
+// is lost and comes back leaves one leader with everything. Skipped where there is no etcd (Debian:
+// etcd-server).
+#include <chrono>
+#include <future>
+#include <gmock/gmock.h>
+#include <random>
+#include <signal.h>
+#include <thread>
+#include <unistd.h>
+
+#include "c4p_master/state/etcd_state.h"
+#include "service/free_port.h"
+#include "service/http_post.h"
+#include "tests/service/harness.h"
+
+namespace c4::service_test {
+namespace {
+
+using c4p::EtcdState;
+using c4p::StateChange;
+using c4p::StateRecords;
+using testing::HasSubstr;
+
+constexpr char kEtcd[] = "/usr/bin/etcd";
+
+class PathLeaderTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (access(kEtcd, X_OK) != 0) GTEST_SKIP() << "no " << kEtcd;
+  }
+  void StartEtcd(int members) {
+    for (int i = 0; i < members; ++i) {
+      const auto client = service::FreePort(&random_);
+      const auto peer = service::FreePort(&random_);
+      ASSERT_TRUE(client.ok() && peer.ok());
+      clients_.push_back("127.0.0.1:" + std::to_string(*client));
+      peers_.push_back("http://127.0.0.1:" + std::to_string(*peer));
+      members_.emplace_back();
+    }
+    for (int i = 0; i < members; ++i) StartMember(i);
+    ASSERT_TRUE(Eventually(Seconds(40), [&] { return Answers(); })) << members_[0]->Errors();
+  }
+  void StartMember(int index) {
+    const auto at = static_cast<size_t>(index);
+    std::string cluster;
+    for (size_t i = 0; i < peers_.size(); ++i) {
+      cluster += (i == 0 ? "" : ",") + ("m" + std::to_string(i)) + "=" + peers_[i];
+    }
+    const std::string name = "m" + std::to_string(index);
+    const std::string client = "http://" + clients_[at];
+    members_[at] = std::make_unique<Process>(
+        std::vector<std::string>{kEtcd, "--name", name, "--data-dir", scratch_.path() + "/" + name,
+                                 "--listen-client-urls", client, "--advertise-client-urls", client,
+                                 "--listen-peer-urls", peers_[at], "--initial-advertise-peer-urls",
+                                 peers_[at], "--initial-cluster", cluster, "--initial-cluster-state", "new"},
+        std::vector<std::string>{"ETCD_UNSUPPORTED_ARCH=arm64"},
+        scratch_.path() + "/" + name + "." + std::to_string(++starts_));
+  }
+  // Reads that need a quorum.
+  bool Answers() const {
+    const auto answer = service::HttpCall({.url = "http://" + clients_[0] + "/v3/kv/range",
+                                           .body = R"({"key":"YQ=="})",
+                                           .timeout = absl::Seconds(2),
+                                           .allow_inside = true});
+    return answer.ok() && answer->status == 200;
+  }
+  std::string Place() const {
+    std::string place = "etcd://";
+    for (size_t i = 0; i < clients_.size(); ++i) place += (i == 0 ? "" : ",") + clients_[i];
+    return place;
+  }
+  std::unique_ptr<Process> StartMaster(const std::string& name) {
+    return std::make_unique<Process>(
+        std::vector<std::string>{Binary("c4p_master"), "--listen", "127.0.0.1:0", "--http-address",
+                                 "127.0.0.1:0", "--directory", scratch_.path() + "/" + name + "/masters",
+                                 "--store", Place()},
+        std::vector<std::string>(), scratch_.path() + "/" + name);
+  }
+  static bool Serves(const Process& master) {
+    return master.Errors().find("serving paths") != std::string::npos;
+  }
+  std::unique_ptr<EtcdState> Contend(const std::string& self, uint64_t wished) {
+    auto state = std::make_unique<EtcdState>(
+        EtcdState::Options{*c4p::ParseEtcdPlace(Place()), self, wished, c4p::LeaseTimes()});
+    state->SetPost([](const std::function<void()>& task) {
+      task();
+      return true;
+    });
+    return state;
+  }
+  static bool Leads(EtcdState* state, Seconds limit) {
+    const auto until = Clock::now() + limit;
+    return state->AwaitLeadership([&] { return Clock::now() > until; }).ok();
+  }
+  static absl::Status Write(EtcdState* state, std::vector<StateChange> changes) {
+    std::promise<absl::Status> told;
+    state->Write(std::move(changes), [&](const absl::Status& status) { told.set_value(status); });
+    return told.get_future().get();
+  }
+
+  ScratchDir scratch_;
+  std::vector<std::string> clients_;
+  std::vector<std::string> peers_;
+  std::vector<std::unique_ptr<Process>> members_;
+  int starts_ = 0;
+  std::mt19937 random_{std::random_device()()};
+};
+
+TEST_F(PathLeaderTest, WhatOneWroteTheNextReadsAndTheFirstWritesNoMore) {
+  StartEtcd(1);
+  std::vector<StateChange> changes;
+  StateRecords expected;
+  for (int i = 0; i < 1234; ++i) {
+    const std::string key = "connection/" + std::to_string(i);
+    const std::string value = std::string("\0\xff", 2) + std::string(static_cast<size_t>(i), 'x');
+    changes.push_back({key, value});
+    expected[key] = value;
+  }
+  auto first = Contend("first", 100);
+  ASSERT_TRUE(Leads(first.get(), Seconds(10)));
+  EXPECT_EQ(first->epoch(), 100u);
+  ASSERT_TRUE(Write(first.get(), changes).ok());
+  ASSERT_TRUE(Write(first.get(), {{"connection/7", std::nullopt}}).ok());
+  expected.erase("connection/7");
+  EXPECT_EQ(*first->Load(), expected);
+  auto second = Contend("second", 50);
+  EXPECT_FALSE(Leads(second.get(), Seconds(3))) << "the first renews";
+  first.reset();
+  ASSERT_TRUE(Leads(second.get(), Seconds(10)));
+  EXPECT_EQ(second->epoch(), 101u) << "though its clock says less";
+  EXPECT_EQ(*second->Load(), expected);
+}
+
+TEST_F(PathLeaderTest, AnotherServesSoonAfterTheLeaderIsKilled) {
+  StartEtcd(1);
+  std::vector<std::unique_ptr<Process>> masters;
+  masters.push_back(StartMaster("a"));
+  ASSERT_TRUE(Eventually(Seconds(20), [&] { return Serves(*masters[0]); })) << masters[0]->Errors();
+  masters.push_back(StartMaster("b"));
+  masters.push_back(StartMaster("c"));
+  ASSERT_TRUE(Eventually(Seconds(20), [&] {
+    return masters[1]->Errors().find("standing by") != std::string::npos &&
+           masters[2]->Errors().find("standing by") != std::string::npos;
+  })) << masters[1]->Errors();
+  std::this_thread::sleep_for(Seconds(2));
+  EXPECT_FALSE(Serves(*masters[1]) || Serves(*masters[2])) << "there is one leader";
+  masters[0]->Signal(SIGKILL);
+  const auto killed = Clock::now();
+  ASSERT_TRUE(Eventually(Seconds(20), [&] { return Serves(*masters[1]) || Serves(*masters[2]); }));
+  const double after_s = Seconds(Clock::now() - killed).count();
+  printf("another master serves %.2f s after the leader was killed\n", after_s);
+  EXPECT_LE(after_s, 3);
+  std::this_thread::sleep_for(Seconds(1));
+  EXPECT_NE(Serves(*masters[1]), Serves(*masters[2]));
+}
+
+TEST_F(PathLeaderTest, ALeaderThatHungEndsWhenItGoesOn) {
+  StartEtcd(1);
+  const std::unique_ptr<Process> first = StartMaster("a");
+  ASSERT_TRUE(Eventually(Seconds(20), [&] { return Serves(*first); })) << first->Errors();
+  const std::unique_ptr<Process> second = StartMaster("b");
+  first->Signal(SIGSTOP);
+  ASSERT_TRUE(Eventually(Seconds(20), [&] { return Serves(*second); })) << second->Errors();
+  first->Signal(SIGCONT);
+  ASSERT_TRUE(first->Wait(Seconds(20)));
+  EXPECT_EQ(first->exit_code(), 1) << "so that it is started again";
+  EXPECT_THAT(first->Errors(), HasSubstr("leads no more"));
+  EXPECT_FALSE(second->Wait(Seconds(1)));
+}
+
+TEST_F(PathLeaderTest, AQuorumLostAndBackLeavesOneLeaderWithEverything) {
+  StartEtcd(3);
+  auto first = Contend("first", 1);
+  ASSERT_TRUE(Leads(first.get(), Seconds(20)));
+  ASSERT_TRUE(Write(first.get(), {{"connection/a", "1"}}).ok());
+  // One member of three away: nobody notices.
+  members_[0].reset();
+  ASSERT_TRUE(Write(first.get(), {{"connection/b", "2"}}).ok());
+  EXPECT_TRUE(first->leading().ok()) << first->leading();
+  members_[1].reset();
+  EXPECT_FALSE(Write(first.get(), {{"connection/c", "3"}}).ok()) << "written without a quorum";
+  EXPECT_FALSE(first->leading().ok());
+  StartMember(0);
+  StartMember(1);
+  auto second = Contend("second", 1);
+  ASSERT_TRUE(Leads(second.get(), Seconds(40)));
+  EXPECT_GT(second->epoch(), first->epoch());
+  const StateRecords records = *second->Load();
+  EXPECT_EQ(records.at("connection/a"), "1");
+  EXPECT_EQ(records.at("connection/b"), "2");
+  ASSERT_TRUE(Write(second.get(), {{"connection/d", "4"}}).ok());
+  EXPECT_FALSE(first->leading().ok()) << "for ever";
+}
+
+}  // namespace
+}  // namespace c4::service_test
