@@ -34,8 +34,7 @@
 // costs nanoseconds while there is no plan. Structures are the caller's; nothing of them is kept.
 //
 // c4FindMitigation finds the functions in the NCCL that is loaded; where that is not ours, there are never
-// plans. A program that is linked with our library may call c4PlanPoll and the others directly; so does
-// c4_train.mitigation for Python.
+// plans. A program that is linked with our library may call c4PlanPoll and the others directly.
 #ifndef C4_MITIGATION_H_
 #define C4_MITIGATION_H_
 
