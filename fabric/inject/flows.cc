@@ -65,8 +65,8 @@ int RankOfPeer(const JobView& job, const Ends& ends, const FiveTuple& tuple) {
   return peer != ends.end() ? RankOf(job, peer->second) : -1;
 }
 
-// The hosts are looked at one after the other. A connection that is opened or closed meanwhile, as when its path
-// changes, or that its listener has not accepted yet, shows one end with a rank.
+// The hosts are looked at one after the other. A connection that is opened or closed meanwhile, as when its
+// path changes, or that its listener has not accepted yet, shows one end with a rank.
 bool HasHalfSeen(const FabricSpec& spec, const JobView& job, const Ends& ends, uint64_t least_bytes) {
   return std::any_of(ends.begin(), ends.end(), [&](const auto& entry) {
     const auto& [tuple, end] = entry;

@@ -37,7 +37,8 @@ struct Flow {
 };
 
 // Connections between ranks of the job that have carried at least `least_bytes`, watched for `window_ms`,
-// 400 ms longer where one was being opened or closed. Sorted by tuple. A flow that a router has no way for is left out.
+// 400 ms longer where one was being opened or closed. Sorted by tuple. A flow that a router has no way for is
+// left out.
 absl::StatusOr<std::vector<Flow>> FlowsOf(const FabricSpec& spec, const JobView& job, int window_ms = 300,
                                           uint64_t least_bytes = 16384);
 

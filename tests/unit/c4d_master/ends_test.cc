@@ -171,7 +171,8 @@ TEST_F(RestartedJobTest, RanksThatAreStartedLastAreNoCrash) {
   for (const Finding& finding : DetectCrashes(Snapshot(), {})) EXPECT_EQ(finding.confirmed_by, "");
 }
 
-// A rank that dies before it joins anything has a successor like any other, and a helper with its number is none.
+// A rank that dies before it joins anything has a successor like any other, and a helper with its number is
+// none.
 TEST_F(RestartedJobTest, ARankThatHadJoinedNothingIsTakenOver) {
   EndAll(Phase::kReady);
   Pass(kSecondNs);
