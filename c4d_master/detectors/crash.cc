@@ -114,14 +114,13 @@ std::vector<uint32_t> FormerPeers(const JobSnapshot& snapshot, uint32_t dead, co
 // Who had joined no communicator when it ended, as a rank that dies as it starts, takes along only those that
 // a launcher ends because of it. Else it was a helper, or is of a life of the job that nobody remembers.
 void DropStrangers(const JobSnapshot& snapshot, std::vector<End>* ends) {
-  std::vector<int64_t> of_members;
-  for (const End& end : *ends) {
-    if (!snapshot.processes[end.process].process->communicators.empty()) of_members.push_back(end.at_ns);
-  }
-  std::erase_if(*ends, [&](const End& end) {
-    if (!snapshot.processes[end.process].process->communicators.empty() || of_members.empty()) return false;
-    return std::none_of(of_members.begin(), of_members.end(), [&](int64_t at_ns) {
-      return at_ns >= end.at_ns && at_ns - end.at_ns <= kLauncherNs;
+  const auto joined = [&](const End& end) {
+    return !snapshot.processes[end.process].process->communicators.empty();
+  };
+  if (std::none_of(ends->begin(), ends->end(), joined)) return;
+  std::erase_if(*ends, [&, all = *ends](const End& end) {
+    return !joined(end) && std::none_of(all.begin(), all.end(), [&](const End& other) {
+      return joined(other) && other.at_ns >= end.at_ns && other.at_ns - end.at_ns <= kLauncherNs;
     });
   });
 }
