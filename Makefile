@@ -1,10 +1,12 @@
 # Thin: each target is a script in scripts/, which also says what it takes. Machines without make run those.
 SECONDS ?= 30
 ARGS ?=
-unexport SECONDS ARGS MAKEFLAGS
+ONLY ?=
+LONG ?=
+unexport SECONDS ARGS ONLY LONG MAKEFLAGS
 
 .DEFAULT_GOAL := build
-.PHONY: help build page test-web screenshots test demo compare-mpi readme gallery test-bare test-vendor portable package test-packages test-images test-containers test-gpu test-rdma test-torch sbom asan tsan fuzz format format-check tidy tidy-changed clean
+.PHONY: help build page test-web screenshots test demo claims compare-mpi readme gallery test-bare test-vendor portable package test-packages test-images test-containers test-gpu test-rdma test-torch sbom asan tsan fuzz format format-check tidy tidy-changed clean
 
 help: ## this list; make alone builds
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1|/p' Makefile | awk -F'|' '{ printf "%-20s %s\n", $$1, $$2 }'
@@ -26,6 +28,9 @@ test: ## install what is missing, build, run the tests that need no special hard
 
 demo: ## install what is missing, build, break a training job in seven ways and see each named
 	@scripts/demo.sh
+
+claims: ## the commands of docs/claims.md, each pass, fail or not run; ONLY=c4-matrix,falcon; LONG=1: those over a minute too
+	@scripts/claims.py $(if $(ONLY),--only "$(ONLY)") $(if $(LONG),--long)
 
 compare-mpi: ## our collectives beside Open MPI's and MPICH's; ARGS="--ranks 2,4 --markdown" goes to benchmarks/compare_mpi.py
 	@scripts/compare_mpi.sh $(ARGS)
