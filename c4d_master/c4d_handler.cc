@@ -50,7 +50,7 @@ C4dHandler::C4dHandler(const HandlerOptions& options, VerdictStore* store, servi
   metrics_.entries_left_out =
       metrics->Counter("c4d_entries_left_out_total", "Entries of batches that contradict themselves");
   metrics_.hardware_events =
-      metrics->Counter("c4d_hardware_events_total", "What agents told of faults of their nodes' hardware");
+      metrics->Counter("c4d_hardware_events_total", "Faults of their nodes' hardware that agents told of");
   metrics_.iteration_seconds = metrics->Gauge(
       "c4d_iteration_seconds", "Time of the job's last iteration, told from its calls; 0: none is known");
   metrics_.slowdown =
@@ -65,7 +65,7 @@ C4dHandler::C4dHandler(const HandlerOptions& options, VerdictStore* store, servi
                          {{"change", std::string(VerdictChangeWord(kind))}});
   }
   metrics_.store_errors =
-      metrics->Counter("c4d_store_errors_total", "Verdict changes that could not be stored");
+      metrics->Counter("c4d_store_errors_total", "Changes of verdicts that could not be stored");
   metrics_.store_in_memory = metrics->Gauge(
       "c4d_store_in_memory", "1 while verdicts would be lost at a restart, because the file failed");
   metrics_.suspected =
@@ -73,9 +73,11 @@ C4dHandler::C4dHandler(const HandlerOptions& options, VerdictStore* store, servi
   metrics_.confirmed =
       metrics->Gauge("c4d_verdicts_open", "Verdicts that are not cleared", {{"state", "confirmed"}});
   metrics_.agents = metrics->Gauge("c4d_agents", "Nodes of the job that an agent has told of");
-  metrics_.agents_stale = metrics->Gauge("c4d_agents_stale", "Of these, the ones whose agent is silent");
-  metrics_.processes = metrics->Gauge("c4d_processes", "Processes of the job");
-  metrics_.communicators = metrics->Gauge("c4d_communicators", "Communicators of the job");
+  metrics_.agents_stale = metrics->Gauge(
+      "c4d_agents_stale", "Nodes of the job whose agent is silent, so that their ranks are not judged");
+  metrics_.processes = metrics->Gauge("c4d_processes", "Processes of the job that the agents have told of");
+  metrics_.communicators =
+      metrics->Gauge("c4d_communicators", "Communicators of the job that the agents have told of");
   metrics_.watchers = metrics->Gauge("c4d_watchers", "Subscribers to changes of verdicts");
   metrics_.report_interval = metrics->Gauge(
       "c4d_report_interval_seconds",

@@ -28,6 +28,7 @@
 #include "c4d_master/smon/telemetry_profile_source.h"
 #include "c4d_master/validation/validation_grpc.h"
 #include "c4d_master/validation/validator.h"
+#include "c4d_master/verdict_metrics.h"
 #include "grpcpp/impl/service_type.h"
 #include "service/directory.h"
 #include "service/log.h"
@@ -165,6 +166,8 @@ absl::Status Run(const MasterOptions& options, const std::vector<service::Settin
   Smon smon(smon_options, &profiles, &smon_workers, &smon_store, &metrics, ReadClock(clock));
   alerts.SetNewestSession([&] { return smon.Newest(); });
   TellAlerts(&handler, &alerts, clock);
+  VerdictMetrics verdict_metrics(options.job, &metrics);
+  handler.Subscribe([&](const v1::Verdict& verdict) { verdict_metrics.OnVerdict(verdict); });
   recovery::RecoveryStore recovery_store(store.file(), options.job);
   recovery::Executor executor;
   recovery::RecoveryCenter recovery(options.job, options.recovery_file, &executor, &recovery_store, &metrics,

@@ -55,8 +55,12 @@ Metrics::~Metrics() = default;
 MetricCounter Metrics::Counter(const std::string& name, const std::string& help, const MetricLabels& labels) {
   MetricCounter handle;
   try {
-    handle.counter_ =
-        &prometheus::BuildCounter().Name(name).Help(help).Register(state_->registry).Add(labels);
+    auto& family = prometheus::BuildCounter().Name(name).Help(help).Register(state_->registry);
+    {
+      const std::lock_guard lock(state_->mutex);
+      state_->counters[name] = &family;
+    }
+    handle.counter_ = &family.Add(labels);
   } catch (const std::exception& error) {
     Refuse(name, error);
   }

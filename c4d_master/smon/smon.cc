@@ -61,8 +61,8 @@ Smon::Smon(const SmonOptions& options, ProfileSource* source, SmonWork* work, Sm
       metrics->Counter("c4d_smon_store_errors_total", "Sessions that could not be stored");
   metrics_.slowdown = metrics->Gauge("c4d_smon_slowdown_ratio",
                                      "Slow-down by stragglers in the last analysed session; 0: none yet");
-  metrics_.waste =
-      metrics->Gauge("c4d_smon_waste_ratio", "Share of the time that stragglers cost in that session");
+  metrics_.waste = metrics->Gauge("c4d_smon_waste_ratio",
+                                  "Share of the time that stragglers cost in the last analysed session");
   metrics_.running = metrics->Gauge("c4d_smon_session_running", "1 while a session is collected or analysed");
   Load(now);
   PruneOld(now);

@@ -59,6 +59,19 @@ TEST(HttpServer, HealthMetricsAndRoutes) {
   EXPECT_FALSE(httplib::Client("127.0.0.1", server.port()).Get("/healthz"));
 }
 
+TEST(MetricsTest, WhatIsRemovedIsServedNoMore) {
+  Metrics metrics;
+  metrics.Counter("c4a_sent_total", "Sent", {{"job", "a"}}).Add(3);
+  metrics.Counter("c4a_sent_total", "Sent", {{"job", "b"}}).Add(4);
+  metrics.Gauge("c4a_processes", "Processes", {{"job", "a"}}).Set(2);
+  metrics.Remove("c4a_sent_total", {{"job", "a"}});
+  metrics.Remove("c4a_processes", {{"job", "a"}});
+  metrics.Remove("c4a_never_made", {{"job", "a"}});
+  EXPECT_THAT(metrics.Serialise(), HasSubstr("c4a_sent_total{job=\"b\"} 4"));
+  EXPECT_THAT(metrics.Serialise(), testing::Not(HasSubstr("job=\"a\"")));
+  EXPECT_EQ(metrics.Counter("c4a_sent_total", "Sent", {{"job", "a"}}).Value(), 0);  // begins anew
+}
+
 TEST(HttpServer, PostsHavePartsOfThePathAndAreNotForOtherOrigins) {
   HttpServer server([] { return absl::OkStatus(); }, [] { return std::string(); });
   server.Get("/v1/smon/sessions/([0-9]+|latest)",
