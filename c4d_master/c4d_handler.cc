@@ -322,6 +322,9 @@ void C4dHandler::Tick(Now now) {
   JudgeIterations(snapshot, recovering, &findings, now);
   Intervene(snapshot, now, &findings);
   hardware_.Attach(snapshot, now, &findings);
+  if (!options_.source_note.empty()) {
+    for (Finding& finding : findings) finding.evidence.push_back({"source", options_.source_note});
+  }
   std::vector<VerdictChange> changes = verdicts_.Update(findings, snapshot, now);
   for (const auto& [verdict, record] : interventions_.TakeRecords()) {
     if (std::optional<VerdictChange> change = verdicts_.Note(verdict, record)) {

@@ -26,6 +26,7 @@
 #include "c4d_master/smon/smon_http.h"
 #include "c4d_master/smon/smon_workers.h"
 #include "c4d_master/smon/telemetry_profile_source.h"
+#include "c4d_master/sources/sources.h"
 #include "c4d_master/validation/validation_grpc.h"
 #include "c4d_master/validation/validator.h"
 #include "c4d_master/verdict_metrics.h"
@@ -206,6 +207,17 @@ absl::Status Run(const MasterOptions& options, const std::vector<service::Settin
     recovery.Tick(recovery::ProgressOf(handler.hosts()), ReadClock(clock));
   });
 
+  std::unique_ptr<RasSource> ras;
+  if (!options.sources.ras.empty()) {
+    ras = std::make_unique<RasSource>(options.sources, options.job, epoch,
+                                      [&](std::vector<v1::TelemetryBatch> batches, Now now) {
+                                        state_thread.Post([&handler, batches = std::move(batches), now] {
+                                          for (const v1::TelemetryBatch& batch : batches)
+                                            (void)handler.Ingest(batch, now);
+                                        });
+                                      });
+  }
+
   const std::unique_ptr<grpc::Service> grpc_service = MakeGrpcService(&handler, &state_thread, gate, clock);
   const std::unique_ptr<grpc::Service> smon_service = MakeSmonService(&smon, &state_thread, gate, clock);
   const int64_t agent_stale_ns = options.ForHandler(epoch).policy.agent_stale_ns;
@@ -235,6 +247,7 @@ absl::Status Run(const MasterOptions& options, const std::vector<service::Settin
                                             .gate = gate,
                                             .services = services,
                                             .http = &http_server}));
+  if (ras != nullptr) ras->Stop();
   // An analysis that is under way is finished and kept.
   smon_workers.Stop();
   state_thread.Post([&] { smon.End(ReadClock(clock)); });

@@ -1,5 +1,6 @@
 #include "c4d_master/options.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <unistd.h>
@@ -14,6 +15,8 @@ namespace {
 
 constexpr double kDaySeconds = 86400;
 constexpr double kMaxSeconds = 86400;
+
+constexpr int64_t kSourceStaleNs = 10 * kSecondNs;
 
 int64_t ToNs(double seconds) {
   return static_cast<int64_t>(seconds * 1e9);
@@ -40,6 +43,11 @@ absl::StatusOr<Policy> MasterOptions::GoOver(Policy file) const {
     if (is_given == given.end() || !is_given->second) continue;
     C4_RETURN_IF_NOT_OK(SetPolicyValue(*FindPolicyEntry(option.name), this->*option.field, &file));
   }
+  // RAS is asked once a second, and waits for those who do not answer it.
+  const auto stale = given.find("agent-stale-s");
+  if (!source.empty() && (stale == given.end() || !stale->second)) {
+    file.agent_stale_ns = std::max(file.agent_stale_ns, kSourceStaleNs);
+  }
   C4_RETURN_IF_NOT_OK(CheckPolicy(file, "--"));
   return file;
 }
@@ -52,6 +60,7 @@ HandlerOptions MasterOptions::ForHandler(uint64_t master_epoch) const {
   result.policy = effective_policy;
   result.intervene = intervene;
   result.tell_fail_slow = fail_slow;
+  result.source_note = SourceNote(sources);
   return result;
 }
 
@@ -138,6 +147,11 @@ std::vector<service::Setting> MasterSettings(MasterOptions* options) {
        .help =
            "host:port of C4P, which tells the paths of connections, so that links can be named; off: do not "
            "ask (default: the entry c4p of the directory, if there is one)"},
+      {.name = "source",
+       .field = &options->source,
+       .help = "where else to hear of the job, by commas: ras=HOST:PORT, the RAS port of NCCL 2.28.7 or "
+               "later, for jobs "
+               "that did not install C4 (docs/sources.md)"},
       {.name = "fail-slow",
        .field = &options->fail_slow,
        .help = "verdicts about iterations that take longer (docs/failslow.md); on trial"},
@@ -208,6 +222,9 @@ absl::Status CompleteOptions(MasterOptions* options) {
   if (options->mitigate && !options->fail_slow) {
     return absl::InvalidArgumentError("--mitigate acts on verdicts of --fail-slow: give both");
   }
+  absl::StatusOr<SourceOptions> sources = ParseSources(options->source);
+  if (!sources.ok()) return service::Annotate(sources.status(), "--source");
+  options->sources = *std::move(sources);
   C4_RETURN_IF_NOT_OK(CompletePolicy(options));
   if (options->smon_every_s > 0 && options->smon_every_s < options->smon_at_most_s) {
     return absl::InvalidArgumentError(service::Concat(

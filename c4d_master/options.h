@@ -11,6 +11,7 @@
 #include "c4d_master/recovery/recovery_file.h"
 #include "c4d_master/rolling_recording.h"
 #include "c4d_master/smon/smon.h"
+#include "c4d_master/sources/sources.h"
 #include "service/config.h"
 
 namespace c4::c4d {
@@ -46,6 +47,8 @@ struct MasterOptions {
   double smon_at_most_s = 300;
   int64_t smon_keep_reports = 100;
   double smon_keep_days = 30;
+  std::string source;         // ras=HOST:PORT,...; empty: C4's agents alone
+  SourceOptions sources;      // what it says
   std::string alerts;         // file of who is told what; empty: nobody
   AlertConfig alert_config;   // what it says
   std::string recovery_path;  // file of what is done about verdicts; empty: dry run

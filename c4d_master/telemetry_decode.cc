@@ -318,7 +318,8 @@ Process DecodeProcess(const v1::ProcessReport& report, const BatchTimes& times,
   process.world = report.world_label();
   process.in_operation_ns = report.in_operation_ns();
   process.operations_finished = report.operations_finished();
-  process.health = DecodeHealth(report.health(), times);
+  // Without it nobody has looked at the process: that is no idle one.
+  if (report.has_health()) process.health = DecodeHealth(report.health(), times);
   DecodeCommunicators(report, times, faults, &process);
   process.rank = JobRank(report, process);
   return process;

@@ -1,0 +1,268 @@
+// The master's own logic over what RAS says of jobs that do not have C4: the culprit is tried at every rank.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "c4d_master/c4d_handler.h"
+#include "c4d_master/sources/ras_telemetry.h"
+#include "c4d_master/sources/sources.h"
+#include "service/metrics.h"
+#include "tests/unit/c4d_master/sources/ras_text.h"
+
+namespace c4::c4d {
+namespace {
+
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::SizeIs;
+
+constexpr uint32_t kRanks = 6;
+
+class RasJob {
+ public:
+  RasJob() : store_(":memory:"), telemetry_("job", 1), handler_(Options(), &store_, &metrics_) {}
+
+  // What RAS says for so long, once a second.
+  void Say(const std::vector<RasTestCommunicator>& communicators, int seconds) {
+    for (int second = 0; second < seconds; ++second) {
+      const absl::StatusOr<RasStatus> status = ParseRasReply(RasReply(communicators));
+      ASSERT_TRUE(status.ok()) << status.status();
+      for (const v1::TelemetryBatch& batch : telemetry_.Take(*status, now_)) {
+        const absl::StatusOr<v1::TelemetryReply> reply = handler_.Ingest(batch, now_);
+        ASSERT_TRUE(reply.ok()) << reply.status();
+      }
+      Tick();
+    }
+  }
+  void SayNothing(int seconds) {
+    for (int second = 0; second < seconds; ++second) Tick();
+  }
+  // A job that works: each second a step of ten operations.
+  void Work(int seconds) {
+    for (int second = 0; second < seconds; ++second) {
+      done_ += 10;
+      Say({RasWorld(kRanks, done_)}, 1);
+    }
+  }
+  uint64_t done() const { return done_; }
+
+  std::vector<v1::Verdict> Open() const {
+    const v1::ListVerdictsReply reply = handler_.ListVerdicts(false);
+    return {reply.verdicts().begin(), reply.verdicts().end()};
+  }
+  const v1::GetStatusReply Status() const { return handler_.GetStatus(now_); }
+
+ private:
+  static HandlerOptions Options() {
+    HandlerOptions options;
+    options.job = "job";
+    options.policy.agent_stale_ns = 10 * kSecondNs;
+    options.log_verdicts = false;
+    options.source_note = SourceNote({.ras = {{"localhost", 28028}}});
+    return options;
+  }
+  void Tick() {
+    for (int i = 0; i < 10; ++i) {
+      now_.monotonic_ns += kSecondNs / 10;
+      now_.unix_ns += kSecondNs / 10;
+      handler_.Tick(now_);
+    }
+  }
+
+  Now now_{1000 * kSecondNs, 1'700'000'000 * kSecondNs};
+  service::Metrics metrics_;
+  VerdictStore store_;
+  RasTelemetry telemetry_;
+  C4dHandler handler_;
+  uint64_t done_ = 0;
+};
+
+std::vector<std::string> Kinds(const v1::Verdict& verdict) {
+  std::vector<std::string> kinds;
+  for (const v1::Evidence& evidence : verdict.evidence()) kinds.push_back(evidence.kind());
+  return kinds;
+}
+
+class RasVerdictsTest : public ::testing::TestWithParam<uint32_t> {};
+
+TEST_P(RasVerdictsTest, WhoHasLaunchedLessHoldsUpTheOthers) {
+  RasJob job;
+  job.Work(20);
+  RasTestCommunicator world = RasWorld(kRanks, job.done() + 3);
+  world.ranks[GetParam()].all_reduces = job.done();
+  job.Say({world}, 10);
+  std::vector<v1::Verdict> open = job.Open();
+  ASSERT_THAT(open, SizeIs(1));
+  EXPECT_EQ(open[0].syndrome(), v1::SYNDROME_NON_COMMUNICATION_HANG);
+  EXPECT_EQ(open[0].culprit().rank(), static_cast<int32_t>(GetParam()));
+  EXPECT_EQ(open[0].culprit().pid(), 100 + GetParam());
+  EXPECT_EQ(open[0].state(), v1::VERDICT_STATE_SUSPECTED);  // nobody sees that it does not work
+  EXPECT_THAT(Kinds(open[0]), Contains("calls only"));
+  EXPECT_THAT(Kinds(open[0]), Contains("source"));
+  EXPECT_THAT(Kinds(open[0]), Not(Contains("progress")));
+  job.Say({world}, 120);
+  open = job.Open();
+  ASSERT_THAT(open, SizeIs(1));
+  EXPECT_EQ(open[0].state(), v1::VERDICT_STATE_CONFIRMED);
+  EXPECT_EQ(open[0].confirmed_by(), "past-limit");
+  job.Work(15);
+  EXPECT_THAT(job.Open(), IsEmpty());
+}
+
+TEST_P(RasVerdictsTest, AProcessThatIsConsideredDeadIsACrash) {
+  RasJob job;
+  job.Work(20);
+  RasTestCommunicator world = RasWorld(kRanks, job.done() + 1);
+  world.ranks[GetParam()].missing = world.ranks[GetParam()].dead = true;
+  job.Say({world}, 5);
+  const std::vector<v1::Verdict> open = job.Open();
+  ASSERT_THAT(open, SizeIs(1));
+  EXPECT_EQ(open[0].syndrome(), v1::SYNDROME_CRASH);
+  EXPECT_EQ(open[0].culprit().rank(), static_cast<int32_t>(GetParam()));
+  EXPECT_EQ(open[0].state(), v1::VERDICT_STATE_CONFIRMED);
+}
+
+INSTANTIATE_TEST_SUITE_P(AtEveryRank, RasVerdictsTest, ::testing::Range(0u, kRanks));
+
+TEST(RasVerdictsTest, AJobThatWorksOrPausesHasNoVerdict) {
+  RasJob job;
+  job.Work(60);
+  EXPECT_THAT(job.Open(), IsEmpty());
+  job.Say({RasWorld(kRanks, job.done())},
+          600);  // a checkpoint, or a hang that RAS cannot see: all have launched alike
+  EXPECT_THAT(job.Open(), IsEmpty());
+}
+
+TEST(RasVerdictsTest, RanksThatLaunchAheadWhileAllGoOnAreNoCulprits) {
+  RasJob job;
+  job.Work(10);
+  for (int second = 0; second < 60; ++second) {
+    RasTestCommunicator world = RasWorld(kRanks, job.done() + 10 * second);
+    for (uint32_t rank = 0; rank < kRanks; ++rank) world.ranks[rank].all_reduces += 7 * ((rank + second) % 3);
+    job.Say({world}, 1);
+    EXPECT_THAT(job.Open(), IsEmpty()) << second;
+  }
+}
+
+TEST(RasVerdictsTest, AProcessThatMayBeSlowToAnswerIsNotJudgedAndHidesNobody) {
+  RasJob job;
+  job.Work(20);
+  RasTestCommunicator world = RasWorld(kRanks, job.done());
+  world.ranks[2].missing = true;
+  job.Say({world}, 200);
+  EXPECT_THAT(job.Open(), IsEmpty());
+}
+
+TEST(RasVerdictsTest, ARasThatFallsSilentAccusesNobody) {
+  RasJob job;
+  job.Work(20);
+  RasTestCommunicator world = RasWorld(kRanks, job.done());
+  world.ranks[0].all_reduces += 3;  // so that somebody waits
+  job.Say({world}, 1);
+  job.SayNothing(400);
+  EXPECT_THAT(job.Open(), IsEmpty());
+  job.Work(5);
+  EXPECT_THAT(job.Open(), IsEmpty());
+}
+
+TEST(RasVerdictsTest, CommunicatorsAreJudgedOneByOne) {
+  RasJob job;
+  RasTestCommunicator tensor = RasWorld(2, 100);
+  tensor.hash = "0xb22";
+  for (int second = 0; second < 20; ++second) {
+    tensor.ranks[0].all_reduces = tensor.ranks[1].all_reduces = 100 + 5 * second;
+    job.Say({RasWorld(kRanks, 10 * second), tensor}, 1);
+  }
+  tensor.ranks[0].all_reduces += 1;
+  job.Say({RasWorld(kRanks, 190), tensor}, 130);
+  const std::vector<v1::Verdict> open = job.Open();
+  ASSERT_THAT(open, SizeIs(1));
+  EXPECT_EQ(open[0].communicator_id(), 0xb22u);
+  EXPECT_EQ(open[0].culprit().rank(), 1);
+}
+
+TEST(RasTelemetryTest, ProcessesOfOneHostAreOneBatchAndRanksOfOneProcessOneReport) {
+  RasTestCommunicator world = RasWorld(4, 5);
+  world.ranks[1].pid = world.ranks[0].pid;  // two GPUs of one process
+  RasTelemetry telemetry("job", 7);
+  const std::vector<v1::TelemetryBatch> batches =
+      telemetry.Take(*ParseRasReply(RasReply({world})), {5 * kSecondNs, 1000 * kSecondNs});
+  ASSERT_THAT(batches, SizeIs(2));
+  EXPECT_EQ(batches[0].host(), "10.0.0.1");
+  ASSERT_EQ(batches[0].processes_size(), 1);
+  ASSERT_EQ(batches[0].processes(0).communicators_size(), 2);
+  EXPECT_FALSE(batches[0].processes(0).has_health());
+  EXPECT_EQ(batches[0].processes(0).communicators(1).rank(), 1u);
+  EXPECT_EQ(batches[0].processes(0).communicators(1).rank_count(), 4u);
+  EXPECT_EQ(batches[1].processes_size(), 2);
+  EXPECT_EQ(batches[1].sequence(), 1u);
+  EXPECT_EQ(batches[1].agent_epoch(), 7u);
+}
+
+TEST(RasTelemetryTest, CountsAgeFromWhenTheyLastChanged) {
+  RasTelemetry telemetry("job", 1);
+  const auto age_s = [&](uint64_t count, int64_t at_s) {
+    const auto batches =
+        telemetry.Take(*ParseRasReply(RasReply({RasWorld(1, count)})), {at_s * kSecondNs, at_s * kSecondNs});
+    return batches[0].processes(0).communicators(0).called().age_ns() / kSecondNs;
+  };
+  EXPECT_EQ(age_s(5, 100), 0);
+  EXPECT_EQ(age_s(5, 104), 4);
+  EXPECT_EQ(age_s(6, 107), 0);
+  EXPECT_EQ(age_s(6, 110), 3);
+}
+
+TEST(RasTelemetryTest, AHostOfWhichNothingIsToldAnyMoreIsToldOnceToHaveNobody) {
+  RasTelemetry telemetry("job", 1);
+  (void)telemetry.Take(*ParseRasReply(RasReply({RasWorld(4, 5)})), {kSecondNs, kSecondNs});
+  const auto batches =
+      telemetry.Take(*ParseRasReply(RasReply({RasWorld(2, 5)})), {2 * kSecondNs, 2 * kSecondNs});
+  ASSERT_THAT(batches, SizeIs(2));
+  EXPECT_EQ(batches[1].host(), "10.0.0.2");
+  EXPECT_EQ(batches[1].processes_size(), 0);
+  EXPECT_THAT(telemetry.Take(*ParseRasReply(RasReply({RasWorld(2, 5)})), {3 * kSecondNs, 3 * kSecondNs}),
+              SizeIs(1));
+}
+
+TEST(RasTelemetryTest, NcclsResultsBecomeStates) {
+  RasTestCommunicator world = RasWorld(5, 5);
+  world.ranks[0].init_state = 7;  // in progress
+  world.ranks[1].async_error = 6;
+  world.ranks[2].aborted = true;
+  world.ranks[3].destroyed = true;
+  world.ranks[4].async_error = 7;
+  RasTelemetry telemetry("job", 1);
+  const auto batches = telemetry.Take(*ParseRasReply(RasReply({world})), {kSecondNs, kSecondNs});
+  std::vector<v1::Phase> phases;
+  for (const v1::TelemetryBatch& batch : batches) {
+    for (const v1::ProcessReport& report : batch.processes())
+      phases.push_back(report.communicators(0).phase());
+  }
+  EXPECT_THAT(phases, ElementsAre(v1::PHASE_INIT, v1::PHASE_FAILED, v1::PHASE_ABORTED, v1::PHASE_DESTROYED,
+                                  v1::PHASE_READY));
+  EXPECT_EQ(batches[0].processes(1).communicators(0).gave_up().result(), 6);
+  EXPECT_EQ(batches[1].processes(0).communicators(0).gave_up().result(), 0);
+}
+
+TEST(SourcesTest, WordsThatAreNoneAreRefusedWithWhatToGive) {
+  EXPECT_TRUE(ParseSources("")->ras.empty());
+  const absl::StatusOr<SourceOptions> two = ParseSources("ras=localhost:28028,ras=[fe80::1]:1");
+  ASSERT_TRUE(two.ok()) << two.status();
+  ASSERT_THAT(two->ras, SizeIs(2));
+  EXPECT_EQ(two->ras[1].host, "fe80::1");
+  for (const std::string wrong :
+       {"ras", "ras=", "ras=host", "ras=host:0", "ras=host:99999", "inspector=/tmp", ","}) {
+    const absl::StatusOr<SourceOptions> status = ParseSources(wrong);
+    EXPECT_FALSE(status.ok()) << wrong;
+    EXPECT_THAT(std::string(status.status().message()), HasSubstr("give ras=HOST:PORT")) << wrong;
+  }
+  std::string many = "ras=a:1";
+  for (int i = 0; i < 64; ++i) many += ",ras=a:1";
+  EXPECT_THAT(std::string(ParseSources(many).status().message()), HasSubstr("65 sources"));
+  EXPECT_EQ(SourceNote({}), "");
+}
+
+}  // namespace
+}  // namespace c4::c4d
