@@ -89,6 +89,19 @@ std::vector<uint32_t> BereavedOf(const JobSnapshot& snapshot, const std::vector<
   return {bereaved.begin(), bereaved.end()};
 }
 
+// Whether somebody has called a collective that this one, which is gone, will never call.
+bool IsMissedByCalls(const JobSnapshot& snapshot, uint32_t dead) {
+  for (const Communicator* communicator : CommunicatorsOf(snapshot, *snapshot.processes[dead].process)) {
+    uint64_t most = 0;
+    for (const Member& member : communicator->members) most = std::max(most, member.state->called.count);
+    for (const Member& member : communicator->members) {
+      if (member.process != dead || IsOver(member.state->phase)) continue;
+      if (member.state->called.count < most) return true;
+    }
+  }
+  return false;
+}
+
 // The communicator whose operations its end concerns; nullptr: it had left all of them.
 const Membership* LeftBehind(const Process& process) {
   const Membership* where = nullptr;
@@ -212,6 +225,7 @@ Finding CrashOf(const JobSnapshot& snapshot, const End& end, const Membership& w
   finding.waiting = RanksOf(snapshot, bereaved);
   // Who is gone, nobody saw how, while nobody was inside an operation, may have come to its end.
   const bool missed = end.manner != Manner::kUnknown || IsInside(where) ||
+                      IsMissedByCalls(snapshot, end.process) ||
                       std::any_of(bereaved.begin(), bereaved.end(), [&](uint32_t other) {
                         const auto& all = snapshot.processes[other].process->communicators;
                         return std::any_of(all.begin(), all.end(), IsInside);

@@ -23,7 +23,7 @@ constexpr absl::Duration kInterval = absl::Seconds(1);
 absl::StatusOr<SourceOptions> ParseSources(const std::string& text) {
   SourceOptions options;
   if (text.empty()) return options;
-  for (const std::string& word : absl::StrSplit(text, ',')) {
+  for (const std::string& word : std::vector<std::string>(absl::StrSplit(text, ','))) {
     const std::pair<std::string, std::string> parts = absl::StrSplit(word, absl::MaxSplits('=', 1));
     if (parts.first != "ras") {
       return absl::InvalidArgumentError(

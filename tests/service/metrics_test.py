@@ -18,8 +18,8 @@ import unittest
 import urllib.parse
 import urllib.request
 
-SOURCE = pathlib.Path(sys.argv[1])
-BIN = pathlib.Path(sys.argv[2])
+SOURCE = pathlib.Path(sys.argv[1]).resolve()
+BIN = pathlib.Path(sys.argv[2]).resolve()
 RULES = SOURCE / "deploy/prometheus/c4.rules.yaml"
 BOARDS = {path.stem: json.loads(path.read_text()) for path in sorted((SOURCE / "deploy/grafana").glob("*.json"))}
 NAME = re.compile(r"\bc4[adp]_[a-z0-9_]+\b")
@@ -192,7 +192,7 @@ class RealJob(unittest.TestCase):
     @staticmethod
     def find(path, daemon):
         for log in path.rglob(f"{daemon}.log"):
-            found = re.findall(r"http://([0-9.]+:\d+)", log.read_text())
+            found = re.findall(r"(?:http://|HTTP on )([0-9.]+:[0-9]+)", log.read_text())
             if found:
                 return found[-1]
         return None

@@ -97,7 +97,7 @@ TEST_P(RasVerdictsTest, WhoHasLaunchedLessHoldsUpTheOthers) {
   ASSERT_THAT(open, SizeIs(1));
   EXPECT_EQ(open[0].syndrome(), v1::SYNDROME_NON_COMMUNICATION_HANG);
   EXPECT_EQ(open[0].culprit().rank(), static_cast<int32_t>(GetParam()));
-  EXPECT_EQ(open[0].culprit().pid(), 100 + GetParam());
+  EXPECT_EQ(open[0].culprit().process().pid(), 100 + GetParam());
   EXPECT_EQ(open[0].state(), v1::VERDICT_STATE_SUSPECTED);  // nobody sees that it does not work
   EXPECT_THAT(Kinds(open[0]), Contains("calls only"));
   EXPECT_THAT(Kinds(open[0]), Contains("source"));
@@ -122,6 +122,19 @@ TEST_P(RasVerdictsTest, AProcessThatIsConsideredDeadIsACrash) {
   EXPECT_EQ(open[0].syndrome(), v1::SYNDROME_CRASH);
   EXPECT_EQ(open[0].culprit().rank(), static_cast<int32_t>(GetParam()));
   EXPECT_EQ(open[0].state(), v1::VERDICT_STATE_CONFIRMED);
+}
+
+// It may have come to its end before the others, which RAS does not tell from a death.
+TEST_P(RasVerdictsTest, ADeadProcessThatNobodyMissesIsASuspicion) {
+  RasJob job;
+  job.Work(20);
+  RasTestCommunicator world = RasWorld(kRanks, job.done());
+  world.ranks[GetParam()].missing = world.ranks[GetParam()].dead = true;
+  job.Say({world}, 60);
+  const std::vector<v1::Verdict> open = job.Open();
+  ASSERT_THAT(open, SizeIs(1));
+  EXPECT_EQ(open[0].syndrome(), v1::SYNDROME_CRASH);
+  EXPECT_EQ(open[0].state(), v1::VERDICT_STATE_SUSPECTED);
 }
 
 INSTANTIATE_TEST_SUITE_P(AtEveryRank, RasVerdictsTest, ::testing::Range(0u, kRanks));
