@@ -7,6 +7,7 @@
 #include "c4d_master/alerts/messages.h"
 #include "service/log.h"
 #include "service/text.h"
+#include "service/version.h"
 
 namespace c4::c4d {
 namespace {
@@ -146,7 +147,16 @@ std::string AlertCenter::BodyFor(const AlertTarget& target, const Notification& 
   parts.verdict = verdict.get();
   const bool of_sessions = parts.alert == nullptr || parts.alert->verdict().empty();
   parts.session = of_sessions && newest_session_ ? newest_session_() : nullptr;
-  return target.kind == AlertTarget::Kind::kAlertmanager ? AlertmanagerJson(parts) : NotificationJson(parts);
+  switch (target.kind) {
+    case AlertTarget::Kind::kAlertmanager:
+      return AlertmanagerJson(parts);
+    case AlertTarget::Kind::kOtlp:
+      return OtlpLogJson(parts, service::Version());
+    case AlertTarget::Kind::kWebhook:
+    case AlertTarget::Kind::kCommand:
+      break;
+  }
+  return NotificationJson(parts);
 }
 
 void AlertCenter::HandOn(const Notification& notification, const std::vector<std::string>& targets, Now now) {

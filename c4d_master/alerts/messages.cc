@@ -142,6 +142,59 @@ std::string AlertmanagerJson(const NotificationParts& parts) {
   return Dump(Json::array({std::move(alert)}));
 }
 
+namespace {
+
+// OpenTelemetry's numbers of severity, the lowest of each word.
+enum class Severity { kInfo = 9, kWarning = 13, kError = 17 };
+
+Severity SeverityOf(const NotificationParts& parts) {
+  if (parts.alert == nullptr || parts.kind == Kind::kTest || parts.kind == Kind::kResolved)
+    return Severity::kInfo;
+  const bool suspected = parts.verdict != nullptr && parts.verdict->state() == v1::VERDICT_STATE_SUSPECTED;
+  return suspected || parts.alert->verdict().empty() ? Severity::kWarning : Severity::kError;
+}
+
+const char* SeverityWord(Severity severity) {
+  return severity == Severity::kInfo ? "INFO" : severity == Severity::kWarning ? "WARN" : "ERROR";
+}
+
+}  // namespace
+
+std::string OtlpLogJson(const NotificationParts& parts, std::string_view version) {
+  const auto attribute = [](const std::string& name, std::string_view value) {
+    return Json{{"key", name}, {"value", {{"stringValue", std::string(value)}}}};
+  };
+  Json attributes = Json::array({attribute("c4.what", KindWord(parts.kind))});
+  // Numbers of 64 bits are texts in OTLP's JSON.
+  attributes.push_back({{"key", "c4.number"}, {"value", {{"intValue", Concat(parts.number)}}}});
+  if (parts.alert != nullptr) {
+    const std::map<std::string, std::string> sorted(parts.alert->detail().labels().begin(),
+                                                    parts.alert->detail().labels().end());
+    for (const auto& [name, value] : sorted) {
+      if (!value.empty() && name != "job") attributes.push_back(attribute(Concat("c4.", name), value));
+    }
+    attributes.push_back(attribute("c4.alert", parts.alert->id()));
+    attributes.push_back(attribute("c4.condition", parts.alert->condition()));
+  }
+  if (parts.verdict != nullptr && !parts.verdict->suggested_action().empty()) {
+    attributes.push_back(attribute("c4.action", parts.verdict->suggested_action()));
+  }
+  const Severity severity = SeverityOf(parts);
+  const std::string now = Concat(parts.unix_ns);
+  Json record = {{"timeUnixNano", now},
+                 {"observedTimeUnixNano", now},
+                 {"severityNumber", static_cast<int>(severity)},
+                 {"severityText", SeverityWord(severity)},
+                 {"body", {{"stringValue", NotificationText(parts)}}},
+                 {"attributes", std::move(attributes)}};
+  Json resource = {
+      {"attributes", Json::array({attribute("service.name", "c4d_master"),
+                                  attribute("service.version", version), attribute("c4.job", parts.job)})}};
+  Json scope = {{"scope", {{"name", "c4.alerts"}}}, {"logRecords", Json::array({std::move(record)})}};
+  return Dump(Json{{"resourceLogs", Json::array({Json{{"resource", std::move(resource)},
+                                                      {"scopeLogs", Json::array({std::move(scope)})}}})}});
+}
+
 std::map<std::string, std::string> WebhookHeaders(uint64_t number, const std::string& secret,
                                                   const std::string& body, int64_t unix_ns) {
   const std::string moment = Concat(unix_ns / kSecondNs);

@@ -1,10 +1,11 @@
 // What notifications say (docs/alerts.md): the JSON that webhooks and commands get, Alertmanager's API v2,
-// and the signature of a webhook. Pure; any thread.
+// OTLP's logs, and the signature of a webhook. Pure; any thread.
 #pragma once
 
 #include <cstdint>
 #include <map>
 #include <string>
+#include <string_view>
 
 #include "c4/v1/alerts.pb.h"
 #include "c4/v1/c4d.pb.h"
@@ -27,6 +28,8 @@ struct NotificationParts {
 std::string NotificationJson(const NotificationParts& parts);
 // For Alertmanager: a list of one alert.
 std::string AlertmanagerJson(const NotificationParts& parts);
+// For a receiver of OTLP: a request to export one log record. `version`: of this program.
+std::string OtlpLogJson(const NotificationParts& parts, std::string_view version);
 
 // "Job j, alert down is firing: CONFIRMED crash: ...".
 std::string NotificationText(const NotificationParts& parts);

@@ -138,15 +138,15 @@ absl::Status ReadRule(const Json& json, size_t index, AlertConfig* config) {
     if (other.name == rule.name) fields.Fail("the name stands twice; give one of them another");
   }
   if (HasTarget(*config, rule.name) &&
-      (fields.Has("webhook") || fields.Has("command") || fields.Has("alertmanager"))) {
+      (fields.Has("webhook") || fields.Has("command") || fields.Has("alertmanager") || fields.Has("otlp"))) {
     fields.Fail("it holds a target, and there is another one of that name; rename one of them");
   }
   if (!fields.status().ok()) return fields.status();
   C4_RETURN_IF_NOT_OK(TakeOwnTarget(json, &fields, &rule, config));
   if (rule.to.empty()) {
     fields.Fail(
-        "nobody would be told; give \"to\" (names of targets), \"webhook\", \"command\" or "
-        "\"alertmanager\"");
+        "nobody would be told; give \"to\" (names of targets), \"webhook\", \"command\", "
+        "\"alertmanager\" or \"otlp\"");
     return fields.status();
   }
   config->rules.push_back(std::move(rule));

@@ -11,14 +11,15 @@ namespace c4::c4d {
 namespace {
 
 constexpr char kAlertmanagerPath[] = "/api/v2/alerts";
+constexpr char kOtlpPath[] = "/v1/logs";
 
 // The threads have nothing to do by themselves.
 constexpr absl::Duration kSeldom = absl::Hours(24);
 void Nothing() {}
 
-std::string AlertmanagerUrl(std::string url) {
-  while (url.ends_with('/')) url.pop_back();
-  return url + kAlertmanagerPath;
+std::string Below(std::string root, const char* path) {
+  while (root.ends_with('/')) root.pop_back();
+  return root + path;
 }
 
 }  // namespace
@@ -36,7 +37,9 @@ absl::Status Send(const AlertAttempt& attempt, const std::function<bool()>& stop
   request.allow_inside = target.allow_private;
   request.ca_file = target.ca_file;
   if (target.kind == AlertTarget::Kind::kAlertmanager) {
-    request.url = AlertmanagerUrl(target.url);
+    request.url = Below(target.url, kAlertmanagerPath);
+  } else if (target.kind == AlertTarget::Kind::kOtlp) {
+    request.url = Below(target.url, kOtlpPath);
   } else {
     request.headers =
         WebhookHeaders(attempt.number, target.secret, attempt.body, service::SystemClock().UnixNs());

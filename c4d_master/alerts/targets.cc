@@ -49,15 +49,19 @@ absl::StatusOr<AlertTarget> ReadTarget(const nlohmann::json& json, const std::st
   AlertTarget target;
   target.name = name;
   const int ways = static_cast<int>(fields.Has("webhook")) + static_cast<int>(fields.Has("command")) +
-                   static_cast<int>(fields.Has("alertmanager"));
+                   static_cast<int>(fields.Has("alertmanager")) + static_cast<int>(fields.Has("otlp"));
   if (ways != 1) {
-    fields.Fail("give one of \"webhook\" (https://...), \"command\" (a list of words) and \"alertmanager\"");
+    fields.Fail(
+        "give one of \"webhook\" (https://...), \"command\" (a list of words), \"alertmanager\" and "
+        "\"otlp\"");
   }
   if (fields.Has("command")) target.kind = Kind::kCommand;
   if (fields.Has("alertmanager")) target.kind = Kind::kAlertmanager;
+  if (fields.Has("otlp")) target.kind = Kind::kOtlp;
   fields.Texts("command", &target.command);
   fields.Text("webhook", &target.url);
   fields.Text("alertmanager", &target.url);
+  fields.Text("otlp", &target.url);
   fields.Text("secret_file", &target.secret_file);
   fields.Text("ca_file", &target.ca_file);
   fields.Flag("allow_private", &target.allow_private);
@@ -75,13 +79,16 @@ absl::StatusOr<AlertTarget> ReadTarget(const nlohmann::json& json, const std::st
     if (!fields.status().ok()) return fields.status();
     return target;
   }
-  if (target.kind == Kind::kAlertmanager && !target.secret_file.empty()) {
-    fields.Fail("Alertmanager knows no signatures; leave \"secret_file\" out");
+  if (target.kind != Kind::kWebhook && !target.secret_file.empty()) {
+    fields.Fail(Concat(target.kind == Kind::kOtlp ? "OTLP" : "Alertmanager",
+                       " knows no signatures; leave \"secret_file\" out"));
     return fields.status();
   }
   if (const absl::Status usable = service::CheckHttpUrl(target.url, target.allow_private); !usable.ok()) {
-    fields.Fail(
-        Concat(target.kind == Kind::kWebhook ? "\"webhook\": " : "\"alertmanager\": ", usable.message()));
+    fields.Fail(Concat(target.kind == Kind::kWebhook ? "\"webhook\": "
+                       : target.kind == Kind::kOtlp  ? "\"otlp\": "
+                                                     : "\"alertmanager\": ",
+                       usable.message()));
     return fields.status();
   }
   return target;
@@ -116,6 +123,8 @@ std::string WayText(const AlertTarget& target) {
       return absl::StrJoin(target.command, " ");
     case Kind::kAlertmanager:
       return Concat("Alertmanager at ", target.url);
+    case Kind::kOtlp:
+      return Concat("OTLP at ", target.url);
     case Kind::kWebhook:
       break;
   }

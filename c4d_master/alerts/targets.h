@@ -1,5 +1,5 @@
-// Where notifications go (docs/alerts.md): a webhook, a command of the operator's, or Alertmanager. Reading
-// them is pure but for secrets' files and the look whether a command can be run.
+// Where notifications go (docs/alerts.md): a webhook, a command of the operator's, Alertmanager, or a
+// collector of logs. Reading them is pure but for secrets' files and the look whether a command can be run.
 #pragma once
 
 #include <cstdint>
@@ -14,11 +14,11 @@
 namespace c4::c4d {
 
 struct AlertTarget {
-  enum class Kind { kWebhook, kCommand, kAlertmanager };
+  enum class Kind { kWebhook, kCommand, kAlertmanager, kOtlp };
 
   std::string name;
   Kind kind = Kind::kWebhook;
-  std::string url;                            // of a webhook, or Alertmanager's root
+  std::string url;                            // of a webhook; the root of Alertmanager or of an OTLP receiver
   std::vector<std::string> command;           // run without a shell
   std::string secret_file;                    // of a webhook: its content signs what is sent; empty: unsigned
   std::string secret;                         // what it says
@@ -32,9 +32,9 @@ struct AlertTarget {
   friend bool operator==(const AlertTarget&, const AlertTarget&) = default;
 };
 
-inline constexpr const char* kTargetKeys[] = {"webhook",       "command",       "alertmanager", "secret_file",
-                                              "ca_file",       "allow_private", "timeout_s",    "retry_for_s",
-                                              "retry_refused", "refresh_s"};
+inline constexpr const char* kTargetKeys[] = {"webhook",     "command",       "alertmanager",  "otlp",
+                                              "secret_file", "ca_file",       "allow_private", "timeout_s",
+                                              "retry_for_s", "retry_refused", "refresh_s"};
 
 // InvalidArgument with a sentence that names the target.
 absl::StatusOr<AlertTarget> ReadTarget(const nlohmann::json& json, const std::string& name);

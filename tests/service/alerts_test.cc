@@ -95,6 +95,25 @@ TEST_F(AlertsTest, AWebhookThatIsAwayHearsEverythingInItsOrder) {
   EXPECT_EQ(Alerts({"ack", "nothing"}).exit_code, 1);
 }
 
+TEST_F(AlertsTest, ACollectorOfLogsGetsThemWhereOtlpHasThem) {
+  const int port = FreePort();
+  test::Webhook collector(200, port, "/v1/logs");
+  Start(R"({"targets": {"logs": {"otlp": "http://127.0.0.1:)" + std::to_string(port) +
+        R"(/", "allow_private": true}},
+            "rules": [{"name": "down", "verdict": {"syndrome": "*hang"}, "to": ["logs"]}]})");
+  ASSERT_NO_FATAL_FAILURE(Stop());
+  ASSERT_TRUE(Eventually(Seconds(20), [&] { return !collector.deliveries().empty(); })) << List().dump(2);
+  const auto first = collector.deliveries()[0];
+  EXPECT_EQ(first.type, "application/json");
+  const Json record = Json::parse(first.body)["resourceLogs"][0]["scopeLogs"][0]["logRecords"][0];
+  EXPECT_EQ(record["severityText"], "ERROR");
+  EXPECT_THAT(record["body"]["stringValue"].get<std::string>(),
+              HasSubstr("CONFIRMED non-communication hang: rank 1"));
+  kill(stopped_, SIGCONT);
+  ASSERT_TRUE(Eventually(Seconds(20), [&] { return collector.deliveries().size() >= 2; })) << List().dump(2);
+  EXPECT_THAT(collector.deliveries()[1].body, HasSubstr("resolved"));
+}
+
 TEST_F(AlertsTest, SilenceAndAcknowledge) {
   const std::string told = scratch_.path() + "/told";
   Start(R"({"rules": [{"name": "down", "verdict": {}, "repeat_s": 1,

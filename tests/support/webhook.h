@@ -20,8 +20,8 @@ class Webhook {
   };
 
   // `port`: 0: any.
-  explicit Webhook(int status = 200, int port = 0) : port_(port) {
-    server_.Post("/hook", [this, status](const httplib::Request& request, httplib::Response& response) {
+  explicit Webhook(int status = 200, int port = 0, const std::string& path = "/hook") : port_(port) {
+    server_.Post(path, [this, status](const httplib::Request& request, httplib::Response& response) {
       const std::lock_guard lock(mutex_);
       deliveries_.push_back({request.body,
                              request.get_header_value("Content-Type"),

@@ -75,6 +75,35 @@ TEST(AlertMessagesTest, ForAlertmanager) {
   EXPECT_EQ(json[0]["labels"], Json::parse(AlertmanagerJson(fixture.Parts(Kind::kFiring)))[0]["labels"]);
 }
 
+TEST(AlertMessagesTest, ForReceiversOfOtlp) {
+  Fixture fixture;
+  fixture.verdict.set_state(v1::VERDICT_STATE_CONFIRMED);
+  const auto record_of = [&](Kind kind) {
+    const Json json = Json::parse(OtlpLogJson(fixture.Parts(kind), "0.1.0"));
+    EXPECT_EQ(json["resourceLogs"][0]["resource"]["attributes"][2]["value"]["stringValue"], "j");
+    return json["resourceLogs"][0]["scopeLogs"][0]["logRecords"][0];
+  };
+  const Json record = record_of(Kind::kFiring);
+  EXPECT_EQ(record["timeUnixNano"], "1700000000250000000") << "a text: JSON's numbers are too short for it";
+  EXPECT_EQ(record["severityNumber"], 17);
+  EXPECT_EQ(record["severityText"], "ERROR");
+  EXPECT_EQ(record["body"]["stringValue"],
+            "Job j, alert down (verdict: crash, confirmed) is firing: CONFIRMED crash: rank 3");
+  std::map<std::string, Json> attributes;
+  for (const Json& one : record["attributes"]) attributes[one["key"]] = one["value"];
+  EXPECT_EQ(attributes["c4.what"]["stringValue"], "firing");
+  EXPECT_EQ(attributes["c4.number"]["intValue"], "7");
+  EXPECT_EQ(attributes["c4.host"]["stringValue"], "host1");
+  EXPECT_EQ(attributes["c4.rule"]["stringValue"], "down");
+  EXPECT_EQ(attributes["c4.alert"]["stringValue"], "down/v-1");
+  EXPECT_EQ(attributes["c4.action"]["stringValue"], "isolate host1");
+  EXPECT_EQ(record_of(Kind::kResolved)["severityText"], "INFO");
+  fixture.verdict.set_state(v1::VERDICT_STATE_SUSPECTED);
+  EXPECT_EQ(record_of(Kind::kFiring)["severityText"], "WARN");
+  const Json test = Json::parse(OtlpLogJson({.job = "j\xff", .kind = Kind::kTest}, "0.1.0"));
+  EXPECT_EQ(test["resourceLogs"][0]["scopeLogs"][0]["logRecords"][0]["severityText"], "INFO");
+}
+
 TEST(AlertMessagesTest, Signatures) {
   const auto headers = WebhookHeaders(7, "0123456789abcdef", R"({"a":1})", kUnixNs);
   EXPECT_EQ(headers.at("C4-Delivery"), "7");

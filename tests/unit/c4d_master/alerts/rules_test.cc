@@ -139,6 +139,10 @@ TEST(AlertRulesTest, WrongTargets) {
               HasSubstr("over the network"));
   EXPECT_THAT(Refusal(OneTarget(R"("alertmanager": "https://h/", "secret_file": "/x")")),
               HasSubstr("no signatures"));
+  EXPECT_THAT(Refusal(OneTarget(R"("otlp": "https://h/", "secret_file": "/x")")), HasSubstr("OTLP knows no"));
+  EXPECT_THAT(Refusal(OneTarget(R"("otlp": "http://h/")")), HasSubstr("\"otlp\": "));
+  EXPECT_THAT(Refusal(OneTarget(R"("otlp": "https://h/", "alertmanager": "https://h/")")),
+              HasSubstr("one of"));
   EXPECT_THAT(Refusal(R"({"targets": {"a b": {"command": ["/bin/true"]}}, "rules": []})"),
               HasSubstr("letters"));
 }
