@@ -1,6 +1,6 @@
-// What makes the groups of several ranks' dumps comparable: numbers that count the same on all of them, and
-// members where a dump does not tell them (PyTorch writes only the last group of a back end that is not
-// NCCL, without its name).
+// Makes the groups of several ranks' dumps comparable. Operation numbers then count the same on all ranks,
+// and groups whose members a dump does not tell get them: PyTorch writes only the last group of a back end
+// that is not NCCL, without its name.
 //
 // Pure; any thread; no errors.
 #pragma once

@@ -1,5 +1,5 @@
-// What all drawings have in common: a page of SVG with its title, light, and dark where the reader's page is.
-// Pure; any thread.
+// The frame of every drawing: an SVG page with its title. The page is dark where the reader's page is. Pure;
+// any thread.
 #pragma once
 
 #include <string>

@@ -1,15 +1,15 @@
-// Binary network tomography: which links are bad, from which flows are, where it is known which links each
-// flow takes. The smallest set of links that explains the bad flows and contradicts few good ones; where
-// several sets do so equally well, which ones: links that no observed flow tells apart are never chosen
-// between. (Duffield, "Network tomography of binary network performance characteristics", 2006: the smallest
-// consistent failure set; here with a price for observations that are wrong, and for both ways of a flow.)
+// Binary network tomography: finds the bad links from which flows are bad and which links each takes. It
+// takes the smallest set of links that explains the bad flows and contradicts few good ones. Where several
+// sets do so equally well it gives all: it never chooses between links that no observed flow tells apart.
+// (Duffield, "Network tomography of binary network performance characteristics", 2006; here wrong
+// observations have a price, and a flow has two ways.)
 //
-// A link has a direction; the two directions of one cable mostly fail together and count as one culprit. A
-// flow has two ways: that of its data and that of its acknowledgements, each over links of its own.
+// A link has a direction. The two directions of a cable mostly fail together and count as one culprit. A
+// flow has two ways, that of its data and that of its acknowledgements, each over links of its own.
 //
-// One or two culprits are found exactly among the most suspicious kMaxCables cables, more by a beam from
-// there. Pure; any thread; no errors (a link beyond `cable_of` is a defect of the caller and is caught by an
-// assertion).
+// One or two culprits are found exactly among the kMaxCables most suspicious cables, more by a beam search
+// from there. Pure; any thread; no errors. A link beyond `cable_of` is a defect of the caller and fails an
+// assertion.
 #pragma once
 
 #include <cstddef>

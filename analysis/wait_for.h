@@ -1,12 +1,12 @@
 // The wait-for graph: who waits for whom, and who is to blame in the end.
 //
-// Nodes are small numbers that the caller gives a meaning to (a process, an operation); an edge says
-// that `from` cannot go on before `to` has done something, with a reason that the caller chooses. A root
-// is a node that somebody waits for, directly or through others, and that itself waits for nobody.
-// Nodes that wait for each other in a ring form a cycle; there is no root inside one.
+// Nodes are small numbers; the caller gives them a meaning (a process, an operation). An edge says that
+// `from` cannot go on before `to` has done something, with a reason that the caller chooses. A root is a
+// node that waits for nobody and that somebody waits for, directly or through others. Nodes that wait for
+// each other in a ring form a cycle; no root lies inside a cycle.
 //
-// A plain value: owned by its user, one thread at a time, no I/O, no errors (an edge to a node that does
-// not exist is a defect of the caller and is caught by an assertion).
+// A plain value: its user owns it, one thread uses it at a time. No I/O and no errors. An edge to a node
+// that does not exist is a defect of the caller and fails an assertion.
 #pragma once
 
 #include <cstddef>

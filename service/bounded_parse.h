@@ -1,7 +1,7 @@
-// Messages of peers are parsed within bounds. A few bytes of the wire can become hundreds in memory (an empty
-// message within another takes two), and nobody counts that while a message is parsed. So what it would take
-// is estimated before, from above, by a walk over the bytes; and all messages of a server that are parsed and
-// not given back yet share a budget.
+// Parses messages of peers within bounds. A few bytes on the wire can become hundreds in memory: an empty
+// message within another takes two bytes. Nobody counts that while a message is parsed. So a walk over the
+// bytes estimates from above what the message would take, before it is parsed. All messages of a server that
+// are parsed and not given back yet share one budget.
 #pragma once
 
 #include <atomic>

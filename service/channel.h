@@ -1,8 +1,8 @@
-// A client's channel: plain or mutual TLS as `credentials` say (then the server has to be a `role`, of `job`
-// where that is not empty), gzip, keepalive (ping after 5 s, dead 3 s
-// later), reconnects between 0.1 s and 2 s, no HTTP proxy (masters are inside the cluster). A channel
-// shares no connection with another one to the same address. Lazy: it connects on the first call.
-// Every call's context: credentials.AddToken(&context, master). Any thread.
+// A client's channel to a master. It is plain or uses mutual TLS, as `credentials` say; with TLS the server
+// has to be a `role`, and of `job` where that is not empty. It compresses by gzip, pings after 5 s, counts
+// as dead 3 s later, reconnects after 0.1 s to 2 s, and uses no HTTP proxy, since masters are inside the
+// cluster. A channel shares no connection with another channel to the same address. It is lazy: it connects
+// on the first call. Every call's context needs credentials.AddToken(&context, master). Any thread.
 #pragma once
 
 #include <memory>

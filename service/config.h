@@ -1,15 +1,15 @@
-// How a daemon is configured: one table per program says name, bound field, range and help of every
-// setting; from it come the flags (--scan-interval-ms), the environment (C4A_SCAN_INTERVAL_MS), the keys
-// of the --config FILE (TOML or INI: scan-interval-ms = 100), --help and --version. A flag goes over the
-// environment, that over the file, that over the default, which is what the field holds beforehand.
-// Unknown flags, unknown keys and values out of range are errors with a sentence that names the source.
-// An empty environment variable counts as not set.
+// How a daemon is configured. One table per program gives the name, bound field, range and help of every
+// setting. The table makes the flags (--scan-interval-ms), the environment variables (C4A_SCAN_INTERVAL_MS),
+// the keys of the --config FILE (TOML or INI: scan-interval-ms = 100), --help and --version. A flag goes
+// over the environment, the environment over the file, and the file over the default. The default is what
+// the field holds before the call. Unknown flags, unknown keys and values out of range are errors with a
+// sentence that names the source. An empty environment variable counts as not set.
 //
 //   AgentOptions options;
-//   const Program program{.name = "c4a", .description = "the node agent of C4", .environment_prefix =
-//   "C4A_"}; std::vector<Setting> settings = {{.name = "run-dir", .field = &options.run_dir, .help = "…"},
-//   …}; AppendCommonSettings(&options.common, &settings); if (const std::optional<int> exit_status =
-//   LoadConfig(program, settings, argc, argv)) return *exit_status;
+//   const Program program{.name = "c4a", .environment_prefix = "C4A_"};
+//   std::vector<Setting> settings = {{.name = "run-dir", .field = &options.run_dir}};
+//   AppendCommonSettings(&options.common, &settings);
+//   if (const auto exit_status = LoadConfig(program, settings, argc, argv)) return *exit_status;
 //
 // The fields belong to the caller and must outlive the call. One thread, at start.
 #pragma once

@@ -1,7 +1,7 @@
-// What a client sends on an HTTP/2 connection, counted frame by frame before the library that serves it sees
-// it: frames that are cheap to send and dear to take (new streams, resets, pings, settings, continuations)
-// have a rate. Beyond it the bytes are held back, or, where no honest client comes near, the connection is
-// to be cut. The payload is passed over unread. Pure; one thread.
+// Counts what a client sends on an HTTP/2 connection, frame by frame, before the library that serves it sees
+// the frames. Frames that are cheap to send and dear to take have a rate: new streams, resets, pings,
+// settings, continuations. Beyond the rate the bytes are held back. Beyond a rate that no honest client
+// comes near, the connection is to be cut. The payload is passed over unread. Pure; one thread.
 #pragma once
 
 #include <cstddef>

@@ -1,9 +1,9 @@
-// The small HTTP/1.1 server below HttpServer. It reads a request's head within a size and a time, and never a
-// body: one that is too long, or that comes with a GET, is refused before a byte of it is taken. Each
-// connection carries one request. One thread waits for all clients, so slow ones hold no other up; when there
-// are as many as may be, the one that dawdles longest is cut for the newest. Handlers run on a few threads of
-// their own, /healthz before the others. Streams are fed by the waiting thread, and take no other one.
-// Set up, started and stopped by one thread.
+// The small HTTP/1.1 server below HttpServer. It reads a request's head within a size and a time, and
+// never a body: one that is too long, or comes with a GET, is refused unread. Each connection carries
+// one request. One thread waits for all clients, so a slow client holds up no other; beyond the most
+// clients, the slowest is cut for the newest. Handlers run on a few threads of their own, /healthz
+// before the others. The waiting thread feeds the streams. One thread sets the server up, starts it and
+// stops it.
 #pragma once
 
 #include <functional>

@@ -1,6 +1,6 @@
-// Whether an address lies inside: on this machine, on its links, or in a private network, where services
-// trust whoever can reach them. What goes to an address that somebody else can choose (a name that resolves
-// to it, a redirect) must not get there by accident. Header only. Pure; any thread.
+// Tells whether an address lies inside: on this machine, on its links, or in a private network. Services
+// there trust whoever can reach them. So a request must not get there by accident when somebody else can
+// choose its address, by a name that resolves to it or by a redirect. Header only. Pure; any thread.
 #pragma once
 
 #include "service/ip_address.h"

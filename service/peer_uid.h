@@ -1,5 +1,5 @@
-// Which user's socket is at the other end of a TCP connection within this machine (and network namespace):
-// the kernel's word, by NETLINK_SOCK_DIAG. And whether an address is this machine's own. Any thread.
+// Asks the kernel (NETLINK_SOCK_DIAG) which user owns the other end of a TCP connection within this machine
+// and network namespace, and whether an address is this machine's own. Any thread.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
-// Text from outside (names of jobs, hosts and programs, tags, files of others) made fit for a terminal and a
-// log: no escape sequence, no further line, nothing that turns the order of what is read around. Pure; any
-// thread.
+// Makes text from outside fit for a terminal and a log: names of jobs, hosts and programs, tags, files of
+// others. What comes out has no escape sequence, no further line, and nothing that turns the order of what
+// is read around. Pure; any thread.
 #pragma once
 
 #include <string>

@@ -1,8 +1,8 @@
-// Keeps a master's entry in the masters' directory while it serves. The main thread's.
+// Keeps a master's entry in the directory of masters while the master serves. Belongs to the main thread.
 //
-// Of two masters of one name the later one, by its epoch, serves, and the other steps down: agents go to
-// either, and each would judge from a part of them. Supervisors that start again what ended in order would
-// have the two take turns.
+// Of two masters of one name the one with the later epoch serves, and the other steps down: agents go to
+// either, and each would judge from a part of them. A supervisor that starts again what ended in order would
+// make the two take turns.
 #pragma once
 
 #include "service/directory.h"

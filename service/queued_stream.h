@@ -1,9 +1,9 @@
-// A gRPC server's stream whose messages come from elsewhere, as from a state thread: they are queued and
-// written one after the other. What sends holds the queue, which may outlive the stream for a moment.
+// A gRPC server's stream whose messages come from another thread, such as a state thread. They are queued
+// and written in order. The sender holds the queue, which may outlive the stream for a moment.
 //
 // Reactor: grpc::ServerWriteReactor<grpc::ByteBuffer>, or a ServerBidiReactor of these. Derived objects are
-// made with new and delete themselves. Any thread pushes and ends; a message that was pushed when the stream
-// has ended, or is full, is not kept, and the pusher is told.
+// made with new and delete themselves. Any thread pushes and ends. A stream that has ended or is full drops
+// the message and says so.
 #pragma once
 
 #include <cstdint>

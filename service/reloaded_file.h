@@ -1,6 +1,6 @@
-// A small file whose content is parsed once and again whenever it has changed: looked at when it is used,
-// at most once a second. A change that cannot be read or parsed is warned about once, and the last good
-// content stays in force. Any thread.
+// A small file whose content is parsed once, and again whenever the file has changed. The file is looked at
+// when its content is used, at most once a second. A change that cannot be read or parsed is warned about
+// once, and the last good content stays in force. Any thread.
 #pragma once
 
 #include <functional>

@@ -1,6 +1,6 @@
-// One short command, run to its end: for hooks. No shell: `words` are the program, by its whole path, and
-// its arguments. It leads a process group of its own, has the text as its standard input, and nothing of our
-// signal mask. Blocks; any thread.
+// Runs one short command to its end, for hooks. There is no shell: `words` are the program, by its whole
+// path, and its arguments. The program leads a process group of its own, reads the text from its standard
+// input, and inherits nothing of our signal mask. Blocks; any thread.
 #pragma once
 
 #include <functional>

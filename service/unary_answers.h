@@ -1,6 +1,6 @@
-// How a master answers calls of one request and one reply: the request is parsed within bounds
-// (bounded_parse.h), whoever may not make the call is refused by the gate, and the reply is filled by the
-// thread that owns the master's state. Services take such methods raw, as bytes.
+// Answers calls of one request and one reply. The request is parsed within bounds (bounded_parse.h), the
+// gate refuses callers that may not make the call, and the thread that owns the master's state fills the
+// reply. Services take such methods raw, as bytes.
 #pragma once
 
 #include <functional>

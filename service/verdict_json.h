@@ -1,7 +1,7 @@
-// Verdicts and status for people and programs: as JSON (docs/verdicts.md says what each field means), as
-// one line, as a few lines; and the words for the enums. The master's HTTP pages and the command line both
-// take them from here, so that they never differ. Pure functions; any thread; no errors: numbers that are
-// not known become "unknown", text that is not UTF-8 is made so.
+// Writes verdicts and status for people and programs: as JSON (docs/verdicts.md says what each field means),
+// as one line, as a few lines. Also gives the words for the enums. The master's HTTP pages and the command
+// line both use it, so they never differ. Pure functions; any thread; no errors: an unknown number becomes
+// "unknown", and text that is not UTF-8 is made so.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Whole files by system calls alone, for what may not link abseil; service/run_dir.h and
-// cli/base/plain_file.h give the same with statuses. Blocking; any thread.
+// Reads and writes whole files by system calls alone, for code that may not link abseil. service/run_dir.h
+// and cli/base/plain_file.h give the same with statuses. Blocking; any thread.
 #pragma once
 
 #include <cstddef>

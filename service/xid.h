@@ -1,5 +1,5 @@
-// What the numbers of NVIDIA's driver mean (the Xid of a line in the kernel's log, or of an event of NVML),
-// as far as it matters to who is to blame. Pure; any thread.
+// Explains the numbers of NVIDIA's driver: the Xid of a line in the kernel's log, or of an event of NVML. It
+// says what matters for who is to blame. Pure; any thread.
 #pragma once
 
 #include <cstdint>

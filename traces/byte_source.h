@@ -1,7 +1,8 @@
-// Bytes of a file, one piece after the other, out of gzip or zstd where it is packed: what is read of a file
-// of any size needs a few megabytes.
+// Reads the bytes of a file piece by piece, through gzip or zstd where it is packed, in a few megabytes of
+// memory.
 //
-// A source belongs to one thread. Errors are sentences that say what to do; after one, a source is of no use.
+// A source belongs to one thread. Errors are sentences that say what to do. After an error the source is
+// useless.
 #pragma once
 
 #include <cstddef>

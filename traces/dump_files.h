@@ -1,5 +1,5 @@
-// The dumps of a hung job: files, folders, globs and tar archives of them, packed or not, pickled or JSON, of
-// any name.
+// Finds and reads the dumps of a hung job. They may be files, folders, globs or tar archives of any name,
+// packed or not, pickled or JSON.
 //
 // Any thread.
 #pragma once

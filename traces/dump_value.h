@@ -1,9 +1,9 @@
-// A small tree of plain values: what a dump of a flight recorder holds, whether it was pickled or written as
-// JSON.
+// A small tree of plain values. It holds a dump of a flight recorder, pickled or JSON.
 //
-// Values are numbers of a tree that owns them. A tree has a limit of memory, counted as it grows: what is
-// asked of it beyond that gives no value (`full`). Lists may hold themselves, as pickles allow it: walk to a
-// fixed depth only. A plain value; one thread.
+// Values are numbers of a tree that owns them. A tree counts its memory as it grows and
+// has a limit; beyond it, what is asked for gives no value (`full`). Lists may hold
+// themselves, as pickles allow, so walk to a fixed depth only. A plain value; one
+// thread.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
-// Which kernels a range of the program launched, and when these ran: by the number (`correlation`) that the
-// profiler gives a launch on the CPU and the kernel on the GPU. A mark that the profiler mirrors on the GPU
-// covers only what the marking thread launched itself; autograd launches the backward pass from a thread of
-// its own.
+// Tells which kernels a range of the program launched, and when these ran. The profiler gives the launch on
+// the CPU and the kernel on the GPU the same number (`correlation`). A mark that the profiler mirrors on the
+// GPU covers only what the marking thread launched itself; autograd launches the backward pass from a thread
+// of its own.
 //
 // Memory: some 50 bytes a launch and as many a kernel. Plain values; one thread.
 #pragma once

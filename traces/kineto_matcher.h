@@ -1,5 +1,5 @@
-// Which rule of a mapping an event comes under, and the numbers that the rule takes from it. What the name
-// and the category decide is kept for the next event with both: profiles repeat few names very often.
+// Finds the rule of a mapping that an event comes under, and the numbers that the rule takes from it. What
+// the name and category decide is kept for the next event with both, since profiles repeat few names often.
 //
 // The mapping must outlive it. One thread.
 #pragma once

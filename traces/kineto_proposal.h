@@ -1,8 +1,8 @@
-// A mapping (kineto_mapping.h) proposed from profiles themselves, by the names that FSDP, DDP, Megatron and
-// DeepSpeed give to what they do, and by usual names of marks. What is only likely is said.
+// Proposes a mapping (kineto_mapping.h) from profiles, by the names that FSDP, DDP, Megatron and DeepSpeed
+// give to what they do, and by usual names of marks. What is only likely is marked as such.
 //
-// Read some ranks' profiles, then Propose. Memory: the distinct names, ids in them taken as one; at most
-// kMostNames. One thread.
+// Read some ranks' profiles, then call Propose. Memory: the distinct names, where ids in them count as one,
+// at most kMostNames. One thread.
 #pragma once
 
 #include <cstdint>

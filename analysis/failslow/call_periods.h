@@ -1,5 +1,5 @@
-// The periods of calls that are all there, as of a file: where each holds, and which one is the iteration's.
-// Pure; any thread.
+// Finds the periods in a complete list of calls, such as a file: where each period holds, and which of them
+// is the iteration's. Pure; any thread.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Where a series that has left its level began to do so, and whether in one step. Pure; any thread.
+// Finds where a series left its level, and whether it left in one step. Pure; any thread.
 #pragma once
 
 #include <cstddef>

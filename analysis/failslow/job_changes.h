@@ -1,9 +1,9 @@
-// One event of a job out of the changes that its ranks see. In synchronous training all ranks slow down when
-// one does: what most of them tell at about the same time, and in the same direction, is one change of the
+// Merges the changes that ranks see into changes of the job. In synchronous training all ranks slow down
+// when one does. So what most ranks tell at about the same time, in the same direction, is one change of the
 // job.
 //
-// What a rank tells costs the logarithm of the ranks; figures over all of them are made when they are asked
-// for. Bounded memory: only the newest events are kept. Pure; one thread.
+// Taking in what a rank tells costs the logarithm of the number of ranks. Figures over all ranks are
+// computed when they are asked for. Memory is bounded: only the newest events are kept. Pure; one thread.
 #pragma once
 
 #include <cstddef>

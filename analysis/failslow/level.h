@@ -1,5 +1,5 @@
-// What level a handful of iteration times has and how they scatter, whatever single ones do. Pure; any
-// thread.
+// Estimates the level of a handful of iteration times and their scatter. Single outliers do not move either.
+// Pure; any thread.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
-// What is told of a series of iteration times and its changes: text, JSON, a drawing. Strings, no files.
-// Pure; any thread.
+// Writes a series of iteration times and its changes as text, as JSON and as a drawing. Gives strings and
+// touches no files. Pure; any thread.
 #pragma once
 
 #include <cstdint>

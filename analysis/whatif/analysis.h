@@ -1,5 +1,5 @@
 // How much a job's stragglers cost, and which operations, workers, stages and steps they are: the metrics of
-// papers/whatif.txt, sections 3.3, 4 and 5, each from a replay of the job under a what-if scenario.
+// the what-if paper, sections 3.3, 4 and 5, each from a replay of the job under a what-if scenario.
 //
 // A slow-down "of" something is T with its recorded durations and everything else idealised, over T with
 // everything idealised; T is the mean step time. Computed with the threads that are asked for; the results

@@ -1,5 +1,5 @@
-// What is said of a cause: the evidence, the advice with its gains, and why one is not there at all. Part of
-// FindCauses. Pure but for the threads of the replays.
+// Writes what is said of a cause: the evidence, the advice with its gains, and why a cause is not there.
+// Part of FindCauses. Pure but for the threads of the replays.
 #pragma once
 
 #include <optional>

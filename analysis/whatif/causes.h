@@ -1,5 +1,5 @@
 // Why a job straggles: how much of the lost time goes when one cause is taken out of the recorded durations,
-// with the evidence, and what to do about it in numbers (papers/whatif.txt, section 5).
+// with the evidence, and what to do about it in numbers (the what-if paper, section 5).
 //
 // A computation's duration is taken apart into what its stage costs, what its worker does (slow or not), what
 // its micro-batch costs on every stage (lengths of sequences), and pauses of a forward computation that its

@@ -1,4 +1,4 @@
-// The durations of computations, taken apart: stage, worker, micro-batch and pauses. Part of FindCauses.
+// Splits the durations of computations into stage, worker, micro-batch and pauses. Part of FindCauses.
 //
 // Plain values once made; any thread. Seconds; factors are relative.
 #pragma once

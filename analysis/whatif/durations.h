@@ -1,5 +1,5 @@
 // How long each operation takes by itself: computations as recorded, communication without the wait for its
-// other ends, and what each type would take in a job without stragglers (papers/whatif.txt, section 3.2).
+// other ends, and what each type would take in a job without stragglers (the what-if paper, section 3.2).
 //
 // A plain value; any thread once made. Seconds.
 #pragma once

@@ -1,4 +1,4 @@
-// Which operation of a step waits for which: the dependencies of papers/whatif.txt, section 3.2, with the
+// Which operation of a step waits for which: the dependencies of the what-if paper, section 3.2, with the
 // streams and the rules that recorded Megatron jobs need beyond it (docs/whatif.md). One graph serves all
 // lanes (steps and data-parallel ranks), for any number of what-if questions.
 //

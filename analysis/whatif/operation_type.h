@@ -1,6 +1,6 @@
 // The kinds of operations that a training step consists of, with the names that profiles give them, and what
 // the analysis has to know of each: whether it computes or communicates, and who takes part in it.
-// (papers/whatif.txt, table 1, and the kinds that recorded Megatron jobs have beyond it.)
+// (the what-if paper, table 1, and the kinds that recorded Megatron jobs have beyond it.)
 //
 // Constants; any thread.
 #pragma once

@@ -1,14 +1,15 @@
-// What a worker's program does between its operations, where it waits for each before it begins the next
-// (all that runs on processors, and what a program on GPUs has marked): data that it loads and prepares, the
-// loss, what launching costs. The paper's replay knows nothing of that, and has nobody wait for a send.
+// Finds what a worker's program does between its operations, where it waits for each before it begins the
+// next: all programs that run on processors, and what a program on GPUs has marked. It is data to load and
+// prepare, the loss, the cost of launching. The paper's replay does not know of it, and nobody waits for a
+// send there.
 //
-// A record of type own-time at the begin of a worker's step, of no duration, says that its program is such a
-// one. AddOwnTime puts an operation of that type in front of each operation, for as long as nothing was under
-// way that the program waited for. What it waited for: the nearest operation before it that was always over
-// by then, and receives and collectives that ran beside others and were over for the first time. A send that
-// ends later than the next operation begins was waited for by nobody.
+// A record of type own-time at the begin of a worker's step, with no duration, says that the program waits
+// so. AddOwnTime puts an operation of that type before each operation, for as long as nothing was under way
+// that the program waited for. It waited for the nearest earlier operation that was always over by then, and
+// for receives and collectives that ran beside others and were over for the first time. Nobody waited for a
+// send that ends after the next operation begins.
 //
-// Pure; linear in the operations but for those that run beside each other.
+// Pure. The time is linear in the operations, but for those that run beside each other.
 #pragma once
 
 #include "analysis/whatif/trace.h"

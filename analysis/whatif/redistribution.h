@@ -1,6 +1,6 @@
-// Sequences dealt out so that all data-parallel ranks, and in them all micro-batches, have the same work: the
-// longest first, each to the rank with the least, then the same within the rank (papers/whatif.txt,
-// section 5.3).
+// Deals sequences out so that all data-parallel ranks have the same work, and within a rank all
+// micro-batches. The longest sequence goes first, to the rank with the least work; the same is done within
+// the rank (the what-if paper, section 5.3).
 //
 // Pure; any thread.
 #pragma once

@@ -1,6 +1,6 @@
-// A job without a cause: the parts that its computations are taken apart into (compute_parts.h), removed from
-// the recorded durations. FindCauses and `--fix cause=...` both ask here, so that every gain which is quoted
-// can be asked for.
+// Removes one cause from a job: it takes the cause's part (compute_parts.h) out of the recorded
+// durations. FindCauses and `--fix cause=...` both use it, so every gain that is quoted can be asked
+// for.
 //
 // Refers to the job; immutable once made, any thread. Seconds.
 #pragma once

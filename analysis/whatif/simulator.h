@@ -1,5 +1,5 @@
 // Replays a job under what-if scenarios: each operation starts when what it needs has ended; a transfer's
-// time begins when its last end has started (papers/whatif.txt, section 3.2).
+// time begins when its last end has started (the what-if paper, section 3.2).
 //
 // Lanes (a step of a data-parallel rank) that a scenario changes stand beside each other, of as many
 // scenarios as fill a batch, and go through the graph together; lanes that it idealises altogether are one

@@ -1,6 +1,6 @@
 // A recorded training job as the analysis wants it: the same operations in every lane, a lane being one
 // training step of one data-parallel rank, and each operation's times in all lanes beside each other.
-// (papers/whatif.txt, section 3.2: the tensor step x micro-batch x PP rank x DP rank of each type.)
+// (the what-if paper, section 3.2: the tensor step x micro-batch x PP rank x DP rank of each type.)
 //
 // Records come in any order through TraceRecords; BuildTrace lays them out and judges them. What it leaves
 // out of the analysis and why stands in Trace::notes; what would make every figure wrong is refused.

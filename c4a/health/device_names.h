@@ -1,6 +1,6 @@
-// What a person calls a device of the PCI bus: "GPU 3" (as nvidia-smi numbers them, by address), "mlx5_0",
-// "eth2". Found under the root; read again at most once in a while, for devices come and go.
-// One thread an object.
+// Names devices of the PCI bus as people call them: "GPU 3" (as nvidia-smi numbers them, by address),
+// "mlx5_0", "eth2". The names are found under the root, and read again at most once in a while, since
+// devices come and go. One thread an object.
 #pragma once
 
 #include <cstdint>

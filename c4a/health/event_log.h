@@ -1,6 +1,6 @@
-// The node's events of the last minutes, as they go into every batch: numbered, merged where the same thing
-// is told again within seconds, and few: beyond kMostPerMinute new ones a minute, and kMostOfKindPerMinute of
-// one kind, the rest is counted only. So a device that shouts hides no other, and costs nothing.
+// The node's events of the last minutes, as they go into every batch: numbered, and merged where the same is
+// told again within seconds. Beyond kMostPerMinute new ones a minute, and kMostOfKindPerMinute of a kind,
+// events are only counted. So a device that shouts hides no other one and costs nothing.
 //
 // Pure: times are given. One thread.
 #pragma once

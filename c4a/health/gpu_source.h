@@ -1,5 +1,5 @@
-// The node's GPUs as a source, by NVML. Where there is none it says so; the library is opened again at each
-// look, for a driver may be loaded later.
+// The node's GPUs as a source, by NVML. On a node without NVML the source says that it is absent. It tries
+// to open the library again at each look, since a driver may be loaded later.
 #pragma once
 
 #include <memory>

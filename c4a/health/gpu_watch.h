@@ -1,5 +1,5 @@
-// What two readings of a GPU make of events: counters of errors, links that go down, slow-downs. Pure:
-// readings and times are given; nvml.h makes them. One thread.
+// Turns two readings of a GPU into events: growing counters of errors, links that went down, slow-downs.
+// Pure: readings and times are given; nvml.h makes the readings. One thread.
 #pragma once
 
 #include <array>

@@ -1,4 +1,4 @@
-// The host itself as sources: the links of its PCIe bus, its heat, and what it lacks.
+// Sources about the host: the links of its PCIe bus, its temperatures, and its pressure.
 #pragma once
 
 #include <map>

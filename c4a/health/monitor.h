@@ -1,9 +1,9 @@
-// The node's hardware, looked at by sources on threads of their own: one that hangs in a stuck driver holds
-// up nobody else. It is told of, once, as an event of its own (where it hangs), and left alone until it
-// answers.
+// Looks at the node's hardware. Each source has a thread of its own, so a source that hangs in a
+// stuck driver holds up nobody else. Such a source is reported once, as an event that says where it
+// hangs, and is left alone until it answers.
 //
-// Collect takes what the sources have found, without waiting for them; it, and the questions after it, belong
-// to one thread. Start and Stop by that thread too. Stop leaves threads that hang behind: what they use is
+// Collect takes what the sources have found, without waiting for them. One thread calls Start,
+// Stop, Collect and the questions after it. Stop leaves hanging threads behind: what they use is
 // theirs.
 #pragma once
 

@@ -1,6 +1,6 @@
-// What is remembered between two readings of the hardware: how far each counter has grown, and which levels
-// have been entered. Pure: values and times are given. Bounded: devices beyond kMostWatched are not watched.
-// One thread an object.
+// Remembers, between two readings of the hardware, how far each counter has grown and which levels have been
+// entered. Pure: values and times are given. Bounded: devices beyond kMostWatched are not watched. One
+// thread an object.
 #pragma once
 
 #include <cstddef>

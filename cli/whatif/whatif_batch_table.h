@@ -1,5 +1,5 @@
 // What a batch of what-if analyses says of all its jobs together: a row a job, and the distributions that
-// papers/whatif.txt shows in sections 4 to 6, as CSV. Pure; any thread.
+// the what-if paper shows in sections 4 to 6, as CSV. Pure; any thread.
 #pragma once
 
 #include <array>

@@ -1,12 +1,12 @@
-// CPU quotas of emulated hosts: a control group for each host, and in it one for each job that has ranks
-// there. A slow rank is a host with a lower quota; and whatever a job leaves behind is found in its group.
+// CPU quotas of emulated hosts. Each host has a control group, and in it each job that has ranks there has
+// one. A slow rank is a host with a lower quota. Whatever a job leaves behind is found in its group.
 //
-//   <hierarchy>/c4-FABRIC/hostN       the quota
-//   <hierarchy>/c4-FABRIC/hostN/JOB   the processes
-//   <hierarchy>/c4-FABRIC/unlimited/JOB   those of no host's quota: agents
+//   <hierarchy>/c4-FABRIC/hostN           the quota
+//   <hierarchy>/c4-FABRIC/hostN/JOB       the processes
+//   <hierarchy>/c4-FABRIC/unlimited/JOB   processes without a quota: agents
 //
-// The hierarchy is the cpu controller of cgroup v1, or cgroup v2 where it has that controller. Stateless: any
-// thread; errors name the file.
+// The hierarchy is the cpu controller of cgroup v1, or cgroup v2 where it has that controller. Stateless:
+// any thread; errors name the file.
 #pragma once
 
 #include <string>

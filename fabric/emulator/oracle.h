@@ -1,7 +1,7 @@
-// Which way the packets of a TCP connection take, as the kernel's own tables say.
+// Tells which way the packets of a TCP connection take, by the kernel's own tables.
 //
-// For tests, judges and injectors only: it reads what the emulator knows. Nothing of the product may.
-// Reads the fabric as it is now: after a failure has converged it answers differently. Needs root; any
+// Only tests, judges and injectors may use it: it reads what the emulator knows, which the product must not.
+// It answers for the fabric as it is now: once a failure has converged, the answer differs. Needs root; any
 // thread.
 #pragma once
 

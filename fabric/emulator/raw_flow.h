@@ -1,7 +1,7 @@
-// Streams of bytes between hosts of a fabric, each from a port that the caller has chosen: what the network
-// alone can do, to compare with what a job or a simulator makes of it.
+// Streams of bytes between hosts, each from a port that the caller has chosen. They show what the network
+// alone can do, to compare with a job or a simulator.
 //
-// For tests and benchmarks. Each flow has two threads and a socket in each of the two namespaces. Needs root.
+// For tests and benchmarks. Each flow has two threads, and a socket in both namespaces. Needs root.
 #pragma once
 
 #include <atomic>

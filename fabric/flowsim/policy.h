@@ -1,5 +1,5 @@
-// Who decides which way a flow takes: what is to be compared stands behind one interface. ECMP is the
-// baseline; an allocator (c4p_master/alloc) comes as another policy.
+// Decides which way a flow takes. All policies that are to be compared stand behind this interface. ECMP is
+// the baseline; an allocator (c4p_master/alloc) is another policy.
 //
 // Deterministic: the same flows in the same order get the same ways. Not thread-safe.
 #pragma once

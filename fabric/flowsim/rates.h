@@ -1,9 +1,9 @@
-// What flows get that share links fairly: max-min fair rates, by progressive filling. All rates rise
-// together until a link is full; what goes over it stays there, and the rest rises on (Bertsekas and
-// Gallager, Data Networks, section 6.5.2). So every flow has a link that is full and where no other flow gets
-// more, or all that it wants.
+// The rates of flows that share links fairly: max-min fair rates, by progressive filling. All rates rise
+// together until a link is full. Flows over that link keep their rate, and the others rise on (Bertsekas and
+// Gallager, Data Networks, section 6.5.2). So every flow gets all that it wants, or crosses a full link on
+// which no other flow gets more.
 //
-// Only data is traffic: acknowledgements take no room, and are never in the way of a flow.
+// Only data is traffic: acknowledgements take no room and are never in the way of a flow.
 //
 // Pure. Time grows with the flows' hops times the logarithm of the links, memory with the hops: 8.4 million
 // flows over 65,536 hosts take seconds and less than a gigabyte (docs/benchmarks.md).

@@ -1,8 +1,8 @@
 // A running job as an injector sees it: which process is which rank, on which host, in which fabric.
 //
-// Read from job.json, which `c4 run` writes into the job's directory and which is believed only from the user
-// whose launcher runs; a view is a copy and becomes old when
-// the job starts its next incarnation. Any thread; errors are sentences for users.
+// The view comes from job.json, which `c4 run` writes into the job's directory. The file is believed only
+// when it belongs to the user whose launcher runs. A view is a copy and becomes old when the job starts its
+// next incarnation. Any thread; errors are sentences for users.
 #pragma once
 
 #include <string>

@@ -1,7 +1,7 @@
-// What the agents of a simulated job's nodes would send: one batch a node, whole, at each report, and the one
-// before, for who tells what has changed as agents do (c4a/batch_changes.h). Nodes read
-// their ranks at moments of their own, on clocks of their own; agents restart, stall and vanish as the plan
-// says. Nothing here knows of faults of the job but by what they did to its physics.
+// What the agents of a simulated job's nodes would send: one whole batch a node at each report, and the
+// batch before it, so that a caller can send changes as agents do (c4a/batch_changes.h). Nodes read their
+// ranks at moments of their own, on clocks of their own. Agents restart, stall and vanish as the plan says.
+// Faults are known here only by what they did to the job's physics.
 //
 // Deterministic. One thread.
 #pragma once

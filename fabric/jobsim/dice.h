@@ -1,5 +1,5 @@
-// Chance that depends on nothing but its key: what a kernel of one rank takes is the same whatever happens to
-// others, so that a job with a fault can be held against the very same job without it.
+// Chance that depends on nothing but its key. What a kernel of one rank takes is the same whatever happens
+// to others, so a job with a fault can be compared with the very same job without it.
 //
 // Pure functions; any thread.
 #pragma once

@@ -1,5 +1,5 @@
-// Jobs by chance: layouts, sizes, speeds, lives and faults drawn widely by a seed, odd numbers of ranks among
-// them. Pure functions.
+// Draws jobs by a seed: layouts, sizes, speeds, lives and faults, over wide ranges that include odd numbers
+// of ranks. Pure functions.
 #pragma once
 
 #include <cstdint>

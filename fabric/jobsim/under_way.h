@@ -1,5 +1,5 @@
-// How far the operations have come that a rank is inside, flow by flow: chunks that were posted and are not
-// acknowledged, receives that nobody fills, and on which side of what hangs they stand.
+// Tells how far the operations have come that a rank is inside, flow by flow: which chunks were posted and
+// are not acknowledged, which receives nobody fills, and on which side of the hang they stand.
 //
 // Pure; one thread; no errors.
 #pragma once
