@@ -73,6 +73,13 @@ bool Groups::Join(const Layout& layout, const Worker& worker) {
   return true;
 }
 
+bool Groups::Split(const char* name, ncclComm_t* made) const {
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.commName = name;
+  const ncclComm_t all = Of(Group::kAll);
+  return Check(ncclCommSplit(all, 0, world_.rank, made, &config), "ncclCommSplit", all);
+}
+
 bool Groups::Part() {
   bool all = true;
   for (const Group group : {Group::kData, Group::kPipeline, Group::kTensor}) {

@@ -45,6 +45,8 @@ class Groups {
   bool Connect();
   // The others, for this rank as that worker; all ranks call it.
   bool Join(const Layout& layout, const Worker& worker);
+  // One more of all ranks, for calls beside the others; the caller's.
+  bool Split(const char* name, ncclComm_t* made) const;
   // Gives those of Join back, and then all.
   bool Part();
   bool Disconnect();

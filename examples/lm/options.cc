@@ -1,6 +1,8 @@
 #include "examples/lm/options.h"
 
 #include <cstdio>
+#include <fstream>
+#include <sstream>
 
 #include "examples/option_table.h"
 
@@ -29,16 +31,52 @@ constexpr char kUsage[] =
     "begin\n"
     "                        with the newest that are whole; DIR/LATEST changes when a checkpoint is\n"
     "  --checkpoint-every N  iterations (0: never)\n"
+    "  --memory DIR          a directory of a tmpfs: keep the state there, and in a neighbour's on another "
+    "host,\n"
+    "                        every --memory-every iterations, and begin with the newest copies that are "
+    "left\n"
+    "  --memory-every N      iterations (10)\n"
     "  --device-ms MS        that a forward pass of a micro-batch lasts at least, as on a device; a "
     "backward\n"
     "                        pass twice as long. No processor time (0)\n"
     "  --slow-rank N         its passes last --slow-factor X times as long (2), from iteration --slow-from "
     "N\n"
     "                        (0) until --slow-until N (0: to the end): a straggler. It sleeps meanwhile\n"
+    "  --slow-file FILE      more stragglers, a line each: RANK FACTOR FROM_S UNTIL_S, in seconds since the "
+    "first\n"
+    "                        iteration\n"
+    "  --die-rank N          ends at once before iteration --die-at N, as a process that crashes\n"
     "\n"
     "Losses do not depend on the layout but for rounding. With C4_ALGORITHM set (ring, for instance) a "
     "layout\n"
     "gives the same bits each time.\n";
+
+// False with a sentence: it cannot be read, or a line is no straggler.
+bool ReadSlowSpans(const std::string& path, std::vector<SlowSpan>* spans) {
+  std::ifstream file(path);
+  if (!file) {
+    fprintf(stderr, "lm_trainer: cannot read %s\n", path.c_str());
+    return false;
+  }
+  int number = 0;
+  for (std::string line; std::getline(file, line);) {
+    ++number;
+    if (line.empty() || line[0] == '#') continue;
+    std::istringstream words(line);
+    SlowSpan span;
+    std::string more;
+    const bool good = (words >> span.rank >> span.factor >> span.from_s >> span.until_s) &&
+                      !(words >> more) && span.rank >= 0 && span.factor >= 1 && span.from_s >= 0 &&
+                      span.until_s >= span.from_s;
+    if (!good) {
+      fprintf(stderr, "lm_trainer: %s, line %d: RANK FACTOR FROM_S UNTIL_S is wanted, the factor 1 or more\n",
+              path.c_str(), number);
+      return false;
+    }
+    spans->push_back(span);
+  }
+  return true;
+}
 
 bool Complain(const char* what, long a, long b) {
   fprintf(stderr, "lm_trainer: ");
@@ -70,14 +108,20 @@ int ParseOptions(int argc, char** argv, Options* options) {
       {"--report-every", &options->report_every, 1},
       {"--resume", &options->resume_dir},
       {"--checkpoint-every", &options->checkpoint_every},
+      {"--memory", &options->memory_dir},
+      {"--memory-every", &options->memory_every, 1},
       {"--device-ms", &options->device_ms},
       {"--slow-rank", &options->slow_rank},
       {"--slow-factor", &options->slow_factor, 1},
       {"--slow-from", &options->slow_from},
       {"--slow-until", &options->slow_until},
+      {"--slow-file", &options->slow_path},
+      {"--die-rank", &options->die_rank},
+      {"--die-at", &options->die_at},
   };
   if (const int code = examples::ParseOptions(kUsage, known, argc, argv); code >= 0) return code;
   model.seed = seed;
+  if (!options->slow_path.empty() && !ReadSlowSpans(options->slow_path, &options->slow_spans)) return 2;
   if (options->iterations == 0 && options->seconds <= 0) options->iterations = 100;
   return -1;
 }

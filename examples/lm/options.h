@@ -4,10 +4,19 @@
 
 #include <cstddef>
 #include <string>
+#include <vector>
 
 #include "examples/lm/model.h"
 
 namespace c4::examples::lm {
+
+// A straggler, in seconds since the first iteration.
+struct SlowSpan {
+  int rank = 0;
+  double factor = 1;
+  double from_s = 0;
+  double until_s = 0;
+};
 
 struct Options {
   int tensor = 1;
@@ -22,11 +31,18 @@ struct Options {
   int report_every = 10;
   int checkpoint_every = 0;  // iterations; 0: never
   std::string resume_dir;    // checkpoints are written there and begun from; empty: none
-  double device_ms = 0;      // that a forward pass lasts at least, a backward pass twice
-  int slow_rank = -1;        // its passes last slow_factor times as long; -1: none
+  std::string
+      memory_dir;         // copies of the state are kept there, of a tmpfs, and with a neighbour; empty: none
+  int memory_every = 10;  // iterations
+  double device_ms = 0;   // that a forward pass lasts at least, a backward pass twice
+  int slow_rank = -1;     // its passes last slow_factor times as long; -1: none
   double slow_factor = 2;
-  int slow_from = 0;   // iteration
-  int slow_until = 0;  // iteration; 0: to the end
+  int slow_from = 0;                 // iteration
+  int slow_until = 0;                // iteration; 0: to the end
+  std::string slow_path;             // of more stragglers; empty: none
+  std::vector<SlowSpan> slow_spans;  // that it names
+  int die_rank = -1;                 // ends at once before iteration die_at; -1: none
+  int die_at = 0;
 };
 
 int ParseOptions(int argc, char** argv, Options* options);

@@ -4,13 +4,17 @@
 #include <chrono>
 #include <cinttypes>
 #include <cstdio>
+#include <cstdlib>
 #include <unistd.h>
 #include <utility>
 
 #include "examples/checkpoint.h"
+#include "examples/lm/mix.h"
 
 namespace c4::examples::lm {
 namespace {
+
+constexpr int kDied = 9;
 
 double NowS() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -74,8 +78,14 @@ Samples Trainer::SamplesFor(int micro_batch) const {
 void Trainer::Linger(double began_s, double least_ms) const {
   const bool slow = world_.rank == options_.slow_rank && iteration_ >= options_.slow_from &&
                     (options_.slow_until == 0 || iteration_ < options_.slow_until);
-  const double taken_s = NowS() - began_s;
-  const double rest_s = std::max(taken_s, least_ms / 1e3) * (slow ? options_.slow_factor : 1) - taken_s;
+  const double now_s = NowS();
+  double factor = slow ? options_.slow_factor : 1;
+  for (const SlowSpan& span : options_.slow_spans) {
+    const bool lasts = now_s - started_s_ >= span.from_s && now_s - started_s_ < span.until_s;
+    if (span.rank == world_.rank && lasts) factor = std::max(factor, span.factor);
+  }
+  const double taken_s = now_s - began_s;
+  const double rest_s = std::max(taken_s, least_ms / 1e3) * factor - taken_s;
   if (rest_s > 0) usleep(static_cast<useconds_t>(std::min(rest_s, 10.0) * 1e6));
 }
 
@@ -276,24 +286,48 @@ bool Trainer::Save() {
   return true;
 }
 
-// Rank 0 looks for all.
+// What has to be the same for a copy to be of this job.
+uint64_t Trainer::JobHash() const {
+  const ModelShape& model = options_.model;
+  uint64_t hash = 0;
+  for (const size_t part :
+       {static_cast<size_t>(model.layers), model.heads, model.width, model.hidden, model.sequence,
+        static_cast<size_t>(model.seed), text_.size(), static_cast<size_t>(options_.batch),
+        static_cast<size_t>(options_.micro_batches), static_cast<size_t>(options_.pipeline),
+        static_cast<size_t>(options_.tensor), static_cast<size_t>(world_.size)}) {
+    hash = Mix(hash, part);
+  }
+  const char* const name = getenv("C4_JOB_ID");  // NOLINT(concurrency-mt-unsafe): nobody sets it
+  for (const char* at = name == nullptr ? "" : name; *at != 0; ++at)
+    hash = Mix(hash, static_cast<uint64_t>(*at));
+  return hash;
+}
+
+bool Trainer::BeginWith(const CheckpointContent& content) {
+  if (!UnpackState(content.weights, &model_.weights(), &adam_)) return false;
+  first_loss_ = content.first_loss;
+  iteration_ = content.iteration;
+  return true;
+}
+
+// Rank 0 looks for all. What is in memory is taken where it is newer than what is on disk.
 bool Trainer::Resume() {
   float newest = 0;
-  if (world_.rank == 0) {
+  if (world_.rank == 0 && !options_.resume_dir.empty()) {
     newest = static_cast<float>(FindCheckpoint(options_.resume_dir, layout_.pipeline, layout_.tensor));
   }
   if (!groups_.Sum(&newest, 1, Group::kAll)) return false;
-  if (newest < 1) return true;
+  bool found = false;
+  if (copies_.has_value() && !ResumeFromMemory(static_cast<int>(newest), &found)) return false;
+  if (found || newest < 1) return true;
   const int iteration = static_cast<int>(newest);
   CheckpointContent content;
   if (!ReadShard(options_.resume_dir, {worker_.stage, worker_.tensor_rank}, iteration, &content) ||
-      !UnpackState(content.weights, &model_.weights(), &adam_)) {
+      !BeginWith(content)) {
     fprintf(stderr, "lm_trainer: rank %d: the checkpoint of iteration %d in %s is not of this job\n",
             world_.rank, iteration, options_.resume_dir.c_str());
     return false;
   }
-  first_loss_ = content.first_loss;
-  iteration_ = iteration;
   if (world_.rank == 0) {
     printf("begins with the checkpoint before iteration %d\n", iteration);
     fflush(stdout);
@@ -301,14 +335,49 @@ bool Trainer::Resume() {
   return true;
 }
 
+bool Trainer::ResumeFromMemory(int newer_than, bool* found) {
+  CheckpointContent content;
+  bool here = false;
+  const double began_s = NowS();
+  const Shard shard = {worker_.stage, worker_.tensor_rank};
+  if (!copies_->Restore(shard, layout_.pipeline, layout_.tensor, newer_than, &content, &here)) return false;
+  *found = content.iteration > 0;
+  if (!*found) return true;
+  uint64_t near = here ? 1 : 0;
+  uint64_t hash = 0;
+  if (!BeginWith(content) || !groups_.Reduce(&near, 1, ncclSum, Group::kAll) || !HashAll(&hash)) return false;
+  if (world_.rank == 0) {
+    printf("begins with the copies in memory before iteration %d: %" PRIu64
+           " ranks' of their own host, %" PRIu64 " from a neighbour, %.1f ms; state %016" PRIx64 "\n",
+           iteration_, near, static_cast<uint64_t>(world_.size) - near, (NowS() - began_s) * 1e3, hash);
+    fflush(stdout);
+  }
+  return true;
+}
+
+bool Trainer::KeepCopy() {
+  const double began_s = NowS();
+  const bool begun = copies_->Begin({worker_.stage, worker_.tensor_rank},
+                                    {iteration_, first_loss_, PackState(model_.weights(), adam_)});
+  copying_s_ += NowS() - began_s;
+  return begun;
+}
+
 bool Trainer::Train() {
   Declare();
-  if (!options_.resume_dir.empty() && !Resume()) return false;
+  if (!options_.memory_dir.empty()) {
+    uint64_t most = 3 * model_.weights().size();
+    if (!groups_.Reduce(&most, 1, ncclMax, Group::kAll)) return false;
+    copies_.emplace(groups_, world_, options_.memory_dir, JobHash());
+    if (!copies_->Open(most)) return false;
+  }
+  if (!Resume()) return false;
   started_s_ = reported_s_ = NowS();
   reported_ = iteration_;
   const int first = iteration_;
   bool stop = false;
   while (!stop && (options_.iterations == 0 || iteration_ < options_.iterations)) {
+    if (world_.rank == options_.die_rank && iteration_ == options_.die_at) _exit(kDied);
     if (!FollowPlan() || !Iterate()) return false;
     const bool is_last = iteration_ == options_.iterations;
     if ((iteration_ % options_.report_every == 0 || iteration_ == first + 1 || is_last) && !Report(&stop)) {
@@ -316,6 +385,8 @@ bool Trainer::Train() {
     }
     const bool saves = options_.checkpoint_every > 0 && iteration_ % options_.checkpoint_every == 0;
     if (saves && !options_.resume_dir.empty() && !Save()) return false;
+    if (copies_.has_value() && !is_last && iteration_ % options_.memory_every == 0 && !KeepCopy())
+      return false;
   }
   return Summarize();
 }
@@ -338,6 +409,16 @@ bool Trainer::Summarize() {
   }
   if (worker_.replica != 0) hash = 0;
   if (!groups_.Reduce(&hash, 1, ncclSum, Group::kAll)) return false;
+  if (copies_.has_value()) {
+    if (!copies_->Settle()) return false;
+    if (world_.rank == 0 && copies_->copies() > 0) {
+      const double iterations_s = NowS() - started_s_;
+      printf("%" PRIu64 " copies in memory%s, %.3f ms each for the training, %.3f %% of the time\n",
+             copies_->copies(), copies_->leaves_the_host() ? " and in a neighbour's" : ", of this host alone",
+             copying_s_ * 1e3 / static_cast<double>(copies_->copies()), 100 * copying_s_ / iterations_s);
+    }
+    copies_->Remove();
+  }
   if (world_.rank == 0) {
     printf("%d iterations, loss %.5f -> %.5f (%a), state %016" PRIx64 "\n", iteration_, first_loss_,
            last_loss_, last_loss_, hash);

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,7 @@
 #include "ccl/include/c4/mitigation.h"
 #include "examples/lm/groups.h"
 #include "examples/lm/model.h"
+#include "examples/lm/neighbour.h"
 #include "examples/lm/options.h"
 #include "examples/lm/schedule.h"
 #include "examples/lm/state.h"
@@ -31,7 +33,7 @@ class Trainer {
 
   bool Connect();
   bool Train();
-  bool Disconnect() { return groups_.Disconnect(); }
+  bool Disconnect() { return (!copies_.has_value() || copies_->Close()) && groups_.Disconnect(); }
 
  private:
   bool first_stage() const { return worker_.stage == 0; }
@@ -52,6 +54,10 @@ class Trainer {
   bool Report(bool* stop);
   bool Save();
   bool Resume();
+  bool ResumeFromMemory(int newer_than, bool* found);
+  bool BeginWith(const CheckpointContent& content);
+  uint64_t JobHash() const;
+  bool KeepCopy();
   bool Summarize();
   // Of all workers, wherever they are.
   bool HashAll(uint64_t* hash) const;
@@ -62,6 +68,7 @@ class Trainer {
   const Layout layout_;
   Worker worker_;  // which one this rank is now
   Groups groups_;
+  std::optional<NeighbourCopies> copies_;
   Model<float> model_;
   Adam adam_;
   const c4Marks marks_ = c4FindMarks();
@@ -75,6 +82,7 @@ class Trainer {
   double first_loss_ = 0;
   double last_loss_ = 0;
   double computed_s_ = 0;  // in this iteration's passes
+  double copying_s_ = 0;   // that copies in memory took from the training
   double started_s_ = 0;
   double reported_s_ = 0;
   int reported_ = 0;  // iterations

@@ -116,6 +116,8 @@ TEST(LmTrainerTest, LayoutsThatCannotBeAreRefused) {
       {{"--tensor", "2", "--heads", "1"}, "have to be multiples of --tensor 2"},
       {{"--pipeline", "3"}, "2 ranks cannot be divided into replicas of 3"},
       {{"--text", "/nonexistent"}, "cannot read /nonexistent: No such file or directory"},
+      {{"--slow-file", "/nonexistent"}, "cannot read /nonexistent"},
+      {{"--slow-file", "/proc/loadavg"}, "/proc/loadavg, line 1: RANK FACTOR FROM_S UNTIL_S is wanted"},
       {{"--sequence", "100000"}, "--sequence has to be less"},
       {{"--fast", "1"}, "--fast is no option"},
       {{"--layers"}, "--layers needs a number"},
