@@ -19,6 +19,7 @@
 #include "c4d_master/options.h"
 #include "c4d_master/path_source.h"
 #include "c4d_master/policy_file.h"
+#include "c4d_master/recovery/downtime.h"
 #include "c4d_master/recovery/recovery_center.h"
 #include "c4d_master/recovery/recovery_grpc.h"
 #include "c4d_master/smon/smon.h"
@@ -107,6 +108,46 @@ void KeepDecision(MitigationStore* store, const v1::MitigationDecision& decision
   if (!kept.ok()) service::LogWarning("a decision about a fail-slow is not kept: ", kept.message());
 }
 
+int64_t JobBeganAtNs(const std::map<std::string, Host>& hosts) {
+  int64_t began_at_ns = kNever;
+  for (const auto& [name, host] : hosts) {
+    for (const Process& process : host.processes) {
+      if (began_at_ns == kNever || process.first_seen_at_ns < began_at_ns)
+        began_at_ns = process.first_seen_at_ns;
+    }
+  }
+  return began_at_ns;
+}
+
+RestartProgress ProgressOf(const recovery::Incident* incident) {
+  if (incident == nullptr) return {};
+  if (incident->phase == recovery::Phase::kProposed) {
+    return {.state = RestartProgress::State::kHeld,
+            .cost_s = 0,
+            .why = "recovery holds the incident back (c4 recovery): " + incident->reason};
+  }
+  if (!recovery::IsEnd(incident->phase))
+    return {.state = RestartProgress::State::kUnderWay, .cost_s = 0, .why = ""};
+  if (incident->phase != recovery::Phase::kRecovered) {
+    return {.state = RestartProgress::State::kFailed,
+            .cost_s = 0,
+            .why = "recovery has ended the incident: " + incident->reason};
+  }
+  return {.state = RestartProgress::State::kDone,
+          .cost_s = static_cast<double>(recovery::RestartCostNs(*incident)) / 1e9,
+          .why = ""};
+}
+
+MitigatorSources SourcesOf(C4dHandler* handler, const recovery::RecoveryCenter* recovery) {
+  return {.traffic = [handler] { return TrafficOf(handler->hosts()); },
+          .matrix = [handler](Now now) { return handler->GetMatrix(now); },
+          .why_no_restart = [recovery](const v1::Verdict& verdict) { return recovery->WhyNot(verdict); },
+          .began_at_ns = [handler] { return JobBeganAtNs(handler->hosts()); },
+          .restart_s = [recovery] { return recovery->UsualRestartS(); },
+          .restart_progress =
+              [recovery](const std::string& verdict) { return ProgressOf(recovery->IncidentOf(verdict)); }};
+}
+
 void ReadRecovery(const std::string& path, recovery::RecoveryCenter* center, const service::Clock& clock) {
   absl::StatusOr<recovery::RecoveryFile> file = recovery::LoadRecoveryFile(path);
   if (file.ok()) {
@@ -185,7 +226,9 @@ absl::Status Run(const MasterOptions& options, const std::vector<service::Settin
       [&](const std::string& host, const v1::ValidationToAgent& message) {
         return validator.Tell(host, message);
       },
-      [&](const v1::MitigationDecision& decision) { KeepDecision(&mitigation_store, decision); });
+      [&](const v1::MitigationDecision& decision) { KeepDecision(&mitigation_store, decision); },
+      SourcesOf(&handler, &recovery));
+  recovery.SetPermit([&](const v1::Verdict& verdict) { return mitigator.MayRestart(verdict); });
   handler.Subscribe([&](const v1::Verdict& verdict) { mitigator.OnVerdict(verdict); });
   PolicyFile policy(options.policy, [&](const Policy& file) { return options.GoOver(file); });
   service::StateThread state_thread("c4d-state", kTickInterval, [&] {

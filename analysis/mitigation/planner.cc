@@ -81,6 +81,13 @@ Strategy Planner::LevelOf(const std::string& event) const {
   return at->second.applied.back().strategy;
 }
 
+bool Planner::IsInForce(const std::string& event, Strategy strategy) const {
+  const auto at = accounts_.find(event);
+  return at != accounts_.end() &&
+         std::any_of(at->second.applied.begin(), at->second.applied.end(),
+                     [strategy](const Applied& applied) { return applied.strategy == strategy; });
+}
+
 Decision Planner::Base(const Account& account, Decision::Kind kind, Strategy strategy, double now_s) const {
   Decision decision;
   decision.kind = kind;
@@ -125,7 +132,10 @@ void Planner::Tell(Account* account, double now_s, std::vector<Decision>* decisi
 // True: nothing else is to be looked at.
 bool Planner::StepBack(Account* account, double now_s, std::vector<Decision>* decisions) {
   const EventState& event = account->newest;
-  if (event.part != Part::kWell) {
+  const auto applied = std::find_if(account->applied.begin(), account->applied.end(), [](const Applied& one) {
+    return one.strategy == Strategy::kMicroBatches;
+  });
+  if (event.part != Part::kWell || applied == account->applied.end()) {
     account->well_since.reset();
     return false;
   }
@@ -134,10 +144,9 @@ bool Planner::StepBack(Account* account, double now_s, std::vector<Decision>* de
     account->well_lost_s = event.lost_s;
   }
   if (event.iterations - *account->well_since < options_.well_iterations) return true;
-  const Strategy level = account->applied.back().strategy;
-  if (level == Strategy::kRestart) return true;  // nothing of it can be taken back
+  const Strategy level = applied->strategy;
   const double account_s = event.lost_s - account->well_lost_s;
-  const double cost_s = costs_.Of(level).value_or(account->applied.back().cost_s);
+  const double cost_s = costs_.Of(level).value_or(applied->cost_s);
   if (account_s < cost_s || acting_.has_value()) return true;
   Decision decision = Base(*account, Decision::Kind::kStepBack, level, now_s);
   decision.account_s = account_s;
@@ -157,7 +166,7 @@ void Planner::Choose(Account* account, const std::vector<Offer>& offers, double 
                      std::vector<Decision>* decisions) {
   const EventState& event = account->newest;
   const double slow_s = event.iteration_s - event.healthy_s;
-  if (slow_s <= 0) return;
+  if (slow_s <= (account->applied.empty() ? 0 : options_.rest_share * event.healthy_s)) return;
   const auto is_applied = [account](Strategy strategy) {
     return std::any_of(account->applied.begin(), account->applied.end(),
                        [strategy](const Applied& applied) { return applied.strategy == strategy; });
@@ -215,7 +224,8 @@ void Planner::Choose(Account* account, const std::vector<Offer>& offers, double 
 std::vector<Decision> Planner::Observe(const EventState& event, const std::vector<Offer>& offers,
                                        double now_s) {
   std::vector<Decision> decisions;
-  if (acting_.has_value() && now_s - acting_->since_s > options_.answer_s) {
+  if (acting_.has_value() && acting_->strategy != Strategy::kRestart &&
+      now_s - acting_->since_s > options_.answer_s) {
     decisions = Refused(
         absl::StrFormat("nobody has taken it in %.0f s: does the program ask for plans?", options_.answer_s),
         now_s);
@@ -249,7 +259,8 @@ void Planner::Done(double cost_s, double now_s) {
   account.since_lost_s = account.newest.lost_s;
   account.well_since.reset();
   if (acting.back) {
-    account.applied.pop_back();
+    std::erase_if(account.applied,
+                  [&acting](const Applied& applied) { return applied.strategy == acting.strategy; });
     return;
   }
   account.applied.push_back(

@@ -6,6 +6,7 @@
 // Each event has an account of its own; one action at a time is under way in a job, as each changes what the
 // others are measured by. Relief takes a step back by the same rule: once the part that was slow is well,
 // what the action still costs is counted, and it is taken back when that equals the cost of taking it back.
+// That is S2 alone: other places, once taken, cost nothing any more, and a restart is over when it is done.
 //
 // Pure: times are the caller's, in seconds of one clock. One thread.
 #pragma once
@@ -80,9 +81,10 @@ struct Decision {
 const char* DecisionWord(Decision::Kind kind);
 
 struct PlannerOptions {
-  double least_share = 0.05;      // of the slow-down: who promises less is left out
-  uint64_t measured_after = 10;   // iterations, for what an action has brought
-  double answer_s = 120;          // for an action to be taken: a framework may never ask for plans
+  double least_share = 0.05;     // of the slow-down: who promises less is left out
+  double rest_share = 0.1;       // of an iteration: so little, once something is in force, is left alone
+  uint64_t measured_after = 10;  // iterations, for what an action has brought
+  double answer_s = 120;  // for a plan to be taken: a framework may never ask; a restart takes what it takes
   uint64_t well_iterations = 10;  // that the part has to be well for
 };
 
@@ -98,8 +100,13 @@ class Planner {
   std::vector<Decision> Refused(const std::string& why, double now_s);
 
   bool acting() const { return acting_.has_value(); }
-  // What has been done about it and not been taken back; kIgnore: nothing.
+  // About this event; kIgnore: nothing.
+  Strategy ActingOn(const std::string& event) const {
+    return acting_.has_value() && acting_->event == event ? acting_->strategy : Strategy::kIgnore;
+  }
+  // What has been done about it last and not been taken back; kIgnore: nothing.
   Strategy LevelOf(const std::string& event) const;
+  bool IsInForce(const std::string& event, Strategy strategy) const;
   CostBook& costs() { return costs_; }
   const CostBook& costs() const { return costs_; }
 

@@ -13,19 +13,17 @@ namespace {
 using mitigation::Decision;
 using mitigation::EventState;
 using mitigation::Offer;
-using mitigation::Part;
 using mitigation::Strategy;
 using service::Concat;
 
 constexpr int64_t kFreshNs = 15 * kSecondNs;  // programs report about once a second, and once a step
 constexpr size_t kNewestTimes = 5;
-constexpr double kWell = 1.1;  // to the median group: as fast as the others
 constexpr size_t kMostDecisions = 10'000;
-
-double Median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values.empty() ? 0 : values[values.size() / 2];
-}
+constexpr int64_t kFirstSteps = 10;
+constexpr int64_t kSamplePauseNs = 2 * kSecondNs;
+constexpr uint64_t kSampledSteps = 10;  // for what a step sends
+constexpr int64_t kPlacesPauseNs = 5 * kSecondNs;
+constexpr int64_t kRestartBeginsNs = 120 * kSecondNs;
 
 std::string Answer(const v1::PlanAnswer& answer) {
   const std::string process = Concat("process ", answer.pid());
@@ -46,33 +44,14 @@ std::string Answer(const v1::PlanAnswer& answer) {
   }
 }
 
-double SlowestS(const LayoutPace& pace, const std::vector<int64_t>& micro_batches) {
-  double slowest_s = 0;
-  for (size_t group = 0; group < pace.groups.size(); ++group) {
-    slowest_s = std::max(slowest_s, mitigation::GroupTime(pace.groups[group].micro_batch_s,
-                                                          micro_batches[group], pace.stages));
-  }
-  return slowest_s;
-}
-
-std::vector<int64_t> Present(const LayoutPace& pace) {
-  std::vector<int64_t> micro_batches;
-  for (const GroupPace& group : pace.groups) micro_batches.push_back(group.micro_batches);
-  return micro_batches;
-}
-
-std::vector<double> Times(const LayoutPace& pace) {
-  std::vector<double> times_s;
-  for (const GroupPace& group : pace.groups) times_s.push_back(group.micro_batch_s);
-  return times_s;
-}
-
 }  // namespace
 
-Mitigator::Mitigator(bool enabled, uint64_t first_plan, Send send, OnDecision on_decision)
+Mitigator::Mitigator(bool enabled, uint64_t first_plan, Send send, OnDecision on_decision,
+                     MitigatorSources sources)
     : enabled_(enabled),
       send_(std::move(send)),
       on_decision_(std::move(on_decision)),
+      sources_(std::move(sources)),
       next_plan_(std::max<uint64_t>(first_plan, 1)) {}
 
 void Mitigator::OnVerdict(const v1::Verdict& verdict) {
@@ -87,15 +66,36 @@ void Mitigator::OnVerdict(const v1::Verdict& verdict) {
 }
 
 uint64_t Mitigator::NewestStep() const {
-  int64_t newest = 0;
-  for (const auto& [process, worker] : workers_) newest = std::max(newest, worker.step.step());
-  return static_cast<uint64_t>(newest);
+  // As it was told last: of a job that was started again that may be less than before.
+  int64_t step = 0;
+  int64_t at_ns = kNever;
+  for (const auto& [process, worker] : workers_) {
+    if (worker.at_ns < at_ns || (worker.at_ns == at_ns && worker.step.step() < step)) continue;
+    step = worker.step.step();
+    at_ns = worker.at_ns;
+  }
+  return static_cast<uint64_t>(step);
+}
+
+bool Mitigator::MayRestart(const v1::Verdict& verdict) const {
+  if (!enabled_ || !verdict.has_fail_slow()) return true;
+  return planner_.ActingOn(verdict.id()) == Strategy::kRestart ||
+         planner_.IsInForce(verdict.id(), Strategy::kRestart);
+}
+
+// A master that comes later, or a job that goes on from a checkpoint, tells nothing of how long a start
+// takes.
+void Mitigator::NoteStart(const v1::PlanStep& step, Now now) {
+  if (std::exchange(reported_, true) || step.step() > kFirstSteps || !sources_.began_at_ns) return;
+  const int64_t began_at_ns = sources_.began_at_ns();
+  if (began_at_ns != kNever) start_s_ = static_cast<double>(now.monotonic_ns - began_at_ns) / 1e9;
 }
 
 void Mitigator::Take(const std::string& host, const v1::AgentToValidation& message, Now now) {
   if (!enabled_) return;
   if (message.has_plan_step()) {
     const v1::PlanStep& step = message.plan_step();
+    NoteStart(step, now);
     Worker& worker = workers_[{host, step.pid()}];
     worker.step = step;
     worker.at_ns = now.monotonic_ns;
@@ -108,6 +108,7 @@ void Mitigator::Take(const std::string& host, const v1::AgentToValidation& messa
   const auto at = plan_.done.find({host, answer.pid()});
   if (at == plan_.done.end()) return;
   if (answer.gone() || answer.state() == 3) return Refuse(Answer(answer), now);
+  plan_.heard = true;
   if (answer.state() != 2) return;
   at->second = true;
   plan_.cost_s = std::max(plan_.cost_s, static_cast<double>(answer.cost_ns()) / 1e9);
@@ -116,6 +117,19 @@ void Mitigator::Take(const std::string& host, const v1::AgentToValidation& messa
   service::LogInfo("plan ", plan_.number, " is in force");
   const double cost_s = plan_.cost_s;
   plan_ = {};
+  Done(cost_s, now);
+}
+
+void Mitigator::Done(double cost_s, Now now) {
+  for (auto& [id, event] : events_) {
+    const Strategy strategy = planner_.ActingOn(id);
+    if (strategy != Strategy::kPlacement && strategy != Strategy::kRestart) continue;
+    event.applied_at_ns = now.monotonic_ns;
+    event.applied = event.newest;
+    event.first_step.reset();
+    first_sample_.reset();
+    per_step_.clear();
+  }
   planner_.Done(cost_s, static_cast<double>(now.monotonic_ns) / 1e9);
 }
 
@@ -145,8 +159,8 @@ void Mitigator::Refuse(const std::string& why, Now now) {
   }
 }
 
-std::vector<std::pair<Mitigator::ProcessId, const Mitigator::Worker*>> Mitigator::Fresh(Now now) const {
-  std::vector<std::pair<ProcessId, const Worker*>> fresh;
+std::vector<std::pair<HostPid, const Mitigator::Worker*>> Mitigator::Fresh(Now now) const {
+  std::vector<std::pair<HostPid, const Worker*>> fresh;
   for (const auto& [process, worker] : workers_) {
     if (worker.step.has_worker() && now.monotonic_ns - worker.at_ns < kFreshNs) {
       fresh.emplace_back(process, &worker);
@@ -194,84 +208,98 @@ bool Mitigator::Pace(Now now, LayoutPace* pace, std::string* why) const {
   return true;
 }
 
-EventState Mitigator::StateOf(const Event& event, const LayoutPace* pace) const {
-  const v1::FailSlow& slow = event.verdict.fail_slow();
-  EventState state;
-  state.id = event.verdict.id();
-  state.healthy_s = slow.before_s();
-  state.iteration_s = slow.after_s();
-  state.iterations = slow.iterations();
-  state.lost_s = slow.lost_s();
-  const bool in_force = planner_.LevelOf(state.id) != Strategy::kIgnore;
-  if (pace != nullptr && in_force) {
-    const std::vector<double> times_s = Times(*pace);
-    const double slowest_s = *std::max_element(times_s.begin(), times_s.end());
-    state.part = slowest_s > kWell * Median(times_s) ? Part::kSlow : Part::kWell;
+// What an iteration sends, from the first look since the layout is as it is to the newest: the longer, the
+// less it matters that steps and counters are told at different moments.
+void Mitigator::SampleTraffic(Now now) {
+  if (!sources_.traffic || planner_.acting()) return;
+  if (sampled_at_ns_ != kNever && now.monotonic_ns - sampled_at_ns_ < kSamplePauseNs) return;
+  sampled_at_ns_ = now.monotonic_ns;
+  Sample sample = {.traffic = sources_.traffic(), .step = NewestStep()};
+  if (!first_sample_.has_value() || sample.step < first_sample_->step) {
+    first_sample_ = std::move(sample);
+    per_step_.clear();
+    return;
   }
-  if (!event.cleared) return state;
-  state.is_over = !in_force;
-  if (pace == nullptr) return state;
-  // Nobody counts its iterations any more; what the action costs now is told by the groups.
-  const std::vector<int64_t> even = mitigation::EvenMicroBatches(pace->groups.size(), pace->micro_batches);
-  const double more_s = std::max(0.0, SlowestS(*pace, Present(*pace)) - SlowestS(*pace, even));
-  const uint64_t step = NewestStep();
-  const uint64_t passed = step > event.cleared_step ? step - event.cleared_step : 0;
-  state.iterations += passed;
-  state.iteration_s = state.healthy_s + more_s;
-  state.lost_s += more_s * static_cast<double>(passed);
-  return state;
+  if (sample.step < first_sample_->step + kSampledSteps) return;
+  per_step_ = BytesPerStep(first_sample_->traffic, sample.traffic, sample.step - first_sample_->step);
+  if (per_step_.empty()) first_sample_ = std::move(sample);
 }
 
-std::vector<Offer> Mitigator::OffersFor(const EventState& state, const LayoutPace* pace,
-                                        const std::string& why) const {
-  Offer micro_batches{.strategy = Strategy::kMicroBatches};
-  micro_batches.estimate_s = state.iteration_s;  // of a step's length, at first
-  micro_batches.promised_s = state.iteration_s;
-  if (pace == nullptr) {
-    micro_batches.unavailable = why;
-  } else if (pace->groups.size() < 2) {
-    micro_batches.unavailable = "there is one data-parallel group: nobody can take its micro-batches";
-  } else {
-    const auto plan = mitigation::DistributeMicroBatches(Times(*pace), pace->micro_batches, pace->stages);
-    if (!plan.ok()) {
-      micro_batches.unavailable = std::string(plan.status().message());
-    } else {
-      micro_batches.promised_s = std::max(
-          state.healthy_s, state.iteration_s - (SlowestS(*pace, Present(*pace)) - plan->iteration_s));
-    }
+void Mitigator::LookForPlaces(Event* event, const EventState& state, Now now) {
+  const bool measured = first_sample_.has_value() && !per_step_.empty() && sources_.matrix;
+  if (!measured || planner_.acting() || event->cleared ||
+      planner_.IsInForce(state.id, Strategy::kPlacement)) {
+    return;
   }
-  Offer places{.strategy = Strategy::kPlacement,
-               .unavailable = "the master does not know yet what the job's links carry"};
-  Offer restart{.strategy = Strategy::kRestart, .unavailable = "restarts are recovery's (c4 recovery)"};
-  return {std::move(micro_batches), std::move(places), std::move(restart)};
+  if (event->places_at_ns != kNever && now.monotonic_ns - event->places_at_ns < kPlacesPauseNs) return;
+  event->places_at_ns = now.monotonic_ns;
+  std::vector<PlacedProcess> processes;
+  for (const auto& [process, worker] : Fresh(now)) {
+    std::vector<double> times_s;
+    for (const uint64_t time_ns : worker->newest_ns) times_s.push_back(static_cast<double>(time_ns) / 1e9);
+    processes.push_back({.process = process,
+                         .worker = worker->step.worker(),
+                         .micro_batch_s = Median(std::move(times_s)),
+                         .micro_batches = worker->step.group_micro_batches()});
+  }
+  event->places = OfferPlacement(processes, first_sample_->traffic.ranks, per_step_, sources_.matrix(now),
+                                 state.healthy_s, state.iteration_s);
 }
 
-bool Mitigator::Distribute(const std::vector<int64_t>& micro_batches, Now now) {
-  plan_ = {};
-  plan_.number = next_plan_++;
+Mitigator::Messages Mitigator::MicroBatchPlan(const std::vector<int64_t>& micro_batches, Now now) const {
   std::vector<int64_t> first(micro_batches.size(), 0);
   int64_t whole = 0;
   for (size_t group = 0; group < micro_batches.size(); ++group) {
     first[group] = whole;
     whole += micro_batches[group];
   }
-  std::map<std::string, v1::ValidationToAgent> messages;
+  Messages messages;
   for (const auto& [process, worker] : Fresh(now)) {
-    v1::PlanForProcess* const plan = messages[process.first].mutable_plans()->add_plans();
+    v1::PlanForProcess& plan = messages[process];
     const v1::WorkerPlace& place = worker->step.worker();
-    plan->set_pid(process.second);
-    plan->set_plan(plan_.number);
-    plan->set_strategy(2);
-    plan->set_micro_batches(static_cast<uint32_t>(whole));
-    plan->set_first_micro_batch(static_cast<uint32_t>(first[place.dp_rank()]));
-    plan->set_group_micro_batches(static_cast<uint32_t>(micro_batches[place.dp_rank()]));
-    *plan->mutable_now() = place;
-    *plan->mutable_next() = place;
-    plan->set_send_to(-1);
-    plan->set_receive_from(-1);
+    plan.set_strategy(static_cast<uint32_t>(Strategy::kMicroBatches));
+    plan.set_micro_batches(static_cast<uint32_t>(whole));
+    plan.set_first_micro_batch(static_cast<uint32_t>(first[place.dp_rank()]));
+    plan.set_group_micro_batches(static_cast<uint32_t>(micro_batches[place.dp_rank()]));
+    *plan.mutable_now() = place;
+    *plan.mutable_next() = place;
+    plan.set_send_to(-1);
+    plan.set_receive_from(-1);
+  }
+  return messages;
+}
+
+Mitigator::Messages Mitigator::PlacesPlan(const PlacementOffer& places) const {
+  int64_t whole = 0;
+  for (const auto& [process, step] : places.steps) {
+    whole = std::max(whole, step.first_micro_batch + step.micro_batches);
+  }
+  Messages messages;
+  for (const auto& [process, step] : places.steps) {
+    v1::PlanForProcess& plan = messages[process];
+    plan.set_strategy(static_cast<uint32_t>(Strategy::kPlacement));
+    plan.set_micro_batches(static_cast<uint32_t>(whole));
+    plan.set_first_micro_batch(static_cast<uint32_t>(step.first_micro_batch));
+    plan.set_group_micro_batches(static_cast<uint32_t>(step.micro_batches));
+    *plan.mutable_now() = step.now;
+    *plan.mutable_next() = step.next;
+    plan.set_send_to(step.send_to);
+    plan.set_receive_from(step.receive_from);
+  }
+  return messages;
+}
+
+bool Mitigator::Distribute(Messages messages) {
+  plan_ = {};
+  plan_.number = next_plan_++;
+  std::map<std::string, v1::ValidationToAgent> by_host;
+  for (auto& [process, message] : messages) {
+    message.set_pid(process.second);
+    message.set_plan(plan_.number);
+    *by_host[process.first].mutable_plans()->add_plans() = std::move(message);
     plan_.done[process] = false;
   }
-  for (const auto& [host, message] : messages) {
+  for (const auto& [host, message] : by_host) {
     if (!send_(host, message)) return false;
   }
   return true;
@@ -309,31 +337,83 @@ void Mitigator::Note(const Decision& decision, uint64_t iterations, const Layout
     if (leaves && plan_.number != 0 && !planner_.acting()) Withdraw();
     return;
   }
+  if (decision.strategy == Strategy::kRestart) {
+    Record(std::move(message));
+    restart_since_ns_ = now.monotonic_ns;  // recovery asks MayRestart
+    return;
+  }
   if (pace == nullptr) {
     Record(std::move(message));
     return Refuse("the layout of the job is not known now", now);
   }
-  std::vector<int64_t> micro_batches = mitigation::EvenMicroBatches(pace->groups.size(), pace->micro_batches);
-  if (decision.kind == Decision::Kind::kAct) {
-    const auto plan = mitigation::DistributeMicroBatches(Times(*pace), pace->micro_batches, pace->stages);
-    if (plan.ok()) micro_batches = plan->micro_batches;
+  Messages messages;
+  if (decision.strategy == Strategy::kPlacement && known != events_.end()) {
+    message.set_why(Concat(message.why(), "; ", known->second.places.what));
+    messages = PlacesPlan(known->second.places);
+  } else {
+    std::vector<int64_t> micro_batches =
+        mitigation::EvenMicroBatches(pace->groups.size(), pace->micro_batches);
+    if (decision.kind == Decision::Kind::kAct) {
+      const auto plan = mitigation::DistributeMicroBatches(Times(*pace), pace->micro_batches, pace->stages);
+      if (plan.ok()) micro_batches = plan->micro_batches;
+    }
+    for (const int64_t count : micro_batches) message.add_micro_batches(static_cast<uint32_t>(count));
+    messages = MicroBatchPlan(micro_batches, now);
   }
   message.set_plan(next_plan_);
-  for (const int64_t count : micro_batches) message.add_micro_batches(static_cast<uint32_t>(count));
   Record(std::move(message));
-  if (!Distribute(micro_batches, now)) Refuse("an agent does not attend any more", now);
+  if (!Distribute(std::move(messages))) Refuse("an agent does not attend any more", now);
+}
+
+// What recovery makes of a restart that was decided.
+void Mitigator::TendRestart(Now now) {
+  std::string id;
+  for (const auto& [event, state] : events_) {
+    if (planner_.ActingOn(event) == Strategy::kRestart) id = event;
+  }
+  if (id.empty()) return;
+  const RestartProgress progress =
+      sources_.restart_progress ? sources_.restart_progress(id) : RestartProgress{};
+  switch (progress.state) {
+    case RestartProgress::State::kDone:
+      return Done(progress.cost_s, now);
+    case RestartProgress::State::kFailed:
+      return Refuse(progress.why, now);
+    case RestartProgress::State::kUnderWay:
+      return;
+    case RestartProgress::State::kNothing:
+    case RestartProgress::State::kHeld:
+      break;
+  }
+  if (now.monotonic_ns - restart_since_ns_ <= kRestartBeginsNs) return;
+  Refuse(progress.why.empty() ? "recovery has not begun it" : progress.why, now);
 }
 
 void Mitigator::Tick(Now now) {
-  if (!enabled_ || events_.empty()) return;
+  if (!enabled_) return;
+  if (events_.empty()) {
+    first_sample_.reset();
+    per_step_.clear();
+    return;
+  }
   LayoutPace pace;
   std::string why;
   const LayoutPace* const known = Pace(now, &pace, &why) ? &pace : nullptr;
   const double now_s = static_cast<double>(now.monotonic_ns) / 1e9;
+  TendRestart(now);
+  if (known != nullptr) SampleTraffic(now);
   std::vector<std::string> over;
-  for (const auto& [id, event] : events_) {
-    const EventState state = StateOf(event, known);
-    const std::vector<Decision> decisions = planner_.Observe(state, OffersFor(state, known, why), now_s);
+  for (auto& [id, event] : events_) {
+    for (const auto& [process, worker] : workers_) {
+      if (event.applied_at_ns == kNever || event.first_step.has_value()) break;
+      if (worker.at_ns <= event.applied_at_ns) continue;
+      event.first_step = {static_cast<uint64_t>(worker.step.step()), worker.at_ns};
+    }
+    const EventState state = StateOf(event, known, now);
+    event.newest = state;
+    if (known != nullptr) LookForPlaces(&event, state, now);
+    const std::vector<Decision> decisions =
+        planner_.Observe(state, OffersFor(event, state, known, why), now_s);
     for (const Decision& decision : decisions) Note(decision, state.iterations, known, now);
     if (state.is_over) over.push_back(id);
   }

@@ -28,4 +28,13 @@ Downtime DowntimeOf(const Incident& incident) {
           .initialisation_ns = Between(isolated_ns, incident.running_ns)};
 }
 
+int64_t RestartCostNs(const Incident& incident) {
+  const Downtime downtime = DowntimeOf(incident);
+  const int64_t again_ns = incident.syndrome == kFailSlow
+                               ? Between(incident.checkpoint_ns, incident.admitted_ns)
+                               : downtime.lost_work_ns;
+  return std::max<int64_t>(again_ns, 0) +
+         std::max<int64_t>(Between(incident.admitted_ns, incident.running_ns), 0);
+}
+
 }  // namespace c4::c4d::recovery

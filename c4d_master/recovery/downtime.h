@@ -19,4 +19,8 @@ struct Downtime {
 
 Downtime DowntimeOf(const Incident& incident);
 
+// Of one that has recovered: the work that is done again and the time until every rank ran, without that for
+// finding out. A job that was only slow worked until it was ended, else until the onset.
+int64_t RestartCostNs(const Incident& incident);
+
 }  // namespace c4::c4d::recovery

@@ -107,8 +107,8 @@ void Steps::OnVerdict(const Event& event) {
     if (std::find(incident.open.begin(), incident.open.end(), event.verdict) == incident.open.end()) continue;
     incident.last_seen_ns = std::max(incident.last_seen_ns, event.seen_ns);
   }
-  if (IsHandled(event.verdict) || event.syndrome < 0 || event.syndrome >= static_cast<int>(kSyndromes))
-    return;
+  const auto* const slot = std::find(kSyndromeNumbers.begin(), kSyndromeNumbers.end(), event.syndrome);
+  if (IsHandled(event.verdict) || slot == kSyndromeNumbers.end()) return;
   if (IsStale(event)) {
     Handle(event.verdict);
     Audit(0, event.node, "stale", "verdict " + event.verdict + " is of before the job was started again");
@@ -116,7 +116,7 @@ void Steps::OnVerdict(const Event& event) {
   }
   if (now_ns_ - event.seen_ns > rules_.verdict_max_age_ns) return;  // it may be seen again
   if (event.incarnation > state_.incarnation) LearnIncarnation(event.incarnation);
-  const SyndromePolicy& policy = rules_.policies[static_cast<size_t>(event.syndrome)];
+  const SyndromePolicy& policy = rules_.policies[static_cast<size_t>(slot - kSyndromeNumbers.begin())];
   if (policy.act == Act::kNone) {
     Handle(event.verdict);
     return;

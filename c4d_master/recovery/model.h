@@ -15,8 +15,11 @@
 namespace c4::c4d::recovery {
 
 inline constexpr int64_t kSecond = 1'000'000'000;
-inline constexpr size_t kSyndromes = 10;  // as in proto/c4/v1/c4d.proto
+inline constexpr size_t kSyndromes = 11;  // a policy for each
 inline constexpr size_t kLostNode = 6;
+inline constexpr int kFailSlow = 35;
+// By policy the number in proto/c4/v1/c4d.proto.
+inline constexpr std::array<int, kSyndromes> kSyndromeNumbers = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, kFailSlow};
 
 enum class Mode { kDryRun, kManual, kAutomatic };
 // What a verdict of a syndrome leads to: restart the job where it is, or without the node that is to blame.

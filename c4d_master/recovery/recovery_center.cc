@@ -144,6 +144,7 @@ void RecoveryCenter::OnVerdict(const v1::Verdict& verdict, uint32_t incarnation,
   const auto [known, is_new] = open_.try_emplace(verdict.id());
   known->second.verdict = verdict;
   if (is_new) known->second.incarnation = incarnation;
+  if (permit_ && !permit_(verdict)) return;
   const bool settled = heard_since_ns_ != kNever && now.monotonic_ns - heard_since_ns_ >= kSettleNs;
   const bool of_before = verdict.confirmed_unix_ns() < now.unix_ns - (now.monotonic_ns - began_at_ns_);
   Do({.kind = Event::Kind::kVerdict,
@@ -156,6 +157,42 @@ void RecoveryCenter::OnVerdict(const v1::Verdict& verdict, uint32_t incarnation,
       .confirmed_ns = verdict.confirmed_unix_ns(),
       .seen_ns = settled || !of_before ? now.unix_ns : verdict.confirmed_unix_ns()},
      now);
+}
+
+std::string RecoveryCenter::WhyNot(const v1::Verdict& verdict) const {
+  const auto* const slot = std::find(kSyndromeNumbers.begin(), kSyndromeNumbers.end(), verdict.syndrome());
+  if (slot == kSyndromeNumbers.end()) return "recovery does not know such verdicts";
+  const SyndromePolicy& policy = file_.rules.policies[static_cast<size_t>(slot - kSyndromeNumbers.begin())];
+  const std::string_view word = service::SyndromeWord(verdict.syndrome());
+  if (policy.act == Act::kNone) {
+    return Concat("recovery's policy for \"", word, "\" is to do nothing (--recovery)");
+  }
+  if (file_.driver.kind == DriverConfig::Kind::kNone) return "recovery has no driver (--recovery)";
+  if (file_.rules.mode != Mode::kAutomatic) return "recovery restarts nothing by itself (--recovery: mode)";
+  if (verdict.culprit().host().empty()) return "no node is to blame: a restart would take all of them again";
+  if (verdict.confidence() < policy.min_confidence) {
+    return "the verdict is less certain than recovery's policy asks for";
+  }
+  return "";
+}
+
+std::optional<double> RecoveryCenter::UsualRestartS() const {
+  std::vector<double> seconds;
+  for (const Incident& incident : state_.incidents) {
+    if (incident.phase != Phase::kRecovered || incident.running_ns == 0) continue;
+    seconds.push_back(static_cast<double>(RestartCostNs(incident)) / 1e9);
+  }
+  if (seconds.empty()) return std::nullopt;
+  std::sort(seconds.begin(), seconds.end());
+  return seconds[seconds.size() / 2];
+}
+
+const Incident* RecoveryCenter::IncidentOf(const std::string& verdict) const {
+  for (auto incident = state_.incidents.rbegin(); incident != state_.incidents.rend(); ++incident) {
+    const auto& verdicts = incident->verdicts;
+    if (std::find(verdicts.begin(), verdicts.end(), verdict) != verdicts.end()) return &*incident;
+  }
+  return nullptr;
 }
 
 void RecoveryCenter::TakeResults(Now now) {

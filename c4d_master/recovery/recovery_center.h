@@ -8,7 +8,9 @@
 // caller and outlives it.
 #pragma once
 
+#include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,6 +33,15 @@ class RecoveryCenter {
 
   void SetFile(RecoveryFile file, Now now);
   void RefuseFile(const absl::Status& why);
+
+  // A verdict that it says no to is left alone for now: it is asked again every few seconds.
+  void SetPermit(std::function<bool(const v1::Verdict&)> permit) { permit_ = std::move(permit); }
+  // Why a verdict would lead to no restart by itself, a sentence; empty: it would.
+  std::string WhyNot(const v1::Verdict& verdict) const;
+  // What a restart has cost the job (downtime.h), the median over all; nothing: there was none.
+  std::optional<double> UsualRestartS() const;
+  // The incident of a verdict; nullptr: there is none (any more).
+  const Incident* IncidentOf(const std::string& verdict) const;
 
   // `incarnation` that it is about.
   void OnVerdict(const v1::Verdict& verdict, uint32_t incarnation, Now now);
@@ -60,6 +71,7 @@ class RecoveryCenter {
   RecoveryFile file_;
   RecoveryWork* const work_;
   RecoveryStore* const store_;
+  std::function<bool(const v1::Verdict&)> permit_;
   State state_;
   struct Known {
     v1::Verdict verdict;

@@ -25,10 +25,10 @@ constexpr size_t kMaxSocketPath = 107;
 absl::Status ReadPolicies(const Json& json, Rules* rules) {
   for (const auto& [name, value] : json.items()) {
     size_t syndrome = 1;
-    while (syndrome < kSyndromes && service::SyndromeWord(static_cast<int>(syndrome)) != name) ++syndrome;
+    while (syndrome < kSyndromes && service::SyndromeWord(kSyndromeNumbers[syndrome]) != name) ++syndrome;
     if (syndrome == kSyndromes) {
       std::vector<std::string> words;
-      for (size_t i = 1; i < kSyndromes; ++i) words.emplace_back(service::SyndromeWord(static_cast<int>(i)));
+      for (size_t i = 1; i < kSyndromes; ++i) words.emplace_back(service::SyndromeWord(kSyndromeNumbers[i]));
       return absl::InvalidArgumentError(Concat("\"policies\" holds \"", service::ToUtf8(name),
                                                "\", which is no syndrome; there are ",
                                                absl::StrJoin(words, ", ")));

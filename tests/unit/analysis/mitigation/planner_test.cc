@@ -258,7 +258,7 @@ TEST(Planner, IsNeverWorseThanItsBound) {
     if (seed % 3 == 0) offers.erase(offers.begin() + static_cast<std::ptrdiff_t>(random() % 3));
     std::shuffle(offers.begin(), offers.end(), random);
     const int iterations = static_cast<int>(std::pow(10, 3.7 * unit(random)));
-    World world;
+    World world({.rest_share = 0});
     const double total_s = world.Run(slow_s, offers, iterations);
     double best_s = iterations * (slow_s - kHealthyS);
     double costs_s = 0;
@@ -298,6 +298,53 @@ TEST(Planner, WithOneStrategyItIsTwiceTheBestAtMost) {
       ASSERT_EQ(total_s, best_s);
     }
   }
+}
+
+// Other places cost nothing once they are taken; micro-batches that were dealt out anew are put back all the
+// same, though places were changed after them.
+TEST(Planner, PlacesStayAndMicroBatchesGoBack) {
+  World world;
+  const std::vector<Offer> offers = {Offered(Strategy::kMicroBatches, 1, 1.3),
+                                     Offered(Strategy::kPlacement, 5, 1.15)};
+  world.Run(1.5, offers, 60);
+  ASSERT_EQ(world.Acts(), (std::vector<Strategy>{Strategy::kMicroBatches, Strategy::kPlacement}));
+  world.event.part = Part::kWell;
+  std::vector<Decision> backs;
+  for (int i = 0; i < 60 && backs.empty(); ++i) {
+    for (const Decision& decision : world.Iterate(1.15, offers)) {
+      if (decision.kind == Decision::Kind::kStepBack) backs.push_back(decision);
+    }
+  }
+  ASSERT_EQ(backs.size(), 1u);
+  EXPECT_EQ(backs[0].strategy, Strategy::kMicroBatches);
+  world.planner.Done(1, world.now_s);
+  EXPECT_FALSE(world.planner.IsInForce("v1", Strategy::kMicroBatches));
+  EXPECT_TRUE(world.planner.IsInForce("v1", Strategy::kPlacement));
+  for (int i = 0; i < 60; ++i) {
+    for (const Decision& decision : world.Iterate(1.15, offers)) {
+      EXPECT_NE(decision.kind, Decision::Kind::kStepBack);
+    }
+  }
+}
+
+TEST(Planner, ALittleThatIsLeftIsLeftAlone) {
+  World world;
+  const std::vector<Offer> offers = {Offered(Strategy::kPlacement, 2, 1.08),
+                                     Offered(Strategy::kRestart, 4, 1)};
+  world.Run(1.5, offers, 500);
+  EXPECT_EQ(world.Acts(), std::vector<Strategy>{Strategy::kPlacement});
+}
+
+// Plans are given two minutes; a restart takes what it takes, and whoever does it says when it has failed.
+TEST(Planner, ARestartIsNotGivenUpByTheClock) {
+  World world;
+  const std::vector<Offer> offers = {Offered(Strategy::kRestart, 1, 1)};
+  for (int i = 0; i < 3; ++i) world.Iterate(1.5, offers);
+  ASSERT_EQ(world.planner.ActingOn("v1"), Strategy::kRestart);
+  EXPECT_EQ(world.planner.ActingOn("v2"), Strategy::kIgnore);
+  world.now_s += 1000;
+  EXPECT_TRUE(world.Iterate(1.5, offers).empty());
+  EXPECT_EQ(world.planner.ActingOn("v1"), Strategy::kRestart);
 }
 
 }  // namespace

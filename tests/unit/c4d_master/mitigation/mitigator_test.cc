@@ -24,7 +24,40 @@ class MitigatorTest : public testing::Test {
               for (const v1::PlanForProcess& plan : message.plans().plans()) told_[{host, plan.pid()}] = plan;
               return attends_;
             },
-            [this](const v1::MitigationDecision& decision) { kept_.push_back(decision); }) {}
+            [this](const v1::MitigationDecision& decision) { kept_.push_back(decision); },
+            {.traffic = [this] { return Traffic(); },
+             .matrix = [this](Now) { return matrix_; },
+             .why_no_restart = [this](const v1::Verdict&) { return why_no_restart_; },
+             .began_at_ns = [] { return 980 * kSecondNs; },
+             .restart_s = [this] { return restart_s_; },
+             .restart_progress = [this](const std::string&) { return restart_; }}) {}
+
+  // Stages next to each other exchange a hundredth of what groups do.
+  JobTraffic Traffic() const {
+    JobTraffic traffic;
+    for (uint32_t group = 0; group < times_s_.size(); ++group) {
+      for (uint32_t stage = 0; stage < stages_; ++stage) {
+        const HostPid self = {HostOf(group, stage), 10 * group + stage};
+        traffic.ranks[self] = static_cast<int>(group * stages_ + stage);
+        const uint32_t next = (group + 1) % static_cast<uint32_t>(times_s_.size());
+        traffic.completed_bytes[{self, {HostOf(next, stage), 10 * next + stage}}] =
+            static_cast<uint64_t>(step_) * 10'000'000;
+        if (stage + 1 < stages_) {
+          traffic.completed_bytes[{self, {HostOf(group, stage + 1), 10 * group + stage + 1}}] =
+              static_cast<uint64_t>(step_) * 100'000;
+        }
+      }
+    }
+    return traffic;
+  }
+  // Between the hosts of the first two groups' first stages.
+  void SlowLink() {
+    v1::MatrixCell* const cell = matrix_.add_cells();
+    cell->set_from_host(HostOf(0, 0));
+    cell->set_to_host(HostOf(1, 0));
+    cell->set_ratio(8);
+    cell->set_slow(true);
+  }
 
   void Pass(double seconds) {
     for (double left = seconds; left > 0; left -= 0.5) {
@@ -51,11 +84,13 @@ class MitigatorTest : public testing::Test {
         step->mutable_worker()->set_pp_size(stages_);
         step->mutable_worker()->set_tp_size(1);
         step->mutable_worker()->set_cp_size(1);
-        mitigator_.Take(HostOf(group), message, now_);
+        mitigator_.Take(HostOf(group, stage), message, now_);
       }
     }
   }
-  static std::string HostOf(uint32_t group) { return "host" + std::to_string(group); }
+  std::string HostOf(uint32_t group, uint32_t stage = 0) const {
+    return "host" + std::to_string(group) + (host_each_ ? "-" + std::to_string(stage) : "");
+  }
   // As the detector tells it: 4 micro-batches of 1 s before, of 2 s since.
   void SlowVerdict(double lost_s, bool cleared = false) {
     v1::Verdict verdict;
@@ -70,7 +105,7 @@ class MitigatorTest : public testing::Test {
     mitigator_.OnVerdict(verdict);
   }
   void Answer(uint32_t group, uint32_t stage, uint32_t state, uint32_t reason = 0) {
-    const auto told = told_.find({HostOf(group), 10 * group + stage});
+    const auto told = told_.find({HostOf(group, stage), 10 * group + stage});
     ASSERT_NE(told, told_.end());
     v1::AgentToValidation message;
     v1::PlanAnswer* const answer = message.mutable_plan_answer();
@@ -79,7 +114,7 @@ class MitigatorTest : public testing::Test {
     answer->set_state(state);
     answer->set_reason(reason);
     answer->set_cost_ns(2'000'000);
-    mitigator_.Take(HostOf(group), message, now_);
+    mitigator_.Take(HostOf(group, stage), message, now_);
   }
   // All do as they are told.
   void Follow() {
@@ -92,6 +127,13 @@ class MitigatorTest : public testing::Test {
     }
     told_.clear();
   }
+  v1::MitigationDecision Newest(const std::string& kind) const {
+    v1::MitigationDecision newest;
+    for (const v1::MitigationDecision& decision : mitigator_.decisions()) {
+      if (decision.kind() == kind) newest = decision;
+    }
+    return newest;
+  }
   std::vector<std::string> Kinds() const {
     std::vector<std::string> kinds;
     for (const v1::MitigationDecision& decision : mitigator_.decisions()) {
@@ -103,7 +145,12 @@ class MitigatorTest : public testing::Test {
   std::vector<double> times_s_ = {1, 1, 2, 1};
   std::vector<uint32_t> dealt_ = {4, 4, 4, 4};
   uint32_t stages_ = 1;
+  bool host_each_ = false;  // a worker has a host of its own
   bool reports_ = true;
+  v1::GetMatrixReply matrix_;
+  std::string why_no_restart_ = "there is no driver";
+  std::optional<double> restart_s_;
+  RestartProgress restart_;
   bool attends_ = true;
   int64_t step_ = 0;
   Now now_ = {.monotonic_ns = 1000 * kSecondNs, .unix_ns = 5000 * kSecondNs};
@@ -138,7 +185,7 @@ TEST_F(MitigatorTest, ItActsWhenTheEventHasCostWhatTheActionDoes) {
   SlowVerdict(4 * 20);
   Pass(1);
   EXPECT_THAT(Kinds(), ElementsAre("S2 act", "S2 brought"));
-  EXPECT_EQ(mitigator_.decisions().back().cost_s(), 0.002);  // as it was measured
+  EXPECT_EQ(Newest("brought").cost_s(), 0.002);  // as it was measured
   EXPECT_EQ(kept_.size(), mitigator_.decisions().size());
 }
 
@@ -231,6 +278,216 @@ TEST_F(MitigatorTest, ItIsTakenBackWhenTheGroupIsWellAgainThoughTheVerdictIsClea
   EXPECT_EQ(Kinds().back(), "S1 relieved");
   Pass(30);
   EXPECT_EQ(Kinds().size(), 4u);
+}
+
+// Groups that compute alike, and a congested link between two of them.
+class PlacesTest : public MitigatorTest {
+ protected:
+  PlacesTest() {
+    times_s_ = {1, 1};
+    dealt_ = {8, 8};
+    stages_ = 2;
+    host_each_ = true;
+    SlowLink();
+  }
+};
+
+TEST_F(PlacesTest, ACongestedLinkIsLeftByGradients) {
+  Pass(5);
+  SlowVerdict(4);
+  Pass(10);  // in which twenty steps tell what one sends
+  EXPECT_THAT(Kinds(), IsEmpty());
+  SlowVerdict(40);
+  Pass(1);
+  ASSERT_THAT(Kinds(), ElementsAre("S3 act"));
+  const v1::MitigationDecision decision = mitigator_.decisions().back();
+  EXPECT_THAT(decision.why(), HasSubstr("stage 0 of group"));
+  EXPECT_LT(decision.promised_s(), 5);
+  EXPECT_GT(decision.cost_s(), 8);
+  ASSERT_EQ(told_.size(), 4u);
+  uint32_t moved = 0;
+  for (const auto& [process, plan] : told_) {
+    EXPECT_EQ(plan.plan(), decision.plan());
+    EXPECT_EQ(plan.strategy(), 3u);
+    EXPECT_EQ(plan.micro_batches(), 16u);
+    EXPECT_EQ(plan.group_micro_batches(), 8u);
+    EXPECT_EQ(plan.first_micro_batch(), 8 * plan.next().dp_rank());
+    moved += plan.send_to() >= 0 ? 1 : 0;
+  }
+  EXPECT_GE(moved, 2u);
+
+  Follow();
+  Pass(12);  // a step every half second: faster than before it all
+  EXPECT_THAT(Kinds(), ElementsAre("S3 act", "S3 brought"));
+  SlowVerdict(44, true);
+  Pass(1);
+  EXPECT_EQ(Kinds().back(), "S3 relieved");
+  EXPECT_EQ(Kinds().size(), 3u);  // it is not taken back
+}
+
+TEST_F(PlacesTest, NothingIsSaidOfPlacesBeforeItIsMeasuredWhatAStepSends) {
+  reports_ = false;
+  Report();
+  SlowVerdict(1000);
+  Pass(5);
+  EXPECT_THAT(Kinds(), IsEmpty());
+  bool said = false;
+  for (const v1::MitigationDecision& decision : mitigator_.decisions()) {
+    said = said ||
+           (decision.strategy() == "S3" && decision.why().find("is being measured") != std::string::npos);
+  }
+  EXPECT_TRUE(said);
+}
+
+// The plan goes to the agents before anybody knows; a rank that dies takes it from all.
+TEST_F(PlacesTest, ARankThatDiesInASwapEndsItForAll) {
+  Pass(5);
+  SlowVerdict(4);
+  Pass(10);
+  SlowVerdict(40);
+  Pass(1);
+  ASSERT_THAT(Kinds(), ElementsAre("S3 act"));
+  Answer(0, 0, 1);
+  Answer(0, 1, 2);
+  const auto sent = told_;
+  told_.clear();
+  v1::AgentToValidation message;
+  message.mutable_plan_answer()->set_pid(11);
+  message.mutable_plan_answer()->set_plan(mitigator_.decisions().back().plan());
+  message.mutable_plan_answer()->set_gone(true);
+  mitigator_.Take(HostOf(1, 1), message, now_);
+  EXPECT_THAT(Kinds(), ElementsAre("S3 act", "S3 failed"));
+  EXPECT_EQ(told_.size(), 3u);  // but for who has done it
+  for (const auto& [process, plan] : told_) EXPECT_EQ(plan.strategy(), 0u);
+}
+
+TEST_F(PlacesTest, ReliefWhileNobodyHasHeardOfItTakesThePlanBack) {
+  Pass(5);
+  SlowVerdict(4);
+  Pass(10);
+  SlowVerdict(40);
+  Pass(1);
+  told_.clear();
+  SlowVerdict(40, true);
+  Pass(1);
+  EXPECT_THAT(Kinds(), ElementsAre("S3 act", "S1 relieved"));
+  EXPECT_EQ(told_.size(), 4u);
+}
+
+TEST_F(PlacesTest, ReliefWhileItIsCarriedOutWaitsForItsEnd) {
+  Pass(5);
+  SlowVerdict(4);
+  Pass(10);
+  SlowVerdict(40);
+  Pass(1);
+  Answer(1, 0, 1);
+  SlowVerdict(40, true);
+  Pass(5);
+  EXPECT_THAT(Kinds(), ElementsAre("S3 act"));
+  Follow();
+  Pass(15);
+  EXPECT_THAT(Kinds(), ElementsAre("S3 act", "S3 brought", "S3 relieved"));
+}
+
+TEST_F(PlacesTest, ReliefWhileAHeardPlanHangsEndsWithItsTime) {
+  Pass(5);
+  SlowVerdict(4);
+  Pass(10);
+  SlowVerdict(40);
+  Pass(1);
+  Answer(1, 0, 1);
+  SlowVerdict(40, true);
+  told_.clear();
+  Pass(125);
+  EXPECT_THAT(Kinds(), ElementsAre("S3 act", "S3 failed", "S1 relieved"));
+  EXPECT_EQ(told_.size(), 4u);
+}
+
+class RestartTest : public MitigatorTest {
+ protected:
+  RestartTest() {
+    times_s_ = {2, 2};
+    dealt_ = {8, 8};
+    why_no_restart_ = "";
+  }
+  v1::Verdict Verdict() const {
+    v1::Verdict verdict;
+    verdict.set_id("job-1");
+    verdict.mutable_fail_slow();
+    return verdict;
+  }
+};
+
+TEST_F(RestartTest, ARestartWaitsUntilTheEventHasCostWhatOneDoes) {
+  restart_s_ = 60;
+  Pass(5);
+  SlowVerdict(40);
+  Pass(5);
+  EXPECT_THAT(Kinds(), IsEmpty());
+  EXPECT_FALSE(mitigator_.MayRestart(Verdict()));
+  SlowVerdict(64);
+  Pass(1);
+  EXPECT_THAT(Kinds(), ElementsAre("S4 act"));
+  EXPECT_EQ(mitigator_.decisions().back().cost_s(), 60);
+  EXPECT_TRUE(mitigator_.MayRestart(Verdict()));
+  EXPECT_TRUE(told_.empty());  // it is no plan
+  restart_.state = RestartProgress::State::kUnderWay;
+  SlowVerdict(64, true);  // its processes are gone
+  Pass(300);
+  EXPECT_THAT(Kinds(), ElementsAre("S4 act"));
+  restart_ = {.state = RestartProgress::State::kDone, .cost_s = 75, .why = ""};
+  Pass(15);
+  EXPECT_THAT(Kinds(), ElementsAre("S4 act", "S4 brought", "S4 relieved"));
+  EXPECT_EQ(mitigator_.decisions()[mitigator_.decisions().size() - 2].cost_s(), 75);
+}
+
+TEST_F(RestartTest, WithoutOneBeforeTheJobsStartSaysWhatItCosts) {
+  Pass(5);  // its first step was told 20.5 s after its first process
+  SlowVerdict(20);
+  Pass(5);
+  EXPECT_THAT(Kinds(), IsEmpty());
+  SlowVerdict(24);
+  Pass(1);
+  EXPECT_THAT(Kinds(), ElementsAre("S4 act"));
+  EXPECT_EQ(mitigator_.decisions().back().cost_s(), 20.5);
+}
+
+TEST_F(RestartTest, AMasterThatCameLaterDoesNotKnowIt) {
+  step_ = 500;
+  Pass(5);
+  SlowVerdict(1e6);
+  Pass(5);
+  EXPECT_THAT(Kinds(), IsEmpty());
+  EXPECT_THAT(mitigator_.decisions().back().why(), HasSubstr("nobody knows what S4 costs"));
+}
+
+TEST_F(RestartTest, OneThatRecoveryHoldsBackHasFailedAfterTwoMinutes) {
+  restart_s_ = 10;
+  restart_ = {.state = RestartProgress::State::kHeld, .cost_s = 0, .why = "recovery holds it: rate"};
+  Pass(5);
+  SlowVerdict(12);
+  Pass(119);
+  EXPECT_THAT(Kinds(), ElementsAre("S4 act"));
+  Pass(3);
+  EXPECT_THAT(Kinds(), ElementsAre("S4 act", "S4 failed"));
+  EXPECT_THAT(Newest("failed").why(), HasSubstr("recovery holds it: rate"));
+  EXPECT_FALSE(mitigator_.MayRestart(Verdict()));
+}
+
+TEST_F(RestartTest, OneThatRecoveryGivesUpHasFailed) {
+  restart_s_ = 10;
+  Pass(5);
+  SlowVerdict(12);
+  Pass(1);
+  restart_ = {.state = RestartProgress::State::kFailed, .cost_s = 0, .why = "recovery has ended it"};
+  Pass(1);
+  EXPECT_THAT(Kinds(), ElementsAre("S4 act", "S4 failed"));
+}
+
+TEST_F(RestartTest, OtherVerdictsAreRecoverysOwn) {
+  v1::Verdict crash;
+  crash.set_id("job-2");
+  EXPECT_TRUE(mitigator_.MayRestart(crash));
 }
 
 TEST(MitigatorOffTest, NothingIsDecidedUnlessTheJobAsksForIt) {

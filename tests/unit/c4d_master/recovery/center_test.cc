@@ -191,6 +191,66 @@ TEST_F(RecoveryCenterTest, WhatAMasterOfBeforeLeftIsNoReasonByItself) {
   EXPECT_THAT(work_->asked, ElementsAre("isolate host1"));
 }
 
+// S4 of mitigation: recovery knows of the fail-slow, and waits until the planner has decided for a restart.
+TEST_F(RecoveryCenterTest, AFailSlowWaitsForItsPermit) {
+  auto file = ParseRecoveryFile(R"({"mode": "automatic", "driver": {"exec": ["/bin/true"]},
+                                    "policies": {"fail-slow": {"act": "isolate"}}})");
+  ASSERT_TRUE(file.ok()) << file.status();
+  file_ = *file;
+  Begin(0);
+  bool permitted = false;
+  center_->SetPermit([&permitted](const v1::Verdict&) { return permitted; });
+  EXPECT_EQ(center_->UsualRestartS(), std::nullopt);
+  v1::Verdict verdict;
+  verdict.set_id("slow-1");
+  verdict.set_state(v1::VERDICT_STATE_CONFIRMED);
+  verdict.set_syndrome(v1::SYNDROME_FAIL_SLOW);
+  verdict.set_confidence(0.9);
+  verdict.set_confirmed_unix_ns(At(10).unix_ns);
+  verdict.set_since_unix_ns(At(8).unix_ns);
+  EXPECT_THAT(center_->WhyNot(verdict), HasSubstr("no node is to blame"));
+  verdict.mutable_culprit()->set_host("host1");
+  EXPECT_EQ(center_->WhyNot(verdict), "");
+  Tick(9);
+  center_->OnVerdict(verdict, 0, At(10));
+  for (int s = 11; s < 40; ++s) Tick(s);
+  EXPECT_TRUE(work_->asked.empty());
+  EXPECT_EQ(center_->IncidentOf("slow-1"), nullptr);
+  permitted = true;
+  for (int s = 40; s < 46; ++s) Tick(s);
+  ASSERT_THAT(work_->asked, ElementsAre("isolate host1"));
+  ASSERT_NE(center_->IncidentOf("slow-1"), nullptr);
+  work_->Answer();
+  Tick(50, 0, false);
+  work_->Answer(Event::Outcome::kDone, At(30).unix_ns);
+  Tick(51, 0, false);
+  Tick(60, 1, true);
+  EXPECT_EQ(center_->IncidentOf("slow-1")->phase, Phase::kRecovered);
+  // The work since the checkpoint, which it did while it waited for its permit, and the time until it ran.
+  EXPECT_NEAR(center_->UsualRestartS().value_or(0), 30, 1);
+}
+
+TEST_F(RecoveryCenterTest, SaysWhyAFailSlowLeadsToNoRestart) {
+  v1::Verdict verdict;
+  verdict.set_syndrome(v1::SYNDROME_FAIL_SLOW);
+  EXPECT_THAT(center_->WhyNot(verdict), HasSubstr(R"(policy for "fail-slow" is to do nothing)"));
+  auto manual = ParseRecoveryFile(R"({"mode": "manual", "driver": {"exec": ["/bin/true"]},
+                                      "policies": {"fail-slow": {"act": "restart", "min_confidence": 0.8}}})");
+  ASSERT_TRUE(manual.ok()) << manual.status();
+  file_ = *manual;
+  Begin(0);
+  EXPECT_THAT(center_->WhyNot(verdict), HasSubstr("restarts nothing by itself"));
+  file_.rules.mode = Mode::kAutomatic;
+  verdict.mutable_culprit()->set_host("host1");
+  Begin(0);
+  EXPECT_THAT(center_->WhyNot(verdict), HasSubstr("less certain"));
+  verdict.set_confidence(0.8);
+  EXPECT_EQ(center_->WhyNot(verdict), "");
+  file_.driver = {};
+  Begin(0);
+  EXPECT_THAT(center_->WhyNot(verdict), HasSubstr("no driver"));
+}
+
 TEST_F(RecoveryCenterTest, WithoutADriverItProposes) {
   file_ = {.rules = DefaultRules()};
   file_.rules.policies[5].strikes = 1;

@@ -27,7 +27,7 @@ c4_recovery_mutant(cap flow "if (AutomatedOut(state_) + more > CapOf(rules_, sta
 c4_recovery_mutant(rate flow "CountOfHour(state_.isolations_ns, now_ns_) + more > rules_.isolations_per_hour ||" "")
 c4_recovery_mutant(twice flow "if (IsOut(node.state) || IsLost(node.state)) {" "if (false) {")
 c4_recovery_mutant(stale machine "return event.incarnation < state_.incarnation || event.confirmed_ns < state_.restarted_ns;" "return false;")
-c4_recovery_mutant(replay machine "if (IsHandled(event.verdict) || event.syndrome < 0" "if (event.syndrome < 0")
+c4_recovery_mutant(replay machine "if (IsHandled(event.verdict) || slot ==" "if (slot ==")
 c4_recovery_mutant(late machine "if (!state_.in_flight.has_value() || state_.in_flight->id != event.command) return;" "if (!state_.in_flight.has_value()) return;")
 c4_recovery_mutant(deny people "End(incident, Phase::kDenied, event.by + \" has denied it\"" "Audit(incident->id, \"\", \"denied\", event.by")
 c4_recovery_mutant(release people "node.held = false;\n  node.immune_until_ns = now_ns_ + rules_.immunity_ns;" "node.held = false;")
