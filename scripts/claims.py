@@ -22,6 +22,7 @@ COLUMNS = ("id", "claim", "lives in", "command", "passes when", "limit", "publis
 PLACES = ("machine", "emulated", "modelled", "not")
 SHORT_S = 60
 NOT_RUN = 77  # what a test ends with that cannot run here
+TAIL_LINES = 4  # of a failed command, which are shown
 VOID = 3  # of c4-figures: the processors were the limit
 
 
@@ -115,7 +116,10 @@ def run(claim, root, build):
                 os.killpg(process.pid, signal.SIGKILL)
                 process.communicate()
             return "fail", f"not over after {claim.limit_s} s"
-    return judge(claim, process.returncode, output)
+    result, why = judge(claim, process.returncode, output)
+    if result == "fail":
+        why += "".join(f"\n{'':18}| {line[:160]}" for line in output.strip().splitlines()[-TAIL_LINES:])
+    return result, why
 
 
 def chosen(claims, only, everything):

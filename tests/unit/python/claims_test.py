@@ -84,6 +84,11 @@ class TheScript(unittest.TestCase):
             _, out, _ = self.run_page(row("a-number", say, bound))
             self.assertTrue(out.startswith(result), f"{bound}: {out}")
 
+    def test_the_last_words_of_what_failed_are_shown(self):
+        _, out, _ = self.run_page(row("a-says", "`bash -c 'seq 9; exit 3'`"))
+        self.assertRegex(out, r"(?m)^fail .* exit 3\n +\| 6\n +\| 7\n +\| 8\n +\| 9$")
+        self.assertNotIn("| 5", out)
+
     def test_a_command_that_does_not_end_is_ended_with_its_children(self):
         begin = time.monotonic()
         code, out, _ = self.run_page(row("a-sleep", "`bash -c 'sleep 500 & wait'`", limit="1 s"))
