@@ -65,7 +65,7 @@ absl::Status Allocator::CheckRequest(const ConnectionRequest& request) const {
 
 void Allocator::Remember(const ConnectionRequest& request) {
   if (request.connection >= connections_.size()) connections_.resize(request.connection + 1);
-  if (request.from >= nics_.size()) nics_.resize(request.from + 1);
+  if (const NicId last = std::max(request.from, request.to); last >= nics_.size()) nics_.resize(last + 1);
   Connection& connection = connections_[request.connection];
   const uint32_t epoch = connection.epoch + 1;
   connection = Connection();
@@ -148,10 +148,13 @@ void Allocator::AddLoad(const Connection& connection, Place place, int64_t kbps)
 void Allocator::Count(ConnectionId number) {
   Connection& connection = connections_[number];
   Nic& nic = nics_[connection.from];
-  connection.previous = kNobody;
-  connection.next = nic.first;
-  if (nic.first != kNobody) connections_[nic.first].previous = number;
-  nic.first = number;
+  for (size_t end = 0; end < 2; ++end) {
+    ConnectionId& first = nics_[EndOf(connection, end)].first[end];
+    connection.previous[end] = kNobody;
+    connection.next[end] = first;
+    if (first != kNobody) connections_[first].previous[end] = number;
+    first = number;
+  }
   nic.asked_kbps += int64_t{connection.asked_kbps} * connection.queue_pairs;
   connection.counted = true;
   for (uint32_t i = 0; i < connection.queue_pairs; ++i) {
@@ -166,8 +169,13 @@ void Allocator::Uncount(ConnectionId number) {
   for (uint32_t i = 0; i < connection.queue_pairs; ++i) {
     AddLoad(connection, PlaceAt(connection, i), -Kbps(connection));
   }
-  (connection.previous == kNobody ? nic.first : connections_[connection.previous].next) = connection.next;
-  if (connection.next != kNobody) connections_[connection.next].previous = connection.previous;
+  for (size_t end = 0; end < 2; ++end) {
+    const ConnectionId previous = connection.previous[end];
+    const ConnectionId next = connection.next[end];
+    (previous == kNobody ? nics_[EndOf(connection, end)].first[end] : connections_[previous].next[end]) =
+        next;
+    if (next != kNobody) connections_[next].previous[end] = previous;
+  }
   nic.asked_kbps -= int64_t{connection.asked_kbps} * connection.queue_pairs;
   connection.counted = false;
   Rescale(connection.from);
@@ -183,7 +191,7 @@ void Allocator::Rescale(NicId number) {
   const int64_t scale = fits ? int64_t{1} << kScaleBits : (gives << kScaleBits) / nic.asked_kbps;
   const uint32_t before = nic.scale;
   nic.scaled_at_kbps = nic.asked_kbps;
-  for (ConnectionId at = nic.first; at != kNobody; at = connections_[at].next) {
+  for (ConnectionId at = nic.first[0]; at != kNobody; at = connections_[at].next[0]) {
     const Connection& connection = connections_[at];
     nic.scale = before;
     const int64_t old = Kbps(connection);

@@ -108,6 +108,9 @@ class Allocator {
   // New ways for exactly those queue pairs that are on a link that is down. Accounts that have expired are
   // left alone.
   Plan PlanRepair(const WaysOf& ways_of = nullptr);
+  // Connections with accounts whose data, or (`acknowledgements`) what comes back, may meet a link that is
+  // down; by number. Those that are left out do not.
+  std::vector<ConnectionId> ThatMayLose(bool acknowledgements) const;
   // For those of one connection that are on a link that is down, or without a way.
   absl::StatusOr<Plan> PlanConnection(ConnectionId connection, const WaysOf& ways_of = nullptr);
   // At most so many queue pairs from links that carry more than their even share to where there is room, the
@@ -135,14 +138,16 @@ class Allocator {
     int64_t asked_kbps = 0;
     int64_t scaled_at_kbps = 0;  // what was asked for when the scale was set
     uint32_t scale = 1u << 16;
-    ConnectionId first = kNobody;  // of those with accounts
+    // Of those with accounts, which it sends and which it receives.
+    std::array<ConnectionId, 2> first = {kNobody, kNobody};
   };
   struct Connection {
     NicId from = kNobody;  // kNobody: no such connection
     NicId to = 0;
     TenantId tenant = 0;
-    ConnectionId next = kNobody;  // of the same source
-    ConnectionId previous = kNobody;
+    // Of the same source, and of the same destination.
+    std::array<ConnectionId, 2> next = {kNobody, kNobody};
+    std::array<ConnectionId, 2> previous = {kNobody, kNobody};
     uint32_t epoch = 0;
     uint32_t pool_at = 0;     // of its queue pairs
     uint32_t asked_kbps = 0;  // a queue pair
@@ -180,6 +185,9 @@ class Allocator {
   bool IsUp(const Connection& connection, Place place) const;
   bool PlaneIsUp(const Connection& connection, PlaneId plane) const;
   void AddLoad(const Connection& connection, Place place, int64_t kbps);
+  NicId EndOf(const Connection& connection, size_t end) const {
+    return end == 0 ? connection.from : connection.to;
+  }
   void Count(ConnectionId connection);
   void Uncount(ConnectionId connection);
   void Rescale(NicId nic);

@@ -15,7 +15,7 @@ constexpr uint8_t kSends = 1;
 constexpr uint8_t kReceives = 2;
 
 // By NIC: whether what it sends, or what it receives, may meet a link of a leaf or port that is down. There
-// are far fewer NICs than connections, and a plan looks at each of these: so it has two bytes to read.
+// are far fewer NICs than connections.
 std::vector<uint8_t> NicsThatLose(const Network& network) {
   std::vector<uint8_t> lose;
   for (PlaneId plane = 0; plane < network.planes(); ++plane) {
@@ -151,16 +151,37 @@ void Allocator::Repair(const std::vector<Flow>& flows, Draft* draft) {
   }
 }
 
+// By number. A link of a leaf concerns the leaf's own NICs, and few connections beside all that there are;
+// one of a spine concerns pods, and all connections are looked at.
+std::vector<ConnectionId> Allocator::ThatMayLose(bool acknowledgements) const {
+  std::vector<ConnectionId> numbers;
+  if (network_->spine_links_down() != 0) {
+    for (ConnectionId number = 0; number < connections_.size(); ++number) {
+      const Connection& connection = connections_[number];
+      if (connection.from == kNobody || !connection.counted) continue;
+      if (acknowledgements || MightBeDown(connection)) numbers.push_back(number);
+    }
+    return numbers;
+  }
+  const std::vector<uint8_t> lose = NicsThatLose(*network_);
+  for (NicId nic = 0; nic < std::min(lose.size(), nics_.size()); ++nic) {
+    for (const size_t end : {size_t{0}, size_t{1}}) {
+      const int loses = acknowledgements ? kSends | kReceives : end == 0 ? kSends : kReceives;
+      if ((lose[nic] & loses) == 0) continue;
+      for (ConnectionId at = nics_[nic].first[end]; at != kNobody; at = connections_[at].next[end]) {
+        numbers.push_back(at);
+      }
+    }
+  }
+  std::sort(numbers.begin(), numbers.end());
+  numbers.erase(std::unique(numbers.begin(), numbers.end()), numbers.end());
+  return numbers;
+}
+
 Plan Allocator::PlanRepair(const WaysOf& ways_of) {
   Draft draft{.ways_of = ways_of, .undo = {}, .taken = {}, .stranded = {}};
   std::vector<Flow> flows;
-  const std::vector<uint8_t> lose = NicsThatLose(*network_);
-  const bool spines = network_->spine_links_down() != 0;
-  for (ConnectionId number = 0; number < connections_.size(); ++number) {
-    const Connection& connection = connections_[number];
-    if (connection.from == kNobody || !connection.counted) continue;
-    const bool may = (lose[connection.from] & kSends) != 0 || (lose[connection.to] & kReceives) != 0;
-    if (!may && !(spines && MightBeDown(connection))) continue;
+  for (const ConnectionId number : ThatMayLose(false)) {
     const std::vector<Flow> concerned = Concerned(number, false);
     flows.insert(flows.end(), concerned.begin(), concerned.end());
   }
