@@ -184,10 +184,18 @@ absl::Status Agent::StartPaths(uint64_t epoch) {
   PathRelayOptions options;
   options.host = service::HostName();
   options.agent_epoch = epoch;
-  options.find_master = [this]() -> absl::StatusOr<service::MasterAddress> {
-    if (!options_.path_master.empty()) return service::MasterAddress(options_.path_master);
-    return LookUp(service::kPathMasterName, service::Believed());
-  };
+  if (options_.path_master.empty()) {
+    options.find_master = [this] { return LookUp(service::kPathMasterName, service::Believed()); };
+  } else {
+    absl::StatusOr<std::vector<std::string>> addresses = ParsePathMasters(options_.path_master);
+    if (!addresses.ok()) return addresses.status();
+    options.places = addresses->size();
+    // In turn: who asks again has found that the one before does not answer, or does not lead.
+    options.find_master = [addresses = *std::move(addresses),
+                           next = size_t{0}]() mutable -> absl::StatusOr<service::MasterAddress> {
+      return service::MasterAddress(addresses[next++ % addresses.size()]);
+    };
+  }
   options.credentials = credentials_;
   options.nics = [this] { return ListNics(options_.nics, options_.nic_addresses == "ipv6"); };
   options.prober.per_second = static_cast<uint32_t>(options_.probes_per_second);

@@ -51,7 +51,8 @@ std::vector<service::Setting> AgentSettings(AgentOptions* options) {
        .max = 30.0 * 86400},
       {.name = "path-master",
        .field = &options->path_master,
-       .help = "host:port of the cluster's path master (c4p_master); none: looked up in the directory"},
+       .help = "host:port of the cluster's path master (c4p_master), or of several that stand in for each "
+               "other, with commas between; none: looked up in the directory"},
       {.name = "nics",
        .field = &options->nics,
        .help = "interfaces of the data network, by prefix, as NCCL_SOCKET_IFNAME; none: all but loopback"},

@@ -8,6 +8,7 @@
 #include "c4/v1/c4p.grpc.pb.h"
 #include "c4a/path_messages.h"
 #include "service/channel.h"
+#include "service/clock.h"
 #include "service/grpc_server.h"
 #include "service/log.h"
 #include "service/text.h"
@@ -147,7 +148,12 @@ void PathRelay::SayAll() {
 
 void PathRelay::Run() {
   pthread_setname_np(pthread_self(), "c4-paths");
+  const absl::Duration longest_pause =
+      options_.places > 1 ? std::min(options_.longest_pause, options_.longest_pause_of_several)
+                          : options_.longest_pause;
   absl::Duration pause = options_.first_pause;
+  size_t in_vain = 0;
+  absl::Status trouble;  // of those that were asked since the last pause: what is worth most to whoever reads
   for (;;) {
     bool was_welcome = false;
     const absl::StatusOr<service::MasterAddress> master = options_.find_master();
@@ -155,11 +161,15 @@ void PathRelay::Run() {
     {
       const absl::MutexLock lock(&mutex_);
       was_welcome = std::exchange(welcome_, false);
+      if (was_welcome) epochs_.Lives(service::SystemClock().MonotonicNs());
       if (stop_) return;
     }
     if (was_welcome) told_.clear();
-    Tell(ended);
-    pause = was_welcome ? options_.first_pause : std::min(pause * 2, options_.longest_pause);
+    in_vain = was_welcome ? 0 : in_vain + 1;
+    if (trouble.ok() || absl::IsUnavailable(trouble)) trouble = ended;  // who stands by does not listen
+    if (in_vain % options_.places != 0) continue;                       // there is another to ask
+    Tell(std::exchange(trouble, absl::OkStatus()));
+    pause = was_welcome ? options_.first_pause : std::min(pause * 2, longest_pause);
     // What else it is woken for concerns sessions.
     const auto until = service::Wakeup::Clock::now() + absl::ToChronoNanoseconds(pause);
     while (wake_.WaitUntil(until)) {
@@ -221,7 +231,7 @@ absl::Status PathRelay::Serve(const service::MasterAddress& master) {
   const absl::MutexLock lock(&mutex_);
   context_ = nullptr;
   if (!refused_.empty()) {
-    return service::Annotate(absl::FailedPreconditionError(Concat("it refuses: ", refused_)), address);
+    return service::Annotate(absl::FailedPreconditionError(refused_), address);
   }
   return service::Annotate(status.ok() ? absl::UnavailableError("the master ended the session") : status,
                            address);
@@ -237,14 +247,34 @@ void PathRelay::Read(const std::function<bool(v1::C4pToAgent*)>& next) {
   wake_.Notify();
 }
 
+void PathRelay::Refuse(const std::string& why) {
+  refused_ = why;
+  broken_ = true;
+  context_->TryCancel();
+  wake_.Notify();
+}
+
+void PathRelay::Welcome(uint64_t epoch) {
+  const absl::MutexLock lock(&mutex_);
+  if (!InSession()) return;
+  if (const absl::Status believed = epochs_.Heard(epoch, service::SystemClock().MonotonicNs());
+      !believed.ok()) {
+    return Refuse(std::string(believed.message()));
+  }
+  welcome_ = true;
+  service::LogInfo("in session with the path master, epoch ", epoch);
+}
+
 void PathRelay::Heed(const v1::C4pToAgent& message) {
+  if (message.message_case() != v1::C4pToAgent::kWelcome &&
+      message.message_case() != v1::C4pToAgent::kRefused) {
+    // Of whom it is not known that it leads, or known that it does not.
+    const absl::MutexLock lock(&mutex_);
+    if (!welcome_ || !refused_.empty()) return;
+  }
   switch (message.message_case()) {
-    case v1::C4pToAgent::kWelcome: {
-      const absl::MutexLock lock(&mutex_);
-      welcome_ = true;
-      service::LogInfo("in session with the path master");
-      return;
-    }
+    case v1::C4pToAgent::kWelcome:
+      return Welcome(message.welcome().master_epoch());
     case v1::C4pToAgent::kAnswer: {
       Key key;
       {
@@ -264,11 +294,7 @@ void PathRelay::Heed(const v1::C4pToAgent& message) {
       if (!welcome_ && InSession()) {
         // Nothing else of a session counts without its hello. Where the host's former session is not known to
         // be dead yet, the next one is let in.
-        refused_ = message.refused();
-        broken_ = true;
-        context_->TryCancel();
-        wake_.Notify();
-        return;
+        return Refuse(Concat("it refuses: ", message.refused()));
       }
       if (refused_.empty()) service::LogWarning("the path master refuses: ", message.refused());
       return;

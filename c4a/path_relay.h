@@ -4,7 +4,9 @@
 // Ask, Use and Gone never wait and may be called from any thread. Without a session an ask is answered at
 // once: nobody can advise. The session is made again for ever, with back-off, the master looked up each time;
 // a new one is told the node's NICs and all connections that are, so that a master needs no memory of its
-// own. Three threads: one writes, one reads, and the prober's.
+// own. Of masters that stand in for each other the leader's epoch says who leads: one with an earlier epoch
+// than was heard is refused (path_masters.h), and none of its answers is passed on. Three threads: one
+// writes, one reads, and the prober's.
 #pragma once
 
 #include <cstdint>
@@ -22,6 +24,7 @@
 #include "absl/time/time.h"
 #include "c4/v1/c4p.pb.h"
 #include "c4a/control_server.h"
+#include "c4a/path_masters.h"
 #include "c4a/prober.h"
 #include "service/credentials.h"
 #include "service/status.h"
@@ -38,6 +41,7 @@ struct PathRelayOptions {
   uint64_t agent_epoch = 0;
   // Where the path master listens now; NotFound: there is none, which is no reason to warn.
   std::function<absl::StatusOr<service::MasterAddress>()> find_master;
+  size_t places = 1;  // that find_master gives in turn; there is a pause when all were tried
   service::Credentials credentials;
   // The node's data NICs as they are now.
   std::function<std::vector<v1::NicInfo>()> nics;
@@ -46,6 +50,7 @@ struct PathRelayOptions {
   absl::Duration lease_interval = absl::Seconds(10);
   absl::Duration first_pause = absl::Milliseconds(100);
   absl::Duration longest_pause = absl::Seconds(2);
+  absl::Duration longest_pause_of_several = absl::Milliseconds(500);  // one of them leads soon
 };
 
 class PathRelay {
@@ -78,6 +83,9 @@ class PathRelay {
   absl::Status Serve(const service::MasterAddress& master) ABSL_LOCKS_EXCLUDED(mutex_);
   void Read(const std::function<bool(v1::C4pToAgent*)>& next) ABSL_LOCKS_EXCLUDED(mutex_);
   void Heed(const v1::C4pToAgent& message) ABSL_LOCKS_EXCLUDED(mutex_);
+  void Welcome(uint64_t epoch) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Nothing else of the session counts.
+  void Refuse(const std::string& why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Probe(const v1::ProbeOrder& order) ABSL_LOCKS_EXCLUDED(mutex_);
   void Probed(uint64_t order, const ProbeResult& result, bool last) ABSL_LOCKS_EXCLUDED(mutex_);
   void Report() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -97,7 +105,8 @@ class PathRelay {
   grpc::ClientContext* context_ ABSL_GUARDED_BY(mutex_) = nullptr;  // of the session under way
   bool broken_ ABSL_GUARDED_BY(mutex_) = false;
   bool welcome_ ABSL_GUARDED_BY(mutex_) = false;
-  std::string refused_ ABSL_GUARDED_BY(mutex_);      // the hello of the session under way, and why
+  LeaderEpochs epochs_ ABSL_GUARDED_BY(mutex_);
+  std::string refused_ ABSL_GUARDED_BY(mutex_);      // the session under way, by either side, and why
   bool told_order_ ABSL_GUARDED_BY(mutex_) = false;  // that orders of this session are refused
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;
   service::Wakeup wake_;  // stop_, broken_ or outbox_ has changed

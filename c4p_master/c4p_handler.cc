@@ -63,11 +63,13 @@ PlanOptions PlanOptionsOf(const HandlerOptions& options) {
 C4pHandler::C4pHandler(const HandlerOptions& options, std::optional<Topology> file, service::Metrics* metrics,
                        StateStore* store)
     : options_(options),
-      view_(std::move(file), options.default_rate_mbps),
+      holds_(options.flaps),
+      view_(std::move(file), options.default_rate_mbps, &holds_),
       catalogue_(ProbedOptions{.fresh_ns = 2 * options.refresh_ns, .keep_ns = 20 * options.refresh_ns}),
       book_({options.ports, options.expiry_ns}, &view_, &catalogue_),
       plan_(PlanOptionsOf(options)),
       moves_(options.moves),
+      budget_(options.moves_per_second),
       keeper_(store) {
   catalogue_.SetTopology(&view_.topology());
   metrics_.requests = metrics->Counter("c4p_requests_total", "Connections that asked for paths");
@@ -81,6 +83,10 @@ C4pHandler::C4pHandler(const HandlerOptions& options, std::optional<Topology> fi
       metrics->Counter("c4p_moves_refused_total", "Steps of experiments that were refused");
   metrics_.moves_held = metrics->Gauge("c4p_moves_held", "Queue pairs that are moved for an experiment now");
   metrics_.link_changes = metrics->Counter("c4p_link_changes_total", "Links found to be down, or up again");
+  metrics_.shifts = metrics->Counter("c4p_queue_pairs_moved_total",
+                                     "Queue pairs that were told to take another way than they had");
+  metrics_.links_held = metrics->Gauge(
+      "c4p_links_held", "Cables between switches that are drained, or held back as they come and go");
   metrics_.tuples_ordered =
       metrics->Counter("c4p_probes_ordered_total", "Tuples that agents were asked to probe");
   metrics_.tuples_answered = metrics->Counter("c4p_probes_answered_total", "Of these, reported by agents");
@@ -275,7 +281,8 @@ absl::Status C4pHandler::TakeUse(SessionId id, const Session& session, const v1:
   for (const FlowGroup& group : strays) strays_[group] = now_ns;
   if (use.has_request()) {
     // Said again to a new session: what was advised meanwhile may never have come.
-    if (std::optional<Advice> missed = book_.Missed(use, now_ns)) SendAdvice({*std::move(missed)});
+    if (std::optional<Advice> missed = book_.Missed(use, now_ns))
+      SendAdvice({*std::move(missed)}, "", now_ns);
   }
   // Where the kernel chose the port, nobody has probed it.
   const auto connection = book_.connections().find(use.connection());
@@ -409,8 +416,16 @@ void C4pHandler::SendOrders(int64_t now_ns) {
   }
 }
 
-void C4pHandler::SendAdvice(const std::vector<Advice>& advice) {
+void C4pHandler::SendAdvice(const std::vector<Advice>& advice, const std::string& why, int64_t now_ns) {
   for (const Advice& one : advice) {
+    for (const Shift& shift : one.shifts) {
+      // Who was nowhere that is known has found its place, which is no news.
+      if (why.empty() || shift.from.empty() || shift.from == shift.to) continue;
+      metrics_.shifts.Add();
+      const std::string reason = WhyLeft(shift.from);
+      history_.Add({now_ns, v1::PATH_EVENT_KIND_MOVE, "", shift.job, shift.connection, shift.queue_pair,
+                    shift.from, shift.to, reason.empty() ? why : reason});
+    }
     if (!sessions_.contains(one.session)) continue;
     metrics_.corrections.Add();
     v1::C4pToAgent message;
@@ -422,6 +437,7 @@ void C4pHandler::SendAdvice(const std::vector<Advice>& advice) {
 void C4pHandler::Tick(int64_t now_ns) {
   LookForDeadLinks(now_ns);
   RefreshView(now_ns);
+  MoveInTime(now_ns);
   LookAtDeadLinks(now_ns);
   BeginRechecks(now_ns);
   FinishRechecks(now_ns);
@@ -440,7 +456,7 @@ void C4pHandler::Tick(int64_t now_ns) {
     ready.insert(*at);
     at = learnt_.erase(at);
   }
-  if (!ready.empty()) SendAdvice(book_.Improve(ready, now_ns));
+  if (!ready.empty()) SendAdvice(book_.Improve(ready, now_ns), "a better way is known now", now_ns);
   // What looks at all connections and all that was probed has time.
   const bool housekeeping = now_ns - housekept_ns_ >= kHousekeepingNs;
   if (housekeeping) {
@@ -448,6 +464,7 @@ void C4pHandler::Tick(int64_t now_ns) {
     catalogue_.Expire(now_ns);
     book_.Expire(now_ns);
     TendMoves(now_ns);
+    TendHolds(now_ns);
     for (const service::IpTuple& tuple : book_.ToAdopt()) {
       if (IsUnknown(tuple, now_ns)) Wonder(tuple, now_ns);
       learnt_.insert(GroupOf(tuple));

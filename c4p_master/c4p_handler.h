@@ -17,9 +17,12 @@
 
 #include "c4/v1/c4p.pb.h"
 #include "c4p_master/catalogue.h"
+#include "c4p_master/link_holds.h"
+#include "c4p_master/move_budget.h"
 #include "c4p_master/move_ledger.h"
 #include "c4p_master/network_view.h"
 #include "c4p_master/path_book.h"
+#include "c4p_master/path_history.h"
 #include "c4p_master/probe_plan.h"
 #include "c4p_master/state/state_keeper.h"
 #include "service/metrics.h"
@@ -36,6 +39,10 @@ struct HandlerOptions {
   double default_rate_mbps = 0;
   uint64_t seed = 1;
   MoveLimits moves;
+  FlapOptions flaps;
+  // Queue pairs that move where it has time: off links that are held back, and onto links that are used
+  // again. Who loses its path moves at once.
+  double moves_per_second = 1000;
 };
 
 class C4pHandler {
@@ -67,6 +74,11 @@ class C4pHandler {
   // Exactly these moves, or none and why. InvalidArgument: it is no request.
   absl::StatusOr<v1::MovePathsReply> MovePaths(const v1::MovePathsRequest& request, int64_t now_ns);
   absl::StatusOr<v1::EndMovesReply> EndMoves(const v1::EndMovesRequest& request, int64_t now_ns);
+  // Links out of use, and back. InvalidArgument, NotFound: the target is none.
+  absl::StatusOr<v1::DrainPathsReply> DrainPaths(const v1::DrainPathsRequest& request, int64_t now_ns);
+  v1::ListPathHistoryReply ListPathHistory(const v1::ListPathHistoryRequest& request, int64_t now_ns) const {
+    return history_.List(request, now_ns);
+  }
 
   const PathBook& book() const { return book_; }
   const NetworkView& view() const { return view_; }
@@ -144,6 +156,20 @@ class C4pHandler {
   void SetPlanNetwork();
   void RefreshView(int64_t now_ns);
   void LinksChanged(const std::vector<LinkChange>& changes, int64_t now_ns);
+  // It carries nothing any more, or something again.
+  void CableChanged(const LinkChange& change, int64_t now_ns);
+  // What is used no more, or again: who lost its path moves at once, others as there is time for it.
+  void UseChanged(const std::vector<LinkChange>& changes, int64_t now_ns);
+  // What has time: off links that are held back, and onto links that are used again.
+  void MoveInTime(int64_t now_ns);
+  // Links that have been quiet for long enough are used again; what came back to a drained link leaves it.
+  void TendHolds(int64_t now_ns);
+  absl::Status CheckTarget(const std::string& target) const;
+  // A leaf whose last link in use is among these that were used until now; empty: there is none.
+  std::string CutOff(const std::vector<LinkChange>& changes) const;
+  // Why a queue pair leaves these links; empty: none of them is a reason.
+  std::string WhyLeft(const std::vector<std::string>& links) const;
+  void NoteCable(v1::PathEventKind kind, const std::string& cable, const std::string& why, int64_t now_ns);
   // It is looked at again and again until it is back.
   void WatchDeadLink(const LinkChange& change, int64_t now_ns);
   void BeginRechecks(int64_t now_ns);
@@ -161,7 +187,8 @@ class C4pHandler {
   void KeepHost(const v1::AgentHello& hello);
   void KeepNetwork(int64_t now_ns);
   void SendOrders(int64_t now_ns);
-  void SendAdvice(const std::vector<Advice>& advice);
+  // `why`: its queue pairs move, where their links are no reason by themselves; empty: nobody need know.
+  void SendAdvice(const std::vector<Advice>& advice, const std::string& why, int64_t now_ns);
   void Announce(const std::set<std::string>& connections, int64_t now_ns);
   void FillMoved(const PairRef& ref, v1::PathMoved* to) const;
   void NoteMove(const std::string& job, const std::string& experiment, std::string text, int64_t now_ns);
@@ -171,17 +198,24 @@ class C4pHandler {
   void TendMoves(int64_t now_ns);
   void FillMoves(const std::string& job, int64_t now_ns, v1::ListPathsReply* reply) const;
   void UpdateMetrics();
-  void FillLinks(google::protobuf::RepeatedPtrField<v1::LinkLoad>* links) const;
+  void FillLinks(int64_t now_ns, google::protobuf::RepeatedPtrField<v1::LinkLoad>* links) const;
   void FillConnection(const std::string& name, const PathBook::Connection& connection, int64_t now_ns,
                       v1::ConnectionStatus* status) const;
   std::string HostOf(service::IpAddress address) const;
 
   const HandlerOptions options_;
+  LinkHolds holds_;
   NetworkView view_;
   Catalogue catalogue_;
   PathBook book_;
   ProbePlan plan_;
   MoveLedger moves_;
+  PathHistory history_;
+  MoveBudget budget_;
+  bool leaving_ = false;                               // links that are held back
+  std::vector<std::pair<Link, std::string>> evening_;  // links that are used again, and their cables
+  int64_t moved_ns_ = 0;
+  int64_t drains_seen_ns_ = 0;
   StateKeeper keeper_;
   std::vector<std::pair<SessionId, v1::C4pToAgent>> outgoing_;
   std::map<std::string, int64_t> absent_hosts_;  // restored, and not in session yet: since when
@@ -219,6 +253,8 @@ class C4pHandler {
     service::MetricCounter moves_back;
     service::MetricCounter moves_refused;
     service::MetricCounter link_changes;
+    service::MetricCounter shifts;
+    service::MetricGauge links_held;
     service::MetricCounter tuples_ordered;
     service::MetricCounter tuples_answered;
     service::MetricGauge moves_held;

@@ -112,7 +112,8 @@ class SessionReactor final : public SessionStream {
 using Raw = v1::C4p::WithRawCallbackMethod_Session<v1::C4p::WithRawCallbackMethod_ResolvePaths<
     v1::C4p::WithRawCallbackMethod_ListPaths<v1::C4p::WithRawCallbackMethod_GetTopology<
         v1::C4p::WithRawCallbackMethod_Explain<v1::C4p::WithRawCallbackMethod_MovePaths<
-            v1::C4p::WithRawCallbackMethod_EndMoves<v1::C4p::Service>>>>>>>;
+            v1::C4p::WithRawCallbackMethod_EndMoves<v1::C4p::WithRawCallbackMethod_DrainPaths<
+                v1::C4p::WithRawCallbackMethod_ListPathHistory<v1::C4p::Service>>>>>>>>>;
 
 // A job's master has its own job's queue pairs moved, and nobody else's.
 template <typename Request>
@@ -126,6 +127,12 @@ template <typename Request>
 std::string DetailOf(const Request& request) {
   return service::Concat("job=", service::ToUtf8(request.job()),
                          " experiment=", service::ToUtf8(request.experiment()));
+}
+
+std::string DetailOfDrain(const v1::DrainPathsRequest& request) {
+  return service::Concat("target=", service::ToUtf8(request.target()),
+                         request.undrain() ? " undrain" : " drain", request.dry_run() ? " dry-run" : "",
+                         request.force() ? " force" : "");
 }
 
 class C4pService final : public Raw {
@@ -207,6 +214,31 @@ class C4pService final : public Raw {
           return absl::OkStatus();
         },
         DetailOf<v1::EndMovesRequest>, IsOfItsJob<v1::EndMovesRequest>);
+  }
+
+  grpc::ServerUnaryReactor* DrainPaths(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
+                                       grpc::ByteBuffer* reply) override {
+    return answers_.Answer<v1::DrainPathsRequest, v1::DrainPathsReply>(
+        context, request, reply, "c4.v1.C4p/DrainPaths",
+        [this](const v1::DrainPathsRequest& asked, v1::DrainPathsReply* answer) {
+          absl::StatusOr<v1::DrainPathsReply> done =
+              backend_.handler->DrainPaths(asked, backend_.clock->MonotonicNs());
+          if (!done.ok()) return done.status();
+          *answer = *std::move(done);
+          return absl::OkStatus();
+        },
+        DetailOfDrain);
+  }
+
+  grpc::ServerUnaryReactor* ListPathHistory(grpc::CallbackServerContext* context,
+                                            const grpc::ByteBuffer* request,
+                                            grpc::ByteBuffer* reply) override {
+    return answers_.Answer<v1::ListPathHistoryRequest, v1::ListPathHistoryReply>(
+        context, request, reply, "c4.v1.C4p/ListPathHistory",
+        [this](const v1::ListPathHistoryRequest& asked, v1::ListPathHistoryReply* answer) {
+          *answer = backend_.handler->ListPathHistory(asked, backend_.clock->MonotonicNs());
+          return absl::OkStatus();
+        });
   }
 
  private:

@@ -117,19 +117,30 @@ bool C4pHandler::InRound(int64_t now_ns) const {
 }
 
 void C4pHandler::LinksChanged(const std::vector<LinkChange>& changes, int64_t now_ns) {
-  looked_.clear();  // what was found of links before says nothing of the network as it is now
   for (const LinkChange& change : changes) {
-    metrics_.link_changes.Add();
+    if (change.carries == change.carried_before) continue;
+    looked_.clear();  // what was found of links before says nothing of the network as it is now
     recheck_leaves_[change.link.lower] = {now_ns, 0};
-    if (change.up) {
-      service::LogInfo("link ", change.name, " is back");
-      dead_links_.erase(change.name);
-      continue;
-    }
-    service::LogWarning("link ", change.name, " carries nothing: its connections move to others");
-    WatchDeadLink(change, now_ns);
+    CableChanged(change, now_ns);
   }
-  SendAdvice(book_.Repair(changes, now_ns));
+  UseChanged(changes, now_ns);
+}
+
+void C4pHandler::CableChanged(const LinkChange& change, int64_t now_ns) {
+  metrics_.link_changes.Add();
+  if (change.carries) {
+    service::LogInfo("link ", change.name, " is back", change.up ? "" : ", and held back");
+    dead_links_.erase(change.name);
+    NoteCable(v1::PATH_EVENT_KIND_LINK_BACK, change.name, "probes come through again", now_ns);
+    return;
+  }
+  service::LogWarning("link ", change.name, " carries nothing: its connections move to others");
+  NoteCable(v1::PATH_EVENT_KIND_LINK_DOWN, change.name, "probes do not come through", now_ns);
+  WatchDeadLink(change, now_ns);
+  if (!holds_.Failed(change.name, now_ns)) return;
+  service::LogWarning("link ", change.name,
+                      " comes and goes: when it is back it is not used before it has been quiet");
+  NoteCable(v1::PATH_EVENT_KIND_HELD, change.name, "it comes and goes", now_ns);
 }
 
 void C4pHandler::WatchDeadLink(const LinkChange& change, int64_t now_ns) {

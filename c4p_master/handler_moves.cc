@@ -53,6 +53,8 @@ void C4pHandler::FillMoved(const PairRef& ref, v1::PathMoved* to) const {
 void C4pHandler::NoteMove(const std::string& job, const std::string& experiment, std::string text,
                           int64_t now_ns) {
   service::LogInfo("experiment ", experiment, " of job ", job, ": ", text);
+  history_.Add(
+      {now_ns, v1::PATH_EVENT_KIND_EXPERIMENT, "", job, "", 0, {}, {}, Concat(experiment, ": ", text)});
   moves_.Note(job, experiment, std::move(text), now_ns);
 }
 
@@ -132,7 +134,7 @@ absl::StatusOr<v1::MovePathsReply> C4pHandler::MovePaths(const v1::MovePathsRequ
 void C4pHandler::Announce(const std::set<std::string>& connections, int64_t now_ns) {
   std::vector<Advice> advice;
   for (const std::string& name : connections) advice.push_back(book_.Announce(name, now_ns));
-  SendAdvice(advice);
+  SendAdvice(advice, "", now_ns);
 }
 
 absl::StatusOr<v1::EndMovesReply> C4pHandler::EndMoves(const v1::EndMovesRequest& asked, int64_t now_ns) {

@@ -68,7 +68,7 @@ void C4pHandler::FinishRechecks(int64_t now_ns) {
   if (remapped.empty()) return;
   service::LogInfo("switches send the ports of ", remapped.size(),
                    " pairs of addresses other ways than before");
-  SendAdvice(book_.Remap(remapped, now_ns));
+  SendAdvice(book_.Remap(remapped, now_ns), "switches send its port another way than before", now_ns);
 }
 
 bool C4pHandler::IsUnknown(const service::IpTuple& tuple, int64_t now_ns) const {

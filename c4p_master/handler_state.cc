@@ -18,7 +18,6 @@ absl::Status C4pHandler::Restore(const StateRecords& records, int64_t now_ns) {
   keeper_.Put(std::string(kMasterKey), master);
   absl::StatusOr<Topology> switches = SwitchesOf(records);
   if (!switches.ok()) return switches.status();
-  view_.Restore(*std::move(switches));
   const auto each = [&](std::string_view keys, auto&& message, const auto& take) -> absl::Status {
     for (auto at = records.lower_bound(std::string(keys)); at != records.end() && at->first.starts_with(keys);
          ++at) {
@@ -27,6 +26,14 @@ absl::Status C4pHandler::Restore(const StateRecords& records, int64_t now_ns) {
     }
     return absl::OkStatus();
   };
+  stored::Drain drain;
+  C4_RETURN_IF_NOT_OK(each(kDrainKeys, drain, [&](const std::string& key) {
+    const absl::Status status = holds_.Drain(drain.target(), drain.why());
+    return status.ok() ? status
+                       : absl::DataLossError(service::Concat("record ", key, ": ", status.message()));
+  }));
+  leaving_ = !holds_.drains().empty();
+  view_.Restore(*std::move(switches));
   stored::Host host;
   C4_RETURN_IF_NOT_OK(each(kHostKeys, host, [&](const std::string&) {
     view_.SetNics(host.hello());

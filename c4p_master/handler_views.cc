@@ -40,7 +40,7 @@ std::string C4pHandler::HostOf(IpAddress address) const {
       .name;
 }
 
-void C4pHandler::FillLinks(google::protobuf::RepeatedPtrField<v1::LinkLoad>* links) const {
+void C4pHandler::FillLinks(int64_t now_ns, google::protobuf::RepeatedPtrField<v1::LinkLoad>* links) const {
   const Topology& topology = view_.topology();
   std::map<std::string, uint32_t> pairs;
   for (const auto& [name, connection] : book_.connections()) {
@@ -65,8 +65,10 @@ void C4pHandler::FillLinks(google::protobuf::RepeatedPtrField<v1::LinkLoad>* lin
           static_cast<double>(book_.allocator().LoadOf(link, up ? Direction::kUp : Direction::kDown)) *
           kMbps);
       load->set_queue_pairs(pairs[load->name()]);
-      load->set_up(!uplink.faulty);
-      load->set_fault(uplink.why);
+      load->set_held(view_.WhyHeld(uplink));
+      load->set_up(!uplink.faulty && load->held().empty());
+      load->set_fault(uplink.faulty ? uplink.why : load->held());
+      load->set_flaps(holds_.Flaps(view_.CableOf(uplink), now_ns));
     }
   }
 }
@@ -133,12 +135,12 @@ v1::ListPathsReply C4pHandler::ListPaths(const v1::ListPathsRequest& request, in
     if (!request.connection().empty() && !name.ends_with(request.connection())) continue;
     FillConnection(name, connection, now_ns, reply.add_connections());
   }
-  FillLinks(reply.mutable_links());
+  FillLinks(now_ns, reply.mutable_links());
   if (request.connection().empty()) FillMoves(request.job(), now_ns, &reply);
   return reply;
 }
 
-v1::GetTopologyReply C4pHandler::GetTopology(int64_t) const {
+v1::GetTopologyReply C4pHandler::GetTopology(int64_t now_ns) const {
   const Topology& topology = view_.topology();
   v1::GetTopologyReply reply;
   reply.set_master_epoch(options_.master_epoch);
@@ -151,7 +153,7 @@ v1::GetTopologyReply C4pHandler::GetTopology(int64_t) const {
       for (const IpAddress address : one.addresses) status->add_addresses(service::IpText(address));
     }
   }
-  FillLinks(reply.mutable_links());
+  FillLinks(now_ns, reply.mutable_links());
   std::map<IpAddress, v1::NicStatus> nics;
   for (const auto& [id, session] : sessions_) {
     if (!session.hello) continue;
@@ -260,7 +262,7 @@ absl::StatusOr<v1::ExplainReply> C4pHandler::Explain(const std::string& wanted, 
   }
   std::string loads;
   v1::ListPathsReply all;
-  FillLinks(all.mutable_links());
+  FillLinks(now_ns, all.mutable_links());
   std::set<std::string> own;
   for (const PathBook::QueuePair& pair : found->pairs) {
     for (std::string& link : book_.LinksOf(*found, pair, now_ns)) own.insert(std::move(link));

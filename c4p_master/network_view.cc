@@ -15,8 +15,10 @@ constexpr size_t kMostNotes = 100;
 
 }  // namespace
 
-NetworkView::NetworkView(std::optional<Topology> file, double default_rate_mbps)
-    : file_(std::move(file)), default_rate_mbps_(default_rate_mbps > 0 ? default_rate_mbps : kUsualMbps) {
+NetworkView::NetworkView(std::optional<Topology> file, double default_rate_mbps, const LinkHolds* holds)
+    : file_(std::move(file)),
+      default_rate_mbps_(default_rate_mbps > 0 ? default_rate_mbps : kUsualMbps),
+      holds_(holds) {
   (void)Refresh(0);
 }
 
@@ -102,7 +104,8 @@ Link NetworkView::LinkOf(const Uplink& uplink) const {
           static_cast<uint32_t>(spine_numbers_[static_cast<size_t>(uplink.spine)])};
 }
 
-// Several cables between two switches are one link to the allocator: their rates added, down when all are.
+// Several cables between two switches are one link to the allocator: their rates added, down when all are, or
+// when it is held back.
 void NetworkView::SyncUplinks(std::vector<LinkChange>* changes) {
   struct Sum {
     double mbps = 0;
@@ -123,19 +126,48 @@ void NetworkView::SyncUplinks(std::vector<LinkChange>* changes) {
   }
   for (const auto& [ends, sum] : sums) {
     const Link link = LinkOf(*sum.uplink);
-    const auto [at, added] = up_.try_emplace(ends, sum.up);
+    const CableState now = {sum.up, sum.up && WhyHeld(*sum.uplink).empty()};
+    const auto [at, added] = cables_.try_emplace(ends, now);
     Note(network_.AddLeafLink(ends.first, ends.second, sum.mbps));
-    Note(network_.SetUp(link, sum.up));
-    if (added || at->second == sum.up) continue;
-    at->second = sum.up;
-    changes->push_back(ChangeOf(*sum.uplink, sum.up));
+    Note(network_.SetUp(link, now.used));
+    const CableState before = std::exchange(at->second, now);
+    if (before.used == now.used && before.carries == now.carries) continue;
+    changes->push_back({link, CableOf(*sum.uplink), now.used, before.used, now.carries, before.carries});
   }
 }
 
-LinkChange NetworkView::ChangeOf(const Uplink& uplink, bool up) const {
-  return {LinkOf(uplink), up,
-          Concat(topology_.leaves()[static_cast<size_t>(uplink.leaf)].name, "-",
-                 topology_.spines()[static_cast<size_t>(uplink.spine)].name)};
+std::vector<LinkChange> NetworkView::ApplyHolds() {
+  std::vector<LinkChange> changes;
+  std::set<std::pair<LeafId, SpineId>> seen;
+  for (const Uplink& uplink : topology_.uplinks()) {
+    const Link link = LinkOf(uplink);
+    const auto at = cables_.find({link.lower, link.upper});
+    if (at == cables_.end() || !seen.insert(at->first).second) continue;
+    CableState& state = at->second;
+    const bool used = state.carries && WhyHeld(uplink).empty();
+    if (used == state.used) continue;
+    Note(network_.SetUp(link, used));
+    changes.push_back({link, CableOf(uplink), used, state.used, state.carries, state.carries});
+    state.used = used;
+  }
+  return changes;
+}
+
+std::string NetworkView::CableOf(const Uplink& uplink) const {
+  return Concat(topology_.leaves()[static_cast<size_t>(uplink.leaf)].name, "-",
+                topology_.spines()[static_cast<size_t>(uplink.spine)].name);
+}
+
+std::string NetworkView::WhyHeld(const Uplink& uplink) const {
+  if (holds_ == nullptr) return "";
+  return holds_->Why(topology_.leaves()[static_cast<size_t>(uplink.leaf)].name,
+                     topology_.spines()[static_cast<size_t>(uplink.spine)].name);
+}
+
+bool NetworkView::IsUsed(const Uplink& uplink) const {
+  const Link link = LinkOf(uplink);
+  const auto found = cables_.find({link.lower, link.upper});
+  return found != cables_.end() && found->second.used;
 }
 
 std::vector<LinkChange> NetworkView::DeadLinks() const {
@@ -143,9 +175,9 @@ std::vector<LinkChange> NetworkView::DeadLinks() const {
   std::set<std::pair<LeafId, SpineId>> seen;
   for (const Uplink& uplink : topology_.uplinks()) {
     const Link link = LinkOf(uplink);
-    const auto state = up_.find({link.lower, link.upper});
-    if (state == up_.end() || state->second || !seen.insert(state->first).second) continue;
-    dead.push_back(ChangeOf(uplink, false));
+    const auto state = cables_.find({link.lower, link.upper});
+    if (state == cables_.end() || state->second.carries || !seen.insert(state->first).second) continue;
+    dead.push_back({link, CableOf(uplink), false, false, false, false});
   }
   return dead;
 }

@@ -15,6 +15,7 @@
 
 #include "c4/v1/c4p.pb.h"
 #include "c4p_master/alloc/network.h"
+#include "c4p_master/link_holds.h"
 #include "c4p_master/topology.h"
 #include "c4p_master/topology_learner.h"
 
@@ -26,16 +27,21 @@ struct AddressPlace {
   PlaneId plane = 0;
 };
 
+// Of a cable between switches. What carries something and is not held back is used.
 struct LinkChange {
   Link link;
-  bool up = false;
   std::string name;  // "leaf0-spine1"
+  bool up = false;   // it is used now
+  bool used_before = false;
+  bool carries = false;
+  bool carried_before = false;
 };
 
 class NetworkView {
  public:
   // `file`: the operator's; none: all is learnt. `default_rate_mbps`: of what does not say; 0: 1000.
-  NetworkView(std::optional<Topology> file, double default_rate_mbps);
+  // `holds`: which cables are not used though they carry something; none: all are. It outlives this.
+  NetworkView(std::optional<Topology> file, double default_rate_mbps, const LinkHolds* holds = nullptr);
 
   // The switches that a master before this one knew: they keep their names, and links their faults until
   // probes say otherwise. Before anything else.
@@ -46,6 +52,8 @@ class NetworkView {
   void BeginRound() { learner_.BeginRound(); }
   // Takes in what came since the last time; the links that went down or came back, new ones left out.
   std::vector<LinkChange> Refresh(int64_t now_ns);
+  // The holds have changed: the links that are used no more, or again.
+  std::vector<LinkChange> ApplyHolds();
   // There is something to take in: what is new, or silence that means something by now.
   bool stale(int64_t now_ns) const { return stale_ || (settles_ns_ != 0 && now_ns >= settles_ns_); }
 
@@ -54,6 +62,10 @@ class NetworkView {
   bool from_file() const { return file_.has_value(); }
   // Those over which nothing comes at present.
   std::vector<LinkChange> DeadLinks() const;
+  // Why that cable is held back; empty: it is not.
+  std::string WhyHeld(const Uplink& uplink) const;
+  std::string CableOf(const Uplink& uplink) const;  // as LinkChange names it
+  bool IsUsed(const Uplink& uplink) const;
   // Where file and probes contradict each other, what could not be taken in, and how switches answer.
   std::vector<std::string> Notes() const;
 
@@ -74,12 +86,12 @@ class NetworkView {
   void SyncSwitches();
   void SyncNics();
   void SyncUplinks(std::vector<LinkChange>* changes);
-  LinkChange ChangeOf(const Uplink& uplink, bool up) const;
   void Note(const absl::Status& status);
   double RateOr(double mbps) const { return mbps > 0 ? mbps : default_rate_mbps_; }
 
   const std::optional<Topology> file_;
   const double default_rate_mbps_;
+  const LinkHolds* const holds_;
   TopologyLearner learner_;
   Topology topology_;
   Network network_;
@@ -90,7 +102,11 @@ class NetworkView {
   std::map<std::string, LeafId> leaf_ids_;      // by name
   std::map<std::string, SpineId> spine_ids_;    // by name
   std::map<std::string, NicId> nic_ids_;        // by server and place among its NICs
-  std::map<std::pair<LeafId, SpineId>, bool> up_;
+  struct CableState {
+    bool carries = false;
+    bool used = false;
+  };
+  std::map<std::pair<LeafId, SpineId>, CableState> cables_;
   std::vector<int> leaf_numbers_;  // of the topology, to the allocator's
   std::vector<int> spine_numbers_;
   std::unordered_map<service::IpAddress, AddressPlace> places_;

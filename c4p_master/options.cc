@@ -28,6 +28,8 @@ HandlerOptions MasterOptions::ForHandler(uint64_t master_epoch) const {
   result.moves.allowed = interventions;
   result.moves.per_hour = static_cast<uint64_t>(moves_per_hour);
   result.moves.most_fill = move_most_fill;
+  result.flaps.half_life_ns = static_cast<int64_t>(flap_half_life_s * kSecondNs);
+  result.moves_per_second = rebalance_per_second;
   return result;
 }
 
@@ -103,6 +105,19 @@ std::vector<service::Setting> MasterSettings(MasterOptions* options) {
        .help = "refuse such a move where a link would be promised more than so many times what it carries",
        .min = 0.1,
        .max = 100},
+      {.name = "flap-half-life-s",
+       .field = &options->flap_half_life_s,
+       .help = "a link that fails counts 1, which halves in this time; above 2.5 it is held back until 0.75; "
+               "0: never",
+       .min = 0,
+       .max = 86400},
+      {.name = "rebalance-per-second",
+       .field = &options->rebalance_per_second,
+       .help = "queue pairs that move within a second where there is time: off links that are held back, "
+               "onto links "
+               "that are used again",
+       .min = 1,
+       .max = 1e6},
   };
   service::AppendCommonSettings(&options->common, &settings);
   return settings;

@@ -26,6 +26,8 @@ struct MasterOptions {
   bool interventions = true;
   int64_t moves_per_hour = 30;
   double move_most_fill = 1.5;
+  double flap_half_life_s = 120;
+  double rebalance_per_second = 1000;
   service::CommonOptions common = {.http_address = "127.0.0.1:15144"};
 
   HandlerOptions ForHandler(uint64_t master_epoch) const;

@@ -41,10 +41,20 @@ struct BookOptions {
   int64_t expiry_ns = 60'000'000'000;
 };
 
+// A queue pair is to take another way; links as in PathAnswer, none where they are not known.
+struct Shift {
+  std::string job;
+  std::string connection;
+  uint32_t queue_pair = 0;
+  std::vector<std::string> from;
+  std::vector<std::string> to;
+};
+
 // What an agent is to be told: an answer, or a correction of it.
 struct Advice {
   SessionId session = 0;
   v1::PathAnswer answer;
+  std::vector<Shift> shifts = {};  // that it asks for
 };
 
 // A queue pair of a connection.
@@ -127,8 +137,20 @@ class PathBook {
 
   // The groups of flows about which something was learnt: their connections, where that makes them better.
   std::vector<Advice> Improve(const std::set<FlowGroup>& groups, int64_t now_ns);
-  // After the network has changed: those on links that are down move; onto links that came back, some.
-  std::vector<Advice> Repair(const std::vector<LinkChange>& changes, int64_t now_ns);
+  struct Carried {
+    std::vector<Advice> advice;
+    size_t moves = 0;  // queue pairs
+    bool all = true;   // there is nothing left to move
+  };
+  // Queue pairs on links that are not used move, so many at most; but those of a connection together.
+  // `held`: at least some of these links carry something: who finds no better way stays.
+  Carried Repair(size_t most, bool held, int64_t now_ns);
+  // A link is used again: so many queue pairs at most move until its leaf's links are even.
+  Carried Even(const Link& link, size_t most, int64_t now_ns);
+  // What Repair, or Even of those links, would do if it were to do all; connections without another way go to
+  // `stranded`.
+  std::vector<Shift> WouldRepair(std::vector<std::string>* stranded, int64_t now_ns);
+  std::vector<Shift> WouldEven(const std::vector<Link>& links, int64_t now_ns);
   // Switches send the ports of these groups other ways than before: only these ones' are known now. Where
   // what is in use leads nobody knows; it moves.
   std::vector<Advice> Remap(const std::map<FlowGroup, std::set<uint16_t>>& known, int64_t now_ns);
@@ -250,8 +272,12 @@ class PathBook {
   bool IsUp(service::IpAddress from, service::IpAddress to, Place place) const;
   // The queue pair is to have another port, and place.
   void LetGo(Connection* connection, size_t pair);
-  // Lets go what loses acknowledgements; its groups.
-  std::set<FlowGroup> LetGoUnacknowledged(int64_t now_ns);
+  // Lets go what loses acknowledgements, so many at most, which `left` is less by; its groups. `for_better`:
+  // only where there is another way.
+  std::set<FlowGroup> LetGoUnacknowledged(size_t* left, bool for_better, int64_t now_ns);
+  Carried CarryOut(const Plan& plan, size_t most, int64_t now_ns);
+  std::vector<Shift> ShiftsOf(const Plan& plan, int64_t now_ns) const;
+  Shift ShiftTo(const Connection& connection, uint32_t queue_pair, Place to, int64_t now_ns) const;
   // Its numbers: its own, and its tenant's.
   void Register(Connection* connection);
 

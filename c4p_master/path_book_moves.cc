@@ -9,8 +9,6 @@
 namespace c4::c4p {
 namespace {
 
-// Queue pairs that move at a time when a link has come back.
-constexpr size_t kMostEvenSteps = 1024;
 // By then the ports that a connection brought from another master have been probed, or cannot be.
 constexpr int64_t kAdoptNs = 10'000'000'000;
 
@@ -64,7 +62,11 @@ std::optional<Advice> PathBook::Better(Connection* connection, int64_t now_ns) {
                                [](const QueuePair& pair) { return pair.advised_port != 0; });
   if (connection->kept && any) return Fill(connection, now_ns);
   std::vector<std::pair<uint32_t, uint32_t>> before;
-  for (const QueuePair& pair : connection->pairs) before.emplace_back(pair.end, pair.advised_port);
+  std::vector<std::vector<std::string>> from;
+  for (const QueuePair& pair : connection->pairs) {
+    before.emplace_back(pair.end, pair.advised_port);
+    from.push_back(LinksOf(*connection, pair, now_ns));
+  }
   (void)Allot(connection, now_ns);
   std::vector<std::pair<uint32_t, uint32_t>> after;
   bool ports = false;
@@ -75,7 +77,14 @@ std::optional<Advice> PathBook::Better(Connection* connection, int64_t now_ns) {
   if (!ports || before == after) return std::nullopt;
   ++connection->epoch;
   Changed(*connection);
-  return Advice{connection->session, AnswerFor(*connection, now_ns)};
+  Advice advice{connection->session, AnswerFor(*connection, now_ns)};
+  for (uint32_t i = 0; i < connection->pairs.size(); ++i) {
+    if (before[i] == after[i]) continue;
+    Shift shift = ShiftTo(*connection, i, connection->pairs[i].place, now_ns);
+    shift.from = std::move(from[i]);
+    advice.shifts.push_back(std::move(shift));
+  }
+  return advice;
 }
 
 PlaneWays PathBook::WaysNow(ConnectionId number, PlaneId plane, int64_t now_ns) const {
@@ -116,11 +125,35 @@ std::vector<Advice> PathBook::Improve(const std::set<FlowGroup>& groups, int64_t
   return advice;
 }
 
+// From where it is.
+Shift PathBook::ShiftTo(const Connection& connection, uint32_t queue_pair, Place to, int64_t now_ns) const {
+  const QueuePair& pair = connection.pairs[queue_pair];
+  uint32_t end = pair.end;
+  for (uint32_t other = 0; other < connection.sources.size(); ++other) {
+    if (PlaneOf(connection, end) != to.plane && PlaneOf(connection, other) == to.plane) end = other;
+  }
+  return {connection.request.job(), connection.request.connection(), queue_pair,
+          LinksOf(connection, pair, now_ns),
+          view_->NamesOf(connection.sources[end], connection.destinations[end], to.plane, to.way)};
+}
+
+std::vector<Shift> PathBook::ShiftsOf(const Plan& plan, int64_t now_ns) const {
+  std::vector<Shift> shifts;
+  for (const Move& move : plan.moves) {
+    const Connection& connection = connections_.at(names_.at(move.connection));
+    for (const Step& step : move.steps)
+      shifts.push_back(ShiftTo(connection, step.queue_pair, step.to, now_ns));
+  }
+  return shifts;
+}
+
 std::optional<Advice> PathBook::Carry(const Move& move, int64_t now_ns) {
   Connection& connection = connections_.at(names_.at(move.connection));
   if (connection.session == 0 || !allocator_.Apply(move).ok()) return std::nullopt;
   Offer offer = OfferOf(connection, now_ns);
+  std::vector<Shift> shifts;
   for (const Step& step : move.steps) {
+    shifts.push_back(ShiftTo(connection, step.queue_pair, step.to, now_ns));
     connection.pairs[step.queue_pair].place = step.to;
     std::vector<Port>& ports = offer[{step.to.plane, step.to.way}];
     if (ports.empty()) continue;
@@ -129,35 +162,67 @@ std::optional<Advice> PathBook::Carry(const Move& move, int64_t now_ns) {
   }
   ++connection.epoch;
   Changed(connection);
-  return Advice{connection.session, AnswerFor(connection, now_ns)};
+  return Advice{connection.session, AnswerFor(connection, now_ns), std::move(shifts)};
 }
 
-std::vector<Advice> PathBook::Repair(const std::vector<LinkChange>& changes, int64_t now_ns) {
-  const c4p::WaysOf ways_of = [&](ConnectionId number, PlaneId plane) {
-    return WaysNow(number, plane, now_ns);
-  };
-  std::vector<Plan> plans;
-  std::vector<Advice> advice;
-  const auto carry = [&](const Plan& plan) {
-    for (const Move& move : plan.moves) {
-      if (std::optional<Advice> moved = Carry(move, now_ns)) advice.push_back(*std::move(moved));
+PathBook::Carried PathBook::CarryOut(const Plan& plan, size_t most, int64_t now_ns) {
+  Carried carried;
+  for (const Move& move : plan.moves) {
+    if (carried.moves >= most) {
+      carried.all = false;
+      break;
     }
-    for (const ConnectionId number : plan.stranded) {
-      connections_.at(names_.at(number)).why = "no path is left: all that are known are down";
-    }
-  };
-  const bool down =
-      std::any_of(changes.begin(), changes.end(), [](const LinkChange& change) { return !change.up; });
-  if (down) {
-    // Whose acknowledgements alone are lost is on a link that is up.
-    const std::set<FlowGroup> unacknowledged = LetGoUnacknowledged(now_ns);
-    carry(allocator_.PlanRepair(ways_of));
-    for (Advice& better : Improve(unacknowledged, now_ns)) advice.push_back(std::move(better));
+    std::optional<Advice> moved = Carry(move, now_ns);
+    if (!moved) continue;
+    carried.moves += moved->shifts.size();
+    carried.advice.push_back(*std::move(moved));
   }
-  for (const LinkChange& change : changes) {
-    if (change.up) carry(allocator_.PlanEven(kMostEvenSteps, &change.link, ways_of));
+  return carried;
+}
+
+PathBook::Carried PathBook::Repair(size_t most, bool held, int64_t now_ns) {
+  // Whose acknowledgements alone take such a link is on a link that is used.
+  size_t left = most;
+  const std::set<FlowGroup> unacknowledged = LetGoUnacknowledged(&left, held, now_ns);
+  const Plan plan = allocator_.PlanRepair(
+      [&](ConnectionId number, PlaneId plane) { return WaysNow(number, plane, now_ns); });
+  Carried carried = CarryOut(plan, most, now_ns);
+  for (const ConnectionId number : plan.stranded) {
+    connections_.at(names_.at(number)).why =
+        held ? "no other path is known: it stays on a link that is held back"
+             : "no path is left: all that are known are down";
   }
-  return advice;
+  for (Advice& better : Improve(unacknowledged, now_ns)) {
+    carried.moves += better.shifts.size();
+    carried.advice.push_back(std::move(better));
+  }
+  if (left == 0) carried.all = false;
+  return carried;
+}
+
+PathBook::Carried PathBook::Even(const Link& link, size_t most, int64_t now_ns) {
+  const Plan plan = allocator_.PlanEven(
+      most, &link, [&](ConnectionId number, PlaneId plane) { return WaysNow(number, plane, now_ns); });
+  Carried carried = CarryOut(plan, SIZE_MAX, now_ns);
+  carried.all = plan.steps() < most;
+  return carried;
+}
+
+std::vector<Shift> PathBook::WouldRepair(std::vector<std::string>* stranded, int64_t now_ns) {
+  const Plan plan = allocator_.PlanRepair(
+      [&](ConnectionId number, PlaneId plane) { return WaysNow(number, plane, now_ns); });
+  for (const ConnectionId number : plan.stranded) stranded->push_back(names_.at(number));
+  return ShiftsOf(plan, now_ns);
+}
+
+std::vector<Shift> PathBook::WouldEven(const std::vector<Link>& links, int64_t now_ns) {
+  std::vector<Shift> shifts;
+  for (const Link& link : links) {
+    const Plan plan = allocator_.PlanEven(
+        SIZE_MAX, &link, [&](ConnectionId number, PlaneId plane) { return WaysNow(number, plane, now_ns); });
+    for (Shift& shift : ShiftsOf(plan, now_ns)) shifts.push_back(std::move(shift));
+  }
+  return shifts;
 }
 
 std::vector<Advice> PathBook::Remap(const std::map<FlowGroup, std::set<uint16_t>>& known, int64_t now_ns) {

@@ -86,15 +86,21 @@ void PathBook::LetGo(Connection* connection, size_t index) {
   if (connection->kept) (void)allocator_.Account(connection->number, static_cast<uint32_t>(index), Place());
 }
 
-std::set<FlowGroup> PathBook::LetGoUnacknowledged(int64_t now_ns) {
+std::set<FlowGroup> PathBook::LetGoUnacknowledged(size_t* left, bool for_better, int64_t now_ns) {
   std::set<FlowGroup> groups;
-  for (auto& [name, connection] : connections_) {
-    for (size_t i = 0; i < connection.pairs.size(); ++i) {
+  for (const ConnectionId number : allocator_.ThatMayLose(true)) {
+    Connection& connection = connections_.at(names_.at(number));
+    for (size_t i = 0; i < connection.pairs.size() && *left > 0; ++i) {
       const QueuePair& pair = connection.pairs[i];
       if (pair.advised_port == 0) continue;
       const FlowGroup group = GroupOfEnd(connection, pair.end);
       if (!LosesAcknowledgements(WithPort(group, static_cast<uint16_t>(pair.advised_port)), now_ns)) continue;
+      if (for_better && OfferOf(connection, now_ns).empty()) {
+        SetComplete(&connection, false);  // more ports are asked for
+        continue;
+      }
       LetGo(&connection, i);
+      --*left;
       groups.insert(group);
     }
   }

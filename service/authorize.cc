@@ -48,6 +48,8 @@ constexpr CallRow kTable[] = {
     {"c4.v1.C4p/Explain", kViewers, false, "why a connection has its paths"},
     {"c4.v1.C4p/MovePaths", kMovers, true, "move queue pairs of its job for an experiment"},
     {"c4.v1.C4p/EndMoves", kMovers, true, "move them back, or leave them"},
+    {"c4.v1.C4p/DrainPaths", kOperators, true, "take links out of use, and give them back"},
+    {"c4.v1.C4p/ListPathHistory", kViewers, false, "what befell links and queue pairs"},
     {"GET /healthz", 0, false, "whether the daemon works"},
     {"GET /metrics", 0, false, "metrics, with names of jobs and hosts"},
     {"GET /v1/verdicts", kJobViewers, false, "verdicts"},

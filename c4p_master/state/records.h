@@ -21,6 +21,7 @@ inline constexpr std::string_view kPathsKeys = "paths/";
 inline constexpr std::string_view kLeafKeys = "leaf/";
 inline constexpr std::string_view kSpineKeys = "spine/";
 inline constexpr std::string_view kHostKeys = "host/";
+inline constexpr std::string_view kDrainKeys = "drain/";
 
 std::string Key(std::string_view keys, std::string_view name);
 std::string PathsKey(const FlowGroup& group);

@@ -46,7 +46,10 @@ struct PathClient::Parts {
       service::MakePrintable(&reply);
       return reply;
     }
-    if (status.error_code() == grpc::StatusCode::NOT_FOUND) return service::FromGrpcStatus(status);
+    if (status.error_code() == grpc::StatusCode::NOT_FOUND ||
+        status.error_code() == grpc::StatusCode::INVALID_ARGUMENT) {
+      return service::FromGrpcStatus(status);
+    }
     return service::Annotate(credentials.Explain(service::FromGrpcStatus(status)),
                              absl::StrCat("the path master at ", address, " did not answer"));
   }
@@ -103,6 +106,19 @@ absl::StatusOr<v1::ExplainReply> PathClient::Explain(const std::string& connecti
   grpc::Status (v1::C4p::Stub::*const call)(grpc::ClientContext*, const v1::ExplainRequest&,
                                             v1::ExplainReply*) = &v1::C4p::Stub::Explain;
   return parts_->Ask<v1::ExplainReply>(call, request);
+}
+
+absl::StatusOr<v1::DrainPathsReply> PathClient::DrainPaths(const v1::DrainPathsRequest& request) const {
+  grpc::Status (v1::C4p::Stub::*const call)(grpc::ClientContext*, const v1::DrainPathsRequest&,
+                                            v1::DrainPathsReply*) = &v1::C4p::Stub::DrainPaths;
+  return parts_->Ask<v1::DrainPathsReply>(call, request);
+}
+
+absl::StatusOr<v1::ListPathHistoryReply> PathClient::ListPathHistory(
+    const v1::ListPathHistoryRequest& request) const {
+  grpc::Status (v1::C4p::Stub::*const call)(grpc::ClientContext*, const v1::ListPathHistoryRequest&,
+                                            v1::ListPathHistoryReply*) = &v1::C4p::Stub::ListPathHistory;
+  return parts_->Ask<v1::ListPathHistoryReply>(call, request);
 }
 
 }  // namespace c4::cli

@@ -33,6 +33,8 @@ class PathClient {
   absl::StatusOr<v1::ListPathsReply> ListPaths(const v1::ListPathsRequest& request) const;
   absl::StatusOr<v1::GetTopologyReply> GetTopology() const;
   absl::StatusOr<v1::ExplainReply> Explain(const std::string& connection) const;
+  absl::StatusOr<v1::DrainPathsReply> DrainPaths(const v1::DrainPathsRequest& request) const;
+  absl::StatusOr<v1::ListPathHistoryReply> ListPathHistory(const v1::ListPathHistoryRequest& request) const;
 
  private:
   struct Parts;

@@ -62,6 +62,7 @@ struct Cell {
   double load[2] = {0, 0};  // up, down
   double capacity[2] = {0, 0};
   bool down = false;
+  bool held = false;
   bool there = false;
 };
 
@@ -119,7 +120,9 @@ json LinksJson(const google::protobuf::RepeatedPtrField<v1::LinkLoad>& links) {
                       {"load_mbps", link.load_mbps()},
                       {"queue_pairs", link.queue_pairs()},
                       {"up", link.up()},
-                      {"fault", link.fault()}});
+                      {"fault", link.fault()},
+                      {"held", link.held()},
+                      {"flaps", link.flaps()}});
   }
   return result;
 }
@@ -152,6 +155,7 @@ std::string LinkPicture(const google::protobuf::RepeatedPtrField<v1::LinkLoad>& 
     cell.load[ends.up ? 0 : 1] += link.load_mbps();
     cell.capacity[ends.up ? 0 : 1] += link.up() ? link.capacity_mbps() : 0;
     cell.down = cell.down || !link.up();
+    cell.held = cell.held || !link.held().empty();
     rows.push_back(ends.lower);
     columns.push_back(ends.upper);
   }
@@ -175,7 +179,7 @@ std::string LinkPicture(const google::protobuf::RepeatedPtrField<v1::LinkLoad>& 
       }
       const Cell& cell = found->second;
       if (cell.down) {
-        absl::StrAppendFormat(&text, " %14s", "DOWN");
+        absl::StrAppendFormat(&text, " %14s", cell.held ? "HELD" : "DOWN");
         continue;
       }
       const double up = cell.capacity[0] > 0 ? cell.load[0] / cell.capacity[0] : 0;

@@ -12,7 +12,7 @@ std::string PathsText(const v1::ListPathsReply& paths);
 std::string PathsJson(const v1::ListPathsReply& paths);
 
 // A table of leaves and spines: each cell the load upwards and downwards in % of the link, with a bar; links
-// that are down say so.
+// that are down, or held back, say so.
 std::string LinkPicture(const google::protobuf::RepeatedPtrField<v1::LinkLoad>& links);
 
 std::string TopologyText(const v1::GetTopologyReply& topology);

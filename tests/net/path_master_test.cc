@@ -1,21 +1,28 @@
 // The path master in a job on an emulated fabric, over real sockets and the kernel's own hash: it puts the
 // queue pairs evenly onto the spines; killed, stopped and started again it costs the job nothing and knows
-// everything again.
+// everything again, as does another that leads in its place.
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <fstream>
 #include <gtest/gtest.h>
 #include <iterator>
 #include <map>
+#include <memory>
 #include <optional>
+#include <random>
 #include <signal.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "absl/strings/str_cat.h"
 #include "fabric/emulator/command.h"
 #include "fabric/emulator/fabric.h"
 #include "fabric/emulator/oracle.h"
-#include "tests/service/harness.h"
+#include "fabric/emulator/topology.h"
+#include "service/free_port.h"
+#include "service/token.h"
+#include "tests/service/etcd_cluster.h"
 
 namespace c4::net_test {
 namespace {
@@ -23,8 +30,10 @@ namespace {
 using service_test::Binary;
 using service_test::Clock;
 using service_test::CommandResult;
+using service_test::EtcdCluster;
 using service_test::Eventually;
 using service_test::Json;
+using service_test::Process;
 using service_test::RunC4;
 using service_test::RunningJob;
 using service_test::Seconds;
@@ -41,7 +50,7 @@ class PathMasterTest : public testing::Test {
     ASSERT_TRUE(up.ok()) << up.status();
     fabric_.emplace(*std::move(up));
   }
-  void StartJob() {
+  virtual void StartJob() {
     job_.emplace(kRanks, std::vector<std::string>{"--fabric", spec_.name}, Program());
     ASSERT_TRUE(job_->AwaitAtWork(20, Seconds(20)));
   }
@@ -274,6 +283,121 @@ TEST_F(PathMasterTest, WhereNoPathIsLeftItSaysSoAndTheJobWaits) {
   EXPECT_LE(job_->LeastFinished(), before + 1);
   for (const std::string& link : links) ASSERT_TRUE(fabric_->Heal(link).ok());
   EXPECT_TRUE(Eventually(Seconds(20), [&] { return job_->LeastFinished() > before + 20; }));
+}
+
+// Two masters over a real etcd, whose places the agents are told: the one that leads is killed.
+class PathMastersTest : public PathMasterTest {
+ protected:
+  void SetUp() override {
+    if (!EtcdCluster::Installed()) GTEST_SKIP() << service_test::kNoEtcd;
+    PathMasterTest::SetUp();
+    if (!fabric_) return;
+    etcd_.emplace(1);
+    std::ofstream(File("key")) << *service::NewKeyLine() << "\n";
+    ASSERT_EQ(chmod(File("key").c_str(), 0600), 0);
+    std::ofstream(File("topology.json")) << fabric::TopologyFile(spec_);
+    const std::string host = fabric::ManagementRootAddress(fabric_->management_block());
+    std::mt19937 random{std::random_device()()};
+    for (size_t i = 0; i < 2; ++i) places_.push_back(absl::StrCat(host, ":", *service::FreePort(&random)));
+  }
+  void StartJob() override {
+    job_.emplace(kRanks, std::vector<std::string>{"--fabric", spec_.name, "--key-file", File("key")},
+                 Program(),
+                 std::vector<std::string>{absl::StrCat("C4A_PATH_MASTER=", places_[0], ",", places_[1])},
+                 [this](const std::string& base_dir) {
+                   base_dir_ = base_dir;
+                   for (size_t i = 0; i < 2; ++i) {
+                     StartMaster(i);
+                     EXPECT_TRUE(Eventually(Seconds(20), [&] {
+                       return Says(i, i == 0 ? "serving paths" : "standing by");
+                     })) << masters_[i]->Errors();
+                   }
+                 });
+    ASSERT_TRUE(job_->AwaitAtWork(20, Seconds(20)));
+  }
+  void TearDown() override {
+    for (const auto& master : masters_) {
+      if (master != nullptr) master->Signal(SIGTERM);
+    }
+    for (const auto& master : masters_) {
+      if (master == nullptr) continue;
+      EXPECT_TRUE(master->Wait(Seconds(10)));
+      if (HasFailure()) printf("--- a path master\n%s", master->Errors().c_str());
+    }
+    PathMasterTest::TearDown();
+  }
+  std::string File(const std::string& name) const { return scratch_.path() + "/" + name; }
+  void StartMaster(size_t at) {
+    masters_[at] = std::make_unique<Process>(
+        std::vector<std::string>{Binary("c4p_master"), "--listen", places_[at], "--http-address",
+                                 "127.0.0.1:0", "--directory", base_dir_ + "/masters", "--key-file",
+                                 File("key"), "--topology", File("topology.json"), "--store", etcd_->Place()},
+        std::vector<std::string>(), File(absl::StrCat("master", at, ".", ++starts_)));
+  }
+  bool Says(size_t at, const std::string& what) const {
+    return masters_[at]->Errors().find(what) != std::string::npos;
+  }
+  // How many agents are in session with it.
+  int InSession(size_t at) const {
+    const std::string log = masters_[at]->Errors();
+    int found = 0;
+    for (size_t i = log.find("is in session"); i != std::string::npos; i = log.find("is in session", i + 1))
+      ++found;
+    return found;
+  }
+
+  service_test::ScratchDir scratch_;
+  std::optional<EtcdCluster> etcd_;
+  std::string base_dir_;
+  std::vector<std::string> places_;
+  std::array<std::unique_ptr<Process>, 2> masters_;
+  int starts_ = 0;
+};
+
+TEST_F(PathMastersTest, TheLeaderIsKilledAndTheOtherMovesNothing) {
+  StartJobAndLearn();
+  const std::map<std::string, int> before = Crossing();
+  const std::map<std::string, uint64_t> epochs = Epochs();
+  for (size_t leader = 0; leader < 2; ++leader) {  // there and back
+    const size_t other = 1 - leader;
+    const auto killed = Clock::now();
+    masters_[leader]->Signal(SIGKILL);
+    ASSERT_TRUE(Eventually(Seconds(20), [&] { return Says(other, "serving paths"); }))
+        << masters_[other]->Errors();
+    const double serves_s = Seconds(Clock::now() - killed).count();
+    ASSERT_TRUE(Eventually(Seconds(20), [&] { return InSession(other) >= kRanks; }))
+        << masters_[other]->Errors();
+    printf(
+        "another master serves %.2f s after the leader was killed, all agents are in session after %.2f s\n",
+        serves_s, Seconds(Clock::now() - killed).count());
+    EXPECT_LE(serves_s, 3);
+    ExpectGoesOn();
+    EXPECT_TRUE(Eventually(Seconds(20), [&] { return AllKnown(); })) << Paths().dump(2);
+    EXPECT_EQ(Crossing(), before);
+    EXPECT_EQ(Epochs(), epochs) << "nobody was told anything anew";
+    ASSERT_TRUE(masters_[leader]->Wait(Seconds(10)));
+    StartMaster(leader);
+    ASSERT_TRUE(Eventually(Seconds(20), [&] { return Says(leader, "standing by"); }))
+        << masters_[leader]->Errors();
+  }
+}
+
+// One that hung and goes on has nothing to say any more.
+TEST_F(PathMastersTest, TheLeaderHangsAndTheOtherMovesNothing) {
+  StartJobAndLearn();
+  const std::map<std::string, int> before = Crossing();
+  const auto hung = Clock::now();
+  masters_[0]->Signal(SIGSTOP);
+  ASSERT_TRUE(Eventually(Seconds(30), [&] { return Says(1, "serving paths") && InSession(1) >= kRanks; }))
+      << masters_[1]->Errors();
+  printf("all agents are in session with another master %.2f s after the leader hung\n",
+         Seconds(Clock::now() - hung).count());
+  ExpectGoesOn();
+  masters_[0]->Signal(SIGCONT);
+  ASSERT_TRUE(masters_[0]->Wait(Seconds(20)));
+  EXPECT_EQ(masters_[0]->exit_code(), 1);
+  EXPECT_TRUE(Eventually(Seconds(20), [&] { return AllKnown(); })) << Paths().dump(2);
+  EXPECT_EQ(Crossing(), before);
 }
 
 }  // namespace

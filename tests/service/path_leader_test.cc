@@ -1,18 +1,14 @@
 // Path masters that stand in for each other, with a real etcd: one leads, another takes over when it is
-// killed or hangs, and a leader that comes back to life ends. Skipped where there is no etcd (Debian:
-// etcd-server).
+// killed or hangs, and a leader that comes back to life ends. Skipped where there is no etcd.
 #include <chrono>
 #include <future>
 #include <gmock/gmock.h>
-#include <random>
+#include <optional>
 #include <signal.h>
 #include <thread>
-#include <unistd.h>
 
 #include "c4p_master/state/etcd_state.h"
-#include "service/free_port.h"
-#include "service/http_post.h"
-#include "tests/service/harness.h"
+#include "tests/service/etcd_cluster.h"
 
 namespace c4::service_test {
 namespace {
@@ -22,59 +18,17 @@ using c4p::StateChange;
 using c4p::StateRecords;
 using testing::HasSubstr;
 
-constexpr char kEtcd[] = "/usr/bin/etcd";
-
 class PathLeaderTest : public testing::Test {
  protected:
   void SetUp() override {
-    if (access(kEtcd, X_OK) != 0) GTEST_SKIP() << "no " << kEtcd;
+    if (!EtcdCluster::Installed()) GTEST_SKIP() << kNoEtcd;
   }
-  void StartEtcd(int members) {
-    for (int i = 0; i < members; ++i) {
-      const auto client = service::FreePort(&random_);
-      const auto peer = service::FreePort(&random_);
-      ASSERT_TRUE(client.ok() && peer.ok());
-      clients_.push_back("127.0.0.1:" + std::to_string(*client));
-      peers_.push_back("http://127.0.0.1:" + std::to_string(*peer));
-      members_.emplace_back();
-    }
-    for (int i = 0; i < members; ++i) StartMember(i);
-    ASSERT_TRUE(Eventually(Seconds(40), [&] { return Answers(); })) << members_[0]->Errors();
-  }
-  void StartMember(int index) {
-    const auto at = static_cast<size_t>(index);
-    std::string cluster;
-    for (size_t i = 0; i < peers_.size(); ++i) {
-      cluster += (i == 0 ? "" : ",") + ("m" + std::to_string(i)) + "=" + peers_[i];
-    }
-    const std::string name = "m" + std::to_string(index);
-    const std::string client = "http://" + clients_[at];
-    members_[at] = std::make_unique<Process>(
-        std::vector<std::string>{kEtcd, "--name", name, "--data-dir", scratch_.path() + "/" + name,
-                                 "--listen-client-urls", client, "--advertise-client-urls", client,
-                                 "--listen-peer-urls", peers_[at], "--initial-advertise-peer-urls",
-                                 peers_[at], "--initial-cluster", cluster, "--initial-cluster-state", "new"},
-        std::vector<std::string>{"ETCD_UNSUPPORTED_ARCH=arm64"},
-        scratch_.path() + "/" + name + "." + std::to_string(++starts_));
-  }
-  // Reads that need a quorum.
-  bool Answers() const {
-    const auto answer = service::HttpCall({.url = "http://" + clients_[0] + "/v3/kv/range",
-                                           .body = R"({"key":"YQ=="})",
-                                           .timeout = absl::Seconds(2),
-                                           .allow_inside = true});
-    return answer.ok() && answer->status == 200;
-  }
-  std::string Place() const {
-    std::string place = "etcd://";
-    for (size_t i = 0; i < clients_.size(); ++i) place += (i == 0 ? "" : ",") + clients_[i];
-    return place;
-  }
+  void StartEtcd(int members) { etcd_.emplace(members); }
   std::unique_ptr<Process> StartMaster(const std::string& name) {
     return std::make_unique<Process>(
         std::vector<std::string>{Binary("c4p_master"), "--listen", "127.0.0.1:0", "--http-address",
                                  "127.0.0.1:0", "--directory", scratch_.path() + "/" + name + "/masters",
-                                 "--store", Place()},
+                                 "--store", etcd_->Place()},
         std::vector<std::string>(), scratch_.path() + "/" + name);
   }
   static bool Serves(const Process& master) {
@@ -82,7 +36,7 @@ class PathLeaderTest : public testing::Test {
   }
   std::unique_ptr<EtcdState> Contend(const std::string& self, uint64_t wished) {
     auto state = std::make_unique<EtcdState>(
-        EtcdState::Options{*c4p::ParseEtcdPlace(Place()), self, wished, c4p::LeaseTimes()});
+        EtcdState::Options{*c4p::ParseEtcdPlace(etcd_->Place()), self, wished, c4p::LeaseTimes()});
     state->SetPost([](const std::function<void()>& task) {
       task();
       return true;
@@ -100,11 +54,7 @@ class PathLeaderTest : public testing::Test {
   }
 
   ScratchDir scratch_;
-  std::vector<std::string> clients_;
-  std::vector<std::string> peers_;
-  std::vector<std::unique_ptr<Process>> members_;
-  int starts_ = 0;
-  std::mt19937 random_{std::random_device()()};
+  std::optional<EtcdCluster> etcd_;
 };
 
 TEST_F(PathLeaderTest, WhatOneWroteTheNextReadsAndTheFirstWritesNoMore) {

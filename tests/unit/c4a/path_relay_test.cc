@@ -19,7 +19,7 @@ using service::Credentials;
 
 class FakeC4p final : public v1::C4p::Service {
  public:
-  explicit FakeC4p(const std::string& address = "127.0.0.1:0") {
+  explicit FakeC4p(const std::string& address = "127.0.0.1:0", uint64_t epoch = 1) : epoch_(epoch) {
     grpc::Service* const services[] = {this};
     auto server = service::GrpcServer::Start(address, Credentials(), services);
     EXPECT_TRUE(server.ok()) << server.status();
@@ -46,7 +46,7 @@ class FakeC4p final : public v1::C4p::Service {
       }
       if (message.has_hello()) {
         reply.Clear();
-        reply.mutable_welcome()->set_master_epoch(1);
+        reply.mutable_welcome()->set_master_epoch(epoch_);
         stream->Write(reply);
       }
       if (!message.has_request() || !answers_) continue;
@@ -72,6 +72,10 @@ class FakeC4p final : public v1::C4p::Service {
     const absl::MutexLock lock(&mutex_);
     return stream_ != nullptr && stream_->Write(message);
   }
+  bool Heard(const std::function<bool(const v1::AgentToC4p&)>& wanted) {
+    const absl::MutexLock lock(&mutex_);
+    return std::any_of(messages_.begin(), messages_.end(), wanted);
+  }
   // The first message for which it is true, within five seconds.
   v1::AgentToC4p WaitFor(const std::function<bool(const v1::AgentToC4p&)>& wanted) {
     const absl::MutexLock lock(&mutex_);
@@ -87,6 +91,7 @@ class FakeC4p final : public v1::C4p::Service {
   }
 
  private:
+  const uint64_t epoch_;
   absl::Mutex mutex_;
   std::atomic<bool> answers_ = true;
   std::atomic<int> refusals_ = 0;
@@ -116,9 +121,10 @@ class PathRelayTest : public testing::Test {
     ForgetKnobs();
   }
 
-  void SetMaster(const std::string& address) {
+  void SetMaster(const std::string& address) { SetMasters({address}); }
+  void SetMasters(const std::vector<std::string>& addresses) {
     const absl::MutexLock lock(&mutex_);
-    master_ = address;
+    masters_ = addresses;
   }
   void Start() {
     PathRelayOptions options;
@@ -126,9 +132,13 @@ class PathRelayTest : public testing::Test {
     options.agent_epoch = 5;
     options.find_master = [this]() -> absl::StatusOr<std::string> {
       const absl::MutexLock lock(&mutex_);
-      if (master_.empty()) return absl::NotFoundError("none here");
-      return master_;
+      if (masters_.empty()) return absl::NotFoundError("none here");
+      return masters_[asked_++ % masters_.size()];
     };
+    {
+      const absl::MutexLock lock(&mutex_);
+      options.places = std::max<size_t>(1, masters_.size());
+    }
     options.nics = [] {
       v1::NicInfo nic;
       nic.set_address("10.0.0.2");
@@ -171,7 +181,8 @@ class PathRelayTest : public testing::Test {
 
   test::TemporaryDirectory directory_;
   absl::Mutex mutex_;
-  std::string master_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::string> masters_ ABSL_GUARDED_BY(mutex_);
+  size_t asked_ ABSL_GUARDED_BY(mutex_) = 0;
   Monitor monitor_;
   Fd wake_;
   std::unique_ptr<PathRelay> relay_;
@@ -292,6 +303,57 @@ TEST_F(PathRelayTest, AMasterThatComesBackElsewhereIsToldAll) {
   EXPECT_EQ(use.use().epoch(), 1u);
   EXPECT_EQ(use.use().request().to_rank(), 2);
   second.WaitFor([](const auto& m) { return m.has_request(); });
+}
+
+// A place where nobody listens, as those who stand by do.
+std::string Nobody() {
+  return FakeC4p().address();
+}
+
+TEST_F(PathRelayTest, OfSeveralTheOneThatAnswersIsTakenAndTheNextWhenItGoes) {
+  auto first = std::make_unique<FakeC4p>("127.0.0.1:0", 10);
+  auto second = std::make_unique<FakeC4p>("127.0.0.1:0", 11);
+  const std::string elsewhere = second->address();
+  second.reset();
+  SetMasters({Nobody(), first->address(), elsewhere});
+  Start();
+  AwaitSession();
+  PathAdvice advice;
+  const uint64_t connection = Open(&advice);
+  ASSERT_EQ(advice.epoch, 1u);
+  wire::ControlPathInUse path{ToEndpoint(Address("10.0.0.2:20000")), ToEndpoint(Address("10.1.0.2:4000")),
+                              wire::kPathLive, 0, 0};
+  selector_->Use(connection, 1, {path});
+  first->WaitFor([](const auto& m) { return m.has_use(); });
+  first.reset();
+  second = std::make_unique<FakeC4p>(elsewhere, 11);
+  EXPECT_EQ(second->WaitFor([](const auto& m) { return m.has_use(); }).use().epoch(), 1u);
+}
+
+// The one with the later epoch leads; one of before that comes back to life does not count, though it is the
+// first that answers, and none of its answers is passed on.
+TEST_F(PathRelayTest, ALeaderOfBeforeIsRefused) {
+  auto leader = std::make_unique<FakeC4p>("127.0.0.1:0", 11);
+  SetMaster(leader->address());
+  Start();
+  AwaitSession();
+  const std::string place = leader->address();
+  FakeC4p former("127.0.0.1:0", 10);
+  SetMaster(former.address());
+  leader.reset();
+  former.WaitFor([](const auto& m) { return m.has_hello(); });
+  absl::SleepFor(absl::Milliseconds(200));
+  EXPECT_FALSE(relay_->connected());
+  setenv("C4_PATH_WAIT_MS", "300", 1);
+  ForgetKnobs();
+  PathAdvice advice;
+  Open(&advice);
+  EXPECT_EQ(advice.epoch, 0u) << "nobody who is believed can advise";
+  EXPECT_FALSE(former.Heard([](const auto& m) { return m.has_lease(); }));
+  leader = std::make_unique<FakeC4p>(place, 12);
+  SetMasters({former.address(), place});
+  AwaitSession();
+  leader->WaitFor([](const auto& m) { return m.has_request(); });
 }
 
 TEST_F(PathRelayTest, AProcessThatGoesReleasesItsConnections) {
