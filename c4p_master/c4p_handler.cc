@@ -492,6 +492,7 @@ void C4pHandler::UpdateMetrics() {
   metrics_.tenants.Set(static_cast<double>(book_.tenants()));
   metrics_.incomplete.Set(static_cast<double>(book_.incomplete()));
   metrics_.moves_held.Set(static_cast<double>(moves_.held()));
+  metrics_.links_held.Set(static_cast<double>(view_.HeldCables()));
   metrics_.coverage.Set(plan_.coverage().share());
 }
 

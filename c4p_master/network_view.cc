@@ -170,6 +170,14 @@ bool NetworkView::IsUsed(const Uplink& uplink) const {
   return found != cables_.end() && found->second.used;
 }
 
+size_t NetworkView::HeldCables() const {
+  std::set<std::string> held;
+  for (const Uplink& uplink : topology_.uplinks()) {
+    if (!WhyHeld(uplink).empty()) held.insert(CableOf(uplink));
+  }
+  return held.size();
+}
+
 std::vector<LinkChange> NetworkView::DeadLinks() const {
   std::vector<LinkChange> dead;
   std::set<std::pair<LeafId, SpineId>> seen;

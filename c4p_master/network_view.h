@@ -66,6 +66,7 @@ class NetworkView {
   std::string WhyHeld(const Uplink& uplink) const;
   std::string CableOf(const Uplink& uplink) const;  // as LinkChange names it
   bool IsUsed(const Uplink& uplink) const;
+  size_t HeldCables() const;
   // Where file and probes contradict each other, what could not be taken in, and how switches answer.
   std::vector<std::string> Notes() const;
 

@@ -261,6 +261,40 @@ TEST_F(PathMasterTest, PortsThatDoNotSteerAreSaid) {
   ExpectGoesOn();
 }
 
+// By `c4 paths drain` and `undrain`: the queue pairs leave the link and come back, and the job goes on.
+TEST_F(PathMasterTest, ADrainMovesQueuePairsOffTheLinkAndAnUndrainBringsThemBack) {
+  StartJobAndLearn();
+  const auto say = [&](std::vector<std::string> words) {
+    words.insert(words.begin(), "paths");
+    words.insert(words.end(), {"--json", "--run-dir", job_->base_dir()});
+    return RunC4(words);
+  };
+  const std::map<std::string, int> before = Crossing();
+  const CommandResult would = say({"drain", "leaf0-spine0", "--dry-run"});
+  ASSERT_EQ(would.exit_code, 0) << would.errors;
+  EXPECT_GT(Json::parse(would.output)["to_come"].get<int>(), 0) << would.output;
+  EXPECT_EQ(Crossing(), before) << "a dry run moved something";
+  const CommandResult drained = say({"drain", "leaf0-spine0", "--why", "a test"});
+  ASSERT_EQ(drained.exit_code, 0) << drained.errors;
+  EXPECT_TRUE(Eventually(Seconds(20), [&] {
+    const std::map<std::string, int> crossing = Crossing(true);
+    return !crossing.empty() &&
+           std::all_of(crossing.begin(), crossing.end(), [](const auto& entry) { return entry.second == 1; });
+  })) << Paths().dump(2);
+  ExpectGoesOn();
+  const CommandResult refused = say({"drain", "spine1"});
+  EXPECT_EQ(refused.exit_code, 1);
+  EXPECT_NE(refused.output.find("would have no link left"), std::string::npos) << refused.output;
+  ASSERT_EQ(say({"undrain", "leaf0-spine0"}).exit_code, 0);
+  EXPECT_TRUE(Eventually(Seconds(20), [&] { return AllKnown(); })) << Paths().dump(2);
+  ExpectGoesOn();
+  const Json history = Json::parse(say({"history", "--most", "0"}).output)["events"];
+  const auto moved = std::count_if(history.begin(), history.end(), [](const Json& event) {
+    return event["kind"] == "moved" && event["why"] == "leaf0-spine0: drained: a test";
+  });
+  EXPECT_GT(moved, 0) << history.dump(2);
+}
+
 // All links of a leaf die in silence: the master says what is cut off, the job waits, and goes on when they
 // are back.
 TEST_F(PathMasterTest, WhereNoPathIsLeftItSaysSoAndTheJobWaits) {
