@@ -2,8 +2,9 @@
 """A trace of fail-slows played into a job that learns, with mitigation and without, both at the same time.
 
     mitigation_trace.py make SEED [FILE]         writes a trace of 12 fail-slows
-    mitigation_trace.py run [TRACE] [RUN.json]   plays it (benchmarks/mitigation_trace.json) on the emulated fabric, as root;
-                                                 RUN.json is what `c4-figures falcon` draws
+    mitigation_trace.py run [TRACE [RUN.json [N]]]
+                                                 plays it (benchmarks/mitigation_trace.json), or its first N fail-slows, on the
+                                                 emulated fabric, as root; RUN.json is what `c4-figures falcon` draws
     mitigation_trace.py tell RUN.json            the figures of a stored run
 
 The committed trace was made before anything was measured by it, and is not tuned. A job is four groups of two stages on
@@ -169,9 +170,12 @@ def tell(stored):
     return 0 if ratio >= LEAST_RATIO and removed >= LEAST_REMOVED else 1
 
 
-def run(trace_path, run_path):
+def run(trace_path, run_path, first):
     with open(trace_path, encoding="utf-8") as file:
         trace = json.load(file)
+    if first < len(trace["events"]):
+        trace["events"] = trace["events"][:first]
+        trace["seconds"] = trace["events"][-1]["until_s"] + END_S
     with tempfile.TemporaryDirectory(prefix="mitigation_trace.") as folder:
         runs = [Run(trace, mitigate, folder) for mitigate in (False, True)]
         players = [threading.Thread(target=one.play) for one in runs]
@@ -186,7 +190,7 @@ def run(trace_path, run_path):
             if one.status != 0 or any(one.injected):
                 sys.exit(f"{one.folder}: status {one.status}, injections {one.injected}\n{text[-3000:]}")
         print(runs[1].text)
-        stored = {"title": f"{EVENTS} fail-slows, seed {trace['seed']}", "trace": trace,
+        stored = {"title": f"{len(trace['events'])} fail-slows, seed {trace['seed']}", "trace": trace,
                   "runs": [one.stored() for one in runs]}
     with open(run_path, "w", encoding="utf-8") as file:
         json.dump(stored, file)
@@ -194,14 +198,14 @@ def run(trace_path, run_path):
 
 
 def main():
-    words = sys.argv[1:] + [None, None]
+    words = sys.argv[1:] + [None, None, None, None]
     if words[0] == "make" and words[1] is not None:
         with open(words[2] or TRACE, "w", encoding="utf-8") as file:
             json.dump(make(int(words[1])), file, indent=1)
             file.write("\n")
         return 0
     if words[0] == "run":
-        return run(words[1] or TRACE, words[2] or "mitigation_run.json")
+        return run(words[1] or TRACE, words[2] or "mitigation_run.json", int(words[3] or EVENTS))
     if words[0] == "tell" and words[1] is not None:
         with open(words[1], encoding="utf-8") as file:
             return tell(json.load(file))
