@@ -129,7 +129,10 @@ void EtcdState::HoldLease() {
     }
     changed_.notify_all();
     const std::string trouble(status.message());
-    if (stopping() || trouble == std::exchange(told_, trouble)) continue;
+    {
+      const std::lock_guard lock(mutex_);
+      if (stop_ || trouble == std::exchange(told_, trouble)) continue;
+    }
     if (status.ok()) {
       service::LogInfo("etcd answers again");
     } else {
@@ -162,9 +165,10 @@ absl::Status EtcdState::leading() const {
   const std::lock_guard lock(mutex_);
   if (leadership_.state(NowNs()) == Leadership::State::kLeads) return absl::OkStatus();
   const std::string& holder = leadership_.holder();
-  return absl::UnavailableError(holder.empty() || holder == options_.self
-                                    ? std::string("the lease in etcd could not be renewed in time")
-                                    : Concat(service::ToUtf8(holder), " has the lease in etcd"));
+  return absl::UnavailableError(
+      holder.empty() || holder == options_.self
+          ? Concat("the lease in etcd could not be renewed in time", told_.empty() ? "" : ": ", told_)
+          : Concat(service::ToUtf8(holder), " has the lease in etcd"));
 }
 
 absl::StatusOr<StateRecords> EtcdState::Load() {

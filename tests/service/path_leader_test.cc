@@ -119,5 +119,30 @@ TEST_F(PathLeaderTest, ALeaderThatHungEndsWhenItGoesOn) {
   EXPECT_FALSE(second->Wait(Seconds(1)));
 }
 
+// Of three members one may go. Without two nobody leads; with two again somebody does, and knows what was
+// written.
+TEST_F(PathLeaderTest, AQuorumThatIsLostAndBack) {
+  StartEtcd(3);
+  auto first = Contend("first", 100);
+  ASSERT_TRUE(Leads(first.get(), Seconds(20)));
+  ASSERT_TRUE(Write(first.get(), {{"connection/1", "kept"}}).ok());
+  etcd_->Kill(1);
+  etcd_->Kill(2);
+  ASSERT_TRUE(Eventually(Seconds(20), [&] { return !first->leading().ok(); }));
+  EXPECT_THAT(std::string(first->leading().message()), HasSubstr("could not be renewed in time"));
+  EXPECT_FALSE(Write(first.get(), {{"connection/2", "never said"}}).ok());
+  first.reset();
+  auto second = Contend("second", 50);
+  EXPECT_FALSE(Leads(second.get(), Seconds(4))) << "without a quorum";
+  etcd_->Start(1);
+  ASSERT_TRUE(etcd_->AwaitQuorum(Seconds(40)));
+  ASSERT_TRUE(Leads(second.get(), Seconds(20)));
+  EXPECT_EQ(second->epoch(), 101u);
+  const auto records = second->Load();
+  ASSERT_TRUE(records.ok()) << records.status();
+  ASSERT_TRUE(records->contains("connection/1"));
+  EXPECT_EQ(records->at("connection/1"), "kept");
+}
+
 }  // namespace
 }  // namespace c4::service_test
