@@ -284,6 +284,8 @@ class ReceiveConnection final : private ChunkSink {
   uint64_t completed_ = 0;
   uint64_t last_completed_ticks_ = 0;
   size_t next_grant_ = 0;  // queue pair that announces next
+  size_t came_on_ = 0;     // queue pair that the last chunk came on
+  uint64_t came_ns_ = 0;   // and when; 0: none has
   std::unique_ptr<ReceiveFenceChannel> fence_channel_;
   std::shared_ptr<Flusher> flusher_;
   std::vector<FenceCall> closing_;  // of epochs that are being closed

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 
@@ -47,6 +48,21 @@ class Failures {
   const std::vector<Link>& down_;
 };
 
+// Of a link's two devices: locally administered, and no two of a fabric alike.
+std::string MacOf(const Link& link, bool upper) {
+  const bool uplink = link.kind == Link::Kind::kUplink;
+  const int other = uplink ? link.spine : link.host;
+  return absl::StrFormat("02:c4:%x%x:%02x:%02x:%02x", uplink ? 0 : 1, upper ? 1 : 0, link.leaf & 0xff,
+                         other >> 8 & 0xff, other & 0xff);
+}
+
+// A group leaves out a next hop whose neighbour is not resolved: the first packets of its flows would take
+// another way than those after them, and whoever learns paths from them would learn wrong ones. So that
+// neighbours are known before any packet.
+std::string NeighbourText(const std::string& address, const std::string& mac, const std::string& device) {
+  return absl::StrCat("neigh replace ", address, " lladdr ", mac, " dev ", device, " nud permanent\n");
+}
+
 // A route over the neighbours `members`, whose next hops are there already.
 std::string GroupRoute(int group, const std::vector<int>& members, const std::string& prefix) {
   if (members.empty()) return absl::StrCat("route replace unreachable ", prefix, "\n");
@@ -64,8 +80,10 @@ std::string LeafRouting(const FabricSpec& spec, int leaf, const Failures& failur
   std::string text;
   for (int spine = 0; spine < spec.spines; ++spine) {
     if (!failures.Uplink(leaf, spine)) continue;
-    absl::StrAppend(&text, "nexthop replace id ", kFirstNextHop + spine, " via ",
-                    SpineDownlinkAddress(spec, leaf, spine), " dev up", spine, "\n");
+    const std::string address = SpineDownlinkAddress(spec, leaf, spine);
+    const std::string device = absl::StrCat("up", spine);
+    absl::StrAppend(&text, NeighbourText(address, MacOf(UplinkOf(leaf, spine), true), device),
+                    "nexthop replace id ", kFirstNextHop + spine, " via ", address, " dev ", device, "\n");
   }
   // Spines that reach this leaf and at least one of `targets`.
   const auto spines_towards = [&](const std::vector<int>& targets) {
@@ -112,9 +130,11 @@ std::string SpineRouting(const FabricSpec& spec, int spine, const Failures& fail
       absl::StrAppend(&text, "route replace unreachable ", prefix, "\n");
       continue;
     }
-    absl::StrAppend(&text, "nexthop replace id ", kFirstNextHop + leaf, " via ",
-                    LeafUplinkAddress(spec, leaf, spine), " dev dn", leaf, "\n", "route replace ", prefix,
-                    " nhid ", kFirstNextHop + leaf, "\n");
+    const std::string address = LeafUplinkAddress(spec, leaf, spine);
+    const std::string device = absl::StrCat("dn", leaf);
+    absl::StrAppend(&text, NeighbourText(address, MacOf(UplinkOf(leaf, spine), false), device),
+                    "nexthop replace id ", kFirstNextHop + leaf, " via ", address, " dev ", device, "\n",
+                    "route replace ", prefix, " nhid ", kFirstNextHop + leaf, "\n");
   }
   if (spec.ports != Ports::kBonded) return text;
   for (int host = 0; host < HostCount(spec); ++host) {
@@ -134,8 +154,10 @@ std::string BondedHostRouting(const FabricSpec& spec, int host, const Failures& 
   for (int port = 0; port < 2; ++port) {
     if (!failures.HostPort(host, port)) continue;
     ports.push_back(port);
-    absl::StrAppend(&text, "nexthop replace id ", kFirstNextHop + port, " via ",
-                    HostGateway(spec, host, port), " dev eth", port, "\n");
+    const std::string address = HostGateway(spec, host, port);
+    const std::string device = absl::StrCat("eth", port);
+    absl::StrAppend(&text, NeighbourText(address, MacOf(HostLinkOf(spec, host, port), true), device),
+                    "nexthop replace id ", kFirstNextHop + port, " via ", address, " dev ", device, "\n");
   }
   if (ports.empty()) return text + "route replace unreachable default\n";
   absl::StrAppend(&text, "nexthop replace id ", kHostUplinkGroup, " group ",
@@ -176,8 +198,9 @@ std::string LinksText(const FabricSpec& spec) {
       static_cast<int>(std::clamp(largest, static_cast<double>(spec.mtu), kLargestPacketBytes)), " ");
   for (const Link& link : AllLinks(spec)) {
     const LinkEnd lower = LowerEnd(spec, link), upper = UpperEnd(spec, link);
-    absl::StrAppend(&text, "link add name ", lower.device, device, "netns ", lower.ns,
-                    " type veth peer name ", upper.device, device, "netns ", upper.ns, "\n");
+    absl::StrAppend(&text, "link add name ", lower.device, " address ", MacOf(link, false), device, "netns ",
+                    lower.ns, " type veth peer name ", upper.device, " address ", MacOf(link, true), device,
+                    "netns ", upper.ns, "\n");
   }
   if (spec.ports == Ports::kBonded) {
     for (int host = 0; host < HostCount(spec); ++host) {

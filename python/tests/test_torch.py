@@ -69,6 +69,19 @@ class TorchTest(unittest.TestCase):
     def test_destroyed_while_work_is_pending(self):
         self.assertEqual(self.run_job("pending").count("destroyed"), RANKS)
 
+    def test_exceptions_end_the_process_in_order(self):
+        """No rank that raises while work is under way dies by a signal in the library's or torch's threads."""
+        done = subprocess.run(
+            [sys.executable, str(HERE / "torch_exits.py"), "5"],
+            env=environment(C4_CONTROL="0"),
+            capture_output=True,
+            text=True,
+            timeout=LIMIT_S,
+            check=False,
+        )
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertIn("10 with status 1", done.stdout)
+
     def test_fork(self):
         self.assertEqual(self.run_job("forked").count("forked"), RANKS)
 

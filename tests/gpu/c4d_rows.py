@@ -13,14 +13,14 @@ import jobs
 
 WORLD = 3
 CULPRIT = 1
-USUAL_S = 30  # before the rank becomes slow, so that there is something usual
-PATIENCE_S = 90
+USUAL_S = 25  # before the rank becomes slow, so that there is something usual
+PATIENCE_S = 60
 
 
 class Watched:
     """A job under `c4 run`; ended when it is left."""
 
-    def __init__(self, bench, arguments):
+    def __init__(self, bench, arguments, net="C4"):
         for program in ("c4", "c4a", "c4d_master"):
             if not os.access(os.path.join(bench.options.bin, program), os.X_OK):
                 raise jobs.NotRun(f"no {program} in {bench.options.bin}: build it, or name its folder in C4_BIN")
@@ -37,17 +37,32 @@ class Watched:
             program = [os.path.join(jobs.HERE, "host_ranks.py"), "loop", bench.options.library]
         else:
             # Not in the environment of `c4 run`, which is no rank.
-            wanted = bench.place.environment(True)
+            wanted = bench.place.environment(True, {"NCCL_NET": net})
             command += ["env"] + [f"{name}={wanted[name]}" for name in ("LD_PRELOAD", "C4_VENDOR_LIBRARY", "NCCL_NET")]
             program = [os.path.join(jobs.HERE, "ranks.py"), "loop"]
         command += [sys.executable, *program, *arguments]
         self.process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=self.log,
                                         start_new_session=True)
+        self.recording = None
+        self.environment = environment
 
     def __enter__(self):
         return self
 
+    def record(self):
+        """What C4D hears is kept beside the log, so that a row that fails can be judged again."""
+        self.recording = subprocess.Popen(
+            [self.c4, "record", "--run-dir", self.folder, "-o", self.log.name.removesuffix(".log") + ".c4rec",
+             "--seconds", "200"], env=self.environment, stdout=self.log, stderr=self.log)
+
     def __exit__(self, *_):
+        if self.recording is not None:
+            self.recording.send_signal(signal.SIGINT)
+            try:
+                self.recording.wait(timeout=10)
+            except subprocess.TimeoutExpired:
+                self.recording.kill()
+        subprocess.run([self.c4, "verdicts", "-v", "--run-dir", self.folder], stdout=self.log, stderr=self.log)
         for pid in self.pids.values():
             try:
                 os.kill(pid, signal.SIGCONT)
@@ -77,6 +92,7 @@ class Watched:
             time.sleep(0.2)
         if len(self.pids) < WORLD:
             raise jobs.Failed(f"{len(self.pids)} of {WORLD} ranks came: {jobs.last_line(self.log)}")
+        self.record()
         return self.pids
 
     def verdicts(self):
@@ -100,6 +116,21 @@ class Watched:
         raise jobs.Failed(f"rank {CULPRIT} was not named within {PATIENCE_S} s; said was {sorted(set(others))}")
 
 
+    def nothing_confirmed(self, seconds):
+        """Nothing is wrong with the job: C4D may suspect, and has to say nothing surer."""
+        time.sleep(seconds)
+        confirmed = [verdict for verdict in self.verdicts() if verdict.get("state") == "confirmed"]
+        if confirmed:
+            raise jobs.Failed(f"confirmed without a fault: {[verdict.get('text') for verdict in confirmed]}")
+
+
+def healthy(bench):
+    with Watched(bench, []) as job:
+        job.started()
+        job.nothing_confirmed(USUAL_S)
+        return f"{WORLD} ranks at work for {USUAL_S} s: no verdict was confirmed"
+
+
 def stopped(bench):
     with Watched(bench, []) as job:
         pids = job.started()
@@ -108,7 +139,31 @@ def stopped(bench):
         return job.wait_for_culprit({"confirmed"})
 
 
-def slow(bench):
-    with Watched(bench, ["slow", str(CULPRIT), "60", str(USUAL_S)]) as job:
+def killed(bench):
+    """As by the kernel's out-of-memory killer: without a last word."""
+    with Watched(bench, []) as job:
+        pids = job.started()
+        time.sleep(5)
+        os.kill(pids[CULPRIT], signal.SIGKILL)
+        return job.wait_for_culprit({"confirmed"})
+
+
+def spinning(bench):
+    """All ranks have called the operation; on one GPU it waits behind a kernel that does not end."""
+    if bench.dry:
+        raise jobs.NotRun("a dry run: no GPU")
+    with Watched(bench, ["spin", str(CULPRIT), "8"]) as job:
         job.started()
-        return job.wait_for_culprit({"suspected", "confirmed"})
+        time.sleep(8)
+        return job.wait_for_culprit({"confirmed"})
+
+
+def slow(net):
+    """`net`: whose transport carries the job. NCCL's own shows neither addresses nor paths."""
+    def check(bench):
+        if bench.dry and net != "C4":
+            raise jobs.NotRun("a dry run: no GPU")
+        with Watched(bench, ["slow", str(CULPRIT), "60", str(USUAL_S)], net) as job:
+            job.started()
+            return job.wait_for_culprit({"suspected", "confirmed"})
+    return check

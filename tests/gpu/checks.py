@@ -22,7 +22,7 @@ class Bench:
         self.options = options
         self.dry = options.dry_run
         self.vendor = machine.vendor_library()
-        self.place = jobs.Place(options.library, self.vendor or "", options.out)
+        self.place = jobs.Place(options.library, self.vendor or "", options.out, options.patience)
         self.rows = []
 
     def needs_gpu(self):
@@ -32,6 +32,8 @@ class Bench:
             raise jobs.NotRun("no NCCL of the vendor's on this machine: name it in C4_VENDOR_LIBRARY")
 
     def row(self, name, check):
+        if self.options.only and not any(part in name for part in self.options.only):
+            return
         begin = time.monotonic()
         try:
             state, text = PASSED, check(self)
@@ -163,14 +165,28 @@ def graphs(stamps):
 
 def call_cost(bench):
     bench.needs_gpu()
+    # A rank alone uses no network: its own is asked for, which is there also where our plugins are not.
+    alone = {"NCCL_NET": "Socket"}
     kinds = {"plain": (False, {}), "front door": (True, {"C4_PLUGINS": "0", "C4_KERNEL_STAMPS": "off"}),
              "with profiler": (True, {"C4_KERNEL_STAMPS": "profiler"}), "with stamps": (True, {"C4_KERNEL_STAMPS": "stamp"})}
     best = {}
     for _round in range(3):  # alternating, so that what drifts meets all
         for kind, (ours, settings) in kinds.items():
-            spent = jobs.ranks(bench.place, "call", ours=ours, world=1, settings=settings)[0]["us"]
+            spent = jobs.ranks(bench.place, "call", ours=ours, world=1, settings={**settings, **alone})[0]["us"]
             best[kind] = min(best.get(kind, spent), spent)
     return "us a call of one rank, best of 3: " + ", ".join(f"{kind} {us:.2f}" for kind, us in best.items())
+
+
+# What a job pays for each part of C4, beside the untouched library over its own sockets: the first.
+JOB_KINDS = {
+    "NCCL alone": (False, {}),
+    "front door": (True, {"NCCL_NET": "Socket", "C4_PLUGINS": "0", "C4_KERNEL_STAMPS": "off"}),
+    "and profiler": (True, {"NCCL_NET": "Socket"}),
+    "our transport": (True, {"C4_KERNEL_STAMPS": "off"}),
+    "one queue pair": (True, {"C4_KERNEL_STAMPS": "off", "C4_QUEUE_PAIRS": "1"}),
+    "both": (True, {}),
+}
+SHOWN = (8, 1024, 1 << 16, 1 << 20, 1 << 24, 1 << 28)
 
 
 def job_cost(bench):
@@ -180,20 +196,23 @@ def job_cost(bench):
         raise jobs.NotRun("no MPS here: kernels of several processes are not resident together, so times would mean nothing")
     folder = os.path.join(bench.options.out, "mps")
     os.makedirs(folder, exist_ok=True)
-    settings = {"CUDA_MPS_PIPE_DIRECTORY": folder, "CUDA_MPS_LOG_DIRECTORY": folder}
-    environment = {**os.environ, **settings}
+    mps = {"CUDA_MPS_PIPE_DIRECTORY": folder, "CUDA_MPS_LOG_DIRECTORY": folder}
+    environment = {**os.environ, **mps}
     if subprocess.run([control, "-d"], env=environment, capture_output=True).returncode != 0:
         raise jobs.NotRun("the MPS daemon does not start here")
+    times = {}
     try:
-        plain = jobs.ranks(bench.place, "cost", ours=False, settings=settings, seconds=240)[0]["us"]
-        ours = jobs.ranks(bench.place, "cost", settings=settings, seconds=240)[0]["us"]
+        for _round in range(2):  # alternating
+            for kind, (ours, settings) in JOB_KINDS.items():
+                said = jobs.ranks(bench.place, "cost", ours=ours, settings={**settings, **mps})[0]["us"]
+                times.setdefault(kind, []).append({int(size): us for size, us in said.items()})
     finally:
         subprocess.run([control], input=b"quit\n", env=environment, capture_output=True, timeout=30)
-    sizes = ", ".join(f"{size} B {plain[size]:.0f}/{ours[size]:.0f}" for size in plain if int(size) in
-                      (8, 1024, 1 << 16, 1 << 20, 1 << 24, 1 << 28))
     with open(os.path.join(bench.options.out, "cost.json"), "w", encoding="utf-8") as file:
-        json.dump({"plain_us": plain, "c4_us": ours}, file, indent=1)
-    return f"us an all-reduce, 2 ranks under MPS, NCCL's sockets/our transport: {sizes} (cost.json has all)"
+        json.dump(times, file, indent=1)
+    best = {kind: {size: min(one[size] for one in rounds) for size in SHOWN} for kind, rounds in times.items()}
+    return "us an all-reduce of " + ", ".join(map(str, SHOWN)) + " B, 2 ranks under MPS, best of 2: " + "; ".join(
+        f"{kind} " + " ".join(f"{one[size]:.0f}" for size in SHOWN) for kind, one in best.items()) + " (cost.json has all)"
 
 
 def main():
@@ -202,6 +221,8 @@ def main():
     parser.add_argument("--out", required=True)
     parser.add_argument("--bin", required=True)
     parser.add_argument("--dry-run", action="store_true")
+    parser.add_argument("--only", action="append")
+    parser.add_argument("--patience", type=int, default=180)
     bench = Bench(parser.parse_args())
     bench.row("the library loads, and answers as the vendor's", loads)
     bench.row("the programs of this test start", programs_start)
@@ -214,8 +235,12 @@ def main():
     bench.row("our stamps against CUDA's events", kernel_times("stamp"))
     bench.row("graphs, by NCCL's profiler", graphs("profiler"))
     bench.row("graphs, by our stamps", graphs("stamp"))
+    bench.row("C4D confirms nothing of a healthy job", c4d_rows.healthy)
     bench.row("C4D names a stopped rank", c4d_rows.stopped)
-    bench.row("C4D names a slow rank", c4d_rows.slow)
+    bench.row("C4D names a killed rank", c4d_rows.killed)
+    bench.row("C4D names a rank whose kernel spins", c4d_rows.spinning)
+    bench.row("C4D names a slow rank", c4d_rows.slow("C4"))
+    bench.row("C4D names a slow rank of a job on NCCL's own sockets", c4d_rows.slow("Socket"))
     bench.row("cost of a call", call_cost)
     bench.row("cost of a job, 8 B to 256 MB", job_cost)
     text = bench.table()

@@ -21,8 +21,8 @@ class NotRun(Exception):
 class Place:
     """Where things are: the library, the vendor's, and where logs go."""
 
-    def __init__(self, library, vendor, out):
-        self.library, self.vendor, self.out = library, vendor, out
+    def __init__(self, library, vendor, out, patience_s):
+        self.library, self.vendor, self.out, self.patience_s = library, vendor, out, patience_s
         self.jobs = 0
 
     def environment(self, ours, settings=None):
@@ -30,7 +30,9 @@ class Place:
         environment = dict(os.environ)
         for name in [name for name in environment if name.startswith(("C4_", "NCCL_"))]:
             del environment[name]
-        environment["PYTHONUNBUFFERED"] = "1"
+        # What NCCL says of its start is kept: which plugins it took, and why not another.
+        environment.update({"PYTHONUNBUFFERED": "1", "NCCL_DEBUG": "INFO",
+                            "NCCL_DEBUG_FILE": os.path.join(self.out, f"{self.jobs:02}-nccl.%p.log")})
         if ours:
             environment.update({"LD_PRELOAD": self.library, "C4_VENDOR_LIBRARY": self.vendor, "C4_ENGINE": "vendor",
                                 "NCCL_NET": "C4", "C4_RUN_DIR": self.run_dir()})
@@ -55,8 +57,9 @@ def free_port():
         return one.getsockname()[1]
 
 
-def ranks(place, mode, ours=True, world=2, settings=None, arguments=(), seconds=180):
+def ranks(place, mode, ours=True, world=2, settings=None, arguments=(), seconds=None):
     """Runs them to their end. What each said, by rank; a rank that fails or hangs fails the job."""
+    seconds = seconds or place.patience_s
     port = free_port()
     log = place.log(f"{mode}-{'c4' if ours else 'plain'}")
     started = []
@@ -92,4 +95,5 @@ def last_line(log):
     log.flush()
     log.seek(0)
     lines = [line for line in log.read().decode(errors="replace").splitlines() if line.strip()]
+    lines = [line for line in lines if "Error" in line] or lines  # PyTorch's advice comes after the error
     return f"{lines[-1] if lines else 'nothing was said'} ({os.path.basename(log.name)})"

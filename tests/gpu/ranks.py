@@ -111,16 +111,22 @@ def graph(torch, dist, _):
 
 
 def loop(torch, dist, arguments):
-    """Until it is ended. `slow RANK MS S`: from second S on that rank comes late by that many milliseconds."""
-    slow, late_s, from_s = -1, 0.0, 0.0
+    """Until it is ended. `slow RANK MS S`: from second S on that rank comes late by that many milliseconds. `spin RANK S`:
+    from second S on its GPU runs a kernel that does not end, and all that is asked for afterwards waits behind it."""
+    slow = spinning = -1
+    late_s = from_s = 0.0
     if arguments[:1] == ["slow"]:
         slow, late_s, from_s = int(arguments[1]), float(arguments[2]) / 1000, float(arguments[3])
+    if arguments[:1] == ["spin"]:
+        spinning, from_s = int(arguments[1]), float(arguments[2])
     begin = time.monotonic()
     data = torch.ones(1 << 20, device="cuda")
     print(json.dumps({"pid": os.getpid(), "rank": RANK}), flush=True)
     while True:
         if RANK == slow and time.monotonic() - begin > from_s:
             time.sleep(late_s)
+        if RANK == spinning and time.monotonic() - begin > from_s:
+            torch.cuda._sleep(1 << 50)
         dist.all_reduce(data)
         data.fill_(1.0)
         torch.cuda.synchronize()

@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
-# run.sh [--dry-run] [--out DIR]: what only a machine with a GPU can show of C4, as one table (Markdown), with nothing
-# but what the tree and that machine have: no network is used. Needs python3 with PyTorch and its NCCL; a C++20
-# compiler and CMake, or a library that was built before (C4_LIBRARY). C4D's rows need c4, c4a and c4d_master (C4_BIN,
-# default build/bin). Every row says passed, failed or not run, and why.
+# run.sh [--dry-run] [--out DIR] [--only TEXT]... [--patience S]: what only a machine with a GPU can show of C4, as one
+# table (Markdown), with nothing but what the tree and that machine have: no network is used. Needs python3 with PyTorch
+# and its NCCL; a C++20 compiler and CMake, or a library that was built before (C4_LIBRARY). C4D's rows need c4, c4a and
+# c4d_master (C4_BIN, default build/bin). Every row says passed, failed or not run, and why.
 #
-# --out DIR    the table and the logs go there (default: OUT, else build/gpu)
-# --dry-run    without a GPU: that the programs start, and what can be tried on host memory
+# --out DIR     the table and the logs go there (default: OUT, else build/gpu)
+# --only TEXT   the rows that have this in their names; may be given more than once
+# --patience S  after so long a job is ended, and its row fails (default: 180)
+# --dry-run     without a GPU: that the programs start, and what can be tried on host memory
 #
 # Exit codes: 0 nothing failed; 1 a row failed; 2 wrong usage, or something is missing; 77 there is no GPU.
 set -euo pipefail
@@ -20,6 +22,8 @@ die() {
 
 dry=0
 out=${OUT:-$root/build/gpu}
+more=()
+usage="usage: run.sh [--dry-run] [--out DIR] [--only TEXT]... [--patience S]"
 while [ $# -gt 0 ]; do
   case "$1" in
     --dry-run) dry=1 ;;
@@ -28,7 +32,12 @@ while [ $# -gt 0 ]; do
       out=$2
       shift
       ;;
-    *) die "usage: run.sh [--dry-run] [--out DIR]" ;;
+    --only | --patience)
+      [ $# -ge 2 ] || die "$usage"
+      more+=("$1" "$2")
+      shift
+      ;;
+    *) die "$usage" ;;
   esac
   shift
 done
@@ -60,4 +69,5 @@ fi
 
 arguments=(--library "$(realpath "$library")" --out "$out" --bin "${C4_BIN:-$root/build/bin}")
 if [ "$dry" -eq 1 ]; then arguments+=(--dry-run); fi
+arguments+=("${more[@]}")
 exec "$python" "$root/tests/gpu/checks.py" "${arguments[@]}"

@@ -61,6 +61,8 @@ class Comm {
   virtual uint64_t flushed() const { return 0; }
   virtual bool watchful() const = 0;
   virtual void AppendDataPolls(std::vector<pollfd>* polls) const = 0;
+  // What poll() said of what AppendDataPolls has put there.
+  virtual void TakeDataPolls(const pollfd* polls) = 0;
   virtual void AppendFencePolls(std::vector<pollfd>* polls) const = 0;
   virtual void LookAtPaths(bool /*news*/) {}
   virtual void Leave() = 0;
@@ -77,6 +79,7 @@ class Comm {
   uint32_t drives_ = 0;  // by NCCL's threads
 
  private:
+  void LookAtStreams();
   bool IsDone(const Request& request) const {
     return completed() >= request.done_at && flushed() >= request.flushed_at;
   }
@@ -88,6 +91,7 @@ class Comm {
   std::vector<Request> requests_;
   Request* free_ = nullptr;
   int under_way_ = 0;
+  std::vector<pollfd> polls_;  // of Drive, kept for their memory
   uint32_t seen_drives_ = UINT32_MAX;
   bool driven_ = false;  // lately, by NCCL
 };

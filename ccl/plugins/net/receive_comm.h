@@ -31,6 +31,7 @@ class ReceiveComm final : public Comm {
   uint64_t flushed() const override { return connection_->flushed(); }
   bool watchful() const override { return connection_->watchful(); }
   void AppendDataPolls(std::vector<pollfd>* polls) const override { connection_->AppendDataPolls(polls); }
+  void TakeDataPolls(const pollfd* polls) override { (void)connection_->TakeDataPolls(polls); }
   void AppendFencePolls(std::vector<pollfd>* polls) const override { connection_->AppendFencePolls(polls); }
   void Leave() override;
 

@@ -34,6 +34,7 @@ class SendComm final : public Comm {
   uint64_t completed() const override { return connection_->completed(); }
   bool watchful() const override { return connection_ == nullptr || connection_->watchful(); }
   void AppendDataPolls(std::vector<pollfd>* polls) const override;
+  void TakeDataPolls(const pollfd* polls) override { (void)connection_->TakeDataPolls(polls); }
   void AppendFencePolls(std::vector<pollfd>* polls) const override;
   void LookAtPaths(bool news) override;
   void Leave() override;

@@ -1,10 +1,13 @@
 #include "fabric/emulator/batch.h"
 
+#include <algorithm>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <set>
+#include <tuple>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 
 namespace c4::fabric {
 namespace {
@@ -31,7 +34,9 @@ std::string TextOf(const std::vector<NamespaceText>& texts, const std::string& n
 TEST(BatchTest, EachRouterHasOneGroupForEachOtherLeaf) {
   const auto routing = RoutingText(Spec(), {});
   EXPECT_EQ(TextOf(routing, "c4-leaf0"),
+            "neigh replace 172.16.0.1 lladdr 02:c4:01:00:00:00 dev up0 nud permanent\n"
             "nexthop replace id 1 via 172.16.0.1 dev up0\n"
+            "neigh replace 172.16.1.1 lladdr 02:c4:01:00:00:01 dev up1 nud permanent\n"
             "nexthop replace id 2 via 172.16.1.1 dev up1\n"
             "nexthop replace id 1001 group 1/2\n"
             "route replace 10.1.0.0/16 nhid 1001\n");
@@ -50,8 +55,9 @@ TEST(BatchTest, AFailureChangesOnlyTheWaysOverThatLink) {
             "nexthop replace id 1001 group 1\nnexthop replace id 1002 group 1\n");
   EXPECT_EQ(TextOf(changes, "c4-spine1"), "route replace unreachable 10.0.0.0/16\n");
   EXPECT_EQ(TextOf(changes, "c4-spine0"), "");
-  // Back again, the next hop that the kernel threw away comes first.
+  // Back again, the neighbour and the next hop that the kernel threw away come first.
   EXPECT_EQ(TextOf(Changes(after, before), "c4-leaf0"),
+            "neigh replace 172.16.1.1 lladdr 02:c4:01:00:00:01 dev up1 nud permanent\n"
             "nexthop replace id 2 via 172.16.1.1 dev up1\n"
             "nexthop replace id 1001 group 1/2\nnexthop replace id 1002 group 1/2\n");
   EXPECT_THAT(Changes(before, before), IsEmpty());
@@ -88,20 +94,63 @@ TEST(BatchTest, PlanesHaveATableEach) {
   EXPECT_THAT(text, HasSubstr("rule add from 10.1.0.2 table 102"));
 }
 
+// What LinksText gives the device.
+std::string MacIn(const std::string& text, const LinkEnd& end) {
+  for (const std::string& line : std::vector<std::string>(absl::StrSplit(text, '\n'))) {
+    const std::vector<std::string> words = absl::StrSplit(line, ' ');
+    for (size_t i = 0; i + 3 < words.size(); ++i) {
+      if (words[i] != "name" || words[i + 1] != end.device || words[i + 2] != "address") continue;
+      const auto netns = std::find(words.begin() + static_cast<std::ptrdiff_t>(i), words.end(), "netns");
+      if (netns != words.end() && netns + 1 != words.end() && netns[1] == end.ns) return words[i + 3];
+    }
+  }
+  return "";
+}
+
+// A group's next hops are resolved before the first packet, by the address that the other end really has.
+TEST(BatchTest, ARouterKnowsItsNeighboursByTheirOwnAddresses) {
+  for (const Ports ports : {Ports::kOne, Ports::kPlanes, Ports::kBonded}) {
+    const FabricSpec spec = Spec(ports);
+    const std::string links = LinksText(spec);
+    const auto routing = RoutingText(spec, {});
+    for (const Link& link : AllLinks(spec)) {
+      if (link.kind != Link::Kind::kUplink) continue;
+      const LinkEnd lower = LowerEnd(spec, link), upper = UpperEnd(spec, link);
+      for (const auto& [own, other, address] :
+           {std::tuple(lower, upper, SpineDownlinkAddress(spec, link.leaf, link.spine)),
+            std::tuple(upper, lower, LeafUplinkAddress(spec, link.leaf, link.spine))}) {
+        EXPECT_THAT(TextOf(routing, own.ns),
+                    HasSubstr(absl::StrCat("neigh replace ", address, " lladdr ", MacIn(links, other),
+                                           " dev ", own.device, " nud permanent\n")));
+      }
+    }
+    if (ports != Ports::kBonded) continue;
+    EXPECT_THAT(TextOf(routing, "c4-host1"),
+                HasSubstr(absl::StrCat("neigh replace ", HostGateway(spec, 1, 1), " lladdr ",
+                                       MacIn(links, UpperEnd(spec, HostLinkOf(spec, 1, 1))),
+                                       " dev eth1 nud permanent\n")));
+  }
+}
+
 TEST(BatchTest, EveryDeviceOfALinkIsMadeOnce) {
   for (const Ports ports : {Ports::kOne, Ports::kPlanes, Ports::kBonded}) {
     const FabricSpec spec = Spec(ports);
     const std::string text = LinksText(spec);
     // A packet fits into the bucket of 200 Mbit/s.
     const std::string device = " mtu 4200 gso_max_size 65536 netns ";
+    std::set<std::string> macs;
     for (const Link& link : AllLinks(spec)) {
       const LinkEnd lower = LowerEnd(spec, link), upper = UpperEnd(spec, link);
-      const std::string line = absl::StrCat("link add name ", lower.device, device, lower.ns,
-                                            " type veth peer name ", upper.device, device, upper.ns, "\n");
+      const std::string own = MacIn(text, lower), other = MacIn(text, upper);
+      const std::string line =
+          absl::StrCat("link add name ", lower.device, " address ", own, device, lower.ns,
+                       " type veth peer name ", upper.device, " address ", other, device, upper.ns, "\n");
       const size_t at = text.find(line);
       ASSERT_NE(at, std::string::npos) << line;
       EXPECT_EQ(text.find(line, at + 1), std::string::npos) << line;
+      macs.insert({own, other});
     }
+    EXPECT_EQ(macs.size(), 2 * AllLinks(spec).size());
   }
 }
 
