@@ -5,6 +5,7 @@
 // No ownership beyond the values themselves, no threads of its own, no errors.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <limits>
@@ -207,7 +208,18 @@ struct Process {
   int32_t world = -1;  // ranks of the job by its label; -1 when unknown
   uint64_t in_operation_ns = 0;
   uint64_t operations_finished = 0;
+  bool plugin_tells_addresses = false;  // it has queue pairs of the network plugin, in their communicator
 };
+
+// Whether queue pairs with addresses tell what the membership sends. What the vendor's engine tells of its
+// steps is then the same data again, without addresses, and with the lateness of the other end in it.
+inline bool HasAddresses(const Membership& membership) {
+  return std::any_of(membership.queue_pairs.begin(), membership.queue_pairs.end(),
+                     [](const QueuePair& queue_pair) { return !queue_pair.local.empty(); });
+}
+inline bool TellsAddresses(const Process& process, const Membership& membership) {
+  return (membership.vendor && process.plugin_tells_addresses) || HasAddresses(membership);
+}
 
 // One node, as its agent told it last.
 inline constexpr size_t kMostMemoryKills = 64;

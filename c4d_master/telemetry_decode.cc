@@ -21,6 +21,9 @@ static_assert(static_cast<int>(ProcessState::kStopped) == v1::PROCESS_STATE_STOP
 static_assert(static_cast<int>(Phase::kReady) == v1::PHASE_READY);
 static_assert(static_cast<int>(Phase::kFailed) == v1::PHASE_FAILED);
 
+// How the network plugin names the communicator of its queue pairs (ccl/plugins/net/identity.h).
+constexpr char kPluginCommunicator[] = "net";
+
 std::string ProcessName(const v1::ProcessReport& report) {
   return service::Concat("process ", report.process().pid(), " on ", CutText(report.process().host()));
 }
@@ -322,6 +325,10 @@ Process DecodeProcess(const v1::ProcessReport& report, const BatchTimes& times,
   if (report.has_health()) process.health = DecodeHealth(report.health(), times);
   DecodeCommunicators(report, times, faults, &process);
   process.rank = JobRank(report, process);
+  process.plugin_tells_addresses = std::any_of(
+      process.communicators.begin(), process.communicators.end(), [](const Membership& membership) {
+        return membership.name == kPluginCommunicator && HasAddresses(membership);
+      });
   return process;
 }
 

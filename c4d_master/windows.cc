@@ -59,9 +59,8 @@ uint64_t Rounds(const Process& process, int64_t now_ns, int64_t most_ns) {
 // those of the steps that the vendor's engine tells of, which are else the same data again.
 class Looked {
  public:
-  explicit Looked(const Membership& membership)
-      : addressed_(std::any_of(membership.queue_pairs.begin(), membership.queue_pairs.end(),
-                               [](const QueuePair& queue_pair) { return !queue_pair.local.empty(); })) {}
+  Looked(const Process& process, const Membership& membership)
+      : addressed_(TellsAddresses(process, membership)) {}
   bool operator()(const QueuePair& queue_pair) const {
     return queue_pair.sends && (queue_pair.carrier == Carrier::kQueuePair || !addressed_);
   }
@@ -173,7 +172,7 @@ void Windows::Arrange(const Process& process, ProcessHistory* history) {
   std::vector<bool> taken(history->queue_pairs.size());
   for (size_t ordinal = 0; ordinal < process.communicators.size(); ++ordinal) {
     const Membership& membership = process.communicators[ordinal];
-    const Looked looked(membership);
+    const Looked looked(process, membership);
     for (const QueuePair& queue_pair : membership.queue_pairs) {
       if (!looked(queue_pair)) continue;
       const QueuePairKey key = KeyOf(membership, queue_pair);
@@ -216,7 +215,7 @@ void Windows::Arrange(const Process& process, ProcessHistory* history) {
 bool Windows::IsArranged(const Process& process, const ProcessHistory& history) {
   size_t place = 0;
   for (const Membership& membership : process.communicators) {
-    const Looked looked(membership);
+    const Looked looked(process, membership);
     for (const QueuePair& queue_pair : membership.queue_pairs) {
       if (!looked(queue_pair)) continue;
       if (place == history.queue_pairs.size()) return false;
@@ -286,7 +285,7 @@ bool Windows::HasChunks(const Process& process, const ProcessHistory& history) {
   if (!IsArranged(process, history)) return false;
   size_t place = 0;
   for (const Membership& membership : process.communicators) {
-    const Looked looked(membership);
+    const Looked looked(process, membership);
     for (const QueuePair& queue_pair : membership.queue_pairs) {
       if (looked(queue_pair) && queue_pair.latency != history.queue_pairs[place++].at_start) return true;
     }
@@ -339,7 +338,7 @@ bool Windows::ObserveProcess(const Host& host, const Process& process) {
   ++history.round;
   size_t place = 0;
   for (const Membership& membership : process.communicators) {
-    const Looked looked(membership);
+    const Looked looked(process, membership);
     for (const QueuePair& queue_pair : membership.queue_pairs) {
       if (looked(queue_pair)) {
         ObserveQueuePair(queue_pair, warm, slice.number, &history.queue_pairs[place++]);

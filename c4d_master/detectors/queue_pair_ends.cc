@@ -106,8 +106,7 @@ void Collect(const JobSnapshot& snapshot, const Communicator& communicator,
   const Numbered numbered(communicator);
   for (const Member& member : communicator.members) {
     const std::vector<QueuePair>& own = member.own->queue_pairs;
-    const bool addressed =
-        std::any_of(own.begin(), own.end(), [](const QueuePair& pair) { return !pair.local.empty(); });
+    const bool addressed = TellsAddresses(*snapshot.processes[member.process].process, *member.own);
     for (const QueuePair& queue_pair : own) {
       if (!queue_pair.sends || (addressed && queue_pair.local.empty())) continue;
       QueuePairEnds ends;

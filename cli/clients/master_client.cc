@@ -371,6 +371,8 @@ absl::Status MasterClient::Record(absl::Duration limit,
                                   const std::function<bool(const v1::RecordedBatch&)>& on_batch) const {
   grpc::ClientContext context;
   parts_->Prepare(&context, limit);
+  if (!parts_->Watches(&context)) return absl::CancelledError("no longer watching");
+  const absl::Cleanup left = [this] { parts_->Watches(nullptr); };
   const std::unique_ptr<grpc::ClientReader<v1::RecordedBatch>> reader =
       parts_->stub->Record(&context, v1::RecordRequest());
   v1::RecordedBatch batch;

@@ -104,7 +104,7 @@ class MasterClient {
   // Hands every verdict and every change of one to `on_verdict`, on this thread, until that returns false
   // (then OK) or the stream ends (then Unavailable, or what the master said).
   absl::Status WatchVerdicts(const std::function<bool(const v1::Verdict&)>& on_verdict) const;
-  // Ends WatchVerdicts, with Cancelled, whether it runs on another thread or is yet to be called.
+  // Ends WatchVerdicts or Record, with Cancelled, whether it runs on another thread or is yet to be called.
   void StopWatching() const;
 
  private:

@@ -1,5 +1,7 @@
 // c4 record: writes what the agents tell a job's master to a file.
+#include <atomic>
 #include <cstdio>
+#include <thread>
 
 #include "absl/time/clock.h"
 #include "c4d_master/recording.h"
@@ -7,6 +9,7 @@
 #include "cli/exit_codes.h"
 #include "cli/options.h"
 #include "cli/verb.h"
+#include "service/signals.h"
 
 namespace c4::cli {
 namespace {
@@ -19,6 +22,35 @@ int Fail(const absl::Status& status, int exit_code) {
   return exit_code;
 }
 
+// Ctrl-C ends a recording as the end of its time does: what has come is written, and the level set back.
+class Interruptible {
+ public:
+  explicit Interruptible(const MasterClient* client)
+      : waiter_([this, client] {
+          while (!done_) {
+            if (!service::WaitForSignal(kSignalLook).has_value()) continue;
+            interrupted_ = true;
+            client->StopWatching();
+            return;
+          }
+        }) {}
+  ~Interruptible() {
+    done_ = true;
+    waiter_.join();
+  }
+  Interruptible(const Interruptible&) = delete;
+  Interruptible& operator=(const Interruptible&) = delete;
+
+  bool interrupted() const { return interrupted_; }
+
+ private:
+  static constexpr absl::Duration kSignalLook = absl::Milliseconds(100);
+
+  std::atomic<bool> done_ = false;
+  std::atomic<bool> interrupted_ = false;
+  std::thread waiter_;
+};
+
 int RunRecord(const Arguments& arguments) {
   MasterOptions master;
   std::string file;
@@ -28,12 +60,14 @@ int RunRecord(const Arguments& arguments) {
   Options options("record", kSummary);
   master.Declare(&options);
   options.Text("-o,--output", &file, "FILE", "the recording (docs/formats/recording.md)");
-  options.Seconds("--seconds", &seconds, 1, 86400, "for how long; the end of the job ends it, too");
+  options.Seconds("--seconds", &seconds, 1, 86400,
+                  "for how long; the end of the job ends it, too, and Ctrl-C");
   options.Flag("--fine", &fine,
                "meanwhile let the job record each operation and mark, as `c4 whatif` needs it");
   options.Flag("--json", &json, "at the end one JSON document: {\"batches\",\"dropped\"}");
   if (const std::optional<int> exit_code = options.Parse(arguments)) return *exit_code;
   if (file.empty()) return UsageError("record", "say where to with -o FILE");
+  service::BlockSignals();
   const absl::StatusOr<FoundMaster> found = FindMaster(master);
   if (!found.ok()) return Fail(found.status(), kExitUnreachable);
   const absl::StatusOr<std::unique_ptr<MasterClient>> client = MasterClient::Open(found->master, master);
@@ -49,6 +83,7 @@ int RunRecord(const Arguments& arguments) {
   uint64_t batches = 0;
   uint64_t dropped = 0;
   absl::Status written;
+  const Interruptible interruptible(client->get());
   const absl::Status ended =
       (*client)->Record(absl::Seconds(seconds), [&](const v1::RecordedBatch& received) {
         v1::RecordedBatch batch = received;
@@ -63,7 +98,8 @@ int RunRecord(const Arguments& arguments) {
   if (fine) (void)(*client)->SetLevel(former, kCallLimit);
   if (written.ok()) written = (*writer)->Close();
   if (!written.ok()) return Fail(written, kExitUsage);
-  if (batches == 0 && !absl::IsDeadlineExceeded(ended)) return Fail(ended, kExitUnreachable);
+  if (batches == 0 && !absl::IsDeadlineExceeded(ended) && !interruptible.interrupted())
+    return Fail(ended, kExitUnreachable);
   if (json) {
     printf("{\"batches\":%llu,\"dropped\":%llu}\n", static_cast<unsigned long long>(batches),
            static_cast<unsigned long long>(dropped));

@@ -6,6 +6,8 @@
 #include <iterator>
 #include <regex>
 #include <set>
+#include <signal.h>
+#include <thread>
 
 #include "cli/base/process.h"
 #include "tests/service/harness.h"
@@ -14,6 +16,7 @@ namespace c4::service_test {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 struct Case {
   std::vector<std::string> arguments;
@@ -34,6 +37,26 @@ TEST(CommandLineTest, TwoJobsOfOneNameAreToldApart) {
   std::vector<std::string> other = again;
   other.insert(other.end(), {"other", "--", "true"});
   EXPECT_EQ(RunC4(other).exit_code, 0);
+}
+
+// By somebody in a hurry: what has come until then is in the file, whole.
+TEST(CommandLineTest, CtrlCEndsARecordingInOrder) {
+  RunningJob job(2, {}, {Binary("all_reduce_perf"), "-b", "1M", "-e", "1M", "-N", "0", "--pause-ms", "5"});
+  ASSERT_TRUE(job.AwaitAtWork(20, Seconds(20)));
+  const ScratchDir scratch;
+  const std::string file = scratch.path() + "/cut.c4rec";
+  Process record({Binary("c4"), "record", "--run-dir", job.base_dir(), "-o", file}, {},
+                 scratch.path() + "/record");
+  std::this_thread::sleep_for(Seconds(3));
+  record.Signal(SIGINT);
+  ASSERT_TRUE(record.Wait(Seconds(5)));
+  EXPECT_EQ(record.exit_code(), 0) << record.Errors();
+  EXPECT_THAT(record.Output(), HasSubstr("batches in "));
+  const CommandResult replayed = RunC4({"replay", file});
+  EXPECT_EQ(replayed.exit_code, 0) << replayed.errors;
+  EXPECT_THAT(replayed.errors, Not(HasSubstr("breaks off")));
+  EXPECT_THAT(replayed.output, HasSubstr(" batches, "));
+  EXPECT_THAT(replayed.output, Not(::testing::ContainsRegex("(^|\n)0 batches, ")));
 }
 
 TEST(CommandLineTest, SaysWhatIsWrong) {

@@ -190,10 +190,10 @@ TEST_F(ScannerTest, ARefusedFileThatBecomesASegmentIsTaken) {
 }
 
 TEST_F(ScannerTest, ContentThatContradictsItselfIsNoLongerBelieved) {
-  builder_.AddCommunicator(0, 0x1234, 2).called.count = 5;
+  builder_.AddCommunicator(0, 0x1234, 2).finished.count = 5;
   const SegmentChild child(run_dir_.path(), "a.c4seg", &builder_);
   Scan();
-  builder_.communicator(0).called.count = 3;
+  builder_.communicator(0).finished.count = 3;
   std::fstream(child.path(), std::ios::in | std::ios::out | std::ios::binary)
       .write(builder_.bytes().data(), static_cast<std::streamsize>(builder_.bytes().size()));
   Scan();

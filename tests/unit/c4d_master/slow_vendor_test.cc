@@ -150,5 +150,27 @@ TEST_F(SlowVendorTest, StepsBesideAddressesTellNothing) {
   for (const Finding& finding : Slow()) EXPECT_NE(finding.nic, "of rank 6");
 }
 
+// The network plugin's queue pairs stand in a communicator of their own.
+TEST_F(SlowVendorTest, StepsBesideThePluginsQueuePairsTellNothing) {
+  constexpr uint64_t kPlugin = 0x9e7;
+  std::vector<uint32_t> ranks(kRanks);
+  for (uint32_t rank = 0; rank < kRanks; ++rank) ranks[rank] = rank;
+  job_.AddCommunicator(kPlugin, ranks);
+  for (uint32_t rank = 0; rank < kRanks; ++rank) {
+    Membership& membership = job_.membership(rank, kPlugin);
+    membership.name = "net";
+    membership.vendor = true;
+    QueuePair pair;
+    pair.peer = (rank + kPerHost) % kRanks;
+    pair.sends = true;
+    pair.local = "10.0.0." + std::to_string(rank) + ":1";
+    pair.remote = "10.0.0." + std::to_string(pair.peer) + ":2";
+    membership.queue_pairs.push_back(pair);
+    job_.process(rank).plugin_tells_addresses = true;
+  }
+  Run(9, [](uint32_t from, uint32_t to) { return from == 6 || to == 6 ? 12 : 0; });
+  EXPECT_THAT(Slow(), IsEmpty());
+}
+
 }  // namespace
 }  // namespace c4::c4d
