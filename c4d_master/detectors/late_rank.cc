@@ -79,6 +79,20 @@ std::optional<Late> FindLateFromStart(const std::vector<Late>& ranks, const Slow
   return result;
 }
 
+// Who is late is waited for, and finds the first data of an operation there when it comes: it waits no longer
+// for them than others do.
+double MedianWait(const std::vector<Late>& ranks) {
+  std::vector<double> waits;
+  waits.reserve(ranks.size());
+  for (const Late& rank : ranks) waits.push_back(Share(rank.own.first_wait_ns, rank.own));
+  return analysis::LowerMedian(waits);
+}
+
+bool IsWaitedFor(const Late& late, double median_wait, const SlowThresholds& thresholds) {
+  const double growth = Share(late.own.recent_ns - late.own.usual_ns, late.own);
+  return Share(late.own.first_wait_ns, late.own) - median_wait <= thresholds.late_wait * growth;
+}
+
 }  // namespace
 
 // The rank that is late and alone in that, if there is one.
@@ -89,7 +103,8 @@ std::optional<Late> FindLate(const std::vector<Late>& ranks, const SlowThreshold
     const double second = std::max(ranks[1].ratio, 1.0);
     const double growth_ns = first.own.recent_ns - first.own.usual_ns;
     const bool late = IsHigh(first, thresholds) && first.ratio >= thresholds.late_alone * second &&
-                      growth_ns >= thresholds.late_cycle_share * first.own.cycle_ns;
+                      growth_ns >= thresholds.late_cycle_share * first.own.cycle_ns &&
+                      IsWaitedFor(first, MedianWait(ranks), thresholds);
     if (late) return first;
   }
   return FindLateFromStart(ranks, thresholds);
