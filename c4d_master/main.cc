@@ -17,6 +17,7 @@
 #include "c4d_master/mitigation/mitigation_store.h"
 #include "c4d_master/mitigation/mitigator.h"
 #include "c4d_master/options.h"
+#include "c4d_master/page_source.h"
 #include "c4d_master/path_source.h"
 #include "c4d_master/policy_file.h"
 #include "c4d_master/recovery/downtime.h"
@@ -32,6 +33,7 @@
 #include "c4d_master/validation/validator.h"
 #include "c4d_master/verdict_metrics.h"
 #include "grpcpp/impl/service_type.h"
+#include "page/page_api.h"
 #include "service/directory.h"
 #include "service/log.h"
 #include "service/serve_master.h"
@@ -277,10 +279,20 @@ absl::Status Run(const MasterOptions& options, const std::vector<service::Settin
   const std::array<grpc::Service*, 6> services = {grpc_service.get(),       smon_service.get(),
                                                   validation_service.get(), alerts_service.get(),
                                                   recovery_service.get(),   mitigation_service.get()};
+  JobPageSource page_source(options.job, epoch,
+                            {.handler = &handler,
+                             .smon = &smon,
+                             .alerts = &alerts,
+                             .recovery = &recovery,
+                             .state_thread = &state_thread,
+                             .clock = &clock});
+  page::PageApi page_api(&page_source, &clock, &page::PageFiles());
   service::HttpServer http_server([&] { return state_thread.Health(); }, [&] { return metrics.Serialise(); });
   AddHttpRoutes(&http_server, &handler, &state_thread, clock);
   AddSmonRoutes(&http_server, &smon, &state_thread, clock);
   AddAlertRoutes(&http_server, &alerts, &state_thread, clock);
+  page_api.AddRoutes(&http_server);
+  page_api.Start();
   C4_RETURN_IF_NOT_OK(service::ServeMaster({.job = options.job,
                                             .epoch = epoch,
                                             .listen = options.listen,
@@ -291,6 +303,7 @@ absl::Status Run(const MasterOptions& options, const std::vector<service::Settin
                                             .services = services,
                                             .http = &http_server}));
   if (ras != nullptr) ras->Stop();
+  page_api.Stop();
   // An analysis that is under way is finished and kept.
   smon_workers.Stop();
   state_thread.Post([&] { smon.End(ReadClock(clock)); });

@@ -7,9 +7,11 @@
 
 #include "c4p_master/grpc_service.h"
 #include "c4p_master/options.h"
+#include "c4p_master/page_source.h"
 #include "c4p_master/state/open_state.h"
 #include "c4p_master/topology_file.h"
 #include "grpcpp/impl/service_type.h"
+#include "page/page_api.h"
 #include "service/directory.h"
 #include "service/http_server.h"
 #include "service/log.h"
@@ -68,7 +70,11 @@ absl::Status Run(const MasterOptions& options, const std::vector<service::Settin
   const service::Gate gate(*credentials);
   const std::unique_ptr<grpc::Service> grpc_service = MakeGrpcService(&handler, &state_thread, gate, clock);
   const std::array<grpc::Service*, 1> services = {grpc_service.get()};
+  NetworkPageSource page_source(&handler, &state_thread, &clock);
+  page::PageApi page_api(&page_source, &clock, &page::PageFiles());
   service::HttpServer http_server([&] { return state_thread.Health(); }, [&] { return metrics.Serialise(); });
+  page_api.AddRoutes(&http_server);
+  page_api.Start();
   const absl::Status served = service::ServeMaster({.job = service::kPathMasterName,
                                                     .epoch = epoch,
                                                     .listen = options.listen,
@@ -78,6 +84,7 @@ absl::Status Run(const MasterOptions& options, const std::vector<service::Settin
                                                     .gate = gate,
                                                     .services = services,
                                                     .http = &http_server});
+  page_api.Stop();
   state_thread.Stop();
   state->store.reset();  // its threads give tasks to the state thread
   if (lost.ok()) return served;

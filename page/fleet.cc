@@ -217,6 +217,8 @@ v1::PageFleet Fleet::Tell(const Moment& now, const std::vector<std::string>& not
   fleet.set_unix_ns(now.unix_ns);
   fleet.set_version(std::string(service::Version()));
   fleet.set_path_master(source_->HasPathMaster());
+  fleet.set_server(source_->Server());
+  fleet.set_most_recording_bytes(most_recording_bytes_);
   for (const std::string& note : notes) fleet.add_notes(note);
   std::vector<const v1::PageJob*> jobs;
   std::vector<std::pair<const v1::Verdict*, std::string>> open;
@@ -259,6 +261,7 @@ v1::PageFleet Fleet::OfOneJob(const v1::PageFleet& fleet, const std::string& job
   v1::PageFleet result;
   result.set_unix_ns(fleet.unix_ns());
   result.set_version(fleet.version());
+  result.set_server(fleet.server());
   std::set<std::string> ids;
   for (const v1::PageJob& entry : fleet.jobs()) {
     if (entry.job() != job) continue;

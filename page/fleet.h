@@ -34,6 +34,8 @@ class Fleet {
  public:
   // `source` outlives it.
   explicit Fleet(FleetSource* source);
+  // REQUIRES: before Refresh. What pages are told of recordings that they may bring.
+  void TakeRecordings(uint64_t most_bytes) { most_recording_bytes_ = most_bytes; }
 
   void Refresh(const Moment& now);
 
@@ -62,6 +64,7 @@ class Fleet {
   v1::PageFleet Tell(const Moment& now, const std::vector<std::string>& notes);
 
   FleetSource* const source_;
+  uint64_t most_recording_bytes_ = 0;
   std::map<std::string, Known> known_;  // by id; of the thread that calls Refresh
   std::string told_;                    // the last state without its time
   mutable std::mutex mutex_;            // guards what follows

@@ -27,24 +27,27 @@ class FleetSource {
  public:
   virtual ~FleetSource() = default;
 
+  virtual v1::PageServer Server() { return v1::PAGE_SERVER_ALL; }
   // What is known of the jobs without asking their masters: id, job, state, host, epoch, times. `notes`: what
   // could not be read.
   virtual std::vector<v1::PageJob> Jobs(std::vector<std::string>* notes) = 0;
   virtual bool HasPathMaster() = 0;
 
-  virtual absl::StatusOr<v1::ListVerdictsReply> Verdicts(const JobAt& job, bool include_cleared) = 0;
-  virtual absl::StatusOr<v1::GetStatusReply> Status(const JobAt& job) = 0;
-  virtual absl::StatusOr<v1::GetMatrixReply> Matrix(const JobAt& job,
-                                                    const v1::GetMatrixRequest& request) = 0;
-  virtual absl::StatusOr<v1::GetIterationsReply> Iterations(const JobAt& job, uint64_t from) = 0;
-  virtual absl::StatusOr<v1::ListAlertsReply> Alerts(const JobAt& job) = 0;
-  virtual absl::StatusOr<v1::GetRecoveryReply> Recovery(const JobAt& job) = 0;
-  virtual absl::StatusOr<v1::ListSessionsReply> Sessions(const JobAt& job) = 0;
-  virtual absl::StatusOr<v1::GetSessionReply> Session(const JobAt& job, uint64_t number) = 0;
+  // What a source does not know it need not answer: FailedPrecondition then, with the words of NotKnown.
+  virtual absl::Status NotKnown() const;
+
+  virtual absl::StatusOr<v1::ListVerdictsReply> Verdicts(const JobAt& job, bool include_cleared);
+  virtual absl::StatusOr<v1::GetStatusReply> Status(const JobAt& job);
+  virtual absl::StatusOr<v1::GetMatrixReply> Matrix(const JobAt& job, const v1::GetMatrixRequest& request);
+  virtual absl::StatusOr<v1::GetIterationsReply> Iterations(const JobAt& job, uint64_t from);
+  virtual absl::StatusOr<v1::ListAlertsReply> Alerts(const JobAt& job);
+  virtual absl::StatusOr<v1::GetRecoveryReply> Recovery(const JobAt& job);
+  virtual absl::StatusOr<v1::ListSessionsReply> Sessions(const JobAt& job);
+  virtual absl::StatusOr<v1::GetSessionReply> Session(const JobAt& job, uint64_t number);
   // Of the path master; `job` empty: of all.
-  virtual absl::StatusOr<v1::ListPathsReply> Paths(const std::string& job) = 0;
-  virtual absl::StatusOr<v1::GetTopologyReply> Topology() = 0;
-  virtual absl::StatusOr<v1::ExplainReply> Explain(const std::string& connection) = 0;
+  virtual absl::StatusOr<v1::ListPathsReply> Paths(const std::string& job);
+  virtual absl::StatusOr<v1::GetTopologyReply> Topology();
+  virtual absl::StatusOr<v1::ExplainReply> Explain(const std::string& connection);
 };
 
 }  // namespace c4::page

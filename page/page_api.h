@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -21,7 +22,8 @@
 
 namespace c4::page {
 
-inline constexpr int kMostVerdicts = 2000;  // of a job, in one reply
+inline constexpr int kMostVerdicts = 2000;                // of a job, in one reply
+inline constexpr size_t kMostRecordingBytes = 64U << 20;  // of a file that is dropped onto the page
 
 class PageApi {
  public:
@@ -41,6 +43,11 @@ class PageApi {
 
   // REQUIRES: before server->Start; the server is stopped before this ends.
   void AddRoutes(service::HttpServer* server);
+  // POST api/v1/recordings?name=FILE with a recording as the body: `take` is given its name and content, and
+  // gives the id of the job that shows it, or a sentence why not. REQUIRES as above.
+  using TakeRecording =
+      std::function<absl::StatusOr<std::string>(const std::string& name, std::string_view content)>;
+  void TakeRecordings(service::HttpServer* server, TakeRecording take);
 
   // A thread that keeps what is known up to date while somebody looks.
   void Start();

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <charconv>
 #include <condition_variable>
 #include <deque>
 #include <httplib.h>
@@ -70,6 +71,14 @@ std::string_view Reason(int status) {
   }
 }
 
+// ParseRequestHead has looked at it: a number, or nothing.
+size_t BodyBytes(const httplib::Request& request) {
+  const std::string length = request.get_header_value("Content-Length");
+  size_t bytes = 0;
+  std::from_chars(length.data(), length.data() + length.size(), bytes);
+  return bytes;
+}
+
 // Of a stream the end of the connection is the end of the body.
 std::string Text(const httplib::Response& response, bool head_only, bool streams = false) {
   std::string text = Concat("HTTP/1.1 ", response.status, " ", Reason(response.status), "\r\n");
@@ -86,17 +95,20 @@ std::string Text(const httplib::Response& response, bool head_only, bool streams
 }  // namespace
 
 struct HttpListener::State {
-  enum class Phase { kHead, kServed, kReply, kStream, kDrain };
+  enum class Phase { kHead, kServed, kBody, kReply, kStream, kDrain };
   struct Client {
     uint64_t id = 0;
     Phase phase = Phase::kHead;
     int64_t until_ms = 0;
-    std::string bytes;  // of the head, then of the reply
+    std::string bytes;      // of the head, then of the body, then of the reply
+    size_t body_bytes = 0;  // that the head announces
     size_t drained = 0;
     Stream stream;
+    Body body;  // of phase kBody
   };
   struct Route {
     bool post;
+    size_t most_body;
     std::regex path;
     Handler handler;
   };
@@ -104,15 +116,18 @@ struct HttpListener::State {
     int fd = -1;
     uint64_t id = 0;
     httplib::Request request;
+    Body body = {};  // the rest of a request whose body is there
+    std::string bytes = {};
   };
   struct Done {
     int fd = -1;
     uint64_t id = 0;
     std::string reply;
-    Stream stream;
+    More more;
   };
 
   std::vector<Route> routes;
+  size_t most_body = limits::kHttpBodyBytes;  // of any route
   int listen_fd = -1;
   int wake_fd = -1;
   std::map<int, Client> clients;  // by descriptor; the waiting thread's own
@@ -132,15 +147,18 @@ struct HttpListener::State {
   bool MakeRoom();
   bool Touch(int fd, Client* client);
   bool ReadHead(int fd, Client* client);
+  bool ReadBody(int fd, Client* client);
   bool Reply(int fd, Client* client);
   bool Drain(int fd, Client* client);
   bool Flow(int fd, Client* client);
   void FeedStreams();
   void Begin(Client* client, Stream stream);
+  void BeginBody(Client* client, Body body);
+  void Give(Job job, bool first);
   void Answer(Client* client, std::string text);
   void TakeDone();
   void Work();
-  httplib::Response Handle(httplib::Request* request, Stream* stream) const;
+  httplib::Response Handle(httplib::Request* request, More* more) const;
 };
 
 // Every client that is not with a handler is the server's to cut; the one whose time is up first has had
@@ -187,6 +205,8 @@ bool HttpListener::State::Touch(int fd, Client* client) {
       return ReadHead(fd, client);
     case Phase::kServed:
       return true;
+    case Phase::kBody:
+      return ReadBody(fd, client);
     case Phase::kReply:
       return Reply(fd, client);
     case Phase::kStream:
@@ -212,8 +232,7 @@ bool HttpListener::State::ReadHead(int fd, Client* client) {
     return Reply(fd, client);
   }
   Job job{.fd = fd, .id = client->id, .request = {}};
-  refusal.status =
-      ParseRequestHead(std::string_view(client->bytes).substr(0, end), limits::kHttpBodyBytes, &job.request);
+  refusal.status = ParseRequestHead(std::string_view(client->bytes).substr(0, end), most_body, &job.request);
   if (refusal.status != 0) {
     Answer(client, Text(refusal, false));
     return Reply(fd, client);
@@ -221,8 +240,14 @@ bool HttpListener::State::ReadHead(int fd, Client* client) {
   SplitAddress(NumericPeer(fd), &job.request.remote_addr, &job.request.remote_port);
   SplitAddress(NumericLocal(fd), &job.request.local_addr, &job.request.local_port);
   client->phase = Phase::kServed;
-  client->bytes.clear();
+  client->body_bytes = BodyBytes(job.request);
+  client->bytes.erase(0, end + 4);
   const bool first = job.request.path == "/healthz";
+  Give(std::move(job), first);
+  return true;
+}
+
+void HttpListener::State::Give(Job job, bool first) {
   const std::lock_guard lock(mutex);
   if (first) {
     jobs.push_front(std::move(job));
@@ -230,6 +255,24 @@ bool HttpListener::State::ReadHead(int fd, Client* client) {
     jobs.push_back(std::move(job));
   }
   work.notify_one();
+}
+
+bool HttpListener::State::ReadBody(int fd, Client* client) {
+  while (client->bytes.size() < client->body_bytes) {
+    char piece[kPieceBytes];
+    const ssize_t bytes = recv(fd, piece, sizeof piece, MSG_DONTWAIT);
+    if (bytes < 0) return errno == EAGAIN || errno == EINTR;
+    if (bytes == 0) return false;
+    client->bytes.append(piece, static_cast<size_t>(bytes));
+  }
+  client->bytes.resize(client->body_bytes);
+  client->phase = Phase::kServed;
+  Give({.fd = fd,
+        .id = client->id,
+        .request = {},
+        .body = std::exchange(client->body, nullptr),
+        .bytes = std::exchange(client->bytes, {})},
+       false);
   return true;
 }
 
@@ -281,6 +324,20 @@ void HttpListener::State::Begin(Client* client, Stream stream) {
   client->until_ms = MonotonicMs() + limits::kHttpStreamStuckMs;
 }
 
+void HttpListener::State::BeginBody(Client* client, Body body) {
+  const auto bodies = std::count_if(clients.begin(), clients.end(),
+                                    [](const auto& entry) { return entry.second.phase == Phase::kBody; });
+  if (static_cast<size_t>(bodies) >= limits::kHttpBodies) {
+    httplib::Response refusal;
+    refusal.status = 503;
+    refusal.set_content("others are sending files already; try again in a moment\n", "text/plain");
+    return Answer(client, Text(refusal, false));
+  }
+  client->phase = Phase::kBody;
+  client->body = std::move(body);
+  client->until_ms = MonotonicMs() + limits::kHttpBodyMs;
+}
+
 void HttpListener::State::FeedStreams() {
   const int64_t now_ms = MonotonicMs();
   for (auto at = clients.begin(); at != clients.end();) {
@@ -312,7 +369,8 @@ bool HttpListener::State::Drain(int fd, Client* client) {
   const ssize_t bytes = recv(fd, piece, sizeof piece, MSG_DONTWAIT);
   if (bytes < 0) return errno == EAGAIN || errno == EINTR;
   client->drained += static_cast<size_t>(bytes);
-  return bytes > 0 && client->drained <= limits::kHttpBodyBytes + kPieceBytes;
+  // What was announced and is within what some route takes: else the client never sees why it is refused.
+  return bytes > 0 && client->drained <= std::max(client->body_bytes, limits::kHttpBodyBytes) + kPieceBytes;
 }
 
 void HttpListener::State::TakeDone() {
@@ -324,8 +382,12 @@ void HttpListener::State::TakeDone() {
   for (Done& item : ready) {
     const auto at = clients.find(item.fd);
     if (at == clients.end() || at->second.id != item.id) continue;
-    Answer(&at->second, std::move(item.reply));
-    if (item.stream) Begin(&at->second, std::move(item.stream));
+    if (item.more.body) {
+      BeginBody(&at->second, std::move(item.more.body));
+    } else {
+      Answer(&at->second, std::move(item.reply));
+      if (item.more.stream) Begin(&at->second, std::move(item.more.stream));
+    }
     if (Touch(at->first, &at->second)) continue;
     close(at->first);
     clients.erase(at);
@@ -371,7 +433,7 @@ void HttpListener::State::Wait() {
   }
 }
 
-httplib::Response HttpListener::State::Handle(httplib::Request* request, Stream* stream) const {
+httplib::Response HttpListener::State::Handle(httplib::Request* request, More* more) const {
   httplib::Response response;
   response.status = 404;
   const bool post = request->method == "POST";
@@ -382,7 +444,11 @@ httplib::Response HttpListener::State::Handle(httplib::Request* request, Stream*
   for (const Route& route : routes) {
     if (route.post != post || !std::regex_match(request->path, request->matches, route.path)) continue;
     response.status = 200;
-    route.handler(*request, response, stream);
+    if (post && BodyBytes(*request) > route.most_body) {
+      response.status = 413;
+    } else {
+      route.handler(*request, response, more);
+    }
     break;
   }
   return response;
@@ -397,11 +463,17 @@ void HttpListener::State::Work() {
     Job job = std::move(jobs.front());
     jobs.pop_front();
     lock.unlock();
-    Done result{.fd = job.fd, .id = job.id, .reply = {}, .stream = {}};
+    Done result{.fd = job.fd, .id = job.id, .reply = {}, .more = {}};
     const bool head_only = job.request.method == "HEAD";
-    const httplib::Response response = Handle(&job.request, &result.stream);
-    if (head_only) result.stream = nullptr;
-    result.reply = Text(response, head_only, result.stream != nullptr);
+    httplib::Response response;
+    if (job.body) {
+      response.status = 200;
+      job.body(std::move(job.bytes), response);
+    } else {
+      response = Handle(&job.request, &result.more);
+    }
+    if (head_only) result.more.stream = nullptr;
+    result.reply = Text(response, head_only, result.more.stream != nullptr);
     lock.lock();
     done.push_back(std::move(result));
     eventfd_write(wake_fd, 1);
@@ -415,11 +487,12 @@ HttpListener::~HttpListener() {
 }
 
 void HttpListener::Get(const std::string& path, Handler handler) {
-  state_->routes.push_back({false, std::regex(path), std::move(handler)});
+  state_->routes.push_back({false, 0, std::regex(path), std::move(handler)});
 }
 
-void HttpListener::Post(const std::string& path, Handler handler) {
-  state_->routes.push_back({true, std::regex(path), std::move(handler)});
+void HttpListener::Post(const std::string& path, size_t most_body, Handler handler) {
+  state_->most_body = std::max(state_->most_body, most_body);
+  state_->routes.push_back({true, most_body, std::regex(path), std::move(handler)});
 }
 
 absl::StatusOr<uint16_t> HttpListener::Start(const std::string& host, uint16_t port) {

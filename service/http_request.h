@@ -15,7 +15,7 @@ namespace c4::service {
 std::optional<std::string> DecodeUrl(std::string_view text, bool plus_is_space);
 
 // `head` ends before the empty line. 0, or the status that says what is wrong with it. A body of up to
-// `most_body` bytes is let pass with a POST; it stays unread.
+// `most_body` bytes is let pass with a POST; who asks reads it, or nobody.
 int ParseRequestHead(std::string_view head, size_t most_body, httplib::Request* request);
 
 }  // namespace c4::service

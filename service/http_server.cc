@@ -7,6 +7,7 @@
 #include "service/address.h"
 #include "service/http_listener.h"
 #include "service/http_names.h"
+#include "service/limits.h"
 #include "service/text.h"
 
 namespace c4::service {
@@ -15,10 +16,17 @@ namespace {
 constexpr char kText[] = "text/plain; charset=utf-8";
 constexpr char kMetricsText[] = "text/plain; version=0.0.4; charset=utf-8";
 
-// Browsers name the page that a request comes from.
+// Browsers name the page that a request comes from; a proxy may have put TLS before it.
 bool FromElsewhere(const httplib::Request& request) {
   const std::string origin = request.get_header_value("Origin");
-  return !origin.empty() && origin != "http://" + request.get_header_value("Host");
+  const std::string host = request.get_header_value("Host");
+  return !origin.empty() && origin != "http://" + host && origin != "https://" + host;
+}
+
+void Fill(HttpReply reply, httplib::Response* response) {
+  response->status = reply.status;
+  response->set_content(reply.body, reply.content_type);
+  for (const auto& [name, value] : reply.headers) response->set_header(name, value);
 }
 
 constexpr char kNotOurName[] =
@@ -32,6 +40,8 @@ struct HttpServer::State {
     std::string path;
     Handler handler;
     bool changes = false;  // POST
+    size_t most_body = limits::kHttpBodyBytes;
+    FileHandler file_handler = {};  // in the place of the other
   };
 
   std::function<absl::Status()> health;
@@ -44,7 +54,7 @@ struct HttpServer::State {
   uint16_t port = 0;
 
   void Serve(const Route& route, const httplib::Request& request, httplib::Response* response,
-             HttpStream* stream) const {
+             HttpListener::More* more) const {
     const auto refuse = [response](int status, std::string_view why) {
       response->status = status;
       response->set_content(Concat(why, "\n"), kText);
@@ -76,11 +86,15 @@ struct HttpServer::State {
     }
     for (size_t i = 1; i < request.matches.size(); ++i) plain.parts.push_back(request.matches[i].str());
     plain.only_job = caller->job;
+    if (route.file_handler) {
+      more->body = [&route, plain = std::move(plain)](std::string file, httplib::Response& answer) {
+        Fill(route.file_handler(plain, std::move(file)), &answer);
+      };
+      return;
+    }
     HttpReply reply = route.handler(plain);
-    response->status = reply.status;
-    response->set_content(reply.body, reply.content_type);
-    for (const auto& [name, value] : reply.headers) response->set_header(name, value);
-    *stream = std::move(reply.stream);
+    more->stream = std::move(reply.stream);
+    Fill(std::move(reply), response);
   }
 };
 
@@ -102,6 +116,10 @@ void HttpServer::Post(const std::string& path, Handler handler) {
   state_->routes.push_back({path, std::move(handler), true});
 }
 
+void HttpServer::PostFile(const std::string& path, size_t most_bytes, FileHandler handler) {
+  state_->routes.push_back({path, nullptr, true, most_bytes, std::move(handler)});
+}
+
 absl::Status HttpServer::Start(const std::string& address, const Gate& gate, const std::string& names) {
   const absl::StatusOr<HostPort> parts = ParseHostPort(address);
   if (!parts.ok()) return parts.status();
@@ -109,25 +127,26 @@ absl::Status HttpServer::Start(const std::string& address, const Gate& gate, con
   state.gate = gate;
   state.names = names;
   HttpListener& server = state.server;
-  server.Get("/healthz", [&state](const httplib::Request&, httplib::Response& response, HttpStream*) {
+  server.Get("/healthz", [&state](const httplib::Request&, httplib::Response& response, HttpListener::More*) {
     const absl::Status health = state.health();
     response.status = health.ok() ? 200 : 503;
     response.set_content(health.ok() ? "ok\n" : Concat(health.message(), "\n"), kText);
   });
-  server.Get("/metrics", [&state](const httplib::Request& request, httplib::Response& response, HttpStream*) {
-    if (!IsOurName(request.get_header_value("Host"), state.names)) {
-      response.status = 403;
-      return response.set_content(Concat(kNotOurName, "\n"), kText);
-    }
-    response.set_content(state.metrics(), kMetricsText);
-  });
+  server.Get("/metrics",
+             [&state](const httplib::Request& request, httplib::Response& response, HttpListener::More*) {
+               if (!IsOurName(request.get_header_value("Host"), state.names)) {
+                 response.status = 403;
+                 return response.set_content(Concat(kNotOurName, "\n"), kText);
+               }
+               response.set_content(state.metrics(), kMetricsText);
+             });
   for (const State::Route& route : state.routes) {
     const auto serve = [&state, &route](const httplib::Request& request, httplib::Response& response,
-                                        HttpStream* stream) {
-      state.Serve(route, request, &response, stream);
+                                        HttpListener::More* more) {
+      state.Serve(route, request, &response, more);
     };
     if (route.changes) {
-      server.Post(route.path, serve);
+      server.Post(route.path, route.most_body, serve);
     } else {
       server.Get(route.path, serve);
     }

@@ -48,6 +48,7 @@ struct HttpReply {
 class HttpServer {
  public:
   using Handler = std::function<HttpReply(const HttpRequest&)>;
+  using FileHandler = std::function<HttpReply(const HttpRequest&, std::string file)>;
 
   // `health`: OK, or why not. `metrics`: the text of /metrics.
   HttpServer(std::function<absl::Status()> health, std::function<std::string()> metrics);
@@ -59,6 +60,8 @@ class HttpServer {
   void Get(const std::string& path, Handler handler);
   // What is to be done stands in the path and the query; a body is not read.
   void Post(const std::string& path, Handler handler);
+  // The body is a file of at most `most_bytes`: read once the caller may send it, and wholly in memory.
+  void PostFile(const std::string& path, size_t most_bytes, FileHandler handler);
 
   // `address` is host:port; port 0: any. Fails with the address and the reason in the message.
   // `names`: by commas, under which it may be asked for besides numeric addresses and this host's own name.

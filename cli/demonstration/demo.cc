@@ -69,6 +69,7 @@ absl::Status Demo::Start(const Layout* layout) {
   options.seed = options_.seed;
   options.restarts = 8;
   options.tls = options_.tls;
+  options.log_dir = options_.log_dir;
   range_.reset();
   range_ = std::make_unique<FaultRange>(std::move(options), [this](const std::string& text) { Say(text); });
   size_ = layout == nullptr ? "" : layout->size;

@@ -20,6 +20,7 @@ struct DemoOptions {
   bool mixed = false;  // eight ranks on some hosts, one on the others
   bool tls = false;    // between the daemons, and to them
   uint64_t seed = 1;
+  std::string log_dir;  // of its jobs; empty: none are kept
 };
 
 // What was injected, when, as what it was named, and after how many seconds: one line a fault, then one for

@@ -1,10 +1,15 @@
 #include "cli/page/recording_fleet.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <filesystem>
-#include <set>
+#include <openssl/sha.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "c4d_master/c4d_handler.h"
 #include "c4d_master/recording.h"
 #include "service/printable.h"
@@ -21,13 +26,54 @@ bool InTrouble(const v1::ListVerdictsReply& verdicts) {
   });
 }
 
-absl::Status NotRecorded(const char* what) {
-  return absl::FailedPreconditionError(absl::StrCat("a recording has no ", what));
+// A file without a place, for what reads files.
+class MemoryFile {
+ public:
+  MemoryFile() : fd_(memfd_create("c4rec", MFD_CLOEXEC)) {}
+  ~MemoryFile() {
+    if (fd_ >= 0) close(fd_);
+  }
+  MemoryFile(const MemoryFile&) = delete;
+  MemoryFile& operator=(const MemoryFile&) = delete;
+
+  absl::Status Write(std::string_view content) const {
+    while (fd_ >= 0 && !content.empty()) {
+      const ssize_t written = write(fd_, content.data(), content.size());
+      if (written < 0 && errno == EINTR) continue;
+      if (written < 0) break;
+      content.remove_prefix(static_cast<size_t>(written));
+    }
+    if (fd_ >= 0 && content.empty()) return absl::OkStatus();
+    return service::ErrnoStatus(errno, "cannot hold the file in memory");
+  }
+  std::string path() const { return absl::StrCat("/proc/self/fd/", fd_); }
+
+ private:
+  const int fd_;
+};
+
+// The last part of a path, without what would not stand in an address or on a screen.
+std::string PlainName(const std::string& name) {
+  constexpr size_t kMost = 80;
+  std::string plain = service::Printable(std::filesystem::path(name).filename().string());
+  std::replace_if(
+      plain.begin(), plain.end(), [](char c) { return c == '/' || c == '?' || c == '#' || c == '%'; }, '_');
+  if (plain.size() > kMost) plain = service::Printable(plain.substr(0, kMost));
+  return plain.empty() ? "recording.c4rec" : plain;
+}
+
+std::string ShortSum(std::string_view content) {
+  unsigned char sum[SHA256_DIGEST_LENGTH];
+  SHA256(reinterpret_cast<const unsigned char*>(content.data()), content.size(), sum);
+  constexpr size_t kBytes = 4;
+  return absl::BytesToHexString({reinterpret_cast<const char*>(sum), kBytes});
 }
 
 }  // namespace
 
-absl::StatusOr<RecordingFleet::Recording> RecordingFleet::Read(const std::string& file, size_t* bytes) {
+absl::StatusOr<RecordingFleet::Recording> RecordingFleet::Read(const std::string& file,
+                                                               const std::string& name, size_t most_bytes,
+                                                               size_t* bytes) {
   Recording recording;
   int64_t every_ns = kLookEveryNs;
   int64_t next_ns = 0;
@@ -38,7 +84,7 @@ absl::StatusOr<RecordingFleet::Recording> RecordingFleet::Read(const std::string
              .verdicts = handler->ListVerdicts(/*include_cleared=*/true),
              .status = handler->GetStatus(at),
              .matrix = {}};
-    if (*bytes < kMostBytes) now.matrix = handler->GetMatrix(at);
+    if (*bytes < most_bytes) now.matrix = handler->GetMatrix(at);
     *bytes += now.verdicts.ByteSizeLong() + now.status.ByteSizeLong() + now.matrix.ByteSizeLong();
     recording.iterations = handler->GetIterations(0, at);
     recording.looks.push_back(std::move(now));
@@ -50,10 +96,15 @@ absl::StatusOr<RecordingFleet::Recording> RecordingFleet::Read(const std::string
     every_ns *= 2;
   };
   const absl::StatusOr<c4d::Replay> replay = c4d::ReplayRecording(file, {}, {}, look);
-  if (!replay.ok()) return replay.status();
-  if (recording.looks.empty())
-    return absl::InvalidArgumentError(absl::StrCat(file, " is too short to be shown"));
-  if (!replay->end.ok()) recording.fault = std::string(replay->end.message());
+  const auto named = [&](const absl::Status& status) {
+    return absl::StrReplaceAll(status.message(), {{file, name}});
+  };
+  if (!replay.ok()) return absl::InvalidArgumentError(named(replay.status()));
+  if (recording.looks.empty()) {
+    return absl::InvalidArgumentError(replay->end.ok() ? absl::StrCat(name, " is too short to be shown")
+                                                       : named(replay->end));
+  }
+  if (!replay->end.ok()) recording.fault = named(replay->end);
   Look& last = recording.looks.back();
   last.verdicts = replay->verdicts;
   last.status = replay->status;
@@ -66,12 +117,12 @@ absl::StatusOr<RecordingFleet::Recording> RecordingFleet::Read(const std::string
   service::MakePrintable(&recording.iterations);
 
   v1::PageJob& job = recording.job;
-  job.set_id(std::filesystem::path(file).stem().string());
+  job.set_id(std::filesystem::path(name).stem().string());
   job.set_job(service::Printable(replay->job));
   job.set_state(v1::PAGE_JOB_STATE_RECORDED);
   job.set_master_epoch(1);
   job.set_why(
-      absl::StrCat("recording ", service::Printable(std::filesystem::path(file).filename().string())));
+      absl::StrCat("recording ", service::Printable(std::filesystem::path(name).filename().string())));
   job.set_from_unix_ns(recording.looks.front().unix_ns);
   job.set_to_unix_ns(last.unix_ns);
   job.set_began_unix_ns(job.from_unix_ns());
@@ -87,73 +138,105 @@ absl::StatusOr<std::unique_ptr<RecordingFleet>> RecordingFleet::Open(const std::
   auto fleet = std::make_unique<RecordingFleet>();
   size_t bytes = 0;
   for (const std::string& file : files) {
-    absl::StatusOr<Recording> recording = Read(file, &bytes);
+    absl::StatusOr<Recording> recording = Read(file, file, kMostBytes, &bytes);
     if (!recording.ok()) return recording.status();
     const std::string id = recording->job.id();
     for (int other = 2; fleet->Find(recording->job.id()).ok(); ++other) {
       recording->job.set_id(absl::StrCat(id, "-", other));
     }
-    fleet->recordings_.push_back(*std::move(recording));
+    fleet->opened_.push_back(std::make_shared<const Recording>(*std::move(recording)));
   }
   return fleet;
 }
 
-absl::StatusOr<const RecordingFleet::Recording*> RecordingFleet::Find(const std::string& id) const {
-  for (const Recording& recording : recordings_) {
-    if (recording.job.id() == id) return &recording;
+absl::StatusOr<std::string> RecordingFleet::Take(const std::string& name, std::string_view content) {
+  const std::unique_lock reading(reading_, std::try_to_lock);
+  if (!reading.owns_lock()) {
+    return absl::UnavailableError("another recording is being read just now; try again in a moment");
+  }
+  const std::string plain = PlainName(name);
+  const std::string id = absl::StrCat(std::filesystem::path(plain).stem().string(), "-", ShortSum(content));
+  if (Has(id)) return id;
+  const MemoryFile file;
+  if (const absl::Status written = file.Write(content); !written.ok()) return written;
+  size_t bytes = 0;
+  absl::StatusOr<Recording> recording = Read(file.path(), plain, kMostDroppedBytes, &bytes);
+  if (!recording.ok()) return recording.status();
+  recording->job.set_id(id);
+  const std::lock_guard lock(mutex_);
+  dropped_.push_back(std::make_shared<const Recording>(*std::move(recording)));
+  if (dropped_.size() > kMostDropped) dropped_.pop_front();
+  return id;
+}
+
+absl::StatusOr<RecordingFleet::Shared> RecordingFleet::Find(const std::string& id) const {
+  const std::lock_guard lock(mutex_);
+  for (const Shared& recording : opened_) {
+    if (recording->job.id() == id) return recording;
+  }
+  for (const Shared& recording : dropped_) {
+    if (recording->job.id() == id) return recording;
   }
   return absl::NotFoundError("there is no such recording");
 }
 
 // The last look that is not after the moment.
-absl::StatusOr<const RecordingFleet::Look*> RecordingFleet::LookAt(const page::JobAt& job) const {
-  const absl::StatusOr<const Recording*> recording = Find(job.id);
+absl::StatusOr<RecordingFleet::Seen> RecordingFleet::LookAt(const page::JobAt& job) const {
+  absl::StatusOr<Shared> recording = Find(job.id);
   if (!recording.ok()) return recording.status();
   const int64_t unix_ns = job.unix_ns == 0 ? (*recording)->job.shown_unix_ns() : job.unix_ns;
   const std::vector<Look>& looks = (*recording)->looks;
   const auto after = std::upper_bound(looks.begin(), looks.end(), unix_ns,
                                       [](int64_t at, const Look& look) { return at < look.unix_ns; });
-  return after == looks.begin() ? &looks.front() : &*std::prev(after);
+  const Look* const look = after == looks.begin() ? &looks.front() : &*std::prev(after);
+  return Seen{.of = *std::move(recording), .look = look};
+}
+
+absl::Status RecordingFleet::NotKnown() const {
+  return absl::FailedPreconditionError("a recording does not have that");
 }
 
 std::vector<v1::PageJob> RecordingFleet::Jobs(std::vector<std::string>* notes) {
+  const std::lock_guard lock(mutex_);
+  std::vector<Shared> all = opened_;
+  all.insert(all.end(), dropped_.begin(), dropped_.end());
   std::vector<v1::PageJob> jobs;
-  for (const Recording& recording : recordings_) {
-    jobs.push_back(recording.job);
-    if (!recording.fault.empty()) notes->push_back(service::Printable(recording.fault));
+  for (const Shared& recording : all) {
+    jobs.push_back(recording->job);
+    if (!recording->fault.empty()) notes->push_back(service::Printable(recording->fault));
   }
   return jobs;
 }
 
 absl::StatusOr<v1::ListVerdictsReply> RecordingFleet::Verdicts(const page::JobAt& job, bool include_cleared) {
-  const absl::StatusOr<const Look*> look = LookAt(job);
-  if (!look.ok()) return look.status();
-  v1::ListVerdictsReply reply = (*look)->verdicts;
+  const absl::StatusOr<Seen> seen = LookAt(job);
+  if (!seen.ok()) return seen.status();
+  v1::ListVerdictsReply reply = seen->look->verdicts;
   if (include_cleared) return reply;
   reply.clear_verdicts();
-  for (const v1::Verdict& verdict : (*look)->verdicts.verdicts()) {
+  for (const v1::Verdict& verdict : seen->look->verdicts.verdicts()) {
     if (verdict.state() != v1::VERDICT_STATE_CLEARED) *reply.add_verdicts() = verdict;
   }
   return reply;
 }
 
 absl::StatusOr<v1::GetStatusReply> RecordingFleet::Status(const page::JobAt& job) {
-  const absl::StatusOr<const Look*> look = LookAt(job);
-  if (!look.ok()) return look.status();
-  return (*look)->status;
+  const absl::StatusOr<Seen> seen = LookAt(job);
+  if (!seen.ok()) return seen.status();
+  return seen->look->status;
 }
 
 absl::StatusOr<v1::GetMatrixReply> RecordingFleet::Matrix(const page::JobAt& job,
                                                           const v1::GetMatrixRequest&) {
-  const absl::StatusOr<const Look*> look = LookAt(job);
-  if (!look.ok()) return look.status();
-  v1::GetMatrixReply reply = (*look)->matrix;
-  reply.set_unix_ns((*look)->unix_ns);
+  const absl::StatusOr<Seen> seen = LookAt(job);
+  if (!seen.ok()) return seen.status();
+  v1::GetMatrixReply reply = seen->look->matrix;
+  reply.set_unix_ns(seen->look->unix_ns);
   return reply;
 }
 
 absl::StatusOr<v1::GetIterationsReply> RecordingFleet::Iterations(const page::JobAt& job, uint64_t from) {
-  const absl::StatusOr<const Recording*> recording = Find(job.id);
+  const absl::StatusOr<Shared> recording = Find(job.id);
   if (!recording.ok()) return recording.status();
   v1::GetIterationsReply reply = (*recording)->iterations;
   reply.clear_iterations();
@@ -162,28 +245,6 @@ absl::StatusOr<v1::GetIterationsReply> RecordingFleet::Iterations(const page::Jo
     if (iteration.number() >= from && is_before) *reply.add_iterations() = iteration;
   }
   return reply;
-}
-
-absl::StatusOr<v1::ListAlertsReply> RecordingFleet::Alerts(const page::JobAt&) {
-  return NotRecorded("alerts");
-}
-absl::StatusOr<v1::GetRecoveryReply> RecordingFleet::Recovery(const page::JobAt&) {
-  return NotRecorded("recovery");
-}
-absl::StatusOr<v1::ListSessionsReply> RecordingFleet::Sessions(const page::JobAt&) {
-  return NotRecorded("profiling sessions");
-}
-absl::StatusOr<v1::GetSessionReply> RecordingFleet::Session(const page::JobAt&, uint64_t) {
-  return NotRecorded("profiling sessions");
-}
-absl::StatusOr<v1::ListPathsReply> RecordingFleet::Paths(const std::string&) {
-  return NotRecorded("paths");
-}
-absl::StatusOr<v1::GetTopologyReply> RecordingFleet::Topology() {
-  return NotRecorded("topology");
-}
-absl::StatusOr<v1::ExplainReply> RecordingFleet::Explain(const std::string&) {
-  return NotRecorded("paths");
 }
 
 }  // namespace c4::cli

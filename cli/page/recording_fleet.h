@@ -1,9 +1,12 @@
 // What the operator's page shows of recordings of `c4 record`: the master's logic is run over each of them
-// once, and looked at in between, so that any moment of it can be shown at once. Any thread after Open.
+// once, and looked at in between, so that any moment of it can be shown at once. Any thread.
 #pragma once
 
+#include <deque>
 #include <memory>
+#include <mutex>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "page/fleet_source.h"
@@ -15,9 +18,18 @@ class RecordingFleet final : public page::FleetSource {
   // As many looks at a recording, at most; and bytes of all of them, beyond which matrices are not kept.
   static constexpr int kMostMoments = 120;
   static constexpr size_t kMostBytes = 256U << 20;
+  // Of those that were dropped onto the page: so many are kept, the newest, with so many bytes of looks each.
+  static constexpr size_t kMostDropped = 8;
+  static constexpr size_t kMostDroppedBytes = 64U << 20;
 
   // Fails at the first file that is no recording.
   static absl::StatusOr<std::unique_ptr<RecordingFleet>> Open(const std::vector<std::string>& files);
+
+  // Takes in a recording that somebody brings, and returns its id: made of its name and content, so that it
+  // is the same wherever the same file is shown. Takes as long as the master's logic needs. InvalidArgument:
+  // it is no recording, and why; Unavailable: another one is being read.
+  absl::StatusOr<std::string> Take(const std::string& name, std::string_view content);
+  bool Has(const std::string& id) const { return Find(id).ok(); }
 
   std::vector<v1::PageJob> Jobs(std::vector<std::string>* notes) override;
   bool HasPathMaster() override { return false; }
@@ -26,13 +38,7 @@ class RecordingFleet final : public page::FleetSource {
   absl::StatusOr<v1::GetMatrixReply> Matrix(const page::JobAt& job,
                                             const v1::GetMatrixRequest& request) override;
   absl::StatusOr<v1::GetIterationsReply> Iterations(const page::JobAt& job, uint64_t from) override;
-  absl::StatusOr<v1::ListAlertsReply> Alerts(const page::JobAt& job) override;
-  absl::StatusOr<v1::GetRecoveryReply> Recovery(const page::JobAt& job) override;
-  absl::StatusOr<v1::ListSessionsReply> Sessions(const page::JobAt& job) override;
-  absl::StatusOr<v1::GetSessionReply> Session(const page::JobAt& job, uint64_t number) override;
-  absl::StatusOr<v1::ListPathsReply> Paths(const std::string& job) override;
-  absl::StatusOr<v1::GetTopologyReply> Topology() override;
-  absl::StatusOr<v1::ExplainReply> Explain(const std::string& connection) override;
+  absl::Status NotKnown() const override;
 
  private:
   struct Look {
@@ -47,11 +53,20 @@ class RecordingFleet final : public page::FleetSource {
     v1::GetIterationsReply iterations;
     std::string fault;  // how the file ends, where it does not end in order
   };
-  static absl::StatusOr<Recording> Read(const std::string& file, size_t* bytes);
-  absl::StatusOr<const Recording*> Find(const std::string& id) const;
-  absl::StatusOr<const Look*> LookAt(const page::JobAt& job) const;
+  using Shared = std::shared_ptr<const Recording>;
+  static absl::StatusOr<Recording> Read(const std::string& file, const std::string& name, size_t most_bytes,
+                                        size_t* bytes);
+  absl::StatusOr<Shared> Find(const std::string& id) const;
+  struct Seen {
+    Shared of;
+    const Look* look;
+  };
+  absl::StatusOr<Seen> LookAt(const page::JobAt& job) const;
 
-  std::vector<Recording> recordings_;
+  std::mutex reading_;        // held while a dropped one is read
+  mutable std::mutex mutex_;  // guards what follows
+  std::vector<Shared> opened_;
+  std::deque<Shared> dropped_;
 };
 
 }  // namespace c4::cli

@@ -6,7 +6,9 @@
 #include "cli/demonstration/demo.h"
 #include "cli/exit_codes.h"
 #include "cli/options.h"
+#include "cli/page/demo_page.h"
 #include "cli/verb.h"
+#include "service/signals.h"
 #include "service/verdict_json.h"
 
 namespace c4::cli {
@@ -30,6 +32,7 @@ void PrintFaults(const FaultJudge& judge) {
 int RunDemo(const Arguments& arguments) {
   std::string json_path;
   int seed = 1;
+  bool keep_page = false;
   DemoOptions demo_options;
   Options options("demo", kSummary);
   options.Text("--json", &json_path, "FILE", "write what was injected and what was said to FILE");
@@ -38,9 +41,21 @@ int RunDemo(const Arguments& arguments) {
                "24 ranks: eight on two of the hosts, one on each of eight others");
   options.Flag("--tls", &demo_options.tls, "the daemons speak mutual TLS, as with `c4 run --tls`");
   options.Whole("--seed", &seed, 0, 1 << 30, "chooses the links, hosts and ranks");
+  options.Flag("--page", &keep_page,
+               "keep the operator's page of it open at the end, with what was seen, until interrupted");
   if (const std::optional<int> exit_code = options.Parse(arguments)) return *exit_code;
   demo_options.seed = static_cast<uint64_t>(seed);
 
+  service::BlockSignals();  // before the page's threads begin
+  const absl::StatusOr<std::unique_ptr<DemoPage>> page = DemoPage::Open();
+  if (page.ok()) {
+    printf("look on in a browser: %s\n", (*page)->link().c_str());
+    if (keep_page) demo_options.log_dir = (*page)->log_dir();
+  } else {
+    fprintf(stderr, "c4 demo: without its page: %s\n", std::string(page.status().message()).c_str());
+    if (keep_page) return kExitLauncher;
+  }
+  fflush(stdout);
   Demo demo(demo_options);
   const absl::Status played = demo.Play();
   if (absl::IsCancelled(played)) {
@@ -67,6 +82,14 @@ int RunDemo(const Arguments& arguments) {
       fprintf(stderr, "c4 demo: cannot write %s\n", json_path.c_str());
       return kExitLauncher;
     }
+  }
+  if (keep_page && played.ok()) {
+    (*page)->ShowRecordings();
+    printf("what was seen stays at %s until this is interrupted\n", (*page)->link().c_str());
+    fflush(stdout);
+    service::WaitForSignal();
+  } else if (page.ok()) {
+    printf("the page at %s has ended with it; with --page it stays\n", (*page)->link().c_str());
   }
   return right ? kExitOk : kExitFailed;
 }

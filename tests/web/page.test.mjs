@@ -1,12 +1,25 @@
 // The operator's page in a real browser: over recordings of each fault, and over masters that come and go.
 import assert from "node:assert/strict";
-import { readFileSync } from "node:fs";
+import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { blamedIn, openBrowser, openPage, Programs, proxyUnder, recordings, ROOT } from "./support.mjs";
 
 const AXE = readFileSync(join(ROOT, "tests/web/node_modules/axe-core/axe.min.js"), "utf8");
 const HOSTILE = `<img src=x onerror="alert(1)"> \u05d0\u05d1 ${"long ".repeat(12)}`.trim(); // a master takes no control characters
+
+// Of two leaves and two spines, as an operator's file tells it.
+const TOPOLOGY = {
+  leaves: ["leaf0", "leaf1"].map((name, place) => ({ name, addresses: [`10.9.0.${place + 1}`] })),
+  spines: ["spine0", "spine1"].map((name, place) => ({ name, addresses: [`10.9.1.${place + 1}`] })),
+  servers: ["leaf0", "leaf1"].map((leaf, place) => ({
+    name: `host${place}`, nics: [{ name: "nic0", address: `10.8.${place}.2`, ports: [{ leaf, gateway: `10.8.${place}.1`, leaf_port: "p1", rate_mbps: 100000 }] }],
+  })),
+  uplinks: ["leaf0", "leaf1"].flatMap((leaf, a) => ["spine0", "spine1"].map((spine, b) => ({
+    leaf, spine, leaf_port: `u${b}`, spine_port: `d${a}`, leaf_address: `10.7.${a}.${10 + b}`, spine_address: `10.7.${a}.${20 + b}`, rate_mbps: 100000,
+    ...(a === 1 && b === 1 ? { faulty: true, why: "cable out" } : {}),
+  }))),
+};
 
 let programs;
 let browser;
@@ -182,4 +195,81 @@ test("a browser whose clock is an hour off says so", () => withPage({}, async (p
   });
   await page.goto(recorded);
   await page.getByText(/The clock of this browser is 60 min behind the server's/).waitFor();
+}));
+
+test("a job's own master serves the page: that job, under a path too, and on after a restart", () => withPage({}, async (page) => {
+  const master = await programs.servedMaster(HOSTILE);
+  await page.goto(master.url);
+  await page.getByText("No agent has reported to this master yet").waitFor();
+  assert.equal(await page.getByRole("link", { name: "Network" }).count(), 0);
+  assert.equal(await page.getByRole("button", { name: "open a recording" }).count(), 0);
+  assert.deepEqual(await complaintsOf(page), []);
+  await page.getByRole("link", { name: "Ranks" }).click();
+  await page.getByText("No rank is known").waitFor();
+  const proxy = await proxyUnder("/c4/night/", master.url);
+  try {
+    await page.goto(proxy.url);
+    await page.getByText("No agent has reported to this master yet").waitFor();
+    await Programs.end(master.child, "SIGKILL");
+    await page.getByText(/the server (of this page does not answer|answers 502)/).waitFor();
+    await programs.servedMaster(HOSTILE, new URL(master.url).host);
+    await page.getByText(/What is shown is of/).waitFor({ state: "detached", timeout: 20_000 });
+    await page.getByText("No agent has reported to this master yet").waitFor();
+  } finally {
+    await page.goto("about:blank");
+    proxy.close();
+  }
+}));
+
+test("the path master serves the page: the network, with its drawing saved as SVG", () => withPage({}, async (page) => {
+  const topology = join(programs.dir, "topology.json");
+  writeFileSync(topology, JSON.stringify(TOPOLOGY));
+  const master = await programs.pathMaster(["--topology", topology]);
+  await page.goto(master.url);
+  await page.getByRole("img", { name: /2 leaves and 2 spines/ }).waitFor();
+  assert.equal(await page.getByRole("link", { name: "Fleet" }).count(), 0);
+  assert.deepEqual(await complaintsOf(page), []);
+  const [download] = await Promise.all([
+    page.waitForEvent("download"), page.getByRole("button", { name: "save as SVG: network" }).click(),
+  ]);
+  const text = readFileSync(await download.path(), "utf8");
+  assert.match(text, /^<\?xml[^]*<svg[^]*xmlns="http:\/\/www.w3.org\/2000\/svg"[^]*leaf0[^]*<\/svg>/);
+  assert.match(text, /stroke-width:2.5px/); // the styles are written into it
+}));
+
+test("a recording is dropped onto the page, gone through, and shared as a link", () => withPage({}, async (page) => {
+  const live = await programs.page();
+  await page.goto(live.url);
+  await page.getByText("No job has a master here.").waitFor();
+  const file = recordings().find(({ id }) => id === "simulated-stop").file;
+  const drop = (name, bytes) => page.evaluate(([named, base64]) => {
+    const data = new DataTransfer();
+    data.items.add(new File([Uint8Array.from(atob(base64), (c) => c.charCodeAt(0))], named));
+    for (const kind of ["dragover", "drop"]) dispatchEvent(new DragEvent(kind, { dataTransfer: data, bubbles: true, cancelable: true }));
+  }, [name, bytes.toString("base64")]);
+  await drop("holiday.jpg", Buffer.from("no recording at all"));
+  await page.getByText(/holiday\.jpg.*(no recording|not a recording)/).waitFor();
+  await drop("empty.c4rec", Buffer.alloc(0));
+  await page.getByText("empty.c4rec is empty").waitFor();
+  await drop("night.c4rec", readFileSync(file));
+  const verdict = page.getByRole("article").first();
+  await verdict.waitFor();
+  assert.match(await verdict.locator(".sentence").innerText(), /rank 4/);
+  await page.getByLabel("Moment of the recording").fill("0");
+  await page.getByText("Nothing is wrong with this job").waitFor();
+  await page.getByRole("button", { name: "next change" }).click();
+  await page.getByRole("article").first().waitFor();
+  const link = page.url();
+  assert.match(link, /#\/job\/night-[0-9a-f]{8}\?at=\d+/);
+  // Somebody else.
+  const other = await openPage(browser);
+  await other.goto(link);
+  assert.match(await other.getByRole("article").first().locator(".sentence").innerText(), /rank 4/);
+  await other.context().close();
+  // Chosen by the button, a second time: the same.
+  await page.getByRole("link", { name: "Fleet" }).click();
+  await page.getByLabel("recordings to show").setInputFiles({ name: "night.c4rec", mimeType: "application/octet-stream", buffer: readFileSync(file) });
+  await page.getByRole("article").first().waitFor();
+  assert.equal(new URL(page.url()).hash.split("?")[0], new URL(link).hash.split("?")[0]);
+  assert.deepEqual(await complaintsOf(page), []);
 }));

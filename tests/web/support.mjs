@@ -63,12 +63,24 @@ export class Programs {
   }
 
   // A master of a job that nobody reports on: what matters here is its name, and whether it is there.
-  async master(job) {
-    const { child } = await this.start(
-      "c4d_master", ["--job", job, "--listen", "127.0.0.1:0", "--http-address", "127.0.0.1:0", "--c4p", "off",
+  async master(job, http = "127.0.0.1:0") {
+    return (await this.servedMaster(job, http)).child;
+  }
+
+  // With the address of its own page.
+  async servedMaster(job, http = "127.0.0.1:0") {
+    const { child, found } = await this.start(
+      "c4d_master", ["--job", job, "--listen", "127.0.0.1:0", "--http-address", http, "--c4p", "off",
         "--directory", join(this.dir, "run/masters"), "--store", join(this.dir, `${this.children.length}.db`),
-        "--audit", join(this.dir, `${this.children.length}.audit`)], /serving job/);
-    return child;
+        "--audit", join(this.dir, `${this.children.length}.audit`)], /serving job.*HTTP on (\S+?),/);
+    return { child, url: `http://${found[1]}/` };
+  }
+
+  async pathMaster(args = []) {
+    const { child, found } = await this.start(
+      "c4p_master", ["--listen", "127.0.0.1:0", "--http-address", "127.0.0.1:0", "--directory", join(this.dir, "run/masters"),
+        "--store", join(this.dir, `${this.children.length}.db`), ...args], /serving paths.*HTTP on (\S+?),/);
+    return { child, url: `http://${found[1]}/` };
   }
 
   static async end(child, signal = "SIGTERM") {

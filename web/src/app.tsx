@@ -1,9 +1,11 @@
 import { useEffect, useState } from "preact/hooks";
 import { clock, duration, zone } from "./format";
 import { nowMs, useLive, useToken } from "./live";
-import { linkTo, useRoute } from "./route";
+import { linkTo, type Route, useRoute } from "./route";
+import type { PageFleet } from "./messages";
 import { setSettings, useSettings } from "./settings";
 import { FleetView } from "./views/fleet";
+import { OpenRecording, useRecordings } from "./parts/drop";
 import { JobView } from "./views/job";
 import { NetworkView } from "./views/network";
 
@@ -63,12 +65,22 @@ function isTyping(event: KeyboardEvent): boolean {
   return !!target && /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName);
 }
 
+// Where nothing is asked for: a master's own page begins with what that master knows.
+function startOf(route: Route, fleet: PageFleet | null): Route {
+  if (route.view !== "") return route;
+  if (fleet?.server === "PAGE_SERVER_JOB_MASTER") return { ...route, view: "job", id: fleet.jobs?.[0]?.id ?? "" };
+  return { ...route, view: fleet?.server === "PAGE_SERVER_PATH_MASTER" ? "network" : "fleet" };
+}
+
 export function App() {
   useTick(1000);
-  const route = useRoute();
+  const asked = useRoute();
   const live = useLive();
+  const recordings = useRecordings();
   const { theme, utc } = useSettings();
   const [help, setHelp] = useState(false);
+  const server = live.fleet?.server;
+  const route = startOf(asked, live.fleet);
 
   useEffect(() => {
     let before = "";
@@ -101,14 +113,15 @@ export function App() {
       <header class="top">
         <a class="brand" href={linkTo("fleet")}>C4</a>
         <nav aria-label="views">
-          <a href={linkTo("fleet")} aria-current={route.view === "fleet" ? "page" : undefined}>Fleet</a>
+          {server !== "PAGE_SERVER_PATH_MASTER" && <a href={linkTo("fleet")} aria-current={route.view === "fleet" ? "page" : undefined}>Fleet</a>}
           {route.view === "job" && (
             <a href={linkTo("job", route.id)} aria-current="page">
               <bdi class="name cut">{job?.job ?? route.id}</bdi>
             </a>
           )}
-          <a href={linkTo("network")} aria-current={route.view === "network" ? "page" : undefined}>Network</a>
+          {server !== "PAGE_SERVER_JOB_MASTER" && <a href={linkTo("network")} aria-current={route.view === "network" ? "page" : undefined}>Network</a>}
         </nav>
+        <OpenRecording open={recordings.open} />
         <span class="clock" title="the server's time">
           {clock(nowMs(), utc)} {utc ? "UTC" : zone(nowMs())}
         </span>
@@ -129,6 +142,8 @@ export function App() {
         </p>
       )}
       <Notices />
+      <div role="status">{recordings.word && <p class={recordings.word.bad ? "notice bad" : "notice"}><bdi>{recordings.word.text}</bdi></p>}</div>
+      {recordings.over && <p class="dropping" aria-hidden="true">drop the recording (.c4rec) to look at it</p>}
       <main id="main" tabIndex={-1}>
         {route.view === "job" ? <JobView route={route} /> : route.view === "network" ? <NetworkView route={route} /> : <FleetView />}
       </main>

@@ -40,6 +40,14 @@ export function useToken(token: string): void {
   change({ needsToken: false, trouble: "" });
 }
 
+// A link that was made for one person carries his token: taken, and out of the address at once.
+export function takeTokenFromAddress(): void {
+  const found = /^#token=([\w.-]+)$/.exec(location.hash);
+  if (!found) return;
+  useToken(found[1]);
+  history.replaceState(null, "", location.pathname + location.search);
+}
+
 export class ApiError extends Error {
   constructor(readonly status: number, text: string) {
     super(text);
@@ -51,10 +59,11 @@ function headers(): HeadersInit {
   return token ? { Authorization: `Bearer ${token}` } : {};
 }
 
-async function request(name: string, set: Record<string, string>, signal?: AbortSignal): Promise<Response> {
+async function request(name: string, set: Record<string, string>, signal?: AbortSignal, file?: Blob): Promise<Response> {
   const query = new URLSearchParams(Object.entries(set).filter(([, value]) => value !== "")).toString();
   const response = await fetch(`api/v1/${name}${query ? `?${query}` : ""}`, {
     headers: headers(), signal, cache: "no-store", credentials: "same-origin",
+    ...(file ? { method: "POST", body: file } : {}),
   });
   if (response.ok) return response;
   const text = (await response.text()).trim() || `the server answers ${response.status}`;
@@ -64,6 +73,11 @@ async function request(name: string, set: Record<string, string>, signal?: Abort
 
 export async function ask<T>(name: string, set: Record<string, string> = {}, signal?: AbortSignal): Promise<T> {
   return (await request(name, set, signal)).json() as Promise<T>;
+}
+
+// A recording to the page's server; gives the id of the job that shows it.
+export async function bring(file: File): Promise<string> {
+  return (await request("recordings", { name: file.name }, undefined, file)).text();
 }
 
 export interface Asked<T> {

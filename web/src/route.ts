@@ -2,7 +2,7 @@
 import { useEffect, useState } from "preact/hooks";
 
 export interface Route {
-  view: string; // fleet, job, network
+  view: string; // fleet, job, network; empty: none is asked for
   id: string; // of the job
   set: URLSearchParams;
 }
@@ -16,7 +16,7 @@ export function parseRoute(hash: string): Route {
   } catch {
     // Not made by us: shown as it is.
   }
-  return { view: view || "fleet", id: name, set: new URLSearchParams(query) };
+  return { view, id: name, set: new URLSearchParams(query) };
 }
 
 export function linkTo(view: string, id = "", set: Record<string, string> = {}): string {

@@ -41,6 +41,7 @@ class PageApiTest : public testing::Test {
     server_ =
         std::make_unique<service::HttpServer>([] { return absl::OkStatus(); }, [] { return std::string(); });
     api_->AddRoutes(server_.get());
+    if (take_) api_->TakeRecordings(server_.get(), take_);
     ASSERT_TRUE(server_->Start("127.0.0.1:0", gate).ok());
     api_->Start();
     client_ = std::make_unique<httplib::Client>("127.0.0.1", server_->port());
@@ -73,6 +74,7 @@ class PageApiTest : public testing::Test {
   }
 
   FakeSource source_;
+  PageApi::TakeRecording take_;
   std::vector<PageFile> files_ = Files();
   std::unique_ptr<PageApi> api_;
   std::unique_ptr<service::HttpServer> server_;
@@ -132,6 +134,27 @@ TEST_F(PageApiTest, FleetVerdictsAndMatrixAsProtobufsJson) {
   EXPECT_EQ(client_->Get("/api/v1/verdicts?job=a%2Fb%3F%3Cscript%3E&at=x")->status, 400);
   EXPECT_EQ(client_->Get("/api/v1/nothing")->status, 404);
   EXPECT_EQ(client_->Post("/api/v1/fleet")->status, 404);
+}
+
+TEST_F(PageApiTest, ARecordingThatIsBroughtIsShown) {
+  Serve();
+  EXPECT_THAT(client_->Get("/api/v1/fleet")->body, Not(HasSubstr("mostRecordingBytes")));
+  EXPECT_EQ(client_->Post("/api/v1/recordings?name=a.c4rec", "x", "text/plain")->status, 404);
+  take_ = [&](const std::string& name, std::string_view content) -> absl::StatusOr<std::string> {
+    if (content != "a recording") return absl::InvalidArgumentError(name + " is no recording");
+    return source_.Add("night-1").job.id();
+  };
+  server_->Stop();
+  server_.reset();
+  Serve();
+  EXPECT_THAT(client_->Get("/api/v1/fleet")->body, HasSubstr(R"("mostRecordingBytes":"67108864")"));
+  auto reply = client_->Post("/api/v1/recordings?name=a.c4rec", "nonsense", "text/plain");
+  EXPECT_EQ(reply->status, 400);
+  EXPECT_EQ(reply->body, "a.c4rec is no recording\n");
+  reply = client_->Post("/api/v1/recordings?name=a.c4rec", "a recording", "text/plain");
+  EXPECT_EQ(reply->status, 200);
+  EXPECT_EQ(reply->body, "night-1");
+  EXPECT_EQ(client_->Get("/api/v1/verdicts?job=night-1")->status, 200);  // at once
 }
 
 TEST_F(PageApiTest, AJobThatIsSilentSaysWhy) {

@@ -88,6 +88,11 @@ TEST(HttpServer, PostsHavePartsOfThePathAndAreNotForOtherOrigins) {
   EXPECT_EQ(client.Get("/v1/alerts/silences/12/end?n=5")->status, 404);
   const std::string own = "http://" + server.address();
   EXPECT_EQ(client.Post("/v1/alerts/silences/12/end?n=5", {{"Origin", own}}, "", "text/plain")->status, 202);
+  EXPECT_EQ(client
+                .Post("/v1/alerts/silences/12/end?n=5", {{"Origin", "https://" + server.address()}}, "",
+                      "text/plain")
+                ->status,
+            202);  // behind a proxy with TLS
   EXPECT_EQ(client.Post("/v1/alerts/silences/12/end?n=5", {{"Origin", "http://elsewhere"}}, "", "text/plain")
                 ->status,
             403);
@@ -177,6 +182,86 @@ TEST(HttpServer, ABodyIsRefusedBeforeItIsRead) {
     close(fd);
   }
   EXPECT_EQ(begun, 0);
+}
+
+constexpr char kFiles[] = "/api/v1/recordings";  // a row of the table of calls
+
+TEST(HttpServer, AFileIsReadForARouteThatTakesFiles) {
+  HttpServer server([] { return absl::OkStatus(); }, [] { return std::string(); });
+  server.PostFile(kFiles, 3U << 20, [](const HttpRequest& request, const std::string& file) {
+    return HttpReply{.status = 202,
+                     .body = request.query.at("name") + " " + std::to_string(file.size()) + file.back()};
+  });
+  server.Post("/v1/smon/sessions", [](const HttpRequest&) { return HttpReply{.body = "begun"}; });
+  ASSERT_TRUE(server.Start("127.0.0.1:0", Credentials()).ok());
+  httplib::Client client("127.0.0.1", server.port());
+  const std::string path = std::string(kFiles) + "?name=f";
+  const std::string large = std::string((3U << 20) - 1, 'a') + "b";
+  auto reply = client.Post(path, large, "application/octet-stream");
+  ASSERT_TRUE(reply);
+  EXPECT_EQ(reply->status, 202);
+  EXPECT_EQ(reply->body, "f 3145728b");
+  EXPECT_EQ(client.Post(path, "x", "text/plain")->body, "f 1x");
+  reply = client.Post(path, large + "c", "application/octet-stream");
+  ASSERT_TRUE(reply);
+  EXPECT_EQ(reply->status, 413);
+  // The other routes take no more than before.
+  const int fd = ConnectTo(server.port());
+  SendText(fd, "POST /v1/smon/sessions HTTP/1.1\r\nContent-Length: 100000\r\n\r\n");
+  EXPECT_THAT(ReadToEnd(fd), testing::StartsWith("HTTP/1.1 413 "));
+  close(fd);
+  // Who leaves in the middle leaves nothing behind.
+  const int gone = ConnectTo(server.port());
+  SendText(gone, "POST " + path + " HTTP/1.1\r\nContent-Length: 1000\r\n\r\nabc");
+  close(gone);
+  EXPECT_EQ(client.Post(path, "y", "text/plain")->body, "f 1y");
+}
+
+TEST(HttpServer, WhoMayNotSendAFileIsToldBeforeItIsRead) {
+  const test::TemporaryDirectory directory;
+  const Credentials reader = test::WithKey(test::WriteKey(directory), {.role = Role::kReader, .name = "ann"});
+  HttpServer server([] { return absl::OkStatus(); }, [] { return std::string(); });
+  std::atomic<int> taken = 0;
+  server.PostFile(kFiles, 3U << 20, [&](const HttpRequest&, const std::string&) {
+    return HttpReply{.body = std::to_string(++taken)};
+  });
+  ASSERT_TRUE(server.Start("127.0.0.1:0", reader).ok());
+  // Not a byte of it was sent.
+  const int fd = ConnectTo(server.port());
+  SendText(fd, std::string("POST ") + kFiles + " HTTP/1.1\r\nContent-Length: 1000\r\nAuthorization: " +
+                   reader.AuthorizationFor(MasterAddress("127.0.0.1:1")) + "\r\n\r\n");
+  EXPECT_THAT(ReadToEnd(fd), testing::StartsWith("HTTP/1.1 403 "));
+  close(fd);
+  EXPECT_EQ(taken, 0);
+}
+
+TEST(HttpServer, FewFilesAreReadAtATime) {
+  HttpServer server([] { return absl::OkStatus(); }, [] { return std::string(); });
+  server.PostFile(kFiles, 1000,
+                  [](const HttpRequest&, const std::string& file) { return HttpReply{.body = file}; });
+  ASSERT_TRUE(server.Start("127.0.0.1:0", Credentials()).ok());
+  const std::string head = std::string("POST ") + kFiles + " HTTP/1.1\r\nContent-Length: 4\r\n\r\n";
+  std::vector<int> slow;
+  for (size_t i = 0; i <= limits::kHttpBodies; ++i) {
+    slow.push_back(ConnectTo(server.port()));
+    SendText(slow.back(), head + "ab");
+  }
+  size_t refused = 0;
+  for (const int fd : slow) {
+    std::array<char, 4> begin{};
+    const timeval limit = {.tv_sec = 1, .tv_usec = 0};
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+    if (recv(fd, begin.data(), begin.size(), MSG_PEEK) <= 0) {
+      SendText(fd, "cd");
+      const std::string answer = ReadToEnd(fd);
+      EXPECT_THAT(answer, testing::AllOf(testing::StartsWith("HTTP/1.1 200 "), testing::EndsWith("abcd")));
+    } else {
+      ++refused;
+      EXPECT_THAT(ReadToEnd(fd), testing::StartsWith("HTTP/1.1 503 "));
+    }
+    close(fd);
+  }
+  EXPECT_EQ(refused, 1U);
 }
 
 TEST(HttpServer, WhatIsNoRequestIsRefused) {

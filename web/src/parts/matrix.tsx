@@ -2,9 +2,10 @@
 // (pointer, cursor) is another element, so that looking around draws nothing anew.
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { PageMatrix } from "../messages";
-import { isDark } from "../settings";
+import { clock, ms } from "../format";
+import { colour, isDark } from "../settings";
 import { cividis, css, shareOfRatio } from "../scale";
-import { save } from "./table";
+import { savePng } from "./picture";
 
 export interface Place {
   row: number;
@@ -32,6 +33,69 @@ export function textOf(matrix: PageMatrix, at: number): string {
   return `${(matrix.usPerKib?.[at] ?? 0).toFixed(2)} µs per KiB${usual}, ${pairs} queue pair${pairs === 1 ? "" : "s"}${matrix.slow?.[at] ? ", slow" : ""}`;
 }
 
+function legendOf(measure: "ratio" | "latency", most: number): { text: string; share: number }[] {
+  return measure === "ratio"
+    ? [1, 2, 4, 8].map((ratio) => ({ text: ratio === 8 ? "8 × and more" : `${ratio} ×`, share: shareOfRatio(ratio) }))
+    : [0, 0.25, 0.5, 0.75, 1].map((share) => ({ text: `${(share * most).toFixed(1)}`, share }));
+}
+
+function mostLatency(matrix: PageMatrix): number {
+  let most = 0;
+  for (const value of matrix.usPerKib ?? []) most = Math.max(most, value);
+  return most;
+}
+
+// The map with what it takes to read it elsewhere: what, of when, names where there is room, colours.
+function pictureOf(map: HTMLCanvasElement, matrix: PageMatrix, measure: "ratio" | "latency"): HTMLCanvasElement {
+  const names = matrix.names ?? [];
+  const size = map.width;
+  const cell = Math.max(Math.floor(900 / size), 1);
+  const named = cell >= 12;
+  const [left, top, bottom] = [named ? 150 : 40, named ? 150 : 70, 50];
+  const picture = document.createElement("canvas");
+  picture.width = left + Math.max(size * cell, 560) + 20;
+  picture.height = top + size * cell + bottom;
+  const context = picture.getContext("2d");
+  if (!context) return map;
+  context.fillStyle = colour("ground");
+  context.fillRect(0, 0, picture.width, picture.height);
+  context.imageSmoothingEnabled = false;
+  context.drawImage(map, left, top, size * cell, size * cell);
+  context.fillStyle = colour("text");
+  context.font = "600 16px system-ui, sans-serif";
+  const at = ms(matrix.unixNs);
+  context.fillText(`Latency by ${matrix.by ?? ""}, job ${matrix.job ?? ""}${at ? `, ${clock(at, true, true)} UTC` : ""}`, 12, 24);
+  context.font = "13px system-ui, sans-serif";
+  context.fillText("source ↓  destination →", 12, 44);
+  if (named) {
+    names.forEach((name, place) => {
+      const text = name.slice(0, 20);
+      context.textAlign = "right";
+      context.fillText(text, left - 6, top + (place + 0.5) * cell + 4);
+      context.save();
+      context.translate(left + (place + 0.5) * cell + 4, top - 6);
+      context.rotate(-Math.PI / 2);
+      context.textAlign = "left";
+      context.fillText(text, 0, 0);
+      context.restore();
+    });
+  }
+  context.textAlign = "left";
+  let x = 12;
+  const y = picture.height - 18;
+  const title = measure === "ratio" ? "times what is usual:" : "µs per KiB:";
+  context.fillText(title, x, y);
+  x += context.measureText(title).width + 12;
+  for (const { text, share } of legendOf(measure, mostLatency(matrix))) {
+    context.fillStyle = css(cividis(share));
+    context.fillRect(x, y - 12, 14, 14);
+    context.fillStyle = colour("text");
+    context.fillText(text, x + 20, y);
+    x += 20 + context.measureText(text).width + 14;
+  }
+  return picture;
+}
+
 export function Matrix({ matrix, measure, chosen, onChoose }: Props) {
   const canvas = useRef<HTMLCanvasElement>(null);
   const names = matrix.names ?? [];
@@ -47,8 +111,7 @@ export function Matrix({ matrix, measure, chosen, onChoose }: Props) {
     const image = context.createImageData(size, size);
     const [r, g, b] = dark ? [38, 44, 50] : [232, 234, 237];
     for (let at = 0; at < size * size; ++at) image.data.set([r, g, b, 255], at * 4);
-    let most = 0;
-    if (measure === "latency") for (const value of matrix.usPerKib ?? []) most = Math.max(most, value);
+    const most = mostLatency(matrix);
     places.forEach((at, place) => {
       const share =
         measure === "ratio" ? shareOfRatio(matrix.ratio?.[at] ?? 0) : (matrix.usPerKib?.[at] ?? 0) / (most || 1);
@@ -126,7 +189,8 @@ export function Matrix({ matrix, measure, chosen, onChoose }: Props) {
           <button
             type="button"
             class="quiet"
-            onClick={() => canvas.current?.toBlob((picture) => picture && save("latency-matrix.png", picture))}
+            aria-label="save as PNG: latency matrix"
+            onClick={() => canvas.current && savePng("latency-matrix", pictureOf(canvas.current, matrix, measure))}
           >
             save as PNG
           </button>
@@ -137,11 +201,7 @@ export function Matrix({ matrix, measure, chosen, onChoose }: Props) {
 }
 
 function Legend({ measure, matrix }: { measure: "ratio" | "latency"; matrix: PageMatrix }) {
-  const most = useMemo(() => Math.max(0, ...(matrix.usPerKib ?? []).slice(0, 100_000)), [matrix]);
-  const steps =
-    measure === "ratio"
-      ? [1, 2, 4, 8].map((ratio) => ({ text: ratio === 8 ? "8 × and more" : `${ratio} ×`, share: shareOfRatio(ratio) }))
-      : [0, 0.25, 0.5, 0.75, 1].map((share) => ({ text: `${(share * most).toFixed(1)}`, share }));
+  const steps = useMemo(() => legendOf(measure, mostLatency(matrix)), [measure, matrix]);
   return (
     <p class="legend">
       {measure === "ratio" ? "times what is usual:" : "µs per KiB:"}

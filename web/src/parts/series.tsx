@@ -4,7 +4,7 @@ import uPlot from "uplot";
 import type { GetIterationsReply } from "../messages";
 import { clock, ms, seconds } from "../format";
 import { colour, useSettings } from "../settings";
-import { save } from "./table";
+import { savePng } from "./picture";
 
 const HEIGHT = 280;
 
@@ -81,7 +81,10 @@ export function Series({ reply }: { reply: GetIterationsReply }) {
         <button
           type="button"
           class="quiet"
-          onClick={() => box.current?.querySelector("canvas")?.toBlob((picture) => picture && save("iterations.png", picture))}
+          onClick={() => {
+            const canvas = box.current?.querySelector("canvas");
+            if (canvas) savePng("iteration-times", canvas);
+          }}
         >
           save as PNG
         </button>

@@ -1,6 +1,8 @@
 // Who waits for whom: the one that holds the others up in front, those who wait behind it, by node.
+import { useRef } from "preact/hooks";
 import type { PageVerdict, RankStatus } from "../messages";
 import { ranksText, word } from "../format";
+import { SaveSvg } from "./picture";
 
 interface Group {
   host: string;
@@ -20,6 +22,7 @@ function groupsOf(waiting: number[], ranks: RankStatus[]): Group[] {
 const short = (text: string, most: number) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
 
 export function WaitGraph({ page, ranks }: { page: PageVerdict; ranks: RankStatus[] }) {
+  const drawing = useRef<SVGSVGElement>(null);
   const verdict = page.verdict ?? {};
   const waiting = verdict.waiting ?? [];
   if (waiting.length === 0) return null;
@@ -47,7 +50,9 @@ export function WaitGraph({ page, ranks }: { page: PageVerdict; ranks: RankStatu
   const height = Math.max(rows.length * rowHeight + 8, 84);
   const middle = height / 2;
   return (
+    <figure>
     <svg
+      ref={drawing}
       class="waits"
       viewBox={`0 0 640 ${height}`}
       role="img"
@@ -86,5 +91,7 @@ export function WaitGraph({ page, ranks }: { page: PageVerdict; ranks: RankStatu
         wait for
       </text>
     </svg>
+    <SaveSvg of={drawing} name="who waits for whom" />
+    </figure>
   );
 }

@@ -1,6 +1,7 @@
 // One job: what is wrong, its iterations, its latencies, its ranks, its history.
+import { useMemo } from "preact/hooks";
 import { useLive, useAsk } from "../live";
-import { ms } from "../format";
+import { ms, syndrome } from "../format";
 import { changeSet, linkTo, type Route } from "../route";
 import { Moment, Name, Since, Time } from "../parts/time";
 import { stateOfJob } from "./fleet";
@@ -51,7 +52,7 @@ export function JobView({ route }: { route: Route }) {
         {ms(job.endedUnixNs) ? " until it ended" : " ago"}){job.why ? <>; <bdi>{job.why}</bdi></> : null}
       </p>
       {job.trouble && <p class="notice bad"><bdi>{job.trouble}</bdi></p>}
-      {recorded && <Scrubber route={route} from={ms(job.fromUnixNs)} to={ms(job.toUnixNs)} at={moment} />}
+      {recorded && <Scrubber route={route} from={ms(job.fromUnixNs)} to={ms(job.toUnixNs)} toNs={job.toUnixNs ?? ""} at={moment} />}
       <nav class="tabs" aria-label="parts of the job">
         {PARTS.map(({ name, title }) => (
           <a
@@ -78,10 +79,33 @@ export function JobView({ route }: { route: Route }) {
   );
 }
 
+// A recording is looked at in so many moments at least.
+const LOOKS = 60;
+
+// When verdicts came, were confirmed and went, each with the moment from which it can be seen.
+function changesOf(verdicts: PageVerdicts | null, from: number, to: number): { at: number; what: string }[] {
+  const behind = Math.max(500, (to - from) / LOOKS);
+  const changes: { at: number; what: string }[] = [];
+  for (const { verdict } of verdicts?.verdicts ?? []) {
+    const named = `${verdict?.id ?? ""}: ${syndrome(verdict ?? {})}`;
+    const add = (ns: string | undefined, what: string) => {
+      if (ms(ns) > 0) changes.push({ at: Math.min(ms(ns) + behind, to), what: `${named} ${what}` });
+    };
+    add(verdict?.confirmedUnixNs, "confirmed");
+    add(verdict?.clearedUnixNs, "over");
+  }
+  return changes.sort((a, b) => a.at - b.at);
+}
+
 // Of a recording: the moment that is shown.
-function Scrubber({ route, from, to, at }: { route: Route; from: number; to: number; at: number }) {
+function Scrubber({ route, from, to, toNs, at }: { route: Route; from: number; to: number; toNs: string; at: number }) {
+  const all = useAsk<PageVerdicts>("verdicts", { job: route.id, cleared: "true", at: toNs }, 0);
+  const changes = useMemo(() => changesOf(all.data, from, to), [all.data, from, to]);
+  const go = (moment: number) => changeSet(route, { at: `${Math.round(moment)}000000` }, false);
+  const before = changes.filter((change) => change.at < at - 1).pop();
+  const after = changes.find((change) => change.at > at + 1);
   return (
-    <p class="scrubber">
+    <div class="scrubber">
       <label for="moment">Moment of the recording</label>
       <input
         id="moment"
@@ -90,14 +114,18 @@ function Scrubber({ route, from, to, at }: { route: Route; from: number; to: num
         max={Math.round(to - from)}
         step={100}
         value={Math.round(at - from)}
-        onInput={(event) => {
-          const moment = from + Number(event.currentTarget.value);
-          changeSet(route, { at: `${Math.round(moment)}000000` }, false);
-        }}
+        list="changes"
+        onInput={(event) => go(from + Number(event.currentTarget.value))}
       />
+      <datalist id="changes">{changes.map((change) => <option key={`${change.at} ${change.what}`} value={Math.round(change.at - from)} />)}</datalist>
       <output for="moment">
         <Time at={at} date />, {((at - from) / 1000).toFixed(1)} s of {((to - from) / 1000).toFixed(1)} s
       </output>
-    </p>
+      <span class="controls">
+        <button type="button" class="quiet" disabled={!before} title={before?.what} onClick={() => before && go(before.at)}>previous change</button>
+        <button type="button" class="quiet" disabled={!after} title={after?.what} onClick={() => after && go(after.at)}>next change</button>
+        <span class="dim">The address of the page keeps the moment: it can be sent as a link.</span>
+      </span>
+    </div>
   );
 }

@@ -1,9 +1,10 @@
 // Everything that was wrong, when and for how long; what was done about it; who was told.
-import { useContext } from "preact/hooks";
+import { useContext, useRef } from "preact/hooks";
 import type { Alert, GetRecoveryReply, ListAlertsReply, ListSessionsReply, PageVerdict, PageVerdicts, ProfilingSession, RecoveryIncident } from "../messages";
 import { ms, seconds, stateOf, syndrome, word } from "../format";
 import { type Asked, nowMs, useAsk } from "../live";
 import { Fault } from "../parts/fault";
+import { SaveSvg } from "../parts/picture";
 import { Table, type Column } from "../parts/table";
 import { Moment, Name, Since, Time } from "../parts/time";
 import { Mark, sentenceOf } from "../parts/verdict";
@@ -52,6 +53,7 @@ const sessions: Column<ProfilingSession>[] = [
 
 // When what was wrong, a bar each, the newest at the bottom.
 function Strip({ verdicts, now }: { verdicts: PageVerdict[]; now: number }) {
+  const drawing = useRef<SVGSVGElement>(null);
   const end = (page: PageVerdict) => endOf(page, now);
   const shown = [...verdicts].sort((a, b) => ms(a.verdict?.sinceUnixNs) - ms(b.verdict?.sinceUnixNs)).slice(-40);
   if (shown.length === 0) return null;
@@ -61,7 +63,7 @@ function Strip({ verdicts, now }: { verdicts: PageVerdict[]; now: number }) {
   const x = (at: number) => 4 + ((at - from) / (to - from)) * 792;
   return (
     <figure>
-      <svg class="strip" viewBox={`0 0 800 ${height}`} role="img" aria-label={`${shown.length} verdicts over time; the table below lists them`}>
+      <svg ref={drawing} class="strip" viewBox={`0 0 800 ${height}`} role="img" aria-label={`${shown.length} verdicts over time; the table below lists them`}>
         {shown.map((page, place) => (
           <rect
             key={page.verdict?.id}
@@ -80,6 +82,7 @@ function Strip({ verdicts, now }: { verdicts: PageVerdict[]; now: number }) {
       <figcaption class="dim spread">
         <Time at={from} date /> <span><i class="key confirmed" /> confirmed <i class="key suspected" /> suspected only</span> <Time at={to} date />
       </figcaption>
+      <SaveSvg of={drawing} name="verdicts over time" />
     </figure>
   );
 }

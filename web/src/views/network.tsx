@@ -1,12 +1,13 @@
 // The cluster's network as the path master knows it: leaves and spines with the load of each link, what is broken,
 // what was moved, and the way of one connection from NIC to NIC.
-import { useMemo } from "preact/hooks";
+import { useMemo, useRef } from "preact/hooks";
 import type { ConnectionStatus, ExplainReply, GetTopologyReply, LinkLoad, ListPathsReply, MoveEntry, NicStatus, SwitchStatus } from "../messages";
 import { duration, ms } from "../format";
 import { useAsk, useLive } from "../live";
 import { changeSet, type Route } from "../route";
 import { cividis, css } from "../scale";
 import { Fault } from "../parts/fault";
+import { SaveSvg } from "../parts/picture";
 import { Table, type Column } from "../parts/table";
 import { Name } from "../parts/time";
 
@@ -73,6 +74,7 @@ function cablesOf(all: LinkLoad[], chosen: Set<string>): Cable[] {
 }
 
 function Drawing({ switches, nics, cables }: { switches: SwitchStatus[]; nics: NicStatus[]; cables: Cable[] }) {
+  const drawing = useRef<SVGSVGElement>(null);
   const spines = switches.filter((item) => item.kind === "spine");
   const leaves = switches.filter((item) => item.kind !== "spine");
   if (switches.length === 0) return <p class="dim">No switch is known yet.</p>;
@@ -84,8 +86,9 @@ function Drawing({ switches, nics, cables }: { switches: SwitchStatus[]; nics: N
   const isSpine = new Set(spines.map((item) => item.name));
   const down = cables.filter((cable) => !cable.up).length;
   return (
+    <>
     <div class="scroll" tabIndex={0} role="region" aria-label="drawing of the network">
-      <svg class="network" viewBox={`0 0 ${width} 330`} style={{ minWidth: `${Math.min(width, 1400) * 0.8}px`, maxWidth: `${width * 1.4}px` }} role="img" aria-label={`${leaves.length} leaves and ${spines.length} spines, ${cables.length} cables between them, ${down} down; the table of links has each`}>
+      <svg ref={drawing} class="network" viewBox={`0 0 ${width} 330`} style={{ minWidth: `${Math.min(width, 1400) * 0.8}px`, maxWidth: `${width * 1.4}px` }} role="img" aria-label={`${leaves.length} leaves and ${spines.length} spines, ${cables.length} cables between them, ${down} down; the table of links has each`}>
         {cables.map((cable) => {
           const [upper, lower] = isSpine.has(cable.a) ? [cable.a, cable.b] : [cable.b, cable.a];
           if (!x.has(upper) || !x.has(lower)) return null;
@@ -131,6 +134,8 @@ function Drawing({ switches, nics, cables }: { switches: SwitchStatus[]; nics: N
         <text x="6" y="322" class="dim">leaves</text>
       </svg>
     </div>
+    <SaveSvg of={drawing} name="network" />
+    </>
   );
 }
 
