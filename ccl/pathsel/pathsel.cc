@@ -178,20 +178,22 @@ void PathSelector::Answered(const wire::ControlPathAnswer& answer) {
     if (found == connections_.end()) return;
     Connection& connection = found->second;
     waiting = connection.waiting;
-    connection.answered = true;
     if (answer.epoch == 0) {
       // Nobody can advise: no reason to wait any longer.
-    } else if (answer.queue_pairs <= connection.ask.queue_pairs && answer.epoch > connection.epoch) {
+      connection.answered = true;
+    } else {
+      // What cannot be an answer to what was asked is none.
+      if (answer.epoch <= connection.epoch || answer.queue_pairs > connection.ask.queue_pairs) return;
       PathAdvice advice;
-      advice.epoch = connection.epoch = answer.epoch;
+      advice.epoch = answer.epoch;
       advice.paths.assign(answer.paths, answer.paths + answer.queue_pairs);
       const bool fits =
           std::all_of(advice.paths.begin(), advice.paths.end(),
                       [&](const wire::ControlPath& path) { return path.plane < connection.ask.planes; });
       if (!fits) return;
+      connection.answered = true;
+      connection.epoch = answer.epoch;
       connection.advice = std::move(advice);
-    } else {
-      return;
     }
     if (!waiting && connection.advice) {
       news_.fetch_add(1, std::memory_order_release);

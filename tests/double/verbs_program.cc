@@ -1,6 +1,7 @@
-// verbs_program COUNT EXIT [fork|stay]: a program that uses verbs, for tests of what is preloaded into it.
-// Writes COUNT times to itself on the double of libibverbs, with `fork` once more in a child, with `stay`
-// waits a second, leaves its queue pair where it is, and ends with EXIT; with 99 where something failed.
+// verbs_program COUNT EXIT [fork | until FILE]: a program that uses verbs, for tests of what is preloaded
+// into it. Writes COUNT times to itself on the double of libibverbs, with `fork` once more in a child, waits
+// until FILE is there (at most a minute), leaves its queue pair where it is, and ends with EXIT; with 99
+// where something failed.
 #include <cstdlib>
 #include <cstring>
 #include <dlfcn.h>
@@ -78,6 +79,11 @@ int main(int count, char** words) {
     int status = 0;
     if (waitpid(child, &status, 0) != child || status != 0) return 99;
   }
-  if (count > 3 && strcmp(words[3], "stay") == 0) usleep(400000);
+  if (count > 4 && strcmp(words[3], "until") == 0) {
+    constexpr int kLooks = 6000;
+    int looks = 0;
+    while (access(words[4], F_OK) != 0 && ++looks < kLooks) usleep(10000);
+    if (looks == kLooks) return 99;
+  }
   return atoi(words[2]);
 }

@@ -1,18 +1,24 @@
 // A program that calls no library of ours, whose queue pairs of verbs the tap watches: no rank is known at
 // their other ends, each end knows the other's number, and no signs of life come.
+#include <cstdint>
+#include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "c4/v1/telemetry.pb.h"
 #include "c4d_master/detectors/communication_hang.h"
 #include "c4d_master/detectors/queue_pair_ends.h"
+#include "c4d_master/detectors/slow.h"
 #include "c4d_master/queue_pair_sums.h"
 #include "c4d_master/telemetry_decode.h"
 #include "c4d_master/unknown_peer.h"
+#include "c4d_master/windows.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/unit/c4d_master/fake_job.h"
 #include "tests/unit/c4d_master/fake_paths.h"
+#include "wire/segment.h"
 
 namespace c4::c4d {
 namespace {
@@ -100,8 +106,41 @@ class TappedProgramTest : public ::testing::Test {
     return DetectCommunicationHangs(job_.Snapshot(), &paths_, {});
   }
 
+  // Everybody writes chunks of 16 KiB for so long, one after the other on each queue pair, each of which
+  // takes what `chunk_ns` says. What is found at the end.
+  template <typename ChunkNs>
+  std::vector<Finding> Write(int seconds, ChunkNs chunk_ns) {
+    constexpr int64_t kStepNs = kSecondNs / 4;
+    for (int64_t i = 0; i < seconds * kSecondNs / kStepNs; ++i) {
+      job_.Advance(kStepNs);
+      for (uint32_t rank = 0; rank < kRanks; ++rank) {
+        for (QueuePair& pair : job_.membership(rank).queue_pairs) {
+          if (pair.posted_bytes == 0) continue;
+          const auto each_ns = static_cast<int64_t>(chunk_ns(rank, static_cast<int>(pair.index) - 1));
+          int64_t& spent_ns = spent_ns_[{rank, pair.index}];
+          const int64_t chunks = (spent_ns + kStepNs) / each_ns;
+          spent_ns = (spent_ns + kStepNs) % each_ns;
+          if (chunks == 0) continue;
+          const auto bucket = static_cast<size_t>(
+              wire::LatencyBucket(static_cast<uint64_t>(each_ns), wire::kLatencyFloorBytes));
+          pair.latency[bucket] += static_cast<uint32_t>(chunks);
+          pair.completed_messages += static_cast<uint64_t>(chunks);
+          pair.completed_bytes += static_cast<uint64_t>(chunks) * wire::kLatencyFloorBytes;
+          pair.moved_bytes = pair.completed_bytes;
+          pair.posted_bytes = pair.completed_bytes + 2 * wire::kLatencyFloorBytes;
+          pair.last_post_at_ns = pair.last_progress_at_ns = job_.now_ns();
+        }
+      }
+      for (const auto& [name, host] : job_.hosts()) windows_.Observe(host);
+    }
+    Sum();
+    return DetectSlow(job_.Snapshot(), windows_, {.paths = &paths_}, job_.now_ns(), {});
+  }
+
   FakeJob job_;
   FakePaths paths_;
+  Windows windows_;
+  std::map<std::pair<uint32_t, uint32_t>, int64_t> spent_ns_;  // on the chunk under way, by rank and index
 };
 
 TEST_F(TappedProgramTest, TheEndsFindEachOtherByAddressAndNumber) {
@@ -145,6 +184,54 @@ TEST_F(TappedProgramTest, ACutLinkIsNamedByDataAndByAcknowledgements) {
   EXPECT_EQ(findings[0].confirmed_by, "no-progress");
   EXPECT_THAT(findings[0].connections, SizeIs(6));
 }
+
+// A link carries what it can, so that everything that waits in its queues is slow, acknowledgements as well.
+void ExpectSlowLink(const std::vector<Finding>& findings, size_t connections) {
+  ASSERT_THAT(findings, SizeIs(1));
+  EXPECT_EQ(findings[0].syndrome, Syndrome::kCommunicationSlow);
+  EXPECT_EQ(findings[0].kind, CulpritKind::kLink);
+  EXPECT_EQ(findings[0].cable, "leaf1-spine1");
+  EXPECT_EQ(findings[0].confirmed_by, "slow");
+  EXPECT_THAT(findings[0].connections, SizeIs(connections));
+}
+
+// Of a rank's queue pairs: into leaf 1 or out of it over spine 1.
+bool OverSlow(uint32_t rank, int spine) {
+  return rank <= 1 && spine == 1;
+}
+
+class TappedSlowTest : public TappedProgramTest, public ::testing::WithParamInterface<double> {};
+
+TEST_P(TappedSlowTest, ASlowLinkIsNamedByDataAndByAcknowledgements) {
+  const double usual_ns = GetParam();
+  EXPECT_THAT(Write(60, [&](uint32_t, int) { return usual_ns; }), IsEmpty());
+  const std::vector<Finding> findings = Write(20, [&](uint32_t rank, int i) {
+    return OverSlow(rank, DataSpine(i)) || OverSlow(rank, AckSpine(i)) ? 6 * usual_ns : usual_ns;
+  });
+  ExpectSlowLink(findings, 6);
+}
+
+TEST_P(TappedSlowTest, ASlowLinkIsNamedByDataAloneWhereAcknowledgementsOvertake) {
+  const double usual_ns = GetParam();
+  EXPECT_THAT(Write(60, [&](uint32_t, int) { return usual_ns; }), IsEmpty());
+  const std::vector<Finding> findings =
+      Write(20, [&](uint32_t rank, int i) { return OverSlow(rank, DataSpine(i)) ? 6 * usual_ns : usual_ns; });
+  ExpectSlowLink(findings, 4);
+}
+
+TEST_P(TappedSlowTest, ASlowNicIsOne) {
+  const double usual_ns = GetParam();
+  EXPECT_THAT(Write(60, [&](uint32_t, int) { return usual_ns; }), IsEmpty());
+  const std::vector<Finding> findings =
+      Write(20, [&](uint32_t rank, int) { return rank <= 1 ? 6 * usual_ns : usual_ns; });
+  ASSERT_THAT(findings, SizeIs(1));
+  EXPECT_EQ(findings[0].kind, CulpritKind::kNic);
+  EXPECT_EQ(findings[0].nic, "10.0.0.2");
+  EXPECT_EQ(findings[0].confirmed_by, "slow");
+}
+
+// A queue pair of a device of 100 Gbit/s that has many, and one of Soft-RoCE in an emulated machine.
+INSTANTIATE_TEST_SUITE_P(Devices, TappedSlowTest, ::testing::Values(20e3, 14e6));
 
 TEST_F(TappedProgramTest, ASilentNicIsNamed) {
   const std::vector<Finding> findings = After(4 * kSecondNs, [](uint32_t rank, int) { return rank <= 1; });
