@@ -22,6 +22,8 @@ fi
 missing() {
   local have
   have=$(dpkg-query -W -f '${db:Status-Status} ${Package}\n' "${wanted[@]}" 2>/dev/null || true)
+  # Node.js from its makers brings npm along, and does not go together with Debian's.
+  if command -v npm >/dev/null; then have+=$'\ninstalled npm'; fi
   comm -23 <(printf '%s\n' "${wanted[@]}" | sort -u) <(sed -n 's/^installed //p' <<<"$have" | sort -u)
 }
 

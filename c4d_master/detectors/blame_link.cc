@@ -6,6 +6,7 @@
 #include <set>
 
 #include "absl/strings/str_join.h"
+#include "c4d_master/detectors/queue_pair_ends.h"
 #include "service/text.h"
 
 namespace c4::c4d {
@@ -98,6 +99,16 @@ std::vector<std::string> Candidates(const analysis::BadCable& cable,
 }
 
 }  // namespace
+
+Witness WitnessOf(const QueuePairEnds& ends, std::string_view local, std::string_view remote,
+                  FlowState state) {
+  Witness witness{std::string(local), std::string(remote), state, {}, {}};
+  if (ends.answers != nullptr) {
+    witness.ack_source = ends.answers->local;
+    witness.ack_destination = ends.answers->remote;
+  }
+  return witness;
+}
 
 LinkBlame BlameLinks(const std::vector<Witness>& witnesses, bool acks_count, PathSource* paths,
                      const LinkBlameThresholds& thresholds) {

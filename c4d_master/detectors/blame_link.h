@@ -20,6 +20,8 @@
 
 namespace c4::c4d {
 
+struct QueuePairEnds;
+
 // What is known of the network besides the snapshot.
 struct NetworkView {
   PathSource* paths = nullptr;       // none: no link is named
@@ -35,6 +37,11 @@ struct Witness {
   std::string ack_source;
   std::string ack_destination;
 };
+
+// Of a queue pair on the path from `local` to `remote`, with the way that its acknowledgements take where the
+// other end's own queue pair is known.
+Witness WitnessOf(const QueuePairEnds& ends, std::string_view local, std::string_view remote,
+                  analysis::FlowState state);
 
 struct LinkBlameThresholds {
   double culprit_cost = 2;    // see analysis/tomography.h

@@ -182,12 +182,7 @@ Finding Describe(const JobSnapshot& snapshot, const std::vector<const Stuck*>& s
 }
 
 Witness WitnessOf(const QueuePairEnds& ends, analysis::FlowState state) {
-  Witness witness{ends.queue_pair->local, ends.queue_pair->remote, state, {}, {}};
-  if (ends.answers != nullptr) {
-    witness.ack_source = ends.answers->local;
-    witness.ack_destination = ends.answers->remote;
-  }
-  return witness;
+  return c4d::WitnessOf(ends, ends.queue_pair->local, ends.queue_pair->remote, state);
 }
 
 // What each queue pair that no silent NIC explains says of its path: the stuck ones first, in their order.

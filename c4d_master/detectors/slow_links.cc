@@ -67,7 +67,7 @@ LookBlame BlameLook(const Look& look, const Excused& excused, const std::vector<
   for (const Cell* cell : look.slow) {
     if (excused(*cell)) continue;
     result.bad.push_back(cell);
-    witnesses.push_back({std::string(cell->local), std::string(cell->remote), FlowState::kBad});
+    witnesses.push_back(WitnessOf(*cell->ends, cell->local, cell->remote, FlowState::kBad));
     slow.insert(cell->id());
   }
   if (result.bad.empty()) return result;
@@ -85,7 +85,7 @@ LookBlame BlameLook(const Look& look, const Excused& excused, const std::vector<
     const bool good = !cell.slow && cell.judged && !cell.unclear && cell.low.chunks >= least_chunks &&
                       cell.bytes() >= least_bytes && !excused(cell);
     witnesses.push_back(
-        {std::string(cell.local), std::string(cell.remote), good ? FlowState::kGood : FlowState::kUnknown});
+        WitnessOf(*cell.ends, cell.local, cell.remote, good ? FlowState::kGood : FlowState::kUnknown));
   }
   result.blame = BlameLinks(witnesses, /*acks_count=*/false, paths, thresholds.link);
   if (result.blame.sort == LinkBlame::Sort::kLinks || fenced.empty()) return result;

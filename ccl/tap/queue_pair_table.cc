@@ -3,56 +3,63 @@
 namespace c4::tap {
 namespace {
 
-constexpr uintptr_t kNever = 0;
-constexpr uintptr_t kFreed = 1;
-
-uint32_t HashOf(uintptr_t key, uint32_t places) {
-  return static_cast<uint32_t>((key * 0x9E3779B97F4A7C15u) >> 32) & (places - 1);
+// What lies under that byte, made where nothing does.
+template <typename Level, typename Owner>
+auto* Under(Level* level, uint32_t byte, Owner* owner) {
+  auto* under = level->under[byte].load(std::memory_order_relaxed);
+  if (under != nullptr) return under;
+  owner->push_back(std::make_unique<std::remove_pointer_t<decltype(under)>>());
+  under = owner->back().get();
+  level->under[byte].store(under, std::memory_order_release);
+  return under;
 }
 
 }  // namespace
 
 QueuePairTable::QueuePairTable() = default;
+QueuePairTable::~QueuePairTable() = default;
 
-// Devices' contexts are heap objects, so that their low bits are free; two devices that use one number differ
-// in the high ones.
-uintptr_t QueuePairTable::KeyOf(const abi::Context* context, uint32_t number) {
-  return (reinterpret_cast<uintptr_t>(context) << 24) ^ (uintptr_t{number} << 1) ^ 2;
-}
-
-void QueuePairTable::Index::Put(uintptr_t key, WatchedQueuePair* watched) {
-  uint32_t at = HashOf(key, kPlaces);
-  while (places[at].key.load(std::memory_order_relaxed) > kFreed) at = (at + 1) & (kPlaces - 1);
-  places[at].watched.store(watched, std::memory_order_relaxed);
-  places[at].key.store(key, std::memory_order_release);
-}
-
-void QueuePairTable::Index::Take(uintptr_t key) {
-  for (uint32_t at = HashOf(key, kPlaces), n = 0; n < kPlaces; at = (at + 1) & (kPlaces - 1), ++n) {
-    const uintptr_t here = places[at].key.load(std::memory_order_relaxed);
-    if (here == kNever) return;
-    if (here != key) continue;
-    const bool last = places[(at + 1) & (kPlaces - 1)].key.load(std::memory_order_relaxed) == kNever;
-    places[at].key.store(last ? kNever : kFreed, std::memory_order_release);
-    return;
+QueuePairTable::Root* QueuePairTable::RootOf(const abi::Context* context) {
+  const size_t devices = devices_.load(std::memory_order_relaxed);
+  size_t at = devices;
+  for (size_t i = 0; i < devices; ++i) {
+    const abi::Context* const here = contexts_[i].load(std::memory_order_relaxed);
+    if (here == context) return roots_[i].get();
+    if (here == nullptr && at == devices) at = i;  // of one that was closed
   }
+  if (at == kMostDevices) return nullptr;
+  if (roots_[at] == nullptr) roots_[at] = std::make_unique<Root>();
+  contexts_[at].store(context, std::memory_order_release);
+  if (at == devices) devices_.store(devices + 1, std::memory_order_release);
+  return roots_[at].get();
 }
 
-WatchedQueuePair* QueuePairTable::Index::Get(uintptr_t key) const {
-  for (uint32_t at = HashOf(key, kPlaces), n = 0; n < kPlaces; at = (at + 1) & (kPlaces - 1), ++n) {
-    const uintptr_t here = places[at].key.load(std::memory_order_acquire);
-    if (here == key) return places[at].watched.load(std::memory_order_relaxed);
-    if (here == kNever) return nullptr;
-  }
-  return nullptr;
+std::atomic<WatchedQueuePair*>* QueuePairTable::MakePlace(const abi::Context* context, uint32_t number) {
+  Root* const root = RootOf(context);
+  if (root == nullptr) return nullptr;
+  Branch* const branch = Under(root, number >> 16, &branches_);
+  Leaf* const leaf = Under(branch, number >> 8 & 0xff, &leaves_);
+  return &leaf->under[number & 0xff];
+}
+
+void QueuePairTable::Drop(std::atomic<WatchedQueuePair*>* place) {
+  WatchedQueuePair* const watched = place->exchange(nullptr, std::memory_order_relaxed);
+  if (watched == nullptr) return;
+  watched->Close();
+  free_.push_back(watched);
+  --live_;
 }
 
 WatchedQueuePair* QueuePairTable::Add(const abi::QueuePair* queue_pair) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (live_ == kMostQueuePairs) {
+  std::atomic<WatchedQueuePair*>* const place = live_ == kMostQueuePairs || queue_pair->number >> 24 != 0
+                                                    ? nullptr
+                                                    : MakePlace(queue_pair->context, queue_pair->number);
+  if (place == nullptr) {
     refused_.fetch_add(1, std::memory_order_relaxed);
     return nullptr;
   }
+  Drop(place);  // one that was destroyed behind us
   WatchedQueuePair* watched = nullptr;
   if (free_.empty()) {
     all_.push_back(std::make_unique<WatchedQueuePair>());
@@ -63,28 +70,30 @@ WatchedQueuePair* QueuePairTable::Add(const abi::QueuePair* queue_pair) {
     free_.pop_back();
   }
   ++live_;
-  by_pointer_.Put(reinterpret_cast<uintptr_t>(queue_pair), watched);
-  by_number_.Put(KeyOf(queue_pair->context, queue_pair->number), watched);
+  place->store(watched, std::memory_order_release);
   return watched;
 }
 
 void QueuePairTable::Remove(const abi::QueuePair* queue_pair) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  WatchedQueuePair* const watched = by_pointer_.Get(reinterpret_cast<uintptr_t>(queue_pair));
-  if (watched == nullptr) return;
-  by_pointer_.Take(reinterpret_cast<uintptr_t>(queue_pair));
-  by_number_.Take(KeyOf(queue_pair->context, queue_pair->number));
-  watched->Close();
-  free_.push_back(watched);
-  --live_;
+  std::atomic<WatchedQueuePair*>* const place = PlaceOf(queue_pair->context, queue_pair->number);
+  if (place != nullptr) Drop(place);
 }
 
-WatchedQueuePair* QueuePairTable::Find(const abi::QueuePair* queue_pair) const {
-  return by_pointer_.Get(reinterpret_cast<uintptr_t>(queue_pair));
-}
-
-WatchedQueuePair* QueuePairTable::Find(const abi::Context* context, uint32_t number) const {
-  return by_number_.Get(KeyOf(context, number));
+void QueuePairTable::RemoveAllOf(const abi::Context* context) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  for (size_t i = 0; i < devices_.load(std::memory_order_relaxed); ++i) {
+    if (contexts_[i].load(std::memory_order_relaxed) != context) continue;
+    for (const auto& branch : roots_[i]->under) {
+      if (branch.load(std::memory_order_relaxed) == nullptr) continue;
+      for (const auto& leaf : branch.load(std::memory_order_relaxed)->under) {
+        if (leaf.load(std::memory_order_relaxed) == nullptr) continue;
+        for (auto& place : leaf.load(std::memory_order_relaxed)->under) Drop(&place);
+      }
+    }
+    contexts_[i].store(nullptr, std::memory_order_release);
+    return;
+  }
 }
 
 }  // namespace c4::tap

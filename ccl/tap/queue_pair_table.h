@@ -1,10 +1,15 @@
-// The queue pairs that the tap watches, found by the program's pointer and, for completions, by device and
-// number: both without a lock and in nanoseconds, as each post and each completion asks.
+// The queue pairs that the tap watches, found by device and number: without a lock and in nanoseconds, as
+// each post and each completion asks.
+//
+// A device gives numbers of 24 bits, near ones to queue pairs that are made one after the other. So each
+// device has a tree of three levels by the number's bytes, whose lowest level holds 256 pointers side by
+// side: thousands of queue pairs that are used in turn share few lines of memory there.
 //
 // Objects are never freed: a thread may hold one while another destroys its queue pair. They are used again,
 // and know themselves whose they are. Any thread.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -17,16 +22,19 @@ namespace c4::tap {
 
 class QueuePairTable {
  public:
-  // Twice as many places as queue pairs, so that searches stay short.
   static constexpr uint32_t kMostQueuePairs = 1 << 15;
+  static constexpr size_t kMostDevices = 256;
 
   QueuePairTable();
+  ~QueuePairTable();
   QueuePairTable(const QueuePairTable&) = delete;
   QueuePairTable& operator=(const QueuePairTable&) = delete;
 
-  // nullptr: the table is full; the queue pair is left alone.
+  // nullptr: the table is full, or the number has more than 24 bits; the queue pair is left alone.
   WatchedQueuePair* Add(const abi::QueuePair* queue_pair);
   void Remove(const abi::QueuePair* queue_pair);
+  // The device is closed: its queue pairs are gone with it.
+  void RemoveAllOf(const abi::Context* context);
   // Of those that were ever live at a time, by number from 0; `body` is called if that one is live, and it
   // stays so until `body` returns.
   uint32_t made() const { return made_.load(std::memory_order_acquire); }
@@ -36,29 +44,49 @@ class QueuePairTable {
     if (i < all_.size() && (all_[i]->serial() & 1) != 0) body(all_[i].get());
   }
   // nullptr: not one of ours.
-  WatchedQueuePair* Find(const abi::QueuePair* queue_pair) const;
-  WatchedQueuePair* Find(const abi::Context* context, uint32_t number) const;
+  WatchedQueuePair* Find(const abi::QueuePair* queue_pair) const {
+    return Find(queue_pair->context, queue_pair->number);
+  }
+  WatchedQueuePair* Find(const abi::Context* context, uint32_t number) const {
+    const std::atomic<WatchedQueuePair*>* const place = PlaceOf(context, number);
+    return place == nullptr ? nullptr : place->load(std::memory_order_acquire);
+  }
   uint64_t refused() const { return refused_.load(std::memory_order_relaxed); }
 
  private:
-  static constexpr uint32_t kPlaces = 2 * kMostQueuePairs;
-  // `key` 0: never used; 1: free again.
-  struct Place {
-    std::atomic<uintptr_t> key{0};
-    std::atomic<WatchedQueuePair*> watched{nullptr};
+  static constexpr uint32_t kByte = 256;
+  template <typename Under>
+  struct Level {
+    std::array<std::atomic<Under*>, kByte> under{};
   };
-  struct Index {
-    std::unique_ptr<Place[]> places{new Place[kPlaces]};
+  using Leaf = Level<WatchedQueuePair>;
+  using Branch = Level<Leaf>;
+  using Root = Level<Branch>;
 
-    void Put(uintptr_t key, WatchedQueuePair* watched);
-    void Take(uintptr_t key);
-    WatchedQueuePair* Get(uintptr_t key) const;
-  };
-  static uintptr_t KeyOf(const abi::Context* context, uint32_t number);
+  // nullptr: nothing was ever added there.
+  std::atomic<WatchedQueuePair*>* PlaceOf(const abi::Context* context, uint32_t number) const {
+    const size_t devices = devices_.load(std::memory_order_acquire);
+    for (size_t i = 0; i < devices; ++i) {
+      if (contexts_[i].load(std::memory_order_acquire) != context) continue;
+      if (number >> 24 != 0) return nullptr;
+      const Branch* const branch = roots_[i]->under[number >> 16].load(std::memory_order_acquire);
+      if (branch == nullptr) return nullptr;
+      Leaf* const leaf = branch->under[number >> 8 & 0xff].load(std::memory_order_acquire);
+      return leaf == nullptr ? nullptr : &leaf->under[number & 0xff];
+    }
+    return nullptr;
+  }
+  // The same, and there is one. nullptr: there is no room for one more device.
+  std::atomic<WatchedQueuePair*>* MakePlace(const abi::Context* context, uint32_t number);
+  Root* RootOf(const abi::Context* context);
+  void Drop(std::atomic<WatchedQueuePair*>* place);
 
-  Index by_pointer_;
-  Index by_number_;
   std::mutex mutex_;  // of what changes it
+  std::atomic<size_t> devices_{0};
+  std::array<std::atomic<const abi::Context*>, kMostDevices> contexts_{};  // nullptr: closed
+  std::array<std::unique_ptr<Root>, kMostDevices> roots_;                  // of each of these; never freed
+  std::vector<std::unique_ptr<Branch>> branches_;
+  std::vector<std::unique_ptr<Leaf>> leaves_;
   uint32_t live_ = 0;
   std::atomic<uint32_t> made_{0};  // of all_
   std::vector<std::unique_ptr<WatchedQueuePair>> all_;

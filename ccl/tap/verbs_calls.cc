@@ -85,6 +85,7 @@ int PostSend(abi::QueuePair* queue_pair, abi::SendRequest* requests, abi::SendRe
   const Watched* const device = Find(queue_pair->context);
   WatchedQueuePair* const watched = InChild() ? nullptr : QueuePairs().Find(queue_pair);
   if (watched == nullptr) return device->post_send(queue_pair, requests, failed);
+  watched->Prefetch();
   if (requests != nullptr && requests->opcode != abi::kOpRead) RememberPosted(watched);
   return watched->Send(device->post_send, queue_pair, requests, failed);
 }
@@ -106,7 +107,9 @@ int Poll(abi::CompletionQueue* queue, int count, abi::Completion* completions) {
   const QueuePairTable& queue_pairs = QueuePairs();
   if (polled == 1) {
     WatchedQueuePair* const watched = queue_pairs.Find(queue->context, completions[0].qp_number);
-    if (watched != nullptr) watched->Completed(completions[0], ticks);
+    if (watched == nullptr) return polled;
+    watched->Prefetch();
+    watched->Completed(completions[0], ticks);
     return polled;
   }
   constexpr int kAhead = 16;
@@ -201,6 +204,8 @@ abi::Context* OpenDevice(abi::Device* device) {
 
 int CloseDevice(abi::Context* context) {
   GiveBack(context);
+  // Before it is gone: another one may have its address at once.
+  if (!InChild()) QueuePairs().RemoveAllOf(context);
   return real.close_device.load(std::memory_order_acquire)(context);
 }
 

@@ -79,13 +79,13 @@ void WatchedQueuePair::Open(Monitor* monitor, abi::QueuePair* queue_pair, const 
   route_ = {};
   attributed_ = false;
   identity_ = {};
-  const auto open = [](Way* way, wire::QueuePairSlot* own, uint32_t requests, wire::Direction direction) {
+  const auto open = [this](Way* way, wire::QueuePairSlot* own, uint32_t requests, wire::Direction direction) {
     way->open = RequestQueue(requests);
     *own = {};
     own->direction = direction;
     own->phase = wire::kPhaseReady;
     way->recorder = QueuePairRecorder(own, 0);
-    way->used = false;
+    used(way) = false;
     way->last_completed_ticks = 0;
     way->scale = 0;
   };
@@ -97,16 +97,17 @@ void WatchedQueuePair::Close() {
   const std::lock_guard<BriefLock> lock(lock_);
   serial_.fetch_add(1, std::memory_order_release);
   for (Way* way : {&sends_, &receives_}) {
-    if (attributed_ && way->used) {
+    if (attributed_ && used(way)) {
       communicator_->CloseConnection(&way->recorder);
     }
     wire::QueuePairSlot* const own = way == &sends_ ? &own_sends_ : &own_receives_;
     way->open = RequestQueue();
     *own = {};
     way->recorder = QueuePairRecorder(own, 0);
-    way->used = false;
+    used(way) = false;
   }
   if (attributed_) Indices().Return(communicator_, identity_.peer, identity_.index);
+  has_calls_ = false;
   extended_.reset();
   context_ = nullptr;
   queue_pair_ = nullptr;
@@ -115,7 +116,7 @@ void WatchedQueuePair::Close() {
 }
 
 void WatchedQueuePair::Add(const Sent& sent, Batch* batch) const {
-  const bool credit = owner_ == Owner::kNccl && receives_.used && sent.bytes <= kMostCreditBytes &&
+  const bool credit = owner_ == Owner::kNccl && receives_used_ && sent.bytes <= kMostCreditBytes &&
                       sent.opcode == abi::kOpWrite;
   ++batch->requests;
   batch->credits += credit ? 1 : 0;
@@ -155,9 +156,9 @@ int WatchedQueuePair::Send(PostSend post, abi::QueuePair* queue_pair, abi::SendR
     if (batch.credits != credits) sent.bytes = 0;
     Push(sent, ticks);
   }
-  if (extended_ != nullptr) lock.unlock();
+  if (has_calls_) lock.unlock();
   const int result = post(queue_pair, requests, failed);
-  if (extended_ != nullptr) lock.lock();
+  if (has_calls_) lock.lock();
   if (result != 0) {  // those before the failed one are on their way
     const Batch refused = BatchOf(failed == nullptr || *failed == nullptr ? requests : *failed);
     sends_.open.TakeBack(refused.requests);
@@ -190,6 +191,7 @@ void WatchedQueuePair::Refused(const Batch& batch) {
 void WatchedQueuePair::SetExtended(std::unique_ptr<ExtendedSends> extended) {
   const std::lock_guard<BriefLock> lock(lock_);
   extended_ = std::move(extended);
+  has_calls_ = extended_ != nullptr;
 }
 
 int WatchedQueuePair::Receive(PostReceive post, abi::QueuePair* queue_pair, abi::ReceiveRequest* requests,
@@ -234,7 +236,7 @@ void WatchedQueuePair::Completed(const abi::Completion& completion, uint64_t tic
   }
   const uint64_t bytes = of_receive ? completion.bytes : ended.bytes;
   if (ended.requests == 0 && !of_receive) return;
-  if (!of_receive && bytes == 0 && !way->used) return;  // credits alone
+  if (!of_receive && bytes == 0 && !sends_used_) return;  // credits alone
   if (of_receive) Use(way);  // of a shared queue, whose receives are nobody's when they are posted
   const uint64_t posted = ended.requests == 0 ? ticks : ended.posted_ticks;
   way->recorder.Moved(bytes, ticks);
@@ -251,18 +253,20 @@ void WatchedQueuePair::Completed(const abi::Completion& completion, uint64_t tic
 
 // Without a division by bytes: those cost more than all else here.
 void WatchedQueuePair::AddLatency(Way* way, uint64_t bytes, uint64_t ticks) const {
-  if (bytes != way->scaled_bytes || way->scale == 0) {
-    way->scaled_bytes = bytes;
-    const uint64_t least = std::max(bytes, wire::kLatencyFloorBytes);
-    way->scale = ns_per_tick_ * static_cast<double>(wire::kLatencyFloorBytes) / static_cast<double>(least);
+  const auto size = static_cast<uint32_t>(std::min<uint64_t>(bytes, UINT32_MAX));
+  if (size != way->scaled_bytes || way->scale == 0) {
+    const uint64_t least = std::max<uint64_t>(size, wire::kLatencyFloorBytes);
+    way->scaled_bytes = size;
+    way->scale = static_cast<float>(ns_per_tick_ * static_cast<double>(wire::kLatencyFloorBytes) /
+                                    static_cast<double>(least));
   }
   way->recorder.Latency(wire::kLatencyFloorBytes,
-                        static_cast<uint64_t>(static_cast<double>(ticks) * way->scale));
+                        static_cast<uint64_t>(static_cast<double>(ticks) * static_cast<double>(way->scale)));
 }
 
 void WatchedQueuePair::Use(Way* way) {
-  if (way->used) return;
-  way->used = true;
+  if (used(way)) return;
+  used(way) = true;
   if (attributed_) IntoSegment(way);
 }
 
@@ -284,7 +288,7 @@ void WatchedQueuePair::Routed(const Route& route) {
   route_ = route;
   if (!attributed_) return;
   for (Way* way : {&sends_, &receives_}) {
-    if (!way->used) continue;
+    if (!used(way)) continue;
     const bool sends = way == &sends_;
     way->recorder.Rerouted(sends ? route.local : AtReceiver(route.local),
                            sends ? route.remote : FromSender(route.remote));
@@ -315,7 +319,7 @@ abi::QueuePair* WatchedQueuePair::DueForLook(uint64_t now_ns, uint64_t seldom_ns
 
 void WatchedQueuePair::Unasked(const std::vector<const void*>& contexts, uint64_t ticks) {
   const std::lock_guard<BriefLock> lock(lock_);
-  if (!attributed_ || sends_.open.open() == 0 || !sends_.used) return;
+  if (!attributed_ || sends_.open.open() == 0 || !sends_used_) return;
   if (std::find(contexts.begin(), contexts.end(), context_) == contexts.end()) return;
   const uint32_t slot = sends_.recorder.index();
   if (slot >= monitor_->segment().header().queue_pairs.count) return;  // there was no room for it
@@ -341,9 +345,9 @@ bool WatchedQueuePair::AttributeTo(ObservedCommunicator* communicator, int peer)
   identity_.number = number_;
   identity_.transport = wire::kTransportVerbs;
   // A program's other end may do nothing but be written to, and is looked for by this end's number.
-  if (owner_ == Owner::kAnyProgram) sends_.used = true;
+  if (owner_ == Owner::kAnyProgram) sends_used_ = true;
   for (Way* way : {&sends_, &receives_}) {
-    if (way->used) IntoSegment(way);
+    if (used(way)) IntoSegment(way);
   }
   return true;
 }

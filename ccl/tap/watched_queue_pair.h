@@ -38,7 +38,7 @@ class ExtendedSends;
 
 // Whose queue pairs are: NCCL's, whose small writes are credits and whose peers the profiler knows, or any
 // program's.
-enum class Owner { kNccl, kAnyProgram };
+enum class Owner : uint8_t { kNccl, kAnyProgram };
 
 class alignas(64) WatchedQueuePair {
  public:
@@ -83,10 +83,10 @@ class alignas(64) WatchedQueuePair {
   // Before the first post. nullptr: it has none.
   void SetExtended(std::unique_ptr<ExtendedSends> extended);
   ExtendedSends* extended() const { return extended_.get(); }
-  // What Completed looks at first, into the processor's cache. Without the lock.
+  // What a post or a completion looks at, into the processor's cache. Without the lock.
   void Prefetch() const {
     __builtin_prefetch(&lock_, 1);
-    __builtin_prefetch(&sends_, 1);
+    __builtin_prefetch(reinterpret_cast<const char*>(this) + kLineBytes, 1);
   }
   // The user has polled it.
   void Completed(const abi::Completion& completion, uint64_t ticks);
@@ -114,17 +114,17 @@ class alignas(64) WatchedQueuePair {
   wire::QueuePairSlot receives();
 
  private:
-  // What a post or a completion touches lies together, and beside the lock: with many queue pairs each line
-  // of memory is one more that nobody has near.
-  struct alignas(64) Way {
-    RequestQueue open;
+  static constexpr size_t kLineBytes = 64;
+  struct Way {
     QueuePairRecorder recorder;
-    bool used = false;
+    RequestQueue open;
     uint64_t last_completed_ticks = 0;
     // Ticks into ns for bytes of the histogram's floor, of requests of that size; they are of one, as a rule.
-    uint64_t scaled_bytes = 0;
-    double scale = 0;
+    float scale = 0;
+    uint32_t scaled_bytes = 0;
   };
+  static_assert(sizeof(Way) == 112);
+  bool& used(const Way* way) { return way == &sends_ ? sends_used_ : receives_used_; }
   void Add(const Sent& sent, Batch* batch) const;
   Batch BatchOf(const abi::SendRequest* requests) const;
   void Push(const Sent& sent, uint64_t ticks);
@@ -134,15 +134,21 @@ class alignas(64) WatchedQueuePair {
   void Use(Way* way);
   void IntoSegment(Way* way);
 
+  // What a post or a completion touches is these two lines of memory: with many queue pairs each line is one
+  // more that nobody has near.
   std::atomic<uint32_t> serial_{0};
   std::atomic<bool> attributed_{false};
   BriefLock lock_;  // all that follows, and the change of attributed_
   bool signal_all_ = false;
   Owner owner_ = Owner::kNccl;
-  std::unique_ptr<ExtendedSends> extended_;
-  double ns_per_tick_ = 1;
+  bool sends_used_ = false;
+  bool receives_used_ = false;
+  bool has_calls_ = false;  // extended_ is there
   Way sends_;
-  Way receives_;
+  // From here on what is touched less often, or of those alone that receive.
+  alignas(kLineBytes) Way receives_;
+  double ns_per_tick_ = 1;
+  std::unique_ptr<ExtendedSends> extended_;
   Monitor* monitor_ = nullptr;
   const void* context_ = nullptr;
   abi::QueuePair* queue_pair_ = nullptr;

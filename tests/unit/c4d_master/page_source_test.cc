@@ -12,7 +12,7 @@ namespace {
 using ::testing::HasSubstr;
 
 TEST(JobPageSource, ShowsItsOneJob) {
-  FakeJob job{4, 2};
+  FakeJob job{4, 2, "night\033[2J"};
   service::FakeClock clock{1000 * kSecondNs};
   service::Metrics metrics;
   VerdictStore store{":memory:"};
