@@ -271,7 +271,7 @@ constexpr PolicyEntry kTable[] = {
      At<kDetectors, kSlow, &SlowThresholds::late_alone>},
     {"late-cycle-share", "share", 0, 1, "and where its growth is this share of an operation's whole time",
      kBoth, At<kDetectors, kSlow, &SlowThresholds::late_cycle_share>},
-    {"late-wait", "share", 0, 1000,
+    {"late-wait", "share", 0, 1,
      "and where it waits for first data no longer than the median and this share of its growth", kJobs,
      At<kDetectors, kSlow, &SlowThresholds::late_wait>},
     {"late-whole", "share", 0, 1,

@@ -173,10 +173,10 @@ class QueuePairRecorder {
   }
   // Grows with every byte that moves and every chunk that completes, and with nothing else.
   uint64_t progress_count() const { return slot_->moved_bytes + slot_->completed_messages; }
-  // Sender: into the histogram of what bytes cost on this path.
-  void Latency(uint64_t bytes, uint64_t latency_ns) {
+  // Sender: into the histogram of what bytes cost on this path, for so many chunks.
+  void Latency(uint64_t bytes, uint64_t latency_ns, uint32_t chunks = 1) {
     uint32_t& bucket = slot_->latency_histogram[wire::LatencyBucket(latency_ns, bytes)];
-    Publish(bucket, bucket + 1);
+    Publish(bucket, bucket + chunks);
   }
   void Waited(uint64_t ticks) {
     Add(slot_->wait_sum_ticks, ticks);

@@ -10,6 +10,9 @@
 #include "ccl/transport/verbs/source_port.h"
 
 namespace c4::tap {
+
+std::atomic<double> WatchedQueuePair::ns_per_tick{1};
+
 namespace {
 
 // NCCL's clear to send is a slot of its queue of 32 to 64 bytes a receive, up to eight of them at once.
@@ -75,7 +78,9 @@ void WatchedQueuePair::Open(Monitor* monitor, abi::QueuePair* queue_pair, const 
   changed_ns_ = 0;
   signal_all_ = signal_all;
   owner_ = owner;
-  ns_per_tick_ = 1e9 / static_cast<double>(monitor->segment().header().ticks_per_second);
+  ns_per_tick.store(1e9 / static_cast<double>(monitor->segment().header().ticks_per_second),
+                    std::memory_order_relaxed);
+  sent_ = {};
   route_ = {};
   attributed_ = false;
   identity_ = {};
@@ -87,7 +92,6 @@ void WatchedQueuePair::Open(Monitor* monitor, abi::QueuePair* queue_pair, const 
     way->recorder = QueuePairRecorder(own, 0);
     used(way) = false;
     way->last_completed_ticks = 0;
-    way->scale = 0;
   };
   open(&sends_, &own_sends_, capacity.send_requests, wire::kDirectionSend);
   open(&receives_, &own_receives_, capacity.receive_requests, wire::kDirectionReceive);
@@ -243,25 +247,23 @@ void WatchedQueuePair::Completed(const abi::Completion& completion, uint64_t tic
   way->recorder.Completed(bytes, posted, ticks);
   if (ended.requests > 1) way->recorder.CompletedMore(ended.requests - 1);
   if (!of_receive) {
-    const uint64_t since = std::max(posted, way->last_completed_ticks);
-    AddLatency(way, bytes, ticks - since);
+    if (!sent_.Holds(ticks - way->last_completed_ticks, ns_per_tick.load(std::memory_order_relaxed)))
+      EndBurst();
+    sent_.Add(bytes, ticks - std::max(posted, way->last_completed_ticks));
   } else {
     way->recorder.Waited(ticks - std::max(posted, way->last_completed_ticks));
   }
   way->last_completed_ticks = ticks;
 }
 
-// Without a division by bytes: those cost more than all else here.
-void WatchedQueuePair::AddLatency(Way* way, uint64_t bytes, uint64_t ticks) const {
-  const auto size = static_cast<uint32_t>(std::min<uint64_t>(bytes, UINT32_MAX));
-  if (size != way->scaled_bytes || way->scale == 0) {
-    const uint64_t least = std::max<uint64_t>(size, wire::kLatencyFloorBytes);
-    way->scaled_bytes = size;
-    way->scale = static_cast<float>(ns_per_tick_ * static_cast<double>(wire::kLatencyFloorBytes) /
-                                    static_cast<double>(least));
-  }
-  way->recorder.Latency(wire::kLatencyFloorBytes,
-                        static_cast<uint64_t>(static_cast<double>(ticks) * static_cast<double>(way->scale)));
+void WatchedQueuePair::EndBurst() {
+  if (sent_.count() == 0) return;
+  // As if each were as large as the histogram's floor, by one division.
+  const double least = static_cast<double>(sent_.count()) * static_cast<double>(wire::kLatencyFloorBytes);
+  const double ns = sent_.ticks() * ns_per_tick.load(std::memory_order_relaxed) *
+                    static_cast<double>(wire::kLatencyFloorBytes) / std::max(sent_.bytes(), least);
+  sends_.recorder.Latency(wire::kLatencyFloorBytes, static_cast<uint64_t>(ns), sent_.count());
+  sent_ = {};
 }
 
 void WatchedQueuePair::Use(Way* way) {
@@ -354,6 +356,7 @@ bool WatchedQueuePair::AttributeTo(ObservedCommunicator* communicator, int peer)
 
 wire::QueuePairSlot WatchedQueuePair::sends() {
   const std::lock_guard<BriefLock> lock(lock_);
+  EndBurst();
   return sends_.recorder.slot();
 }
 

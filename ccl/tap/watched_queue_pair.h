@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "ccl/monitor/observed.h"
+#include "ccl/tap/completion_burst.h"
 #include "ccl/tap/request_queue.h"
 #include "ccl/transport/verbs/abi.h"
 
@@ -119,23 +120,22 @@ class alignas(64) WatchedQueuePair {
     QueuePairRecorder recorder;
     RequestQueue open;
     uint64_t last_completed_ticks = 0;
-    // Ticks into ns for bytes of the histogram's floor, of requests of that size; they are of one, as a rule.
-    float scale = 0;
-    uint32_t scaled_bytes = 0;
   };
-  static_assert(sizeof(Way) == 112);
+  static_assert(sizeof(Way) == 104);
   bool& used(const Way* way) { return way == &sends_ ? sends_used_ : receives_used_; }
   void Add(const Sent& sent, Batch* batch) const;
   Batch BatchOf(const abi::SendRequest* requests) const;
   void Push(const Sent& sent, uint64_t ticks);
   void Count(const Batch& batch, uint64_t ticks);
-  void AddLatency(Way* way, uint64_t bytes, uint64_t ticks) const;
+  // What has been sent, into the histogram.
+  void EndBurst();
   // From now on it is used; where it is known whose it is, in a slot of the segment.
   void Use(Way* way);
   void IntoSegment(Way* way);
 
   // What a post or a completion touches is these two lines of memory: with many queue pairs each line is one
   // more that nobody has near.
+  static std::atomic<double> ns_per_tick;  // alike for all
   std::atomic<uint32_t> serial_{0};
   std::atomic<bool> attributed_{false};
   BriefLock lock_;  // all that follows, and the change of attributed_
@@ -144,10 +144,10 @@ class alignas(64) WatchedQueuePair {
   bool sends_used_ = false;
   bool receives_used_ = false;
   bool has_calls_ = false;  // extended_ is there
+  CompletionBurst sent_;    // not in the histogram yet
   Way sends_;
   // From here on what is touched less often, or of those alone that receive.
   alignas(kLineBytes) Way receives_;
-  double ns_per_tick_ = 1;
   std::unique_ptr<ExtendedSends> extended_;
   Monitor* monitor_ = nullptr;
   const void* context_ = nullptr;

@@ -7,7 +7,7 @@ are processes of one job, ranks 0 to 3 the clients, 4 to 7 the servers. No libra
 import json
 import time
 
-from checks import check
+from checks import Failed, check
 from fabric import RANKS, check_spines, settled
 
 PAIRS = 2  # queue pairs of a client
@@ -15,6 +15,8 @@ BYTES = 16384
 LASTS_S = 200
 # Of the ring that C4D judges: data and acknowledgements each take one of two spines.
 JUDGED_PAIRS = 4
+# Short messages: of longer ones each takes more here than the histogram of latencies has buckets for (1 ms a KiB).
+JUDGED_BYTES = 2048
 JUDGED_LASTS_S = 900
 SLOW_MBPS = 1
 
@@ -30,15 +32,15 @@ def _gid_index(guest, address):
 class Ring:
     """The programs."""
 
-    def __init__(self, fabric, pairs=PAIRS, lasts_s=LASTS_S, depth=16, timeout=14):
+    def __init__(self, fabric, pairs=PAIRS, size=BYTES, lasts_s=LASTS_S, depth=16, timeout=14):
         self.fabric = fabric
-        self.pairs, self.lasts_s, self.depth, self.timeout = pairs, lasts_s, depth, timeout
+        self.pairs, self.size, self.lasts_s, self.depth, self.timeout = pairs, size, lasts_s, depth, timeout
         self.tap = fabric.bin.parent / "lib" / "libc4_verbs.so"
 
     def _start(self, number, rank, name, server=""):
         guest = self.fabric.guests[number]
         program = (
-            f"ib_write_bw -d rxe0 -x {_gid_index(guest, self.fabric.addresses[number])} -F -q {self.pairs} -s {BYTES} -t {self.depth} -Q 1"
+            f"ib_write_bw -d rxe0 -x {_gid_index(guest, self.fabric.addresses[number])} -F -q {self.pairs} -s {self.size} -t {self.depth} -Q 1"
             f" -D {self.lasts_s} -u {self.timeout} -p {7100 + rank % RANKS} {server}"
         )
         guest.run(
@@ -116,13 +118,16 @@ def _judged(fabric, since_s, fault, link, syndrome):
     check(not confirmed(), f"{link} is named before anything happened")
     fabric.c4("fabric", *fault, "--name", fabric.name)
     begin_s = time.monotonic()
-    fabric.wait_for(f"{syndrome} of {link}", 120, confirmed)
+    try:
+        fabric.wait_for(f"{syndrome} of {link}", 120, confirmed)
+    except Failed as failed:
+        raise Failed(f"{failed}; the matrix: {json.dumps(fabric.ask('matrix')['cells'])[:6000]}") from failed
     return time.monotonic() - begin_s
 
 
 def tapped_verdicts(fabric):
     """C4D names a slow link and one that is cut from what the tap tells of ib_write_bw: no library of ours is in it."""
-    ring, _ = _steered(fabric, pairs=JUDGED_PAIRS, lasts_s=JUDGED_LASTS_S, depth=2, timeout=18)
+    ring, _ = _steered(fabric, pairs=JUDGED_PAIRS, size=JUDGED_BYTES, lasts_s=JUDGED_LASTS_S, depth=2, timeout=18)
     since_s = time.time()
     try:
         fabric.wait_for("what is usual is known", 180, lambda: _known(fabric, RANKS * JUDGED_PAIRS))

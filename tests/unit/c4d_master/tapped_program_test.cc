@@ -200,12 +200,15 @@ bool OverSlow(uint32_t rank, int spine) {
   return rank <= 1 && spine == 1;
 }
 
+// Before what is slow is old enough to be usual: a master looks all the time, and keeps what it suspects out.
+constexpr int kSlowForS = 7;
+
 class TappedSlowTest : public TappedProgramTest, public ::testing::WithParamInterface<double> {};
 
 TEST_P(TappedSlowTest, ASlowLinkIsNamedByDataAndByAcknowledgements) {
   const double usual_ns = GetParam();
   EXPECT_THAT(Write(60, [&](uint32_t, int) { return usual_ns; }), IsEmpty());
-  const std::vector<Finding> findings = Write(20, [&](uint32_t rank, int i) {
+  const std::vector<Finding> findings = Write(kSlowForS, [&](uint32_t rank, int i) {
     return OverSlow(rank, DataSpine(i)) || OverSlow(rank, AckSpine(i)) ? 6 * usual_ns : usual_ns;
   });
   ExpectSlowLink(findings, 6);
@@ -214,8 +217,9 @@ TEST_P(TappedSlowTest, ASlowLinkIsNamedByDataAndByAcknowledgements) {
 TEST_P(TappedSlowTest, ASlowLinkIsNamedByDataAloneWhereAcknowledgementsOvertake) {
   const double usual_ns = GetParam();
   EXPECT_THAT(Write(60, [&](uint32_t, int) { return usual_ns; }), IsEmpty());
-  const std::vector<Finding> findings =
-      Write(20, [&](uint32_t rank, int i) { return OverSlow(rank, DataSpine(i)) ? 6 * usual_ns : usual_ns; });
+  const std::vector<Finding> findings = Write(kSlowForS, [&](uint32_t rank, int i) {
+    return OverSlow(rank, DataSpine(i)) ? 6 * usual_ns : usual_ns;
+  });
   ExpectSlowLink(findings, 4);
 }
 
@@ -223,15 +227,17 @@ TEST_P(TappedSlowTest, ASlowNicIsOne) {
   const double usual_ns = GetParam();
   EXPECT_THAT(Write(60, [&](uint32_t, int) { return usual_ns; }), IsEmpty());
   const std::vector<Finding> findings =
-      Write(20, [&](uint32_t rank, int) { return rank <= 1 ? 6 * usual_ns : usual_ns; });
+      Write(kSlowForS, [&](uint32_t rank, int) { return rank <= 1 ? 6 * usual_ns : usual_ns; });
   ASSERT_THAT(findings, SizeIs(1));
   EXPECT_EQ(findings[0].kind, CulpritKind::kNic);
   EXPECT_EQ(findings[0].nic, "10.0.0.2");
   EXPECT_EQ(findings[0].confirmed_by, "slow");
 }
 
-// A queue pair of a device of 100 Gbit/s that has many, and one of Soft-RoCE in an emulated machine.
-INSTANTIATE_TEST_SUITE_P(Devices, TappedSlowTest, ::testing::Values(20e3, 14e6));
+// A queue pair of a device of 100 Gbit/s that has many, and one of Soft-RoCE in an emulated machine that
+// writes short messages. Longer ones would take more than the histogram of latencies has buckets for (1 ms a
+// KiB).
+INSTANTIATE_TEST_SUITE_P(Devices, TappedSlowTest, ::testing::Values(20e3, 3e6));
 
 TEST_F(TappedProgramTest, ASilentNicIsNamed) {
   const std::vector<Finding> findings = After(4 * kSecondNs, [](uint32_t rank, int) { return rank <= 1; });

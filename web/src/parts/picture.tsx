@@ -9,13 +9,17 @@ const STYLES = [
   "font-weight", "text-anchor", "visibility",
 ];
 
+// Becomes `style` in the file: the page's content security policy refuses styles that are written as text.
+const STYLE = "data-style";
+
 export function svgText(drawing: SVGSVGElement): string {
   const copy = drawing.cloneNode(true) as SVGSVGElement;
   const from = [drawing, ...drawing.querySelectorAll<SVGElement>("*")];
   const to = [copy, ...copy.querySelectorAll<SVGElement>("*")];
   from.forEach((element, place) => {
     const style = getComputedStyle(element);
-    to[place].setAttribute("style", STYLES.map((name) => `${name}:${style.getPropertyValue(name)}`).join(";"));
+    to[place].setAttribute(STYLE, STYLES.map((name) => `${name}:${style.getPropertyValue(name)}`).join(";"));
+    to[place].removeAttribute("style");
     to[place].removeAttribute("class");
   });
   const [x, y, width, height] = (copy.getAttribute("viewBox") ?? "0 0 100 100").split(" ").map(Number);
@@ -25,7 +29,8 @@ export function svgText(drawing: SVGSVGElement): string {
   const ground = document.createElementNS("http://www.w3.org/2000/svg", "rect");
   Object.entries({ x, y, width, height, fill: colour("ground") }).forEach(([name, value]) => ground.setAttribute(name, String(value)));
   copy.insertBefore(ground, copy.firstChild);
-  return `<?xml version="1.0" encoding="UTF-8"?>\n${new XMLSerializer().serializeToString(copy)}\n`;
+  const text = new XMLSerializer().serializeToString(copy).replaceAll(` ${STYLE}="`, ' style="');
+  return `<?xml version="1.0" encoding="UTF-8"?>\n${text}\n`;
 }
 
 export function SaveSvg({ of, name }: { of: RefObject<SVGSVGElement>; name: string }) {

@@ -3,6 +3,7 @@
 #include "ccl/tap/tap.h"
 
 #include <atomic>
+#include <chrono>
 #include <thread>
 #include <vector>
 
@@ -53,6 +54,33 @@ TEST_F(TapTest, ItsRecordsAreWhatTheProgramDid) {
   EXPECT_EQ(receives.posted_messages, 4U);
   EXPECT_EQ(receives.completed_messages, 1U);
   EXPECT_EQ(receives.completed_bytes, 1000U);
+  client.destroy_qp(a.pair);
+  client.destroy_qp(b.pair);
+}
+
+// A program that finds two at a time: the second is not as quick as it looks.
+TEST_F(TapTest, CompletionsThatAreFoundTogetherShareTheirTime) {
+  Client client(true);
+  const Client::Pair a = client.Make();
+  const Client::Pair b = client.Make();
+  client.Connect(a, b, 5);
+  client.Connect(b, a, 6);
+  for (int i = 0; i < 6; i += 2) {
+    ASSERT_EQ(client.Write(a, 0, 16384, true), 0);
+    ASSERT_EQ(client.Write(a, 1, 16384, true), 0);
+    std::this_thread::sleep_for(std::chrono::milliseconds(4));
+    ASSERT_EQ(client.Poll(a).size(), 2U);
+  }
+  const wire::QueuePairSlot sends = QueuePairs().Find(a.pair)->sends();
+  const auto least = static_cast<size_t>(wire::LatencyBucket(1'900'000, 16384));
+  uint64_t timed = 0;
+  for (size_t i = 0; i < wire::kLatencyBuckets; ++i) {
+    timed += sends.latency_histogram[i];
+    if (i < least) {
+      EXPECT_EQ(sends.latency_histogram[i], 0U) << i;
+    }
+  }
+  EXPECT_EQ(timed, 6U);
   client.destroy_qp(a.pair);
   client.destroy_qp(b.pair);
 }
