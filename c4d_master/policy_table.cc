@@ -88,7 +88,7 @@ constexpr PolicyEntry kTable[] = {
      "a hang is confirmed after so long, or after what the next two make of the longest usual standstill",
      "by reasoning: a checkpoint of a minute is no hang", At<kDetectors, kHang, &HangThresholds::limit_ns>},
     {"hang-io-limit-s", "s", 1, kDayS,
-     "the same of a suspect that reads or writes files, or is blocked in the kernel",
+     "the same of a suspect that is blocked in the kernel, or has read or written files within hang-limit-s",
      "by reasoning: a checkpoint of ten minutes is no hang",
      At<kDetectors, kHang, &HangThresholds::io_limit_ns>},
     {"hang-io-recent-s", "s", 2, kDayS, "who moved 4 KiB in 2 s within this time does", kReasoning,

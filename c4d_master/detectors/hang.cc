@@ -78,9 +78,13 @@ Certainty Confirm(const Communicator& communicator, const ProcessRef& culprit, b
       culprit.host->as_of_ns - health.last_progress_at_ns >= thresholds.no_progress_ns) {
     return {"no-progress", 0.95};
   }
+  // A checkpoint is packed before or after it is written: who has read or written since has its time anew.
   const int64_t certain_ns = CertainAfterNs(communicator, thresholds);
-  const int64_t limit_ns =
-      DoesIo(culprit, thresholds) ? std::max(certain_ns, thresholds.io_limit_ns) : certain_ns;
+  const bool did_io = health.last_io_at_ns != kNever && culprit.host->as_of_ns - health.last_io_at_ns <
+                                                            std::max(certain_ns, thresholds.io_recent_ns);
+  const int64_t limit_ns = health.state == ProcessState::kBlocked || did_io
+                               ? std::max(certain_ns, thresholds.io_limit_ns)
+                               : certain_ns;
   if (communicator.StandstillNs() >= limit_ns) return {"past-limit", 0.9};
   return {"", 0.5};
 }

@@ -15,10 +15,7 @@ BYTES = 16384
 LASTS_S = 200
 # Of the ring that C4D judges: data and acknowledgements each take one of two spines.
 JUDGED_PAIRS = 4
-# Short messages: of longer ones each takes more here than the histogram of latencies has buckets for (1 ms a KiB).
-JUDGED_BYTES = 2048
 JUDGED_LASTS_S = 900
-SLOW_MBPS = 1
 
 
 def _gid_index(guest, address):
@@ -32,15 +29,15 @@ def _gid_index(guest, address):
 class Ring:
     """The programs."""
 
-    def __init__(self, fabric, pairs=PAIRS, size=BYTES, lasts_s=LASTS_S, depth=16, timeout=14):
+    def __init__(self, fabric, pairs=PAIRS, lasts_s=LASTS_S, depth=16, timeout=14):
         self.fabric = fabric
-        self.pairs, self.size, self.lasts_s, self.depth, self.timeout = pairs, size, lasts_s, depth, timeout
+        self.pairs, self.lasts_s, self.depth, self.timeout = pairs, lasts_s, depth, timeout
         self.tap = fabric.bin.parent / "lib" / "libc4_verbs.so"
 
     def _start(self, number, rank, name, server=""):
         guest = self.fabric.guests[number]
         program = (
-            f"ib_write_bw -d rxe0 -x {_gid_index(guest, self.fabric.addresses[number])} -F -q {self.pairs} -s {self.size} -t {self.depth} -Q 1"
+            f"ib_write_bw -d rxe0 -x {_gid_index(guest, self.fabric.addresses[number])} -F -q {self.pairs} -s {BYTES} -t {self.depth} -Q 1"
             f" -D {self.lasts_s} -u {self.timeout} -p {7100 + rank % RANKS} {server}"
         )
         guest.run(
@@ -125,21 +122,23 @@ def _judged(fabric, since_s, fault, link, syndrome):
     return time.monotonic() - begin_s
 
 
-def tapped_verdicts(fabric):
-    """C4D names a slow link and one that is cut from what the tap tells of ib_write_bw: no library of ours is in it."""
-    ring, _ = _steered(fabric, pairs=JUDGED_PAIRS, size=JUDGED_BYTES, lasts_s=JUDGED_LASTS_S, depth=2, timeout=18)
+def tapped_cut(fabric):
+    """C4D names a link that is cut from what the tap tells of ib_write_bw: no library of ours is in it.
+
+    A slow link it does not name here: a short message takes 2 to 12 ms in emulated machines, which ends where the histogram of
+    latencies does (tapped_program_test has it at the pace of devices).
+    """
+    ring, _ = _steered(fabric, pairs=JUDGED_PAIRS, lasts_s=JUDGED_LASTS_S, depth=2, timeout=18)
     since_s = time.time()
     try:
         fabric.wait_for("what is usual is known", 180, lambda: _known(fabric, RANKS * JUDGED_PAIRS))
         cut_s = _judged(fabric, since_s, ("cut", "leaf0-spine0"), "leaf0-spine0", "communication hang")
         fabric.c4("fabric", "heal", "--name", fabric.name)
         fabric.wait_for("the verdict is over", 120, lambda: not _confirmed(fabric, since_s))
-        time.sleep(20)  # what was sent again is no news
-        slow_s = _judged(fabric, since_s, ("slow", "leaf1-spine1", SLOW_MBPS), "leaf1-spine1", "communication slow")
     finally:
         ring.stop()
-    return f"leaf0-spine0, cut, is named after {cut_s:.1f} s, leaf1-spine1 at {SLOW_MBPS} Mbit/s after {slow_s:.1f} s"
+    return f"leaf0-spine0, cut, is named after {cut_s:.1f} s"
 
 
 TESTS = [tapped_steering]
-ASKED_FOR = [tapped_verdicts]  # by name alone (--only): it takes minutes, and a machine that is not busy
+ASKED_FOR = [tapped_cut]  # by name alone (--only): it takes minutes, and a machine that is not busy

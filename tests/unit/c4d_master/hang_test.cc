@@ -78,6 +78,35 @@ TEST_P(HangOfRankTest, AbsentButBusyIsConfirmedPastTheLimit) {
   ExpectBlamed(job, "past-limit");
 }
 
+// A checkpoint that is written for minutes, and packed for one more.
+TEST_P(HangOfRankTest, WhoReadsOrWritesHasItsTimeAnew) {
+  FakeJob job(kRanks);
+  job.Complete(410);
+  job.EnterAllBut(GetParam());
+  for (int i = 0; i < 50; ++i) {
+    job.Advance(10 * kSecondNs);
+    job.process(GetParam()).health.last_io_at_ns = job.now_ns();
+    ExpectBlamed(job, "");
+  }
+  job.Advance(119 * kSecondNs);
+  ExpectBlamed(job, "");
+  job.Advance(kSecondNs);
+  ExpectBlamed(job, "past-limit");
+}
+
+TEST_P(HangOfRankTest, WhoReadsOrWritesForEverIsConfirmedPastItsOwnLimit) {
+  FakeJob job(kRanks);
+  job.Complete(410);
+  job.EnterAllBut(GetParam());
+  for (int i = 0; i < 89; ++i) {
+    job.Advance(10 * kSecondNs);
+    job.process(GetParam()).health.last_io_at_ns = job.now_ns();
+  }
+  ExpectBlamed(job, "");
+  job.Advance(10 * kSecondNs);
+  ExpectBlamed(job, "past-limit");
+}
+
 // SIGSTOP lands inside the collective most of the time: all have entered, nobody is absent.
 TEST_P(HangOfRankTest, StoppedInsideTheOperation) {
   FakeJob job(kRanks);
