@@ -35,6 +35,27 @@ bool MayMeetOnALink(const Host* host, const std::vector<QueuePairEnds>& all,
   return ways < kLeastWays && held_up.size() > 1 && 2 * held_up.size() <= own.size();
 }
 
+// Whether data have gone between its ranks that are held up and other hosts since the first way stood still:
+// a NIC that is cut off lets nothing pass, a link between switches holds up what takes it.
+bool LetsPass(const Host* host, const std::vector<QueuePairEnds>& all, const std::vector<Stuck>& stuck) {
+  std::set<const QueuePairEnds*> is_stuck;
+  std::set<uint32_t> held_up;
+  int64_t first_ns = INT64_MAX;
+  for (const Stuck& item : stuck) {
+    if (!IsBySteps(*item.ends)) continue;
+    is_stuck.insert(item.ends);
+    first_ns = std::min(first_ns, item.since_ns);
+    held_up.insert(item.ends->sender->host == host ? item.ends->from_number : item.ends->to_number);
+  }
+  return std::any_of(all.begin(), all.end(), [&](const QueuePairEnds& ends) {
+    if (!IsBySteps(ends) || ends.receiver == nullptr || ends.sender->host == ends.receiver->host)
+      return false;
+    const bool is_own = (ends.sender->host == host && held_up.contains(ends.from_number)) ||
+                        (ends.receiver->host == host && held_up.contains(ends.to_number));
+    return is_own && !is_stuck.contains(&ends) && ends.queue_pair->last_progress_at_ns > first_ns;
+  });
+}
+
 // Between two hosts it is the one of which some ranks hold data for several of the other one, if these have
 // exchanged theirs with the rest of its ranks.
 bool IsCutOff(const Host* host, const std::vector<QueuePairEnds>& all, const std::vector<Stuck>& stuck,
@@ -85,6 +106,7 @@ Sole SoleHost(const std::vector<QueuePairEnds>& queue_pairs, const std::vector<S
   for (const auto& [host, of] : touched) {
     const size_t peers = of.second.size();
     if (of.first != all || peers == 0 || MayMeetOnALink(host, queue_pairs, stuck)) continue;
+    if (LetsPass(host, queue_pairs, stuck)) continue;
     if (peers >= 2 || IsCutOff(host, queue_pairs, stuck, nics, thresholds)) sole = {host, peers};
   }
   return sole;

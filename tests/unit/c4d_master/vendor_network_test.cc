@@ -118,6 +118,18 @@ TEST_F(VendorNetworkTest, ANodeIsNamedByWaysOfSeveralOfItsRanks) {
   EXPECT_EQ(findings[0].confirmed_by, "no-progress");
 }
 
+// What its ranks exchange with others since goes over the same NICs: a link is cut, not the node off.
+TEST_F(VendorNetworkTest, ANodeWhoseHeldUpRanksStillReachOthersIsNotCutOff) {
+  Hold(3, 4);
+  Hold(5, 6);
+  job_.Advance(10 * kMillisecondNs);
+  Way(4, 0).last_progress_at_ns = job_.now_ns();
+  const std::vector<Finding> findings = After(4 * kSecondNs);
+  ASSERT_THAT(findings, SizeIs(1));
+  EXPECT_EQ(findings[0].kind, CulpritKind::kConnection);
+  EXPECT_THAT(findings[0].connections, SizeIs(2));
+}
+
 // Two ways of two of a node's four ranks may as well meet on a link, while the other two ranks reach
 // everybody.
 TEST_F(WideNodesTest, AFewWaysOfTwoRanksOfFourAreNoNode) {
