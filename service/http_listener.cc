@@ -369,8 +369,8 @@ bool HttpListener::State::Drain(int fd, Client* client) {
   const ssize_t bytes = recv(fd, piece, sizeof piece, MSG_DONTWAIT);
   if (bytes < 0) return errno == EAGAIN || errno == EINTR;
   client->drained += static_cast<size_t>(bytes);
-  // What was announced and is within what some route takes: else the client never sees why it is refused.
-  return bytes > 0 && client->drained <= std::max(client->body_bytes, limits::kHttpBodyBytes) + kPieceBytes;
+  // Also somewhat more than any route takes: most clients send all of it before they see why it is refused.
+  return bytes > 0 && client->drained <= 2 * most_body + kPieceBytes;
 }
 
 void HttpListener::State::TakeDone() {
