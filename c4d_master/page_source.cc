@@ -36,6 +36,13 @@ std::vector<v1::PageJob> JobPageSource::Jobs(std::vector<std::string>*) {
   return {job_};
 }
 
+absl::StatusOr<v1::PageTimeline> JobPageSource::Timeline(const page::JobAt&, const page::TimelineWindow&) {
+  return absl::FailedPreconditionError(
+      "this is the page of one job's master, which keeps counters and not each operation: `c4 page` shows "
+      "the "
+      "timeline, of jobs of `c4 run` beside them, of others from a recording (c4 record --fine)");
+}
+
 absl::Status JobPageSource::NotKnown() const {
   return absl::FailedPreconditionError(
       "this is the page of one job's master; the page of c4p_master, or `c4 page`, shows the network");

@@ -38,6 +38,8 @@ class JobPageSource final : public page::FleetSource {
   absl::StatusOr<v1::GetMatrixReply> Matrix(const page::JobAt& job,
                                             const v1::GetMatrixRequest& request) override;
   absl::StatusOr<v1::GetIterationsReply> Iterations(const page::JobAt& job, uint64_t from) override;
+  absl::StatusOr<v1::PageTimeline> Timeline(const page::JobAt& job,
+                                            const page::TimelineWindow& window) override;
   absl::StatusOr<v1::ListAlertsReply> Alerts(const page::JobAt& job) override;
   absl::StatusOr<v1::GetRecoveryReply> Recovery(const page::JobAt& job) override;
   absl::StatusOr<v1::ListSessionsReply> Sessions(const page::JobAt& job) override;

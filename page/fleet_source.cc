@@ -30,6 +30,10 @@ absl::StatusOr<v1::ListSessionsReply> FleetSource::Sessions(const JobAt&) {
 absl::StatusOr<v1::GetSessionReply> FleetSource::Session(const JobAt&, uint64_t) {
   return NotKnown();
 }
+absl::StatusOr<v1::PageTimeline> FleetSource::Timeline(const JobAt&, const TimelineWindow&) {
+  return NotKnown();
+}
+
 absl::StatusOr<v1::ListPathsReply> FleetSource::Paths(const std::string&) {
   return NotKnown();
 }

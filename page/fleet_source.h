@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "c4/v1/alerts.pb.h"
@@ -21,6 +22,13 @@ namespace c4::page {
 struct JobAt {
   std::string id;
   int64_t unix_ns = 0;
+};
+
+// What of a job's timeline is asked for.
+struct TimelineWindow {
+  int64_t from_unix_ns = 0;  // 0: ten seconds before `to_unix_ns`
+  int64_t to_unix_ns = 0;    // 0: the end; of a recording the moment that is shown
+  std::vector<std::pair<int32_t, int32_t>> ranks;  // from, to; none: all
 };
 
 class FleetSource {
@@ -44,6 +52,7 @@ class FleetSource {
   virtual absl::StatusOr<v1::GetRecoveryReply> Recovery(const JobAt& job);
   virtual absl::StatusOr<v1::ListSessionsReply> Sessions(const JobAt& job);
   virtual absl::StatusOr<v1::GetSessionReply> Session(const JobAt& job, uint64_t number);
+  virtual absl::StatusOr<v1::PageTimeline> Timeline(const JobAt& job, const TimelineWindow& window);
   // Of the path master; `job` empty: of all.
   virtual absl::StatusOr<v1::ListPathsReply> Paths(const std::string& job);
   virtual absl::StatusOr<v1::GetTopologyReply> Topology();

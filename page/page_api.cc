@@ -103,6 +103,40 @@ Asked AskSession(FleetSource* source, const JobAt& job, int64_t, const Request& 
   return Json(source->Session(job, *number));
 }
 
+// "0-7,12": pairs of the first and the last.
+absl::StatusOr<std::vector<std::pair<int32_t, int32_t>>> Ranks(std::string_view text) {
+  std::vector<std::pair<int32_t, int32_t>> ranks;
+  while (!text.empty()) {
+    const std::string_view part = text.substr(0, text.find(','));
+    text.remove_prefix(std::min(part.size() + 1, text.size()));
+    const char* const end = part.data() + part.size();
+    std::pair<int32_t, int32_t> range;
+    std::from_chars_result read = std::from_chars(part.data(), end, range.first);
+    range.second = range.first;
+    if (read.ec == std::errc() && read.ptr != end && *read.ptr == '-') {
+      read = std::from_chars(read.ptr + 1, end, range.second);
+    }
+    if (read.ec != std::errc() || read.ptr != end || range.first < 0 || range.second < range.first) {
+      return absl::InvalidArgumentError("ranks are numbers and ranges of them: 0-7,12");
+    }
+    ranks.push_back(range);
+  }
+  return ranks;
+}
+
+Asked AskTimeline(FleetSource* source, const JobAt& job, int64_t, const Request& request) {
+  const absl::StatusOr<uint64_t> from = Number(request, "from");
+  if (!from.ok()) return from.status();
+  const absl::StatusOr<uint64_t> to = Number(request, "to");
+  if (!to.ok()) return to.status();
+  absl::StatusOr<std::vector<std::pair<int32_t, int32_t>>> ranks = Ranks(FromQuery(request, "ranks"));
+  if (!ranks.ok()) return ranks.status();
+  if (*to != 0 && *from > *to) return absl::InvalidArgumentError("from is later than to");
+  return Json(source->Timeline(job, {.from_unix_ns = static_cast<int64_t>(*from),
+                                     .to_unix_ns = static_cast<int64_t>(*to),
+                                     .ranks = *std::move(ranks)}));
+}
+
 Asked AskPaths(FleetSource* source, const JobAt&, int64_t, const Request& request) {
   return Json(source->Paths(request.only_job.empty() ? FromQuery(request, "of") : request.only_job));
 }
@@ -290,6 +324,7 @@ service::HttpReply PageApi::Answer(const service::HttpRequest& request) {
       {"recovery", 2 * kSecondNs, true, AskRecovery},  {"sessions", 5 * kSecondNs, true, AskSessions},
       {"session", 5 * kSecondNs, true, AskSession},    {"paths", 2 * kSecondNs, false, AskPaths},
       {"topology", 2 * kSecondNs, false, AskTopology}, {"explain", 2 * kSecondNs, false, AskExplain},
+      {"timeline", 5 * kSecondNs, true, AskTimeline},
   };
   if (!rate_.Admit(request.client, clock_->MonotonicNs())) {
     service::HttpReply reply =

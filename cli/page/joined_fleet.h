@@ -25,6 +25,10 @@ class JoinedFleet final : public page::FleetSource {
                                             const v1::GetMatrixRequest& request) override {
     return Of(job)->Matrix(job, request);
   }
+  absl::StatusOr<v1::PageTimeline> Timeline(const page::JobAt& job,
+                                            const page::TimelineWindow& window) override {
+    return Of(job)->Timeline(job, window);
+  }
   absl::StatusOr<v1::GetIterationsReply> Iterations(const page::JobAt& job, uint64_t from) override {
     return Of(job)->Iterations(job, from);
   }

@@ -6,6 +6,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "cli/base/process.h"
+#include "cli/page/page_timeline.h"
+#include "cli/trace/job_recordings.h"
 #include "cli/verbs/ended_job.h"
 #include "service/address.h"
 #include "service/directory.h"
@@ -210,6 +212,26 @@ absl::StatusOr<v1::GetSessionReply> LiveFleet::Session(const page::JobAt& job, u
   const absl::StatusOr<std::shared_ptr<const MasterClient>> client = ClientOf(job.id);
   if (!client.ok()) return client.status();
   return (*client)->GetSession(number, kCallLimit);
+}
+
+absl::StatusOr<v1::PageTimeline> LiveFleet::Timeline(const page::JobAt& job,
+                                                     const page::TimelineWindow& window) {
+  absl::StatusOr<JobRecord> of = EndedOf(job.id);
+  if (!of.ok()) {
+    for (JobRecord& record : ListJobRecords(options_.log_dir)) {
+      if (LifeOf(record) != JobLife::kRunning || service::Printable(record.job) != job.id) continue;
+      of = std::move(record);
+      break;
+    }
+  }
+  const std::vector<std::string> recordings =
+      of.ok() ? RecordingsIn(of->directory) : std::vector<std::string>();
+  if (recordings.empty()) {
+    return absl::FailedPreconditionError(
+        "nothing of this job's last minutes is recorded on this host: `c4 run` does it; of any other job "
+        "`c4 record --fine -o FILE` does, and `c4 page FILE` shows it");
+  }
+  return TimelineOf(recordings, window);
 }
 
 absl::StatusOr<v1::ListPathsReply> LiveFleet::Paths(const std::string& job) {

@@ -35,6 +35,9 @@ class LiveFleet final : public page::FleetSource {
   absl::StatusOr<v1::GetRecoveryReply> Recovery(const page::JobAt& job) override;
   absl::StatusOr<v1::ListSessionsReply> Sessions(const page::JobAt& job) override;
   absl::StatusOr<v1::GetSessionReply> Session(const page::JobAt& job, uint64_t number) override;
+  // Of jobs of `c4 run` on this host, from the recording of their last minutes.
+  absl::StatusOr<v1::PageTimeline> Timeline(const page::JobAt& job,
+                                            const page::TimelineWindow& window) override;
   absl::StatusOr<v1::ListPathsReply> Paths(const std::string& job) override;
   absl::StatusOr<v1::GetTopologyReply> Topology() override;
   absl::StatusOr<v1::ExplainReply> Explain(const std::string& connection) override;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
+#include <numeric>
 #include <openssl/sha.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -12,19 +13,11 @@
 #include "absl/strings/str_replace.h"
 #include "c4d_master/c4d_handler.h"
 #include "c4d_master/recording.h"
+#include "cli/page/page_timeline.h"
 #include "service/printable.h"
 #include "service/status.h"
 
 namespace c4::cli {
-namespace {
-
-constexpr int64_t kLookEveryNs = 500'000'000;  // at first; longer where a recording is long
-
-bool InTrouble(const v1::ListVerdictsReply& verdicts) {
-  return std::any_of(verdicts.verdicts().begin(), verdicts.verdicts().end(), [](const v1::Verdict& verdict) {
-    return verdict.state() == v1::VERDICT_STATE_CONFIRMED;
-  });
-}
 
 // A file without a place, for what reads files.
 class MemoryFile {
@@ -51,6 +44,16 @@ class MemoryFile {
  private:
   const int fd_;
 };
+
+namespace {
+
+constexpr int64_t kLookEveryNs = 500'000'000;  // at first; longer where a recording is long
+
+bool InTrouble(const v1::ListVerdictsReply& verdicts) {
+  return std::any_of(verdicts.verdicts().begin(), verdicts.verdicts().end(), [](const v1::Verdict& verdict) {
+    return verdict.state() == v1::VERDICT_STATE_CONFIRMED;
+  });
+}
 
 // The last part of a path, without what would not stand in an address or on a screen.
 std::string PlainName(const std::string& name) {
@@ -116,6 +119,7 @@ absl::StatusOr<RecordingFleet::Recording> RecordingFleet::Read(const std::string
   }
   service::MakePrintable(&recording.iterations);
 
+  recording.path = file;
   v1::PageJob& job = recording.job;
   job.set_id(std::filesystem::path(name).stem().string());
   job.set_job(service::Printable(replay->job));
@@ -157,15 +161,23 @@ absl::StatusOr<std::string> RecordingFleet::Take(const std::string& name, std::s
   const std::string plain = PlainName(name);
   const std::string id = absl::StrCat(std::filesystem::path(plain).stem().string(), "-", ShortSum(content));
   if (Has(id)) return id;
-  const MemoryFile file;
-  if (const absl::Status written = file.Write(content); !written.ok()) return written;
+  const auto file = std::make_shared<const MemoryFile>();
+  if (const absl::Status written = file->Write(content); !written.ok()) return written;
   size_t bytes = 0;
-  absl::StatusOr<Recording> recording = Read(file.path(), plain, kMostDroppedBytes, &bytes);
+  absl::StatusOr<Recording> recording = Read(file->path(), plain, kMostDroppedBytes, &bytes);
   if (!recording.ok()) return recording.status();
   recording->job.set_id(id);
+  recording->held = file;
+  recording->held_bytes = content.size();
   const std::lock_guard lock(mutex_);
   dropped_.push_back(std::make_shared<const Recording>(*std::move(recording)));
-  if (dropped_.size() > kMostDropped) dropped_.pop_front();
+  const auto held_bytes = [this] {
+    return std::accumulate(dropped_.begin(), dropped_.end(), size_t{0},
+                           [](size_t sum, const Shared& one) { return sum + one->held_bytes; });
+  };
+  while (dropped_.size() > kMostDropped || (dropped_.size() > 1 && held_bytes() > kMostHeldBytes)) {
+    dropped_.pop_front();
+  }
   return id;
 }
 
@@ -233,6 +245,17 @@ absl::StatusOr<v1::GetMatrixReply> RecordingFleet::Matrix(const page::JobAt& job
   v1::GetMatrixReply reply = seen->look->matrix;
   reply.set_unix_ns(seen->look->unix_ns);
   return reply;
+}
+
+absl::StatusOr<v1::PageTimeline> RecordingFleet::Timeline(const page::JobAt& job,
+                                                          const page::TimelineWindow& window) {
+  const absl::StatusOr<Shared> recording = Find(job.id);
+  if (!recording.ok()) return recording.status();
+  page::TimelineWindow wanted = window;
+  if (wanted.to_unix_ns == 0) {
+    wanted.to_unix_ns = job.unix_ns == 0 ? (*recording)->job.shown_unix_ns() : job.unix_ns;
+  }
+  return TimelineOf({(*recording)->path}, wanted);
 }
 
 absl::StatusOr<v1::GetIterationsReply> RecordingFleet::Iterations(const page::JobAt& job, uint64_t from) {

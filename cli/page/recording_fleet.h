@@ -13,6 +13,8 @@
 
 namespace c4::cli {
 
+class MemoryFile;
+
 class RecordingFleet final : public page::FleetSource {
  public:
   // As many looks at a recording, at most; and bytes of all of them, beyond which matrices are not kept.
@@ -21,6 +23,8 @@ class RecordingFleet final : public page::FleetSource {
   // Of those that were dropped onto the page: so many are kept, the newest, with so many bytes of looks each.
   static constexpr size_t kMostDropped = 8;
   static constexpr size_t kMostDroppedBytes = 64U << 20;
+  // Their files are held in memory, so many bytes of them: the oldest go.
+  static constexpr size_t kMostHeldBytes = 128U << 20;
 
   // Fails at the first file that is no recording.
   static absl::StatusOr<std::unique_ptr<RecordingFleet>> Open(const std::vector<std::string>& files);
@@ -38,6 +42,8 @@ class RecordingFleet final : public page::FleetSource {
   absl::StatusOr<v1::GetMatrixReply> Matrix(const page::JobAt& job,
                                             const v1::GetMatrixRequest& request) override;
   absl::StatusOr<v1::GetIterationsReply> Iterations(const page::JobAt& job, uint64_t from) override;
+  absl::StatusOr<v1::PageTimeline> Timeline(const page::JobAt& job,
+                                            const page::TimelineWindow& window) override;
   absl::Status NotKnown() const override;
 
  private:
@@ -51,7 +57,10 @@ class RecordingFleet final : public page::FleetSource {
     v1::PageJob job;
     std::vector<Look> looks;  // by time; never empty
     v1::GetIterationsReply iterations;
-    std::string fault;  // how the file ends, where it does not end in order
+    std::string fault;                       // how the file ends, where it does not end in order
+    std::string path;                        // of the file
+    std::shared_ptr<const MemoryFile> held;  // of a dropped one: the file; else null
+    size_t held_bytes = 0;
   };
   using Shared = std::shared_ptr<const Recording>;
   static absl::StatusOr<Recording> Read(const std::string& file, const std::string& name, size_t most_bytes,

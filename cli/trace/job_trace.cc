@@ -150,7 +150,7 @@ void JobTrace::FollowState(const c4d::Process& process, int64_t as_of_ns, Rank* 
   const int64_t since_ns =
       process.health.state_since_at_ns == kNever ? as_of_ns : process.health.state_since_at_ns;
   if (!rank->state.name.empty()) {
-    rank->state.to_ns = since_ns;
+    rank->state.to_ns = std::max(rank->state.to_ns, since_ns);  // it was seen so until then
     Keep(std::move(rank->state), &rank->states);
   }
   rank->state = {since_ns, as_of_ns, word, {}, {}, {}};
@@ -312,17 +312,17 @@ std::vector<TraceSlice> JobTrace::OperationsOf(const Rank& rank, uint64_t commun
 }
 
 TraceRow JobTrace::RankRow(const Rank& rank) {
-  TraceRow row{rank.name, "", {}, {}, {}};
+  TraceRow row{rank.name, "", {}, {}, {}, RowKind::kOther, rank.rank};
   const auto add = [&row](TraceRow below) {
     if (!below.slices.empty() || !below.points.empty()) row.rows.push_back(std::move(below));
   };
-  add({"process", "", rank.states, {}, {}});
-  add({"marks", "", rank.fine_marks.slices, {}, {}});
+  add({"process", "", rank.states, {}, {}, RowKind::kProcess});
+  add({"marks", "", rank.fine_marks.slices, {}, {}, RowKind::kMarks});
   if (options_.by == TraceBy::kHost) {
     for (const auto& [id, group] : rank.groups) {
       const std::string name = GroupName(group.name, id, group.rank_count);
-      add({name, "", OperationsOf(rank, id, false), {}, {}});
-      add({Concat(name, ": messages"), "", OperationsOf(rank, id, true), {}, {}});
+      add({name, "", OperationsOf(rank, id, false), {}, {}, RowKind::kOperations});
+      add({Concat(name, ": messages"), "", OperationsOf(rank, id, true), {}, {}, RowKind::kOperations});
     }
   }
   for (const auto& [to, peer] : rank.peers) {
@@ -336,7 +336,7 @@ TraceRow JobTrace::RankRow(const Rank& rank) {
 }
 
 TraceRow JobTrace::Verdicts(const c4d::Replay& replay) {
-  TraceRow row{"verdicts", "", {}, {}, {}};
+  TraceRow row{"verdicts", "", {}, {}, {}, RowKind::kVerdicts};
   std::map<std::string, TraceSlice> open;
   for (const c4d::ReplayChange& change : replay.changes) {
     const v1::Verdict& verdict = change.verdict;
@@ -403,7 +403,7 @@ void JobTrace::DrawVerdictWaits(const v1::Verdict& verdict, int64_t at_ns) {
 }
 
 TraceRow JobTrace::Iterations(const c4d::Replay& replay) {
-  TraceRow row{"iterations", "", {}, {}, {}};
+  TraceRow row{"iterations", "", {}, {}, {}, RowKind::kIterations};
   for (const v1::SeriesIteration& iteration : replay.iterations.iterations()) {
     const int64_t from_ns = newest_.monotonic_ns - (newest_.unix_ns - iteration.began_unix_ns());
     TraceSlice slice{from_ns,     from_ns + static_cast<int64_t>(iteration.duration_s() * kNsOfSecond),
@@ -443,6 +443,7 @@ Timeline JobTrace::Finish(const c4d::Replay& replay) {
     const auto at = hosts.find(host);
     if (at == hosts.end() || row.slices.empty()) continue;
     row.name = "hardware";
+    row.kind = RowKind::kHardware;
     at->second.rows.insert(at->second.rows.begin(), std::move(row));
   }
   for (const std::string& host : order) timeline.groups.push_back(std::move(hosts.at(host)));

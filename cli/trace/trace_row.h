@@ -45,12 +45,17 @@ struct TracePoint {
   double value = 0;
 };
 
+// What stands in a row; kOther: nothing but the rows below it, or a counter.
+enum class RowKind { kOther, kVerdicts, kIterations, kHardware, kProcess, kMarks, kOperations };
+
 struct TraceRow {
   std::string name;
   std::string unit;                // of a counter; empty: it is none
   std::vector<TraceSlice> slices;  // in any order
   std::vector<TracePoint> points;  // of a counter, by time
   std::vector<TraceRow> rows;      // below it, in the order in which they are shown
+  RowKind kind = RowKind::kOther;
+  int32_t rank = -1;  // whose it and what is below it is
 };
 
 struct Timeline {

@@ -8,6 +8,7 @@
 #include "cli/exit_codes.h"
 #include "cli/launch/job_log.h"
 #include "cli/options.h"
+#include "cli/trace/job_recordings.h"
 #include "cli/trace/job_trace.h"
 #include "cli/trace/perfetto_file.h"
 #include "cli/trace/trace_moment.h"
@@ -45,15 +46,12 @@ absl::StatusOr<std::vector<std::string>> Recordings(const Asked& asked) {
   const std::string root = asked.log_dir.empty() ? DefaultLogDir() : asked.log_dir;
   for (const JobRecord& record : ListJobRecords(root)) {
     if (!asked.what.empty() && record.job != asked.what) continue;
-    const std::string newest = service::Concat(record.directory, "/", kRecordingName);
-    if (!fs::exists(newest, error)) {
+    std::vector<std::string> files = RecordingsIn(record.directory);
+    if (files.empty()) {
       return absl::NotFoundError(service::Concat("nothing of the last minutes of job ",
                                                  service::Printable(record.job), " was recorded (",
                                                  record.directory, ")"));
     }
-    std::vector<std::string> files;
-    if (fs::exists(newest + ".before", error)) files.push_back(newest + ".before");
-    files.push_back(newest);
     return files;
   }
   return absl::NotFoundError(
@@ -62,21 +60,9 @@ absl::StatusOr<std::vector<std::string>> Recordings(const Asked& asked) {
                       "; of a job that runs elsewhere: `c4 record --fine -o FILE`, then `c4 trace FILE`"));
 }
 
-absl::StatusOr<RecordedTime> TimeOf(const std::vector<std::string>& files) {
-  RecordedTime time;
-  for (const std::string& file : files) {
-    const absl::Status end = c4d::ReadRecording(file, [&](const v1::RecordedBatch& recorded) {
-      if (time.begin_unix_ns == 0) time.begin_unix_ns = recorded.arrival_unix_ns();
-      time.end_unix_ns = recorded.arrival_unix_ns();
-    });
-    if (!end.ok() && !absl::IsDataLoss(end)) return end;
-  }
-  return time;
-}
-
 absl::Status SetWindow(const Asked& asked, const std::vector<std::string>& files, TraceOptions* options) {
   if (asked.from.empty() && asked.to.empty()) return absl::OkStatus();
-  const absl::StatusOr<RecordedTime> time = TimeOf(files);
+  const absl::StatusOr<RecordedTime> time = TimeOfRecordings(files);
   if (!time.ok()) return time.status();
   for (const auto& [text, target] : {std::pair(asked.from, &options->from_ns), {asked.to, &options->to_ns}}) {
     if (text.empty()) continue;

@@ -109,8 +109,41 @@ test("a recording's moments are gone through, and a link keeps the place", () =>
   await page.getByText("Nothing is wrong with this job").waitFor();
 }));
 
+test("the timeline shows what each rank had in hand, closer by keys, and is saved", () => withPage({}, async (page) => {
+  await page.goto(`${recorded}#/job/simulated-stop?part=timeline`);
+  const table = page.getByRole("region", { name: "what each rank had in hand" });
+  await table.getByRole("row").nth(3).waitFor();
+  const drawing = page.getByRole("group", { name: /timeline of \d+ rows/ });
+  await drawing.focus();
+  await page.keyboard.press("+");
+  await page.waitForURL(/from=\d+&to=\d+/);
+  await page.getByText("5.00 s", { exact: false }).first().waitFor();
+  // A moment within the stop: the stopped process, and those that wait.
+  const canvas = page.locator(".timeline canvas");
+  const box = await canvas.boundingBox();
+  await canvas.click({ position: { x: box.width * 0.5, y: 40 } });
+  await page.waitForURL(/when=\d+/);
+  const row = table.getByRole("row").filter({ hasText: "rank 4: process" });
+  await row.getByText("stopped", { exact: true }).waitFor();
+  await table.getByRole("row").filter({ hasText: "all_reduce" }).first().waitFor();
+  const [download] = await Promise.all([
+    page.waitForEvent("download"), page.getByRole("button", { name: "save as SVG: timeline" }).click(),
+  ]);
+  const drawn = readFileSync(await download.path(), "utf8");
+  assert.match(drawn, /▲ rank 4: process/);
+  assert.ok(drawn.split("<rect").length > 10, drawn.slice(0, 2000));
+  // Some ranks alone; what is no number is said.
+  await page.getByLabel("Ranks", { exact: true }).fill("0-1");
+  await page.getByRole("button", { name: "show these" }).click();
+  await page.waitForURL(/ranks=0-1/);
+  await row.waitFor({ state: "detached" });
+  await page.getByLabel("Ranks", { exact: true }).fill("x");
+  await page.getByRole("button", { name: "show these" }).click();
+  await page.getByText("ranks are numbers and ranges of them").waitFor();
+}));
+
 const VIEWS = ["", "#/job/fabric-slow-nic", "#/job/fabric-slow-nic?part=iterations", "#/job/fabric-slow-nic?part=latency",
-  "#/job/fabric-slow-nic?part=ranks", "#/job/fabric-slow-nic?part=history", "#/network", "#/job/no-such-job"];
+  "#/job/fabric-slow-nic?part=ranks", "#/job/fabric-slow-nic?part=timeline", "#/job/fabric-slow-nic?part=history", "#/network", "#/job/no-such-job"];
 
 for (const theme of ["light", "dark"]) {
   test(`no view has a barrier that axe finds, ${theme}`, () => withPage({ theme }, async (page) => {

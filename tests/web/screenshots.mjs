@@ -8,6 +8,7 @@ const VIEWS = [
   { name: "fleet", at: "", light: true },
   { name: "hang", at: "#/job/simulated-stop" },
   { name: "latency", at: "#/job/simulated-slow-nic?part=latency&by=rank" },
+  { name: "timeline", at: "#/job/fabric-slow-rank?part=timeline" },
   { name: "ranks", at: "#/job/simulated-stop?part=ranks", light: true },
 ];
 

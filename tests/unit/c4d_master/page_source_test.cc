@@ -29,9 +29,9 @@ TEST(JobPageSource, ShowsItsOneJob) {
                         .state_thread = &state_thread,
                         .clock = &clock});
   for (const auto& [name, host] : job.hosts()) {
-    ASSERT_TRUE(state_thread.Call([&] { (void)handler.Ingest(job.Batch(name), ReadClock(clock)); },
-                                  absl::Seconds(5))
-                    .ok());
+    ASSERT_TRUE(
+        state_thread.Call([&] { (void)handler.Ingest(job.Batch(name), ReadClock(clock)); }, absl::Seconds(5))
+            .ok());
   }
   std::vector<std::string> notes;
   const std::vector<v1::PageJob> jobs = source.Jobs(&notes);

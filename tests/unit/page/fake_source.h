@@ -68,6 +68,10 @@ class FakeSource final : public FleetSource {
   absl::StatusOr<v1::GetIterationsReply> Iterations(const JobAt&, uint64_t) override {
     return v1::GetIterationsReply();
   }
+  absl::StatusOr<v1::PageTimeline> Timeline(const JobAt&, const TimelineWindow& window) override {
+    timeline_window = window;
+    return v1::PageTimeline();
+  }
   absl::StatusOr<v1::ListAlertsReply> Alerts(const JobAt&) override { return v1::ListAlertsReply(); }
   absl::StatusOr<v1::GetRecoveryReply> Recovery(const JobAt&) override { return v1::GetRecoveryReply(); }
   absl::StatusOr<v1::ListSessionsReply> Sessions(const JobAt&) override { return v1::ListSessionsReply(); }
@@ -87,6 +91,7 @@ class FakeSource final : public FleetSource {
 
   std::string note;
   std::string paths_of;
+  TimelineWindow timeline_window;
   std::atomic<int> list_calls = 0;
   std::atomic<int> verdict_calls = 0;
   std::atomic<int> status_calls = 0;

@@ -136,6 +136,22 @@ TEST_F(PageApiTest, FleetVerdictsAndMatrixAsProtobufsJson) {
   EXPECT_EQ(client_->Post("/api/v1/fleet")->status, 404);
 }
 
+TEST_F(PageApiTest, ATimelineIsOfTheWindowAndRanksThatAreAskedFor) {
+  source_.Add("j");
+  Serve();
+  EXPECT_EQ(client_->Get("/api/v1/timeline?job=j&from=5&to=9&ranks=0-7,12")->status, 200);
+  EXPECT_EQ(source_.timeline_window.from_unix_ns, 5);
+  EXPECT_EQ(source_.timeline_window.to_unix_ns, 9);
+  EXPECT_THAT(source_.timeline_window.ranks,
+              testing::ElementsAre(testing::Pair(0, 7), testing::Pair(12, 12)));
+  EXPECT_EQ(client_->Get("/api/v1/timeline?job=j")->status, 200);
+  EXPECT_THAT(source_.timeline_window.ranks, testing::IsEmpty());
+  for (const char* wrong : {"ranks=x", "ranks=7-0", "ranks=1-", "ranks=-1", "ranks=1,,2", "ranks=99999999999",
+                            "from=9&to=5", "from=-1"}) {
+    EXPECT_EQ(client_->Get(std::string("/api/v1/timeline?job=j&") + wrong)->status, 400) << wrong;
+  }
+}
+
 TEST_F(PageApiTest, ARecordingThatIsBroughtIsShown) {
   Serve();
   EXPECT_THAT(client_->Get("/api/v1/fleet")->body, Not(HasSubstr("mostRecordingBytes")));

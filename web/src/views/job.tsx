@@ -10,6 +10,7 @@ import { WrongPart } from "./job_wrong";
 import { IterationsPart } from "./job_iterations";
 import { LatencyPart } from "./job_latency";
 import { RanksPart } from "./job_ranks";
+import { TimelinePart } from "./job_timeline";
 import { HistoryPart } from "./job_history";
 import type { PageVerdicts } from "../messages";
 
@@ -18,6 +19,7 @@ const PARTS = [
   { name: "iterations", title: "Iterations" },
   { name: "latency", title: "Latency" },
   { name: "ranks", title: "Ranks" },
+  { name: "timeline", title: "Timeline" },
   { name: "history", title: "History" },
 ];
 
@@ -70,6 +72,8 @@ export function JobView({ route }: { route: Route }) {
         <LatencyPart set={set} route={route} ranks={job.ranks ?? 0} />
       ) : part === "ranks" ? (
         <RanksPart set={set} route={route} />
+      ) : part === "timeline" ? (
+        <TimelinePart set={set} route={route} job={job} verdicts={verdicts.data} />
       ) : part === "history" ? (
         <HistoryPart set={set} verdicts={verdicts} />
       ) : (
