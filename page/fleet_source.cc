@@ -34,6 +34,10 @@ absl::StatusOr<v1::PageTimeline> FleetSource::Timeline(const JobAt&, const Timel
   return NotKnown();
 }
 
+absl::StatusOr<v1::PageWhatIf> FleetSource::WhatIf(const JobAt&, const std::vector<std::string>&) {
+  return NotKnown();
+}
+
 absl::StatusOr<v1::ListPathsReply> FleetSource::Paths(const std::string&) {
   return NotKnown();
 }

@@ -53,6 +53,9 @@ class FleetSource {
   virtual absl::StatusOr<v1::ListSessionsReply> Sessions(const JobAt& job);
   virtual absl::StatusOr<v1::GetSessionReply> Session(const JobAt& job, uint64_t number);
   virtual absl::StatusOr<v1::PageTimeline> Timeline(const JobAt& job, const TimelineWindow& window);
+  // From the profile in what was recorded of the job: what it would be without what the words of `fix` name, as
+  // `c4 whatif --fix`. InvalidArgument: a word is none.
+  virtual absl::StatusOr<v1::PageWhatIf> WhatIf(const JobAt& job, const std::vector<std::string>& fix);
   // Of the path master; `job` empty: of all.
   virtual absl::StatusOr<v1::ListPathsReply> Paths(const std::string& job);
   virtual absl::StatusOr<v1::GetTopologyReply> Topology();

@@ -6,8 +6,10 @@
 #include <pthread.h>
 #include <span>
 
+#include "absl/strings/str_split.h"
 #include "page/matrix.h"
 #include "page/page_json.h"
+#include "page/whatif_page.h"
 #include "service/text.h"
 
 namespace c4::page {
@@ -135,6 +137,25 @@ Asked AskTimeline(FleetSource* source, const JobAt& job, int64_t, const Request&
   return Json(source->Timeline(job, {.from_unix_ns = static_cast<int64_t>(*from),
                                      .to_unix_ns = static_cast<int64_t>(*to),
                                      .ranks = *std::move(ranks)}));
+}
+
+// With `number` the report of a session, which its master keeps; without, the profile in a recording.
+Asked AskWhatIf(FleetSource* source, const JobAt& job, int64_t, const Request& request) {
+  const absl::StatusOr<uint64_t> number = Number(request, "number");
+  if (!number.ok()) return number.status();
+  const std::string text = FromQuery(request, "fix");
+  const std::vector<std::string> fix =
+      text.empty() ? std::vector<std::string>() : absl::StrSplit(text, ',');
+  if (*number == 0) return Json(source->WhatIf(job, fix));
+  if (!fix.empty()) {
+    return absl::InvalidArgumentError("a session's report answers no further questions: leave out number");
+  }
+  const absl::StatusOr<v1::GetSessionReply> session = source->Session(job, *number);
+  if (!session.ok()) return session.status();
+  if (session->report_json().empty()) {
+    return absl::NotFoundError("the report of this session is not kept any more, or there was none");
+  }
+  return Json(DescribeReport(session->session(), session->report_json()));
 }
 
 Asked AskPaths(FleetSource* source, const JobAt&, int64_t, const Request& request) {
@@ -324,7 +345,7 @@ service::HttpReply PageApi::Answer(const service::HttpRequest& request) {
       {"recovery", 2 * kSecondNs, true, AskRecovery},  {"sessions", 5 * kSecondNs, true, AskSessions},
       {"session", 5 * kSecondNs, true, AskSession},    {"paths", 2 * kSecondNs, false, AskPaths},
       {"topology", 2 * kSecondNs, false, AskTopology}, {"explain", 2 * kSecondNs, false, AskExplain},
-      {"timeline", 5 * kSecondNs, true, AskTimeline},
+      {"timeline", 5 * kSecondNs, true, AskTimeline},  {"whatif", 5 * kSecondNs, true, AskWhatIf},
   };
   if (!rate_.Admit(request.client, clock_->MonotonicNs())) {
     service::HttpReply reply =

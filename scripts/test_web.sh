@@ -6,7 +6,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 scripts/setup.sh build page web
 scripts/page.sh --must
 cmake --preset release >build/web.log 2>&1 || { tail -n 20 build/web.log >&2; die "configuring failed"; }
-nice cmake --build --preset release --parallel "$(build_jobs)" --target c4 c4d_master c4p_master
+nice cmake --build --preset release --parallel "$(build_jobs)" --target c4 c4a c4d_master c4p_master hybrid_trainer nccl
 cd tests/web
 if ! { [ -d node_modules/playwright-core ] && [ node_modules/.package-lock.json -nt package-lock.json ]; }; then
   npm ci --ignore-scripts --no-audit --no-fund >&2

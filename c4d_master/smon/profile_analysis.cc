@@ -2,16 +2,13 @@
 
 #include <utility>
 
-#include "analysis/whatif/analysis.h"
-#include "analysis/whatif/causes.h"
 #include "analysis/whatif/report.h"
 #include "service/text.h"
 
 namespace c4::c4d {
-namespace {
 
-v1::ProfilingSession Figures(const whatif::Job& job, const whatif::Analysis& analysis,
-                             const whatif::Causes& causes) {
+v1::ProfilingSession FiguresOf(const whatif::Job& job, const whatif::Analysis& analysis,
+                               const whatif::Causes& causes) {
   v1::ProfilingSession figures;
   figures.set_steps(static_cast<uint32_t>(job.trace.steps.size()));
   figures.set_dp_size(static_cast<uint32_t>(job.trace.dp_size));
@@ -37,8 +34,6 @@ v1::ProfilingSession Figures(const whatif::Job& job, const whatif::Analysis& ana
   return figures;
 }
 
-}  // namespace
-
 absl::StatusOr<ProfileReport> AnalyseProfile(const ProfiledJob& profile, int threads) {
   absl::StatusOr<whatif::Trace> trace = whatif::BuildTrace(profile.records, profile.shape);
   if (!trace.ok()) return trace.status();
@@ -48,7 +43,7 @@ absl::StatusOr<ProfileReport> AnalyseProfile(const ProfiledJob& profile, int thr
   if (!analysis.ok()) return analysis.status();
   const whatif::Causes causes = whatif::FindCauses(*job, *analysis, threads);
   const whatif::Report report = {*job, *analysis, causes, {}};
-  ProfileReport result{Figures(*job, *analysis, causes), whatif::ReportJson(report, -1),
+  ProfileReport result{FiguresOf(*job, *analysis, causes), whatif::ReportJson(report, -1),
                        whatif::ReportText(report)};
   for (const std::string& sentence : profile.not_seen) result.figures.add_not_seen(service::ToUtf8(sentence));
   return result;

@@ -5,10 +5,16 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "analysis/whatif/analysis.h"
+#include "analysis/whatif/causes.h"
 #include "c4/v1/smon.pb.h"
 #include "c4d_master/smon/profile_source.h"
 
 namespace c4::c4d {
+
+// The fields of an analysed session, and notes; no others.
+v1::ProfilingSession FiguresOf(const whatif::Job& job, const whatif::Analysis& analysis,
+                               const whatif::Causes& causes);
 
 struct ProfileReport {
   v1::ProfilingSession figures;  // the fields of an analysed session, notes and not_seen; no others

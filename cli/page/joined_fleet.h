@@ -29,6 +29,10 @@ class JoinedFleet final : public page::FleetSource {
                                             const page::TimelineWindow& window) override {
     return Of(job)->Timeline(job, window);
   }
+  absl::StatusOr<v1::PageWhatIf> WhatIf(const page::JobAt& job,
+                                        const std::vector<std::string>& fix) override {
+    return Of(job)->WhatIf(job, fix);
+  }
   absl::StatusOr<v1::GetIterationsReply> Iterations(const page::JobAt& job, uint64_t from) override {
     return Of(job)->Iterations(job, from);
   }

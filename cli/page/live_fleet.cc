@@ -214,24 +214,40 @@ absl::StatusOr<v1::GetSessionReply> LiveFleet::Session(const page::JobAt& job, u
   return (*client)->GetSession(number, kCallLimit);
 }
 
-absl::StatusOr<v1::PageTimeline> LiveFleet::Timeline(const page::JobAt& job,
-                                                     const page::TimelineWindow& window) {
-  absl::StatusOr<JobRecord> of = EndedOf(job.id);
+absl::StatusOr<std::vector<std::string>> LiveFleet::RecordingsOf(const std::string& id) {
+  absl::StatusOr<JobRecord> of = EndedOf(id);
   if (!of.ok()) {
     for (JobRecord& record : ListJobRecords(options_.log_dir)) {
-      if (LifeOf(record) != JobLife::kRunning || service::Printable(record.job) != job.id) continue;
+      if (LifeOf(record) != JobLife::kRunning || service::Printable(record.job) != id) continue;
       of = std::move(record);
       break;
     }
   }
-  const std::vector<std::string> recordings =
-      of.ok() ? RecordingsIn(of->directory) : std::vector<std::string>();
-  if (recordings.empty()) {
-    return absl::FailedPreconditionError(
-        "nothing of this job's last minutes is recorded on this host: `c4 run` does it; of any other job "
-        "`c4 record --fine -o FILE` does, and `c4 page FILE` shows it");
+  std::vector<std::string> recordings = of.ok() ? RecordingsIn(of->directory) : std::vector<std::string>();
+  if (!recordings.empty()) return recordings;
+  return absl::FailedPreconditionError(
+      "nothing of this job's last minutes is recorded on this host: `c4 run` does it; of any other job "
+      "`c4 record --fine -o FILE` does, and `c4 page --recording FILE` shows it");
+}
+
+absl::StatusOr<v1::PageTimeline> LiveFleet::Timeline(const page::JobAt& job,
+                                                     const page::TimelineWindow& window) {
+  const absl::StatusOr<std::vector<std::string>> recordings = RecordingsOf(job.id);
+  if (!recordings.ok()) return recordings.status();
+  return TimelineOf(*recordings, window);
+}
+
+// A profile is as long as some steps, so it stands in one of the files: the newest that has one.
+absl::StatusOr<v1::PageWhatIf> LiveFleet::WhatIf(const page::JobAt& job,
+                                                 const std::vector<std::string>& fix) {
+  const absl::StatusOr<std::vector<std::string>> recordings = RecordingsOf(job.id);
+  if (!recordings.ok()) return recordings.status();
+  absl::StatusOr<v1::PageWhatIf> page = absl::UnknownError("");
+  for (auto file = recordings->rbegin(); file != recordings->rend(); ++file) {
+    page = what_if_.Ask(*file, fix);
+    if (!absl::IsFailedPrecondition(page.status())) break;
   }
-  return TimelineOf(recordings, window);
+  return page;
 }
 
 absl::StatusOr<v1::ListPathsReply> LiveFleet::Paths(const std::string& job) {

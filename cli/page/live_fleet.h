@@ -11,6 +11,7 @@
 #include "cli/clients/master_client.h"
 #include "cli/clients/path_client.h"
 #include "cli/launch/job_log.h"
+#include "cli/page/page_whatif.h"
 #include "page/fleet_source.h"
 
 namespace c4::cli {
@@ -38,6 +39,7 @@ class LiveFleet final : public page::FleetSource {
   // Of jobs of `c4 run` on this host, from the recording of their last minutes.
   absl::StatusOr<v1::PageTimeline> Timeline(const page::JobAt& job,
                                             const page::TimelineWindow& window) override;
+  absl::StatusOr<v1::PageWhatIf> WhatIf(const page::JobAt& job, const std::vector<std::string>& fix) override;
   absl::StatusOr<v1::ListPathsReply> Paths(const std::string& job) override;
   absl::StatusOr<v1::GetTopologyReply> Topology() override;
   absl::StatusOr<v1::ExplainReply> Explain(const std::string& connection) override;
@@ -50,9 +52,12 @@ class LiveFleet final : public page::FleetSource {
   absl::StatusOr<std::shared_ptr<const MasterClient>> ClientOf(const std::string& id);
   absl::StatusOr<std::shared_ptr<const PathClient>> PathMaster();
   absl::StatusOr<JobRecord> EndedOf(const std::string& id);
+  // Of the job's last minutes, oldest first. FailedPrecondition: there are none, and how to get them.
+  absl::StatusOr<std::vector<std::string>> RecordingsOf(const std::string& id);
 
   const Options options_;
-  const std::string masters_;         // the directory
+  const std::string masters_;  // the directory
+  WhatIfBook what_if_;
   std::mutex mutex_;                  // guards what follows
   std::map<std::string, Live> live_;  // by job
   std::map<std::string, JobRecord> ended_;

@@ -15,6 +15,7 @@ namespace {
 
 constexpr int64_t kUsNs = 1'000;
 constexpr int64_t kUsualWindowNs = 10'000'000'000;
+constexpr int64_t kLeastWindowNs = 100'000'000;
 
 v1::PageRowKind KindOf(RowKind kind) {
   switch (kind) {
@@ -42,12 +43,26 @@ class Describer {
             v1::PageTimeline* to)
       : from_ns_(from_ns), to_ns_(to_ns), window_(window), most_(most), to_(to) {}
 
+  // To be called with all of them first.
+  void Count(const TraceRow& row, int32_t rank) {
+    const int32_t of = row.rank >= 0 ? row.rank : rank;
+    if (!IsWanted(of)) return;
+    if (row.kind != RowKind::kOther) {
+      ++rows_;
+      spans_ += static_cast<size_t>(std::count_if(
+          row.slices.begin(), row.slices.end(), [this](const TraceSlice& slice) { return Touches(slice); }));
+    }
+    for (const TraceRow& below : row.rows) Count(below, of);
+  }
+
   void Rows(const TraceRow& row, const std::string& host, int32_t rank) {
     const int32_t of = row.rank >= 0 ? row.rank : rank;
     if (!IsWanted(of)) return;
     if (row.kind != RowKind::kOther) Row(row, host, of);
     for (const TraceRow& below : row.rows) Rows(below, host, of);
   }
+
+  size_t spans() const { return spans_; }
 
  private:
   bool IsWanted(int32_t rank) const {
@@ -65,18 +80,33 @@ class Describer {
     if (row.kind == RowKind::kOperations) described->set_name(row.name);
     std::vector<const TraceSlice*> slices;
     for (const TraceSlice& slice : row.slices) {
-      if (slice.to_ns >= from_ns_ && slice.from_ns <= to_ns_) slices.push_back(&slice);
+      if (Touches(slice)) slices.push_back(&slice);
     }
     std::stable_sort(slices.begin(), slices.end(),
                      [](const TraceSlice* a, const TraceSlice* b) { return a->from_ns < b->from_ns; });
-    for (const TraceSlice* slice : slices) Span(*slice);
+    // Too many: of short ones that begin close to each other the first. Each row has as much room as any
+    // other.
+    const int64_t slot_ns =
+        spans_ <= most_
+            ? 0
+            : (to_ns_ - from_ns_) / static_cast<int64_t>(std::max<size_t>(most_ / (2 * rows_), 1)) + 1;
+    int64_t slot = -1;
+    for (const TraceSlice* slice : slices) {
+      if (slot_ns > 0 && slice->to_ns - slice->from_ns < slot_ns) {
+        const int64_t at = std::max<int64_t>(slice->from_ns - from_ns_, 0) / slot_ns;
+        if (at == slot) {
+          to_->set_left_out(to_->left_out() + 1);
+          continue;
+        }
+        slot = at;
+      }
+      Span(*slice);
+    }
   }
 
+  bool Touches(const TraceSlice& slice) const { return slice.to_ns >= from_ns_ && slice.from_ns <= to_ns_; }
+
   void Span(const TraceSlice& slice) {
-    if (static_cast<size_t>(to_->row_size()) >= most_) {
-      to_->set_left_out(to_->left_out() + 1);
-      return;
-    }
     const auto [name, is_new] = names_.try_emplace(slice.name, static_cast<uint32_t>(names_.size()));
     if (is_new) to_->add_names(slice.name);
     int64_t number = -1;
@@ -105,6 +135,8 @@ class Describer {
   const page::TimelineWindow& window_;
   const size_t most_;
   v1::PageTimeline* const to_;
+  size_t rows_ = 0;
+  size_t spans_ = 0;
   std::map<std::string, uint32_t> names_;
 };
 
@@ -113,14 +145,22 @@ class Describer {
 v1::PageTimeline DescribeTimeline(const Timeline& timeline, int64_t from_ns, int64_t to_ns,
                                   const page::TimelineWindow& window, size_t most) {
   v1::PageTimeline described;
+  for (;;) {
+    Describer describer(from_ns, to_ns, window, most, &described);
+    for (const TraceRow& group : timeline.groups) describer.Count(group, -1);
+    if (window.from_unix_ns == 0 && describer.spans() > most && to_ns - from_ns > kLeastWindowNs) {
+      from_ns += (to_ns - from_ns) / 2;
+      continue;
+    }
+    for (size_t i = 0; i < timeline.groups.size(); ++i) {
+      // The first one is the whole job's.
+      describer.Rows(timeline.groups[i], i == 0 ? std::string() : timeline.groups[i].name, -1);
+    }
+    break;
+  }
   const auto unix_of = [&](int64_t at_ns) { return timeline.unix_ns - (timeline.at_ns - at_ns); };
   described.set_from_unix_ns(unix_of(from_ns));
   described.set_to_unix_ns(unix_of(to_ns));
-  Describer describer(from_ns, to_ns, window, most, &described);
-  for (size_t i = 0; i < timeline.groups.size(); ++i) {
-    // The first one is the whole job's.
-    describer.Rows(timeline.groups[i], i == 0 ? std::string() : timeline.groups[i].name, -1);
-  }
   described.set_left_out(described.left_out() + timeline.left_out);
   return described;
 }

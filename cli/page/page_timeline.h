@@ -20,7 +20,8 @@ absl::StatusOr<v1::PageTimeline> TimelineOf(const std::vector<std::string>& reco
                                             const page::TimelineWindow& window);
 
 // Puts what touches the window [from_ns, to_ns] of the timeline's clock into the page's form: rows of the
-// whole job, then host by host; of many spans the first `most`, and how many were left out. Rows of ranks
+// whole job, then host by host. Where there are more than `most` spans, a window whose begin nobody asked for
+// is made shorter; in any other, spans that are too short to be seen are left out, and counted. Rows of ranks
 // that are not asked for are not there.
 v1::PageTimeline DescribeTimeline(const Timeline& timeline, int64_t from_ns, int64_t to_ns,
                                   const page::TimelineWindow& window, size_t most = kMostTimelineSpans);

@@ -258,6 +258,13 @@ absl::StatusOr<v1::PageTimeline> RecordingFleet::Timeline(const page::JobAt& job
   return TimelineOf({(*recording)->path}, wanted);
 }
 
+absl::StatusOr<v1::PageWhatIf> RecordingFleet::WhatIf(const page::JobAt& job,
+                                                      const std::vector<std::string>& fix) {
+  const absl::StatusOr<Shared> recording = Find(job.id);
+  if (!recording.ok()) return recording.status();
+  return what_if_.Ask((*recording)->path, fix);
+}
+
 absl::StatusOr<v1::GetIterationsReply> RecordingFleet::Iterations(const page::JobAt& job, uint64_t from) {
   const absl::StatusOr<Shared> recording = Find(job.id);
   if (!recording.ok()) return recording.status();

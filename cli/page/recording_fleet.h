@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "cli/page/page_whatif.h"
 #include "page/fleet_source.h"
 
 namespace c4::cli {
@@ -44,6 +45,7 @@ class RecordingFleet final : public page::FleetSource {
   absl::StatusOr<v1::GetIterationsReply> Iterations(const page::JobAt& job, uint64_t from) override;
   absl::StatusOr<v1::PageTimeline> Timeline(const page::JobAt& job,
                                             const page::TimelineWindow& window) override;
+  absl::StatusOr<v1::PageWhatIf> WhatIf(const page::JobAt& job, const std::vector<std::string>& fix) override;
   absl::Status NotKnown() const override;
 
  private:
@@ -72,6 +74,7 @@ class RecordingFleet final : public page::FleetSource {
   };
   absl::StatusOr<Seen> LookAt(const page::JobAt& job) const;
 
+  WhatIfBook what_if_;
   std::mutex reading_;        // held while a dropped one is read
   mutable std::mutex mutex_;  // guards what follows
   std::vector<Shared> opened_;

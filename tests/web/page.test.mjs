@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
-import { blamedIn, openBrowser, openPage, Programs, proxyUnder, recordings, ROOT } from "./support.mjs";
+import { BIN, blamedIn, openBrowser, openPage, Programs, proxyUnder, recordings, ROOT } from "./support.mjs";
 
 const AXE = readFileSync(join(ROOT, "tests/web/node_modules/axe-core/axe.min.js"), "utf8");
 const HOSTILE = `<img src=x onerror="alert(1)"> \u05d0\u05d1 ${"long ".repeat(12)}`.trim(); // a master takes no control characters
@@ -251,6 +251,42 @@ test("a job's own master serves the page: that job, under a path too, and on aft
   } finally {
     await page.goto("about:blank");
     proxy.close();
+  }
+}));
+
+test("a live job: its timeline, what its straggler costs, and a rank that is stopped", () => withPage({}, async (page) => {
+  const live = await programs.page();
+  const run = await programs.start("c4", ["run", "-n", "4", "--job", "live", "--", join(BIN, "hybrid_trainer"), "--seconds", "120",
+    "--width", "256", "--hidden", "128", "--slow-rank", "2", "--slow-factor", "3"], /iteration/);
+  await page.goto(`${live.url}#/job/live?part=timeline`);
+  await page.getByRole("group", { name: /timeline of \d+ rows/ }).waitFor({ timeout: 20_000 });
+  const inHand = page.getByRole("region", { name: "what each rank had in hand" });
+  await inHand.getByText(/^rank 3: /).first().waitFor({ timeout: 20_000 });
+  // Without a profile it says how to get one; with one whom to blame.
+  await page.getByRole("link", { name: "Stragglers" }).click();
+  await page.getByText(/record/).first().waitFor();
+  await programs.done("c4", ["record", "--job", "live", "--fine", "-o", join(programs.dir, "live.c4rec"), "--seconds", "6"]);
+  await page.reload();
+  const worker = page.getByRole("button", { name: /^rank 2: slow-down/ });
+  await worker.waitFor({ timeout: 20_000 });
+  await worker.click();
+  await page.waitForURL(/fix=worker%3D2/);
+  await page.getByText(/Without rank 2: a step takes/).waitFor({ timeout: 10_000 });
+  await page.getByText(/of what stragglers cost is gone/).waitFor();
+  assert.deepEqual(await complaintsOf(page), []);
+  await worker.focus();
+  await page.keyboard.press("Enter");
+  await page.getByText("Press workers or causes").waitFor();
+  // What is wrong, within seconds, without a touch.
+  await page.getByRole("link", { name: "What is wrong" }).click();
+  const pid = programs.childOf(run.child.pid, "hybrid_trainer", "1");
+  process.kill(pid, "SIGSTOP");
+  try {
+    await page.getByText(/rank 1 \(pid \d+ on [^)]*\) is stopped/).first().waitFor({ timeout: 30_000 });
+  } finally {
+    process.kill(pid, "SIGCONT");
+    await page.goto("about:blank");
+    await Programs.end(run.child);
   }
 }));
 

@@ -8,7 +8,7 @@ import { fileURLToPath } from "node:url";
 import { chromium } from "playwright-core";
 
 export const ROOT = join(dirname(fileURLToPath(import.meta.url)), "../..");
-const BIN = join(process.env.C4_BUILD_DIR ?? join(ROOT, "build"), "bin");
+export const BIN = join(process.env.C4_BUILD_DIR ?? join(ROOT, "build"), "bin");
 const RECORDINGS = join(ROOT, "tests/data/recordings");
 
 export const recordings = () =>
@@ -54,6 +54,29 @@ export class Programs {
         reject(new Error(`${name} ended with ${code}: ${said}`));
       });
     });
+  }
+
+  // Runs it to its end.
+  done(name, args) {
+    const child = spawn(join(BIN, name), args, {
+      stdio: "ignore", env: { ...process.env, C4_RUN_DIR: join(this.dir, "run"), C4_LOG_DIR: join(this.dir, "logs") },
+    });
+    return new Promise((resolve, reject) => child.on("exit", (code) => (code === 0 ? resolve() : reject(new Error(`${name} ended with ${code}`)))));
+  }
+
+  // The process of that rank below a launcher.
+  childOf(launcher, program, rank) {
+    for (const pid of readdirSync("/proc").filter((name) => /^\d+$/.test(name))) {
+      try {
+        const stat = readFileSync(`/proc/${pid}/stat`, "utf8");
+        if (Number(stat.slice(stat.lastIndexOf(")") + 2).split(" ")[1]) !== launcher) continue;
+        if (!readFileSync(`/proc/${pid}/cmdline`, "utf8").includes(program)) continue;
+        if (readFileSync(`/proc/${pid}/environ`, "utf8").split("\0").includes(`RANK=${rank}`)) return Number(pid);
+      } catch {
+        // It has ended meanwhile.
+      }
+    }
+    throw new Error(`no ${program} of rank ${rank} below ${launcher}`);
   }
 
   async page(args = [], listen = "127.0.0.1:0") {

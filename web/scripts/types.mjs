@@ -10,7 +10,7 @@ const SCALARS = {
 };
 
 // What the page asks for, and what stands in that.
-const ROOTS = ["PageFleet", "PageVerdicts", "PageMatrix", "PageTimeline", "GetStatusReply", "GetIterationsReply", "GetMatrixReply",
+const ROOTS = ["PageFleet", "PageVerdicts", "PageMatrix", "PageTimeline", "PageWhatIf", "GetStatusReply", "GetIterationsReply", "GetMatrixReply",
   "ListAlertsReply", "GetRecoveryReply", "ListSessionsReply", "GetSessionReply", "ListPathsReply",
   "GetTopologyReply", "ExplainReply"];
 

@@ -72,12 +72,14 @@ class FakeSource final : public FleetSource {
     timeline_window = window;
     return v1::PageTimeline();
   }
+  absl::StatusOr<v1::PageWhatIf> WhatIf(const JobAt&, const std::vector<std::string>& fix) override {
+    what_if_fix = fix;
+    return v1::PageWhatIf();
+  }
   absl::StatusOr<v1::ListAlertsReply> Alerts(const JobAt&) override { return v1::ListAlertsReply(); }
   absl::StatusOr<v1::GetRecoveryReply> Recovery(const JobAt&) override { return v1::GetRecoveryReply(); }
   absl::StatusOr<v1::ListSessionsReply> Sessions(const JobAt&) override { return v1::ListSessionsReply(); }
-  absl::StatusOr<v1::GetSessionReply> Session(const JobAt&, uint64_t) override {
-    return v1::GetSessionReply();
-  }
+  absl::StatusOr<v1::GetSessionReply> Session(const JobAt&, uint64_t) override { return session; }
   absl::StatusOr<v1::ListPathsReply> Paths(const std::string& job) override {
     paths_of = job;
     return v1::ListPathsReply();
@@ -92,6 +94,8 @@ class FakeSource final : public FleetSource {
   std::string note;
   std::string paths_of;
   TimelineWindow timeline_window;
+  std::vector<std::string> what_if_fix;
+  v1::GetSessionReply session;
   std::atomic<int> list_calls = 0;
   std::atomic<int> verdict_calls = 0;
   std::atomic<int> status_calls = 0;

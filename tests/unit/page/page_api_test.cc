@@ -152,6 +152,21 @@ TEST_F(PageApiTest, ATimelineIsOfTheWindowAndRanksThatAreAskedFor) {
   }
 }
 
+TEST_F(PageApiTest, StragglersAreOfARecordingOrOfASessionsReport) {
+  source_.Add("j");
+  Serve();
+  EXPECT_EQ(client_->Get("/api/v1/whatif?job=j&fix=worker%3D2,cause%3Dpauses")->status, 200);
+  EXPECT_THAT(source_.what_if_fix, testing::ElementsAre("worker=2", "cause=pauses"));
+  EXPECT_EQ(client_->Get("/api/v1/whatif?job=j")->status, 200);
+  EXPECT_THAT(source_.what_if_fix, testing::IsEmpty());
+  // A session whose report is gone, and one whose report is none.
+  EXPECT_EQ(client_->Get("/api/v1/whatif?job=j&number=1")->status, 404);
+  source_.session.set_report_json("{}");
+  EXPECT_GE(client_->Get("/api/v1/whatif?job=j&number=2")->status, 400);
+  EXPECT_EQ(client_->Get("/api/v1/whatif?job=j&number=2&fix=worker%3D1")->status, 400);
+  EXPECT_EQ(client_->Get("/api/v1/whatif?job=j&number=x")->status, 400);
+}
+
 TEST_F(PageApiTest, ARecordingThatIsBroughtIsShown) {
   Serve();
   EXPECT_THAT(client_->Get("/api/v1/fleet")->body, Not(HasSubstr("mostRecordingBytes")));

@@ -10,6 +10,7 @@ import { WrongPart } from "./job_wrong";
 import { IterationsPart } from "./job_iterations";
 import { LatencyPart } from "./job_latency";
 import { RanksPart } from "./job_ranks";
+import { StragglersPart } from "./job_stragglers";
 import { TimelinePart } from "./job_timeline";
 import { HistoryPart } from "./job_history";
 import type { PageVerdicts } from "../messages";
@@ -20,6 +21,7 @@ const PARTS = [
   { name: "latency", title: "Latency" },
   { name: "ranks", title: "Ranks" },
   { name: "timeline", title: "Timeline" },
+  { name: "stragglers", title: "Stragglers" },
   { name: "history", title: "History" },
 ];
 
@@ -74,6 +76,8 @@ export function JobView({ route }: { route: Route }) {
         <RanksPart set={set} route={route} />
       ) : part === "timeline" ? (
         <TimelinePart set={set} route={route} job={job} verdicts={verdicts.data} />
+      ) : part === "stragglers" ? (
+        <StragglersPart set={set} route={route} recorded={recorded} />
       ) : part === "history" ? (
         <HistoryPart set={set} verdicts={verdicts} />
       ) : (

@@ -93,7 +93,7 @@ export function TimelinePart({ set, route, job, verdicts }: { set: Record<string
       <Fault asked={asked} />
       {timeline.fault && <p class="notice bad"><bdi>{timeline.fault}</bdi></p>}
       {Number(timeline.leftOut ?? 0) > 0 && (
-        <p class="notice">{timeline.leftOut} more are not shown: look closer, or at fewer ranks.</p>
+        <p class="notice">{timeline.leftOut} short ones are not drawn: look closer, or at fewer ranks.</p>
       )}
       <p class="controls">
         <button type="button" class="quiet" onClick={() => go({ from: window.from - 2 * part, to: window.to - 2 * part })}>earlier</button>

@@ -69,10 +69,33 @@ TEST(PageTimeline, OnlyTheRanksThatAreAskedFor) {
   EXPECT_EQ(page.rows(1).rank(), 1);
 }
 
-TEST(PageTimeline, WhatIsMoreThanFitsIsCounted) {
-  const v1::PageTimeline page = DescribeTimeline(TwoRanks(), 0, 9 * kSecond, {}, 2);
-  EXPECT_EQ(page.row_size(), 2);
-  EXPECT_EQ(page.left_out(), 1U);
+// A row of 1,000 spans of 1 ms, one each 2 ms, with a long one among them; and one of few.
+Timeline Many() {
+  TraceRow many{"world", "", {}, {}, {}, RowKind::kOperations, 0};
+  for (int64_t i = 0; i < 1000; ++i) many.slices.push_back(Slice(2 * i * kMs, (2 * i + 1) * kMs, "send"));
+  many.slices.push_back(Slice(500 * kMs, 900 * kMs, "long"));
+  TraceRow few{"world", "", {Slice(1990 * kMs, 1991 * kMs, "recv")}, {}, {}, RowKind::kOperations, 1};
+  return {.groups = {{"job j", "", {}, {}, {}}, {"node1", "", {}, {}, {many, few}}},
+          .at_ns = 2 * kSecond,
+          .unix_ns = 102 * kSecond,
+          .left_out = 0};
+}
+
+TEST(PageTimeline, WhatIsTooShortToBeSeenIsLeftOutAndCounted) {
+  const v1::PageTimeline page =
+      DescribeTimeline(Many(), 0, 2 * kSecond, {.from_unix_ns = 100 * kSecond}, 200);
+  EXPECT_LE(page.row_size(), 200);
+  EXPECT_GE(page.row_size(), 40);
+  EXPECT_EQ(page.row_size() + static_cast<int>(page.left_out()), 1002);
+  EXPECT_THAT(page.names(), testing::UnorderedElementsAre("send", "long", "recv"));
+  EXPECT_EQ(page.from_unix_ns(), 100 * kSecond);
+}
+
+TEST(PageTimeline, AWindowThatNobodyAskedForIsAsLongAsCanBeShown) {
+  const v1::PageTimeline page = DescribeTimeline(Many(), 0, 2 * kSecond, {}, 200);
+  EXPECT_EQ(page.left_out(), 0U);
+  EXPECT_EQ(page.from_unix_ns(), 102 * kSecond - kSecond / 4);
+  EXPECT_EQ(page.row_size(), 126);
 }
 
 std::string Stopped() {
