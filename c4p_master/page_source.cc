@@ -12,6 +12,13 @@ absl::StatusOr<v1::ListPathsReply> NetworkPageSource::Paths(const std::string& j
   return AskState(state_thread_, [&] { return handler_->ListPaths(request, clock_->MonotonicNs()); });
 }
 
+absl::StatusOr<v1::ListPathHistoryReply> NetworkPageSource::PathHistory(const std::string& job) {
+  v1::ListPathHistoryRequest request;
+  request.set_job(job);
+  request.set_most(page::kMostPathEvents);
+  return AskState(state_thread_, [&] { return handler_->ListPathHistory(request, clock_->MonotonicNs()); });
+}
+
 absl::StatusOr<v1::GetTopologyReply> NetworkPageSource::Topology() {
   return AskState(state_thread_, [&] { return handler_->GetTopology(clock_->MonotonicNs()); });
 }

@@ -24,6 +24,7 @@ class NetworkPageSource final : public page::FleetSource {
   bool HasPathMaster() override { return true; }
 
   absl::StatusOr<v1::ListPathsReply> Paths(const std::string& job) override;
+  absl::StatusOr<v1::ListPathHistoryReply> PathHistory(const std::string& job) override;
   absl::StatusOr<v1::GetTopologyReply> Topology() override;
   absl::StatusOr<v1::ExplainReply> Explain(const std::string& connection) override;
 

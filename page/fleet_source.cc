@@ -41,6 +41,9 @@ absl::StatusOr<v1::PageWhatIf> FleetSource::WhatIf(const JobAt&, const std::vect
 absl::StatusOr<v1::ListPathsReply> FleetSource::Paths(const std::string&) {
   return NotKnown();
 }
+absl::StatusOr<v1::ListPathHistoryReply> FleetSource::PathHistory(const std::string&) {
+  return NotKnown();
+}
 absl::StatusOr<v1::GetTopologyReply> FleetSource::Topology() {
   return NotKnown();
 }

@@ -18,6 +18,8 @@
 
 namespace c4::page {
 
+inline constexpr uint32_t kMostPathEvents = 1000;  // in one reply: the newest
+
 // Which job, and of a recording when: 0 is its end.
 struct JobAt {
   std::string id;
@@ -58,6 +60,7 @@ class FleetSource {
   virtual absl::StatusOr<v1::PageWhatIf> WhatIf(const JobAt& job, const std::vector<std::string>& fix);
   // Of the path master; `job` empty: of all.
   virtual absl::StatusOr<v1::ListPathsReply> Paths(const std::string& job);
+  virtual absl::StatusOr<v1::ListPathHistoryReply> PathHistory(const std::string& job);
   virtual absl::StatusOr<v1::GetTopologyReply> Topology();
   virtual absl::StatusOr<v1::ExplainReply> Explain(const std::string& connection);
 };

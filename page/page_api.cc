@@ -162,6 +162,11 @@ Asked AskPaths(FleetSource* source, const JobAt&, int64_t, const Request& reques
   return Json(source->Paths(request.only_job.empty() ? FromQuery(request, "of") : request.only_job));
 }
 
+Asked AskHistory(FleetSource* source, const JobAt&, int64_t, const Request& request) {
+  return Json(
+      source->PathHistory(request.only_job.empty() ? FromQuery(request, "of") : request.only_job));
+}
+
 Asked AskTopology(FleetSource* source, const JobAt&, int64_t, const Request&) {
   return Json(source->Topology());
 }
@@ -346,6 +351,7 @@ service::HttpReply PageApi::Answer(const service::HttpRequest& request) {
       {"session", 5 * kSecondNs, true, AskSession},    {"paths", 2 * kSecondNs, false, AskPaths},
       {"topology", 2 * kSecondNs, false, AskTopology}, {"explain", 2 * kSecondNs, false, AskExplain},
       {"timeline", 5 * kSecondNs, true, AskTimeline},  {"whatif", 5 * kSecondNs, true, AskWhatIf},
+      {"history", 2 * kSecondNs, false, AskHistory},
   };
   if (!rate_.Admit(request.client, clock_->MonotonicNs())) {
     service::HttpReply reply =

@@ -47,6 +47,9 @@ class JoinedFleet final : public page::FleetSource {
     return Of(job)->Session(job, number);
   }
   absl::StatusOr<v1::ListPathsReply> Paths(const std::string& job) override { return masters_->Paths(job); }
+  absl::StatusOr<v1::ListPathHistoryReply> PathHistory(const std::string& job) override {
+    return masters_->PathHistory(job);
+  }
   absl::StatusOr<v1::GetTopologyReply> Topology() override { return masters_->Topology(); }
   absl::StatusOr<v1::ExplainReply> Explain(const std::string& connection) override {
     return masters_->Explain(connection);

@@ -258,6 +258,15 @@ absl::StatusOr<v1::ListPathsReply> LiveFleet::Paths(const std::string& job) {
   return (*client)->ListPaths(request);
 }
 
+absl::StatusOr<v1::ListPathHistoryReply> LiveFleet::PathHistory(const std::string& job) {
+  const absl::StatusOr<std::shared_ptr<const PathClient>> client = PathMaster();
+  if (!client.ok()) return client.status();
+  v1::ListPathHistoryRequest request;
+  request.set_job(job);
+  request.set_most(page::kMostPathEvents);
+  return (*client)->ListPathHistory(request);
+}
+
 absl::StatusOr<v1::GetTopologyReply> LiveFleet::Topology() {
   const absl::StatusOr<std::shared_ptr<const PathClient>> client = PathMaster();
   if (!client.ok()) return client.status();

@@ -41,6 +41,7 @@ class LiveFleet final : public page::FleetSource {
                                             const page::TimelineWindow& window) override;
   absl::StatusOr<v1::PageWhatIf> WhatIf(const page::JobAt& job, const std::vector<std::string>& fix) override;
   absl::StatusOr<v1::ListPathsReply> Paths(const std::string& job) override;
+  absl::StatusOr<v1::ListPathHistoryReply> PathHistory(const std::string& job) override;
   absl::StatusOr<v1::GetTopologyReply> Topology() override;
   absl::StatusOr<v1::ExplainReply> Explain(const std::string& connection) override;
 

@@ -304,6 +304,21 @@ test("the path master serves the page: the network, with its drawing saved as SV
   const text = readFileSync(await download.path(), "utf8");
   assert.match(text, /^<\?xml[^]*<svg[^]*xmlns="http:\/\/www.w3.org\/2000\/svg"[^]*leaf0[^]*<\/svg>/);
   assert.match(text, /stroke-width:2.5px/); // the styles are written into it
+  // A cable is drained and given back: each is an event, and the slider goes back to when it was not used.
+  await page.getByText("Nothing has befallen a cable").waitFor();
+  for (const verb of ["drain", "undrain"]) await programs.done("c4", ["paths", verb, "leaf0-spine1"]);
+  const events = page.getByRole("region", { name: "events of the network" });
+  await events.getByText("given back").waitFor({ timeout: 15_000 });
+  await page.getByRole("img", { name: /, 1 down/ }).waitFor();
+  await page.getByRole("button", { name: "previous event" }).click();
+  await page.getByRole("button", { name: "previous event" }).click();
+  await page.getByRole("img", { name: /, 2 down/ }).waitFor();
+  await page.waitForURL(/event=1/);
+  const slider = page.getByLabel("Moment of the network");
+  assert.match(await slider.getAttribute("aria-valuetext"), /drained/);
+  assert.deepEqual(await complaintsOf(page), []);
+  await page.getByRole("button", { name: "next event" }).click();
+  await page.getByRole("img", { name: /, 1 down/ }).waitFor();
 }));
 
 test("a recording is dropped onto the page, gone through, and shared as a link", () => withPage({}, async (page) => {

@@ -11,7 +11,7 @@ const SCALARS = {
 
 // What the page asks for, and what stands in that.
 const ROOTS = ["PageFleet", "PageVerdicts", "PageMatrix", "PageTimeline", "PageWhatIf", "GetStatusReply", "GetIterationsReply", "GetMatrixReply",
-  "ListAlertsReply", "GetRecoveryReply", "ListSessionsReply", "GetSessionReply", "ListPathsReply",
+  "ListAlertsReply", "GetRecoveryReply", "ListSessionsReply", "GetSessionReply", "ListPathsReply", "ListPathHistoryReply",
   "GetTopologyReply", "ExplainReply"];
 
 function tokensOf(text) {

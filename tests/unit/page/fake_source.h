@@ -84,6 +84,10 @@ class FakeSource final : public FleetSource {
     paths_of = job;
     return v1::ListPathsReply();
   }
+  absl::StatusOr<v1::ListPathHistoryReply> PathHistory(const std::string& job) override {
+    history_of = job;
+    return v1::ListPathHistoryReply();
+  }
   absl::StatusOr<v1::GetTopologyReply> Topology() override { return v1::GetTopologyReply(); }
   absl::StatusOr<v1::ExplainReply> Explain(const std::string&) override {
     v1::ExplainReply reply;
@@ -93,6 +97,7 @@ class FakeSource final : public FleetSource {
 
   std::string note;
   std::string paths_of;
+  std::string history_of;
   TimelineWindow timeline_window;
   std::vector<std::string> what_if_fix;
   v1::GetSessionReply session;

@@ -299,6 +299,10 @@ TEST_F(PageApiTest, WhoHasATokenForOneJobSeesThatOne) {
   EXPECT_EQ(client_->Get("/api/v1/verdicts?job=theirs", mine)->status, 404);
   EXPECT_EQ(client_->Get("/api/v1/paths?of=theirs", mine)->status, 200);
   EXPECT_EQ(source_.paths_of, "mine");
+  EXPECT_EQ(client_->Get("/api/v1/history?of=theirs", mine)->status, 200);
+  EXPECT_EQ(source_.history_of, "mine");
+  EXPECT_EQ(client_->Get("/api/v1/timeline?job=theirs", mine)->status, 404);
+  EXPECT_EQ(client_->Get("/api/v1/whatif?job=theirs", mine)->status, 404);
   EXPECT_EQ(client_->Get("/api/v1/explain?connection=x", mine)->status, 404);
   EXPECT_THAT(Stream("event: fleet", "Authorization: " + mine.find("Authorization")->second + "\r\n"),
               Not(HasSubstr("theirs")));

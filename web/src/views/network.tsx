@@ -10,6 +10,7 @@ import { Fault } from "../parts/fault";
 import { SaveSvg } from "../parts/picture";
 import { Table, type Column } from "../parts/table";
 import { Name } from "../parts/time";
+import { PastSlider, PastTable, usePast } from "./network_history";
 
 const share = (link: LinkLoad) => (link.capacityMbps ? (link.loadMbps ?? 0) / link.capacityMbps : 0);
 
@@ -56,7 +57,8 @@ interface Cable {
   title: string;
 }
 
-function cablesOf(all: LinkLoad[], chosen: Set<string>): Cable[] {
+// `used`: of cables whose use is told apart from the present's.
+function cablesOf(all: LinkLoad[], chosen: Set<string>, used: Map<string, boolean>): Cable[] {
   const cables = new Map<string, Cable>();
   for (const link of all) {
     const ends = endsOf(link.name ?? "");
@@ -70,6 +72,9 @@ function cablesOf(all: LinkLoad[], chosen: Set<string>): Cable[] {
     cable.chosen = cable.chosen || chosen.has(link.name ?? "");
     cable.title += `\n${link.name}: ${(link.loadMbps ?? 0).toFixed(0)} of ${(link.capacityMbps ?? 0).toFixed(0)} Mbit/s${link.up ? "" : `, down: ${link.fault ?? ""}`}`;
   }
+  cables.forEach((cable) => {
+    cable.up = used.get(`${cable.a}-${cable.b}`) ?? used.get(`${cable.b}-${cable.a}`) ?? cable.up;
+  });
   return [...cables.values()];
 }
 
@@ -167,9 +172,11 @@ export function NetworkView({ route }: { route: Route }) {
   const paths = useAsk<ListPathsReply>(known ? "paths" : "", { of }, 5000);
   const explained = useAsk<ExplainReply>(known && name ? "explain" : "", { connection: name }, 5000);
   const connection = explained.data?.connection ?? paths.data?.connections?.find((item) => item.connection === name);
-  const chosen = useMemo(() => new Set(connection?.queuePairs?.flatMap((pair) => pair.links ?? []) ?? []), [connection]);
+  const past = usePast(known, of, route);
+  const chosen = useMemo(
+    () => new Set([...(connection?.queuePairs?.flatMap((pair) => pair.links ?? []) ?? []), ...past.links]), [connection, past.links]);
   const all = useMemo(() => topology.data?.links ?? paths.data?.links ?? [], [topology.data, paths.data]);
-  const cables = useMemo(() => cablesOf(all, chosen), [all, chosen]);
+  const cables = useMemo(() => cablesOf(all, chosen, past.used), [all, chosen, past.used]);
   if (fleet && !known) return <><h1>Network</h1><p class="dim">No path master is published here: start c4p_master, or `c4 run --c4p`.</p></>;
   const down = all.filter((link) => !link.up);
   return (
@@ -182,15 +189,17 @@ export function NetworkView({ route }: { route: Route }) {
           {down.length} link{down.length === 1 ? " is" : "s are"} not used: {down.slice(0, 8).map((link) => link.name).join(", ")}{down.length > 8 ? " and more" : ""}
         </p>
       )}
+      <PastSlider past={past} route={route} />
       <Drawing switches={topology.data?.switches ?? []} nics={topology.data?.nics ?? []} cables={cables} />
       <p class="legend">
         promised load:
         {[0, 0.5, 1].map((step) => <span key={step}><i style={{ background: css(cividis(step)) }} /> {step * 100} %</span>)}
         <span><i class="broken" /> not used</span>
-        {name && <span><i class="chosen" /> the chosen connection</span>}
+        {(name || past.links.size > 0) && <span><i class="chosen" /> {name ? "the chosen connection" : "what the event is about"}</span>}
       </p>
       <Fault asked={explained} />
       {name && connection && <Way connection={connection} explained={explained.data?.sentences ?? []} />}
+      <PastTable past={past} route={route} />
       <h2>Links</h2>
       <Table caption="links of the network" columns={links} rows={all} keyOf={(link) => link.name ?? ""} most={32} chosen={(link) => chosen.has(link.name ?? "")} empty="No link is known." />
       <h2>Connections</h2>
