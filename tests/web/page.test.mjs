@@ -322,7 +322,7 @@ test("the path master serves the page: the network, with its drawing saved as SV
 }));
 
 test("a recording is dropped onto the page, gone through, and shared as a link", () => withPage({}, async (page) => {
-  const live = await programs.page(["--run-dir", join(programs.dir, "nobody")]); // without the masters of other tests
+  const live = await programs.page(["--run-dir", join(programs.dir, "nobody")], "127.0.0.1:0", "no-logs"); // without the masters of other tests
   await page.goto(live.url);
   await page.getByText("No job has a master here.").waitFor();
   const file = recordings().find(({ id }) => id === "simulated-stop").file;

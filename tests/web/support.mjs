@@ -79,9 +79,9 @@ export class Programs {
     throw new Error(`no ${program} of rank ${rank} below ${launcher}`);
   }
 
-  async page(args = [], listen = "127.0.0.1:0") {
+  async page(args = [], listen = "127.0.0.1:0", logs = "logs") {
     const { child, found } = await this.start(
-      "c4", ["page", "--listen", listen, "--log-dir", join(this.dir, "logs"), ...args], /at (http:\S+)/);
+      "c4", ["page", "--listen", listen, "--log-dir", join(this.dir, logs), ...args], /at (http:\S+)/);
     return { child, url: found[1] };
   }
 

@@ -86,15 +86,20 @@ export interface Asked<T> {
   gone: boolean; // there is no such thing (any more)
 }
 
+const SETTLED_MS = 60;
+
 // Asks now, when `key` changes, and every `everyMs` while the page can be seen (0: once).
 export function useAsk<T>(name: string, set: Record<string, string>, everyMs: number, key = ""): Asked<T> {
   const [asked, setAsked] = useState<Asked<T>>({ data: null, error: "", gone: false });
   const what = name + JSON.stringify(set);
-  const shown = useRef("");
+  const thing = name + JSON.stringify({ ...set, at: "" });
+  const shown = useRef({ what: "", thing: "" });
   useEffect(() => {
     if (!name) return;
-    if (shown.current !== what) setAsked({ data: null, error: "", gone: false });
-    shown.current = what;
+    // Of another moment what is shown stays until that is there, and is asked for once the slider rests.
+    const moved = shown.current.thing === thing && shown.current.what !== what;
+    if (shown.current.thing !== thing) setAsked({ data: null, error: "", gone: false });
+    shown.current = { what, thing };
     const abort = new AbortController();
     let timer = 0;
     const round = async () => {
@@ -111,7 +116,8 @@ export function useAsk<T>(name: string, set: Record<string, string>, everyMs: nu
       }
       if (!abort.signal.aborted && everyMs > 0) timer = window.setTimeout(round, everyMs);
     };
-    void round();
+    if (moved) timer = window.setTimeout(round, SETTLED_MS);
+    else void round();
     return () => {
       abort.abort();
       clearTimeout(timer);
