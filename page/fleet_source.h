@@ -28,8 +28,8 @@ struct JobAt {
 
 // What of a job's timeline is asked for.
 struct TimelineWindow {
-  int64_t from_unix_ns = 0;  // 0: ten seconds before `to_unix_ns`
-  int64_t to_unix_ns = 0;    // 0: the end; of a recording the moment that is shown
+  int64_t from_unix_ns = 0;                        // 0: ten seconds before `to_unix_ns`
+  int64_t to_unix_ns = 0;                          // 0: the end; of a recording the moment that is shown
   std::vector<std::pair<int32_t, int32_t>> ranks;  // from, to; none: all
 };
 
@@ -55,8 +55,8 @@ class FleetSource {
   virtual absl::StatusOr<v1::ListSessionsReply> Sessions(const JobAt& job);
   virtual absl::StatusOr<v1::GetSessionReply> Session(const JobAt& job, uint64_t number);
   virtual absl::StatusOr<v1::PageTimeline> Timeline(const JobAt& job, const TimelineWindow& window);
-  // From the profile in what was recorded of the job: what it would be without what the words of `fix` name, as
-  // `c4 whatif --fix`. InvalidArgument: a word is none.
+  // From the profile in what was recorded of the job: what it would be without what the words of `fix` name,
+  // as `c4 whatif --fix`. InvalidArgument: a word is none.
   virtual absl::StatusOr<v1::PageWhatIf> WhatIf(const JobAt& job, const std::vector<std::string>& fix);
   // Of the path master; `job` empty: of all.
   virtual absl::StatusOr<v1::ListPathsReply> Paths(const std::string& job);

@@ -144,8 +144,7 @@ Asked AskWhatIf(FleetSource* source, const JobAt& job, int64_t, const Request& r
   const absl::StatusOr<uint64_t> number = Number(request, "number");
   if (!number.ok()) return number.status();
   const std::string text = FromQuery(request, "fix");
-  const std::vector<std::string> fix =
-      text.empty() ? std::vector<std::string>() : absl::StrSplit(text, ',');
+  const std::vector<std::string> fix = text.empty() ? std::vector<std::string>() : absl::StrSplit(text, ',');
   if (*number == 0) return Json(source->WhatIf(job, fix));
   if (!fix.empty()) {
     return absl::InvalidArgumentError("a session's report answers no further questions: leave out number");
@@ -163,8 +162,7 @@ Asked AskPaths(FleetSource* source, const JobAt&, int64_t, const Request& reques
 }
 
 Asked AskHistory(FleetSource* source, const JobAt&, int64_t, const Request& request) {
-  return Json(
-      source->PathHistory(request.only_job.empty() ? FromQuery(request, "of") : request.only_job));
+  return Json(source->PathHistory(request.only_job.empty() ? FromQuery(request, "of") : request.only_job));
 }
 
 Asked AskTopology(FleetSource* source, const JobAt&, int64_t, const Request&) {

@@ -3,7 +3,7 @@
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 scripts/setup.sh lint
-mapfile -t files < <(find wire ccl analysis traces service c4a c4d_master c4p_master cli fabric tests benchmarks python \
+mapfile -t files < <(find wire ccl analysis traces service c4a c4d_master c4p_master cli fabric page tests benchmarks python \
   -name '*.h' -o -name '*.cc' -o -name '*.c' | sort)
 if [ "${1:-}" != --check ]; then
   clang-format -i "${files[@]}"

@@ -198,6 +198,22 @@ absl::StatusOr<RasCommunicator> ReadCommunicator(const Json& json, const std::st
   return communicator;
 }
 
+// NCCL 2.28.7 to 2.28.9 at least leave out the comma between the last number of a missing rank and its
+// "status".
+std::string WithMissingCommas(std::string_view json) {
+  constexpr std::string_view kStatus = "\"status\"";
+  std::string mended;
+  size_t from = 0;
+  for (size_t at = json.find(kStatus); at != std::string_view::npos; at = json.find(kStatus, at + 1)) {
+    const size_t before = json.find_last_not_of(" \t\r\n", at == 0 ? at : at - 1);
+    if (before == std::string_view::npos || before < from || json[before] < '0' || json[before] > '9')
+      continue;
+    mended.append(json.substr(from, before + 1 - from)).push_back(',');
+    from = before + 1;
+  }
+  return mended.append(json.substr(from));
+}
+
 }  // namespace
 
 std::string RasRequest(int timeout_s) {
@@ -224,7 +240,8 @@ absl::StatusOr<RasStatus> ParseRasReply(std::string_view reply) {
   if (!line.has_value() || *line != "OK") {
     return Wrong(Concat(line.has_value() ? Shown(*line) : "no line", " to the format that was asked for"));
   }
-  const Json json = Json::parse(reply, nullptr, /*allow_exceptions=*/false);
+  Json json = Json::parse(reply, nullptr, /*allow_exceptions=*/false);
+  if (json.is_discarded()) json = Json::parse(WithMissingCommas(reply), nullptr, /*allow_exceptions=*/false);
   if (json.is_discarded())
     return Wrong("no whole JSON after the protocol's lines: it is cut off, or damaged");
 

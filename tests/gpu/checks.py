@@ -13,6 +13,7 @@ import time
 import c4d_rows
 import jobs
 import machine
+import ras_rows
 
 PASSED, FAILED, NOT_RUN = "passed", "failed", "not run"
 
@@ -241,6 +242,8 @@ def main():
     bench.row("C4D names a rank whose kernel spins", c4d_rows.spinning)
     bench.row("C4D names a slow rank", c4d_rows.slow("C4"))
     bench.row("C4D names a slow rank of a job on NCCL's own sockets", c4d_rows.slow("Socket"))
+    bench.row("NCCL's own RAS alone: a rank that calls no more", ras_rows.behind)
+    bench.row("NCCL's own RAS alone: a killed rank", ras_rows.killed)
     bench.row("cost of a call", call_cost)
     bench.row("cost of a job, 8 B to 256 MB", job_cost)
     text = bench.table()

@@ -1,7 +1,10 @@
 #include "c4d_master/sources/ras_status.h"
 
+#include <cstdlib>
+#include <fstream>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <iterator>
 
 #include "tests/unit/c4d_master/sources/ras_text.h"
 
@@ -39,6 +42,45 @@ TEST(RasStatusTest, RanksCountsAndStatesAreRead) {
   ASSERT_EQ(read.missing.size(), 1u);
   EXPECT_EQ(read.missing[0].rank, 2u);
   EXPECT_TRUE(read.missing[0].considered_dead);
+}
+
+// As NCCL 2.28.9 answered on an H100: three ranks of PyTorch's at work, then one that calls no more, then one
+// that was killed.
+std::string RealReply(const std::string& name) {
+  std::ifstream file(std::string(getenv("C4_SOURCE_DIR")) + "/tests/data/ras/2.28.9-" + name + ".reply");
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+TEST(RasStatusTest, RealAnswersAreRead) {
+  const absl::StatusOr<RasStatus> working = ParseRasReply(RealReply("status"));
+  ASSERT_TRUE(working.ok()) << working.status();
+  ASSERT_EQ(working->communicators.size(), 1U);
+  EXPECT_EQ(working->communicators[0].ranks.size(), 3U);
+  const absl::StatusOr<RasStatus> behind = ParseRasReply(RealReply("behind"));
+  ASSERT_TRUE(behind.ok()) << behind.status();
+  const std::vector<RasRank>& ranks = behind->communicators[0].ranks;
+  EXPECT_LT(ranks[1].collectives, ranks[0].collectives);
+  EXPECT_EQ(ranks[0].collectives, ranks[2].collectives);
+}
+
+// A comma is missing there, which makes it no JSON.
+TEST(RasStatusTest, ARealAnswerOfADeadRankIsReadThoughItIsNoJson) {
+  const absl::StatusOr<RasStatus> killed = ParseRasReply(RealReply("killed"));
+  ASSERT_TRUE(killed.ok()) << killed.status();
+  const RasCommunicator& world = killed->communicators[0];
+  EXPECT_EQ(world.ranks.size(), 2U);
+  ASSERT_EQ(world.missing.size(), 1U);
+  EXPECT_EQ(world.missing[0].rank, 1U);
+  EXPECT_EQ(world.missing[0].pid, 1380U);
+  EXPECT_TRUE(world.missing[0].considered_dead);
+  EXPECT_EQ(world.ranks[1].async_error, 6);
+  // Cut off it is refused as any other.
+  const std::string reply = RealReply("killed");
+  const size_t last = reply.find_last_of('}');
+  for (size_t bytes = 0; bytes <= last; bytes += 7) {
+    EXPECT_THAT(Refusal(reply.substr(0, bytes)), HasSubstr("RAS answers with what is not understood"))
+        << bytes;
+  }
 }
 
 TEST(RasStatusTest, AJobWithoutCommunicatorsIsOne) {

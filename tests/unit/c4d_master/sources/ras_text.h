@@ -32,7 +32,8 @@ inline std::string RasJson(const std::vector<RasTestCommunicator>& communicators
   const auto flag = [](bool value) { return value ? "true" : "false"; };
   const auto place = [](const RasTestRank& rank) {
     return "{\"rank\": " + std::to_string(rank.rank) + ", \"host\": \"" + rank.host +
-           "\", \"pid\": " + std::to_string(rank.pid) + ", \"cuda_dev\": 0, \"nvml_dev\": 0, \"status\": ";
+           "\", \"pid\": " + std::to_string(rank.pid) + ", \"cuda_dev\": 0, \"nvml_dev\": 0" +
+           (rank.missing ? "\n" : ", ") + "\"status\": ";  // without the comma, as NCCL 2.28.9 writes it
   };
   std::string text =
       "{\n  \"nccl_version\": \"2.28.9\",\n  \"cuda_runtime_version\": 13000,\n  \"cuda_driver_version\": "

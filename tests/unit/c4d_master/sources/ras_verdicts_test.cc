@@ -124,6 +124,23 @@ TEST_P(RasVerdictsTest, AProcessThatIsConsideredDeadIsACrash) {
   EXPECT_EQ(open[0].state(), v1::VERDICT_STATE_CONFIRMED);
 }
 
+// As an NCCL told of a rank that was killed: one of its neighbours has an error of the network beside it.
+TEST_P(RasVerdictsTest, AnErrorOfANeighbourDoesNotHideWhoIsDead) {
+  RasJob job;
+  job.Work(20);
+  RasTestCommunicator world = RasWorld(kRanks, job.done() + 1);
+  world.ranks[(GetParam() + 1) % kRanks].async_error = 6;
+  job.Say({world}, 3);
+  world.ranks[GetParam()].missing = true;
+  job.Say({world}, 20);
+  world.ranks[GetParam()].dead = true;
+  job.Say({world}, 10);
+  const std::vector<v1::Verdict> open = job.Open();
+  ASSERT_FALSE(open.empty());
+  EXPECT_EQ(open[0].syndrome(), v1::SYNDROME_CRASH);
+  EXPECT_EQ(open[0].culprit().rank(), static_cast<int32_t>(GetParam()));
+}
+
 // It may have come to its end before the others, which RAS does not tell from a death.
 TEST_P(RasVerdictsTest, ADeadProcessThatNobodyMissesIsASuspicion) {
   RasJob job;
