@@ -345,7 +345,11 @@ void HostCommunicator::Sleep() {
 }
 
 bool HostCommunicator::Look() {
-  if (wheel_->TakeCall()) return true;
+  if (wheel_->TakeCall()) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    patrol_.End();
+    return true;
+  }
   Patrol::Next next = Patrol::Next::kRest;
   long pause_ns = 0;
   {

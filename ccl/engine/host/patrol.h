@@ -27,6 +27,10 @@ class Patrol {
     return true;
   }
 
+  // The thread runs the queue for another reason, whose timer has taken the place of the patrol's: the next
+  // Begin sets one again.
+  void End() { walks_ = false; }
+
   enum class Next { kRest, kAgain, kRun };
   // The thread looks. kRun: what was in the queue when it last looked, or when the patrol began, still is;
   // nobody waits for it. kAgain: after pause_ns(). kRest: nothing has come since; Begin will say so.

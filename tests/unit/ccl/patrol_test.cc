@@ -49,6 +49,16 @@ class Queue {
   long look_ns_ = 0;  // 0: the thread sleeps
 };
 
+// A call has set the timer for itself: whatever is enqueued afterwards needs one of its own.
+TEST(Patrol, AfterACallTheNextOneBeginsAnew) {
+  Patrol patrol;
+  EXPECT_TRUE(patrol.Begin(1));
+  EXPECT_FALSE(patrol.Begin(2));
+  patrol.End();
+  EXPECT_TRUE(patrol.Begin(3));
+  EXPECT_EQ(patrol.Look(3, 1), Patrol::Next::kRun);
+}
+
 TEST(Patrol, WhatNobodyWaitsForRunsAfterAMoment) {
   Queue queue;
   queue.Enqueue();
