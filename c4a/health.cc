@@ -38,6 +38,9 @@ void HealthTracker::Update(const std::optional<ProcessInfo>& info, int64_t now_n
   health_.cpu_ns = info->cpu_ns;
   health_.io_bytes = io_bytes;
   health_.wait_channel = info->wait_channel;
+  // Who is blocked in the kernel waits for a disk or a file system: what an fsync writes is charged to
+  // nobody.
+  if (StateOfLetter(info->stat.state) == ProcessState::kBlocked) health_.io_progress_ns = now_ns;
   Enter(StateOfLetter(info->stat.state), now_ns);
 }
 

@@ -31,7 +31,8 @@ struct ProcessHealth {
   // When cpu_ns or io_bytes last moved, as part of some work: threads that look around a few times a second
   // (watchdogs, proxies) make no progress, however long they go on.
   int64_t progress_ns = 0;
-  int64_t io_progress_ns = 0;  // the same of io_bytes alone; 0: it has not moved yet
+  // The same of io_bytes alone, or when it was last seen blocked in the kernel; 0: neither yet.
+  int64_t io_progress_ns = 0;
   uint64_t cpu_ns = 0;
   uint64_t io_bytes = 0;  // 0 where not readable
   std::string wait_channel;

@@ -48,22 +48,9 @@ bool Replace(Membership* held, Membership* next) {
   return same;
 }
 
-// The agent does not know of data that moved while it looked at a process that was blocked.
-void KeepLastIo(const Process& held, Process* next) {
-  if (!(held.key == next->key)) return;
-  next->health.last_io_at_ns = std::max(next->health.last_io_at_ns, held.health.last_io_at_ns);
-}
-
 }  // namespace
 
 HostUpdate Replace(std::vector<Process>* held, std::vector<Process>* next) {
-  for (size_t i = 0; i < next->size(); ++i) {
-    if (i < held->size() && (*held)[i].key == (*next)[i].key) {
-      KeepLastIo((*held)[i], &(*next)[i]);
-      continue;
-    }
-    for (const Process& process : *held) KeepLastIo(process, &(*next)[i]);
-  }
   if (!std::equal(held->begin(), held->end(), next->begin(), next->end(),
                   [](const Process& a, const Process& b) { return IsSame(a, b); })) {
     *held = std::move(*next);
@@ -75,7 +62,6 @@ HostUpdate Replace(std::vector<Process>* held, std::vector<Process>* next) {
 }
 
 HostUpdate Replace(Process* held, Process* next) {
-  KeepLastIo(*held, next);
   if (!IsSame(*held, *next)) {
     *held = std::move(*next);
     return HostUpdate::kMoved;

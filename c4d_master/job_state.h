@@ -62,7 +62,7 @@ struct Health {
   ProcessState state = ProcessState::kUnknown;
   int64_t state_since_at_ns = kNever;
   int64_t last_progress_at_ns = kNever;  // CPU time or I/O moved
-  int64_t last_io_at_ns = kNever;        // I/O did
+  int64_t last_io_at_ns = kNever;        // I/O did, or it was blocked in the kernel
   uint64_t cpu_ns = 0;
   uint64_t io_bytes = 0;
   std::string wait_channel;

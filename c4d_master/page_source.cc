@@ -38,9 +38,9 @@ std::vector<v1::PageJob> JobPageSource::Jobs(std::vector<std::string>*) {
 
 absl::StatusOr<v1::PageTimeline> JobPageSource::Timeline(const page::JobAt&, const page::TimelineWindow&) {
   return absl::FailedPreconditionError(
-      "this is the page of one job's master, which keeps counters and not each operation: `c4 page` shows "
-      "the "
-      "timeline, of jobs of `c4 run` beside them, of others from a recording (c4 record --fine)");
+      "a job's master keeps no operations: `c4 page` shows the timeline of jobs of `c4 run` beside it, and "
+      "of "
+      "recordings (c4 record --fine)");
 }
 
 absl::Status JobPageSource::NotKnown() const {

@@ -1,6 +1,5 @@
 #include "c4d_master/telemetry_changes.h"
 
-#include <algorithm>
 #include <map>
 
 #include "c4/v1/telemetry.pb.h"
@@ -168,9 +167,7 @@ bool Fit(const v1::ProcessChanges& changes, const Process& process, const QueueP
 
 void Apply(const v1::ProcessChanges& changes, const BatchTimes& times, const QueuePairPlaces& places,
            Process* process) {
-  const int64_t last_io_at_ns = process->health.last_io_at_ns;
   process->health = DecodeHealth(changes.health(), times);
-  process->health.last_io_at_ns = std::max(process->health.last_io_at_ns, last_io_at_ns);
   process->in_operation_ns = changes.in_operation_ns();
   process->operations_finished = changes.operations_finished();
   const Column32& communicators = changes.communicators().places();

@@ -231,8 +231,6 @@ Health DecodeHealth(const v1::ProcessHealth& health, const BatchTimes& times) {
   result.state_since_at_ns = times.Ago(health.state_age_ns());
   result.last_progress_at_ns = times.Ago(health.progress_age_ns());
   if (health.io_progress_age_ns() > 0) result.last_io_at_ns = times.Ago(health.io_progress_age_ns());
-  // Who is blocked in the kernel waits for a disk or a file system, as fsync does.
-  if (result.state == ProcessState::kBlocked) result.last_io_at_ns = times.Ago(0);
   if (health.has_exit()) {
     result.exit_at_ns = times.Ago(health.exit().age_ns());
     if (health.exit().status_seen()) result.exit_status = health.exit().status();

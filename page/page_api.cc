@@ -19,6 +19,7 @@ constexpr int64_t kMsNs = 1'000'000;
 constexpr int64_t kSecondNs = 1'000'000'000;
 constexpr int64_t kStaleNs = 2 * kSecondNs;
 constexpr size_t kMostCached = 256;
+constexpr size_t kMostCachedBytes = 64U << 20;  // a timeline has megabytes
 
 std::string FromQuery(const service::HttpRequest& request, const std::string& name) {
   const auto found = request.query.find(name);
@@ -189,7 +190,7 @@ PageApi::PageApi(FleetSource* source, const service::Clock* clock, const std::ve
       files_(files),
       options_(options),
       rate_(options.rate),
-      cache_([clock] { return clock->MonotonicNs(); }, kMostCached),
+      cache_([clock] { return clock->MonotonicNs(); }, kMostCached, kMostCachedBytes),
       fleet_(source) {}
 
 PageApi::~PageApi() {

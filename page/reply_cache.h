@@ -16,7 +16,9 @@ namespace c4::page {
 class ReplyCache {
  public:
   using Clock = std::function<int64_t()>;  // monotonic, in nanoseconds
-  ReplyCache(Clock clock, size_t most) : clock_(std::move(clock)), most_(most) {}
+  // Holds replies to as many keys, and of so many bytes together, beside the newest one.
+  ReplyCache(Clock clock, size_t most, size_t most_bytes = SIZE_MAX)
+      : clock_(std::move(clock)), most_(most), most_bytes_(most_bytes) {}
 
   // What `make` gives, or has given for this key at most `fresh_ns` ago. Errors are kept as long.
   absl::StatusOr<std::shared_ptr<const std::string>> Get(
@@ -33,9 +35,17 @@ class ReplyCache {
 
   const Clock clock_;
   const size_t most_;
+  const size_t most_bytes_;
   std::mutex mutex_;  // of what follows
-  std::map<std::string, std::pair<std::shared_ptr<Entry>, int64_t>>
-      entries_;  // and when it was asked for last
+  struct Held {
+    std::shared_ptr<Entry> entry;
+    int64_t asked_ns = 0;  // when it was asked for last
+    size_t bytes = 0;      // of its reply
+  };
+  // The one but `key` that was asked for the longest ago goes. False: there is no other.
+  bool Forget(const std::string& key);
+  std::map<std::string, Held> entries_;
+  size_t bytes_ = 0;  // of all of them
 };
 
 }  // namespace c4::page

@@ -198,20 +198,21 @@ absl::StatusOr<RasCommunicator> ReadCommunicator(const Json& json, const std::st
   return communicator;
 }
 
-// NCCL 2.28.7 to 2.28.9 at least leave out the comma between the last number of a missing rank and its
-// "status".
+// NCCL 2.28.9 leaves out the comma between the last number of a missing rank and its "status".
 std::string WithMissingCommas(std::string_view json) {
   constexpr std::string_view kStatus = "\"status\"";
   std::string mended;
-  size_t from = 0;
-  for (size_t at = json.find(kStatus); at != std::string_view::npos; at = json.find(kStatus, at + 1)) {
-    const size_t before = json.find_last_not_of(" \t\r\n", at == 0 ? at : at - 1);
-    if (before == std::string_view::npos || before < from || json[before] < '0' || json[before] > '9')
-      continue;
-    mended.append(json.substr(from, before + 1 - from)).push_back(',');
-    from = before + 1;
+  while (!json.empty()) {
+    const std::string_view part = json.substr(0, json.find(kStatus));
+    const size_t last = part.find_last_not_of(" \t\r\n");
+    mended.append(part);
+    json.remove_prefix(part.size());
+    if (json.empty()) break;
+    if (last != std::string_view::npos && part[last] >= '0' && part[last] <= '9') mended.push_back(',');
+    mended.append(kStatus);
+    json.remove_prefix(kStatus.size());
   }
-  return mended.append(json.substr(from));
+  return mended;
 }
 
 }  // namespace

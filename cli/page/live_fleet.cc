@@ -234,6 +234,7 @@ absl::StatusOr<v1::PageTimeline> LiveFleet::Timeline(const page::JobAt& job,
                                                      const page::TimelineWindow& window) {
   const absl::StatusOr<std::vector<std::string>> recordings = RecordingsOf(job.id);
   if (!recordings.ok()) return recordings.status();
+  const std::lock_guard lock(timeline_);
   return TimelineOf(*recordings, window);
 }
 

@@ -59,6 +59,7 @@ class LiveFleet final : public page::FleetSource {
   const Options options_;
   const std::string masters_;  // the directory
   WhatIfBook what_if_;
+  std::mutex timeline_;               // held while one is made: each goes through whole recordings
   std::mutex mutex_;                  // guards what follows
   std::map<std::string, Live> live_;  // by job
   std::map<std::string, JobRecord> ended_;

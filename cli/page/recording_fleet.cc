@@ -247,6 +247,11 @@ absl::StatusOr<v1::GetMatrixReply> RecordingFleet::Matrix(const page::JobAt& job
   return reply;
 }
 
+// A dropped one has no path that says anything to anybody.
+absl::Status RecordingFleet::Named(const Recording& recording, const absl::Status& status) {
+  return {status.code(), absl::StrReplaceAll(status.message(), {{recording.path, recording.job.id()}})};
+}
+
 absl::StatusOr<v1::PageTimeline> RecordingFleet::Timeline(const page::JobAt& job,
                                                           const page::TimelineWindow& window) {
   const absl::StatusOr<Shared> recording = Find(job.id);
@@ -255,14 +260,20 @@ absl::StatusOr<v1::PageTimeline> RecordingFleet::Timeline(const page::JobAt& job
   if (wanted.to_unix_ns == 0) {
     wanted.to_unix_ns = job.unix_ns == 0 ? (*recording)->job.shown_unix_ns() : job.unix_ns;
   }
-  return TimelineOf({(*recording)->path}, wanted);
+  const std::lock_guard lock(timeline_);
+  absl::StatusOr<v1::PageTimeline> timeline = TimelineOf({(*recording)->path}, wanted);
+  if (!timeline.ok()) return Named(**recording, timeline.status());
+  timeline->set_fault((*recording)->fault);
+  return timeline;
 }
 
 absl::StatusOr<v1::PageWhatIf> RecordingFleet::WhatIf(const page::JobAt& job,
                                                       const std::vector<std::string>& fix) {
   const absl::StatusOr<Shared> recording = Find(job.id);
   if (!recording.ok()) return recording.status();
-  return what_if_.Ask((*recording)->path, fix);
+  absl::StatusOr<v1::PageWhatIf> page = what_if_.Ask((*recording)->path, fix);
+  if (!page.ok()) return Named(**recording, page.status());
+  return page;
 }
 
 absl::StatusOr<v1::GetIterationsReply> RecordingFleet::Iterations(const page::JobAt& job, uint64_t from) {

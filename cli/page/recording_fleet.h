@@ -67,6 +67,7 @@ class RecordingFleet final : public page::FleetSource {
   using Shared = std::shared_ptr<const Recording>;
   static absl::StatusOr<Recording> Read(const std::string& file, const std::string& name, size_t most_bytes,
                                         size_t* bytes);
+  static absl::Status Named(const Recording& recording, const absl::Status& status);
   absl::StatusOr<Shared> Find(const std::string& id) const;
   struct Seen {
     Shared of;
@@ -75,6 +76,7 @@ class RecordingFleet final : public page::FleetSource {
   absl::StatusOr<Seen> LookAt(const page::JobAt& job) const;
 
   WhatIfBook what_if_;
+  std::mutex timeline_;       // held while one is made: each goes through a whole recording
   std::mutex reading_;        // held while a dropped one is read
   mutable std::mutex mutex_;  // guards what follows
   std::vector<Shared> opened_;

@@ -19,6 +19,21 @@ PATIENCE_S = 60
 HANG_LIMIT_S = 120
 
 
+def wait_for_culprit(verdicts, states, patience_s=PATIENCE_S):
+    """`verdicts` tells the open ones, as `c4 verdicts --json` has them."""
+    begin = time.monotonic()
+    others = set()
+    while time.monotonic() - begin < patience_s:
+        for verdict in verdicts():
+            culprit = verdict.get("culprit", {})
+            if verdict.get("state") in states and culprit.get("rank") == CULPRIT:
+                return f"rank {CULPRIT} {verdict['state']} after {time.monotonic() - begin:.0f} s: " \
+                       f"{verdict.get('syndrome', '?')}"
+            others.add(f"{verdict.get('state')} {culprit.get('kind')} {culprit.get('rank')}")
+        time.sleep(0.5)
+    raise jobs.Failed(f"rank {CULPRIT} was not named within {patience_s} s; said was {sorted(others)}")
+
+
 class Watched:
     """A job under `c4 run`; ended when it is left."""
 
@@ -105,18 +120,7 @@ class Watched:
             return []
 
     def wait_for_culprit(self, states, patience_s=PATIENCE_S):
-        begin = time.monotonic()
-        others = []
-        while time.monotonic() - begin < patience_s:
-            for verdict in self.verdicts():
-                culprit = verdict.get("culprit", {})
-                if verdict.get("state") in states and culprit.get("rank") == CULPRIT:
-                    return f"rank {CULPRIT} {verdict['state']} after {time.monotonic() - begin:.0f} s: " \
-                           f"{verdict.get('syndrome', '?')}"
-                others.append(f"{verdict.get('state')} {culprit.get('kind')} {culprit.get('rank')}")
-            time.sleep(0.5)
-        raise jobs.Failed(f"rank {CULPRIT} was not named within {patience_s} s; said was {sorted(set(others))}")
-
+        return wait_for_culprit(self.verdicts, states, patience_s)
 
     def nothing_confirmed(self, seconds):
         """Nothing is wrong with the job: C4D may suspect, and has to say nothing surer."""

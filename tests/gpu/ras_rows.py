@@ -10,16 +10,15 @@ import sys
 import tempfile
 import time
 
+import c4d_rows
 import jobs
+from c4d_rows import CULPRIT, WORLD
 
-WORLD = 3
-CULPRIT = 1
 QUIET_S = 12  # from the start of the ranks until one of them calls no more
-PATIENCE_S = 60
 
 
 def ask(port, question, seconds=15):
-    """All that RAS says to the lines, until it hangs up or has said a whole status."""
+    """All that RAS says to the lines, until it hangs up."""
     with socket.create_connection(("127.0.0.1", port), timeout=seconds) as link:
         link.sendall(question.encode())
         said = b""
@@ -51,7 +50,6 @@ class Untouched:
                         "MASTER_PORT": rendezvous, "NCCL_RAS_ADDR": f"127.0.0.1:{self.port}", "NCCL_DEBUG": "WARN"}
             self.ranks.append(subprocess.Popen([sys.executable, os.path.join(jobs.HERE, "ranks.py"), "loop", *arguments],
                                                env={**self.environment, **settings}, stdout=self.log, stderr=self.log))
-        self.begun = time.monotonic()
         self.master = None
 
     def __enter__(self):
@@ -100,17 +98,8 @@ class Untouched:
         except ValueError:
             return {}
 
-    def wait_for(self, states):
-        begin, others = time.monotonic(), set()
-        while time.monotonic() - begin < PATIENCE_S:
-            for verdict in self.say("verdicts").get("verdicts", []):
-                culprit = verdict.get("culprit", {})
-                if verdict.get("state") in states and culprit.get("rank") == CULPRIT:
-                    return f"{verdict['state']} {verdict.get('syndrome', '?')} of rank {CULPRIT} after " \
-                           f"{time.monotonic() - begin:.0f} s"
-                others.add(f"{verdict.get('state')} {verdict.get('syndrome')} {culprit.get('kind')} {culprit.get('rank')}")
-            time.sleep(0.5)
-        raise jobs.Failed(f"rank {CULPRIT} was not named within {PATIENCE_S} s; said was {sorted(others)}")
+    def wait_for_culprit(self):
+        return c4d_rows.wait_for_culprit(lambda: self.say("verdicts").get("verdicts", []), {"suspected", "confirmed"})
 
 
 def behind(bench):
@@ -128,7 +117,7 @@ def behind(bench):
         known = len(job.say("status").get("ranks", []))
         if known < WORLD:
             raise jobs.Failed(f"the master knows {known} ranks of {WORLD} by RAS")
-        said = job.wait_for({"suspected", "confirmed"})
+        said = job.wait_for_culprit()
         with open(os.path.join(bench.options.out, "ras-behind.json"), "w", encoding="utf-8") as file:
             file.write(ask(job.port, "CLIENT PROTOCOL 2\nTIMEOUT 3\nSET FORMAT json\nSTATUS\n"))
         return f"{known} ranks known; {said}"
@@ -141,7 +130,7 @@ def killed(bench):
         time.sleep(5)
         job.ranks[CULPRIT].send_signal(signal.SIGKILL)
         try:
-            said = job.wait_for({"suspected", "confirmed"})
+            said = job.wait_for_culprit()
         finally:
             with open(os.path.join(bench.options.out, "ras-killed.json"), "w", encoding="utf-8") as file:
                 file.write(ask(job.port, "CLIENT PROTOCOL 2\nTIMEOUT 3\nSET FORMAT json\nSTATUS\n"))

@@ -166,6 +166,18 @@ TEST(HealthTracker, APauseOfTheAgentsIsNoStandstill) {
   EXPECT_EQ(tracker.health().progress_ns, 30'250'000'000);
 }
 
+// A checkpoint that is synced to a disk moves no byte that its process counts, and is I/O all the same.
+TEST(HealthTracker, WhoIsBlockedInTheKernelDoesIo) {
+  HealthTracker tracker;
+  tracker.Update(Info('R', 0), 1000);
+  EXPECT_EQ(tracker.health().io_progress_ns, 0);
+  tracker.Update(Info('D', 0), 2000);
+  tracker.Update(Info('D', 0), 3000);
+  EXPECT_EQ(tracker.health().io_progress_ns, 3000);
+  tracker.Update(Info('S', 0), 4000);
+  EXPECT_EQ(tracker.health().io_progress_ns, 3000);
+}
+
 TEST(HealthTracker, LettersOfTheKernel) {
   EXPECT_EQ(StateOfLetter('D'), ProcessState::kBlocked);
   EXPECT_EQ(StateOfLetter('I'), ProcessState::kSleeping);

@@ -5,7 +5,6 @@
 #include <random>
 
 #include "c4a/batch_changes.h"
-#include "c4d_master/host_update.h"
 #include "c4d_master/job_view.h"
 #include "c4d_master/telemetry_decode.h"
 #include "gtest/gtest.h"
@@ -244,29 +243,6 @@ TEST_P(JobAssemblyTest, WhoTellsChangesIsKnownAsWhoTellsAll) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Seeds, JobAssemblyTest, ::testing::Range<uint64_t>(1, 9));
-
-// A checkpoint that is synced to a disk moves no byte that its process counts, and is I/O all the same, also
-// just after.
-TEST(JobAssembly, WhoWasBlockedHasMovedData) {
-  FakeJob job(2, 2);
-  std::vector<std::string> faults;
-  const auto seen = [&] { return DecodeProcesses(job.Batch("host0"), 0, &faults); };
-  std::vector<Process> held = seen();
-  EXPECT_EQ(held[0].health.last_io_at_ns, kNever);
-  job.SetState(0, ProcessState::kBlocked);
-  job.Advance(kSecondNs);
-  std::vector<Process> next = seen();
-  Replace(&held, &next);
-  const int64_t blocked_ns = job.now_ns();
-  EXPECT_EQ(held[0].health.last_io_at_ns, blocked_ns);
-  job.SetState(0, ProcessState::kRunning);
-  job.Advance(kSecondNs);
-  next = seen();
-  next.erase(next.begin() + 1);  // its neighbour has left
-  Replace(&held, &next);
-  ASSERT_EQ(held.size(), 1U);
-  EXPECT_EQ(held[0].health.last_io_at_ns, blocked_ns);
-}
 
 TEST(JobAssembly, ChangesOfWhatIsNotHeldAreAskedForWhole) {
   FakeJob job(2);

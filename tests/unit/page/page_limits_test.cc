@@ -59,6 +59,33 @@ TEST(ReplyCacheTest, KeepsNoMoreThanItMay) {
   EXPECT_EQ(**cache.Get("a", kSecondNs, make), "4");
 }
 
+TEST(ReplyCacheTest, KeepsNoMoreBytesThanItMayBesideTheNewest) {
+  service::FakeClock clock;
+  ReplyCache cache([&] { return clock.MonotonicNs(); }, 8, 100);
+  int made = 0;
+  const auto get = [&](const char* key, size_t bytes) {
+    const int before = made;
+    EXPECT_TRUE(cache
+                    .Get(key, 10 * kSecondNs,
+                         [&]() -> absl::StatusOr<std::string> {
+                           ++made;
+                           return std::string(bytes, 'x');
+                         })
+                    .ok());
+    clock.Advance(1000);
+    return made != before;
+  };
+  for (const char* key : {"a", "b", "c"}) EXPECT_TRUE(get(key, 30));
+  EXPECT_FALSE(get("a", 30));
+  EXPECT_TRUE(get("d", 40));  // puts out b, which was asked for the longest ago
+  EXPECT_FALSE(get("c", 30));
+  EXPECT_TRUE(get("b", 30));
+  EXPECT_TRUE(get("large", 1000));  // puts out all others, and is kept
+  EXPECT_FALSE(get("large", 1000));
+  EXPECT_TRUE(get("a", 30));
+  EXPECT_TRUE(get("large", 1000));
+}
+
 TEST(ReplyCacheTest, ErrorsAreGivenToAllAndAskedForAgain) {
   service::FakeClock clock;
   ReplyCache cache([&] { return clock.MonotonicNs(); }, 2);

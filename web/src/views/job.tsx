@@ -75,9 +75,9 @@ export function JobView({ route }: { route: Route }) {
       ) : part === "ranks" ? (
         <RanksPart set={set} route={route} />
       ) : part === "timeline" ? (
-        <TimelinePart set={set} route={route} job={job} verdicts={verdicts.data} />
+        <TimelinePart key={route.id} set={set} route={route} job={job} verdicts={verdicts.data} />
       ) : part === "stragglers" ? (
-        <StragglersPart set={set} route={route} recorded={recorded} />
+        <StragglersPart key={route.id} set={set} route={route} recorded={recorded} />
       ) : part === "history" ? (
         <HistoryPart set={set} verdicts={verdicts} />
       ) : (

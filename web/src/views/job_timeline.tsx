@@ -70,7 +70,7 @@ export function TimelinePart({ set, route, job, verdicts }: { set: Record<string
   if (asked.data) kept.current = asked.data;
   const timeline = kept.current;
   const lines = useMemo(() => (timeline ? linesOf(timeline) : null), [timeline]);
-  const [text, setText] = useState(ranks);
+  const [typed, setTyped] = useState<string | null>(null);
   const blamed = useMemo(() => new Set((verdicts?.verdicts ?? []).flatMap(({ verdict }) =>
     verdict?.state !== "VERDICT_STATE_CLEARED" && verdict?.culprit?.kind === "CULPRIT_KIND_RANK" ? [verdict.culprit.rank ?? 0] : [])), [verdicts]);
   if (!timeline || !lines) return asked.error ? <Fault asked={asked} /> : <p class="wait">The recording is being read.</p>;
@@ -104,9 +104,9 @@ export function TimelinePart({ set, route, job, verdicts }: { set: Record<string
         <button type="button" class="quiet" disabled={!from && !to} onClick={() => changeSet(route, { from: "", to: "", when: "" }, false)}>newest</button>
         <span class="dim"><Time at={origin + window.from} date /> to <Time at={origin + window.to} />, {seconds((window.to - window.from) / 1000)}</span>
       </p>
-      <form class="controls" onSubmit={(event) => { event.preventDefault(); changeSet(route, { ranks: text.replaceAll(" ", "") }); }}>
+      <form class="controls" onSubmit={(event) => { event.preventDefault(); changeSet(route, { ranks: (typed ?? ranks).replaceAll(" ", "") }); }}>
         <label for="ranks">Ranks</label>
-        <input id="ranks" value={text} placeholder="all; or 0-7,12" onInput={(event) => setText(event.currentTarget.value)} />
+        <input id="ranks" value={typed ?? ranks} placeholder="all; or 0-7,12" onInput={(event) => setTyped(event.currentTarget.value)} />
         <button type="submit" class="quiet">show these</button>
       </form>
       {lines.rows.length === 0 ? <p class="dim">Nothing is recorded of these ranks.</p> : (

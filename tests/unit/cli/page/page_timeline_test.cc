@@ -141,7 +141,10 @@ TEST(PageTimeline, OfADroppedRecordingAsOfAnOpenedOne) {
   // One that is cut is shown as far as it goes, and says so.
   const absl::StatusOr<std::string> cut = fleet.Take("cut.c4rec", content.substr(0, content.size() * 3 / 4));
   ASSERT_TRUE(cut.ok());
-  EXPECT_NE(fleet.Timeline({.id = *cut}, {})->fault(), "");
+  EXPECT_THAT(fleet.Timeline({.id = *cut}, {})->fault(),
+              testing::AllOf(testing::HasSubstr("cut.c4rec"), testing::Not(testing::HasSubstr("/proc"))));
+  EXPECT_THAT(std::string(fleet.WhatIf({.id = *cut}, {}).status().message()),
+              testing::Not(testing::HasSubstr("/proc")));
 }
 
 }  // namespace
