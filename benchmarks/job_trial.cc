@@ -115,7 +115,8 @@ void Tell(const v1::Verdict& verdict, JobTrial* trial) {
   const int64_t unix_ns = confirmed ? verdict.confirmed_unix_ns() : verdict.suspected_unix_ns();
   char at[32];
   std::snprintf(at, sizeof at, "at %.1f s: ", static_cast<double>(unix_ns - kStartUnixNs) / 1e9);
-  trial->told += at + service::VerdictLine(verdict, unix_ns) + "\n";
+  trial->told += at + service::VerdictLine(verdict, unix_ns) +
+                 (confirmed ? " by " + verdict.confirmed_by() : std::string()) + "\n";
   for (const v1::Evidence& item : verdict.evidence()) trial->told += "    " + item.text() + "\n";
 }
 

@@ -232,6 +232,9 @@ constexpr PolicyEntry kTable[] = {
      "or, where chunks are rare, slices with some in which most of what is blamed was slow, whenever they "
      "were",
      kMoreJobs, At<kDetectors, kSlow, &SlowThresholds::own_persist>},
+    {"slow-again-slices", "slices", 1, kMostLooks,
+     "slices in a row with chunks in which a queue pair that nothing explains must have been slow", kMoreJobs,
+     At<kDetectors, kSlow, &SlowThresholds::again_slices>},
     {"slow-alone-persist", "slices", 0, kMostLooks, "the same, of a single queue pair", kFabric,
      At<kDetectors, kSlow, &SlowThresholds::alone_persist>},
     {"slow-fade", "slices", 0, kMostLooks, "slices for which a NIC that was slow explains what touches it",
@@ -267,6 +270,10 @@ constexpr PolicyEntry kTable[] = {
      At<kDetectors, kSlow, &SlowThresholds::late_factor>},
     {"late-high-factor", "times", 0, 1000, "and so many times what parts of its steps usually come to",
      kMoreJobs, At<kDetectors, kSlow, &SlowThresholds::late_high>},
+    {"late-mean-factor", "times", 0, 1000,
+     "and, so that it is confirmed, so many times its usual mean, apart from the slices that one pause "
+     "spoils",
+     kMoreJobs, At<kDetectors, kSlow, &SlowThresholds::late_mean_factor>},
     {"late-alone", "times", 1, 1000, "and so many times the growth of whoever comes next", kBoth,
      At<kDetectors, kSlow, &SlowThresholds::late_alone>},
     {"late-cycle-share", "share", 0, 1, "and where its growth is this share of an operation's whole time",
@@ -385,6 +392,9 @@ constexpr PolicyEntry kTable[] = {
      At<&Policy::verdicts, &VerdictThresholds::recurring_times>},
     {"verdict-recurring-s", "s", 0, kDayS, "of those within so long", kJobs,
      At<&Policy::verdicts, &VerdictThresholds::recurring_ns>},
+    {"verdict-recurring-apart-s", "s", 0, kDayS,
+     "one that comes again sooner rests on the same telemetry and counts once", kMoreJobs,
+     At<&Policy::verdicts, &VerdictThresholds::recurring_apart_ns>},
 
     // Moving queue pairs to see whom slowness follows.
     {"intervention-after-s", "s", 0, kDayS,

@@ -1,6 +1,7 @@
 #include "c4d_master/verdicts.h"
 
 #include <algorithm>
+#include <functional>
 #include <set>
 #include <tuple>
 #include <utility>
@@ -372,12 +373,25 @@ bool Verdicts::IsOver(Open* open, const JobSnapshot& snapshot, int64_t now_ns) c
   return now_ns - open->settling_since_ns >= absence.settle_ns;
 }
 
+// How many of these moments lie that far apart, counted back from the newest.
+size_t TimesApart(std::vector<int64_t> times_ns, int64_t apart_ns) {
+  std::sort(times_ns.begin(), times_ns.end(), std::greater<>());
+  size_t count = 0;
+  int64_t last_ns = 0;
+  for (const int64_t at_ns : times_ns) {
+    if (count > 0 && last_ns - at_ns < apart_ns) continue;
+    last_ns = at_ns;
+    ++count;
+  }
+  return count;
+}
+
 // Whether the suspicion that this finding begins is one of several of late. What is told of the network
 // counts where nothing else of it is suspected: of a network that is full everywhere each part comes again.
 bool Verdicts::Recurs(const Finding& finding, int64_t now_unix_ns) const {
   const bool network = finding.syndrome == Syndrome::kCommunicationSlow;
   if (!network && finding.syndrome != Syndrome::kNonCommunicationSlow) return false;
-  size_t times = 1;
+  std::vector<int64_t> times_ns = {now_unix_ns};
   bool others = false;
   const auto look = [&](const v1::Verdict& before) {
     if (before.syndrome() != static_cast<int>(finding.syndrome)) return;
@@ -385,7 +399,7 @@ bool Verdicts::Recurs(const Finding& finding, int64_t now_unix_ns) const {
     const bool same = before.culprit().kind() == static_cast<int>(finding.kind) &&
                       (sets ? Overlap(finding, before.culprit()) : SameCulprit(finding, before));
     const bool of_late = now_unix_ns - before.suspected_unix_ns() <= thresholds_.recurring_ns;
-    times += same && of_late ? 1 : 0;
+    if (same && of_late) times_ns.push_back(before.suspected_unix_ns());
     others = others || (!same && !Overlap(finding, before.culprit()));
   };
   for (const Open& open : open_) look(open.verdict);
@@ -394,7 +408,8 @@ bool Verdicts::Recurs(const Finding& finding, int64_t now_unix_ns) const {
     if (now_unix_ns - before->cleared_unix_ns() > thresholds_.recurring_ns) break;
     look(*before);
   }
-  return times >= thresholds_.recurring_times && !(network && others);
+  return TimesApart(std::move(times_ns), thresholds_.recurring_apart_ns) >= thresholds_.recurring_times &&
+         !(network && others);
 }
 
 void Verdicts::Clear(Open* open, Now now, std::vector<VerdictChange>* changes) {

@@ -35,9 +35,11 @@ struct VerdictThresholds {
   // The same of a few slow ways that nobody knows a common cause of: flows that met on a link part again.
   int64_t scattered_ns = 15 * kSecondNs;
   // What is slow in each step of a job of long steps is gone between them: what has been suspected for the
-  // recurring_times-th time within recurring_ns is certain.
+  // recurring_times-th time within recurring_ns is certain. What comes again sooner than recurring_apart_ns
+  // rests on the same seconds of telemetry and counts once.
   size_t recurring_times = 3;
   int64_t recurring_ns = 60 * kSecondNs;
+  int64_t recurring_apart_ns = 4 * kSecondNs;
 };
 
 struct VerdictChange {

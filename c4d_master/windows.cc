@@ -151,9 +151,9 @@ void Windows::Inherit(const Host& host, const Process& process, ProcessHistory* 
     if (former == nullptr || history->last_seen_ns > former->last_seen_ns) former = history;
   }
   if (former == nullptr) return;
-  const size_t slices = std::min(former->usual_own_ns.size(), thresholds_.inherited_slices);
-  heir->usual_own_ns.assign(former->usual_own_ns.end() - static_cast<std::ptrdiff_t>(slices),
-                            former->usual_own_ns.end());
+  const size_t slices = std::min(former->usual_own.size(), thresholds_.inherited_slices);
+  heir->usual_own.assign(former->usual_own.end() - static_cast<std::ptrdiff_t>(slices),
+                         former->usual_own.end());
   heir->inherited = former->inherited;
   for (const QueuePairHistory& known : former->queue_pairs) {
     if (known.usual_chunks <= 0) continue;
@@ -365,9 +365,9 @@ void Windows::Mature(ProcessHistory* history) {
   // What has no steps has no time of its own: 0, which is not known, and counts as a slice all the same.
   const bool by_time = old.cycle_ns == 0;
   if (learn && (old.whole || by_time)) {
-    if (history->usual_own_ns.empty()) history->rounds_at_usual = history->rounds;
-    history->usual_own_ns.push_back(old.own_ns);
-    while (history->usual_own_ns.size() > thresholds_.usual_slices) history->usual_own_ns.pop_front();
+    if (history->usual_own.empty()) history->rounds_at_usual = history->rounds;
+    history->usual_own.push_back({old.own_ns, old.operations()});
+    while (history->usual_own.size() > thresholds_.usual_slices) history->usual_own.pop_front();
   }
   for (QueuePairHistory& queue_pair : history->queue_pairs) {
     if (queue_pair.recent.empty() || queue_pair.recent.front().slice > old.number) continue;

@@ -72,6 +72,8 @@ struct OwnTime {
   double recent_ns = 0;      // median of the last slices
   double usual_ns = 0;       // median of the healthy ones; 0: not known yet
   double usual_high_ns = 0;  // and what they now and then come to
+  double mean_ns = 0;        // over all recent operations, without the slices that one pause may have spoilt
+  double usual_mean_ns = 0;  // 0: not known
   double cycle_ns = 0;       // all the time per operation, recently
   double first_wait_ns = 0;
   size_t slices = 0;          // recent ones that were looked at
@@ -218,6 +220,13 @@ class Windows {
     double own_ns = 0;    // per operation
     double cycle_ns = 0;  // per operation
     double first_wait_ns = 0;
+
+    double operations() const { return cycle_ns > 0 ? static_cast<double>(length_ns) / cycle_ns : 0; }
+  };
+  // Own time of a slice that is usual.
+  struct OwnSlice {
+    double own_ns = 0;  // per operation
+    double operations = 0;
   };
   struct ProcessHistory {
     int64_t start_ns = kNever;
@@ -229,9 +238,9 @@ class Windows {
     size_t seen = 0;
     int64_t seen_since_ns = kNever;
     std::deque<Slice> recent;
-    std::deque<double> usual_own_ns;
+    std::deque<OwnSlice> usual_own;
     uint64_t rounds = 0;                        // that the process has made
-    uint64_t rounds_at_usual = 0;               // when the first of usual_own_ns came
+    uint64_t rounds_at_usual = 0;               // when the first of usual_own came
     std::vector<QueuePairHistory> queue_pairs;  // as the process lists them
     std::vector<Look> looks;                    // of each, when the last slice had ended
     Shares looked_shares;                       // that they are of
@@ -267,6 +276,7 @@ class Windows {
   const ProcessHistory* Find(const ProcessKey& process) const;
   static const QueuePairHistory* Find(const ProcessHistory& history, const QueuePairKey& key);
   bool IsExcluded(const Slice& slice) const;
+  static double MeanOf(std::vector<OwnSlice>* slices, size_t left_out);
   void Begin(const Process& process, int64_t as_of_ns, ProcessHistory* history);
   void Mature(ProcessHistory* history);
   void TakeLooks(ProcessHistory* history) const;
@@ -282,6 +292,7 @@ class Windows {
   uint64_t slices_ = 0;
   int64_t swept_at_ns_ = 0;
   mutable std::vector<double> scratch_;  // of Own
+  mutable std::vector<OwnSlice> own_scratch_;
 };
 
 }  // namespace c4::c4d

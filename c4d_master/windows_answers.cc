@@ -9,6 +9,9 @@
 namespace c4::c4d {
 namespace {
 
+// The end of a slice may lie within a pause.
+constexpr size_t kSpoiltByAPause = 2;
+
 // The lower one of the two in the middle (analysis/median.h), of values that may be put in another order.
 double LowerMedianOf(std::span<double> values) {
   if (values.empty()) return 0;
@@ -90,7 +93,7 @@ std::vector<Latency> Windows::BySlices(History history, const QueuePairKey& queu
 }
 
 Latency Windows::Usual(History history, const QueuePairKey& queue_pair, double share) const {
-  if (history == nullptr || history->usual_own_ns.size() < thresholds_.least_usual_slices) return {};
+  if (history == nullptr || history->usual_own.size() < thresholds_.least_usual_slices) return {};
   const auto& all = history->queue_pairs;
   auto first = history->by_key.begin();
   if (const QueuePairHistory* known = Find(*history, queue_pair)) {
@@ -125,6 +128,22 @@ Latency Windows::UsualOfAll(double share) const {
   return QuantileOf(counts, share);
 }
 
+// Per operation, over all of them but those with the longest own times; 0: there are no more.
+double Windows::MeanOf(std::vector<OwnSlice>* slices, size_t left_out) {
+  if (slices->size() <= left_out) return 0;
+  const auto kept = static_cast<std::ptrdiff_t>(slices->size() - left_out);
+  std::nth_element(
+      slices->begin(), slices->begin() + kept - 1, slices->end(),
+      [](const OwnSlice& a, const OwnSlice& b) { return a.own_ns * a.operations < b.own_ns * b.operations; });
+  double own_ns = 0;
+  double operations = 0;
+  for (auto slice = slices->begin(); slice != slices->begin() + kept; ++slice) {
+    own_ns += slice->own_ns * slice->operations;
+    operations += slice->operations;
+  }
+  return operations > 0 ? own_ns / operations : 0;
+}
+
 OwnTime Windows::Own(const ProcessKey& process, size_t back) const {
   OwnTime result;
   const ProcessHistory* found = Find(process);
@@ -150,14 +169,23 @@ OwnTime Windows::Own(const ProcessKey& process, size_t back) const {
   result.first_wait_ns = LowerMedianOf({waits.data(), count});
   const bool known = history.rounds == kNoRounds || history.rounds_at_usual == kNoRounds ||
                      history.rounds >= history.rounds_at_usual + thresholds_.least_usual_rounds;
-  if (known && history.usual_own_ns.size() >= thresholds_.least_usual_slices) {
+  if (known && history.usual_own.size() >= thresholds_.least_usual_slices) {
     std::vector<double>& usual = scratch_;
-    usual.assign(history.usual_own_ns.begin(), history.usual_own_ns.end());
+    usual.clear();
+    for (const OwnSlice& slice : history.usual_own) usual.push_back(slice.own_ns);
     result.usual_ns = LowerMedianOf(usual);
     const auto high = usual.begin() + static_cast<std::ptrdiff_t>(thresholds_.usual_high_share *
                                                                   static_cast<double>(usual.size() - 1));
     std::nth_element(usual.begin(), high, usual.end());
     result.usual_high_ns = *high;
+    own_scratch_.assign(history.usual_own.begin(), history.usual_own.end());
+    result.usual_mean_ns = MeanOf(&own_scratch_, own_scratch_.size() / 10);
+    own_scratch_.clear();
+    for (auto slice = history.recent.begin();
+         slice != history.recent.end() - static_cast<std::ptrdiff_t>(back); ++slice) {
+      if (slice->whole) own_scratch_.push_back({slice->own_ns, slice->operations()});
+    }
+    result.mean_ns = MeanOf(&own_scratch_, kSpoiltByAPause);
   }
   return result;
 }

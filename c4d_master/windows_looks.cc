@@ -9,7 +9,7 @@ namespace c4::c4d {
 // does.
 void Windows::TakeLooks(ProcessHistory* history) const {
   const auto [first_slice, last_slice] = Span(*history, 0);
-  const bool learnt = history->usual_own_ns.size() >= thresholds_.least_usual_slices;
+  const bool learnt = history->usual_own.size() >= thresholds_.least_usual_slices;
   history->looks.assign(history->queue_pairs.size(), {});
   history->looked_shares = shares_;
   for (size_t i = 0; i < history->queue_pairs.size(); ++i) {

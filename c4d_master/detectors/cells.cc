@@ -147,7 +147,8 @@ std::vector<Cell> Cells(const std::vector<QueuePairEnds>& queue_pairs, const Win
   return cells;
 }
 
-size_t SlowSlices(const Cell& cell, const Windows& windows, const SlowThresholds& thresholds) {
+size_t SlowSlices(const Cell& cell, const Windows& windows, double least_chunks,
+                  const SlowThresholds& thresholds) {
   const double share = cell.slow_upper ? thresholds.upper_share : thresholds.share;
   const double usual_share = cell.slow_upper ? thresholds.upper_usual_share : thresholds.usual_share;
   const Windows::History process = windows.Of(cell.ends->sender->process->key);
@@ -156,7 +157,7 @@ size_t SlowSlices(const Cell& cell, const Windows& windows, const SlowThresholds
   const double usual_bad = windows.Usual(process, key, usual_share).ns_per_kib;
   size_t slow = 0;
   for (const Latency& slice : windows.BySlices(process, key, share)) {
-    if (slice.chunks < 2) continue;
+    if (slice.chunks < least_chunks) continue;
     const bool is_slow = usual > 0 && slice.ns_per_kib >= thresholds.own_factor * usual &&
                          slice.ns_per_kib >= thresholds.bad_factor * usual_bad;
     if (!is_slow) break;
@@ -172,7 +173,7 @@ double UpperRatio(const Windows::History& process, const QueuePairKey& key, cons
                   const SlowThresholds& thresholds) {
   const double usual = windows.Usual(process, key, thresholds.upper_share).ns_per_kib;
   for (const Latency& slice : windows.BySlices(process, key, thresholds.upper_share)) {
-    if (slice.chunks >= 2 && usual > 0) return slice.ns_per_kib / usual;
+    if (slice.chunks >= kLeastSliceChunks && usual > 0) return slice.ns_per_kib / usual;
   }
   return 0;
 }
@@ -193,17 +194,17 @@ std::vector<Cell> CellsBySlices(const std::vector<QueuePairEnds>& queue_pairs, c
     cell.usual = usual.ns_per_kib;
     cell.judged = true;
     for (const Latency& slice : windows.BySlices(process, KeyOf(ends), thresholds.share)) {
-      if (slice.chunks < 2) continue;
+      if (slice.chunks < kLeastSliceChunks) continue;
       if (cell.low.chunks == 0) cell.low.ns_per_kib = slice.ns_per_kib;
       cell.low.chunks += slice.chunks;
     }
     if (cell.low.chunks == 0) continue;
     cell.ratio = cell.low.ns_per_kib / cell.usual;
     ratios.push_back(cell.ratio);
-    cell.slow = SlowSlices(cell, windows, thresholds) >= thresholds.own_persist;
+    cell.slow = SlowSlices(cell, windows, kLeastSliceChunks, thresholds) >= thresholds.own_persist;
     if (!cell.slow) {
       cell.slow_upper = true;
-      cell.slow_upper = SlowSlices(cell, windows, thresholds) >= thresholds.own_persist;
+      cell.slow_upper = SlowSlices(cell, windows, kLeastSliceChunks, thresholds) >= thresholds.own_persist;
       if (cell.slow_upper) cell.upper_ratio = UpperRatio(process, KeyOf(ends), windows, thresholds);
     }
     cells.push_back(cell);

@@ -16,6 +16,9 @@
 
 namespace c4::c4d {
 
+// Of the vendor's engine a slice with fewer tells little: a way holds all channels.
+inline constexpr double kLeastSliceChunks = 2;
+
 struct Cell {
   const QueuePairEnds* ends = nullptr;
   std::string_view local;  // of the path; not the queue pair's of now where it has moved since
@@ -47,8 +50,9 @@ std::vector<Cell> Cells(const std::vector<QueuePairEnds>& queue_pairs, const Win
                         const SlowThresholds& thresholds);
 
 // In how many of its newest slices in a row it was slow, or slow in the upper quantile where it is so now;
-// slices in which it had hardly any chunks say nothing.
-size_t SlowSlices(const Cell& cell, const Windows& windows, const SlowThresholds& thresholds);
+// slices in which it had fewer chunks than that say nothing.
+size_t SlowSlices(const Cell& cell, const Windows& windows, double least_chunks,
+                  const SlowThresholds& thresholds);
 
 // What the vendor's engine moves between ranks, each way held against its own past whenever it had chunks: in
 // a job of long steps no look shows all of them. Slow are those that were so in SlowThresholds::own_persist

@@ -192,6 +192,10 @@ std::vector<LateGroup> FindLateGroups(const JobSnapshot& snapshot, const std::ve
   return groups;
 }
 
+bool IsLateBesidesAPause(const Late& late, const SlowThresholds& thresholds) {
+  return late.own.mean_ns >= thresholds.late_mean_factor * late.own.usual_mean_ns;
+}
+
 // A rank that may be late: not enough to blame it, but enough not to blame the network for what touches it.
 const Late* FindExplaining(const std::vector<Late>& ranks, const SlowThresholds& thresholds) {
   if (ranks.size() < 2) return nullptr;

@@ -46,6 +46,9 @@ struct LateGroup {
 std::vector<LateGroup> FindLateGroups(const JobSnapshot& snapshot, const std::vector<Late>& ranks,
                                       const SlowThresholds& thresholds);
 
+// Whether it is late in more slices than one pause spoils, one for its data for instance.
+bool IsLateBesidesAPause(const Late& late, const SlowThresholds& thresholds);
+
 // A rank that may be late: not enough to blame it, but enough not to blame the network for what touches it.
 const Late* FindExplaining(const std::vector<Late>& ranks, const SlowThresholds& thresholds);
 

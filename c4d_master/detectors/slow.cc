@@ -27,7 +27,7 @@ void Confirm(Finding* finding) {
 // Most of them by far.
 bool AreFarSlower(const std::vector<const Cell*>& slow, const SlowThresholds& thresholds) {
   const auto far = std::count_if(slow.begin(), slow.end(), [&](const Cell* cell) {
-    return std::max(cell->ratio, cell->upper_ratio) >= thresholds.scattered_factor;
+    return (cell->slow_upper ? cell->upper_ratio : cell->ratio) >= thresholds.scattered_factor;
   });
   return 2 * static_cast<size_t>(far) >= slow.size();
 }
@@ -212,10 +212,12 @@ Finding DescribeConnections(const std::vector<const Cell*>& told, bool ambiguous
 constexpr size_t kUnlucky = 2;
 
 // A few ways that no node has in common have no cause in common that anybody could name: as a rule flows that
-// met on a link, and will part again. Many are a link's that nobody knows.
-bool MayHaveOneCause(const std::vector<const Cell*>& slow, const SlowThresholds& thresholds) {
+// met on a link, and will part again. Many are a link's that nobody knows, unless the paths say that they
+// share none.
+bool MayHaveOneCause(const std::vector<const Cell*>& slow, const LinkBlame& blame,
+                     const SlowThresholds& thresholds) {
   constexpr size_t kMany = 6;
-  if (slow.size() >= kMany) return true;
+  if (slow.size() >= kMany && !blame.contradicted) return true;
   if (slow.size() <= kUnlucky && !AreFarSlower(slow, thresholds)) return false;
   const auto touches = [](const Cell& cell, const Host* host) {
     const ProcessRef* const receiver = cell.ends->receiver;
@@ -241,11 +243,12 @@ std::vector<Finding> NameBySlices(const JobQueuePairs& all, const Windows& windo
   constexpr uint64_t kMoreSlices = 3;
   const auto last = static_cast<size_t>(
       std::count_if(found.connections.begin(), found.connections.end(), [&](const Cell* cell) {
-        return SlowSlices(*cell, windows, thresholds) >= thresholds.own_persist + kMoreSlices;
+        return SlowSlices(*cell, windows, kLeastSliceChunks, thresholds) >=
+               thresholds.own_persist + kMoreSlices;
       }));
   if (last > 0 && 2 * last >= found.connections.size()) {
     findings.push_back(DescribeConnections(found.connections, found.ambiguous, LookBlame()));
-    if (MayHaveOneCause(found.connections, thresholds)) {
+    if (MayHaveOneCause(found.connections, LinkBlame(), thresholds)) {
       Confirm(&findings.back());
     } else {
       ConfirmIfItLasts(found.connections, thresholds, &findings.back());
@@ -354,15 +357,13 @@ std::vector<Finding> DetectSlowNetwork(const JobQueuePairs& all, const Windows& 
   const auto slow_then = [&](const Past& then) { return Overlap(then.look.slow, now.look.slow); };
   const bool lasting =
       std::all_of(looks.begin() + 1, looks.begin() + static_cast<std::ptrdiff_t>(lasts), slow_then);
-  // Looks share chunks. Where there are few, they have to be slow in two that share none.
-  std::set<Cell::Id> slow_before;
-  for (const Cell& cell : looks[lasts].look.cells) {
-    if (cell.bad()) slow_before.insert(cell.id());
-  }
+  // Looks share chunks, and the chunks of one operation fare alike: one that was unlucky is slow in every
+  // look that holds it. Whoever is slow in another slice as well is not unlucky.
   std::vector<const Cell*> told;
   for (const Cell* cell : lasting ? SlowMoreThanOnce(looks, lasts) : now.look.slow) {
-    const bool few = lasting && cell->low.chunks < thresholds.min_chunks;
-    if (!fading(*cell) && (!few || slow_before.count(cell->id()) != 0)) told.push_back(cell);
+    const bool again =
+        cell->usual <= 0 || SlowSlices(*cell, windows, 1, thresholds) >= thresholds.again_slices;
+    if (!fading(*cell) && again) told.push_back(cell);
   }
   if (told.empty()) return findings;
   const LookBlame newest = blames.empty() ? LookBlame() : std::move(blames.front());
@@ -387,7 +388,7 @@ std::vector<Finding> DetectSlowNetwork(const JobQueuePairs& all, const Windows& 
     for (const std::string& link : path == nullptr ? LinkPath() : *path) finding.taken.insert(CableOf(link));
   }
   const bool named = newest.blame.sort != LinkBlame::Sort::kNone;
-  const bool one_cause = MayHaveOneCause(told, thresholds) ||
+  const bool one_cause = MayHaveOneCause(told, newest.blame, thresholds) ||
                          (named && (told.size() > kUnlucky || AreFarSlower(told, thresholds)));
   if (lasting && alone_lasts && one_cause) Confirm(&finding);
   if (lasting && alone_lasts && !one_cause) ConfirmIfItLasts(told, thresholds, &finding);
@@ -410,7 +411,10 @@ std::vector<Finding> DetectSlow(const JobSnapshot& snapshot, const Windows& wind
   for (const LateGroup& group : groups) {
     Finding finding = DescribeLateGroup(snapshot, group, ranks);
     finding.confidence = 0.5;
-    bool lasting = true;
+    const auto going_on = std::count_if(group.ranks.begin(), group.ranks.end(), [&](const Late& rank) {
+      return IsLateBesidesAPause(rank, thresholds);
+    });
+    bool lasting = 2 * static_cast<size_t>(going_on) >= group.ranks.size();
     for (size_t back = 1; back <= thresholds.late_persist; ++back) {
       const std::vector<LateGroup> then =
           FindLateGroups(snapshot, Lateness(snapshot, windows, back), thresholds);
@@ -424,8 +428,10 @@ std::vector<Finding> DetectSlow(const JobSnapshot& snapshot, const Windows& wind
   if (const std::optional<Late> late = groups.empty() ? FindLate(ranks, thresholds) : std::nullopt) {
     Finding finding = DescribeLate(snapshot, *late, ranks);
     finding.confidence = 0.5;
-    bool lasting = true;
-    for (size_t back = 1; back <= thresholds.late_persist; ++back) {
+    bool lasting = late->from_start || IsLateBesidesAPause(*late, thresholds);
+    // What has always been so need not be said at once, and steps have phases.
+    const size_t looks = (late->from_start ? 2 : 1) * thresholds.late_persist;
+    for (size_t back = 1; back <= looks; ++back) {
       const std::optional<Late> same = FindLate(Lateness(snapshot, windows, back), thresholds);
       lasting = lasting && same.has_value() && same->process == late->process;
     }

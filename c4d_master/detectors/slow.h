@@ -41,6 +41,7 @@ struct SlowThresholds {
   double min_usual_chunks = 16;
   double late_factor = 1.8;       // of a rank's own time to its baseline
   double late_high = 1.25;        // and to what that now and then comes to: steps have phases
+  double late_mean_factor = 1.2;  // of the mean without the slices that one pause may have spoilt
   double late_alone = 1.5;        // to the second of the job
   double late_cycle_share = 0.2;  // the growth, of all the time that an operation takes
   double late_wait = 0.1;         // of the growth: who is late waits no longer for first data than the median
@@ -54,6 +55,7 @@ struct SlowThresholds {
   size_t alone_persist = 5;     // the same, of a single queue pair
   size_t persist = 3;           // slices for which it must have lasted
   size_t own_persist = 3;       // or, where chunks are rare, slices with some
+  size_t again_slices = 2;      // slices in a row with chunks in which each must have been slow
   size_t fade = 7;              // slices for which a NIC that was slow explains what touches it
   double scattered_factor = 5;  // of a few ways that nothing joins, to what is usual for them
   size_t link_unique = 2;       // slices in which a link alone explained it, so that it is certain

@@ -182,6 +182,23 @@ TEST_F(VerdictsTest, ASuspicionThatComesAThirdTimeIsConfirmed) {
   EXPECT_EQ(verdicts_->List(false).back().confidence(), 0.7);
 }
 
+// One burst is in several looks, and its suspicion may come and go with them.
+TEST_F(VerdictsTest, SuspicionsOfTheSameSecondsCountOnce) {
+  Resume();
+  VerdictThresholds thresholds;
+  thresholds.slow_settle_ns = 0;
+  verdicts_->SetPolicy(thresholds, "test");
+  const Finding slow = SlowRank(1);
+  for (int look = 0; look < 8; ++look) {
+    job_.Advance(kSecondNs / 2);
+    const auto changes = verdicts_->Update(look % 2 == 0 ? std::vector{slow} : std::vector<Finding>{},
+                                           job_.Snapshot(), job_.now());
+    EXPECT_THAT(Kinds(changes), ElementsAre(look % 2 == 0 ? Kind::kSuspected : Kind::kCleared)) << look;
+  }
+  job_.Advance(4 * kSecondNs);
+  EXPECT_THAT(Kinds(verdicts_->Update({slow}, job_.Snapshot(), job_.now())), ElementsAre(Kind::kSuspected));
+}
+
 TEST_F(VerdictsTest, SuspicionsThatAreFarApartTellNothing) {
   Resume();
   const Finding slow = SlowRank(1);
