@@ -39,6 +39,9 @@ StatePlace MasterOptions::ForState(uint64_t wished_epoch) const {
   place.wished = wished_epoch;
   place.times.given_ns = static_cast<int64_t>(lease_s * kSecondNs);
   place.times.renew_ns = place.times.given_ns / 5;
+  place.ca_file = store_ca;
+  place.user_file = store_user_file;
+  place.compact_every = absl::Seconds(store_compact_s);
   return place;
 }
 
@@ -54,16 +57,29 @@ std::vector<service::Setting> MasterSettings(MasterOptions* options) {
            "JSON file of switches, links and servers (docs/formats/topology.md); none: learnt by probing"},
       {.name = "store",
        .field = &options->store,
-       .help =
-           "SQLite file from which it goes on when it is started again: connections, paths, faults; or "
-           "etcd://HOST:PORT[,...][/PREFIX], which several masters share, of whom one leads; none: it begins "
-           "anew (default: c4p.db beside the directory)"},
+       .help = "SQLite file from which it goes on when it is started again: connections, paths, faults; or "
+               "etcd://HOST:PORT[,...][/PREFIX] (etcds:// by TLS), which several masters share, of whom one "
+               "leads; none: it begins "
+               "anew (default: c4p.db beside the directory)"},
       {.name = "lease-s",
        .field = &options->lease_s,
        .help =
            "with etcd: a master that has not renewed its lease for so long leads no more, and another does",
        .min = 0.5,
        .max = 60},
+      {.name = "store-ca",
+       .field = &options->store_ca,
+       .help =
+           "with etcds://: PEM file of the authorities that etcd's certificate is of; none: the system's"},
+      {.name = "store-user-file",
+       .field = &options->store_user_file,
+       .help = "with an etcd that knows users: a file of mode 600 with NAME:PASSWORD of one of them"},
+      {.name = "store-compact-s",
+       .field = &options->store_compact_s,
+       .help = "with etcd: the leader has it forget, so often, what keys held that long ago; 0: etcd is "
+               "compacted by others",
+       .min = 0,
+       .max = 86400},
       {.name = "source-ports",
        .field = &options->source_ports,
        .help = "LOW-HIGH of the TCP source ports that are given out; outside net.ipv4.ip_local_port_range. "
@@ -144,7 +160,7 @@ absl::Status CompleteOptions(MasterOptions* options) {
   if (options->directory.empty()) {
     options->directory = (std::filesystem::path(service::DefaultRunDir()) / "masters").string();
   }
-  if (options->store.starts_with("etcd:")) {
+  if (options->store.starts_with("etcd:") || options->store.starts_with("etcds:")) {
     C4_RETURN_IF_NOT_OK(ParseEtcdPlace(options->store).status());
   } else if (options->store.empty()) {
     std::filesystem::path directory(options->directory);

@@ -16,7 +16,10 @@ struct MasterOptions {
   std::string directory;  // default: the run directory's masters/
   std::string topology;   // a file; none: learnt
   std::string store;      // a file, etcd://..., "none"; default: c4p.db beside the directory
-  double lease_s = 1.5;   // with etcd
+  double lease_s = 1.5;   // with etcd, as the next three
+  std::string store_ca;
+  std::string store_user_file;
+  double store_compact_s = 300;
   std::string source_ports = "20000-28191";
   int64_t ports_per_pair = 64;
   double expiry_s = 60;

@@ -33,6 +33,7 @@ constexpr char kHttps[] = "https://";
 constexpr uint16_t kHttpPort = 80;
 constexpr uint16_t kHttpsPort = 443;
 constexpr absl::Duration kLook = absl::Milliseconds(100);
+constexpr int kFirstError = 400;
 constexpr int kRequestTimeout = 408;
 constexpr int kTooManyRequests = 429;
 
@@ -235,6 +236,18 @@ absl::StatusOr<HttpAnswer> HttpCall(const HttpPostRequest& request, const std::f
   for (const auto& [name, value] : request.headers) post.headers.emplace(name, value);
   if (request.method != "GET") post.headers.emplace("Content-Type", request.content_type);
   HttpAnswer answer;
+  bool announces_trailer = false;
+  const auto take_head = [&answer, &announces_trailer](const httplib::Response& response) {
+    answer.status = response.status;
+    answer.reason = response.reason;
+    announces_trailer = response.has_header("Trailer");
+    uint32_t seconds = 0;
+    if (absl::SimpleAtoi(response.get_header_value("Retry-After"), &seconds)) {
+      answer.retry_after = absl::Seconds(seconds);
+    }
+    return true;
+  };
+  post.response_handler = take_head;
   post.content_receiver = [&answer, most = request.max_answer_bytes](const char* data, size_t bytes, uint64_t,
                                                                      uint64_t) {
     answer.body.append(data, std::min(bytes, most - std::min(most, answer.body.size())));
@@ -258,6 +271,12 @@ absl::StatusOr<HttpAnswer> HttpCall(const HttpPostRequest& request, const std::f
     return absl::UnavailableError(
         Concat(Shown(request.url), " answers with more than ", request.max_answer_bytes, " bytes"));
   }
+  // httplib takes a trailer behind the last chunk for a broken answer; gRPC's JSON gateway sends one with
+  // each error.
+  if (!result && result.error() == httplib::Error::Read && announces_trailer &&
+      answer.status >= kFirstError) {
+    return answer;
+  }
   if (!result) {
     const bool late = SteadyClock::now() >= deadline;
     return absl::UnavailableError(
@@ -265,12 +284,7 @@ absl::StatusOr<HttpAnswer> HttpCall(const HttpPostRequest& request, const std::f
                late ? Concat(" within ", absl::FormatDuration(request.timeout)) : "", " (",
                WhyNot(result.error(), tls == nullptr ? X509_V_OK : tls->get_openssl_verify_result()), ")"));
   }
-  answer.status = result->status;
-  answer.reason = result->reason;
-  uint32_t seconds = 0;
-  if (absl::SimpleAtoi(result->get_header_value("Retry-After"), &seconds)) {
-    answer.retry_after = absl::Seconds(seconds);
-  }
+  (void)take_head(*result);
   return answer;
 }
 

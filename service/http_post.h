@@ -45,7 +45,8 @@ absl::Status CheckHttpUrl(const std::string& url, bool allow_inside);
 
 // Whatever is answered, of whatever status. FailedPrecondition: it may not go there. Unavailable: no
 // connection, a certificate that does not hold, no answer in time or half of one, or one that is too long.
-// Cancelled: `stop`, which is asked ten times a second, said true.
+// Cancelled: `stop`, which is asked ten times a second, said true. The body of an error (400 and above) that
+// announces a trailer may be cut.
 absl::StatusOr<HttpAnswer> HttpCall(const HttpPostRequest& request, const std::function<bool()>& stop = {});
 
 // The body of an answer with 200 to 299. FailedPrecondition: it was refused and would be again (300 to 499

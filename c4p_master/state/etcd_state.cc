@@ -4,7 +4,6 @@
 #include <chrono>
 
 #include "service/clock.h"
-#include "service/http_post.h"
 #include "service/log.h"
 #include "service/status.h"
 #include "service/text.h"
@@ -20,7 +19,6 @@ constexpr size_t kMostBytes = size_t{512} << 10;
 // That wait for an etcd that is slow. Then this master gives up rather than its machine's memory.
 constexpr size_t kMostWaitingBytes = size_t{256} << 20;
 constexpr size_t kPage = 500;
-constexpr size_t kMostAnswer = size_t{64} << 20;
 constexpr absl::Duration kLeaseTimeout = absl::Milliseconds(400);
 constexpr absl::Duration kWriteTimeout = absl::Seconds(2);
 constexpr absl::Duration kLoadTimeout = absl::Seconds(10);
@@ -37,7 +35,9 @@ size_t BytesOf(const std::vector<StateChange>& changes) {
 }  // namespace
 
 EtcdState::EtcdState(Options options)
-    : options_(std::move(options)), leadership_(options_.self, options_.wished, options_.times) {
+    : options_(std::move(options)),
+      client_(options_.place, [this] { return stopping(); }),
+      leadership_(options_.self, options_.wished, options_.times) {
   lease_thread_ = std::thread([this] { HoldLease(); });
   write_thread_ = std::thread([this] { WriteAll(); });
 }
@@ -66,39 +66,8 @@ void EtcdState::Nap(absl::Duration pause) {
   changed_.wait_for(lock, absl::ToChronoNanoseconds(pause), [this] { return stop_; });
 }
 
-absl::StatusOr<std::string> EtcdState::Ask(const std::string& path, const std::string& body,
-                                           absl::Duration timeout) {
-  const size_t members = options_.place.endpoints.size();
-  size_t first = 0;
-  {
-    const std::lock_guard lock(mutex_);
-    first = endpoint_;
-  }
-  absl::Status last;
-  for (size_t i = 0; i < members && !stopping(); ++i) {
-    const size_t at = (first + i) % members;
-    const std::string& endpoint = options_.place.endpoints[at];
-    const absl::StatusOr<service::HttpAnswer> answer =
-        service::HttpCall({.url = endpoint + path,
-                           .body = body,
-                           .timeout = timeout / static_cast<double>(members),
-                           .allow_inside = true,
-                           .max_answer_bytes = kMostAnswer},
-                          [this] { return stopping(); });
-    if (answer.ok() && answer->status == 200) {
-      const std::lock_guard lock(mutex_);
-      endpoint_ = at;
-      return answer->body;
-    }
-    last = answer.ok()
-               ? absl::UnavailableError(Concat("etcd at ", endpoint, " answers ", answer->status, ": ",
-                                               ReadEtcdError(answer->body)))
-               : absl::UnavailableError(Concat("etcd at ", endpoint, ": ", answer.status().message()));
-  }
-  return last.ok() ? absl::CancelledError("this master ends") : last;
-}
-
 void EtcdState::HoldLease() {
+  int64_t seen_revision = 0;
   while (!stopping()) {
     std::optional<Leadership::Step> step;
     {
@@ -111,33 +80,43 @@ void EtcdState::HoldLease() {
     }
     const std::string& prefix = options_.place.prefix;
     const absl::StatusOr<std::string> answer =
-        step->write ? Ask("/v3/kv/txn", EtcdWriteLease(prefix, *step), kLeaseTimeout)
-                    : Ask("/v3/kv/range", EtcdReadLease(prefix), kLeaseTimeout);
+        step->write ? client_.Ask("/v3/kv/txn", EtcdWriteLease(prefix, *step), kLeaseTimeout)
+                    : client_.Ask("/v3/kv/range", EtcdReadLease(prefix), kLeaseTimeout);
     absl::Status status = answer.status();
+    bool writable = status.ok() && step->write;
     {
       const std::lock_guard lock(mutex_);
       if (status.ok() && step->write) {
         const absl::StatusOr<EtcdWritten> written = ReadEtcdWritten(*answer);
         status = written.status();
         if (status.ok()) leadership_.Wrote(written->written, written->revision, NowNs());
+        if (status.ok() && written->written) revision_ = written->revision;
       } else if (status.ok()) {
         const absl::StatusOr<LeaseSeen> seen = ReadEtcdLease(*answer);
         status = seen.status();
         if (status.ok()) leadership_.Seen(*seen, NowNs());
+        // Somebody writes there.
+        writable = status.ok() && std::exchange(seen_revision, seen->revision) != seen->revision;
       }
       if (!status.ok()) leadership_.Failed(NowNs());
     }
+    Tell(status, writable);
     changed_.notify_all();
-    const std::string trouble(status.message());
-    {
-      const std::lock_guard lock(mutex_);
-      if (stop_ || trouble == std::exchange(told_, trouble)) continue;
-    }
-    if (status.ok()) {
-      service::LogInfo("etcd answers again");
-    } else {
-      service::LogWarning(trouble);
-    }
+  }
+}
+
+void EtcdState::Tell(const absl::Status& status, bool writable) {
+  {
+    const std::lock_guard lock(mutex_);
+    // An etcd that is full answers reads.
+    const bool still_full = status.ok() && absl::IsResourceExhausted(told_) && !writable;
+    if (stop_ || still_full || status == told_) return;
+    told_ = status;
+  }
+  if (status.ok()) {
+    service::LogInfo("etcd answers again");
+  } else {
+    service::LogWarning(status.message());
   }
 }
 
@@ -153,6 +132,10 @@ absl::Status EtcdState::AwaitLeadership(const std::function<bool()>& stop) {
     }
     if (state == Leadership::State::kLost)
       return absl::UnavailableError("the lease was lost as soon as it was taken");
+    // Nothing that time mends.
+    if (absl::IsPermissionDenied(told_) || absl::IsFailedPrecondition(told_) || absl::IsDataLoss(told_)) {
+      return told_;
+    }
     const std::string holder = leadership_.holder();
     if (!holder.empty() && std::exchange(told, holder) != holder) {
       service::LogInfo("standing by: ", service::ToUtf8(holder), " leads");
@@ -167,7 +150,7 @@ absl::Status EtcdState::leading() const {
   const std::string& holder = leadership_.holder();
   return absl::UnavailableError(
       holder.empty() || holder == options_.self
-          ? Concat("the lease in etcd could not be renewed in time", told_.empty() ? "" : ": ", told_)
+          ? Concat("the lease in etcd could not be renewed in time", told_.ok() ? "" : ": ", told_.message())
           : Concat(service::ToUtf8(holder), " has the lease in etcd"));
 }
 
@@ -176,7 +159,7 @@ absl::StatusOr<StateRecords> EtcdState::Load() {
   std::string from;
   do {
     const absl::StatusOr<std::string> answer =
-        Ask("/v3/kv/range", EtcdList(options_.place.prefix, from, kPage), kLoadTimeout);
+        client_.Ask("/v3/kv/range", EtcdList(options_.place.prefix, from, kPage), kLoadTimeout);
     if (!answer.ok()) return answer.status();
     absl::StatusOr<EtcdPage> page = ReadEtcdPage(options_.place.prefix, *answer);
     if (!page.ok()) return page.status();
@@ -227,7 +210,7 @@ absl::Status EtcdState::WriteBatch(const Batch& batch) {
   if (batch.changes.empty()) return absl::OkStatus();
   const std::string body = EtcdWrite(options_.place.prefix, epoch_, batch.changes);
   for (;;) {
-    const absl::StatusOr<std::string> answer = Ask("/v3/kv/txn", body, kWriteTimeout);
+    const absl::StatusOr<std::string> answer = client_.Ask("/v3/kv/txn", body, kWriteTimeout);
     absl::Status status = answer.status();
     if (status.ok()) {
       const absl::StatusOr<EtcdWritten> written = ReadEtcdWritten(*answer);
@@ -244,13 +227,36 @@ absl::Status EtcdState::WriteBatch(const Batch& batch) {
   }
 }
 
+void EtcdState::Compact() {
+  if (options_.compact_every == absl::ZeroDuration() || NowNs() < compact_at_ns_ || !leading().ok()) return;
+  const bool first = compact_at_ns_ == 0;
+  compact_at_ns_ = NowNs() + absl::ToInt64Nanoseconds(options_.compact_every);
+  int64_t revision = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    revision = std::exchange(compact_revision_, revision_);
+  }
+  if (first) return;
+  const absl::Status status = client_.Ask("/v3/kv/compaction", EtcdCompact(revision), kWriteTimeout).status();
+  // Another may have done it: etcd itself, or whoever else uses it.
+  if (!status.ok() && !absl::IsOutOfRange(status)) {
+    service::LogWarning("etcd's history could not be compacted: ", status.message());
+  }
+}
+
 void EtcdState::WriteAll() {
   absl::Status failed;
   for (;;) {
     Batch* batch = nullptr;
     {
       std::unique_lock lock(mutex_);
-      changed_.wait(lock, [this] { return stop_ || !waiting_.empty(); });
+      const auto busy = [this] { return stop_ || !waiting_.empty(); };
+      while (!busy()) {
+        changed_.wait_for(lock, absl::ToChronoNanoseconds(kPause), busy);
+        lock.unlock();
+        Compact();
+        lock.lock();
+      }
       if (stop_) return;
       batch = &waiting_.front();  // nobody else touches the first
     }

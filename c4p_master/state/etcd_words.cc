@@ -20,6 +20,8 @@ constexpr char kLease[] = "leader";
 constexpr char kEpoch[] = "epoch";
 constexpr char kRecords[] = "state/";
 constexpr size_t kMostText = 300;
+constexpr int kServerError = 500;
+constexpr int64_t kPermissionDenied = 7;  // of gRPC
 
 std::string Base64(std::string_view text) {
   return absl::Base64Escape(absl::string_view(text.data(), text.size()));
@@ -39,7 +41,7 @@ int64_t IntegerOf(const Json& json, const char* key) {
 }
 
 absl::Status NoAnswer(const std::string& what) {
-  return absl::UnavailableError(Concat("what answers is no etcd of version 3.4 or later: ", what));
+  return absl::FailedPreconditionError(Concat("what answers is no etcd of version 3.4 or later: ", what));
 }
 
 absl::StatusOr<Json> Parse(const std::string& answer) {
@@ -62,12 +64,14 @@ absl::StatusOr<std::string> TextOf(const Json& json, const char* key) {
 
 absl::StatusOr<EtcdPlace> ParseEtcdPlace(const std::string& text) {
   constexpr std::string_view kScheme = "etcd://";
+  constexpr std::string_view kTlsScheme = "etcds://";
   const auto refuse = [&] {
-    return absl::InvalidArgumentError(
-        Concat("--store ", text, " is no etcd://HOST:PORT[,HOST:PORT...][/PREFIX], as etcd://10.0.0.1:2379"));
+    return absl::InvalidArgumentError(Concat(
+        "--store ", text, " is no etcd[s]://HOST:PORT[,HOST:PORT...][/PREFIX], as etcd://10.0.0.1:2379"));
   };
-  if (!text.starts_with(kScheme)) return refuse();
-  const std::string rest = text.substr(kScheme.size());
+  const bool tls = text.starts_with(kTlsScheme);
+  if (!tls && !text.starts_with(kScheme)) return refuse();
+  const std::string rest = text.substr((tls ? kTlsScheme : kScheme).size());
   const size_t slash = rest.find('/');
   EtcdPlace place;
   if (slash != std::string::npos && slash + 1 < rest.size()) place.prefix = rest.substr(slash + 1);
@@ -80,7 +84,7 @@ absl::StatusOr<EtcdPlace> ParseEtcdPlace(const std::string& text) {
         port == 0 || port > UINT16_MAX || one.find_first_of("@?# ") != std::string::npos) {
       return refuse();
     }
-    place.endpoints.push_back("http://" + one);
+    place.endpoints.push_back((tls ? "https://" : "http://") + one);
   }
   return place;
 }
@@ -116,6 +120,15 @@ std::string EtcdWrite(const std::string& prefix, uint64_t epoch, const std::vect
                                          {"value", Base64(std::to_string(epoch))}}})},
                {"success", std::move(success)}})
       .dump();
+}
+
+std::string EtcdLogIn(const EtcdPlace& place) {
+  return Json({{"name", place.user}, {"password", place.password}})
+      .dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+std::string EtcdCompact(int64_t revision) {
+  return Json({{"revision", std::to_string(revision)}}).dump();
 }
 
 std::string EtcdList(const std::string& prefix, const std::string& from, size_t most) {
@@ -185,14 +198,71 @@ absl::StatusOr<EtcdPage> ReadEtcdPage(const std::string& prefix, const std::stri
   return page;
 }
 
-std::string ReadEtcdError(const std::string& body) {
-  const Json json = Json::parse(body, nullptr, /*allow_exceptions=*/false);
-  for (const char* const key : {"message", "error"}) {
-    if (json.is_object() && json.contains(key) && json[key].is_string()) {
-      return service::ToUtf8(json[key].get<std::string>().substr(0, kMostText));
-    }
+absl::StatusOr<std::string> ReadEtcdToken(const std::string& answer) {
+  const absl::StatusOr<Json> json = Parse(answer);
+  if (!json.ok()) return json.status();
+  const auto token = json->find("token");
+  if (token == json->end() || !token->is_string()) return NoAnswer("a login gives no token");
+  return token->get<std::string>();
+}
+
+bool LooksLikeEtcd(const std::string& answer) {
+  constexpr size_t kHead = 64;
+  return answer.starts_with('{') && answer.substr(0, kHead).find("\"header\"") != std::string::npos;
+}
+
+absl::Status ExplainEtcdError(const EtcdPlace& place, const std::string& endpoint, int http_status,
+                              const std::string& body) {
+  const std::string etcd = Concat("etcd at ", endpoint);
+  // A trailer may stand behind the text.
+  const Json json = Json::parse(body.substr(0, body.rfind('}') + 1), nullptr, /*allow_exceptions=*/false);
+  const std::string said =
+      service::ToUtf8(json.is_object() && json.contains("error") && json["error"].is_string()
+                          ? json["error"].get<std::string>().substr(0, kMostText)
+                          : body.substr(0, kMostText));
+  const std::string answers = Concat(etcd, " answers ", http_status, ": ", said);
+  const auto says = [&](const char* text) { return said.find(text) != std::string::npos; };
+  const int64_t code = json.is_object() ? IntegerOf(json, "code") : 0;
+  if (code == 0) {
+    // A proxy in between may say that etcd does not answer.
+    if (http_status >= kServerError) return absl::UnavailableError(answers);
+    return absl::FailedPreconditionError(Concat(
+        "what answers at ", endpoint, " is no etcd of version 3.4 or later with its JSON gateway (answer ",
+        http_status, ": ", said, "); see --store"));
   }
-  return service::ToUtf8(body.substr(0, kMostText));
+  if (says("space exceeded")) {
+    return absl::ResourceExhaustedError(
+        Concat(etcd, " is out of space (", said,
+               "), so that no path master can lead: make room with `etcdctl compact REVISION` and "
+               "`etcdctl defrag`, or give it a larger --quota-backend-bytes; then `etcdctl alarm disarm`"));
+  }
+  if (says("user name is empty") && place.user.empty()) {
+    return absl::PermissionDeniedError(Concat(
+        etcd, " asks who we are (", said,
+        "): write NAME:PASSWORD of one of its users into a file that only this master's user can read, "
+        "and give it as --store-user-file"));
+  }
+  if (says("authentication is not enabled")) {
+    return absl::NotFoundError(
+        Concat(etcd, " knows no users (", said,
+               "), so that anyone may write there, though --store-user-file is given"));
+  }
+  if (says("invalid user ID or password")) {
+    return absl::PermissionDeniedError(Concat(etcd, " refuses its user ", service::ToUtf8(place.user), " (",
+                                              said, "): see name and password in --store-user-file"));
+  }
+  if (says("user name is empty") || says("invalid auth token") || says("revision of auth store is old")) {
+    return absl::UnauthenticatedError(answers);
+  }
+  if (code == kPermissionDenied) {
+    return absl::PermissionDeniedError(
+        Concat(etcd, " does not let its user ", service::ToUtf8(place.user), " use the keys below ",
+               service::ToUtf8(place.prefix), " (", said,
+               "): `etcdctl role grant-permission ROLE readwrite --prefix=true ",
+               service::ToUtf8(place.prefix), "`"));
+  }
+  if (says("has been compacted")) return absl::OutOfRangeError(answers);
+  return absl::UnavailableError(answers);
 }
 
 }  // namespace c4::c4p

@@ -11,6 +11,7 @@
 #include "service/log.h"
 #include "service/status.h"
 #include "service/text.h"
+#include "service/token.h"
 
 namespace c4::c4p {
 namespace {
@@ -18,6 +19,7 @@ namespace {
 using service::Concat;
 
 constexpr char kNoStore[] = "none";
+constexpr size_t kMostUserBytes = 4096;
 
 // Of this process: the machine's name, its number there, and a number that no other has.
 std::string Self() {
@@ -25,17 +27,34 @@ std::string Self() {
   return Concat(service::HostName(), " pid ", getpid(), " ", absl::Hex(random(), absl::kZeroPad8));
 }
 
+absl::Status ReadUser(const std::string& path, EtcdPlace* etcd) {
+  const absl::StatusOr<std::string> text = service::ReadSecretFile(path, kMostUserBytes);
+  if (!text.ok()) return text.status();
+  std::string line = text->substr(0, text->find('\n'));
+  if (line.ends_with('\r')) line.pop_back();
+  const size_t colon = line.find(':');
+  if (colon == std::string::npos || colon == 0 || colon + 1 == line.size()) {
+    return absl::InvalidArgumentError(
+        Concat("--store-user-file ", path, " holds no line NAME:PASSWORD of a user of etcd"));
+  }
+  etcd->user = line.substr(0, colon);
+  etcd->password = line.substr(colon + 1);
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::unique_ptr<StateStore>> Open(const StatePlace& place, const std::function<bool()>& stop,
                                                  OpenedState* opened) {
-  if (!place.store.starts_with("etcd://")) {
+  if (!IsEtcd(place.store)) {
     absl::StatusOr<std::unique_ptr<SqliteState>> file = SqliteState::Open(place.store);
     if (!file.ok()) return file.status();
     return *std::move(file);
   }
   absl::StatusOr<EtcdPlace> etcd = ParseEtcdPlace(place.store);
   if (!etcd.ok()) return etcd.status();
-  auto state =
-      std::make_unique<EtcdState>(EtcdState::Options{*std::move(etcd), Self(), place.wished, place.times});
+  etcd->ca_file = place.ca_file;
+  if (!place.user_file.empty()) C4_RETURN_IF_NOT_OK(ReadUser(place.user_file, &*etcd));
+  auto state = std::make_unique<EtcdState>(
+      EtcdState::Options{*std::move(etcd), Self(), place.wished, place.times, place.compact_every});
   C4_RETURN_IF_NOT_OK(state->AwaitLeadership(stop));
   service::LogInfo("leading, with epoch ", state->epoch());
   opened->etcd = state.get();
@@ -44,6 +63,10 @@ absl::StatusOr<std::unique_ptr<StateStore>> Open(const StatePlace& place, const 
 }
 
 }  // namespace
+
+bool IsEtcd(const std::string& store) {
+  return store.starts_with("etcd://") || store.starts_with("etcds://");
+}
 
 absl::Status AsDamaged(const absl::Status& status, const std::string& store) {
   if (!absl::IsDataLoss(status)) return status;

@@ -12,9 +12,13 @@
 namespace c4::c4p {
 
 struct StatePlace {
-  std::string store;    // a file, "etcd://...", or "none"
+  std::string store;    // a file, "etcd[s]://...", or "none"
   uint64_t wished = 0;  // epoch: a time in ns
   LeaseTimes times;
+  // Of etcd.
+  std::string ca_file = {};
+  std::string user_file = {};  // "name:password"
+  absl::Duration compact_every = absl::Minutes(5);
 };
 
 struct OpenedState {
@@ -23,6 +27,9 @@ struct OpenedState {
   StateRecords records;
   uint64_t epoch = 0;  // higher than of every master that used the store
 };
+
+// Whether several masters may share such a store.
+bool IsEtcd(const std::string& store);
 
 // Cancelled: `stop`, asked often, said true before this master led. Other errors are sentences that say how
 // to go on. Blocks.
