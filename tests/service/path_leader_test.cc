@@ -204,10 +204,16 @@ TEST_F(PathLeaderTest, AnEtcdThatIsFullLosesNothing) {
       etcd_->Call("/v3/kv/deleterange",
                   R"({"key":")" + Base64("filler") + R"(","range_end":")" + Base64("filles") + R"("})");
   std::smatch revision;
-  ASSERT_TRUE(std::regex_search(gone, revision, std::regex(R"("revision":"([0-9]+)")"))) << gone;
+  ASSERT_TRUE(std::regex_search(gone, revision, std::regex(R"re("revision":"([0-9]+)")re"))) << gone;
   (void)etcd_->Call("/v3/kv/compaction", R"({"revision":")" + revision[1].str() + R"(","physical":true})");
   (void)etcd_->Call("/v3/maintenance/defragment", "{}");
-  (void)etcd_->Call("/v3/maintenance/alarm", R"({"action":"DEACTIVATE","alarm":"NOSPACE"})");
+  const std::string alarms = etcd_->Call("/v3/maintenance/alarm", R"({"action":"GET"})");
+  std::smatch member;
+  ASSERT_TRUE(std::regex_search(alarms, member, std::regex(R"re("memberID":"([0-9]+)")re"))) << alarms;
+  const std::string disarmed = etcd_->Call(
+      "/v3/maintenance/alarm",
+      R"({"action":"DEACTIVATE","alarm":"NOSPACE","memberID":")" + member[1].str() + R"("})");
+  EXPECT_THAT(disarmed, testing::Not(HasSubstr("error")));
   auto second = Contend("second", 50);
   ASSERT_TRUE(Leads(second.get(), Seconds(20)));
   const auto records = second->Load();
