@@ -18,6 +18,7 @@ namespace {
 constexpr int64_t kMsNs = 1'000'000;
 constexpr int64_t kSecondNs = 1'000'000'000;
 constexpr int64_t kStaleNs = 2 * kSecondNs;
+constexpr int kMostMatrixRanks = 8192;  // that one question may name
 constexpr size_t kMostCached = 256;
 constexpr size_t kMostCachedBytes = 64U << 20;  // a timeline has megabytes
 
@@ -75,8 +76,39 @@ Asked AskIterations(FleetSource* source, const JobAt& job, int64_t, const Reques
   return Json(source->Iterations(job, *from));
 }
 
+// "0-7,12": pairs of the first and the last.
+absl::StatusOr<std::vector<std::pair<int32_t, int32_t>>> Ranks(std::string_view text) {
+  std::vector<std::pair<int32_t, int32_t>> ranks;
+  while (!text.empty()) {
+    const std::string_view part = text.substr(0, text.find(','));
+    text.remove_prefix(std::min(part.size() + 1, text.size()));
+    const char* const end = part.data() + part.size();
+    std::pair<int32_t, int32_t> range;
+    std::from_chars_result read = std::from_chars(part.data(), end, range.first);
+    range.second = range.first;
+    if (read.ec == std::errc() && read.ptr != end && *read.ptr == '-') {
+      read = std::from_chars(read.ptr + 1, end, range.second);
+    }
+    if (read.ec != std::errc() || read.ptr != end || range.first < 0 || range.second < range.first) {
+      return absl::InvalidArgumentError("ranks are numbers and ranges of them: 0-7,12");
+    }
+    ranks.push_back(range);
+  }
+  return ranks;
+}
+
 Asked AskMatrix(FleetSource* source, const JobAt& job, int64_t, const Request& request) {
-  const absl::StatusOr<v1::GetMatrixReply> reply = source->Matrix(job, {});
+  const absl::StatusOr<std::vector<std::pair<int32_t, int32_t>>> ranges = Ranks(FromQuery(request, "ranks"));
+  if (!ranges.ok()) return ranges.status();
+  v1::GetMatrixRequest asked;
+  for (const auto& [first, last] : *ranges) {
+    if (last - first >= kMostMatrixRanks - asked.ranks_size()) {
+      return absl::InvalidArgumentError(
+          service::Concat("a matrix is of ", kMostMatrixRanks, " ranks at most, or of all"));
+    }
+    for (int32_t rank = first; rank <= last; ++rank) asked.add_ranks(rank);
+  }
+  const absl::StatusOr<v1::GetMatrixReply> reply = source->Matrix(job, asked);
   if (!reply.ok()) return reply.status();
   return Json(PutTogether(*reply, FromQuery(request, "by")));
 }
@@ -104,27 +136,6 @@ Asked AskSession(FleetSource* source, const JobAt& job, int64_t, const Request& 
   const absl::StatusOr<uint64_t> number = Number(request, "number");
   if (!number.ok()) return number.status();
   return Json(source->Session(job, *number));
-}
-
-// "0-7,12": pairs of the first and the last.
-absl::StatusOr<std::vector<std::pair<int32_t, int32_t>>> Ranks(std::string_view text) {
-  std::vector<std::pair<int32_t, int32_t>> ranks;
-  while (!text.empty()) {
-    const std::string_view part = text.substr(0, text.find(','));
-    text.remove_prefix(std::min(part.size() + 1, text.size()));
-    const char* const end = part.data() + part.size();
-    std::pair<int32_t, int32_t> range;
-    std::from_chars_result read = std::from_chars(part.data(), end, range.first);
-    range.second = range.first;
-    if (read.ec == std::errc() && read.ptr != end && *read.ptr == '-') {
-      read = std::from_chars(read.ptr + 1, end, range.second);
-    }
-    if (read.ec != std::errc() || read.ptr != end || range.first < 0 || range.second < range.first) {
-      return absl::InvalidArgumentError("ranks are numbers and ranges of them: 0-7,12");
-    }
-    ranks.push_back(range);
-  }
-  return ranks;
 }
 
 Asked AskTimeline(FleetSource* source, const JobAt& job, int64_t, const Request& request) {

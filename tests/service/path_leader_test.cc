@@ -210,9 +210,9 @@ TEST_F(PathLeaderTest, AnEtcdThatIsFullLosesNothing) {
   const std::string alarms = etcd_->Call("/v3/maintenance/alarm", R"({"action":"GET"})");
   std::smatch member;
   ASSERT_TRUE(std::regex_search(alarms, member, std::regex(R"re("memberID":"([0-9]+)")re"))) << alarms;
-  const std::string disarmed = etcd_->Call(
-      "/v3/maintenance/alarm",
-      R"({"action":"DEACTIVATE","alarm":"NOSPACE","memberID":")" + member[1].str() + R"("})");
+  const std::string disarmed =
+      etcd_->Call("/v3/maintenance/alarm",
+                  R"({"action":"DEACTIVATE","alarm":"NOSPACE","memberID":")" + member[1].str() + R"("})");
   EXPECT_THAT(disarmed, testing::Not(HasSubstr("error")));
   auto second = Contend("second", 50);
   ASSERT_TRUE(Leads(second.get(), Seconds(20)));

@@ -97,6 +97,150 @@ test("a slow NIC stands out in the matrix, and its cell opens its queue pairs", 
   await page.waitForFunction((hash) => location.hash !== hash, before);
 }));
 
+test("a region of the matrix is zoomed into, by pulling and by keys, and stands in the link", () => withPage({}, async (page) => {
+  await page.goto(`${recorded}#/job/fabric-slow-nic?part=latency&by=node`);
+  const whole = page.getByRole("application", { name: /latency matrix of 8 by 8,/ });
+  await whole.waitFor();
+  const box = await whole.boundingBox();
+  const at = (cell, length) => ((cell + 0.5) / 8) * length;
+  await page.mouse.move(box.x + at(2, box.width), box.y + at(1, box.height));
+  await page.mouse.down();
+  await page.mouse.move(box.x + at(5, box.width), box.y + at(3, box.height), { steps: 4 });
+  await page.getByText("host1 to host3 → host2 to host5:").waitFor();
+  await page.mouse.up();
+  const zoomed = page.getByRole("application", { name: /latency matrix of 3 by 4, a region of 8 by 8/ });
+  await zoomed.waitFor();
+  assert.match(page.url(), /top=host1&bottom=host3&left=host2&right=host5/);
+  assert.deepEqual(await complaintsOf(page), []);
+  const link = page.url();
+  await page.goto("about:blank");
+  await page.goto(link);
+  await zoomed.focus();
+  await page.keyboard.press("Escape");
+  await whole.waitFor();
+  // By keys alone.
+  await whole.focus();
+  await page.keyboard.press("ArrowDown");
+  for (const key of ["ArrowDown", "ArrowRight", "ArrowRight"]) await page.keyboard.press(`Shift+${key}`);
+  await page.getByText("host0 to host1 → host0 to host2:").waitFor();
+  await page.keyboard.press("Enter");
+  await page.getByRole("application", { name: /latency matrix of 2 by 3,/ }).waitFor();
+  await page.getByRole("button", { name: "show the ranks of this region" }).click();
+  await page.waitForURL(/by=rank.*top=rank/);
+  await page.getByRole("button", { name: "show the whole matrix" }).click();
+  await page.getByRole("application", { name: /, a region of/ }).waitFor({ state: "detached" });
+}));
+
+// Replies of a server that holds what no recording here does.
+const LONG = `${"\u05d0\u05d1\u05d2 ".repeat(60)}<b>${"x".repeat(57)}`; // 300 characters, from right to left
+const fleetOf = (job) => ({
+  unixNs: `${Date.now()}000000`, version: "test", server: "PAGE_SERVER_ALL",
+  jobs: [{ id: "made", job, state: "PAGE_JOB_STATE_RUNNING", host: "host0", ranks: 4, hosts: 4, beganUnixNs: `${Date.now() - 60_000}000000` }],
+});
+async function serve(page, replies) {
+  await page.route(/\/api\/v1\/events/, (route) => route.fulfill({
+    contentType: "text/event-stream", body: `event: fleet\ndata: ${JSON.stringify(replies.fleet)}\n\n`,
+  }));
+  for (const [name, reply] of Object.entries(replies)) {
+    await page.route(new RegExp(`/api/v1/${name}(\\?|$)`), (route) => route.fulfill({ json: reply }));
+  }
+}
+
+test("a matrix with holes: what was not measured is not known, and nobody's zero", () => withPage({}, async (page) => {
+  await serve(page, {
+    fleet: fleetOf("holes"), verdicts: {},
+    matrix: {
+      job: "holes", by: "rank", names: ["rank 0", "rank 1", "rank 3"], hosts: ["host0", "host1", "host3"],
+      from: [0, 1], to: [1, 2], ratio: [1.5, 0], usPerKib: [2, 3], queuePairs: [1, 1], slow: [false, false],
+    },
+  });
+  await page.goto(`${recorded}#/job/made?part=latency`);
+  const matrix = page.getByRole("application", { name: /latency matrix of 3 by 3, 2 cells/ });
+  await matrix.waitFor();
+  await page.getByText("Nothing was measured of rank 2: whether they are slow is not known.").waitFor();
+  const colours = await page.locator(".ground canvas").evaluate((canvas) =>
+    [0, 1, 5].map((at) => [...canvas.getContext("2d").getImageData(at % 3, Math.floor(at / 3), 1, 1).data].join()));
+  assert.equal(new Set(colours).size, 3, colours.join("; ")); // nothing, a ratio, no ratio
+  await matrix.focus();
+  await page.keyboard.press("ArrowDown");
+  await page.getByText("not known: nothing was measured").waitFor();
+}));
+
+test("a name of 300 characters from right to left breaks nothing", () => withPage({ width: 360, height: 700 }, async (page) => {
+  await serve(page, { fleet: fleetOf(LONG), verdicts: {} });
+  for (const view of ["", "#/job/made"]) {
+    await page.goto("about:blank");
+    await page.goto(recorded + view);
+    const name = page.locator("main bdi.name").filter({ hasText: "<b>xxx" }).first();
+    await name.waitFor();
+    assert.equal(await page.locator("main bdi b").count(), 0);
+    const wide = await page.evaluate(() => document.documentElement.scrollWidth);
+    const widest = await page.evaluate(() => [...document.querySelectorAll("body *")].filter((item) => item.getBoundingClientRect().right > 360)
+      .map((item) => `${item.tagName}.${item.className}`).slice(0, 6).join(" "));
+    assert.ok(wide <= 360, `${view} is ${wide} wide: ${widest}`);
+    assert.equal(await name.evaluate((element) => getComputedStyle(element).unicodeBidi), "isolate");
+    assert.deepEqual(await complaintsOf(page), []);
+  }
+}));
+
+test("ten thousand verdicts: the page stays of use", () => withPage({}, async (page) => {
+  const verdicts = Array.from({ length: 10_000 }, (_, at) => ({
+    jobId: "made", sentence: `CONFIRMED communication slow: rank ${at}`,
+    verdict: { id: `v${at}`, state: "VERDICT_STATE_CONFIRMED", syndrome: "SYNDROME_COMMUNICATION_SLOW", sinceUnixNs: `${Date.now() - at}000000`, confirmedUnixNs: `${Date.now() - at}000000` },
+  }));
+  await serve(page, { fleet: { ...fleetOf("many"), open: verdicts.slice(0, 200), openLeftOut: 9800 }, verdicts: { job: "made", verdicts } });
+  await page.goto(`${recorded}#/job/made`);
+  await page.getByText("rank 0", { exact: false }).first().waitFor();
+  const elements = await page.evaluate(() => document.querySelectorAll("*").length);
+  assert.ok(elements < 20_000, `${elements} elements`);
+  await page.getByRole("button", { name: "show 9950 more" }).waitFor();
+  await page.getByRole("link", { name: "History" }).click();
+  await page.getByRole("region").getByRole("row").nth(5).waitFor();
+  await page.getByRole("link", { name: "Fleet" }).click();
+  await page.getByRole("heading", { name: "What is wrong now" }).waitFor();
+}));
+
+test("a token that runs out while the page is open: said, and not asked for ever", () => withPage({}, async (page) => {
+  let valid = true;
+  let refused = 0;
+  await page.addInitScript(() => sessionStorage.setItem("c4.token", "short.lived"));
+  await page.route(/\/api\/v1\//, (route) => {
+    if (valid) return route.fallback();
+    ++refused;
+    return route.fulfill({ status: 401, contentType: "text/plain", body: "the token has expired" });
+  });
+  const live = await programs.page(["--recording", recordings()[0].file]);
+  await page.goto(`${live.url}#/job/${recordings()[0].id}?part=ranks`);
+  await page.getByRole("region", { name: "ranks of the job" }).waitFor();
+  valid = false;
+  await Programs.end(live.child, "SIGKILL"); // the stream ends, and nothing but refusals follows
+  await page.getByText("The token that was shown does not count (any more)").waitFor({ timeout: 15_000 });
+  await page.getByText("the page does not ask again until it has a token").waitFor();
+  assert.ok(await page.getByRole("region", { name: "ranks of the job" }).isVisible());
+  await page.waitForTimeout(2500); // what was under way
+  const before = refused;
+  await page.waitForTimeout(5000);
+  assert.equal(refused, before);
+  // The user shows another.
+  await page.getByLabel(/Another token/).fill("new.one");
+  assert.ok(await page.getByRole("button", { name: "look" }).isEnabled());
+}));
+
+test("an old browser, which takes no modules, is told what the page needs", () => withPage({}, async (page) => {
+  // Such a browser leaves scripts of an unknown type alone.
+  await page.route((url) => url.pathname === "/", async (route) => {
+    const reply = await route.fetch();
+    await route.fulfill({ response: reply, body: (await reply.text()).replaceAll('type="module"', 'type="unknown"') });
+  });
+  await page.goto(recorded);
+  await page.getByText("It needs a browser of 2021 or newer, with scripts.").waitFor();
+}));
+
+test("without scripts the page names the commands that show the same", () => withPage({ javaScriptEnabled: false }, async (page) => {
+  await page.goto(recorded);
+  assert.match(await page.content(), /c4 jobs, c4 verdicts, c4 matrix/);
+}));
+
 test("a recording's moments are gone through, and a link keeps the place", () => withPage({}, async (page) => {
   await page.goto(`${recorded}#/job/fabric-slow-rank`);
   await page.getByRole("article").first().waitFor();
@@ -164,7 +308,9 @@ test("nothing is wider than a narrow screen", () => withPage({ width: 360, heigh
     await page.locator("main h1").first().waitFor({ state: "attached" });
     await page.waitForTimeout(400);
     const wide = await page.evaluate(() => document.documentElement.scrollWidth);
-    assert.ok(wide <= 360, `${view} is ${wide} wide`);
+    const widest = await page.evaluate(() => [...document.querySelectorAll("body *")].filter((item) => item.getBoundingClientRect().right > 360)
+      .map((item) => `${item.tagName}.${item.className}`).slice(0, 6).join(" "));
+    assert.ok(wide <= 360, `${view} is ${wide} wide: ${widest}`);
   }
 }));
 

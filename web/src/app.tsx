@@ -1,6 +1,6 @@
 import { useEffect, useState } from "preact/hooks";
 import { clock, duration, zone } from "./format";
-import { nowMs, useLive, useToken } from "./live";
+import { hasToken, nowMs, useLive, useToken } from "./live";
 import { linkTo, type Route, useRoute } from "./route";
 import type { PageFleet } from "./messages";
 import { setSettings, useSettings } from "./settings";
@@ -20,7 +20,7 @@ function useTick(everyMs: number): void {
   }, [everyMs]);
 }
 
-function TokenForm() {
+function TokenForm({ shown }: { shown: boolean }) {
   const [token, setToken] = useState("");
   return (
     <form
@@ -31,7 +31,7 @@ function TokenForm() {
         location.reload();
       }}
     >
-      <label for="token">This server wants to know who looks. A token for a reader (c4 pki token --role reader):</label>
+      <label for="token">{shown ? "The token that was shown does not count (any more): what stands below is old. Another" : "This server wants to know who looks. A"} token for a reader (c4 pki token --role reader):</label>
       <input id="token" type="password" autoComplete="off" value={token} onInput={(event) => setToken(event.currentTarget.value)} />
       <button type="submit">look</button>
     </form>
@@ -43,8 +43,9 @@ function Notices() {
   const silentMs = live.heardMs ? Date.now() - live.heardMs : 0;
   return (
     <div aria-live="polite">
-      {live.needsToken && <TokenForm />}
-      {live.trouble && <p class="notice bad">{live.trouble}. What is shown is of {live.heardMs ? `${duration(silentMs)} ago` : "no time yet"}; the page tries again by itself.</p>}
+      {live.needsToken && <TokenForm shown={live.heardMs > 0 || hasToken()} />}
+      {live.needsToken && live.heardMs > 0 && <p class="notice bad">What is shown is of {duration(silentMs)} ago; the page does not ask again until it has a token.</p>}
+      {live.trouble && !live.needsToken && <p class="notice bad">{live.trouble}. What is shown is of {live.heardMs ? `${duration(silentMs)} ago` : "no time yet"}; the page tries again by itself.</p>}
       {!live.trouble && silentMs > STALE_MS && <p class="notice bad">Nothing was heard for {duration(silentMs)}: what is shown is old.</p>}
       {Math.abs(live.offsetMs) > 30_000 && (
         <p class="notice">
@@ -115,7 +116,7 @@ export function App() {
         <nav aria-label="views">
           {server !== "PAGE_SERVER_PATH_MASTER" && <a href={linkTo("fleet")} aria-current={route.view === "fleet" ? "page" : undefined}>Fleet</a>}
           {route.view === "job" && (
-            <a href={linkTo("job", route.id)} aria-current="page">
+            <a class="named" href={linkTo("job", route.id)} aria-current="page">
               <bdi class="name cut">{job?.job ?? route.id}</bdi>
             </a>
           )}
@@ -138,7 +139,7 @@ export function App() {
       {help && (
         <p class="notice">
           Keys: <kbd>g</kbd> <kbd>f</kbd> fleet, <kbd>g</kbd> <kbd>n</kbd> network, <kbd>1</kbd> to <kbd>5</kbd> the parts of a job, <kbd>u</kbd> UTC,{" "}
-          <kbd>t</kbd> dark or light, arrow keys move in a matrix, <kbd>?</kbd> this.
+          <kbd>t</kbd> dark or light, arrow keys move in a matrix, with shift they mark a region, <kbd>?</kbd> this.
         </p>
       )}
       <Notices />

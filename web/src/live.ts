@@ -40,6 +40,8 @@ export function useToken(token: string): void {
   change({ needsToken: false, trouble: "" });
 }
 
+export const hasToken = () => sessionStorage.getItem(TOKEN) !== null;
+
 // A link that was made for one person carries his token: taken, and out of the address at once.
 export function takeTokenFromAddress(): void {
   const found = /^#token=([\w.-]+)$/.exec(location.hash);
@@ -102,7 +104,8 @@ export function useAsk<T>(name: string, set: Record<string, string>, everyMs: nu
     shown.current = { what, thing };
     const abort = new AbortController();
     let timer = 0;
-    const round = async () => {
+    const round = async (again: boolean) => {
+      if (again && live.needsToken) return; // every further question would be refused as well
       try {
         if (!document.hidden) {
           const data = await ask<T>(name, set, abort.signal);
@@ -114,10 +117,10 @@ export function useAsk<T>(name: string, set: Record<string, string>, everyMs: nu
         const error = fault instanceof Error ? fault.message : String(fault);
         setAsked((before) => ({ data: before.data, error, gone }));
       }
-      if (!abort.signal.aborted && everyMs > 0) timer = window.setTimeout(round, everyMs);
+      if (!abort.signal.aborted && everyMs > 0) timer = window.setTimeout(round, everyMs, true);
     };
-    if (moved) timer = window.setTimeout(round, SETTLED_MS);
-    else void round();
+    if (moved) timer = window.setTimeout(round, SETTLED_MS, false);
+    else void round(false);
     return () => {
       abort.abort();
       clearTimeout(timer);
@@ -174,6 +177,7 @@ export function beginLive(): void {
       trouble = fault instanceof ApiError ? fault.message : "the server of this page does not answer";
     }
     if (trouble) change({ trouble });
+    if (live.needsToken) return; // until somebody shows another one, which begins the page anew
     setTimeout(round, trouble ? 2000 : 200);
   };
   void round();

@@ -1,14 +1,41 @@
 import { useMemo } from "preact/hooks";
 import type { GetMatrixReply, MatrixCell, PageMatrix, RankTime } from "../messages";
-import { communicator, ms, seconds } from "../format";
+import { communicator, ms, ranksText, seconds } from "../format";
 import { useAsk } from "../live";
 import { changeSet, type Route } from "../route";
 import { Fault } from "../parts/fault";
-import { Matrix, placesOf } from "../parts/matrix";
+import { Matrix } from "../parts/matrix";
+import { placesOf, type Region, regionBetween } from "../parts/matrix_cells";
 import { Table, type Column } from "../parts/table";
 import { Name, Time } from "../parts/time";
 
 const MANY_RANKS = 64; // beyond, nodes are shown first
+const MOST_RANKS = 2048; // beyond, ranks are shown of a region only
+const MOST_MISSING = 2048; // ranks without a row that are looked for
+
+const NO_REGION = { top: "", bottom: "", left: "", right: "" };
+
+// "rank 8" to "rank 15": "8-15"
+const rangeOf = (first: string, last: string) => `${first.replace("rank ", "")}-${last.replace("rank ", "")}`;
+
+// The ranks of those nodes, as the ends of a region by rank; null: they are not known.
+function ranksOf(matrix: PageMatrix, first: number, last: number): [string, string] | null {
+  const hosts = new Set((matrix.names ?? []).slice(first, last + 1));
+  let low = Infinity;
+  let high = -Infinity;
+  for (const { rank = 0, host = "" } of matrix.ranks ?? []) {
+    if (!hosts.has(host)) continue;
+    low = Math.min(low, rank);
+    high = Math.max(high, rank);
+  }
+  return high >= low ? [`rank ${low}`, `rank ${high}`] : null;
+}
+
+// Ranks of the job that nothing was measured of.
+function missingIn(names: string[], ranks: number): number[] {
+  const there = new Set(names);
+  return Array.from({ length: ranks }, (_, rank) => rank).filter((rank) => !there.has(`rank ${rank}`));
+}
 
 interface CellRow {
   at: number;
@@ -64,13 +91,28 @@ function rowsOf(matrix: PageMatrix): CellRow[] {
 export function LatencyPart({ set, route, ranks }: { set: Record<string, string>; route: Route; ranks: number }) {
   const by = route.set.get("by") ?? (ranks > MANY_RANKS ? "node" : "rank");
   const measure = route.set.get("measure") === "latency" ? "latency" : "ratio";
-  const asked = useAsk<PageMatrix>("matrix", { ...set, by }, 5000);
+  const ends = {
+    top: route.set.get("top") ?? "", bottom: route.set.get("bottom") ?? "", left: route.set.get("left") ?? "", right: route.set.get("right") ?? "",
+  };
+  const isRegion = ends.top !== "";
+  const tooMany = by !== "node" && ranks > MOST_RANKS && !isRegion;
+  const only: Record<string, string> = by === "rank" && ranks > MANY_RANKS && isRegion ? { ranks: `${rangeOf(ends.top, ends.bottom)},${rangeOf(ends.left, ends.right)}` } : {};
+  const asked = useAsk<PageMatrix>(tooMany ? "" : "matrix", { ...set, by, ...only }, 5000);
   const source = route.set.get("source") ?? "";
   const destination = route.set.get("destination") ?? "";
   const matrix = asked.data;
   const rows = useMemo(() => (matrix ? rowsOf(matrix).sort((a, b) => b.ratio - a.ratio) : []), [matrix]);
   const filled = useMemo(() => (matrix ? placesOf(matrix) : new Map<number, number>()), [matrix]);
   const names = matrix?.names ?? [];
+  const region = isRegion ? regionBetween(names, ends) : null;
+  const missing = by === "rank" && !isRegion && names.length > 0 && ranks <= MOST_MISSING ? missingIn(names, ranks) : [];
+  const zoom = (to: Region | null) =>
+    changeSet(route, to ? { top: names[to.top], bottom: names[to.bottom], left: names[to.left], right: names[to.right] } : NO_REGION);
+  const openRanks = (of: Region) => {
+    const from = matrix && ranksOf(matrix, of.top, of.bottom);
+    const to = matrix && ranksOf(matrix, of.left, of.right);
+    if (from && to) changeSet(route, { by: "rank", top: from[0], bottom: from[1], left: to[0], right: to[1], source: "", destination: "" });
+  };
   const row = names.indexOf(source);
   const column = names.indexOf(destination);
   const hasCell = row >= 0 && column >= 0 && filled.has(row * names.length + column);
@@ -84,7 +126,7 @@ export function LatencyPart({ set, route, ranks }: { set: Record<string, string>
           <legend>by</legend>
           {["rank", "node", "nic"].map((name) => (
             <label key={name}>
-              <input type="radio" name="by" checked={by === name} onChange={() => changeSet(route, { by: name, source: "", destination: "" })} />
+              <input type="radio" name="by" checked={by === name} onChange={() => changeSet(route, { by: name, source: "", destination: "", ...NO_REGION })} />
               {name === "nic" ? "NIC" : name}
             </label>
           ))}
@@ -102,16 +144,31 @@ export function LatencyPart({ set, route, ranks }: { set: Record<string, string>
         </fieldset>
         {matrix && <span class="dim">of <Time at={ms(matrix.unixNs)} /></span>}
       </div>
-      {!matrix && !asked.error && <p class="wait">The master is being asked.</p>}
+      {tooMany && <p class="notice">{ranks} ranks are too many for one picture: mark a region of nodes, and open its ranks beneath it.</p>}
+      {!tooMany && !matrix && !asked.error && <p class="wait">The master is being asked.</p>}
       {matrix && names.length === 0 && <p class="dim">No queue pair has moved anything in the last seconds that was measured.</p>}
-      {matrix && names.length > 0 && (
+      {matrix && names.length > 0 && (region || !isRegion) && (
         <Matrix
           matrix={matrix}
           measure={measure}
+          region={region}
+          onRegion={zoom}
           chosen={row >= 0 && column >= 0 ? { row, column } : null}
           onChoose={(place) => choose(names[place.row], names[place.column])}
         />
       )}
+      {by === "node" && region && matrix && ranksOf(matrix, region.top, region.bottom) && ranksOf(matrix, region.left, region.right) && (
+        <p class="controls">
+          <button type="button" onClick={() => openRanks(region)}>show the ranks of this region</button>
+        </p>
+      )}
+      {matrix && isRegion && !region && (
+        <p class="notice">
+          Nothing was measured in the region <Name text={ends.top} /> to <Name text={ends.bottom} /> → <Name text={ends.left} /> to <Name text={ends.right} />.{" "}
+          <button type="button" class="quiet" onClick={() => zoom(null)}>show the whole matrix</button>
+        </p>
+      )}
+      {missing.length > 0 && <p class="dim">Nothing was measured of {ranksText(missing)}: whether they are slow is not known.</p>}
       {matrix && Number(matrix.cellsLeftOut ?? 0) > 0 && <p class="dim">{matrix.cellsLeftOut} queue pairs are left out; those that are slowest for what is usual are here.</p>}
       {row >= 0 && column >= 0 && (
         <section>
@@ -119,7 +176,7 @@ export function LatencyPart({ set, route, ranks }: { set: Record<string, string>
             Queue pairs of <Name text={source} /> → <Name text={destination} />
           </h2>
           <Fault asked={cell} />
-          <Table caption="queue pairs of the cell" columns={pairs} rows={cell.data?.cells ?? []} keyOf={(item, place) => `${item.communicatorId} ${item.channel} ${item.index} ${place}`} empty={hasCell ? "" : "No queue pair joins these two."} />
+          <Table caption="queue pairs of the cell" columns={pairs} rows={cell.data?.cells ?? []} keyOf={(item, place) => `${item.communicatorId} ${item.channel} ${item.index} ${place}`} empty={hasCell ? "" : "No queue pair of these two was measured."} />
         </section>
       )}
       {rows.length > 0 && (

@@ -1,4 +1,5 @@
 // The verdicts that are open, the first of them unfolded, with who waits for whom.
+import { useState } from "preact/hooks";
 import type { GetStatusReply, PageVerdicts } from "../messages";
 import { stateOf } from "../format";
 import { type Asked, useAsk } from "../live";
@@ -6,6 +7,9 @@ import { changeSet, type Route } from "../route";
 import { VerdictCard, Mark } from "../parts/verdict";
 import { WaitGraph } from "../parts/waits";
 import { Fault } from "../parts/fault";
+
+// Who has more open at once has one cause for most of them.
+const SHOWN_AT_FIRST = 50;
 
 interface Props {
   set: Record<string, string>;
@@ -15,10 +19,12 @@ interface Props {
 
 export function WrongPart({ set, route, verdicts }: Props) {
   const status = useAsk<GetStatusReply>("status", set, 5000);
+  const [showsAll, setShowsAll] = useState(false);
   if (!verdicts.data) return verdicts.error ? <Fault asked={verdicts} /> : <p class="wait">The master is being asked.</p>;
   const all = verdicts.data.verdicts ?? [];
   const asked = route.set.get("verdict");
   const open = all.filter((page) => stateOf(page.verdict ?? {}) !== "cleared" || page.verdict?.id === asked);
+  const shown = showsAll ? open : open.filter((page, place) => place < SHOWN_AT_FIRST || page.verdict?.id === asked);
   const unfolded = asked ?? open[0]?.verdict?.id ?? "";
   return (
     <>
@@ -35,7 +41,7 @@ export function WrongPart({ set, route, verdicts }: Props) {
           {all.length > 0 ? ` ${all.length} verdict${all.length === 1 ? " is" : "s are"} over: see History.` : ""}
         </p>
       )}
-      {open.map((page) => {
+      {shown.map((page) => {
         const id = page.verdict?.id ?? "";
         return (
           <div key={id}>
@@ -44,6 +50,11 @@ export function WrongPart({ set, route, verdicts }: Props) {
           </div>
         );
       })}
+      {shown.length < open.length && (
+        <button type="button" onClick={() => setShowsAll(true)}>
+          show {open.length - shown.length} more
+        </button>
+      )}
       {(verdicts.data.leftOut ?? 0) > 0 && <p class="dim">and {verdicts.data.leftOut} older ones</p>}
     </>
   );
