@@ -61,6 +61,15 @@ TEST(LateRank, APartOfEachStepThatTakesAsLongIsNot) {
   EXPECT_TRUE(FindLate(ranks, {}).has_value());
 }
 
+TEST(LateRank, WhomOnePauseMadeLateIsNotForCertain) {
+  Late late = Rank(0, 8, 2);
+  late.own.usual_mean_ns = 2 * kMs;
+  late.own.mean_ns = 2.2 * kMs;
+  EXPECT_FALSE(IsLateBesidesAPause(late, {}));
+  late.own.mean_ns = 5 * kMs;
+  EXPECT_TRUE(IsLateBesidesAPause(late, {}));
+}
+
 TEST(LateRank, WhoDoesFewerOperationsIsNot) {
   // Rank 0 takes part in half of them: twice the time for each, and no more of all.
   EXPECT_FALSE(FindLate({Rank(0, 8, 8, 20, 8), Rank(1, 4, 4), Rank(2, 4, 4), Rank(3, 4, 4)}, {}).has_value());

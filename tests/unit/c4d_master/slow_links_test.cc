@@ -15,7 +15,7 @@ using Sort = LinkBlame::Sort;
 // Eight hosts below four leaves, two spines; each host sends to each of another leaf over both, those of leaf
 // 0 slowly over spine 1. `chunks`: of each of theirs; `few_well`: chunks of some that are well there all the
 // same, each of so many bytes; the others' have 64 KiB.
-Sort Blame(double chunks, double few_well, uint64_t few_well_bytes = 65536) {
+LinkBlame BlameOf(double chunks, double few_well, uint64_t few_well_bytes = 65536) {
   FakePaths paths;
   std::deque<QueuePairEnds> ends;
   std::deque<std::string> names;
@@ -50,7 +50,11 @@ Sort Blame(double chunks, double few_well, uint64_t few_well_bytes = 65536) {
   for (const Cell& cell : look.cells) {
     if (cell.slow) look.slow.push_back(&cell);
   }
-  return BlameLook(look, [](const Cell&) { return false; }, {}, &paths, {}).blame.sort;
+  return BlameLook(look, [](const Cell&) { return false; }, {}, &paths, {}).blame;
+}
+
+Sort Blame(double chunks, double few_well, uint64_t few_well_bytes = 65536) {
+  return BlameOf(chunks, few_well, few_well_bytes).sort;
 }
 
 // A switch's buffer takes them at once, however slow the link is behind it.
@@ -71,6 +75,8 @@ TEST(SlowLinks, AsManyChunksDo) {
   EXPECT_EQ(Blame(10, 10), Sort::kNone);
   EXPECT_EQ(Blame(10, 5), Sort::kNone);
   EXPECT_EQ(Blame(2, 2), Sort::kNone);
+  EXPECT_TRUE(BlameOf(10, 10).contradicted) << "their paths are known, and it is no link's doing";
+  EXPECT_FALSE(BlameOf(10, 2).contradicted);
 }
 
 }  // namespace

@@ -129,6 +129,22 @@ TEST_F(SlowVendorTest, SomeChannelsOfSomeWaysAreWaysAndNoNic) {
 }
 
 // All that two nodes exchange is slow: a leaf, or a link that they share, for all that is seen.
+// The chunks of one operation fare alike, and a window of a job of long steps may hold one.
+TEST_F(SlowVendorTest, OneUnluckyOperationIsNot) {
+  Run(1, [](uint32_t from, uint32_t to) {
+    return from % kPerHost == 0 && to == (from + kPerHost) % kRanks ? 12U : 0U;
+  });
+  SlowThresholds hasty;
+  hasty.again_slices = 1;
+  size_t hasty_findings = 0;
+  for (int second = 0; second < 8; ++second) {
+    Run(1, [](uint32_t, uint32_t) { return UINT32_MAX; });
+    EXPECT_THAT(Slow(), IsEmpty()) << second;
+    hasty_findings += DetectSlow(job_.Snapshot(), windows_, {}, job_.now_ns(), hasty).size();
+  }
+  EXPECT_GT(hasty_findings, 0U) << "the one operation is in the windows";
+}
+
 TEST_F(SlowVendorTest, SeveralNodesAreNotHeldAgainstOneOfThem) {
   Run(12, [](uint32_t from, uint32_t to) { return from / kPerHost <= 1 || to / kPerHost <= 1 ? 12 : 0; });
   const std::vector<Finding> findings = Slow();
