@@ -219,21 +219,33 @@ void PageApi::AddRoutes(service::HttpServer* server) {
   server->Get("/api/v1/([a-z]+)", [this](const service::HttpRequest& request) { return Answer(request); });
 }
 
+service::HttpReply PageApi::Shown(const absl::StatusOr<std::string>& id) {
+  if (!id.ok()) return PageRefusal(id.status());
+  looked_ns_ = clock_->MonotonicNs();
+  const std::lock_guard lock(refresh_mutex_);
+  fleet_.Refresh(Now());
+  refreshed_ns_ = clock_->MonotonicNs();
+  service::HttpReply reply{.body = *id, .content_type = "text/plain; charset=utf-8"};
+  reply.headers = PageHeaders();
+  reply.headers.emplace_back("Cache-Control", "no-store");
+  return reply;
+}
+
 void PageApi::TakeRecordings(service::HttpServer* server, TakeRecording take) {
   fleet_.TakeRecordings(kMostRecordingBytes);
   server->PostFile("/api/v1/recordings", kMostRecordingBytes,
                    [this, take = std::move(take)](const service::HttpRequest& request, std::string content) {
-                     const absl::StatusOr<std::string> id = take(FromQuery(request, "name"), content);
-                     if (!id.ok()) return PageRefusal(id.status());
-                     looked_ns_ = clock_->MonotonicNs();
-                     const std::lock_guard lock(refresh_mutex_);
-                     fleet_.Refresh(Now());
-                     refreshed_ns_ = clock_->MonotonicNs();
-                     service::HttpReply reply{.body = *id, .content_type = "text/plain; charset=utf-8"};
-                     reply.headers = PageHeaders();
-                     reply.headers.emplace_back("Cache-Control", "no-store");
-                     return reply;
+                     return Shown(take(FromQuery(request, "name"), content));
                    });
+}
+
+void PageApi::OpenPasts(service::HttpServer* server, OpenPast open) {
+  server->Post("/api/v1/past", [this, open = std::move(open)](const service::HttpRequest& request) {
+    Freshen(/*at_least_once=*/true);
+    const absl::StatusOr<JobAt> job = JobOf(request);
+    if (!job.ok()) return PageRefusal(job.status());
+    return Shown(open(job->id));
+  });
 }
 
 void PageApi::Start() {

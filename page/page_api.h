@@ -49,6 +49,11 @@ class PageApi {
       std::function<absl::StatusOr<std::string>(const std::string& name, std::string_view content)>;
   void TakeRecordings(service::HttpServer* server, TakeRecording take);
 
+  // POST api/v1/past?job=ID: `open` takes in what was recorded of that job's last minutes, and gives the id
+  // of the job that shows it, or a sentence why not. REQUIRES as above.
+  using OpenPast = std::function<absl::StatusOr<std::string>(const std::string& id)>;
+  void OpenPasts(service::HttpServer* server, OpenPast open);
+
   // A thread that keeps what is known up to date while somebody looks.
   void Start();
   void Stop();
@@ -63,6 +68,8 @@ class PageApi {
   void KeepUp();
   // Makes sure that the fleet is as new as a page expects.
   void Freshen(bool at_least_once);
+  // The id of a recording that the page shows from now on.
+  service::HttpReply Shown(const absl::StatusOr<std::string>& id);
   absl::StatusOr<JobAt> JobOf(const service::HttpRequest& request) const;
   absl::StatusOr<std::string> FleetJson(const std::string& only_job);
   service::HttpReply Events(const service::HttpRequest& request);

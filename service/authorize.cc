@@ -65,6 +65,7 @@ constexpr CallRow kTable[] = {
     {"GET /assets/([A-Za-z0-9._-]+)", 0, false, "the same: its scripts and styles"},
     {"GET /api/v1/([a-z]+)", kViewers, false, "what the operator's page shows (docs/page.md)"},
     {"POST /api/v1/recordings", kOperators, true, "bring a recording that the page then shows"},
+    {"POST /api/v1/past", kOperators, true, "have the page show a job's last minutes as a recording"},
     {"GET /v1/alerts", kJobViewers, false, "alerts"},
     {"POST /v1/alerts/acknowledge", kOperators, true, "acknowledge an alert"},
     {"POST /v1/alerts/silences", kOperators, true, "silence alerts"},

@@ -45,6 +45,9 @@ class LiveFleet final : public page::FleetSource {
   absl::StatusOr<v1::GetTopologyReply> Topology() override;
   absl::StatusOr<v1::ExplainReply> Explain(const std::string& connection) override;
 
+  // Files of the job's last minutes, oldest first. FailedPrecondition: there are none, and how to get them.
+  absl::StatusOr<std::vector<std::string>> RecordingsOf(const std::string& id);
+
  private:
   struct Live {
     service::MasterEntry entry;
@@ -53,8 +56,6 @@ class LiveFleet final : public page::FleetSource {
   absl::StatusOr<std::shared_ptr<const MasterClient>> ClientOf(const std::string& id);
   absl::StatusOr<std::shared_ptr<const PathClient>> PathMaster();
   absl::StatusOr<JobRecord> EndedOf(const std::string& id);
-  // Of the job's last minutes, oldest first. FailedPrecondition: there are none, and how to get them.
-  absl::StatusOr<std::vector<std::string>> RecordingsOf(const std::string& id);
 
   const Options options_;
   const std::string masters_;  // the directory

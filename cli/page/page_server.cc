@@ -5,6 +5,7 @@
 #include "service/address.h"
 #include "service/clock.h"
 #include "service/credentials.h"
+#include "service/whole_file.h"
 
 namespace c4::cli {
 namespace {
@@ -13,6 +14,26 @@ bool IsLoopback(const std::string& address) {
   const absl::StatusOr<service::HostPort> parts = service::ParseHostPort(address);
   return parts.ok() &&
          (parts->host.starts_with("127.") || parts->host == "::1" || parts->host == "localhost");
+}
+
+// Copies of the files of a job's last minutes, which are written on, as recordings; gives the newest.
+absl::StatusOr<std::string> OpenPast(LiveFleet* live, RecordingFleet* recordings, const std::string& id) {
+  const absl::StatusOr<std::vector<std::string>> files = live->RecordingsOf(id);
+  if (!files.ok()) return files.status();
+  absl::StatusOr<std::string> shown =
+      absl::NotFoundError("nothing of this job's last minutes is there any more");
+  for (size_t i = 0; i < files->size(); ++i) {
+    std::string content;
+    struct stat status = {};
+    const service::FileFault fault =
+        service::ReadWholeFile((*files)[i], page::kMostRecordingBytes, 0, &status, &content);
+    if (!fault.sentence.empty()) continue;  // it took the other's place just now
+    const bool newest = i + 1 == files->size();
+    absl::StatusOr<std::string> taken =
+        recordings->Take(absl::StrCat(id, newest ? "" : " before", ".c4rec"), content);
+    if (taken.ok() || !shown.ok()) shown = std::move(taken);
+  }
+  return shown;
 }
 
 }  // namespace
@@ -50,6 +71,11 @@ absl::StatusOr<std::unique_ptr<PageServer>> PageServer::Start(const PageOptions&
                                                       const std::string& name, std::string_view content) {
     return recordings->Take(name, content);
   });
+  if (page->live_ != nullptr) {
+    page->api_->OpenPasts(page->server_.get(),
+                          [live = page->live_.get(), recordings = page->recordings_.get()](
+                              const std::string& id) { return OpenPast(live, recordings, id); });
+  }
   const absl::Status started =
       page->server_->Start(options.listen, service::Gate(*credentials), options.names);
   if (!started.ok()) return started;

@@ -89,6 +89,9 @@ test("a slow NIC stands out in the matrix, and its cell opens its queue pairs", 
   await pairs.waitFor();
   assert.ok(await pairs.getByRole("row").count() > 1);
   assert.match(page.url(), /source=host/);
+  await page.getByRole("img", { name: /latencies of \d+ queue pairs from .*, [1-9]\d* slow at some time/ }).waitFor();
+  await page.getByRole("button", { name: "save as SVG: history of a cell" }).waitFor();
+  assert.deepEqual(await complaintsOf(page), []);
   // By keys alone.
   await matrix.focus();
   const before = new URL(page.url()).hash;
@@ -423,6 +426,15 @@ test("a live job: its timeline, what its straggler costs, and a rank that is sto
   await worker.focus();
   await page.keyboard.press("Enter");
   await page.getByText("Press workers or causes").waitFor();
+  // The matrix of another window than the last.
+  await page.getByRole("link", { name: "Latency" }).click();
+  await page.getByRole("application", { name: /latency matrix of/ }).waitFor({ timeout: 20_000 });
+  await page.getByRole("button", { name: "go through the last minutes" }).click();
+  await page.waitForURL(/#\/job\/live-[0-9a-f]{8}\?part=latency/, { timeout: 20_000 });
+  await page.getByLabel("Moment of the recording").waitFor();
+  await page.getByRole("application", { name: /latency matrix of/ }).waitFor();
+  assert.deepEqual(await complaintsOf(page), []);
+  await page.goto(`${live.url}#/job/live`);
   // What is wrong, within seconds, without a touch.
   await page.getByRole("link", { name: "What is wrong" }).click();
   const pid = programs.childOf(run.child.pid, "hybrid_trainer", "1");

@@ -82,6 +82,11 @@ export async function bring(file: File): Promise<string> {
   return (await request("recordings", { name: file.name }, undefined, file)).text();
 }
 
+// What was recorded of a job's last minutes, as a recording; gives the id of the job that shows it.
+export async function openPast(job: string): Promise<string> {
+  return (await request("past", { job }, undefined, new Blob())).text();
+}
+
 export interface Asked<T> {
   data: T | null;
   error: string; // of the last attempt; `data` is then of before

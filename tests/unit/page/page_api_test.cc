@@ -42,6 +42,7 @@ class PageApiTest : public testing::Test {
         std::make_unique<service::HttpServer>([] { return absl::OkStatus(); }, [] { return std::string(); });
     api_->AddRoutes(server_.get());
     if (take_) api_->TakeRecordings(server_.get(), take_);
+    if (past_) api_->OpenPasts(server_.get(), past_);
     ASSERT_TRUE(server_->Start("127.0.0.1:0", gate).ok());
     api_->Start();
     client_ = std::make_unique<httplib::Client>("127.0.0.1", server_->port());
@@ -75,6 +76,7 @@ class PageApiTest : public testing::Test {
 
   FakeSource source_;
   PageApi::TakeRecording take_;
+  PageApi::OpenPast past_;
   std::vector<PageFile> files_ = Files();
   std::unique_ptr<PageApi> api_;
   std::unique_ptr<service::HttpServer> server_;
@@ -183,6 +185,29 @@ TEST_F(PageApiTest, ARecordingThatIsBroughtIsShown) {
   EXPECT_EQ(reply->status, 400);
   EXPECT_EQ(reply->body, "a.c4rec is no recording\n");
   reply = client_->Post("/api/v1/recordings?name=a.c4rec", "a recording", "text/plain");
+  EXPECT_EQ(reply->status, 200);
+  EXPECT_EQ(reply->body, "night-1");
+  EXPECT_EQ(client_->Get("/api/v1/verdicts?job=night-1")->status, 200);  // at once
+}
+
+TEST_F(PageApiTest, TheLastMinutesOfAJobAreShown) {
+  source_.Add("night");
+  Serve();
+  EXPECT_EQ(client_->Post("/api/v1/past?job=night")->status, 404) << "a master's own page keeps nothing";
+  bool is_recorded = false;
+  past_ = [&](const std::string& id) -> absl::StatusOr<std::string> {
+    if (!is_recorded) return absl::FailedPreconditionError("nothing of it is recorded");
+    return source_.Add(id + "-1").job.id();
+  };
+  server_->Stop();
+  server_.reset();
+  Serve();
+  EXPECT_EQ(client_->Post("/api/v1/past?job=nobody")->status, 404);
+  auto reply = client_->Post("/api/v1/past?job=night");
+  EXPECT_GE(reply->status, 400);
+  EXPECT_EQ(reply->body, "nothing of it is recorded\n");
+  is_recorded = true;
+  reply = client_->Post("/api/v1/past?job=night");
   EXPECT_EQ(reply->status, 200);
   EXPECT_EQ(reply->body, "night-1");
   EXPECT_EQ(client_->Get("/api/v1/verdicts?job=night-1")->status, 200);  // at once

@@ -1,6 +1,6 @@
 // One job: what is wrong, its iterations, its latencies, its ranks, its history.
-import { useMemo } from "preact/hooks";
-import { useLive, useAsk } from "../live";
+import { useMemo, useState } from "preact/hooks";
+import { openPast, useLive, useAsk } from "../live";
 import { ms, syndrome } from "../format";
 import { changeSet, linkTo, type Route } from "../route";
 import { Moment, Name, Since, Time } from "../parts/time";
@@ -57,6 +57,7 @@ export function JobView({ route }: { route: Route }) {
       </p>
       {job.trouble && <p class="notice bad"><bdi>{job.trouble}</bdi></p>}
       {recorded && <Scrubber route={route} from={ms(job.fromUnixNs)} to={ms(job.toUnixNs)} toNs={job.toUnixNs ?? ""} at={moment} />}
+      {!recorded && Number(fleet.mostRecordingBytes ?? 0) > 0 && <PastButton id={route.id} part={part} />}
       <nav class="tabs" aria-label="parts of the job">
         {PARTS.map(({ name, title }) => (
           <a
@@ -71,7 +72,7 @@ export function JobView({ route }: { route: Route }) {
       {part === "iterations" ? (
         <IterationsPart set={set} />
       ) : part === "latency" ? (
-        <LatencyPart set={set} route={route} ranks={job.ranks ?? 0} />
+        <LatencyPart set={set} route={route} ranks={job.ranks ?? 0} recorded={recorded ? { from: ms(job.fromUnixNs), to: ms(job.toUnixNs) } : null} />
       ) : part === "ranks" ? (
         <RanksPart set={set} route={route} />
       ) : part === "timeline" ? (
@@ -84,6 +85,27 @@ export function JobView({ route }: { route: Route }) {
         <WrongPart set={set} route={route} verdicts={verdicts} />
       )}
     </Moment.Provider>
+  );
+}
+
+// The last minutes of a job that is not a recording: its matrix, ranks and verdicts as they were at any moment.
+function PastButton({ id, part }: { id: string; part: string }) {
+  const [word, setWord] = useState("");
+  const open = async () => {
+    setWord("They are being read.");
+    try {
+      const past = await openPast(id);
+      setWord("");
+      location.hash = linkTo("job", past, { part: part === "wrong" ? "" : part });
+    } catch (fault) {
+      setWord(fault instanceof Error ? fault.message : String(fault));
+    }
+  };
+  return (
+    <p class="controls">
+      <button type="button" class="quiet" onClick={() => void open()}>go through the last minutes</button>
+      <span class="dim" aria-live="polite"><bdi>{word}</bdi></span>
+    </p>
   );
 }
 

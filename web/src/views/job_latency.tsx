@@ -3,6 +3,7 @@ import type { GetMatrixReply, MatrixCell, PageMatrix, RankTime } from "../messag
 import { communicator, ms, ranksText, seconds } from "../format";
 import { useAsk } from "../live";
 import { changeSet, type Route } from "../route";
+import { CellHistory } from "../parts/cell_history";
 import { Fault } from "../parts/fault";
 import { Matrix } from "../parts/matrix";
 import { placesOf, type Region, regionBetween } from "../parts/matrix_cells";
@@ -88,7 +89,7 @@ function rowsOf(matrix: PageMatrix): CellRow[] {
   }));
 }
 
-export function LatencyPart({ set, route, ranks }: { set: Record<string, string>; route: Route; ranks: number }) {
+export function LatencyPart({ set, route, ranks, recorded }: { set: Record<string, string>; route: Route; ranks: number; recorded: { from: number; to: number } | null }) {
   const by = route.set.get("by") ?? (ranks > MANY_RANKS ? "node" : "rank");
   const measure = route.set.get("measure") === "latency" ? "latency" : "ratio";
   const ends = {
@@ -176,6 +177,7 @@ export function LatencyPart({ set, route, ranks }: { set: Record<string, string>
             Queue pairs of <Name text={source} /> → <Name text={destination} />
           </h2>
           <Fault asked={cell} />
+          {hasCell && <CellHistory set={{ job: set.job, by, source, destination }} newest={cell.data} recorded={recorded} />}
           <Table caption="queue pairs of the cell" columns={pairs} rows={cell.data?.cells ?? []} keyOf={(item, place) => `${item.communicatorId} ${item.channel} ${item.index} ${place}`} empty={hasCell ? "" : "No queue pair of these two was measured."} />
         </section>
       )}
