@@ -72,13 +72,17 @@ struct OwnTime {
   double recent_ns = 0;      // median of the last slices
   double usual_ns = 0;       // median of the healthy ones; 0: not known yet
   double usual_high_ns = 0;  // and what they now and then come to
-  double mean_ns = 0;        // over all recent operations, without the slices that one pause may have spoilt
-  double usual_mean_ns = 0;  // 0: not known
   double cycle_ns = 0;       // all the time per operation, recently
   double first_wait_ns = 0;
   size_t slices = 0;          // recent ones that were looked at
   size_t seen = 0;            // since it began, without warm-up
   int64_t since_ns = kNever;  // the first of those began then
+};
+
+// A process's own time per operation, over all operations together.
+struct OwnMean {
+  double recent_ns = 0;  // of the recent slices, without those that one pause may have spoilt; 0: not known
+  double usual_ns = 0;   // 0: not known
 };
 
 class Windows {
@@ -149,6 +153,7 @@ class Windows {
   }
   bool SomeMayBeSlow(const Suspicion& suspicion) const;
   OwnTime Own(const ProcessKey& process, size_t back) const;
+  OwnMean MeanOwn(const ProcessKey& process) const;
   // What the operations of a communicator take.
   Duration DurationOf(uint64_t communicator_id, size_t back) const {
     return durations_.Of(communicator_id, back, thresholds_);
@@ -276,7 +281,7 @@ class Windows {
   const ProcessHistory* Find(const ProcessKey& process) const;
   static const QueuePairHistory* Find(const ProcessHistory& history, const QueuePairKey& key);
   bool IsExcluded(const Slice& slice) const;
-  static double MeanOf(std::vector<OwnSlice>* slices, size_t left_out);
+  static double MeanOf(std::vector<OwnSlice> slices, size_t left_out);
   void Begin(const Process& process, int64_t as_of_ns, ProcessHistory* history);
   void Mature(ProcessHistory* history);
   void TakeLooks(ProcessHistory* history) const;
@@ -292,7 +297,6 @@ class Windows {
   uint64_t slices_ = 0;
   int64_t swept_at_ns_ = 0;
   mutable std::vector<double> scratch_;  // of Own
-  mutable std::vector<OwnSlice> own_scratch_;
 };
 
 }  // namespace c4::c4d

@@ -129,19 +129,31 @@ Latency Windows::UsualOfAll(double share) const {
 }
 
 // Per operation, over all of them but those with the longest own times; 0: there are no more.
-double Windows::MeanOf(std::vector<OwnSlice>* slices, size_t left_out) {
-  if (slices->size() <= left_out) return 0;
-  const auto kept = static_cast<std::ptrdiff_t>(slices->size() - left_out);
-  std::nth_element(
-      slices->begin(), slices->begin() + kept - 1, slices->end(),
-      [](const OwnSlice& a, const OwnSlice& b) { return a.own_ns * a.operations < b.own_ns * b.operations; });
+double Windows::MeanOf(std::vector<OwnSlice> slices, size_t left_out) {
+  if (slices.size() <= left_out) return 0;
+  std::sort(slices.begin(), slices.end(), [](const OwnSlice& a, const OwnSlice& b) {
+    return a.own_ns * a.operations < b.own_ns * b.operations;
+  });
+  slices.resize(slices.size() - left_out);
   double own_ns = 0;
   double operations = 0;
-  for (auto slice = slices->begin(); slice != slices->begin() + kept; ++slice) {
-    own_ns += slice->own_ns * slice->operations;
-    operations += slice->operations;
+  for (const OwnSlice& slice : slices) {
+    own_ns += slice.own_ns * slice.operations;
+    operations += slice.operations;
   }
   return operations > 0 ? own_ns / operations : 0;
+}
+
+OwnMean Windows::MeanOwn(const ProcessKey& process) const {
+  const ProcessHistory* const history = Find(process);
+  if (history == nullptr) return {};
+  std::vector<OwnSlice> recent;
+  for (const Slice& slice : history->recent) {
+    if (slice.whole) recent.push_back({slice.own_ns, slice.operations()});
+  }
+  const size_t usual = history->usual_own.size();
+  return {MeanOf(std::move(recent), kSpoiltByAPause),
+          MeanOf({history->usual_own.begin(), history->usual_own.end()}, usual / 10)};
 }
 
 OwnTime Windows::Own(const ProcessKey& process, size_t back) const {
@@ -178,14 +190,6 @@ OwnTime Windows::Own(const ProcessKey& process, size_t back) const {
                                                                   static_cast<double>(usual.size() - 1));
     std::nth_element(usual.begin(), high, usual.end());
     result.usual_high_ns = *high;
-    own_scratch_.assign(history.usual_own.begin(), history.usual_own.end());
-    result.usual_mean_ns = MeanOf(&own_scratch_, own_scratch_.size() / 10);
-    own_scratch_.clear();
-    for (auto slice = history.recent.begin();
-         slice != history.recent.end() - static_cast<std::ptrdiff_t>(back); ++slice) {
-      if (slice->whole) own_scratch_.push_back({slice->own_ns, slice->operations()});
-    }
-    result.mean_ns = MeanOf(&own_scratch_, kSpoiltByAPause);
   }
   return result;
 }

@@ -148,7 +148,7 @@ LinkBlame BlameLinks(const std::vector<Witness>& witnesses, bool acks_count, Pat
   const analysis::Tomography found = analysis::FindBadLinks(
       names.cable_of(), flows,
       {.acks_count = acks_count, .culprit_cost = thresholds.culprit_cost, .margin = thresholds.margin});
-  result.contradicted = true;  // until a link is found that is not
+  result.paths_known = true;
   if (found.cables.empty()) return result;
   if (found.cables.size() > thresholds.max_links) {
     result.why = Concat("it would take ", found.cables.size(), " links to explain them");
@@ -187,7 +187,6 @@ LinkBlame BlameLinks(const std::vector<Witness>& witnesses, bool acks_count, Pat
   }
   if (!hosts && !found.ambiguous()) {
     result.sort = LinkBlame::Sort::kLinks;
-    result.contradicted = false;
     for (const analysis::BadCable& cable : found.cables) {
       result.blamed.push_back(Count(cable, flows, witness_of, names, acks_count));
     }
@@ -201,7 +200,6 @@ LinkBlame BlameLinks(const std::vector<Witness>& witnesses, bool acks_count, Pat
     return result;
   }
   result.sort = hosts ? LinkBlame::Sort::kHost : LinkBlame::Sort::kAmbiguous;
-  result.contradicted = false;
   result.candidates = Candidates(found.cables.front(), flows, names);
   result.shared = Count(found.cables.front(), flows, witness_of, names, acks_count);
   return result;

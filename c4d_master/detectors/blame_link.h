@@ -76,7 +76,10 @@ struct LinkBlame {
   BlamedLink shared;                    // where it is ambiguous: what is counted of one of them
   size_t unexplained = 0;               // bad witnesses with a path that is known
   std::string why;                      // of kNone: why no link is named; empty where no path is known at all
-  bool contradicted = false;            // of kNone: the paths are known, and no few links explain what is bad
+  bool paths_known = false;             // of most of the bad witnesses
+
+  // The paths are known, and no few links explain what is bad.
+  bool contradicted() const { return sort == Sort::kNone && paths_known; }
 };
 
 // `acks_count`: a bad link is as bad for a queue pair whose acknowledgements alone take it.

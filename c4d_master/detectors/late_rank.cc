@@ -192,8 +192,8 @@ std::vector<LateGroup> FindLateGroups(const JobSnapshot& snapshot, const std::ve
   return groups;
 }
 
-bool IsLateBesidesAPause(const Late& late, const SlowThresholds& thresholds) {
-  return late.own.mean_ns >= thresholds.late_mean_factor * late.own.usual_mean_ns;
+bool IsLateBesidesAPause(const OwnMean& own, const SlowThresholds& thresholds) {
+  return own.recent_ns >= thresholds.late_mean_factor * own.usual_ns;
 }
 
 // A rank that may be late: not enough to blame it, but enough not to blame the network for what touches it.

@@ -47,7 +47,7 @@ std::vector<LateGroup> FindLateGroups(const JobSnapshot& snapshot, const std::ve
                                       const SlowThresholds& thresholds);
 
 // Whether it is late in more slices than one pause spoils, one for its data for instance.
-bool IsLateBesidesAPause(const Late& late, const SlowThresholds& thresholds);
+bool IsLateBesidesAPause(const OwnMean& own, const SlowThresholds& thresholds);
 
 // A rank that may be late: not enough to blame it, but enough not to blame the network for what touches it.
 const Late* FindExplaining(const std::vector<Late>& ranks, const SlowThresholds& thresholds);

@@ -217,7 +217,7 @@ constexpr size_t kUnlucky = 2;
 bool MayHaveOneCause(const std::vector<const Cell*>& slow, const LinkBlame& blame,
                      const SlowThresholds& thresholds) {
   constexpr size_t kMany = 6;
-  if (slow.size() >= kMany && !blame.contradicted) return true;
+  if (slow.size() >= kMany && !blame.contradicted()) return true;
   if (slow.size() <= kUnlucky && !AreFarSlower(slow, thresholds)) return false;
   const auto touches = [](const Cell& cell, const Host* host) {
     const ProcessRef* const receiver = cell.ends->receiver;
@@ -407,13 +407,14 @@ std::vector<Finding> DetectSlow(const JobSnapshot& snapshot, const Windows& wind
   if (const Late* late = FindExplaining(ranks, thresholds)) {
     explains.insert(snapshot.processes[late->process].process);
   }
+  const auto besides_a_pause = [&](const Late& rank) {
+    return IsLateBesidesAPause(windows.MeanOwn(snapshot.processes[rank.process].process->key), thresholds);
+  };
   const std::vector<LateGroup> groups = FindLateGroups(snapshot, ranks, thresholds);
   for (const LateGroup& group : groups) {
     Finding finding = DescribeLateGroup(snapshot, group, ranks);
     finding.confidence = 0.5;
-    const auto going_on = std::count_if(group.ranks.begin(), group.ranks.end(), [&](const Late& rank) {
-      return IsLateBesidesAPause(rank, thresholds);
-    });
+    const auto going_on = std::count_if(group.ranks.begin(), group.ranks.end(), besides_a_pause);
     bool lasting = 2 * static_cast<size_t>(going_on) >= group.ranks.size();
     for (size_t back = 1; back <= thresholds.late_persist; ++back) {
       const std::vector<LateGroup> then =
@@ -428,7 +429,7 @@ std::vector<Finding> DetectSlow(const JobSnapshot& snapshot, const Windows& wind
   if (const std::optional<Late> late = groups.empty() ? FindLate(ranks, thresholds) : std::nullopt) {
     Finding finding = DescribeLate(snapshot, *late, ranks);
     finding.confidence = 0.5;
-    bool lasting = late->from_start || IsLateBesidesAPause(*late, thresholds);
+    bool lasting = late->from_start || besides_a_pause(*late);
     // What has always been so need not be said at once, and steps have phases.
     const size_t looks = (late->from_start ? 2 : 1) * thresholds.late_persist;
     for (size_t back = 1; back <= looks; ++back) {

@@ -62,12 +62,8 @@ TEST(LateRank, APartOfEachStepThatTakesAsLongIsNot) {
 }
 
 TEST(LateRank, WhomOnePauseMadeLateIsNotForCertain) {
-  Late late = Rank(0, 8, 2);
-  late.own.usual_mean_ns = 2 * kMs;
-  late.own.mean_ns = 2.2 * kMs;
-  EXPECT_FALSE(IsLateBesidesAPause(late, {}));
-  late.own.mean_ns = 5 * kMs;
-  EXPECT_TRUE(IsLateBesidesAPause(late, {}));
+  EXPECT_FALSE(IsLateBesidesAPause({.recent_ns = 2.2 * kMs, .usual_ns = 2 * kMs}, {}));
+  EXPECT_TRUE(IsLateBesidesAPause({.recent_ns = 5 * kMs, .usual_ns = 2 * kMs}, {}));
 }
 
 TEST(LateRank, WhoDoesFewerOperationsIsNot) {

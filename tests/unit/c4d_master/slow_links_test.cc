@@ -75,8 +75,8 @@ TEST(SlowLinks, AsManyChunksDo) {
   EXPECT_EQ(Blame(10, 10), Sort::kNone);
   EXPECT_EQ(Blame(10, 5), Sort::kNone);
   EXPECT_EQ(Blame(2, 2), Sort::kNone);
-  EXPECT_TRUE(BlameOf(10, 10).contradicted) << "their paths are known, and it is no link's doing";
-  EXPECT_FALSE(BlameOf(10, 2).contradicted);
+  EXPECT_TRUE(BlameOf(10, 10).contradicted()) << "their paths are known, and it is no link's doing";
+  EXPECT_FALSE(BlameOf(10, 2).contradicted());
 }
 
 }  // namespace

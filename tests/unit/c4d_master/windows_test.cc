@@ -144,12 +144,12 @@ TEST(Windows, OnePauseSpoilsTwoSlicesAndNoMean) {
   Windows windows;
   Job job(1);
   job.Run(&windows, 30);
-  EXPECT_NEAR(windows.Own(job.key(), 0).usual_mean_ns, 20 * kMs, 2 * kMs);
-  EXPECT_NEAR(windows.Own(job.key(), 0).mean_ns, 20 * kMs, 2 * kMs);
+  EXPECT_NEAR(windows.MeanOwn(job.key()).usual_ns, 20 * kMs, 2 * kMs);
+  EXPECT_NEAR(windows.MeanOwn(job.key()).recent_ns, 20 * kMs, 2 * kMs);
   job.Run(&windows, 2, 95);
-  EXPECT_NEAR(windows.Own(job.key(), 0).mean_ns, 20 * kMs, 3 * kMs);
+  EXPECT_NEAR(windows.MeanOwn(job.key()).recent_ns, 20 * kMs, 3 * kMs);
   job.Run(&windows, 3, 60);
-  EXPECT_GT(windows.Own(job.key(), 0).mean_ns, 1.5 * windows.Own(job.key(), 0).usual_mean_ns);
+  EXPECT_GT(windows.MeanOwn(job.key()).recent_ns, 1.5 * windows.MeanOwn(job.key()).usual_ns);
 }
 
 // A third of its slices is longer, again and again.
