@@ -90,7 +90,7 @@ void EtcdState::HoldLease() {
         const absl::StatusOr<EtcdWritten> written = ReadEtcdWritten(*answer);
         status = written.status();
         if (status.ok()) leadership_.Wrote(written->written, written->revision, NowNs());
-        if (status.ok() && written->written) revision_ = written->revision;
+        if (status.ok() && written->written) seen_revision = revision_ = written->revision;
       } else if (status.ok()) {
         const absl::StatusOr<LeaseSeen> seen = ReadEtcdLease(*answer);
         status = seen.status();

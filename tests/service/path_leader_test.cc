@@ -13,6 +13,7 @@
 #include "absl/strings/escaping.h"
 #include "c4p_master/state/etcd_state.h"
 #include "tests/service/etcd_cluster.h"
+#include "tests/service/path_master.h"
 
 namespace c4::service_test {
 namespace {
@@ -32,17 +33,10 @@ class PathLeaderTest : public testing::Test {
   }
   std::unique_ptr<Process> StartMaster(const std::string& name, const std::vector<std::string>& more = {},
                                        const std::string& store = {}) {
-    std::vector<std::string> command = {Binary("c4p_master"),
-                                        "--listen",
-                                        "127.0.0.1:0",
-                                        "--http-address",
-                                        "127.0.0.1:0",
-                                        "--directory",
-                                        scratch_.path() + "/" + name + "/masters",
-                                        "--store",
-                                        store.empty() ? etcd_->Place() : store};
-    command.insert(command.end(), more.begin(), more.end());
-    return std::make_unique<Process>(command, std::vector<std::string>(), scratch_.path() + "/" + name);
+    std::vector<std::string> settings = {"--store", store.empty() ? etcd_->Place() : store};
+    settings.insert(settings.end(), more.begin(), more.end());
+    const std::string run_dir = scratch_.path() + "/" + name;
+    return StartPathMaster(run_dir, run_dir + "/masters", settings);
   }
   std::string UserFile(const std::string& name, const std::string& text) {
     const std::string path = scratch_.path() + "/" + name;

@@ -4,7 +4,7 @@
 #include <fstream>
 #include <gmock/gmock.h>
 
-#include "tests/service/harness.h"
+#include "tests/service/path_master.h"
 
 namespace c4::service_test {
 namespace {
@@ -14,16 +14,8 @@ using testing::HasSubstr;
 class PathStoreTest : public testing::Test {
  protected:
   std::string Store() const { return scratch_.path() + "/c4p.db"; }
-  std::unique_ptr<Process> Start(const std::string& name, std::vector<std::string> more = {}) {
-    std::vector<std::string> command = {Binary("c4p_master"),
-                                        "--listen",
-                                        "127.0.0.1:0",
-                                        "--http-address",
-                                        "127.0.0.1:0",
-                                        "--directory",
-                                        scratch_.path() + "/" + name};
-    command.insert(command.end(), more.begin(), more.end());
-    return std::make_unique<Process>(command, std::vector<std::string>(), scratch_.path() + "/" + name);
+  std::unique_ptr<Process> Start(const std::string& name, const std::vector<std::string>& more = {}) {
+    return StartPathMaster(scratch_.path() + "/" + name, scratch_.path() + "/" + name, more);
   }
   static bool Serves(const Process& master) {
     return Eventually(Seconds(20),
