@@ -190,6 +190,57 @@ TEST(HttpPost, AServerThatNeverAnswersIsLeft) {
 }
 
 // Sends a byte of its answer now and then, for ever.
+// Says that to whoever comes first.
+class OneAnswer {
+ public:
+  explicit OneAnswer(std::string answer) : socket_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t length = sizeof address;
+    EXPECT_EQ(bind(socket_, reinterpret_cast<sockaddr*>(&address), length), 0);
+    EXPECT_EQ(listen(socket_, 1), 0);
+    EXPECT_EQ(getsockname(socket_, reinterpret_cast<sockaddr*>(&address), &length), 0);
+    url_ = "http://127.0.0.1:" + std::to_string(ntohs(address.sin_port)) + "/";
+    thread_ = std::thread([this, answer = std::move(answer)] {
+      const int client = accept(socket_, nullptr, nullptr);
+      char request[4096];
+      EXPECT_GT(recv(client, request, sizeof request, 0), 0);
+      EXPECT_EQ(send(client, answer.data(), answer.size(), MSG_NOSIGNAL),
+                static_cast<ssize_t>(answer.size()));
+      close(client);
+    });
+  }
+  ~OneAnswer() {
+    thread_.join();
+    close(socket_);
+  }
+  const std::string& url() const { return url_; }
+
+ private:
+  const int socket_;
+  std::string url_;
+  std::thread thread_;
+};
+
+// gRPC's JSON gateway, etcd's for one, sends a trailer behind each error.
+TEST(HttpPost, AnErrorWithATrailerIsRead) {
+  const auto called = [](const std::string& head) {
+    const OneAnswer server("HTTP/1.1 " + head +
+                           "Transfer-Encoding: chunked\r\n\r\n4\r\nfull\r\n0\r\nX-Of: g\r\n\r\n");
+    return HttpCall({.url = server.url(), .body = "{}", .timeout = absl::Seconds(5), .allow_inside = true});
+  };
+  const absl::StatusOr<HttpAnswer> refused =
+      called("429 Too Many Requests\r\nRetry-After: 3\r\nTrailer: X-Of\r\n");
+  ASSERT_TRUE(refused.ok()) << refused.status();
+  EXPECT_EQ(refused->status, 429);
+  EXPECT_EQ(refused->body, "full");
+  EXPECT_EQ(refused->retry_after, absl::Seconds(3));
+  // What went well has to be whole.
+  EXPECT_TRUE(absl::IsUnavailable(called("200 OK\r\nTrailer: X-Of\r\n").status()));
+  EXPECT_TRUE(absl::IsUnavailable(called("429 Too Many Requests\r\n").status()));
+}
+
 TEST(HttpPost, AReceiverThatDripsIsLeft) {
   httplib::Server server;
   std::atomic<bool> ended = false;
