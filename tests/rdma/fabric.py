@@ -212,14 +212,14 @@ class Fabric:
 
 
 def packets_of(file):
-    """[(time in s, source, source port)] of a capture."""
+    """[(time in s, (source, source port, destination))] of a capture."""
     lines = _run("tcpdump", "-n", "-tt", "-r", file).splitlines()
-    found = (re.search(r"^(\d+\.\d+) .*?IP6? ([0-9a-f.:]+)\.(\d+) >", line) for line in lines)
-    return [(float(one[1]), one[2], int(one[3])) for one in found if one]
+    found = (re.search(r"^(\d+\.\d+) .*?IP6? ([0-9a-f.:]+)\.(\d+) > ([0-9a-f.:]+)\.\d+:", line) for line in lines)
+    return [(float(one[1]), (one[2], int(one[3]), one[4])) for one in found if one]
 
 
 def settled(fabric, count):
-    """Of so many queue pairs that cross a spine (source, source port, spine asked for), once all have the port advised."""
+    """Of so many queue pairs that cross a spine ((source, source port, destination), spine asked for), once all have the port advised."""
     rows = []
     for connection in fabric.ask("paths")["connections"]:
         for pair in connection["queue_pairs"]:
@@ -231,7 +231,7 @@ def settled(fabric, count):
             if pair["advised_port"] != used["source_port"]:
                 return None
             (spine,) = spines
-            rows.append((used["source"], used["source_port"], spine))
+            rows.append(((used["source"], used["source_port"], used["destination"]), spine))
     return rows if len(rows) == count else None
 
 
@@ -241,10 +241,11 @@ def check_spines(fabric, rows):
         time.sleep(4)
     taken = {}
     for spine, file in files.items():
-        for _, source, port in packets_of(file):
-            taken.setdefault((source, port), set()).add(spine)
-    for source, port, spine in rows:
-        check(taken.get((source, port)) == {spine}, f"{source}:{port} was to take {spine} and took {taken.get((source, port))}")
+        # A source port counts towards one destination: towards another it may be another queue pair's.
+        for _, way in packets_of(file):
+            taken.setdefault(way, set()).add(spine)
+    for way, spine in rows:
+        check(taken.get(way) == {spine}, f"{way} was to take {spine} and took {taken.get(way)}")
 
 
 def fabric_steering(fabric):
@@ -253,7 +254,7 @@ def fabric_steering(fabric):
     count = RANKS * QUEUE_PAIRS  # of the ring; each rank has a leaf of its own
     rows = fabric.wait_for(f"{count} queue pairs have their ports", 90, lambda: settled(fabric, count))
     check_spines(fabric, rows)
-    shares = [sum(spine == name for _, _, spine in rows) for name in ("spine0", "spine1")]
+    shares = [sum(spine == name for _, spine in rows) for name in ("spine0", "spine1")]
     check(shares == [count // 2, count // 2], f"queue pairs by spine: {shares}")
     return f"{len(rows)} of {len(rows)} queue pairs on the spine asked for, {shares[0]} and {shares[1]}"
 
@@ -268,7 +269,7 @@ def fabric_silent_cut(fabric):
         named_s = time.time() - cut_s
         time.sleep(3 * RETRY_S)
     fabric.finish_job(200)
-    back_s = recovery(sorted(at for file in files.values() for at, _, _ in packets_of(file)), cut_s)
+    back_s = recovery(sorted(at for file in files.values() for at, _ in packets_of(file)), cut_s)
     check(back_s is not None, "goodput does not come back")
     check(back_s < 2 * RETRY_S, f"goodput is back after {back_s:.2f} s; a queue pair gives up after {RETRY_S:.2f} s")
     return f"goodput is back after {back_s:.2f} s (a queue pair gives up after {RETRY_S:.2f} s); {named} after {named_s:.1f} s"

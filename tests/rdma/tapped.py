@@ -87,7 +87,7 @@ def tapped_steering(fabric):
         check_spines(fabric, rows)
     finally:
         ring.stop()
-    shares = [sum(spine == name for _, _, spine in rows) for name in ("spine0", "spine1")]
+    shares = [sum(spine == name for _, spine in rows) for name in ("spine0", "spine1")]
     return f"{len(rows)} of {len(rows)} queue pairs of ib_write_bw on the spine asked for, {shares[0]} and {shares[1]}"
 
 
