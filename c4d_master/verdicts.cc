@@ -302,9 +302,11 @@ bool Verdicts::IsOver(Open* open, const JobSnapshot& snapshot, int64_t now_ns) c
 
 // Whether the suspicion that this finding begins is one of several of late. What is told of the network
 // counts where nothing else of it is suspected: of a network that is full everywhere each part comes again.
+// One queue pair among thousands is unlucky several times in a minute now and then.
 bool Verdicts::Recurs(const Finding& finding, int64_t now_unix_ns) const {
   const bool network = finding.syndrome == Syndrome::kCommunicationSlow;
   if (!network && finding.syndrome != Syndrome::kNonCommunicationSlow) return false;
+  if (network && finding.connections.size() == 1) return false;
   std::vector<int64_t> times_ns = {now_unix_ns};
   bool others = false;
   const auto look = [&](const v1::Verdict& before) {

@@ -8,7 +8,13 @@ namespace c4::c4d {
 namespace {
 
 constexpr int32_t kInProgress = 7;  // ncclInProgress
+constexpr int32_t kRemoteError = 6;  // ncclRemoteError
 constexpr uint32_t kVendorEngine = 2;
+// A process that does not answer may be slow. It is told of with its last counts after the first, as dead where
+// a peer has lost somebody, and after the second no more unless NCCL considers it dead, which it does after 60 s.
+constexpr int64_t kSlowToAnswerNs = 5 * kSecondNs;
+constexpr int64_t kSilentNs = 75 * kSecondNs;
+constexpr int64_t kForgottenNs = 300 * kSecondNs;
 
 v1::Phase PhaseOf(const RasRank& rank) {
   if (rank.aborted) return v1::PHASE_ABORTED;
@@ -50,18 +56,24 @@ std::vector<v1::TelemetryBatch> RasTelemetry::Take(const RasStatus& status, Now 
   const auto fill = [&](const Seen& seen, v1::CommunicatorState* state) {
     state->set_phase(seen.phase);
     state->set_phase_age_ns(now.monotonic_ns - seen.phase_since_ns);
+    if (seen.collectives == 0) return;
     state->mutable_called()->set_count(seen.collectives);
-    if (seen.collectives > 0) state->mutable_called()->set_age_ns(now.monotonic_ns - seen.since_ns);
+    state->mutable_called()->set_age_ns(now.monotonic_ns - seen.since_ns);
   };
   for (const RasCommunicator& communicator : status.communicators) {
+    uint64_t least = UINT64_MAX;  // that one of those that answer has launched
+    bool cut_off = false;         // one of them has lost a peer
     for (const RasRank& rank : communicator.ranks) {
       if (rank.host.empty() || rank.pid == 0) continue;
+      least = std::min(least, rank.collectives);
+      cut_off = cut_off || rank.async_error == kRemoteError;
       Seen& seen = seen_[{communicator.id, rank.rank}];
       const v1::Phase phase = PhaseOf(rank);
       if (seen.seen_ns == kNever || seen.collectives != rank.collectives) seen.since_ns = now.monotonic_ns;
       if (seen.phase != phase) seen.phase_since_ns = now.monotonic_ns;
       seen.collectives = rank.collectives;
       seen.phase = phase;
+      seen.missing_since_ns = kNever;
       seen.dead_since_ns = kNever;
       seen.seen_ns = now.monotonic_ns;
       v1::CommunicatorState* state =
@@ -71,30 +83,49 @@ std::vector<v1::TelemetryBatch> RasTelemetry::Take(const RasStatus& status, Now 
       v1::GaveUp* gave_up = state->mutable_gave_up();
       gave_up->set_age_ns(now.monotonic_ns - seen.phase_since_ns);
       if (phase == v1::PHASE_FAILED) {
+        // NCCL meets such an error in an operation that is under way.
+        if (seen.collectives > 0) {
+          *state->mutable_started() = state->called();
+          state->mutable_finished()->set_count(seen.collectives - 1);
+          state->mutable_finished()->set_age_ns(now.monotonic_ns - seen.since_ns);
+        }
         gave_up->set_result(rank.async_error != 0 && rank.async_error != kInProgress ? rank.async_error
                                                                                      : rank.init_state);
       }
       gave_up->set_blamed_rank(-1);
     }
     for (const RasMissingRank& rank : communicator.missing) {
-      if (!rank.considered_dead || rank.host.empty() || rank.pid == 0) continue;
+      if (rank.host.empty() || rank.pid == 0) continue;
       Seen& seen = seen_[{communicator.id, rank.rank}];
-      if (seen.seen_ns == kNever) {  // dead before this master came: nobody knows its counts
+      const bool unknown = seen.seen_ns == kNever;  // it was so before this master came
+      if (unknown) {
         seen.since_ns = seen.phase_since_ns = now.monotonic_ns;
         seen.phase = v1::PHASE_READY;
       }
-      if (seen.dead_since_ns == kNever) seen.dead_since_ns = now.monotonic_ns;
       seen.seen_ns = now.monotonic_ns;
+      if (seen.missing_since_ns == kNever) seen.missing_since_ns = now.monotonic_ns;
+      const int64_t missing_ns = now.monotonic_ns - seen.missing_since_ns;
+      const bool silent = !unknown && missing_ns >= kSlowToAnswerNs && missing_ns <= kSilentNs;
+      const bool dead = rank.considered_dead || (silent && cut_off);
+      if (!dead && (!silent || seen.collectives == 0)) continue;
       v1::ProcessReport* report = report_of(rank.host, rank.pid);
-      report->mutable_health()->set_state(v1::PROCESS_STATE_GONE);
-      report->mutable_health()->set_state_age_ns(now.monotonic_ns - seen.dead_since_ns);
-      report->mutable_health()->set_progress_age_ns(now.monotonic_ns - seen.dead_since_ns);
+      if (dead) {
+        // It launched as many as those that wait for it, as far as anybody knows: more may have come after its
+        // last answer.
+        if (seen.dead_since_ns == kNever) {
+          seen.dead_since_ns = now.monotonic_ns;
+          if (least != UINT64_MAX) seen.collectives = std::max(seen.collectives, least);
+        }
+        report->mutable_health()->set_state(v1::PROCESS_STATE_GONE);
+        report->mutable_health()->set_state_age_ns(now.monotonic_ns - seen.dead_since_ns);
+        report->mutable_health()->set_progress_age_ns(now.monotonic_ns - seen.dead_since_ns);
+      }
       fill(seen, state_of(communicator.id, rank.rank, communicator.size, report));
     }
   }
   // What stands in this answer no more may come again: a process that did not answer once.
   std::erase_if(seen_,
-                [&](const auto& entry) { return now.monotonic_ns - entry.second.seen_ns > 60 * kSecondNs; });
+                [&](const auto& entry) { return now.monotonic_ns - entry.second.seen_ns > kForgottenNs; });
 
   for (const std::string& host : hosts_) hosts.try_emplace(host);
   hosts_.clear();

@@ -131,6 +131,8 @@ def killed(bench):
         job.ranks[CULPRIT].send_signal(signal.SIGKILL)
         try:
             said = job.wait_for_culprit()
+            # NCCL gives a process up that has not answered it for 60 s.
+            said += "; " + c4d_rows.wait_for_culprit(lambda: job.say("verdicts").get("verdicts", []), {"confirmed"}, 75)
         finally:
             with open(os.path.join(bench.options.out, "ras-killed.json"), "w", encoding="utf-8") as file:
                 file.write(ask(job.port, "CLIENT PROTOCOL 2\nTIMEOUT 3\nSET FORMAT json\nSTATUS\n"))
