@@ -229,7 +229,8 @@ bool AcceptedVerdicts::CrossesFault(const v1::Culprit& culprit) const {
 bool AcceptedVerdicts::IsRightLink(const v1::Culprit& culprit) const {
   const std::string cable = physics_.network().FaultyCable();
   if (culprit.kind() == v1::CULPRIT_KIND_LINK) return culprit.cable() == cable;
-  if (culprit.kind() == v1::CULPRIT_KIND_AMBIGUOUS && culprit.links_size() > 0) {
+  // Of connections, too, one link of several is to blame, a host's own among them.
+  if (culprit.links_size() > 0) {
     return std::any_of(culprit.links().begin(), culprit.links().end(), [&](const std::string& link) {
       std::string named = link;
       std::replace_if(

@@ -99,8 +99,8 @@ struct Finding {
   std::string nic;
   std::vector<ConnectionRef> connections;
   std::vector<int32_t> candidates;  // where it is ambiguous, ascending
-  std::vector<std::string>
-      links;          // directed; the bad ones of `cable`, or where it is ambiguous the candidates
+  // Directed; the bad ones of `cable`, or where no link is named the candidates.
+  std::vector<std::string> links;
   std::string cable;  // of a link
   // Cables that connections take of which no link is named: a verdict about one of them may be this one's.
   std::set<std::string> taken;

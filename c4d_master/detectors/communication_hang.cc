@@ -243,10 +243,10 @@ std::vector<Finding> NameLinks(const JobSnapshot& snapshot, const std::vector<co
   }
   if (blame.sort == LinkBlame::Sort::kAmbiguous) {
     finding->kind = CulpritKind::kAmbiguous;
-    finding->links = blame.candidates;
     finding->candidates.clear();
   }
   if (blame.sort == LinkBlame::Sort::kAmbiguous || blame.sort == LinkBlame::Sort::kHost) {
+    finding->links = blame.candidates;
     finding->evidence.insert(finding->evidence.begin(), CandidatesEvidence(blame, "are silent"));
   }
   return findings;

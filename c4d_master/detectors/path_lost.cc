@@ -251,13 +251,13 @@ std::vector<Finding> DetectLostPaths(const JobSnapshot& snapshot, const FenceLog
   Finding finding = Describe(fenced);
   if (blame.sort == LinkBlame::Sort::kAmbiguous) {
     finding.kind = CulpritKind::kAmbiguous;
-    finding.links = blame.candidates;
     if (IsPlain(fenced) &&
         IsCertain(blame.shared, over(blame.shared), fences, blame.unexplained, now_ns, thresholds)) {
       Confirm(&finding);
     }
   }
   if (blame.sort != LinkBlame::Sort::kNone) {
+    finding.links = blame.candidates;
     finding.evidence.insert(finding.evidence.begin(), CandidatesEvidence(blame, "lost their path"));
   }
   AddWhyNone(blame, &finding);

@@ -198,10 +198,10 @@ Finding DescribeConnections(const std::vector<const Cell*>& told, bool ambiguous
   const LinkBlame& blame = newest.blame;
   if (blame.sort == LinkBlame::Sort::kAmbiguous) {
     finding.kind = CulpritKind::kAmbiguous;
-    finding.links = blame.candidates;
     finding.candidates.clear();
   }
   if (blame.sort == LinkBlame::Sort::kAmbiguous || blame.sort == LinkBlame::Sort::kHost) {
+    finding.links = blame.candidates;
     finding.evidence.insert(finding.evidence.begin(), CandidatesEvidence(blame, newest.what));
   }
   AddWhyNone(blame, &finding);

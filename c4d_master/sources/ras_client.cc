@@ -18,6 +18,9 @@ namespace {
 using service::Concat;
 
 constexpr absl::Duration kLook = absl::Milliseconds(100);
+// All processes of a host share the port, and the kernel picks one: where that is stopped, nothing is heard, and
+// another try may meet another.
+constexpr absl::Duration kFirstWord = absl::Milliseconds(1500);
 constexpr size_t kReadBytes = size_t{64} << 10;
 
 class Socket {
@@ -40,10 +43,11 @@ class Asking {
       : name_(service::JoinHostPort(address.host, address.port)), end_(absl::Now() + timeout), stop_(stop) {}
 
   // Until the descriptor is ready for it.
-  absl::Status Await(int fd, int16_t events) const {
+  absl::Status Await(int fd, int16_t events) const { return AwaitUntil(fd, events, end_); }
+  absl::Status AwaitUntil(int fd, int16_t events, absl::Time end) const {
     for (;;) {
       if (stop_()) return absl::CancelledError("stopped");
-      const absl::Duration left = end_ - absl::Now();
+      const absl::Duration left = end - absl::Now();
       if (left <= absl::ZeroDuration()) {
         return absl::DeadlineExceededError(Concat("RAS at ", name_, " has not answered in time"));
       }
@@ -75,11 +79,15 @@ class Asking {
     return absl::OkStatus();
   }
 
-  absl::StatusOr<std::string> Receive(int fd) const {
+  // *silent: nothing at all has come for a while, and there is time for another try.
+  absl::StatusOr<std::string> Receive(int fd, bool* silent) const {
     std::string reply;
     const auto buffer = std::make_unique<char[]>(kReadBytes);
+    const absl::Time first = std::min(end_, absl::Now() + kFirstWord);
     for (;;) {
-      C4_RETURN_IF_NOT_OK(Await(fd, POLLIN));
+      const absl::Status ready = AwaitUntil(fd, POLLIN, reply.empty() ? first : end_);
+      *silent = absl::IsDeadlineExceeded(ready) && reply.empty() && absl::Now() < end_;
+      C4_RETURN_IF_NOT_OK(ready);
       const ssize_t bytes = recv(fd, buffer.get(), kReadBytes, 0);
       if (bytes == 0) return reply;
       if (bytes < 0) {
@@ -125,14 +133,19 @@ absl::StatusOr<std::string> AskRas(const service::HostPort& address, const std::
   }
   const std::unique_ptr<addrinfo, void (*)(addrinfo*)> found(list, freeaddrinfo);
   absl::Status status;
-  for (const addrinfo* to = found.get(); to != nullptr; to = to->ai_next) {
+  for (const addrinfo* to = found.get(); to != nullptr;) {
     const Socket socket(::socket(to->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     if (socket.fd() < 0) return asking.Failed("socket", errno);
     status = asking.Connect(socket.fd(), *to);
-    if (status.code() == absl::StatusCode::kUnavailable) continue;  // the next of the name's addresses
+    if (status.code() == absl::StatusCode::kUnavailable) {
+      to = to->ai_next;  // the next of the name's addresses
+      continue;
+    }
     if (status.ok()) status = asking.Send(socket.fd(), request);
     if (!status.ok()) return status;
-    return asking.Receive(socket.fd());
+    bool silent = false;
+    absl::StatusOr<std::string> reply = asking.Receive(socket.fd(), &silent);
+    if (!silent) return reply;
   }
   return status;
 }

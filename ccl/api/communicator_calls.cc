@@ -11,6 +11,7 @@
 #include "ccl/api/split.h"
 #include "ccl/bootstrap/protocol.h"
 #include "ccl/engine/vendor/calls.h"
+#include "ccl/ras/server.h"
 #include "ccl/include/c4/stream.h"
 #include "ccl/include/nccl.h"
 
@@ -34,7 +35,9 @@ const vendor::Api* ApiOfId(const ncclUniqueId* id) {
   const vendor::Api* const api = vendor::ApiOfProcess();
   uint64_t magic = 0;
   if (api != nullptr && id != nullptr) memcpy(&magic, id, sizeof magic);
-  return magic == bootstrap::kIdMagic ? nullptr : api;
+  if (magic == bootstrap::kIdMagic || api == nullptr) return nullptr;
+  ras::LeavePortToVendor();
+  return api;
 }
 
 }  // namespace
@@ -92,7 +95,7 @@ extern "C" ncclResult_t pncclCommInitRankScalable(ncclComm_t* newcomm, int nrank
 C4_WEAK_TWIN(ncclCommInitRankScalable);
 
 extern "C" ncclResult_t pncclCommInitAll(ncclComm_t* comm, int ndev, const int* devlist) {
-  if (const vendor::Api* const api = vendor::ApiOfProcess()) {
+  if (const vendor::Api* const api = ApiOfId(nullptr)) {
     return vendor::CommInitAll(*api, comm, ndev, devlist);
   }
   return ReportInGroup("ncclCommInitAll", nullptr, [&] { return c4::api::JoinAll(comm, ndev, devlist); });

@@ -5,6 +5,7 @@
 // and every rank hears of it.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <deque>
 #include <map>
@@ -25,6 +26,7 @@
 #include "ccl/engine/host/plan.h"
 #include "ccl/engine/host/stream.h"
 #include "ccl/monitor/monitor.h"
+#include "ccl/ras/member.h"
 
 namespace c4::host {
 
@@ -69,6 +71,10 @@ class HostCommunicator final : public Communicator {
 
   Result Connect(const bootstrap::UniqueId& id, const InitRequest& request);
   Result ReadKnobs();
+  // For NCCL's RAS: whom reports of the job may ask, and what this rank has done.
+  void MakeRasMember(const std::vector<bootstrap::RankInfo>& ranks, const Sha256Digest& key);
+  ras::State RasState() const;
+  void Count(wire::Function function, int64_t calls);
   // As FindStream. By the thread that makes calls.
   std::shared_ptr<Stream> StreamOf(cudaStream_t handle) const;
   // Not Ok when a meeting of the ranks has no reason to go on.
@@ -138,6 +144,10 @@ class HostCommunicator final : public Communicator {
   std::vector<pollfd> polls_;
   std::mutex end_mutex_;  // held while the thread is joined and its slot given back
   Thread thread_;
+  std::shared_ptr<const ras::Member> ras_;  // registered once the rank has joined; nullptr: not in reports
+  Fd ras_socket_;                           // until there is ras_
+  // By ras::Kind; written by the thread that makes calls.
+  std::array<std::atomic<uint64_t>, ras::kKinds> calls_{};
 
   mutable std::mutex mutex_;  // guards what follows
   std::deque<Pending> queue_;

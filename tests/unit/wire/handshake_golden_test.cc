@@ -520,6 +520,59 @@ TEST(ShmGolden, MemoryOf20) {
   EXPECT_EQ(shm::CheckBell(At<shm::BellPage>(bytes, 536), 128, kProcess), nullptr);
 }
 
+ras::Ask ExpectedRasAsk() {
+  ras::Ask ask{};
+  ask.header = HeaderOf(ras::kAskMagic, 128, 0, 128);
+  ask.header.minor = 0;
+  ask.communicator_id = 0xc4c4'0000'0000'0001;
+  ask.query = 7;
+  ask.from_rank = 2;
+  ask.to_rank = 3;
+  memcpy(ask.mac, kNonce, sizeof kNonce);
+  return ask;
+}
+
+ras::Tell ExpectedRasTell() {
+  ras::Tell tell{};
+  tell.header = HeaderOf(ras::kTellMagic, 128, 96, 224);
+  tell.header.minor = 0;
+  tell.communicator_id = 0xc4c4'0000'0000'0001;
+  tell.query = 7;
+  tell.from_rank = 3;
+  tell.to_rank = 2;
+  tell.total = 2;
+  tell.records = 1;
+  memcpy(tell.mac, kNonce, sizeof kNonce);
+  return tell;
+}
+
+ras::State ExpectedRasState() {
+  return {.communicator_id = 0xc4c4'0000'0000'0001,
+          .rank = 3,
+          .rank_count = 4,
+          .init_state = 0,
+          .async_error = 6,
+          .flags = ras::kAborted,
+          .reserved = 0,
+          .calls = {1, 2, 3, 4, 5, 6, 7, 8}};
+}
+
+template <typename... T>
+std::string BytesOf(const T&... values) {
+  std::string bytes;
+  (bytes.append(reinterpret_cast<const char*>(&values), sizeof values), ...);
+  return bytes;
+}
+
+TEST(RasGolden, DatagramsOf10) {
+  const std::string bytes =
+      Golden("ras_server-1.0.bin", BytesOf(ExpectedRasAsk(), ExpectedRasTell(), ExpectedRasState()));
+  ASSERT_EQ(bytes.size(), 128u + 128u + 96u);
+  ExpectFields(bytes, 0, ExpectedRasAsk(), RasAskLayout());
+  ExpectFields(bytes, 128, ExpectedRasTell(), RasTellLayout());
+  ExpectFields(bytes, 256, ExpectedRasState(), RasStateLayout());
+}
+
 TEST(ShmGolden, AnotherMajorIsRefused) {
   shm::Geometry geometry;
   shm::Region region = ExpectedRegion();

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "ccl/bootstrap/protocol.h"
+#include "ccl/ras/protocol.h"
 #include "ccl/transport/frame.h"
 #include "ccl/transport/hello.h"
 #include "ccl/transport/shm/ring.h"
@@ -417,6 +418,33 @@ inline Layout MetLayout() {
            C4_FIELD(text)}};
 }
 
+inline Layout RasAskLayout() {
+  using T = ras::Ask;
+  return {"Ask",
+          "ras.md",
+          sizeof(T),
+          {C4_FIELD(header), C4_FIELD(communicator_id), C4_FIELD(query), C4_FIELD(from_rank), C4_FIELD(to_rank),
+           C4_FIELD(mac), C4_FIELD(reserved)}};
+}
+
+inline Layout RasTellLayout() {
+  using T = ras::Tell;
+  return {"Tell",
+          "ras.md",
+          sizeof(T),
+          {C4_FIELD(header), C4_FIELD(communicator_id), C4_FIELD(query), C4_FIELD(from_rank), C4_FIELD(to_rank),
+           C4_FIELD(total), C4_FIELD(records), C4_FIELD(mac), C4_FIELD(reserved)}};
+}
+
+inline Layout RasStateLayout() {
+  using T = ras::State;
+  return {"State",
+          "ras.md",
+          sizeof(T),
+          {C4_FIELD(communicator_id), C4_FIELD(rank), C4_FIELD(rank_count), C4_FIELD(init_state),
+           C4_FIELD(async_error), C4_FIELD(flags), C4_FIELD(reserved), C4_FIELD(calls)}};
+}
+
 inline Layout TcpHelloLayout() {
   using T = Hello;
   return {"Hello",
@@ -510,7 +538,7 @@ inline std::vector<Layout> AllLayouts() {
           JoinLayout(),
           TableLayout(),
           MeetLayout(),
-          MetLayout(),
+          MetLayout(), RasAskLayout(), RasTellLayout(), RasStateLayout(),
           TcpHelloLayout(),
           TcpFrameLayout(),
           ShmOfferLayout(),

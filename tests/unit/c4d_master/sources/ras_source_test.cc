@@ -48,9 +48,10 @@ class FakeRas {
   FakeRas& operator=(const FakeRas&) = delete;
 
   service::HostPort address() const { return {"127.0.0.1", port_}; }
-  void SetReply(std::string reply) {
+  void SetReply(std::string reply, bool closes = true) {
     const std::lock_guard lock(mutex_);
     reply_ = std::move(reply);
+    closes_ = closes;
   }
   int asked() const { return asked_; }
 
@@ -90,7 +91,7 @@ class FakeRas {
 
   std::mutex mutex_;
   std::string reply_;
-  const bool closes_;
+  std::atomic<bool> closes_;
   int listener_ = -1;
   uint16_t port_ = 0;
   std::atomic<int> asked_ = 0;
@@ -111,6 +112,19 @@ TEST(RasClientTest, AnAnswerThatNeverEndsIsGivenUp) {
   const absl::StatusOr<std::string> got =
       AskRas(ras.address(), RasRequest(3), absl::Milliseconds(300), Never);
   EXPECT_EQ(got.status().code(), absl::StatusCode::kDeadlineExceeded) << got.status();
+}
+
+// The kernel gave the connection to a process that is stopped; the next one meets another.
+TEST(RasClientTest, WhoSaysNothingAtAllIsLeftAndThePortTriedAgain) {
+  FakeRas ras("", /*closes=*/false);
+  absl::StatusOr<std::string> got;
+  std::thread asking([&] { got = AskRas(ras.address(), RasRequest(3), absl::Seconds(60), Never); });
+  while (ras.asked() == 0) std::this_thread::yield();
+  absl::SleepFor(absl::Milliseconds(200));  // it has its answer of nothing
+  ras.SetReply("whole");
+  asking.join();
+  ASSERT_TRUE(got.ok()) << got.status();
+  EXPECT_EQ(*got, "whole");
 }
 
 TEST(RasClientTest, AnAnswerWithoutMeasureIsGivenUp) {
