@@ -12,7 +12,7 @@ inline constexpr int kExitConfirmed = 2;    // an open verdict is confirmed
 inline constexpr int kExitUnreachable = 3;  // no master answered; also c4 status
 
 // c4 demo, c4 doctor (there are problems), c4 env, c4 fabric, c4 incident (no such verdict), c4 inject, c4
-// install, c4 smon
+// install, c4 smon, c4 stacks (no such rank)
 inline constexpr int kExitFailed = 1;
 inline constexpr int kExitNoRights = 77;  // c4 fabric, c4 inject: this user may not make namespaces
 

@@ -43,6 +43,7 @@ extern const Verb kInjectVerb;
 extern const Verb kAlertsVerb;
 extern const Verb kRecoveryVerb;
 extern const Verb kIncidentsVerb;
+extern const Verb kStacksVerb;
 extern const Verb kSmonVerb;
 extern const Verb kWhatIfVerb;
 extern const Verb kHangVerb;

@@ -71,6 +71,15 @@ def _new_group(options, _backend_options):
     )
 
 
+def _offer_stacks():
+    """C4_PYTHON_STACKS=1: `c4 stacks` may ask this process where it is."""
+    try:
+        from c4_train.stacks import offer_if_asked
+    except ImportError:  # this package stands alone
+        return
+    offer_if_asked()
+
+
 def register():
     """Makes the backend known to torch.distributed; again: nothing."""
     global _registered
@@ -82,4 +91,5 @@ def register():
     dist.Backend.register_backend(BACKEND, _new_group, extended_api=True, devices=["cpu"])
 
 
+_offer_stacks()
 register()

@@ -23,15 +23,22 @@ def environment(**more):
     return {**os.environ, "OMP_NUM_THREADS": "1", "TORCH_FR_BUFFER_SIZE": "2000", **more}
 
 
-def command(name, *arguments, c4_arguments=()):
+def command(name, *arguments, c4_arguments=(), ranks=RANKS):
     job = [sys.executable, str(HERE / "torch_job.py"), name, *arguments]
-    return [C4, "run", "-n", str(RANKS), *c4_arguments, "--", *job]
+    return [C4, "run", "-n", str(ranks), *c4_arguments, "--", *job]
+
+
+def available_gib():
+    for line in Path("/proc/meminfo").read_text().splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) >> 20
+    return 0
 
 
 class TorchTest(unittest.TestCase):
-    def run_job(self, name, *arguments, **more):
+    def run_job(self, name, *arguments, c4_arguments=(), ranks=RANKS, **more):
         done = subprocess.run(
-            command(name, *arguments),
+            command(name, *arguments, c4_arguments=c4_arguments, ranks=ranks),
             env=environment(**more),
             capture_output=True,
             text=True,
@@ -49,6 +56,17 @@ class TorchTest(unittest.TestCase):
         output = self.run_job("training")
         for way in ("data_parallel", "fully_sharded", "tensor_parallel", "pipeline", "meshes"):
             self.assertEqual(output.count(way), RANKS, output)
+
+    @unittest.skipIf(os.geteuid() != 0, "namespaces want root")
+    def test_training_across_a_fabric(self):
+        """Each rank on a host of its own, behind leaves and spines; C4's engine over TCP."""
+        output = self.run_job("training", c4_arguments=("--fabric", "2x2x2"), GLOO_SOCKET_IFNAME="eth0")
+        for way in ("data_parallel", "fully_sharded", "tensor_parallel", "pipeline", "meshes"):
+            self.assertEqual(output.count(way), RANKS, output)
+
+    @unittest.skipIf(available_gib() < 14, "wants 14 GiB of memory")
+    def test_tensors_beyond_four_gigabytes(self):
+        self.assertEqual(self.run_job("huge", ranks=2).count("4 GiB and 8 B"), 2)
 
     def test_mixed_backends_and_split(self):
         self.assertEqual(self.run_job("mixed_backends").count("mixed and split"), RANKS)
@@ -89,15 +107,26 @@ class TorchTest(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             self.run_job("dump", folder)
             self.assert_hang_names(folder, "rank 2")
+            # PyTorch's own analyser reads them as it reads NCCL's.
+            said = subprocess.run(
+                [sys.executable, "-m", "torch.distributed.flight_recorder.fr_trace", folder, "-p", "nccl_trace_rank_"],
+                env=environment(),
+                capture_output=True,
+                text=True,
+                timeout=LIMIT_S,
+                check=False,
+            )
+            self.assertEqual(said.returncode, 0, said.stdout + said.stderr)
+            self.assertRegex(said.stdout + said.stderr, r"missing ranks: \{2\}")
 
-    def named(self, fault, expected):
-        """Breaks rank 2 of a job that trains, and waits until C4 names it."""
+    def named(self, fault, expected, job="loop"):
+        """Breaks rank 2 of a job that trains, and waits until C4 names it. No `fault`: it breaks by itself."""
         with tempfile.TemporaryDirectory() as folder, open(Path(folder) / "log", "w+") as log:
-            job = subprocess.Popen(command("loop"), env=environment(), stdout=log, stderr=log)
+            job = subprocess.Popen(command(job), env=environment(), stdout=log, stderr=log)
             try:
                 self.await_text(log, "rank 2: trains", job, START_S)
-                pid = self.pid_of_rank(job, 2)
-                subprocess.run(["kill", fault, str(pid)], check=True)
+                if fault:
+                    subprocess.run(["kill", fault, str(self.pid_of_rank(job, 2))], check=True)
                 self.await_text(log, expected, job, NAMED_S)
             finally:
                 job.terminate()
@@ -149,11 +178,38 @@ class TorchTest(unittest.TestCase):
                 return int(process.name)
         raise AssertionError(f"there is no rank {rank}")
 
+    def test_stacks_on_request(self):
+        """Of a job that offers them, `c4 stacks` shows where Python is; a rank that hangs in a collective answers as well."""
+        with tempfile.TemporaryDirectory() as folder, open(Path(folder) / "log", "w+") as log:
+            own = environment(C4_RUN_DIR=f"{folder}/run", C4_PYTHON_STACKS="1")
+            job = subprocess.Popen(command("loop"), env=own, stdout=log, stderr=log)
+            try:
+                self.await_text(log, "rank 2: trains", job, START_S)
+                pid = self.pid_of_rank(job, 2)
+                subprocess.run(["kill", "-STOP", str(pid)], check=True)
+                self.await_text(log, "non-communication hang: rank 2 ", job, NAMED_S)
+                said = subprocess.run([C4, "stacks", "--json"], env=own, capture_output=True, text=True, check=True)
+                places = {place["rank"]: place for place in json.loads(said.stdout)["ranks"]}
+                self.assertEqual(len(places), RANKS, said.stdout)
+                self.assertIn("stopped", {thread["state"] for thread in places[2]["threads"]})
+                self.assertIn("is it stopped", places[2]["why_no_python"])
+                for rank in {0, 1, 3}:
+                    self.assertTrue(any("in loop" in line for line in places[rank]["python"]), places[rank])
+                subprocess.run(["kill", "-CONT", str(pid)], check=True)
+                one = subprocess.run([C4, "stacks", "2"], env=own, capture_output=True, text=True, check=True)
+                self.assertIn("in loop", one.stdout)
+            finally:
+                job.terminate()
+                job.wait(timeout=30)
+
     def test_killed_rank_is_named(self):
         self.named("-KILL", r"crash: rank 2 ")
 
     def test_stopped_rank_is_named(self):
         self.named("-STOP", r"non-communication hang: rank 2 ")
+
+    def test_slow_rank_is_named(self):
+        self.named(None, r"CONFIRMED non-communication slow: rank 2 ", job="slowing")
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ import torch
 import torch.distributed as dist
 
 LOOP_S = 300  # that a job lasts which the test ends
+SLOW_FROM_S = 25  # in which what is usual is learnt
 
 
 def log(*words):
@@ -164,6 +165,38 @@ def loop():
         step += 1
         if step == 20:
             log("trains")
+
+
+def slowing():
+    """As loop, but rank 2 comes late from a while after the beginning on."""
+    import torch_training
+
+    dist.init_process_group("c4")
+    trained = torch.nn.parallel.DistributedDataParallel(torch_training.model())
+    optimizer = torch.optim.SGD(trained.parameters(), lr=0.01)
+    batch = torch.ones(8, torch_training.WIDTH)
+    began = time.monotonic()
+    late = False
+    while time.monotonic() - began < LOOP_S:
+        if dist.get_rank() == 2 and time.monotonic() - began > SLOW_FROM_S:
+            if not late:
+                log("trains late from now on")
+            late = True
+            time.sleep(0.1)
+        optimizer.zero_grad()
+        trained(batch).square().mean().backward()
+        optimizer.step()
+        time.sleep(0.01)  # so that ranks on few processors do not hold each other up
+
+
+def huge():
+    """More bytes than 32 bits count, and elements that no 32 bits number."""
+    dist.init_process_group("c4")
+    total = torch.full(((4 << 30) + 8,), dist.get_rank() + 1, dtype=torch.uint8)
+    dist.all_reduce(total)
+    assert total[0] == 3 and total[-1] == 3 and total[1 << 31] == 3, total
+    assert total.min() == 3 and total.max() == 3, total
+    log("4 GiB and 8 B")
 
 
 def marked():
