@@ -18,8 +18,8 @@ namespace {
 using service::Concat;
 
 constexpr absl::Duration kLook = absl::Milliseconds(100);
-// All processes of a host share the port, and the kernel picks one: where that is stopped, nothing is heard, and
-// another try may meet another.
+// All processes of a host share the port, and the kernel picks one: where that is stopped, nothing is heard,
+// and another try may meet another.
 constexpr absl::Duration kFirstWord = absl::Milliseconds(1500);
 constexpr size_t kReadBytes = size_t{64} << 10;
 

@@ -7,11 +7,12 @@
 namespace c4::c4d {
 namespace {
 
-constexpr int32_t kInProgress = 7;  // ncclInProgress
+constexpr int32_t kInProgress = 7;   // ncclInProgress
 constexpr int32_t kRemoteError = 6;  // ncclRemoteError
 constexpr uint32_t kVendorEngine = 2;
-// A process that does not answer may be slow. It is told of with its last counts after the first, as dead where
-// a peer has lost somebody, and after the second no more unless NCCL considers it dead, which it does after 60 s.
+// A process that does not answer may be slow. It is told of with its last counts after the first, as dead
+// where a peer has lost somebody, and after the second no more unless NCCL considers it dead, which it does
+// after 60 s.
 constexpr int64_t kSlowToAnswerNs = 5 * kSecondNs;
 constexpr int64_t kSilentNs = 75 * kSecondNs;
 constexpr int64_t kForgottenNs = 300 * kSecondNs;
@@ -110,8 +111,8 @@ std::vector<v1::TelemetryBatch> RasTelemetry::Take(const RasStatus& status, Now 
       if (!dead && (!silent || seen.collectives == 0)) continue;
       v1::ProcessReport* report = report_of(rank.host, rank.pid);
       if (dead) {
-        // It launched as many as those that wait for it, as far as anybody knows: more may have come after its
-        // last answer.
+        // It launched as many as those that wait for it, as far as anybody knows: more may have come after
+        // its last answer.
         if (seen.dead_since_ns == kNever) {
           seen.dead_since_ns = now.monotonic_ns;
           if (least != UINT64_MAX) seen.collectives = std::max(seen.collectives, least);

@@ -25,9 +25,9 @@ class RasTelemetry {
 
   // The state of `now`, as the master's own clocks read it. Hosts in their order; also hosts of which nothing
   // is told any more, once, without processes. Ranks of which RAS does not know the process are left out, so
-  // that their communicator is not judged. A rank whose process has not answered for 5 s keeps its last counts;
-  // it is dead when NCCL considers it so, or when a peer has lost somebody, and has launched at least as many
-  // as those that still answer then.
+  // that their communicator is not judged. A rank whose process has not answered for 5 s keeps its last
+  // counts; it is dead when NCCL considers it so, or when a peer has lost somebody, and has launched at least
+  // as many as those that still answer then.
   std::vector<v1::TelemetryBatch> Take(const RasStatus& status, Now now);
 
  private:

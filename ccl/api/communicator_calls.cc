@@ -11,9 +11,9 @@
 #include "ccl/api/split.h"
 #include "ccl/bootstrap/protocol.h"
 #include "ccl/engine/vendor/calls.h"
-#include "ccl/ras/server.h"
 #include "ccl/include/c4/stream.h"
 #include "ccl/include/nccl.h"
+#include "ccl/ras/server.h"
 
 namespace c4::api {
 namespace {

@@ -50,8 +50,8 @@ Gathering::Gathering(const Members& members, const wire::ProcessIdentity& own, u
     for (const auto& member : members) target.states.push_back(member->state());
   }
   // Where a rank takes no questions, it has not answered, and is not gone either.
-  open_ = static_cast<size_t>(
-      std::count_if(targets_.begin(), targets_.end(), [this](const Target& target) { return IsOpen(target); }));
+  open_ = static_cast<size_t>(std::count_if(targets_.begin(), targets_.end(),
+                                            [this](const Target& target) { return IsOpen(target); }));
 }
 
 size_t Gathering::TargetOf(const wire::ProcessIdentity& process, const SocketAddress& place) {

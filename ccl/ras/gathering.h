@@ -1,7 +1,7 @@
 // The questions that a process asks the others for one report, and their answers.
 //
-// Each process is asked at one of its places: where nobody is there (the kernel says so), at the next. A question
-// is asked again until it is answered or time is over. One thread.
+// Each process is asked at one of its places: where nobody is there (the kernel says so), at the next. A
+// question is asked again until it is answered or time is over. One thread.
 #pragma once
 
 #include <memory>

@@ -1,5 +1,5 @@
-// One rank's end of a communicator, as the server of RAS knows it: what it has done, who the others are, and the
-// socket at which they ask. Made when the rank joins, and left alone then.
+// One rank's end of a communicator, as the server of RAS knows it: what it has done, who the others are, and
+// the socket at which they ask. Made when the rank joins, and left alone then.
 #pragma once
 
 #include <functional>

@@ -1,5 +1,5 @@
-// What processes ask each other for a report of their job (docs/formats/ras.md), in datagrams to the port where
-// a rank takes meetings. Pure data and pure checks: every byte comes from outside.
+// What processes ask each other for a report of their job (docs/formats/ras.md), in datagrams to the port
+// where a rank takes meetings. Pure data and pure checks: every byte comes from outside.
 #pragma once
 
 #include <cstring>
@@ -46,9 +46,9 @@ struct Tell {
   uint64_t query;
   uint32_t from_rank;  // who answers
   uint32_t to_rank;
-  uint32_t total;  // communicators that the process is in, of all parts together
+  uint32_t total;    // communicators that the process is in, of all parts together
   uint32_t records;  // in this part
-  uint8_t mac[16];  // over this with zeros here, and the records
+  uint8_t mac[16];   // over this with zeros here, and the records
   uint8_t reserved[16];
 };
 static_assert(sizeof(Tell) == 128);

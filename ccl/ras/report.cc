@@ -54,9 +54,9 @@ const char* StatusOf(const CommunicatorReport& communicator) {
   };
   if (any(kAborted)) return "ABORT";
   if (any(kFinalized | kDestroyed)) return "FINALIZE";
-  const bool starts = std::any_of(communicator.ranks.begin(), communicator.ranks.end(), [](const Present& rank) {
-    return rank.state.init_state == ncclInProgress;
-  });
+  const bool starts =
+      std::any_of(communicator.ranks.begin(), communicator.ranks.end(),
+                  [](const Present& rank) { return rank.state.init_state == ncclInProgress; });
   return starts ? "INIT" : "RUNNING";
 }
 
@@ -126,8 +126,8 @@ void AppendSummary(const Report& report, std::string* text) {
   Append(text, "\nJob summary\n===========\n\n");
   Append(text, "  Nodes  Processes         GPUs  Processes     GPUs\n");
   Append(text, "(total)   per node  per process    (total)  (total)\n");
-  Append(text, "%7zu %10s %12s %10zu %8zu\n", on_node.size(), RangeOf(on_node).c_str(), RangeOf(ranks_of).c_str(),
-         report.processes.size(), all);
+  Append(text, "%7zu %10s %12s %10zu %8zu\n", on_node.size(), RangeOf(on_node).c_str(),
+         RangeOf(ranks_of).c_str(), report.processes.size(), all);
 }
 
 void AppendCommunicators(const Report& report, std::string* text) {
@@ -159,13 +159,15 @@ void AppendCommunicators(const Report& report, std::string* text) {
   }
 }
 
-void AppendProcesses(const Report& report, bool dead, const char* heading, const char* what, std::string* text) {
+void AppendProcesses(const Report& report, bool dead, const char* heading, const char* what,
+                     std::string* text) {
   std::vector<const ProcessTold*> silent;
   for (const ProcessTold& process : report.processes) {
     if (!process.answered && process.dead == dead) silent.push_back(&process);
   }
   if (silent.empty()) return;
-  Append(text, "\n%s\n  %zu job %s %s\n", heading, silent.size(), Plural(silent.size(), "process", "processes"), what);
+  Append(text, "\n%s\n  %zu job %s %s\n", heading, silent.size(),
+         Plural(silent.size(), "process", "processes"), what);
   for (const ProcessTold* process : silent) {
     Append(text, "  Process %u on node %s\n", process->pid, process->host.c_str());
   }
@@ -179,9 +181,10 @@ void AppendErrors(const Report& report, bool verbose, std::string* text) {
     if (!communicator.missing.empty()) {
       std::vector<uint32_t> ranks;
       for (const Missing& missing : communicator.missing) ranks.push_back(missing.rank);
-      Append(text, "\n%016" PRIx64 " INCOMPLETE\n  Missing communicator data from %zu %s\n", communicator.id, ranks.size(),
-             Plural(ranks.size(), "rank", "ranks"));
-      *text += std::string("  The missing ") + Plural(ranks.size(), "rank: ", "ranks: ") + RankList(ranks, verbose) + "\n";
+      Append(text, "\n%016" PRIx64 " INCOMPLETE\n  Missing communicator data from %zu %s\n", communicator.id,
+             ranks.size(), Plural(ranks.size(), "rank", "ranks"));
+      *text += std::string("  The missing ") + Plural(ranks.size(), "rank: ", "ranks: ") +
+               RankList(ranks, verbose) + "\n";
     }
     if (!HasErrors(communicator)) continue;
     Append(text, "\n%016" PRIx64 " ERROR\n", communicator.id);
@@ -189,8 +192,8 @@ void AppendErrors(const Report& report, bool verbose, std::string* text) {
       const State& state = rank.state;
       if (!IsError(state.init_state) && !IsError(state.async_error)) continue;
       const ProcessTold& process = report.processes[rank.process];
-      Append(text, "  Rank %u (process %u on node %s) has NCCL's result %d\n", state.rank, process.pid, process.host.c_str(),
-             IsError(state.async_error) ? state.async_error : state.init_state);
+      Append(text, "  Rank %u (process %u on node %s) has NCCL's result %d\n", state.rank, process.pid,
+             process.host.c_str(), IsError(state.async_error) ? state.async_error : state.init_state);
     }
   }
 }
@@ -200,42 +203,48 @@ void AppendWarnings(const Report& report, bool verbose, std::string* text) {
   Append(text, "\nWarnings\n========\n");
   for (const CommunicatorReport& communicator : report.communicators) {
     if (communicator.ranks.empty() || !Differs(communicator)) continue;
-    Append(text, "\n%016" PRIx64 " MISMATCH\n  Communicator ranks have different collective operation counts\n", communicator.id);
+    Append(text,
+           "\n%016" PRIx64 " MISMATCH\n  Communicator ranks have different collective operation counts\n",
+           communicator.id);
     std::map<uint64_t, std::vector<uint32_t>> by_calls;
     for (const Present& rank : communicator.ranks) by_calls[CallsOf(rank.state)].push_back(rank.state.rank);
     for (auto entry = by_calls.rbegin(); entry != by_calls.rend(); ++entry) {
       const auto& [calls, ranks] = *entry;
-      Append(text, "  %zu %s launched up to operation %" PRIu64 "\n", ranks.size(), Plural(ranks.size(), "rank has", "ranks have"),
-             calls);
+      Append(text, "  %zu %s launched up to operation %" PRIu64 "\n", ranks.size(),
+             Plural(ranks.size(), "rank has", "ranks have"), calls);
       const bool few = 4 * ranks.size() <= communicator.ranks.size() || ranks.size() == 1;
       if (verbose || few) *text += "  Ranks " + RankList(ranks, verbose) + "\n";
     }
   }
   if (report.timeouts > 0) {
-    Append(text, "\nTIMEOUT\n  %u %s did not answer in time\n", report.timeouts, Plural(report.timeouts, "process", "processes"));
+    Append(text, "\nTIMEOUT\n  %u %s did not answer in time\n", report.timeouts,
+           Plural(report.timeouts, "process", "processes"));
   }
 }
 
 void AppendRank(const Present& rank, const ProcessTold& process, std::string* text) {
   const State& state = rank.state;
-  Append(text, "        {\n          \"rank\": %u,\n          \"host\": \"%s\",\n          \"pid\": %u,\n", state.rank,
-         process.host.c_str(), process.pid);
+  Append(text, "        {\n          \"rank\": %u,\n          \"host\": \"%s\",\n          \"pid\": %u,\n",
+         state.rank, process.host.c_str(), process.pid);
   Append(text, "          \"cuda_dev\": -1,\n          \"nvml_dev\": -1,\n          \"status\": {\n");
-  Append(text, "            \"init_state\": %d,\n            \"async_error\": %d,\n", state.init_state, state.async_error);
+  Append(text, "            \"init_state\": %d,\n            \"async_error\": %d,\n", state.init_state,
+         state.async_error);
   Append(text,
-         "            \"finalize_called\": %s,\n            \"destroy_flag\": %s,\n            \"abort_flag\": %s\n"
+         "            \"finalize_called\": %s,\n            \"destroy_flag\": %s,\n            "
+         "\"abort_flag\": %s\n"
          "          },\n          \"collective_counts\": {\n",
          TrueOrFalse((state.flags & kFinalized) != 0), TrueOrFalse((state.flags & kDestroyed) != 0),
          TrueOrFalse((state.flags & kAborted) != 0));
   for (size_t kind = 0; kind < kKinds; ++kind) {
-    Append(text, "            \"%s\": %" PRIu64 "%s\n", kKindNames[kind], state.calls[kind], kind + 1 < kKinds ? "," : "");
+    Append(text, "            \"%s\": %" PRIu64 "%s\n", kKindNames[kind], state.calls[kind],
+           kind + 1 < kKinds ? "," : "");
   }
   *text += "          }\n        }";
 }
 
 void AppendMissing(const Missing& missing, std::string* text) {
-  Append(text, "        {\n          \"rank\": %u,\n          \"host\": \"%s\",\n          \"pid\": %u,\n", missing.rank,
-         missing.host.c_str(), missing.pid);
+  Append(text, "        {\n          \"rank\": %u,\n          \"host\": \"%s\",\n          \"pid\": %u,\n",
+         missing.rank, missing.host.c_str(), missing.pid);
   Append(text,
          "          \"cuda_dev\": -1,\n          \"nvml_dev\": -1,\n          \"status\": {\n"
          "            \"unresponsive\": %s,\n            \"considered_dead\": %s\n          }\n        }",
@@ -271,7 +280,8 @@ Report Compose(std::vector<ProcessTold> processes, const std::vector<Seat>& seat
     communicator.id = id;
     communicator.rank_count = gathered.rank_count;
     for (const auto& [rank, present] : gathered.present) communicator.ranks.push_back(present);
-    for (uint32_t rank = 0; rank < gathered.rank_count && communicator.missing.size() < kMostMissing; ++rank) {
+    for (uint32_t rank = 0; rank < gathered.rank_count && communicator.missing.size() < kMostMissing;
+         ++rank) {
       if (gathered.present.contains(rank)) continue;
       Missing& missing = communicator.missing.emplace_back();
       missing.rank = rank;
@@ -284,8 +294,9 @@ Report Compose(std::vector<ProcessTold> processes, const std::vector<Seat>& seat
       missing.dead = process.dead;
     }
   }
-  std::stable_sort(report.communicators.begin(), report.communicators.end(),
-                   [](const CommunicatorReport& a, const CommunicatorReport& b) { return a.rank_count > b.rank_count; });
+  std::stable_sort(
+      report.communicators.begin(), report.communicators.end(),
+      [](const CommunicatorReport& a, const CommunicatorReport& b) { return a.rank_count > b.rank_count; });
   report.processes = std::move(processes);
   return report;
 }
@@ -296,12 +307,16 @@ std::string ToJson(const Report& report, time_t now) {
   if (localtime_r(&now, &local) != nullptr) strftime(stamp, sizeof stamp, "%Y-%m-%d %H:%M:%S", &local);
   std::string text;
   Append(&text, "{\n  \"nccl_version\": \"%d.%d.%d\",\n", NCCL_MAJOR, NCCL_MINOR, NCCL_PATCH);
-  Append(&text, "  \"cuda_runtime_version\": 0,\n  \"cuda_driver_version\": 0,\n  \"timestamp\": \"%s\",\n", stamp);
+  Append(&text, "  \"cuda_runtime_version\": 0,\n  \"cuda_driver_version\": 0,\n  \"timestamp\": \"%s\",\n",
+         stamp);
   Append(&text, "  \"communicators_count\": %zu,\n  \"communicators\": [\n", report.communicators.size());
   for (size_t i = 0; i < report.communicators.size(); ++i) {
     const CommunicatorReport& communicator = report.communicators[i];
-    Append(&text, "    {\n      \"hash\": \"0x%016" PRIx64 "\",\n      \"secondary_hash\": \"0x0:0x0\",\n", communicator.id);
-    Append(&text, "      \"size\": %u,\n      \"ranks_count\": %zu,\n      \"missing_ranks_count\": %zu,\n      \"ranks\": [\n",
+    Append(&text, "    {\n      \"hash\": \"0x%016" PRIx64 "\",\n      \"secondary_hash\": \"0x0:0x0\",\n",
+           communicator.id);
+    Append(&text,
+           "      \"size\": %u,\n      \"ranks_count\": %zu,\n      \"missing_ranks_count\": %zu,\n      "
+           "\"ranks\": [\n",
            communicator.rank_count, communicator.ranks.size(), communicator.missing.size());
     for (size_t rank = 0; rank < communicator.ranks.size(); ++rank) {
       AppendRank(communicator.ranks[rank], report.processes[communicator.ranks[rank].process], &text);
@@ -314,8 +329,9 @@ std::string ToJson(const Report& report, time_t now) {
     }
     text += i + 1 < report.communicators.size() ? "      ]\n    },\n" : "      ]\n    }\n";
   }
-  Append(&text, "  ],\n  \"ras\": {\n    \"collection_time_sec\": %.3f,\n    \"timeouts_count\": %u\n  }\n}\n", report.seconds,
-         report.timeouts);
+  Append(&text,
+         "  ],\n  \"ras\": {\n    \"collection_time_sec\": %.3f,\n    \"timeouts_count\": %u\n  }\n}\n",
+         report.seconds, report.timeouts);
   return text;
 }
 

@@ -1,5 +1,6 @@
-// The report of a job, as NCCL's RAS gives it: as text for people and as JSON for programs, with the words and
-// the layout that NCCL's own clients and the detectors of frameworks know (docs/sources.md). Pure; any thread.
+// The report of a job, as NCCL's RAS gives it: as text for people and as JSON for programs, with the words
+// and the layout that NCCL's own clients and the detectors of frameworks know (docs/sources.md). Pure; any
+// thread.
 #pragma once
 
 #include <cstdint>
@@ -51,8 +52,8 @@ struct CommunicatorReport {
 struct Report {
   std::vector<ProcessTold> processes;
   std::vector<CommunicatorReport> communicators;  // by size, the widest first
-  double seconds = 0;     // that it took
-  uint32_t timeouts = 0;  // processes that did not answer in time
+  double seconds = 0;                             // that it took
+  uint32_t timeouts = 0;                          // processes that did not answer in time
 };
 
 // Brings together what the processes told. A communicator of which a rank says another size than others has

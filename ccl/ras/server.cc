@@ -158,8 +158,8 @@ void Server::OpenPort() {
   Result result = PortAddress(&address);
   if (result.ok()) result = ListenShared(address, &listener_);
   if (!result.ok()) {
-    C4_INFO("NCCL_RAS_ADDR=%s: nobody listens there for NCCL's RAS: %s", KnobText(Knob::NCCL_RAS_ADDR).c_str(),
-            result.message().c_str());
+    C4_INFO("NCCL_RAS_ADDR=%s: nobody listens there for NCCL's RAS: %s",
+            KnobText(Knob::NCCL_RAS_ADDR).c_str(), result.message().c_str());
   }
 }
 
@@ -182,7 +182,8 @@ int Server::WaitMs() const {
   }
   if (next_ns == std::numeric_limits<uint64_t>::max()) return -1;
   const uint64_t now_ns = MonotonicNs();
-  return next_ns <= now_ns ? 0 : static_cast<int>(std::min<uint64_t>((next_ns - now_ns) / 1000000 + 1, 60000));
+  return next_ns <= now_ns ? 0
+                           : static_cast<int>(std::min<uint64_t>((next_ns - now_ns) / 1000000 + 1, 60000));
 }
 
 void Server::Turn() {
@@ -203,7 +204,8 @@ void Server::Turn() {
       clients.push_back(&client);
       const bool reads = client.gathering == nullptr && !client.closes;
       polls.push_back({client.fd.get(),
-                       static_cast<short>((reads ? POLLIN : POLLRDHUP) | (client.out.empty() ? 0 : POLLOUT)), 0});
+                       static_cast<short>((reads ? POLLIN : POLLRDHUP) | (client.out.empty() ? 0 : POLLOUT)),
+                       0});
     }
     wait_ms = WaitMs();
   }
@@ -263,22 +265,24 @@ void Server::ReadClient(Client* client) {
   if (client->session.Take({bytes, static_cast<size_t>(got)}, &client->out)) {
     uint64_t query = 0;
     if (!FillRandom(&query, sizeof query)) query = client->heard_ns;
-    client->gathering = std::make_unique<Gathering>(members_, own_, query, client->session.timeout_s(),
-                                                    client->heard_ns);
+    client->gathering =
+        std::make_unique<Gathering>(members_, own_, query, client->session.timeout_s(), client->heard_ns);
   }
   client->closes = client->closes || client->session.failed();
 }
 
 void Server::Answer(Client* client) {
   const Report report = client->gathering->Finish(MonotonicNs());
-  client->out += client->session.json() ? ToJson(report, time(nullptr)) : ToText(report, client->session.verbose());
+  client->out +=
+      client->session.json() ? ToJson(report, time(nullptr)) : ToText(report, client->session.verbose());
   client->gathering.reset();
   client->closes = true;
 }
 
 void Server::WriteClient(Client* client) {
   while (client->fd.valid() && !client->out.empty()) {
-    const ssize_t sent = send(client->fd.get(), client->out.data(), client->out.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    const ssize_t sent =
+        send(client->fd.get(), client->out.data(), client->out.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     if (sent < 0 && (errno == EAGAIN || errno == EINTR)) return;
     if (sent <= 0) return client->fd.Reset();
     client->heard_ns = MonotonicNs();
@@ -392,7 +396,8 @@ Result OpenSocket(const SocketAddress& place, Fd* socket) {
       bind(socket->get(), reinterpret_cast<const sockaddr*>(&place.storage), place.length) != 0) {
     const int error = errno;
     socket->Reset();
-    return Fail(ncclSystemError, "no datagrams at %s: %s", place.ToString().c_str(), ErrnoText(error).c_str());
+    return Fail(ncclSystemError, "no datagrams at %s: %s", place.ToString().c_str(),
+                ErrnoText(error).c_str());
   }
   return Ok();
 }

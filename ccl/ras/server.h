@@ -1,7 +1,7 @@
-// The process's server of NCCL's RAS protocol, for communicators of the host engine (docs/sources.md): a thread,
-// `c4-ras`, that answers who connects to NCCL_RAS_ADDR, asks the other processes of the job for it, and answers
-// them. It runs while the process has communicators. Every process of a host listens on the same port, as NCCL's
-// do; the kernel picks one. Any thread.
+// The process's server of NCCL's RAS protocol, for communicators of the host engine (docs/sources.md): a
+// thread, `c4-ras`, that answers who connects to NCCL_RAS_ADDR, asks the other processes of the job for it,
+// and answers them. It runs while the process has communicators. Every process of a host listens on the same
+// port, as NCCL's do; the kernel picks one. Any thread.
 #pragma once
 
 #include <memory>
@@ -18,7 +18,8 @@ bool IsWanted();
 void Register(std::shared_ptr<const Member> member);
 // Waits until nobody calls member->state() any more. No effect for one that was not registered.
 void Unregister(const std::shared_ptr<const Member>& member);
-// NVIDIA's engine is in this process, too, and answers on that port: this one answers the other processes only.
+// NVIDIA's engine is in this process, too, and answers on that port: this one answers the other processes
+// only.
 void LeavePortToVendor();
 
 }  // namespace c4::ras

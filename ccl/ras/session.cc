@@ -60,7 +60,9 @@ bool Session::TakeLine(std::string_view line, std::string* reply) {
     *reply += "SERVER PROTOCOL 2\n";
   } else if (After(line, "TIMEOUT", &rest)) {
     const bool good = ReadSeconds(rest, &timeout_s_);
-    *reply += good ? "OK\n" : "ERROR: Invalid timeout value " + std::string(rest) + ": give whole seconds, 0 for none\n";
+    *reply +=
+        good ? "OK\n"
+             : "ERROR: Invalid timeout value " + std::string(rest) + ": give whole seconds, 0 for none\n";
   } else if (After(line, "SET FORMAT", &rest)) {
     const bool json = IsSame(rest, "json");
     const bool good = json || IsSame(rest, "text");

@@ -9,8 +9,8 @@ namespace c4::ras {
 
 class Session {
  public:
-  // Bytes as they come. What is to be sent back is added to `reply`. True: a report is wanted now, after which
-  // the connection is closed; nothing is read any more.
+  // Bytes as they come. What is to be sent back is added to `reply`. True: a report is wanted now, after
+  // which the connection is closed; nothing is read any more.
   bool Take(std::string_view bytes, std::string* reply);
 
   bool json() const { return json_; }

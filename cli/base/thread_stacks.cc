@@ -89,7 +89,7 @@ std::string MemoryOf(uint32_t pid, bool* denied) {
 }
 
 off_t SizeOf(int fd) {
-  struct stat facts{};
+  struct stat facts {};
   return fstat(fd, &facts) == 0 ? facts.st_size : 0;
 }
 
@@ -98,7 +98,8 @@ off_t SizeOf(int fd) {
 std::vector<ThreadPlace> ThreadsOf(uint32_t pid) {
   std::vector<ThreadPlace> threads;
   std::error_code error;
-  for (const fs::directory_entry& entry : fs::directory_iterator(absl::StrCat("/proc/", pid, "/task"), error)) {
+  for (const fs::directory_entry& entry :
+       fs::directory_iterator(absl::StrCat("/proc/", pid, "/task"), error)) {
     ThreadPlace thread;
     const std::string folder = entry.path();
     const std::optional<ProcessStat> stat = ParseProcessStat(ReadProc(folder + "/stat"));
@@ -124,8 +125,9 @@ PythonPlace PythonStacksOf(uint32_t pid, absl::Duration patience) {
     return place;
   }
   if (path.empty() || !Takes(pid, StacksSignal())) {
-    place.why = "it does not offer them: start it with C4_PYTHON_STACKS=1 and c4_torch, or call "
-                "c4_train.stacks.offer()";
+    place.why =
+        "it does not offer them: start it with C4_PYTHON_STACKS=1 and c4_torch, or call "
+        "c4_train.stacks.offer()";
     return place;
   }
   const int fd = open(path.c_str(), O_RDWR | O_CLOEXEC);

@@ -27,11 +27,12 @@ struct PythonPlace {
 // Threads in the order of their numbers; none: there is no such process.
 std::vector<ThreadPlace> ThreadsOf(uint32_t pid);
 
-// Sends the process the signal that it takes for this, and waits so long for what it writes. A process that does
-// not take it is sent nothing.
+// Sends the process the signal that it takes for this, and waits so long for what it writes. A process that
+// does not take it is sent nothing.
 PythonPlace PythonStacksOf(uint32_t pid, absl::Duration patience);
 
-// Whether that process of this machine is the one that a master knows: its boot, and its start in clock ticks.
+// Whether that process of this machine is the one that a master knows: its boot, and its start in clock
+// ticks.
 bool IsHere(const std::string& boot_id, uint32_t pid, uint64_t start_ticks);
 
 }  // namespace c4::cli

@@ -73,8 +73,8 @@ nlohmann::json ToJson(const RankPlace& place) {
                        {"wait_channel", thread.wait_channel},
                        {"kernel_stack", thread.kernel_stack}});
   }
-  return {{"rank", place.rank},       {"pid", place.pid},
-          {"host", place.host},       {"threads", threads},
+  return {{"rank", place.rank},           {"pid", place.pid},
+          {"host", place.host},           {"threads", threads},
           {"python", place.python.lines}, {"why_no_python", place.python.why}};
 }
 

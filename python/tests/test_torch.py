@@ -91,7 +91,7 @@ class TorchTest(unittest.TestCase):
         """No rank that raises while work is under way dies by a signal in the library's or torch's threads."""
         done = subprocess.run(
             [sys.executable, str(HERE / "torch_exits.py"), "5"],
-            env=environment(C4_CONTROL="0"),
+            env=environment(C4_CONTROL="0", C4_TORCH_LIBRARY=str(BUILD / "lib" / "libnccl.so.2")),  # no `c4 run` here
             capture_output=True,
             text=True,
             timeout=LIMIT_S,

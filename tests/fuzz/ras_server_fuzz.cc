@@ -1,5 +1,6 @@
-// What the host engine's RAS may get from strangers: the lines of a client, and datagrams of those who have the
-// communicator's key (and of those who have not). The first byte says which; a datagram is signed for the fuzzer.
+// What the host engine's RAS may get from strangers: the lines of a client, and datagrams of those who have
+// the communicator's key (and of those who have not). The first byte says which; a datagram is signed for the
+// fuzzer.
 #include <algorithm>
 #include <cstdint>
 #include <string_view>

@@ -130,7 +130,8 @@ void HostCommunicator::Count(wire::Function function, int64_t calls) {
   const ras::Kind kind = KindOf(function);
   if (kind == ras::kKinds) return;
   std::atomic<uint64_t>& counter = calls_[kind];
-  counter.store(counter.load(std::memory_order_relaxed) + static_cast<uint64_t>(calls), std::memory_order_relaxed);
+  counter.store(counter.load(std::memory_order_relaxed) + static_cast<uint64_t>(calls),
+                std::memory_order_relaxed);
 }
 
 ras::State HostCommunicator::RasState() const {
@@ -142,7 +143,8 @@ ras::State HostCommunicator::RasState() const {
   const State now = state_.load();
   if (now == State::kFinalizing) state.flags = ras::kFinalized;
   if (now == State::kAborted) state.flags = ras::kAborted;
-  for (size_t kind = 0; kind < ras::kKinds; ++kind) state.calls[kind] = calls_[kind].load(std::memory_order_relaxed);
+  for (size_t kind = 0; kind < ras::kKinds; ++kind)
+    state.calls[kind] = calls_[kind].load(std::memory_order_relaxed);
   return state;
 }
 

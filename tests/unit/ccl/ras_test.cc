@@ -1,8 +1,6 @@
-// NCCL's RAS protocol of the host engine: what clients say, what processes ask each other, and the report. The
-// report as the master reads it: tests/unit/c4d_master/sources/ras_own_report_test.cc; whole jobs:
+// NCCL's RAS protocol of the host engine: what clients say, what processes ask each other, and the report.
+// The report as the master reads it: tests/unit/c4d_master/sources/ras_own_report_test.cc; whole jobs:
 // tests/service/ras_server_test.py.
-#include "ccl/ras/report.h"
-
 #include <arpa/inet.h>
 #include <cstring>
 #include <gmock/gmock.h>
@@ -12,6 +10,7 @@
 
 #include "ccl/base/identity.h"
 #include "ccl/ras/gathering.h"
+#include "ccl/ras/report.h"
 #include "ccl/ras/server.h"
 #include "ccl/ras/session.h"
 
@@ -47,8 +46,9 @@ TEST(RasSessionTest, LinesMayComeInPieces) {
 }
 
 TEST(RasSessionTest, WhatIsWrongIsSaidAndChangesNothing) {
-  for (const std::string wrong : {"TIMEOUT", "TIMEOUT -1", "TIMEOUT 3s", "TIMEOUT 99999999", "TIMEOUT 1000001",
-                                  "SET FORMAT", "SET FORMAT xml", "STATUSES", "MONITOR", "SET", "VERBOSE"}) {
+  for (const std::string wrong :
+       {"TIMEOUT", "TIMEOUT -1", "TIMEOUT 3s", "TIMEOUT 99999999", "TIMEOUT 1000001", "SET FORMAT",
+        "SET FORMAT xml", "STATUSES", "MONITOR", "SET", "VERBOSE"}) {
     Session session;
     std::string reply;
     EXPECT_FALSE(session.Take(wrong + "\n", &reply)) << wrong;
@@ -94,7 +94,8 @@ TEST(RasReportTest, TellsWhoIsMissingAndWhoIsBehind) {
   EXPECT_EQ(silent.communicators[0].missing[0].pid, 103u);
   EXPECT_EQ(silent.timeouts, 1u);
   std::string text = ToText(silent, false);
-  EXPECT_THAT(text, HasSubstr("    0         1         2       1-2         4         4   RUNNING  INCOMPLETE\n"));
+  EXPECT_THAT(text,
+              HasSubstr("    0         1         2       1-2         4         4   RUNNING  INCOMPLETE\n"));
   EXPECT_THAT(text, HasSubstr("Process 103 on node 10.0.0.2"));
   EXPECT_THAT(text, HasSubstr("The missing rank: 3"));
   EXPECT_THAT(text, HasSubstr("2 ranks have launched up to operation 10"));
@@ -109,8 +110,9 @@ TEST(RasReportTest, TellsWhoIsMissingAndWhoIsBehind) {
 }
 
 TEST(RasReportTest, ACommunicatorThatThisProcessIsNotInIsTold) {
-  std::vector<ProcessTold> processes = {{"10.0.0.1", 1, true, false, {StateOf(1, 0, 2, 5)}},
-                                        {"10.0.0.2", 2, true, false, {StateOf(1, 1, 2, 5), StateOf(2, 7, 8, 3)}}};
+  std::vector<ProcessTold> processes = {
+      {"10.0.0.1", 1, true, false, {StateOf(1, 0, 2, 5)}},
+      {"10.0.0.2", 2, true, false, {StateOf(1, 1, 2, 5), StateOf(2, 7, 8, 3)}}};
   const Report report = Compose(std::move(processes), {{1, 0, 2, 0}, {1, 1, 2, 1}}, 0);
   ASSERT_THAT(report.communicators, SizeIs(2));
   EXPECT_EQ(report.communicators[0].rank_count, 8u);
@@ -171,7 +173,8 @@ class RasPeersTest : public ::testing::Test {
     return bytes;
   }
 
-  std::vector<char> TellFrom(uint32_t rank, uint64_t query, const std::vector<State>& states, uint32_t total) {
+  std::vector<char> TellFrom(uint32_t rank, uint64_t query, const std::vector<State>& states,
+                             uint32_t total) {
     Tell tell{};
     FillHeader(kTellMagic, states.size(), members_[rank]->peers[rank].process, &tell);
     tell.communicator_id = 77;
@@ -269,7 +272,8 @@ TEST_F(RasPeersTest, WhoIsGoneFromOnePlaceIsAskedAtTheNext) {
   EXPECT_FALSE(asked.empty());
 }
 
-// All of one server, over TCP and over datagrams: rank 1 answers by the test's hand, nobody is where rank 2 was.
+// All of one server, over TCP and over datagrams: rank 1 answers by the test's hand, nobody is where rank 2
+// was.
 TEST_F(RasPeersTest, ThePortAnswersForAllProcesses) {
   Fd reserved;
   SocketAddress port;

@@ -423,8 +423,8 @@ inline Layout RasAskLayout() {
   return {"Ask",
           "ras.md",
           sizeof(T),
-          {C4_FIELD(header), C4_FIELD(communicator_id), C4_FIELD(query), C4_FIELD(from_rank), C4_FIELD(to_rank),
-           C4_FIELD(mac), C4_FIELD(reserved)}};
+          {C4_FIELD(header), C4_FIELD(communicator_id), C4_FIELD(query), C4_FIELD(from_rank),
+           C4_FIELD(to_rank), C4_FIELD(mac), C4_FIELD(reserved)}};
 }
 
 inline Layout RasTellLayout() {
@@ -432,8 +432,8 @@ inline Layout RasTellLayout() {
   return {"Tell",
           "ras.md",
           sizeof(T),
-          {C4_FIELD(header), C4_FIELD(communicator_id), C4_FIELD(query), C4_FIELD(from_rank), C4_FIELD(to_rank),
-           C4_FIELD(total), C4_FIELD(records), C4_FIELD(mac), C4_FIELD(reserved)}};
+          {C4_FIELD(header), C4_FIELD(communicator_id), C4_FIELD(query), C4_FIELD(from_rank),
+           C4_FIELD(to_rank), C4_FIELD(total), C4_FIELD(records), C4_FIELD(mac), C4_FIELD(reserved)}};
 }
 
 inline Layout RasStateLayout() {
@@ -538,7 +538,10 @@ inline std::vector<Layout> AllLayouts() {
           JoinLayout(),
           TableLayout(),
           MeetLayout(),
-          MetLayout(), RasAskLayout(), RasTellLayout(), RasStateLayout(),
+          MetLayout(),
+          RasAskLayout(),
+          RasTellLayout(),
+          RasStateLayout(),
           TcpHelloLayout(),
           TcpFrameLayout(),
           ShmOfferLayout(),

@@ -46,7 +46,8 @@ TEST(RasOwnReportTest, IsReadAsNcclsOwn) {
 }
 
 TEST(RasOwnReportTest, AJobWithoutCommunicatorsIsRead) {
-  const absl::StatusOr<RasStatus> read = ParseRasReply("SERVER PROTOCOL 2\nOK\nOK\n" + ras::ToJson(ras::Report(), 0));
+  const absl::StatusOr<RasStatus> read =
+      ParseRasReply("SERVER PROTOCOL 2\nOK\nOK\n" + ras::ToJson(ras::Report(), 0));
   ASSERT_TRUE(read.ok()) << read.status();
   EXPECT_THAT(read->communicators, SizeIs(0));
 }

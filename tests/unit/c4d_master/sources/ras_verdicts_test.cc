@@ -152,7 +152,7 @@ TEST_P(RasVerdictsTest, WhoDoesNotAnswerInAPauseIsNeverConfirmed) {
   bool suspected = false;
   for (int second = 0; second < 300; ++second) {
     job.Say({world}, 1);
-    for (const v1::Verdict& verdict : job.Open()) { 
+    for (const v1::Verdict& verdict : job.Open()) {
       EXPECT_EQ(verdict.state(), v1::VERDICT_STATE_SUSPECTED);
       suspected = true;
     }
