@@ -373,14 +373,15 @@ void Server::ReadErrors(const std::shared_ptr<const Member>& member) {
 std::mutex server_mutex;
 Server* server = nullptr;  // never deleted: its thread may run at the end of the process
 
-// In the child of a fork the threads of its parent are not there.
-Server* OfProcess() {
+// In the child of a fork the threads of its parent are not there: it has a server of its own. `makes` false:
+// nullptr where there is none yet, and nothing is thrown.
+Server* OfProcess(bool makes) {
   static uint64_t forks = 0;
   const std::lock_guard<std::mutex> lock(server_mutex);
-  if (server == nullptr || forks != Forks()) {
-    server = new Server;
-    forks = Forks();
-  }
+  if (server != nullptr && forks == Forks()) return server;
+  if (!makes) return nullptr;
+  server = new Server;
+  forks = Forks();
   return server;
 }
 
@@ -407,15 +408,16 @@ bool IsWanted() {
 }
 
 void Register(std::shared_ptr<const Member> member) {
-  OfProcess()->Register(std::move(member));
+  const Result result = Caught([&] { return OfProcess(true)->Register(std::move(member)), Ok(); });
+  if (!result.ok()) C4_INFO("a communicator is in no report of NCCL's RAS: %s", result.message().c_str());
 }
 
 void Unregister(const std::shared_ptr<const Member>& member) {
-  OfProcess()->Unregister(member);
+  if (Server* const known = OfProcess(false)) known->Unregister(member);
 }
 
 void LeavePortToVendor() {
-  OfProcess()->LeavePort();
+  (void)Caught([] { return OfProcess(true)->LeavePort(), Ok(); });
 }
 
 }  // namespace c4::ras

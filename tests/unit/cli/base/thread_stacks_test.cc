@@ -69,7 +69,7 @@ TEST(ThreadStacksTest, ThreadsAreTold) {
   const std::vector<ThreadPlace> threads = ThreadsOf(static_cast<uint32_t>(getpid()));
   ends = true;
   other.join();
-  ASSERT_THAT(threads, SizeIs(2));
+  ASSERT_GE(threads.size(), 2u);  // libraries of the test have some
   EXPECT_EQ(threads[0].tid, static_cast<uint32_t>(getpid()));
   EXPECT_EQ(threads[0].state, 'R');
   EXPECT_THAT(ThreadsOf(4'000'000), IsEmpty());  // nobody has that number
