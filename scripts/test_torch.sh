@@ -11,9 +11,9 @@ scripts/setup.sh build
 scripts/build.sh release nccl c4 c4a c4d_master all_reduce_perf
 mkdir -p build/torch
 if [ ! -x "$venv/bin/python" ]; then python3 -m venv "$venv"; fi
-if ! "$venv/bin/python" -c 'import torch, expecttest' 2>/dev/null; then
+if ! "$venv/bin/python" -c 'import torch, expecttest, accelerate' 2>/dev/null; then
   say "fetching PyTorch into $venv"
-  if ! "$venv/bin/pip" install --quiet torch numpy setuptools expecttest; then
+  if ! "$venv/bin/pip" install --quiet torch numpy setuptools expecttest accelerate; then
     say "SKIPPED: PyTorch cannot be had from the package registry; the backend c4 was not tested"
     exit 0
   fi

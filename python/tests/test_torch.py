@@ -68,6 +68,27 @@ class TorchTest(unittest.TestCase):
     def test_tensors_beyond_four_gigabytes(self):
         self.assertEqual(self.run_job("huge", ranks=2).count("4 GiB and 8 B"), 2)
 
+    def run_launcher(self, module, *arguments):
+        """It knows nothing of C4."""
+        own = environment(C4_TORCH_LIBRARY=str(BUILD / "lib" / "libnccl.so.2"), C4_CONTROL="0")
+        done = subprocess.run(
+            [sys.executable, "-m", module, *arguments], env=own, capture_output=True, text=True, timeout=LIMIT_S, check=False
+        )
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        return done.stdout
+
+    def run_torchrun(self, name):
+        job = ("--nproc-per-node", str(RANKS), "--rdzv-backend", "c10d", "--rdzv-endpoint", "localhost:0")
+        return self.run_launcher("torch.distributed.run", *job, str(HERE / "torch_job.py"), name)
+
+    def test_torchrun(self):
+        output = self.run_torchrun("collectives")
+        self.assertEqual(len(re.findall(r"check_work in a half", output)), RANKS, output)
+
+    def test_accelerate(self):
+        """Its own launcher starts several processes on CPUs by mpirun only."""
+        self.assertEqual(self.run_torchrun("accelerated").count("accelerated"), RANKS)
+
     def test_mixed_backends_and_split(self):
         self.assertEqual(self.run_job("mixed_backends").count("mixed and split"), RANKS)
 

@@ -167,6 +167,35 @@ def loop():
             log("trains")
 
 
+def accelerated():
+    """A script of accelerate's: it takes the group that is there."""
+    import torch_training
+    from accelerate import Accelerator
+
+    dist.init_process_group("c4")
+    accelerator = Accelerator(cpu=True)
+    assert accelerator.num_processes == dist.get_world_size() and dist.get_backend() == "c4", accelerator.state
+    torch.manual_seed(5)
+    data = torch.randn(64, torch_training.WIDTH)
+    loader = torch.utils.data.DataLoader(data, batch_size=4)
+    model = torch_training.model()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
+    losses = []
+    for _ in range(3):
+        for batch in loader:
+            optimizer.zero_grad()
+            loss = model(batch).square().mean()
+            accelerator.backward(loss)
+            optimizer.step()
+        losses.append(accelerator.gather(loss.detach().reshape(1)).mean().item())
+    assert losses[-1] < losses[0], losses
+    for parameter in model.parameters():
+        everybody = accelerator.gather(parameter.detach().reshape(1, -1))
+        assert torch.equal(everybody, everybody[:1].expand_as(everybody))
+    log("accelerated")
+
+
 def slowing():
     """As loop, but rank 2 comes late from a while after the beginning on."""
     import torch_training
