@@ -54,15 +54,21 @@ Gathering::Gathering(const Members& members, const wire::ProcessIdentity& own, u
                                             [this](const Target& target) { return IsOpen(target); }));
 }
 
+Gathering::ProcessKey Gathering::KeyOf(wire::ProcessIdentity process) {
+  process.reserved = 0;
+  ProcessKey key;
+  memcpy(key.data(), &process, sizeof process);
+  return key;
+}
+
 size_t Gathering::TargetOf(const wire::ProcessIdentity& process, const SocketAddress& place) {
-  const auto found = std::find_if(targets_.begin(), targets_.end(), [&](const Target& target) {
-    return wire::IsSameProcess(target.process, process);
-  });
-  if (found != targets_.end()) return static_cast<size_t>(found - targets_.begin());
-  targets_.emplace_back();
-  targets_.back().process = process;
-  targets_.back().host = HostOf(place);
-  return targets_.size() - 1;
+  const auto [at, is_new] = target_of_.try_emplace(KeyOf(process), targets_.size());
+  if (is_new) {
+    targets_.emplace_back();
+    targets_.back().process = process;
+    targets_.back().host = HostOf(place);
+  }
+  return at->second;
 }
 
 void Gathering::Ask(uint64_t now_ns) {
@@ -97,25 +103,25 @@ void Gathering::Take(const Member& member, const void* data, size_t bytes) {
       bytes != sizeof tell + tell.records * sizeof(State)) {
     return;
   }
-  const wire::ProcessIdentity& process = member.peers[tell.from_rank].process;
-  for (Target& target : targets_) {
-    if (!wire::IsSameProcess(target.process, process) || target.answered) continue;
-    for (uint32_t i = 0; i < tell.records; ++i) {
-      State state;
-      memcpy(&state, static_cast<const char*>(data) + sizeof tell + i * sizeof state, sizeof state);
-      const auto known = std::find_if(target.states.begin(), target.states.end(), [&](const State& other) {
-        return other.communicator_id == state.communicator_id && other.rank == state.rank;
-      });
-      if (known == target.states.end() && target.states.size() < kMostCommunicators) {
-        target.states.push_back(state);
-      } else if (known != target.states.end()) {
-        *known = state;
-      }
+  const auto found = target_of_.find(KeyOf(member.peers[tell.from_rank].process));
+  if (found == target_of_.end()) return;
+  Target& target = targets_[found->second];
+  if (target.answered) return;
+  for (uint32_t i = 0; i < tell.records; ++i) {
+    State state;
+    memcpy(&state, static_cast<const char*>(data) + sizeof tell + i * sizeof state, sizeof state);
+    const auto known = std::find_if(target.states.begin(), target.states.end(), [&](const State& other) {
+      return other.communicator_id == state.communicator_id && other.rank == state.rank;
+    });
+    if (known != target.states.end()) {
+      *known = state;
+    } else if (target.states.size() < kMostCommunicators) {
+      target.states.push_back(state);
     }
-    if (target.states.size() < tell.total) return;  // the other parts are to come
-    if (IsOpen(target)) --open_;
-    target.answered = true;
   }
+  if (target.states.size() < tell.total) return;  // the other parts are to come
+  if (IsOpen(target)) --open_;
+  target.answered = true;
 }
 
 void Gathering::Refused(const Member& member, const SocketAddress& place) {

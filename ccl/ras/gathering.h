@@ -4,6 +4,8 @@
 // question is asked again until it is answered or time is over. One thread.
 #pragma once
 
+#include <array>
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -50,6 +52,9 @@ class Gathering {
     std::vector<State> states;
   };
 
+  using ProcessKey = std::array<uint8_t, sizeof(wire::ProcessIdentity)>;
+
+  static ProcessKey KeyOf(wire::ProcessIdentity process);
   size_t TargetOf(const wire::ProcessIdentity& process, const SocketAddress& place);
   bool IsOpen(const Target& target) const { return !target.answered && target.at < target.places.size(); }
 
@@ -58,7 +63,8 @@ class Gathering {
   const uint64_t began_ns_;
   const uint64_t deadline_ns_;
   uint64_t next_ns_;
-  std::vector<Target> targets_;  // this process first
+  std::vector<Target> targets_;
+  std::map<ProcessKey, size_t> target_of_;
   std::vector<Seat> seats_;
   size_t open_ = 0;
 };

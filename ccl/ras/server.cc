@@ -29,7 +29,8 @@ namespace {
 constexpr size_t kMostClients = 32;
 constexpr uint64_t kSecondNs = 1000000000;
 constexpr uint64_t kSilentNs = 60 * kSecondNs;  // a client that says and takes nothing for so long is closed
-constexpr size_t kMostDatagrams = 64;           // that are read of a socket in one go
+constexpr useconds_t kPauseUs = 100000;
+constexpr size_t kMostDatagrams = 64;  // that are read of a socket in one go
 
 // Somebody who has connected to the port.
 struct Client {
@@ -37,6 +38,7 @@ struct Client {
   Session session;
   std::string out;
   std::unique_ptr<Gathering> gathering;
+  bool again = false;   // a communicator that it asks in is gone: from the beginning
   bool closes = false;  // once `out` is sent
   uint64_t heard_ns = 0;
 };
@@ -79,6 +81,7 @@ class Server {
   void OpenPort();
   void Accept();
   void ReadClient(Client* client);
+  void Begin(Client* client, uint64_t now_ns);
   void WriteClient(Client* client);
   void Answer(Client* client);
   void ReadDatagrams(const std::shared_ptr<const Member>& member);
@@ -130,10 +133,7 @@ void Server::Unregister(const std::shared_ptr<const Member>& member) {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     std::erase(members_, member);
-    // Their questions name it.
-    for (Client& client : clients_) {
-      if (client.gathering != nullptr) client.closes = true;
-    }
+    for (Client& client : clients_) client.again = client.gathering != nullptr;
     ends_ = members_.empty();
   }
   if (!thread_.started()) return;
@@ -166,11 +166,14 @@ void Server::OpenPort() {
 void Server::Run() {
   for (;;) {
     const Result result = Caught([this] { return Turn(), Ok(); });
-    const std::lock_guard<std::mutex> lock(mutex_);
-    if (ends_) return;
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      if (ends_) return;
+      if (!result.ok()) clients_.clear();
+    }
     if (result.ok()) continue;
     C4_WARN("RAS: %s; its clients are closed", result.message().c_str());
-    clients_.clear();
+    usleep(kPauseUs);  // so that there may be memory again
   }
 }
 
@@ -235,6 +238,7 @@ void Server::Turn() {
   }
   const uint64_t now_ns = MonotonicNs();
   for (Client& client : clients_) {
+    if (client.again) Begin(&client, now_ns);
     if (client.gathering != nullptr) {
       client.heard_ns = now_ns;
       client.gathering->Ask(now_ns);
@@ -262,13 +266,15 @@ void Server::ReadClient(Client* client) {
   if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR)) client->fd.Reset();
   if (got <= 0) return;
   client->heard_ns = MonotonicNs();
-  if (client->session.Take({bytes, static_cast<size_t>(got)}, &client->out)) {
-    uint64_t query = 0;
-    if (!FillRandom(&query, sizeof query)) query = client->heard_ns;
-    client->gathering =
-        std::make_unique<Gathering>(members_, own_, query, client->session.timeout_s(), client->heard_ns);
-  }
+  if (client->session.Take({bytes, static_cast<size_t>(got)}, &client->out)) Begin(client, client->heard_ns);
   client->closes = client->closes || client->session.failed();
+}
+
+void Server::Begin(Client* client, uint64_t now_ns) {
+  uint64_t query = 0;
+  if (!FillRandom(&query, sizeof query)) query = now_ns;
+  client->gathering = std::make_unique<Gathering>(members_, own_, query, client->session.timeout_s(), now_ns);
+  client->again = false;
 }
 
 void Server::Answer(Client* client) {

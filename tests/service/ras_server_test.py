@@ -120,6 +120,7 @@ class RasServer(unittest.TestCase):
         self.assertEqual(self.c4("verdicts").get("verdicts"), [], "a job that works has no verdict")
 
         os.kill(self.ranks[STOPPED].pid, signal.SIGSTOP)
+        os.waitpid(self.ranks[STOPPED].pid, os.WUNTRACED)  # until each of its threads has heard of it
         missing = status(self.port, 2)["communicators"][0]["missing_ranks"]
         self.assertEqual([(rank["rank"], rank["pid"], rank["status"]) for rank in missing],
                          [(STOPPED, self.ranks[STOPPED].pid, {"unresponsive": True, "considered_dead": False})])

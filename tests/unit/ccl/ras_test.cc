@@ -191,6 +191,33 @@ class RasPeersTest : public ::testing::Test {
     return bytes;
   }
 
+  // A port of its own for the server; knobs are read once, so that it is the same for all tests.
+  static SocketAddress SetPort() {
+    static const SocketAddress port = [] {
+      Fd reserved;
+      SocketAddress free;
+      EXPECT_TRUE(ParseAddress("127.0.0.1:0", &free).ok());
+      EXPECT_TRUE(Listen(&free, 1, &reserved).ok());
+      EXPECT_EQ(setenv("NCCL_RAS_ADDR", ("localhost:" + std::to_string(free.port())).c_str(), 1), 0);
+      return free;
+    }();
+    return port;
+  }
+  // A client that wants a report as JSON.
+  static Fd Ask(const SocketAddress& port) {
+    Fd client;
+    EXPECT_TRUE(Connect(port, AfterSeconds(10), true, &client).ok());
+    const std::string said = "CLIENT PROTOCOL 2\nTIMEOUT 20\nSET FORMAT json\nSTATUS\n";
+    EXPECT_TRUE(SendAll(client.get(), said.data(), said.size(), AfterSeconds(10)).ok());
+    return client;
+  }
+  static std::string All(int fd) {
+    std::string reply;
+    char byte = 0;
+    while (ReceiveAll(fd, &byte, 1, AfterSeconds(30)).ok()) reply += byte;
+    return reply;
+  }
+
   Gathering Gather(int timeout_s) {
     return Gathering({members_[0]}, members_[0]->peers[0].process, 5, timeout_s, 0);
   }
@@ -213,7 +240,7 @@ TEST_F(RasPeersTest, AsksUntilItIsAnswered) {
   gathering.Take(*members_[0], first.data(), first.size());  // twice is no harm
   EXPECT_FALSE(gathering.over(kSecond));
   gathering.Ask(kSecond);  // whom nothing was heard of, again
-  EXPECT_EQ(Read(2).size(), sizeof(Ask));
+  EXPECT_EQ(Read(2).size(), sizeof(ras::Ask));
   // In two parts, the second first.
   const std::vector<char> b = TellFrom(2, 5, {StateOf(78, 0, 1, 1)}, 2);
   const std::vector<char> a = TellFrom(2, 5, {StateOf(77, 2, kRanks, 42)}, 2);
@@ -252,6 +279,32 @@ TEST_F(RasPeersTest, WhereNobodyIsAnyMoreTheProcessIsDead) {
   EXPECT_EQ(report.timeouts, 0u);
 }
 
+// Communicators come and go while somebody asks: the report is begun again, and nobody is left without one.
+TEST_F(RasPeersTest, WhoAsksWhileACommunicatorEndsIsAnsweredAllTheSame) {
+  const SocketAddress port = SetPort();
+  for (const auto& member : members_) {
+    for (Peer& peer : member->peers) peer.process = CurrentProcess();
+  }
+  auto brief = std::make_shared<Member>();
+  brief->communicator_id = 88;
+  brief->peers = members_[0]->peers;
+  brief->peers[1].process.pid = 4'000'000;  // nobody answers for it
+  brief->key = members_[0]->key;
+  brief->state = [] { return StateOf(88, 0, kRanks, 1); };
+  SocketAddress place;
+  ASSERT_TRUE(ParseAddress("127.0.0.1:0", &place).ok());
+  ASSERT_TRUE(OpenSocket(place, &brief->socket).ok());
+  Register(members_[0]);
+  Register(brief);
+  const Fd client = Ask(port);
+  usleep(300'000);  // it waits for rank 1
+  Unregister(brief);
+  const std::string reply = All(client.get());
+  EXPECT_THAT(reply, HasSubstr("\"communicators_count\": 1"));
+  EXPECT_THAT(reply, HasSubstr("\"AllReduce\": 40"));
+  Unregister(members_[0]);
+}
+
 // It has left that communicator, and lives.
 TEST_F(RasPeersTest, WhoIsGoneFromOnePlaceIsAskedAtTheNext) {
   auto second = std::make_shared<Member>();
@@ -275,32 +328,22 @@ TEST_F(RasPeersTest, WhoIsGoneFromOnePlaceIsAskedAtTheNext) {
 // All of one server, over TCP and over datagrams: rank 1 answers by the test's hand, nobody is where rank 2
 // was.
 TEST_F(RasPeersTest, ThePortAnswersForAllProcesses) {
-  Fd reserved;
-  SocketAddress port;
-  ASSERT_TRUE(ParseAddress("127.0.0.1:0", &port).ok());
-  ASSERT_TRUE(Listen(&port, 1, &reserved).ok());
-  reserved.Reset();
-  ASSERT_EQ(setenv("NCCL_RAS_ADDR", ("localhost:" + std::to_string(port.port())).c_str(), 1), 0);
+  const SocketAddress port = SetPort();
   const wire::ProcessIdentity own = CurrentProcess();
   for (const auto& member : members_) member->peers[0].process = own;
   members_[2]->socket.Reset();
   Register(members_[0]);
-  Fd client;
-  ASSERT_TRUE(Connect(port, AfterSeconds(10), true, &client).ok());
-  const std::string said = "CLIENT PROTOCOL 2\nTIMEOUT 20\nSET FORMAT json\nSTATUS\n";
-  ASSERT_TRUE(SendAll(client.get(), said.data(), said.size(), AfterSeconds(10)).ok());
+  const Fd client = Ask(port);
   const std::vector<char> asked = Read(1);
   ASSERT_TRUE(IsAsk(asked.data(), asked.size(), 77, 1, members_[1]->key));
-  Ask ask;
+  ras::Ask ask;
   memcpy(&ask, asked.data(), sizeof ask);
   const std::vector<char> told = TellFrom(1, ask.query, {StateOf(77, 1, kRanks, 41)}, 1);
   const SocketAddress& to = members_[1]->peers[0].place;
   ASSERT_EQ(sendto(members_[1]->socket.get(), told.data(), told.size(), 0,
                    reinterpret_cast<const sockaddr*>(&to.storage), to.length),
             static_cast<ssize_t>(told.size()));
-  std::string reply;
-  char byte = 0;
-  while (ReceiveAll(client.get(), &byte, 1, AfterSeconds(10)).ok()) reply += byte;
+  const std::string reply = All(client.get());
   EXPECT_THAT(reply, ::testing::StartsWith("SERVER PROTOCOL 2\nOK\nOK\n{"));
   EXPECT_THAT(reply, HasSubstr("\"AllReduce\": 40"));
   EXPECT_THAT(reply, HasSubstr("\"AllReduce\": 41"));
@@ -308,12 +351,12 @@ TEST_F(RasPeersTest, ThePortAnswersForAllProcesses) {
   EXPECT_THAT(reply, HasSubstr("\"considered_dead\": true"));
   EXPECT_THAT(reply, HasSubstr("\"timeouts_count\": 0"));
   // And it answers the others: what they are told goes to where they are known to be.
-  Ask question{};
+  ras::Ask question{};
   FillHeader(kAskMagic, 0, members_[1]->peers[1].process, &question);
   question.communicator_id = 77;
   question.query = 9;
   question.from_rank = 1;
-  Sign<Ask>(&question, sizeof question, members_[1]->key);
+  Sign<ras::Ask>(&question, sizeof question, members_[1]->key);
   ASSERT_EQ(sendto(members_[1]->socket.get(), &question, sizeof question, 0,
                    reinterpret_cast<const sockaddr*>(&to.storage), to.length),
             static_cast<ssize_t>(sizeof question));
