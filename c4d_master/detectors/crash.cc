@@ -369,6 +369,8 @@ std::vector<Finding> DetectCrashes(const JobSnapshot& snapshot, const EndThresho
   std::vector<End> after;
   std::copy_if(ends.begin(), ends.end(), std::back_inserter(after),
                [&](const End& end) { return one && end.process != first.front().process; });
+  // Of many that ended alike one was the first by chance: the rest of the job may be about to follow.
+  const bool alone = one && (together.size() == 1 || EndedUnlike(snapshot, first.front(), together));
   std::vector<Finding> findings;
   for (const End& end : first) {
     const ProcessRef& ref = snapshot.processes[end.process];
@@ -382,7 +384,7 @@ std::vector<Finding> DetectCrashes(const JobSnapshot& snapshot, const EndThresho
       where = LeftBehind(*snapshot.processes[after[i].process].process);
     }
     if (!bereaved.empty() && where != nullptr) {
-      findings.push_back(CrashOf(snapshot, end, *where, bereaved, after, first.size() == 1, thresholds));
+      findings.push_back(CrashOf(snapshot, end, *where, bereaved, after, alone, thresholds));
     }
   }
   return findings.empty() ? CrashAmong(snapshot, first, together) : findings;

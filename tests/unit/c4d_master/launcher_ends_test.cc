@@ -116,6 +116,18 @@ TEST_F(LauncherTest, AJobThatIsEndedAsAWholeIsNobodysFault) {
   EXPECT_THAT(findings[0].confirmed_by, IsEmpty());
 }
 
+// The ends of one half are heard before those of the other.
+TEST_F(LauncherTest, TheFirstOfManyThatEndAlikeIsNotCertainBeforeTheRestCanHaveFollowed) {
+  End(3, 0, SIGTERM);
+  for (uint32_t rank = 0; rank < 8; ++rank) {
+    if (rank != 3) End(rank, 20 + rank, SIGTERM);
+  }
+  std::vector<Finding> findings = Detect(400 * kMillisecondNs);
+  ASSERT_THAT(findings, SizeIs(1));
+  EXPECT_THAT(findings[0].confirmed_by, IsEmpty());
+  ExpectNamed(Detect(2 * kSecondNs), 3);  // nobody followed
+}
+
 // Ranks of which each reads the end of the others as an error of its own.
 TEST_F(LauncherTest, AnExceptionOnAllRanksIsNobodys) {
   EndOthers(99, 0, kException);
