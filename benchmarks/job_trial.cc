@@ -157,7 +157,10 @@ JobTrial RunJobTrial(const jobsim::Shape& shape, const jobsim::Fault& fault, uin
     const double after_s = static_cast<double>(verdict.confirmed_unix_ns() - kStartUnixNs - shown_ns) / 1e9;
     if (accepted->IsComplete(verdict) && !trial.right && after_s <= trial.limit_s + kLateS) {
       trial.right = true;
-      trial.ambiguous = verdict.culprit().kind() == v1::CULPRIT_KIND_AMBIGUOUS;
+      // A connection with links is one of several, too: of them one is to blame.
+      const v1::Culprit& culprit = verdict.culprit();
+      trial.ambiguous = culprit.kind() == v1::CULPRIT_KIND_AMBIGUOUS ||
+                        (culprit.kind() == v1::CULPRIT_KIND_CONNECTION && culprit.links_size() > 0);
       trial.after_s = std::max(0.0, after_s);
     }
   });

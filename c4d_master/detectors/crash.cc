@@ -361,7 +361,8 @@ std::vector<Finding> DetectCrashes(const JobSnapshot& snapshot, const EndThresho
                thresholds.ended_share * static_cast<double>(entry.second.second);
   });
   const bool one = first.size() == 1;
-  if (most && !(one && EndedUnlike(snapshot, first.front(), together))) {
+  const bool unlike = one && EndedUnlike(snapshot, first.front(), together);
+  if (most && !unlike) {
     return CrashAmong(snapshot, first, together);
   }
   std::erase_if(first, [&](const End& end) { return !IsNews(snapshot.processes[end.process]); });
@@ -370,7 +371,7 @@ std::vector<Finding> DetectCrashes(const JobSnapshot& snapshot, const EndThresho
   std::copy_if(ends.begin(), ends.end(), std::back_inserter(after),
                [&](const End& end) { return one && end.process != first.front().process; });
   // Of many that ended alike one was the first by chance: the rest of the job may be about to follow.
-  const bool alone = one && (together.size() == 1 || EndedUnlike(snapshot, first.front(), together));
+  const bool alone = unlike || (one && together.size() == 1);
   std::vector<Finding> findings;
   for (const End& end : first) {
     const ProcessRef& ref = snapshot.processes[end.process];

@@ -228,9 +228,8 @@ std::vector<Finding> Deadlocks(const JobSnapshot& snapshot, const HangGraph& gra
                                 "each of these ranks waits for an operation that another of them has "
                                 "not called because it waits itself: a deadlock by order of calls"});
     finding.suggested_action =
-        "compare the order in which these ranks call operations of these communicators (their stacks: `c4 "
-        "stacks`, "
-        "`py-spy dump`, `gdb -p`): it has to be the same on all of them";
+        "compare the order in which these ranks call operations of these communicators (their stacks: "
+        "`c4 stacks`, `py-spy dump`, `gdb -p`): it has to be the same on all of them";
     findings.push_back(std::move(finding));
   }
   return findings;

@@ -29,6 +29,7 @@ namespace {
 constexpr size_t kMostClients = 32;
 constexpr uint64_t kSecondNs = 1000000000;
 constexpr uint64_t kSilentNs = 60 * kSecondNs;  // a client that says and takes nothing for so long is closed
+constexpr uint64_t kShortageNs = kSecondNs;
 constexpr useconds_t kPauseUs = 100000;
 constexpr size_t kMostDatagrams = 64;  // that are read of a socket in one go
 
@@ -98,6 +99,7 @@ class Server {
   bool vendor_ = false;
   bool opened_ = false;  // the port was tried
   Fd listener_;
+  uint64_t accepts_from_ns_ = 0;  // there was no descriptor for who connected: later again
   std::list<Client> clients_;
   wire::ProcessIdentity own_{};
 };
@@ -132,7 +134,7 @@ void Server::Unregister(const std::shared_ptr<const Member>& member) {
   const std::lock_guard<std::mutex> life(life_mutex_);
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    std::erase(members_, member);
+    if (std::erase(members_, member) == 0) return;
     for (Client& client : clients_) client.again = client.gathering != nullptr;
     ends_ = members_.empty();
   }
@@ -178,13 +180,14 @@ void Server::Run() {
 }
 
 int Server::WaitMs() const {
+  const uint64_t now_ns = MonotonicNs();
   uint64_t next_ns = std::numeric_limits<uint64_t>::max();
+  if (now_ns < accepts_from_ns_) next_ns = accepts_from_ns_;
   for (const Client& client : clients_) {
     next_ns = std::min(next_ns, client.heard_ns + kSilentNs);
     if (client.gathering != nullptr) next_ns = std::min(next_ns, client.gathering->next_ns());
   }
   if (next_ns == std::numeric_limits<uint64_t>::max()) return -1;
-  const uint64_t now_ns = MonotonicNs();
   return next_ns <= now_ns ? 0
                            : static_cast<int>(std::min<uint64_t>((next_ns - now_ns) / 1000000 + 1, 60000));
 }
@@ -199,7 +202,8 @@ void Server::Turn() {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (!opened_ && !vendor_) OpenPort();
     members = members_;  // their sockets stay open as long as they are waited for
-    listener = clients_.size() < kMostClients ? listener_.get() : -1;
+    const bool accepts = clients_.size() < kMostClients && MonotonicNs() >= accepts_from_ns_;
+    listener = accepts ? listener_.get() : -1;
     polls.push_back({wake_.get(), POLLIN, 0});
     polls.push_back({listener, POLLIN, 0});
     for (const auto& member : members) polls.push_back({member->socket.get(), POLLIN, 0});
@@ -254,7 +258,10 @@ void Server::Accept() {
   Fd accepted;
   SocketAddress peer;
   bool any = false;
-  if (!TryAccept(listener_.get(), &accepted, &peer, &any).ok() || !any) return;
+  bool shortage = false;
+  const Result result = TryAccept(listener_.get(), &accepted, &peer, &any, &shortage);
+  if (shortage) accepts_from_ns_ = MonotonicNs() + kShortageNs;
+  if (!result.ok() || !any) return;
   Client& client = clients_.emplace_back();
   client.fd = std::move(accepted);
   client.heard_ns = MonotonicNs();
