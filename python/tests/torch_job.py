@@ -148,8 +148,8 @@ def dump():
     os._exit(0)
 
 
-def loop():
-    """Trains until the test ends it."""
+def loop(late_from_s=LOOP_S):
+    """Trains until the test ends it; rank 2 comes late to each step from then on."""
     import torch_training
 
     dist.init_process_group("c4")
@@ -159,12 +159,18 @@ def loop():
     began = time.monotonic()
     step = 0
     while time.monotonic() - began < LOOP_S:
+        if dist.get_rank() == 2 and time.monotonic() - began > late_from_s:
+            time.sleep(0.1)
         optimizer.zero_grad()
         trained(batch).square().mean().backward()
         optimizer.step()
         step += 1
         if step == 20:
             log("trains")
+
+
+def slowing():
+    loop(SLOW_FROM_S)
 
 
 def accelerated():
@@ -194,28 +200,6 @@ def accelerated():
         everybody = accelerator.gather(parameter.detach().reshape(1, -1))
         assert torch.equal(everybody, everybody[:1].expand_as(everybody))
     log("accelerated")
-
-
-def slowing():
-    """As loop, but rank 2 comes late from a while after the beginning on."""
-    import torch_training
-
-    dist.init_process_group("c4")
-    trained = torch.nn.parallel.DistributedDataParallel(torch_training.model())
-    optimizer = torch.optim.SGD(trained.parameters(), lr=0.01)
-    batch = torch.ones(8, torch_training.WIDTH)
-    began = time.monotonic()
-    late = False
-    while time.monotonic() - began < LOOP_S:
-        if dist.get_rank() == 2 and time.monotonic() - began > SLOW_FROM_S:
-            if not late:
-                log("trains late from now on")
-            late = True
-            time.sleep(0.1)
-        optimizer.zero_grad()
-        trained(batch).square().mean().backward()
-        optimizer.step()
-        time.sleep(0.01)  # so that ranks on few processors do not hold each other up
 
 
 def huge():

@@ -10,7 +10,6 @@
 
 #include "ccl/base/caught.h"
 #include "ccl/base/clock.h"
-#include "ccl/base/data_type.h"
 #include "ccl/base/identity.h"
 #include "ccl/base/knobs.h"
 #include "ccl/base/log.h"
@@ -85,69 +84,6 @@ Result HostCommunicator::Init(const bootstrap::UniqueId& id, const InitRequest& 
   return Ok();
 }
 
-void HostCommunicator::MakeRasMember(const std::vector<bootstrap::RankInfo>& ranks, const Sha256Digest& key) {
-  auto member = std::make_shared<ras::Member>();
-  member->communicator_id = recorder_.slot().communicator_id;
-  member->rank = static_cast<uint32_t>(rank_);
-  member->key = key;
-  member->socket = std::move(ras_socket_);
-  for (const bootstrap::RankInfo& info : ranks) {
-    ras::Peer& peer = member->peers.emplace_back();
-    peer.process = info.process;
-    peer.process.reserved = 0;
-    peer.place = FromEndpoint(info.listener);
-    peer.place.set_port(info.listener.reserved[0]);
-  }
-  member->state = [this] { return RasState(); };
-  ras_ = std::move(member);
-}
-
-// Its kind; kKinds for what is not counted.
-constexpr ras::Kind KindOf(wire::Function function) {
-  switch (function) {
-    case wire::kBroadcast:
-      return ras::kBroadcast;
-    case wire::kReduce:
-      return ras::kReduce;
-    case wire::kAllGather:
-      return ras::kAllGather;
-    case wire::kReduceScatter:
-      return ras::kReduceScatter;
-    case wire::kAllReduce:
-      return ras::kAllReduce;
-    case wire::kAlltoAll:
-      return ras::kAlltoAll;
-    case wire::kGather:
-      return ras::kGather;
-    case wire::kScatter:
-      return ras::kScatter;
-    default:
-      return ras::kKinds;
-  }
-}
-
-void HostCommunicator::Count(wire::Function function, int64_t calls) {
-  const ras::Kind kind = KindOf(function);
-  if (kind == ras::kKinds) return;
-  std::atomic<uint64_t>& counter = calls_[kind];
-  counter.store(counter.load(std::memory_order_relaxed) + static_cast<uint64_t>(calls),
-                std::memory_order_relaxed);
-}
-
-ras::State HostCommunicator::RasState() const {
-  ras::State state{};
-  state.communicator_id = recorder_.slot().communicator_id;
-  state.rank = static_cast<uint32_t>(rank_);
-  state.rank_count = static_cast<uint32_t>(rank_count_);
-  state.async_error = AsyncError().code();
-  const State now = state_.load();
-  if (now == State::kFinalizing) state.flags = ras::kFinalized;
-  if (now == State::kAborted) state.flags = ras::kAborted;
-  for (size_t kind = 0; kind < ras::kKinds; ++kind)
-    state.calls[kind] = calls_[kind].load(std::memory_order_relaxed);
-  return state;
-}
-
 Result HostCommunicator::Connect(const bootstrap::UniqueId& id, const InitRequest& request) {
   const DeadlineNs deadline = AfterSeconds(KnobNumber(Knob::C4_INIT_TIMEOUT));
   C4_RETURN_IF_ERROR(ReadKnobs());
@@ -174,12 +110,7 @@ Result HostCommunicator::Connect(const bootstrap::UniqueId& id, const InitReques
   const uint64_t communicator_id = recorder_.slot().communicator_id;
   meeting_ = std::make_unique<bootstrap::Meeting>(id, communicator_id, rank_);
   C4_RETURN_IF_ERROR(meeting_->Open(listen_address, &info));
-  if (ras::IsWanted()) {
-    SocketAddress place = listen_address;
-    place.set_port(info.listener.reserved[0]);
-    const Result result = ras::OpenSocket(place, &ras_socket_);
-    if (!result.ok()) C4_INFO("rank %d is in no report of NCCL's RAS: %s", rank_, result.message().c_str());
-  }
+  OpenRasSocket(listen_address, info);
   std::vector<bootstrap::RankInfo> ranks;
   Sha256Digest key;
   C4_RETURN_IF_ERROR(

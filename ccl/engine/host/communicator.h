@@ -72,6 +72,7 @@ class HostCommunicator final : public Communicator {
   Result Connect(const bootstrap::UniqueId& id, const InitRequest& request);
   Result ReadKnobs();
   // For NCCL's RAS: whom reports of the job may ask, and what this rank has done.
+  void OpenRasSocket(const SocketAddress& listens, const bootstrap::RankInfo& info);
   void MakeRasMember(const std::vector<bootstrap::RankInfo>& ranks, const Sha256Digest& key);
   ras::State RasState() const;
   void Count(wire::Function function, int64_t calls);
