@@ -45,8 +45,11 @@ class Python {
       _exit(127);
     }
     close(pipes[1]);
-    char word[6] = {};
-    EXPECT_EQ(read(pipes[0], word, sizeof word), 6) << "python3 did not come as far as to wait";
+    // Python may write a line in two parts.
+    std::string line;
+    char letter = 0;
+    while (read(pipes[0], &letter, 1) == 1 && letter != '\n') line += letter;
+    EXPECT_EQ(line, "waits") << "python3 did not come as far as to wait";
     close(pipes[0]);
   }
   ~Python() {
