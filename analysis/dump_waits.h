@@ -48,6 +48,7 @@ struct RankDump {
   int rank = 0;
   std::map<std::string, GroupProgress> groups;  // by the name that all ranks share
   std::vector<OpenTransfer> open_transfers;
+  int64_t last_call_unix_ns = -1;  // when it called its newest operation; -1: the dump does not say
 };
 
 struct StalledRank {

@@ -133,6 +133,10 @@ void C4dHandler::SetPolicy(const Policy& policy) {
   service::LogInfo("the job is judged by policy ", policy_version_, ", no longer by ", before);
 }
 
+void C4dHandler::SetDumps(const HeardDumps& dumps, Now now) {
+  of_dumps_ = FindInDumps(dumps, now, policy_.detectors.hang);
+}
+
 void C4dHandler::RefusePolicy(const absl::Status& why) {
   metrics_.policy_refusals.Add();
   metrics_.policy_refused.Set(1);
@@ -295,6 +299,7 @@ void C4dHandler::Tick(Now now) {
   std::vector<Finding> findings =
       Diagnose(snapshot, {paths_, &view_.fences()}, recovering ? std::vector<Finding>() : slow_,
                now.monotonic_ns, policy_.detectors);
+  AddFindingsOfDumps(of_dumps_, snapshot, &findings);
   if (std::any_of(findings.begin(), findings.end(), [](const Finding& finding) {
         return finding.syndrome != Syndrome::kCommunicationSlow &&
                finding.syndrome != Syndrome::kNonCommunicationSlow &&

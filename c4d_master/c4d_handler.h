@@ -21,6 +21,7 @@
 #include "c4d_master/limit_log.h"
 #include "c4d_master/path_source.h"
 #include "c4d_master/policy.h"
+#include "c4d_master/sources/dump_findings.h"
 #include "c4d_master/verdict_store.h"
 #include "c4d_master/verdicts.h"
 #include "c4d_master/windows.h"
@@ -52,6 +53,9 @@ class C4dHandler {
   // one. InvalidArgument: the batch is malformed. FailedPrecondition: it is of another job. Either changes
   // nothing. A duplicate is answered like the batch itself.
   absl::StatusOr<v1::TelemetryReply> Ingest(const v1::TelemetryBatch& batch, Now arrival);
+
+  // What Flight Recorder dumps tell of the job, in the place of what they told before; empty: nothing.
+  void SetDumps(const HeardDumps& dumps, Now now);
 
   // From now on the job is judged by it. Says so in the log where it is another one.
   void SetPolicy(const Policy& policy);
@@ -106,6 +110,7 @@ class C4dHandler {
   const HandlerOptions options_;
   Policy policy_;
   std::string policy_version_;
+  std::vector<Finding> of_dumps_;
   std::string policy_fault_;  // why there is not another one
   service::Metrics* const all_metrics_;
   VerdictStore* const store_;

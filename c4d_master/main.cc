@@ -263,6 +263,13 @@ absl::Status Run(const MasterOptions& options, const std::vector<service::Settin
                                       });
   }
 
+  std::unique_ptr<DumpSource> dumps;
+  if (!options.sources.dumps.empty()) {
+    dumps = std::make_unique<DumpSource>(options.sources.dumps, [&](HeardDumps heard, Now now) {
+      state_thread.Post([&handler, heard = std::move(heard), now] { handler.SetDumps(heard, now); });
+    });
+  }
+
   const std::unique_ptr<grpc::Service> grpc_service = MakeGrpcService(&handler, &state_thread, gate, clock);
   const std::unique_ptr<grpc::Service> smon_service = MakeSmonService(&smon, &state_thread, gate, clock);
   const int64_t agent_stale_ns = options.ForHandler(epoch).policy.agent_stale_ns;
@@ -303,6 +310,7 @@ absl::Status Run(const MasterOptions& options, const std::vector<service::Settin
                                             .services = services,
                                             .http = &http_server}));
   if (ras != nullptr) ras->Stop();
+  if (dumps != nullptr) dumps->Stop();
   page_api.Stop();
   // An analysis that is under way is finished and kept.
   smon_workers.Stop();

@@ -47,7 +47,7 @@ struct MasterOptions {
   double smon_at_most_s = 300;
   int64_t smon_keep_reports = 100;
   double smon_keep_days = 30;
-  std::string source;         // ras=HOST:PORT,...; empty: C4's agents alone
+  std::string source;         // ras=HOST:PORT,dumps=FOLDER,...; empty: C4's agents alone
   SourceOptions sources;      // what it says
   std::string alerts;         // file of who is told what; empty: nobody
   AlertConfig alert_config;   // what it says

@@ -179,6 +179,8 @@ class DumpParser {
     if (group.description.empty() && names.size() > 1) group.description = tree_.Text(names[1]);
     const int64_t id = tree_.Number(tree_.Member(entry, "pg_id"), -1);
     if (id >= 0) name_of_id_[id] = name;
+    dump_.last_call_unix_ns =
+        std::max(dump_.last_call_unix_ns, tree_.Number(tree_.Member(entry, "time_created_ns"), -1));
     const std::string operation = tree_.Text(tree_.Member(entry, "profiling_name"));
     // An entry is retired once its operation is over, also where its state was never asked for again.
     const bool completed =

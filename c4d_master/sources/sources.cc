@@ -25,9 +25,21 @@ absl::StatusOr<SourceOptions> ParseSources(const std::string& text) {
   if (text.empty()) return options;
   for (const std::string& word : std::vector<std::string>(absl::StrSplit(text, ','))) {
     const std::pair<std::string, std::string> parts = absl::StrSplit(word, absl::MaxSplits('=', 1));
+    if (parts.first == "dumps") {
+      if (parts.second.empty() || !options.dumps.empty()) {
+        return absl::InvalidArgumentError(
+            parts.second.empty()
+                ? "dumps= names no folder; give the one that the job's ranks write to, as "
+                  "dumps=/shared/llm, or what the files' paths begin with, as dumps=/tmp/nccl_trace_rank_*"
+                : "there are two folders of dumps; give the one that all of the job's ranks write to");
+      }
+      options.dumps = parts.second;
+      continue;
+    }
     if (parts.first != "ras") {
       return absl::InvalidArgumentError(
-          Concat("\"", service::ToUtf8(word), "\" is no source; give ras=HOST:PORT, several by commas"));
+          Concat("\"", service::ToUtf8(word),
+                 "\" is no source; give ras=HOST:PORT or dumps=FOLDER, several by commas"));
     }
     const absl::StatusOr<service::HostPort> address = service::ParseHostPort(parts.second);
     if (!address.ok() || address->port == 0) {
@@ -44,9 +56,21 @@ absl::StatusOr<SourceOptions> ParseSources(const std::string& text) {
 }
 
 std::string SourceNote(const SourceOptions& options) {
-  if (options.ras.empty()) return "";
-  return "NCCL's RAS tells of this job: how many collectives each rank has launched, and which processes are "
-         "dead. It does not show what kernels, processes or the network do; C4's agents and library do";
+  std::vector<std::string> notes;
+  if (!options.ras.empty()) {
+    notes.emplace_back(
+        "NCCL's RAS tells of this job: how many collectives each rank has launched, and which processes are "
+        "dead");
+  }
+  if (!options.dumps.empty()) {
+    notes.emplace_back(
+        "Flight Recorder dumps tell of this job: what each rank had called and finished at the moment when "
+        "it "
+        "was dumped");
+  }
+  if (notes.empty()) return "";
+  return Concat(absl::StrJoin(notes, ". "), ". ", notes.size() == 1 ? "That does" : "These do",
+                " not show what kernels, processes or the network do; C4's agents and library do");
 }
 
 RasSource::RasSource(const SourceOptions& options, const std::string& job, uint64_t epoch,
@@ -90,6 +114,25 @@ void RasSource::Look() {
     service::LogWarning("no source tells of the job, which is not judged by it until one does: ", why);
   }
   silent_ = why;
+}
+
+DumpSource::DumpSource(const std::string& folder, OnDumps on_dumps)
+    : on_dumps_(std::move(on_dumps)), folder_(folder) {
+  thread_ = std::make_unique<service::StateThread>("c4d-dumps", kInterval, [this] { Look(); });
+}
+
+DumpSource::~DumpSource() {
+  Stop();
+}
+
+void DumpSource::Stop() {
+  thread_->Stop();
+}
+
+void DumpSource::Look() {
+  const service::Clock& clock = service::SystemClock();
+  const Now now{clock.MonotonicNs(), clock.UnixNs()};
+  if (std::optional<HeardDumps> heard = folder_.Look(now)) on_dumps_(*std::move(heard), now);
 }
 
 }  // namespace c4::c4d

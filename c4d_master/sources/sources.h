@@ -1,4 +1,5 @@
-// Where c4d_master hears of a job besides C4's own agents: `--source ras=HOST:PORT` (docs/sources.md).
+// Where c4d_master hears of a job besides C4's own agents: `--source ras=HOST:PORT,dumps=FOLDER`
+// (docs/sources.md).
 #pragma once
 
 #include <atomic>
@@ -10,6 +11,7 @@
 
 #include "c4/v1/telemetry.pb.h"
 #include "c4d_master/job_state.h"
+#include "c4d_master/sources/dump_folder.h"
 #include "c4d_master/sources/ras_telemetry.h"
 #include "service/address.h"
 #include "service/state_thread.h"
@@ -18,9 +20,10 @@ namespace c4::c4d {
 
 struct SourceOptions {
   std::vector<service::HostPort> ras;  // of one job: the first that answers is taken
+  std::string dumps;                   // see DumpFolder; empty: none
 };
 
-// "ras=10.0.0.1:28028,ras=10.0.0.2:28028". InvalidArgument with what to give.
+// "ras=10.0.0.1:28028,ras=10.0.0.2:28028,dumps=/shared/llm". InvalidArgument with what to give.
 absl::StatusOr<SourceOptions> ParseSources(const std::string& text);
 
 // What a verdict says of where it comes from, and of what cannot be seen from there; empty without sources.
@@ -53,6 +56,28 @@ class RasSource {
   size_t next_ = 0;     // address that is asked first
   std::string silent_;  // why nobody answered the last time; empty: somebody did
   std::atomic<bool> stopping_ = false;
+  std::unique_ptr<service::StateThread> thread_;
+};
+
+// A thread that looks into the folder of Flight Recorder dumps once a second.
+class DumpSource {
+ public:
+  // Called on the source's own thread.
+  using OnDumps = std::function<void(HeardDumps, Now)>;
+
+  DumpSource(const std::string& folder, OnDumps on_dumps);
+  ~DumpSource();  // Stop
+  DumpSource(const DumpSource&) = delete;
+  DumpSource& operator=(const DumpSource&) = delete;
+
+  // No call of `on_dumps` begins afterwards.
+  void Stop();
+
+ private:
+  void Look();
+
+  const OnDumps on_dumps_;
+  DumpFolder folder_;
   std::unique_ptr<service::StateThread> thread_;
 };
 

@@ -170,7 +170,8 @@ class Fabric:
             guest.run(
                 f"export RANK={rank} WORLD_SIZE={RANKS} NCCL_COMM_ID={self.managed[0]}:7001 NCCL_SOCKET_IFNAME=eth0 C4_ENGINE=host C4_RDMA=1"
                 f" C4_RUN_DIR=/dev/shm/c4 C4_JOB_ID={self.job} NCCL_DEBUG=INFO {ENVIRONMENT}\n"
-                f"(timeout {limit_s} {self.bin / 'all_reduce_perf'} {arguments} >/mnt/share/job 2>&1; echo $? >/mnt/share/job.status)"
+                f"(timeout {limit_s} {self.bin / 'all_reduce_perf'} {arguments} >/mnt/share/job 2>&1; echo $? >/mnt/share/job.status.new;"
+                " mv /mnt/share/job.status.new /mnt/share/job.status)"
                 " </dev/null >/dev/null 2>&1 & echo"
             )
 
@@ -183,7 +184,6 @@ class Fabric:
                 time.sleep(0.1)
             said = (guest.share / "job").read_text(errors="replace")
             check(status.exists(), f"rank {rank} does not end:\n{said[-1500:]}")
-            time.sleep(0.1)
             ends.append((int(status.read_text()), said))
             status.unlink()
         # All of them: the one that tells the cause is seldom the first.

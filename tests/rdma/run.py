@@ -213,6 +213,7 @@ class Judge:
     def __init__(self, only):
         self.only = only
         self.passed = self.failed = 0
+        self.faults = []  # told again at the end, where a cut log still shows them
 
     def wants(self, tests):
         return [test for test in tests if not self.only or test.__name__ in self.only]
@@ -226,6 +227,7 @@ class Judge:
                 print(f"passed {test.__name__} ({time.monotonic() - begin_s:.1f} s): {said}", flush=True)
             except Failed as fault:
                 self.failed += 1
+                self.faults.append(f"FAILED {test.__name__}: {str(fault)[:1500]}")
                 print(f"FAILED {test.__name__} ({time.monotonic() - begin_s:.1f} s): {fault}", flush=True)
 
 
@@ -273,6 +275,8 @@ def main():
     except Failed as why:  # of what a test needs
         judge.failed += 1
         print(f"FAILED: {why}")
+    for fault in judge.faults:
+        print(fault)
     print(f"rdma: {judge.passed} passed, {judge.failed} failed")
     return 1 if judge.failed else 0
 
