@@ -200,7 +200,7 @@ std::vector<Finding> FindInDumps(const HeardDumps& heard, Now now, const HangThr
   }
   // Of a group whose members no dump tells (back ends other than NCCL) one more may be missing.
   const bool all = heard.complete && heard.unreadable == 0 && found.missing.empty() &&
-                   heard.dumps.size() == static_cast<size_t>(times.MostRank() + 1);
+                   static_cast<int>(heard.dumps.size()) == times.MostRank() + 1;
   for (const analysis::StuckOperation& stuck : found.stuck) {
     Finding finding =
         OfSeveral(Syndrome::kCommunicationHang, stuck.unfinished, stuck.operation,
