@@ -85,8 +85,7 @@ class Fabric:
         for number, host in enumerate(hosts, 1):
             self.guests.append(self._guest(number, host))
         self._masters()
-        for guest in self.guests:
-            guest.wait_until_ready(240)
+        guests.steady_clocks(self.guests, limit_s=240)
         for guest in self.guests:
             shutil.copy(self.folder / "key", guest.share)
             guest.run(
