@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
 #include <string>
 #include <utility>
 
@@ -126,8 +125,7 @@ void AddMismatch(const analysis::MismatchedOperation& mismatch, const Times& tim
   if (!times.Judge(all, thresholds, &base)) return;
   base.suggested_action =
       "compare what these ranks pass to this call: function, types and sizes have to be the same on all "
-      "ranks "
-      "of the group; then restart the job";
+      "ranks of the group; then restart the job";
   if (mismatch.culprits.empty()) {
     findings->push_back(std::move(base));
     return;

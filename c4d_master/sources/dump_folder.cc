@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <dirent.h>
+#include <memory>
 #include <sys/stat.h>
 #include <utility>
 
@@ -33,7 +34,7 @@ DumpFolder::DumpFolder(std::string folder) : folder_(std::move(folder)) {
 }
 
 // Brings files_ up to date; whether one of them has changed.
-bool DumpFolder::Find(Now now) {
+bool DumpFolder::Find() {
   const std::unique_ptr<DIR, Closer> folder(opendir(folder_.c_str()));
   std::string fault;
   std::map<std::string, File> found;
@@ -56,7 +57,6 @@ bool DumpFolder::Find(Now now) {
       File& file = found[path];
       file.bytes = static_cast<uint64_t>(facts.st_size);
       file.written_unix_ns = facts.st_mtim.tv_sec * kSecondNs + facts.st_mtim.tv_nsec;
-      file.seen_at_ns = now.monotonic_ns;
     }
   }
   if (fault != fault_ && !fault.empty()) service::LogWarning(fault);
@@ -84,7 +84,7 @@ void DumpFolder::Read(const std::string& path, File* file) {
 }
 
 std::optional<HeardDumps> DumpFolder::Look(Now now) {
-  if (Find(now)) {
+  if (Find()) {
     changed_at_ns_ = now.monotonic_ns;
     told_ = told_complete_ = false;
   }

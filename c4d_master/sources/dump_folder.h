@@ -34,7 +34,6 @@ class DumpFolder {
   struct File {
     uint64_t bytes = 0;
     int64_t written_unix_ns = 0;
-    int64_t seen_at_ns = 0;  // as it is now
     bool read = false;
     std::optional<analysis::RankDump> dump;  // read, and a dump
 
@@ -42,7 +41,7 @@ class DumpFolder {
       return bytes == other.bytes && written_unix_ns == other.written_unix_ns;
     }
   };
-  bool Find(Now now);
+  bool Find();
   void Read(const std::string& path, File* file);
 
   std::string folder_;

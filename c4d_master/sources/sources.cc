@@ -65,8 +65,7 @@ std::string SourceNote(const SourceOptions& options) {
   if (!options.dumps.empty()) {
     notes.emplace_back(
         "Flight Recorder dumps tell of this job: what each rank had called and finished at the moment when "
-        "it "
-        "was dumped");
+        "it was dumped");
   }
   if (notes.empty()) return "";
   return Concat(absl::StrJoin(notes, ". "), ". ", notes.size() == 1 ? "That does" : "These do",
