@@ -361,4 +361,12 @@ StalledRanks FindStalledRanks(std::vector<RankDump> dumps) {
   return found;
 }
 
+std::string ProgressText(const StalledRank& rank) {
+  if (rank.operation < 0) return "it has not begun its side";
+  if (rank.last_entered >= rank.operation)
+    return "it has not finished operation " + std::to_string(rank.last_completed + 1);
+  if (rank.last_entered < 0) return "it has entered none";
+  return "it has entered " + std::to_string(rank.last_entered);
+}
+
 }  // namespace c4::analysis

@@ -101,4 +101,7 @@ struct StalledRanks {
 
 StalledRanks FindStalledRanks(std::vector<RankDump> dumps);
 
+// How far it has come itself: "it has entered 41".
+std::string ProgressText(const StalledRank& rank);
+
 }  // namespace c4::analysis

@@ -1,9 +1,9 @@
 // court --out DIR [--ranks N] [--seed S] [--incidents N] [--jobs J]: incidents of simulated jobs
 // (fabric/jobsim) with their truth, for several diagnosers to judge (benchmarks/court.py). For each one line
 // of JSON to DIR/incidents.jsonl: what was wrong, who may be named, and what C4D says of it by its agents'
-// telemetry, and by NCCL's RAS alone. For each that stands still, what PyTorch's Flight Recorder would hold
-// of the ranks that live, to DIR/ID/rank-R.json, as the watchdog of ten minutes has it written. Exit status:
-// 0 it ran, 2 it was called wrongly or cannot write.
+// telemetry, by NCCL's RAS alone and by its Inspector alone. For each that stands still, what PyTorch's
+// Flight Recorder would hold of the ranks that live, to DIR/ID/rank-R.json, as the watchdog of ten minutes
+// has it written. Exit status: 0 it ran, 2 it was called wrongly or cannot write.
 
 #include <algorithm>
 #include <atomic>
@@ -22,6 +22,8 @@
 
 namespace {
 
+using c4::benchmarks::CourtSource;
+using c4::benchmarks::RunSourceTrial;
 using c4::jobsim::FaultKind;
 
 struct Options {
@@ -68,16 +70,18 @@ nlohmann::json Try(const Options& options, uint64_t number) {
   c4::jobsim::Fault fault;
   c4::benchmarks::DrawTrial(options.ranks, kind, seed, &shape, &fault);
   const c4::benchmarks::CourtRecords records(shape, fault, seed);
-  nlohmann::json incident = {{"id", number},
-                             {"seed", seed},
-                             {"kind", c4::jobsim::FaultName(kind)},
-                             {"engine", shape.engine == c4::jobsim::Engine::kHost ? "host" : "vendor"},
-                             {"ranks", shape.ranks()},
-                             {"harmless", c4::jobsim::IsHarmless(kind)},
-                             {"stands_still", records.stands_still()},
-                             {"accepted", records.accepted()},
-                             {"c4d", ToJson(c4::benchmarks::RunJobTrial(shape, fault, seed))},
-                             {"c4d_ras", ToJson(c4::benchmarks::RunRasTrial(shape, fault, seed))}};
+  nlohmann::json incident = {
+      {"id", number},
+      {"seed", seed},
+      {"kind", c4::jobsim::FaultName(kind)},
+      {"engine", shape.engine == c4::jobsim::Engine::kHost ? "host" : "vendor"},
+      {"ranks", shape.ranks()},
+      {"harmless", c4::jobsim::IsHarmless(kind)},
+      {"stands_still", records.stands_still()},
+      {"accepted", records.accepted()},
+      {"c4d", ToJson(c4::benchmarks::RunJobTrial(shape, fault, seed))},
+      {"c4d_ras", ToJson(RunSourceTrial(shape, fault, seed, CourtSource::kRas))},
+      {"c4d_inspector", ToJson(RunSourceTrial(shape, fault, seed, CourtSource::kInspector))}};
   if (records.stands_still()) {
     const std::filesystem::path folder = std::filesystem::path(options.out) / std::to_string(number);
     std::filesystem::create_directories(folder);

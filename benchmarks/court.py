@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The yardstick: simulated incidents with their truth, and several diagnosers that judge them.
 
-build/bin/court makes the incidents and tells what C4D says of each, by its agents and by NCCL's RAS alone. Here the others judge:
+build/bin/court makes the incidents and tells what C4D says of each, by its agents, by NCCL's RAS alone, and by NCCL's Inspector alone. Here the others judge:
 PyTorch's torchfrtrace (of the wheel, in this Python) and `c4 hang`, on the Flight Recorder dumps of the ranks that live; and a plain
 time-out of ten minutes, which names nobody. A judge is *right* when it names ranks, and only such as the fault is at; *ambiguous* when the
 culprit is among at most three that it names; else *wrong*. It is *none* when it names nobody. Of what a judge has no input for it says
@@ -126,14 +126,14 @@ def main():
         subprocess.run([ROOT / "build/bin/court", "--out", options.out, "--incidents", str(options.incidents), "--seed",
                         str(options.seed), "--ranks", str(options.ranks), "--jobs", str(options.jobs)], check=True)
     incidents = [json.loads(line) for line in (options.out / "incidents.jsonl").read_text(encoding="utf-8").splitlines()]
-    judges = ("c4d", "c4d_ras", "torchfrtrace", "c4_hang", "timeout")
+    judges = ("c4d", "c4d_ras", "c4d_inspector", "torchfrtrace", "c4_hang", "timeout")
     totals = {judge: collections.Counter() for judge in judges}
     times = {judge: [] for judge in judges}
     alarms = collections.Counter()
     kinds = collections.defaultdict(lambda: {judge: collections.Counter() for judge in judges})
     for incident in incidents:
-        answers = {"c4d": by_c4d(incident["c4d"]), "c4d_ras": by_c4d(incident["c4d_ras"]), **judge_dumps(incident, options.out),
-                   "timeout": ("none", None)}
+        answers = {judge: by_c4d(incident[judge]) for judge in ("c4d", "c4d_ras", "c4d_inspector")}
+        answers |= {**judge_dumps(incident, options.out), "timeout": ("none", None)}
         incident["answers"] = answers
         for judge, (outcome, seconds) in answers.items():
             if incident["harmless"]:
@@ -150,9 +150,9 @@ def main():
     print(f"{len(incidents)} incidents, {faults} faults, {len(incidents) - faults} harmless; seed {options.seed}, {options.ranks} ranks\n")
     print("| judge | reads | right | ambiguous | wrong | none | false alarms | median s |")
     print("|---|---|---:|---:|---:|---:|---:|---:|")
-    reads = {"c4d": "C4's agents", "c4d_ras": "NCCL's RAS", "torchfrtrace": "Flight Recorder", "c4_hang": "Flight Recorder",
+    reads = {"c4d": "C4's agents", "c4d_ras": "NCCL's RAS", "c4d_inspector": "NCCL's Inspector", "torchfrtrace": "Flight Recorder", "c4_hang": "Flight Recorder",
              "timeout": "nothing"}
-    titles = {"c4d": "C4D", "c4d_ras": "C4D", "torchfrtrace": "torchfrtrace", "c4_hang": "`c4 hang`", "timeout": "time-out of 600 s"}
+    titles = {"c4d": "C4D", "c4d_ras": "C4D", "c4d_inspector": "C4D", "torchfrtrace": "torchfrtrace", "c4_hang": "`c4 hang`", "timeout": "time-out of 600 s"}
     for judge in judges:
         median = f"{statistics.median(times[judge]):.1f}" if times[judge] else ""
         counts = " | ".join(str(totals[judge][outcome]) for outcome in OUTCOMES)

@@ -4,9 +4,11 @@
 #include <deque>
 #include <map>
 #include <set>
+#include <tuple>
 
 #include "benchmarks/accepted_verdicts.h"
 #include "c4d_master/c4d_handler.h"
+#include "c4d_master/sources/inspector_telemetry.h"
 #include "c4d_master/sources/ras_telemetry.h"
 #include "fabric/jobsim/draw.h"
 
@@ -257,9 +259,55 @@ class SimulatedRas {
   std::vector<std::vector<uint64_t>> finished_;
 };
 
-// The simulated ranks that a verdict of RAS names, whose own ranks are those of the widest communicator.
+// What Inspector writes of the job, second by second: of each communicator the last collective of an
+// interval.
+class SimulatedInspector {
+ public:
+  explicit SimulatedInspector(Physics* physics) : physics_(*physics) {}
+
+  std::vector<c4d::InspectorRecord> Until(int64_t at_ns) {
+    std::vector<c4d::InspectorRecord> records;
+    physics_.Advance(at_ns);
+    for (uint32_t rank = 0; rank < physics_.shape().ranks(); ++rank) {
+      std::map<std::pair<uint64_t, int64_t>, size_t> last;  // by communicator and interval
+      for (const Event& event : physics_.Take(rank, at_ns)) {
+        if (!HasFinished(event) || !event.what->is_collective()) continue;
+        const jobsim::Place& place = physics_.layout().place(rank, event.what->role);
+        const jobsim::Group& group = physics_.layout().groups[place.group];
+        const std::string function = NameOf(*event.what, place.member);
+        c4d::InspectorRecord record;
+        record.communicator_id = group.id;
+        record.rank = place.member;
+        record.rank_count = static_cast<uint32_t>(group.ranks.size());
+        record.host = "node" + std::to_string(physics_.shape().node(rank));
+        record.pid = 1000 + rank;
+        record.function = function;
+        record.sequence = sequences_[{rank, group.id, function}]++;
+        const int64_t interval = event.at_ns / kIntervalNs + 1;
+        record.dumped_unix_ns = kStartUnixNs + interval * kIntervalNs;
+        record.ended_unix_ns = record.dumped_unix_ns;
+        record.began_unix_ns = record.ended_unix_ns - (event.at_ns - event.begun_ns);
+        const auto [at, is_new] = last.try_emplace({group.id, interval}, records.size());
+        if (is_new) {
+          records.push_back(std::move(record));
+        } else {
+          records[at->second] = std::move(record);
+        }
+      }
+    }
+    return records;
+  }
+
+ private:
+  static constexpr int64_t kIntervalNs = 100 * jobsim::kMillisecondNs;
+
+  Physics& physics_;
+  std::map<std::tuple<uint32_t, uint64_t, std::string>, uint64_t> sequences_;
+};
+
+// The simulated ranks that a verdict names, whose own ranks are those of the widest communicator.
 std::set<uint32_t> NamedBy(const v1::Culprit& culprit, const jobsim::Shape& shape) {
-  std::set<uint32_t> named;
+  std::set<uint32_t> named(culprit.candidates().begin(), culprit.candidates().end());
   if (culprit.kind() == v1::CULPRIT_KIND_RANK && culprit.process().pid() >= 1000) {
     named.insert(culprit.process().pid() - 1000);
   } else if (culprit.kind() == v1::CULPRIT_KIND_NODE) {
@@ -272,7 +320,8 @@ std::set<uint32_t> NamedBy(const v1::Culprit& culprit, const jobsim::Shape& shap
 
 }  // namespace
 
-JobTrial RunRasTrial(const jobsim::Shape& shape, const jobsim::Fault& fault, uint64_t seed) {
+JobTrial RunSourceTrial(const jobsim::Shape& shape, const jobsim::Fault& fault, uint64_t seed,
+                        CourtSource source) {
   Physics physics(shape, fault, seed);
   const std::vector<uint32_t> accepted = AcceptedRanks(physics);
   c4d::HandlerOptions options;
@@ -290,22 +339,31 @@ JobTrial RunRasTrial(const jobsim::Shape& shape, const jobsim::Fault& fault, uin
     const double after_s =
         static_cast<double>(verdict.confirmed_unix_ns() - kStartUnixNs - fault.at_ns) / 1e9;
     const std::set<uint32_t> named = NamedBy(verdict.culprit(), shape);
-    const bool right =
-        after_s >= 0 && !named.empty() &&
-        std::all_of(named.begin(), named.end(), [&](uint32_t rank) { return IsIn(rank, accepted); });
+    const auto known =
+        std::count_if(named.begin(), named.end(), [&](uint32_t rank) { return IsIn(rank, accepted); });
+    const bool ambiguous = !verdict.culprit().candidates().empty();
+    const bool right = after_s >= 0 && !named.empty() &&
+                       (ambiguous ? known > 0 : known == static_cast<std::ptrdiff_t>(named.size()));
     trial.wrong += right ? 0 : 1;
-    if (right && !trial.right) {
+    if (right && (!trial.right || (trial.ambiguous && !ambiguous))) {
       trial.right = true;
+      trial.ambiguous = ambiguous;
       trial.after_s = after_s;
     }
   });
-  c4d::RasTelemetry telemetry("job", 1);
+  c4d::RasTelemetry ras_telemetry("job", 1);
+  c4d::InspectorTelemetry inspector_telemetry("job", 1);
   SimulatedRas ras(&physics);
+  SimulatedInspector inspector(&physics);
+  const auto take = [&](int64_t at_ns, c4d::Now now) {
+    if (source == CourtSource::kRas) return ras_telemetry.Take(ras.At(at_ns), now);
+    inspector_telemetry.Observe(inspector.Until(at_ns), now);
+    return inspector_telemetry.Take(now);
+  };
   constexpr int64_t kTickNs = 250 * jobsim::kMillisecondNs;
   for (int64_t at_ns = kSecondNs; at_ns <= fault.at_ns + kWatchdogNs; at_ns += kSecondNs) {
     const c4d::Now now{kStartNs + at_ns, kStartUnixNs + at_ns};
-    for (const v1::TelemetryBatch& batch : telemetry.Take(ras.At(at_ns), now))
-      (void)handler.Ingest(batch, now);
+    for (const v1::TelemetryBatch& batch : take(at_ns, now)) (void)handler.Ingest(batch, now);
     for (int64_t tick_ns = 0; tick_ns < kSecondNs; tick_ns += kTickNs) {
       handler.Tick({now.monotonic_ns + tick_ns, now.unix_ns + tick_ns});
     }

@@ -1,5 +1,6 @@
 // What others than C4's agents see of a simulated job's incident, for benchmarks/court.cc: PyTorch's Flight
-// Recorder of each rank, and NCCL's RAS. Deterministic for a shape, a fault and a seed. One thread.
+// Recorder of each rank, NCCL's RAS, and NCCL's Inspector. Deterministic for a shape, a fault and a seed. One
+// thread.
 #pragma once
 
 #include <cstdint>
@@ -44,7 +45,10 @@ class CourtRecords {
   std::vector<std::vector<Entry>> entries_;  // by rank; the newest
 };
 
-// The master's own logic over what NCCL's RAS says of the job, once a second for ten minutes after the fault.
-JobTrial RunRasTrial(const jobsim::Shape& shape, const jobsim::Fault& fault, uint64_t seed);
+// The master's own logic over what one of these says of the job, once a second for ten minutes after the
+// fault.
+enum class CourtSource : uint8_t { kRas, kInspector };
+JobTrial RunSourceTrial(const jobsim::Shape& shape, const jobsim::Fault& fault, uint64_t seed,
+                        CourtSource source);
 
 }  // namespace c4::benchmarks

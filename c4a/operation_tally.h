@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "analysis/interval_union.h"
 #include "c4a/clock_relation.h"
-#include "c4a/interval_union.h"
 #include "c4a/segment_reader.h"
 
 namespace c4::agent {
@@ -57,7 +57,7 @@ class OperationTally {
   };
   const Owner* Find(uint32_t slot, uint32_t generation) const;
 
-  IntervalUnion in_operation_;
+  analysis::IntervalUnion in_operation_;
   uint64_t finished_ = 0;
   int64_t first_started_ns_ = 0;
   std::map<uint32_t, Owners> owners_;                               // by slot

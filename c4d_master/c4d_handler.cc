@@ -119,6 +119,8 @@ void C4dHandler::UsePolicy(const Policy& policy) {
   windows_.SetThresholds(policy.windows);
   windows_.SetShares(policy.detectors.slow.share, policy.detectors.slow.usual_share,
                      policy.detectors.slow.upper_share);
+  windows_.SetScatter(policy.detectors.slow.own_factor, policy.detectors.slow.bad_factor,
+                      policy.detectors.slow.min_usual_chunks);
   fail_slow_.SetThresholds(policy.fail_slow);
   verdicts_.SetPolicy(policy.verdicts, policy_version_);
 }
@@ -133,7 +135,7 @@ void C4dHandler::SetPolicy(const Policy& policy) {
   service::LogInfo("the job is judged by policy ", policy_version_, ", no longer by ", before);
 }
 
-void C4dHandler::SetDumps(const HeardDumps& dumps, Now now) {
+void C4dHandler::SetDumps(const AnalysedDumps& dumps, Now now) {
   of_dumps_ = FindInDumps(dumps, now, policy_.detectors.hang);
 }
 

@@ -55,7 +55,7 @@ class C4dHandler {
   absl::StatusOr<v1::TelemetryReply> Ingest(const v1::TelemetryBatch& batch, Now arrival);
 
   // What Flight Recorder dumps tell of the job, in the place of what they told before; empty: nothing.
-  void SetDumps(const HeardDumps& dumps, Now now);
+  void SetDumps(const AnalysedDumps& dumps, Now now);
 
   // From now on the job is judged by it. Says so in the log where it is another one.
   void SetPolicy(const Policy& policy);

@@ -252,23 +252,7 @@ absl::Status Run(const MasterOptions& options, const std::vector<service::Settin
     recovery.Tick(recovery::ProgressOf(handler.hosts()), ReadClock(clock));
   });
 
-  std::unique_ptr<RasSource> ras;
-  if (!options.sources.ras.empty()) {
-    ras = std::make_unique<RasSource>(options.sources, options.job, epoch,
-                                      [&](std::vector<v1::TelemetryBatch> batches, Now now) {
-                                        state_thread.Post([&handler, batches = std::move(batches), now] {
-                                          for (const v1::TelemetryBatch& batch : batches)
-                                            (void)handler.Ingest(batch, now);
-                                        });
-                                      });
-  }
-
-  std::unique_ptr<DumpSource> dumps;
-  if (!options.sources.dumps.empty()) {
-    dumps = std::make_unique<DumpSource>(options.sources.dumps, [&](HeardDumps heard, Now now) {
-      state_thread.Post([&handler, heard = std::move(heard), now] { handler.SetDumps(heard, now); });
-    });
-  }
+  Sources sources(options.sources, options.job, epoch, &handler, &state_thread);
 
   const std::unique_ptr<grpc::Service> grpc_service = MakeGrpcService(&handler, &state_thread, gate, clock);
   const std::unique_ptr<grpc::Service> smon_service = MakeSmonService(&smon, &state_thread, gate, clock);
@@ -309,8 +293,7 @@ absl::Status Run(const MasterOptions& options, const std::vector<service::Settin
                                             .gate = gate,
                                             .services = services,
                                             .http = &http_server}));
-  if (ras != nullptr) ras->Stop();
-  if (dumps != nullptr) dumps->Stop();
+  sources.Stop();
   page_api.Stop();
   // An analysis that is under way is finished and kept.
   smon_workers.Stop();

@@ -150,8 +150,8 @@ std::vector<service::Setting> MasterSettings(MasterOptions* options) {
       {.name = "source",
        .field = &options->source,
        .help = "where else to hear of the job, by commas: ras=HOST:PORT, the RAS port of NCCL 2.28.7 or "
-               "later; dumps=FOLDER, where its ranks write Flight Recorder dumps; for jobs that did not "
-               "install C4 (docs/sources.md)"},
+               "later; dumps=FOLDER, where its ranks write Flight Recorder dumps; inspector=FOLDER, where "
+               "NCCL's Inspector writes its logs; for jobs that did not install C4 (docs/sources.md)"},
       {.name = "fail-slow",
        .field = &options->fail_slow,
        .help = "verdicts about iterations that take longer (docs/failslow.md); on trial"},

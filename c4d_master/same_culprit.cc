@@ -69,7 +69,8 @@ bool SameCulprit(const Finding& finding, const v1::Verdict& verdict) {
   switch (finding.kind) {
     case CulpritKind::kRank:
       if (!same_kind) return false;
-      if (finding.culprit.pid == 0) return process.pid() == 0 && culprit.rank() == finding.rank;
+      // Not every source tells the process.
+      if (finding.culprit.pid == 0 || process.pid() == 0) return culprit.rank() == finding.rank;
       return process.pid() == finding.culprit.pid &&
              process.start_time_ticks() == finding.culprit.start_time_ticks &&
              process.boot_id() == finding.culprit.boot_id;

@@ -170,7 +170,13 @@ bool Refresh(const Finding& finding, bool certain, Now now, v1::Verdict* verdict
                        verdict->culprit().kind() != static_cast<int>(finding.kind) ||
                        verdict->culprit().cable() != finding.cable ||
                        !SameConnections(finding, verdict->culprit());
+  const v1::Culprit before = verdict->culprit();
   FillCulprit(finding, verdict->mutable_culprit());
+  // A source that does not tell the process takes it from nobody.
+  if (finding.kind == CulpritKind::kRank && finding.culprit.pid == 0 && before.process().pid() != 0) {
+    verdict->mutable_culprit()->set_host(before.host());
+    *verdict->mutable_culprit()->mutable_process() = before.process();
+  }
   verdict->set_communicator_id(communicator);
   verdict->set_operation(operation);
   verdict->mutable_waiting()->Assign(finding.waiting.begin(), finding.waiting.end());

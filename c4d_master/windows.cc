@@ -17,7 +17,7 @@ bool OfOneConnection(const QueuePairKey& a, const QueuePairKey& b) {
 namespace {
 
 constexpr int64_t kForgetNs = 600 * kSecondNs;
-constexpr uint64_t kKeptSlices = 40;
+constexpr uint64_t kKeptSlices = 80;
 
 // NCCL posts its receives ahead of its kernels: below it the wait of a queue pair says nothing of who is
 // late, and the vendor's own steps say it.
@@ -76,8 +76,8 @@ QueuePairKey KeyOf(const Membership& membership, const QueuePair& queue_pair) {
 
 }  // namespace
 
-void Windows::Begin(const Process& process, int64_t as_of_ns, ProcessHistory* history) {
-  history->start_ns = as_of_ns;
+void Windows::BeginOwn(const Process& process, int64_t as_of_ns, ProcessHistory* history) {
+  history->own_start_ns = as_of_ns;
   history->start_in_operation_ns = process.in_operation_ns;
   history->start_operations = process.operations_finished;
   history->start_first_wait_ns = FirstWaits(process);
@@ -127,7 +127,8 @@ void Windows::Exclude(int64_t from_ns, int64_t to_ns) {
 }
 
 bool Windows::IsExcluded(const Slice& slice) const {
-  return excluded_.Touches(slice.end_ns - slice.length_ns, slice.end_ns);
+  const auto own_ns = static_cast<int64_t>(slice.cycle_ns * slice.operations);
+  return excluded_.Touches(slice.end_ns - std::max(slice.length_ns, own_ns), slice.end_ns);
 }
 
 // Ranks of its job, or of its widest communicator; 0: it is in none yet.
@@ -306,7 +307,8 @@ bool Windows::ObserveProcess(const Host& host, const Process& process) {
   history.job_ranks = std::max(history.job_ranks, JobRanks(process));
   history.last_seen_ns = as_of_ns;
   if (history.start_ns == kNever || process.operations_finished < history.start_operations) {
-    Begin(process, as_of_ns, &history);
+    history.start_ns = as_of_ns;
+    BeginOwn(process, as_of_ns, &history);
     return false;
   }
   const uint64_t operations = process.operations_finished - history.start_operations;
@@ -324,16 +326,20 @@ bool Windows::ObserveProcess(const Host& host, const Process& process) {
   slice.number = history.next_slice++;
   slice.end_ns = as_of_ns;
   slice.length_ns = length_ns;
+  slice.by_time = by_time;
   slice.whole = operations != 0;
-  const auto count = static_cast<double>(std::max<uint64_t>(1, operations));
-  slice.cycle_ns = by_time ? 0 : static_cast<double>(length_ns) / count;
-  const uint64_t inside_ns =
-      process.in_operation_ns - std::min(process.in_operation_ns, history.start_in_operation_ns);
-  slice.own_ns =
-      by_time ? 0 : std::max(0.0, static_cast<double>(length_ns) - static_cast<double>(inside_ns)) / count;
-  const uint64_t waits_ns = FirstWaits(process);
-  slice.first_wait_ns =
-      static_cast<double>(waits_ns - std::min(waits_ns, history.start_first_wait_ns)) / count;
+  slice.operations = static_cast<double>(operations);
+  // Of an operation that ends in a later slice than it began in, all the time before it counts.
+  if (slice.whole) {
+    const auto since_ns = static_cast<double>(as_of_ns - history.own_start_ns);
+    const uint64_t inside_ns =
+        process.in_operation_ns - std::min(process.in_operation_ns, history.start_in_operation_ns);
+    const uint64_t waits_ns = FirstWaits(process);
+    slice.cycle_ns = since_ns / slice.operations;
+    slice.own_ns = std::max(0.0, since_ns - static_cast<double>(inside_ns)) / slice.operations;
+    slice.first_wait_ns =
+        static_cast<double>(waits_ns - std::min(waits_ns, history.start_first_wait_ns)) / slice.operations;
+  }
   if (!IsArranged(process, history)) Arrange(process, &history);
   ++history.round;
   size_t place = 0;
@@ -353,7 +359,8 @@ bool Windows::ObserveProcess(const Host& host, const Process& process) {
     Mature(&history);
     TakeLooks(&history);
   }
-  Begin(process, as_of_ns, &history);
+  history.start_ns = as_of_ns;
+  if (slice.whole || by_time) BeginOwn(process, as_of_ns, &history);
   return warm;
 }
 
@@ -363,13 +370,21 @@ void Windows::Mature(ProcessHistory* history) {
   history->recent.pop_front();
   const bool learn = !IsExcluded(old) && history->seen > kRecentSlices + thresholds_.warm_up_slices;
   // What has no steps has no time of its own: 0, which is not known, and counts as a slice all the same.
-  const bool by_time = old.cycle_ns == 0;
+  const bool by_time = old.by_time;
   if (learn && (old.whole || by_time)) {
     if (history->usual_own.empty()) history->rounds_at_usual = history->rounds;
-    history->usual_own.push_back({old.own_ns, old.operations()});
+    history->usual_own.push_back({old.own_ns, old.operations});
     while (history->usual_own.size() > thresholds_.usual_slices) history->usual_own.pop_front();
   }
-  for (QueuePairHistory& queue_pair : history->queue_pairs) {
+  // Of all processes together so many tell enough of how their slices scatter.
+  constexpr size_t kSamples = 4096;
+  const size_t queue_pairs = history->queue_pairs.size();
+  const size_t samples = std::min(queue_pairs, 1 + kSamples / histories_.size());
+  const auto is_sample = [&](size_t place) {
+    return (place + queue_pairs - old.number * samples % queue_pairs) % queue_pairs < samples;
+  };
+  for (size_t place = 0; place < queue_pairs; ++place) {
+    QueuePairHistory& queue_pair = history->queue_pairs[place];
     if (queue_pair.recent.empty() || queue_pair.recent.front().slice > old.number) continue;
     const auto after = [&](uint64_t number) {
       return std::find_if(queue_pair.recent.begin(), queue_pair.recent.end(),
@@ -378,11 +393,9 @@ void Windows::Mature(ProcessHistory* history) {
     const auto first = after(history->matured);
     const auto last = after(old.number);
     const auto begin = static_cast<size_t>(first - queue_pair.recent.begin());
-    if (learn && first < last &&
-        !IsStrange(&queue_pair, begin, static_cast<size_t>(last - queue_pair.recent.begin()))) {
-      Learn(&queue_pair, static_cast<size_t>(first - queue_pair.recent.begin()),
-            static_cast<size_t>(last - queue_pair.recent.begin()));
-    }
+    const auto end = static_cast<size_t>(last - queue_pair.recent.begin());
+    if (learn && first < last && is_sample(place)) CountScatter(*history, queue_pair, begin, end);
+    if (learn && first < last && !IsStrange(&queue_pair, begin, end)) Learn(&queue_pair, begin, end);
     DropOld(&queue_pair, old.number);
     if (queue_pair.paths.size() > 1) DropOldPaths(&queue_pair);
   }

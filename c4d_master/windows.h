@@ -152,6 +152,16 @@ class Windows {
     shares_ = {share, bad_share, upper_share};
   }
   bool SomeMayBeSlow(const Suspicion& suspicion) const;
+
+  // How often a slice of a queue pair has looked slow by itself while the job was healthy: a share of the
+  // slices with chunks, of all of the job. An operation's chunks fare alike, so where a slice holds one
+  // operation it is much more than where it holds twenty.
+  double ScatterShare() const { return (scatter_slow_ + 0.5) / (scatter_seen_ + 1); }
+  // What looks slow: the low quantile in a slice, to what is usual for the connection and to its bad chunks,
+  // where so many are known.
+  void SetScatter(double factor, double bad_factor, double least_usual_chunks) {
+    scatter_ = {factor, bad_factor, least_usual_chunks};
+  }
   OwnTime Own(const ProcessKey& process, size_t back) const;
   OwnMean MeanOwn(const ProcessKey& process) const;
   // What the operations of a communicator take.
@@ -221,12 +231,13 @@ class Windows {
     uint64_t number = 0;
     int64_t end_ns = 0;
     int64_t length_ns = 0;
-    bool whole = true;    // an operation has finished in it
-    double own_ns = 0;    // per operation
-    double cycle_ns = 0;  // per operation
+    bool by_time = false;   // of a program that calls nothing
+    bool whole = true;      // operations have finished in it:
+    double operations = 0;  // so many
+    // Each per operation, since the last whole slice.
+    double own_ns = 0;
+    double cycle_ns = 0;
     double first_wait_ns = 0;
-
-    double operations() const { return cycle_ns > 0 ? static_cast<double>(length_ns) / cycle_ns : 0; }
   };
   // Own time of a slice that is usual.
   struct OwnSlice {
@@ -234,7 +245,8 @@ class Windows {
     double operations = 0;
   };
   struct ProcessHistory {
-    int64_t start_ns = kNever;
+    int64_t start_ns = kNever;      // of the slice under way
+    int64_t own_start_ns = kNever;  // the end of the last whole one, and what had been counted then
     uint64_t start_in_operation_ns = 0;
     uint64_t start_operations = 0;
     uint64_t start_first_wait_ns = 0;
@@ -282,9 +294,11 @@ class Windows {
   static const QueuePairHistory* Find(const ProcessHistory& history, const QueuePairKey& key);
   bool IsExcluded(const Slice& slice) const;
   static double MeanOf(std::vector<OwnSlice> slices, size_t left_out);
-  void Begin(const Process& process, int64_t as_of_ns, ProcessHistory* history);
+  static void BeginOwn(const Process& process, int64_t as_of_ns, ProcessHistory* history);
   void Mature(ProcessHistory* history);
   void TakeLooks(ProcessHistory* history) const;
+  void CountScatter(const ProcessHistory& history, const QueuePairHistory& queue_pair, size_t begin,
+                    size_t end);
   std::pair<uint64_t, uint64_t> Span(const ProcessHistory& history, size_t back) const;
 
   WindowThresholds thresholds_;
@@ -294,6 +308,14 @@ class Windows {
   std::array<double, kLatencyBuckets> usual_of_all_{};  // the sum over all queue pairs
   ExcludedTimes excluded_;
   Durations durations_;
+  struct Scatter {
+    double factor = 2.5;
+    double bad_factor = 1.25;
+    double least_usual_chunks = 16;
+  };
+  Scatter scatter_;
+  double scatter_seen_ = 0;  // slices of queue pairs; the older ones count less and less
+  double scatter_slow_ = 0;
   uint64_t slices_ = 0;
   int64_t swept_at_ns_ = 0;
   mutable std::vector<double> scratch_;  // of Own

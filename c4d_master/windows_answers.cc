@@ -149,7 +149,7 @@ OwnMean Windows::MeanOwn(const ProcessKey& process) const {
   if (history == nullptr) return {};
   std::vector<OwnSlice> recent;
   for (const Slice& slice : history->recent) {
-    if (slice.whole) recent.push_back({slice.own_ns, slice.operations()});
+    if (slice.whole) recent.push_back({slice.own_ns, slice.operations});
   }
   const size_t usual = history->usual_own.size();
   return {MeanOf(std::move(recent), kSpoiltByAPause),

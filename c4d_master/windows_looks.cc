@@ -1,4 +1,5 @@
-// Looks at queue pairs as the slices of their process end, and whether one of them may be slow.
+// Looks at queue pairs as the slices of their process end: whether one of them may be slow, and how often one
+// looks so by chance.
 #include <algorithm>
 
 #include "c4d_master/windows.h"
@@ -48,6 +49,24 @@ void Windows::TakeLooks(ProcessHistory* history) const {
       look.usual_upper = look.upper > 0 ? QuantileOf(counts, shares_.upper).ns_per_kib : 0;
     }
   }
+}
+
+// Of slices that become usual, before they do.
+void Windows::CountScatter(const ProcessHistory& history, const QueuePairHistory& queue_pair, size_t begin,
+                           size_t end) {
+  constexpr double kMostSeen = 1e6;
+  const Latency usual = Usual(&history, queue_pair.key, shares_.low);
+  if (usual.chunks < scatter_.least_usual_chunks) return;
+  std::array<double, kLatencyBuckets> counts{};
+  for (size_t i = begin; i < end; ++i) counts[queue_pair.recent[i].bucket] += queue_pair.recent[i].chunks;
+  const double low = QuantileOf(counts, shares_.low).ns_per_kib;
+  const bool slow = low >= scatter_.factor * usual.ns_per_kib &&
+                    low >= scatter_.bad_factor * Usual(&history, queue_pair.key, shares_.bad).ns_per_kib;
+  scatter_seen_ += 1;
+  scatter_slow_ += slow ? 1 : 0;
+  if (scatter_seen_ < kMostSeen) return;
+  scatter_seen_ /= 2;
+  scatter_slow_ /= 2;
 }
 
 bool Windows::SomeMayBeSlow(const Suspicion& suspicion) const {

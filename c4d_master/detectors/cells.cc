@@ -1,6 +1,7 @@
 #include "c4d_master/detectors/cells.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <set>
 #include <string>
@@ -83,7 +84,7 @@ std::vector<Cell> Cells(const std::vector<QueuePairEnds>& queue_pairs, const Win
   ratios.reserve(queue_pairs.size());
   for (const QueuePairEnds& ends : queue_pairs) {
     if (ends.sender->superseded) continue;
-    if (ends.communicator != communicator) {  // they come one after the other
+    if (of_communicator == nullptr || ends.communicator != communicator) {  // they come one after the other
       communicator = ends.communicator;
       of_communicator = &lows[communicator->id];
     }
@@ -166,6 +167,15 @@ size_t SlowSlices(const Cell& cell, const Windows& windows, double least_chunks,
   return slow;
 }
 
+size_t SlicesAgainstChance(const Windows& windows, size_t count, const SlowThresholds& thresholds) {
+  constexpr double kSlicesADay = 86400;
+  const double tries = std::max<double>(1, static_cast<double>(count)) * kSlicesADay;
+  const double wanted =
+      std::log(tries / thresholds.chance_a_day) / -std::log(std::min(windows.ScatterShare(), 0.5));
+  const auto slices = static_cast<size_t>(std::ceil(std::max(1.0, wanted)));
+  return std::clamp(slices, thresholds.again_slices, std::max(thresholds.again_slices, kRecentSlices));
+}
+
 namespace {
 
 // Of the newest slice that tells anything.
@@ -184,6 +194,8 @@ std::vector<Cell> CellsBySlices(const std::vector<QueuePairEnds>& queue_pairs, c
                                 const SlowThresholds& thresholds) {
   std::vector<Cell> cells;
   std::vector<double> ratios;
+  const size_t slices =
+      std::max(thresholds.own_persist, SlicesAgainstChance(windows, queue_pairs.size(), thresholds));
   for (const QueuePairEnds& ends : queue_pairs) {
     if (ends.sender->superseded || ends.queue_pair->carrier != Carrier::kVendor) continue;
     const Windows::History process = windows.Of(ends.sender->process->key);
@@ -201,10 +213,10 @@ std::vector<Cell> CellsBySlices(const std::vector<QueuePairEnds>& queue_pairs, c
     if (cell.low.chunks == 0) continue;
     cell.ratio = cell.low.ns_per_kib / cell.usual;
     ratios.push_back(cell.ratio);
-    cell.slow = SlowSlices(cell, windows, kLeastSliceChunks, thresholds) >= thresholds.own_persist;
+    cell.slow = SlowSlices(cell, windows, kLeastSliceChunks, thresholds) >= slices;
     if (!cell.slow) {
       cell.slow_upper = true;
-      cell.slow_upper = SlowSlices(cell, windows, kLeastSliceChunks, thresholds) >= thresholds.own_persist;
+      cell.slow_upper = SlowSlices(cell, windows, kLeastSliceChunks, thresholds) >= slices;
       if (cell.slow_upper) cell.upper_ratio = UpperRatio(process, KeyOf(ends), windows, thresholds);
     }
     cells.push_back(cell);

@@ -54,6 +54,10 @@ std::vector<Cell> Cells(const std::vector<QueuePairEnds>& queue_pairs, const Win
 size_t SlowSlices(const Cell& cell, const Windows& windows, double least_chunks,
                   const SlowThresholds& thresholds);
 
+// In how many slices in a row a queue pair must be slow, so that of `count` none is so by chance: at least
+// SlowThresholds::again_slices.
+size_t SlicesAgainstChance(const Windows& windows, size_t count, const SlowThresholds& thresholds);
+
 // What the vendor's engine moves between ranks, each way held against its own past whenever it had chunks: in
 // a job of long steps no look shows all of them. Slow are those that were so in SlowThresholds::own_persist
 // slices.

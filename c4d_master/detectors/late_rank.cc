@@ -44,6 +44,13 @@ bool IsHigh(const Late& late, const SlowThresholds& thresholds) {
          late.own.recent_ns >= thresholds.late_high * late.own.usual_high_ns;
 }
 
+// How many of these it is known of what is usual; the others, whose ratio is 0, come after them. After a
+// restart that may be few, which say nothing about the others.
+size_t Known(const std::vector<Late>& ranks) {
+  return static_cast<size_t>(
+      std::count_if(ranks.begin(), ranks.end(), [](const Late& rank) { return rank.own.usual_ns > 0; }));
+}
+
 double Share(double ns, const OwnTime& own) {
   return own.cycle_ns > 0 ? ns / own.cycle_ns : 0;
 }
@@ -99,7 +106,7 @@ bool IsWaitedFor(const Late& late, double median_wait, const SlowThresholds& thr
 std::optional<Late> FindLate(const std::vector<Late>& ranks, const SlowThresholds& thresholds) {
   if (ranks.size() < 3) return std::nullopt;
   const Late& first = ranks.front();
-  if (first.own.usual_ns > 0) {
+  if (Known(ranks) >= 3) {
     const double second = std::max(ranks[1].ratio, 1.0);
     const double growth_ns = first.own.recent_ns - first.own.usual_ns;
     const bool late = IsHigh(first, thresholds) && first.ratio >= thresholds.late_alone * second &&
@@ -120,7 +127,7 @@ bool Grew(const Late& late, const SlowThresholds& thresholds) {
 // How many of the first are late, and far beyond the next one; `ranks` by ratio. As many as that holds for.
 size_t LateTogether(const std::vector<Late>& ranks, const SlowThresholds& thresholds) {
   size_t together = 0;
-  for (size_t k = 1; k <= ranks.size() / 2; ++k) {
+  for (size_t k = 1; k <= Known(ranks) / 2; ++k) {
     const Late& last = ranks[k - 1];
     if (!IsHigh(last, thresholds) || !Grew(last, thresholds)) break;
     if (last.ratio >= thresholds.late_alone * std::max(ranks[k].ratio, 1.0)) together = k;

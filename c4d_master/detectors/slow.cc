@@ -285,7 +285,15 @@ std::vector<Finding> DetectSlowNetwork(const JobQueuePairs& all, const Windows& 
       return {};
     }
   }
-  const Past& now = looks.front();
+  Past& now = looks.front();
+  // In a job of which queue pairs are slow in single slices all day, what nothing but their paths explains is
+  // told when it has been so for longer.
+  const size_t slices = SlicesAgainstChance(windows, all.ends.size(), thresholds);
+  if (slices > thresholds.again_slices + 1) {
+    std::erase_if(now.look.slow, [&](const Cell* cell) {
+      return cell->usual > 0 && SlowSlices(*cell, windows, 1, thresholds) < slices;
+    });
+  }
   // Without addresses no link will show, and all ways can be held against their own past.
   const auto unaddressed = [](const Cell& cell) { return cell.bad() && !HasAddress(cell); };
   if (std::any_of(now.look.cells.begin(), now.look.cells.end(), unaddressed)) {
@@ -361,8 +369,7 @@ std::vector<Finding> DetectSlowNetwork(const JobQueuePairs& all, const Windows& 
   // look that holds it. Whoever is slow in another slice as well is not unlucky.
   std::vector<const Cell*> told;
   for (const Cell* cell : lasting ? SlowMoreThanOnce(looks, lasts) : now.look.slow) {
-    const bool again =
-        cell->usual <= 0 || SlowSlices(*cell, windows, 1, thresholds) >= thresholds.again_slices;
+    const bool again = cell->usual <= 0 || SlowSlices(*cell, windows, 1, thresholds) >= slices;
     if (!fading(*cell) && again) told.push_back(cell);
   }
   if (told.empty()) return findings;

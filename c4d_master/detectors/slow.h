@@ -55,7 +55,8 @@ struct SlowThresholds {
   size_t alone_persist = 5;     // the same, of a single queue pair
   size_t persist = 3;           // slices for which it must have lasted
   size_t own_persist = 3;       // or, where chunks are rare, slices with some
-  size_t again_slices = 2;      // slices in a row with chunks in which each must have been slow
+  size_t again_slices = 2;      // slices in a row with chunks in which each must have been slow, at least
+  double chance_a_day = 0.01;   // of queue pairs that are so by chance, as the job scatters; else more slices
   size_t fade = 7;              // slices for which a NIC that was slow explains what touches it
   double scattered_factor = 5;  // of a few ways that nothing joins, to what is usual for them
   size_t link_unique = 2;       // slices in which a link alone explained it, so that it is certain

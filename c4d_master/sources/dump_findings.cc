@@ -40,9 +40,7 @@ std::string List(const std::vector<int>& ranks) {
 // What the dumps say of when a wait began.
 class Times {
  public:
-  Times(const HeardDumps& heard, Now now) : now_(now) {
-    for (const HeardDump& dump : heard.dumps) by_rank_[dump.dump.rank] = &dump;
-  }
+  Times(const AnalysedDumps& dumps, Now now) : now_(now), by_rank_(dumps.times) {}
 
   // Fills in since when these have waited, and whether that is certain, a suspicion, or not long enough
   // (false).
@@ -53,9 +51,9 @@ class Times {
     for (const int rank : waiters) {
       const auto found = by_rank_.find(rank);
       if (found == by_rank_.end()) continue;
-      known = known && found->second->dump.last_call_unix_ns >= 0;
-      since_unix_ns = std::max(since_unix_ns, found->second->dump.last_call_unix_ns);
-      written_unix_ns = std::min(written_unix_ns, found->second->written_unix_ns);
+      known = known && found->second.last_call_unix_ns >= 0;
+      since_unix_ns = std::max(since_unix_ns, found->second.last_call_unix_ns);
+      written_unix_ns = std::min(written_unix_ns, found->second.written_unix_ns);
     }
     if (written_unix_ns == INT64_MAX) return false;  // nobody who waits has a dump
     const int64_t waited_ns = known ? written_unix_ns - since_unix_ns : thresholds.no_progress_ns;
@@ -76,7 +74,7 @@ class Times {
 
  private:
   const Now now_;
-  std::map<int, const HeardDump*> by_rank_;
+  const std::map<int, AnalysedDumps::Times>& by_rank_;
 };
 
 std::vector<int> With(std::vector<int> ranks, const std::vector<int>& more) {
@@ -87,13 +85,8 @@ std::vector<int> With(std::vector<int> ranks, const std::vector<int>& more) {
 }
 
 std::string StalledText(const StalledRank& rank) {
-  const std::string text =
-      Concat("rank ", rank.rank, " is waited for in ", Place(rank.description, rank.group, rank.operation));
-  if (rank.operation < 0) return Concat(text, "; it has not begun its side");
-  if (rank.last_entered >= rank.operation)
-    return Concat(text, "; it has not finished operation ", rank.last_completed + 1);
-  if (rank.last_entered < 0) return Concat(text, "; it has entered none");
-  return Concat(text, "; it has entered ", rank.last_entered);
+  return Concat("rank ", rank.rank, " is waited for in ", Place(rank.description, rank.group, rank.operation),
+                "; ", analysis::ProgressText(rank));
 }
 
 Finding OfRank(int rank, int64_t operation, const std::string& text) {
@@ -140,8 +133,9 @@ void AddMismatch(const analysis::MismatchedOperation& mismatch, const Times& tim
   }
 }
 
-void AddWithoutDump(const analysis::StalledRanks& found, const HeardDumps& heard, const Times& times,
-                    const HangThresholds& thresholds, std::vector<Finding>* findings) {
+void AddWithoutDump(const AnalysedDumps& dumps, const Times& times, const HangThresholds& thresholds,
+                    std::vector<Finding>* findings) {
+  const analysis::StalledRanks& found = dumps.found;
   if (found.without_dump.empty()) return;
   const StalledRank& first = found.without_dump.front();
   std::vector<int> ranks;
@@ -161,7 +155,7 @@ void AddWithoutDump(const analysis::StalledRanks& found, const HeardDumps& heard
                              "; none of them left a dump: each is dead, or waits for another of them"));
   if (!times.Judge(waiters, thresholds, &finding)) return;
   // A dump may yet come, and one that cannot be read may be this rank's.
-  if (!heard.complete || heard.unreadable > 0) finding.confirmed_by.clear();
+  if (!dumps.complete || dumps.unreadable > 0) finding.confirmed_by.clear();
   finding.suggested_action =
       Concat("see whether ", List(ranks), ranks.size() == 1 ? " still runs" : " still run",
              ", and on which node; look there for what ended it (kernel log, GPU's "
@@ -171,13 +165,24 @@ void AddWithoutDump(const analysis::StalledRanks& found, const HeardDumps& heard
 
 }  // namespace
 
-std::vector<Finding> FindInDumps(const HeardDumps& heard, Now now, const HangThresholds& thresholds) {
+AnalysedDumps Analyse(HeardDumps heard) {
+  AnalysedDumps dumps;
+  dumps.unreadable = heard.unreadable;
+  dumps.complete = heard.complete;
+  std::vector<analysis::RankDump> ranks;
+  ranks.reserve(heard.dumps.size());
+  for (HeardDump& dump : heard.dumps) {
+    dumps.times[dump.dump.rank] = {dump.dump.last_call_unix_ns, dump.written_unix_ns};
+    ranks.push_back(std::move(dump.dump));
+  }
+  dumps.found = analysis::FindStalledRanks(std::move(ranks));
+  return dumps;
+}
+
+std::vector<Finding> FindInDumps(const AnalysedDumps& dumps, Now now, const HangThresholds& thresholds) {
   std::vector<Finding> findings;
-  std::vector<analysis::RankDump> dumps;
-  dumps.reserve(heard.dumps.size());
-  for (const HeardDump& dump : heard.dumps) dumps.push_back(dump.dump);
-  const analysis::StalledRanks found = analysis::FindStalledRanks(std::move(dumps));
-  const Times times(heard, now);
+  const analysis::StalledRanks& found = dumps.found;
+  const Times times(dumps, now);
   for (const auto& mismatch : found.mismatched) AddMismatch(mismatch, times, thresholds, &findings);
   for (const StalledRank& rank : found.stalled) {
     Finding finding = OfRank(rank.rank, rank.operation, StalledText(rank));
@@ -187,7 +192,7 @@ std::vector<Finding> FindInDumps(const HeardDumps& heard, Now now, const HangThr
                                       "errors); if it does not go on, restart the job without its node");
     findings.push_back(std::move(finding));
   }
-  AddWithoutDump(found, heard, times, thresholds, &findings);
+  AddWithoutDump(dumps, times, thresholds, &findings);
   for (const std::vector<int>& cycle : found.cycles) {
     Finding finding = OfSeveral(Syndrome::kNonCommunicationHang, cycle, -1,
                                 Concat(List(cycle), " wait for each other, in different groups"));
@@ -197,8 +202,8 @@ std::vector<Finding> FindInDumps(const HeardDumps& heard, Now now, const HangThr
     findings.push_back(std::move(finding));
   }
   // Of a group whose members no dump tells (back ends other than NCCL) one more may be missing.
-  const bool all = heard.complete && heard.unreadable == 0 && found.missing.empty() &&
-                   static_cast<int>(heard.dumps.size()) == times.MostRank() + 1;
+  const bool all = dumps.complete && dumps.unreadable == 0 && found.missing.empty() &&
+                   static_cast<int>(dumps.times.size()) == times.MostRank() + 1;
   for (const analysis::StuckOperation& stuck : found.stuck) {
     Finding finding =
         OfSeveral(Syndrome::kCommunicationHang, stuck.unfinished, stuck.operation,

@@ -1,9 +1,6 @@
 #include "c4d_master/sources/dump_folder.h"
 
 #include <algorithm>
-#include <dirent.h>
-#include <memory>
-#include <sys/stat.h>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -19,48 +16,19 @@ using service::Concat;
 // A file that has not grown for so long is whole.
 constexpr int64_t kSettledNs = 3 * kSecondNs;
 
-struct Closer {
-  void operator()(DIR* folder) const { closedir(folder); }
-};
-
 }  // namespace
 
-DumpFolder::DumpFolder(std::string folder) : folder_(std::move(folder)) {
-  if (!folder_.ends_with('*')) return;
-  folder_.pop_back();
-  const size_t slash = folder_.find_last_of('/');
-  prefix_ = slash == std::string::npos ? folder_ : folder_.substr(slash + 1);
-  folder_ = slash == std::string::npos ? "." : folder_.substr(0, std::max<size_t>(slash, 1));
-}
+DumpFolder::DumpFolder(std::string folder) : folder_(std::move(folder), "Flight Recorder dumps") {}
 
 // Brings files_ up to date; whether one of them has changed.
 bool DumpFolder::Find() {
-  const std::unique_ptr<DIR, Closer> folder(opendir(folder_.c_str()));
-  std::string fault;
+  const auto has_rank = [](const std::string& name) {
+    return absl::AsciiStrToLower(name).find("rank") != std::string::npos;
+  };
   std::map<std::string, File> found;
-  if (folder == nullptr) {
-    fault = Concat("the folder of Flight Recorder dumps cannot be read: ", service::ToUtf8(folder_));
-  } else {
-    // NOLINTNEXTLINE(concurrency-mt-unsafe): nobody else has this folder
-    while (const dirent* const entry = readdir(folder.get())) {
-      const std::string name = entry->d_name;
-      if (name.starts_with('.') || !name.starts_with(prefix_)) continue;
-      if (prefix_.empty() && absl::AsciiStrToLower(name).find("rank") == std::string::npos) continue;
-      const std::string path = Concat(folder_, "/", name);
-      struct stat facts {};
-      if (stat(path.c_str(), &facts) != 0 || !S_ISREG(facts.st_mode)) continue;
-      if (found.size() == kMostDumpFiles) {
-        fault = Concat("there are more than ", kMostDumpFiles, " dumps in ", service::ToUtf8(folder_),
-                       "; the others are not read");
-        break;
-      }
-      File& file = found[path];
-      file.bytes = static_cast<uint64_t>(facts.st_size);
-      file.written_unix_ns = facts.st_mtim.tv_sec * kSecondNs + facts.st_mtim.tv_nsec;
-    }
+  for (const auto& [path, facts] : folder_.List(has_rank, kMostDumpFiles)) {
+    found[path] = {facts.bytes, facts.written_unix_ns, false, std::nullopt};
   }
-  if (fault != fault_ && !fault.empty()) service::LogWarning(fault);
-  fault_ = fault;
   bool changed = found.size() != files_.size();
   for (auto& [path, file] : found) {
     const auto before = files_.find(path);

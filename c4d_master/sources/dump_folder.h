@@ -13,6 +13,7 @@
 
 #include "c4d_master/job_state.h"
 #include "c4d_master/sources/dump_findings.h"
+#include "c4d_master/sources/folder_files.h"
 
 namespace c4::c4d {
 
@@ -23,7 +24,7 @@ inline constexpr size_t kMostDumpFiles = 1 << 17;  // that are looked at
 class DumpFolder {
  public:
   // The files of `folder` itself in whose name "rank" stands, or with `folder` ending in '*' those whose path
-  // begins so. Pipes, by which PyTorch is asked for dumps, and hidden files are none.
+  // begins so.
   explicit DumpFolder(std::string folder);
 
   // The dumps to judge the job by, when they are others than the last time, or are complete now. Nothing
@@ -44,12 +45,10 @@ class DumpFolder {
   bool Find();
   void Read(const std::string& path, File* file);
 
-  std::string folder_;
-  std::string prefix_;  // of the names
+  FolderFiles folder_;
   std::map<std::string, File> files_;
   int64_t changed_at_ns_ = kNever;
-  std::string fault_;  // of the folder, as it was said
-  bool told_ = true;   // the dumps as they are
+  bool told_ = true;  // the dumps as they are
   bool told_complete_ = true;
   bool told_any_ = false;  // the last answer had dumps
 };

@@ -18,6 +18,11 @@ using service::Concat;
 constexpr size_t kMostSources = 64;
 constexpr absl::Duration kInterval = absl::Seconds(1);
 
+Now ReadNow() {
+  const service::Clock& clock = service::SystemClock();
+  return {clock.MonotonicNs(), clock.UnixNs()};
+}
+
 }  // namespace
 
 absl::StatusOr<SourceOptions> ParseSources(const std::string& text) {
@@ -25,21 +30,25 @@ absl::StatusOr<SourceOptions> ParseSources(const std::string& text) {
   if (text.empty()) return options;
   for (const std::string& word : std::vector<std::string>(absl::StrSplit(text, ','))) {
     const std::pair<std::string, std::string> parts = absl::StrSplit(word, absl::MaxSplits('=', 1));
-    if (parts.first == "dumps") {
-      if (parts.second.empty() || !options.dumps.empty()) {
+    if (parts.first == "dumps" || parts.first == "inspector") {
+      std::string& folder = parts.first == "dumps" ? options.dumps : options.inspector;
+      if (parts.second.empty()) {
         return absl::InvalidArgumentError(
-            parts.second.empty()
-                ? "dumps= names no folder; give the one that the job's ranks write to, as "
-                  "dumps=/shared/llm, or what the files' paths begin with, as dumps=/tmp/nccl_trace_rank_*"
-                : "there are two folders of dumps; give the one that all of the job's ranks write to");
+            Concat(parts.first, "= names no folder; give the one that the job's ranks write to, as ",
+                   parts.first, "=/shared/llm, or what the files' paths begin with, as ",
+                   parts.first == "dumps" ? "dumps=/tmp/nccl_trace_rank_*" : "inspector=/tmp/logs/node1-*"));
       }
-      options.dumps = parts.second;
+      if (!folder.empty()) {
+        return absl::InvalidArgumentError(Concat("there are two folders of ", parts.first,
+                                                 "; give the one that all of the job's ranks write to"));
+      }
+      folder = parts.second;
       continue;
     }
     if (parts.first != "ras") {
       return absl::InvalidArgumentError(
           Concat("\"", service::ToUtf8(word),
-                 "\" is no source; give ras=HOST:PORT or dumps=FOLDER, several by commas"));
+                 "\" is no source; give ras=HOST:PORT, dumps=FOLDER or inspector=FOLDER, several by commas"));
     }
     const absl::StatusOr<service::HostPort> address = service::ParseHostPort(parts.second);
     if (!address.ok() || address->port == 0) {
@@ -66,6 +75,11 @@ std::string SourceNote(const SourceOptions& options) {
     notes.emplace_back(
         "Flight Recorder dumps tell of this job: what each rank had called and finished at the moment when "
         "it was dumped");
+  }
+  if (!options.inspector.empty()) {
+    notes.emplace_back(
+        "NCCL's Inspector tells of this job: how long the collectives that have finished took on each rank, "
+        "and nothing of those that have not");
   }
   if (notes.empty()) return "";
   return Concat(absl::StrJoin(notes, ". "), ". ", notes.size() == 1 ? "That does" : "These do",
@@ -104,8 +118,7 @@ void RasSource::Look() {
     next_ = (next_ + i) % addresses_.size();
     if (!silent_.empty()) service::LogInfo("RAS answers again");
     silent_.clear();
-    const service::Clock& clock = service::SystemClock();
-    const Now now{clock.MonotonicNs(), clock.UnixNs()};
+    const Now now = ReadNow();
     on_batches_(telemetry_.Take(*status, now), now);
     return;
   }
@@ -115,23 +128,62 @@ void RasSource::Look() {
   silent_ = why;
 }
 
-DumpSource::DumpSource(const std::string& folder, OnDumps on_dumps)
-    : on_dumps_(std::move(on_dumps)), folder_(folder) {
-  thread_ = std::make_unique<service::StateThread>("c4d-dumps", kInterval, [this] { Look(); });
+Sources::Sources(const SourceOptions& options, const std::string& job, uint64_t epoch, C4dHandler* handler,
+                 service::StateThread* state_thread)
+    : handler_(handler),
+      state_thread_(state_thread),
+      has_ras_(!options.ras.empty()),
+      inspector_telemetry_(std::make_shared<InspectorTelemetry>(job, epoch)) {
+  if (!options.inspector.empty()) {
+    inspector_folder_.emplace(options.inspector);
+    inspector_ =
+        std::make_unique<service::StateThread>("c4d-inspector", kInterval, [this] { LookAtInspector(); });
+  }
+  if (!options.dumps.empty()) {
+    dump_folder_.emplace(options.dumps);
+    dumps_ = std::make_unique<service::StateThread>("c4d-dumps", kInterval, [this] { LookForDumps(); });
+  }
+  if (has_ras_) {
+    ras_ = std::make_unique<RasSource>(
+        options, job, epoch, [this](std::vector<v1::TelemetryBatch> batches, Now now) {
+          state_thread_->Post([handler = handler_, telemetry = inspector_telemetry_,
+                               batches = std::move(batches), now]() mutable {
+            for (v1::TelemetryBatch& batch : batches) {
+              telemetry->AddTo(now, &batch);
+              (void)handler->Ingest(batch, now);
+            }
+          });
+        });
+  }
 }
 
-DumpSource::~DumpSource() {
+Sources::~Sources() {
   Stop();
 }
 
-void DumpSource::Stop() {
-  thread_->Stop();
+void Sources::Stop() {
+  if (ras_ != nullptr) ras_->Stop();
+  if (dumps_ != nullptr) dumps_->Stop();
+  if (inspector_ != nullptr) inspector_->Stop();
 }
 
-void DumpSource::Look() {
-  const service::Clock& clock = service::SystemClock();
-  const Now now{clock.MonotonicNs(), clock.UnixNs()};
-  if (std::optional<HeardDumps> heard = folder_.Look(now)) on_dumps_(*std::move(heard), now);
+void Sources::LookForDumps() {
+  const Now now = ReadNow();
+  std::optional<HeardDumps> heard = dump_folder_->Look(now);
+  if (!heard.has_value()) return;
+  state_thread_->Post(
+      [handler = handler_, found = Analyse(*std::move(heard)), now] { handler->SetDumps(found, now); });
+}
+
+void Sources::LookAtInspector() {
+  const Now now = ReadNow();
+  std::vector<InspectorRecord> records = inspector_folder_->Look(now);
+  state_thread_->Post([handler = handler_, telemetry = inspector_telemetry_, has_ras = has_ras_,
+                       records = std::move(records), now] {
+    telemetry->Observe(records, now);
+    if (has_ras) return;
+    for (const v1::TelemetryBatch& batch : telemetry->Take(now)) (void)handler->Ingest(batch, now);
+  });
 }
 
 }  // namespace c4::c4d

@@ -1,17 +1,21 @@
-// Where c4d_master hears of a job besides C4's own agents: `--source ras=HOST:PORT,dumps=FOLDER`
-// (docs/sources.md).
+// Where c4d_master hears of a job besides C4's own agents: `--source
+// ras=HOST:PORT,dumps=FOLDER,inspector=FOLDER` (docs/sources.md).
 #pragma once
 
 #include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "c4/v1/telemetry.pb.h"
+#include "c4d_master/c4d_handler.h"
 #include "c4d_master/job_state.h"
 #include "c4d_master/sources/dump_folder.h"
+#include "c4d_master/sources/inspector_folder.h"
+#include "c4d_master/sources/inspector_telemetry.h"
 #include "c4d_master/sources/ras_telemetry.h"
 #include "service/address.h"
 #include "service/state_thread.h"
@@ -21,6 +25,9 @@ namespace c4::c4d {
 struct SourceOptions {
   std::vector<service::HostPort> ras;  // of one job: the first that answers is taken
   std::string dumps;                   // see DumpFolder; empty: none
+  std::string inspector;               // see InspectorFolder; empty: none
+
+  bool empty() const { return ras.empty() && dumps.empty() && inspector.empty(); }
 };
 
 // "ras=10.0.0.1:28028,ras=10.0.0.2:28028,dumps=/shared/llm". InvalidArgument with what to give.
@@ -59,26 +66,34 @@ class RasSource {
   std::unique_ptr<service::StateThread> thread_;
 };
 
-// A thread that looks into the folder of Flight Recorder dumps once a second.
-class DumpSource {
+// All of a job's sources, each on a thread of its own that looks once a second, so that one that blocks holds
+// up no other. What they say is taken in on the handler's thread.
+class Sources {
  public:
-  // Called on the source's own thread.
-  using OnDumps = std::function<void(HeardDumps, Now)>;
+  // `handler` and `state_thread` outlive this.
+  Sources(const SourceOptions& options, const std::string& job, uint64_t epoch, C4dHandler* handler,
+          service::StateThread* state_thread);
+  ~Sources();  // Stop
+  Sources(const Sources&) = delete;
+  Sources& operator=(const Sources&) = delete;
 
-  DumpSource(const std::string& folder, OnDumps on_dumps);
-  ~DumpSource();  // Stop
-  DumpSource(const DumpSource&) = delete;
-  DumpSource& operator=(const DumpSource&) = delete;
-
-  // No call of `on_dumps` begins afterwards.
+  // Nothing is handed on afterwards.
   void Stop();
 
  private:
-  void Look();
+  void LookForDumps();
+  void LookAtInspector();
 
-  const OnDumps on_dumps_;
-  DumpFolder folder_;
-  std::unique_ptr<service::StateThread> thread_;
+  C4dHandler* const handler_;
+  service::StateThread* const state_thread_;
+  const bool has_ras_;
+  // Of the state thread, which may have something to do for it yet when this has ended.
+  const std::shared_ptr<InspectorTelemetry> inspector_telemetry_;
+  std::optional<DumpFolder> dump_folder_;  // each of its own thread
+  std::optional<InspectorFolder> inspector_folder_;
+  std::unique_ptr<RasSource> ras_;
+  std::unique_ptr<service::StateThread> dumps_;
+  std::unique_ptr<service::StateThread> inspector_;
 };
 
 }  // namespace c4::c4d

@@ -28,13 +28,9 @@ std::string Place(const std::string& description, const std::string& group, int6
 }
 
 std::string CulpritText(const StalledRank& rank) {
-  std::string text = absl::StrCat("rank ", rank.rank, ": ", rank.waiters.size(), " ranks wait for it, in ",
-                                  Place(rank.description, rank.group, rank.operation));
-  if (rank.operation < 0) return text + "; it has not begun its side\n";
-  if (rank.last_entered >= rank.operation)
-    return absl::StrCat(text, "; it has not finished operation ", rank.last_completed + 1, "\n");
-  if (rank.last_entered < 0) return text + "; it has entered none\n";
-  return absl::StrCat(text, "; it has entered ", rank.last_entered, "\n");
+  return absl::StrCat("rank ", rank.rank, ": ", rank.waiters.size(), " ranks wait for it, in ",
+                      Place(rank.description, rank.group, rank.operation), "; ", analysis::ProgressText(rank),
+                      "\n");
 }
 
 void AddWithoutDump(const StalledRanks& found, std::string* text) {

@@ -3,38 +3,22 @@ held up the others, appear in a folder one after the other.
 
 dump_source_test.py SOURCE_DIR BUILD_BIN_DIR
 """
-import json
 import os
 import pathlib
 import pickle
 import shutil
-import subprocess
 import sys
-import tempfile
 import time
 import unittest
+
+from source_master import SourceMaster
 
 SOURCE, BIN = (pathlib.Path(word).resolve() for word in sys.argv[1:3])
 DUMPS = SOURCE / "tests/data/flight-recorder-pytorch/absent"
 
 
-class DumpSource(unittest.TestCase):
-    def c4(self, *words):
-        return subprocess.run([BIN / "c4", *words, "--run-dir", self.run_dir, "--job", "dumps"], capture_output=True, text=True,
-                              check=False, timeout=30)
-
-    def verdicts(self):
-        said = self.c4("verdicts", "--json")
-        return json.loads(said.stdout)["verdicts"] if said.stdout else []
-
-    def wait_for(self, what, seconds, ask):
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            answer = ask()
-            if answer:
-                return answer
-            time.sleep(0.2)
-        raise AssertionError(f"no {what} within {seconds} s; the master said: {self.log.read_text()}")
+class DumpSource(SourceMaster):
+    BIN = BIN
 
     def put(self, rank):
         """The rank's dump, as if its last call had been ten minutes ago."""
@@ -48,21 +32,11 @@ class DumpSource(unittest.TestCase):
             pickle.dump(dump, file, protocol=2)
 
     def test_whom_dumps_show_behind_is_named(self):
-        folder = tempfile.TemporaryDirectory(prefix="c4-dumps-")
-        self.addCleanup(folder.cleanup)
-        path = pathlib.Path(folder.name)
-        self.run_dir, self.log, self.dumps = path / "run", path / "log", path / "dumps"
+        self.dumps = self.path / "dumps"
         self.dumps.mkdir()
         os.mkfifo(self.dumps / "nccl_trace_rank_0.pipe")  # as PyTorch makes them
         shutil.copy(__file__, self.dumps / "notes")
-        environment = {key: value for key, value in os.environ.items() if not key.startswith("C4")}
-        environment["C4_RUN_DIR"] = str(self.run_dir)
-        with open(self.log, "w", encoding="utf-8") as log:
-            master = subprocess.Popen([BIN / "c4d_master", "--job", "dumps", "--listen", "127.0.0.1:0", "--http-address",
-                                       "127.0.0.1:0", "--source", f"dumps={self.dumps}"],
-                                      env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-        self.addCleanup(master.wait)
-        self.addCleanup(master.terminate)
+        self.start(f"dumps={self.dumps}")
         self.wait_for("master", 30, lambda: "no agent has reported" in self.c4("verdicts").stdout)
         for rank in (0, 1, 3):
             self.put(rank)

@@ -4,15 +4,14 @@ falls behind the others and is named; the port goes away and comes back.
 ras_source_test.py BUILD_BIN_DIR
 """
 import json
-import os
 import pathlib
 import socketserver
-import subprocess
 import sys
-import tempfile
 import threading
 import time
 import unittest
+
+from source_master import SourceMaster
 
 BIN = pathlib.Path(sys.argv[1]).resolve()
 RANKS = 8
@@ -58,19 +57,8 @@ class Server(socketserver.ThreadingTCPServer):
     daemon_threads = True
 
 
-class RasSource(unittest.TestCase):
-    def c4(self, *words):
-        return subprocess.run([BIN / "c4", *words, "--run-dir", self.run_dir, "--job", "ras"], capture_output=True, text=True,
-                              check=False, timeout=30)
-
-    def wait_for(self, what, seconds, ask):
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            answer = ask()
-            if answer:
-                return answer
-            time.sleep(0.2)
-        raise AssertionError(f"no {what} within {seconds} s; the master said: {self.log.read_text()}")
+class RasSource(SourceMaster):
+    BIN = BIN
 
     def serve(self, port=0):
         server = Server(("127.0.0.1", port), Ras)
@@ -79,33 +67,17 @@ class RasSource(unittest.TestCase):
         return server
 
     def test_whom_ras_shows_behind_is_named(self):
-        folder = tempfile.TemporaryDirectory(prefix="c4-ras-")
-        self.addCleanup(folder.cleanup)
-        path = pathlib.Path(folder.name)
-        self.run_dir, self.log, self.job = path / "run", path / "log", Job()
+        self.job = Job()
         server = self.serve()
         port = server.server_address[1]
-        environment = {key: value for key, value in os.environ.items() if not key.startswith("C4")}
-        environment["C4_RUN_DIR"] = str(self.run_dir)
-        with open(self.log, "w", encoding="utf-8") as log:
-            master = subprocess.Popen([BIN / "c4d_master", "--job", "ras", "--listen", "127.0.0.1:0", "--http-address",
-                                       "127.0.0.1:0", "--source", f"ras=127.0.0.1:{port}"],
-                                      env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-        self.addCleanup(master.wait)
-        self.addCleanup(master.terminate)
-
-        def ranks():
-            said = self.c4("status", "--json")
-            return said.returncode == 0 and len(json.loads(said.stdout)["ranks"]) == RANKS
-        self.wait_for("ranks", 30, ranks)
+        self.start(f"ras=127.0.0.1:{port}")
+        self.wait_for_ranks(RANKS)
         time.sleep(5)
         self.assertEqual(self.c4("verdicts").returncode, 0, "a job that works has no verdict")
 
         self.job.behind = 5
 
-        def verdicts():
-            return json.loads(self.c4("verdicts", "--json").stdout)["verdicts"]
-        found = self.wait_for("verdict", 30, verdicts)
+        found = self.wait_for("verdict", 30, self.verdicts)
         self.assertEqual(len(found), 1, found)
         self.assertEqual(found[0]["syndrome"], "non-communication hang")
         self.assertEqual((found[0]["culprit"]["rank"], found[0]["culprit"]["host"]), (5, "10.0.0.2"))
@@ -118,7 +90,7 @@ class RasSource(unittest.TestCase):
         server = self.serve(port)
         self.addCleanup(server.server_close)
         self.addCleanup(server.shutdown)
-        self.wait_for("end of the verdict", 40, lambda: not verdicts())
+        self.wait_for("end of the verdict", 40, lambda: not self.verdicts())
         self.assertIn("RAS answers again", self.log.read_text())
 
 

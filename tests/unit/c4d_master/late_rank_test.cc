@@ -94,13 +94,15 @@ class LateGroups : public ::testing::Test {
  protected:
   LateGroups() : job_(16, 4) {}
 
-  std::vector<LateGroup> Find(const std::vector<uint32_t>& late, double factor = 5) {
+  // `known`: of so many ranks, from the first, it is known what is usual.
+  std::vector<LateGroup> Find(const std::vector<uint32_t>& late, double factor = 5, int32_t known = 16) {
     const JobSnapshot snapshot = job_.Snapshot();
     std::vector<Late> ranks;
     for (uint32_t i = 0; i < snapshot.processes.size(); ++i) {
       const auto rank = static_cast<uint32_t>(snapshot.processes[i].process->rank);
       const bool is_late = std::find(late.begin(), late.end(), rank) != late.end();
-      ranks.push_back(Rank(i, is_late ? factor * 2 : 2.0 + 0.01 * rank, 2, 12));
+      const double usual_ms = static_cast<int32_t>(rank) < known ? 2 : 0;
+      ranks.push_back(Rank(i, is_late ? factor * 2 : 2.0 + 0.01 * rank, usual_ms, 12));
     }
     std::stable_sort(ranks.begin(), ranks.end(),
                      [](const Late& a, const Late& b) { return a.ratio > b.ratio; });
@@ -162,6 +164,13 @@ TEST_F(LateGroups, MoreThanHalfOfTheJobIsTheJob) {
 
 TEST_F(LateGroups, OneIsNoGroup) {
   EXPECT_TRUE(Find({3}).empty());
+}
+
+// After a restart everybody warms up, and only some have taken over what was usual for their place.
+TEST_F(LateGroups, RanksOfWhichNothingIsKnownAreNotWell) {
+  EXPECT_TRUE(Find({0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}, 5, 4).empty());
+  EXPECT_TRUE(Find({0, 1, 2, 3}, 5, 4).empty());
+  EXPECT_EQ(Find({0, 1, 2, 3}, 5, 8).size(), 1U);
 }
 
 TEST_F(LateGroups, ALittleIsNot) {

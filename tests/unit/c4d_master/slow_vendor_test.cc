@@ -136,6 +136,7 @@ TEST_F(SlowVendorTest, OneUnluckyOperationIsNot) {
   });
   SlowThresholds hasty;
   hasty.again_slices = 1;
+  hasty.chance_a_day = 1e6;
   size_t hasty_findings = 0;
   for (int second = 0; second < 8; ++second) {
     Run(1, [](uint32_t, uint32_t) { return UINT32_MAX; });

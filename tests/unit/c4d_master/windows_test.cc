@@ -53,6 +53,21 @@ class Job {
       windows->Observe(host_);
     }
   }
+  // It computes, and chunks of others complete.
+  void Compute(Windows* windows, double seconds) {
+    for (int i = 0; i < static_cast<int>(seconds * 4); ++i) {
+      host_.as_of_ns += 250 * kMs;
+      host_.processes.front().communicators.front().queue_pairs.front().latency[10] += 1;
+      windows->Observe(host_);
+    }
+  }
+  // An operation ends.
+  void Finish(Windows* windows) {
+    host_.as_of_ns += 250 * kMs;
+    host_.processes.front().in_operation_ns += 250 * static_cast<uint64_t>(kMs);
+    ++host_.processes.front().operations_finished;
+    windows->Observe(host_);
+  }
   // It has been ready since now, and has finished nothing yet.
   void MakeReady() {
     host_.processes.front().communicators.front().phase = Phase::kReady;
@@ -194,6 +209,49 @@ Windows::Suspicion Usually() {
 }
 
 // Of a program under the tap nothing but queue pairs is seen.
+// Slices that end inside an operation hold part of the time before it: that is the operation's own time all
+// the same, wherever the ends of the slices lie.
+TEST(Windows, TimeBeforeALongOperationCountsWhereverSlicesEnd) {
+  for (const double before_s : {2.0, 5.0}) {  // shorter and longer than a slice within an operation
+    Windows windows;
+    Job job(1);
+    for (int i = 0; i < 30; ++i) {
+      job.Compute(&windows, before_s);
+      job.Inside(&windows, 0.5, 10);
+      job.Finish(&windows);
+    }
+    const OwnTime own = windows.Own(job.key(), 0);
+    EXPECT_NEAR(own.usual_ns, before_s * kSecondNs, kSecondNs / 2.0) << before_s;
+    EXPECT_NEAR(own.recent_ns, before_s * kSecondNs, kSecondNs / 2.0) << before_s;
+    EXPECT_NEAR(own.cycle_ns, (before_s + 0.75) * kSecondNs, kSecondNs / 2.0) << before_s;
+  }
+}
+
+// How many slices of a queue pair look slow by chance, as a job scatters.
+TEST(Windows, HowTheJobScattersIsMeasured) {
+  const auto scatter = [](int once_in) {
+    Windows windows;
+    Job job(1);
+    for (int second = 1; second <= 2000; ++second) job.Run(&windows, 1, 20, second % once_in == 0 ? 16 : 10);
+    return windows.ScatterShare();
+  };
+  EXPECT_NEAR(Windows().ScatterShare(), 0.5, 0.01) << "not known";
+  EXPECT_NEAR(scatter(100'000), 0.0003, 0.0003);
+  EXPECT_NEAR(scatter(20), 0.05, 0.01);
+}
+
+TEST(Windows, TroubleIsNoScatter) {
+  Windows windows;
+  Job job(1);
+  job.Run(&windows, 200);
+  for (int i = 0; i < 40; ++i) {
+    job.Run(&windows, 1, 20, 16);
+    windows.Exclude(job.now_ns() - 2 * kSecondNs, job.now_ns());
+  }
+  job.Run(&windows, 20);
+  EXPECT_LT(windows.ScatterShare(), 0.02);
+}
+
 TEST(Windows, AProgramThatCallsNothingIsKnownByTheSecond) {
   Windows windows;
   Job job(1);

@@ -6,12 +6,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "c4d_master/c4d_handler.h"
-#include "c4d_master/sources/ras_telemetry.h"
-#include "c4d_master/sources/sources.h"
-#include "service/metrics.h"
 #include "tests/support/hung_job.h"
-#include "tests/unit/c4d_master/sources/ras_text.h"
+#include "tests/unit/c4d_master/sources/source_job.h"
 #include "traces/dump_files.h"
 #include "traces/flight_recorder.h"
 
@@ -74,11 +70,12 @@ std::string Texts(const Finding& finding) {
 TEST(DumpFindingsTest, AWaitCountsByItsLength) {
   for (uint64_t seed = 1; seed <= 50; ++seed) {
     const HungJob job = Absent(seed);
-    ASSERT_THAT(FindInDumps(Heard(job, 9), kNow, {}), IsEmpty()) << seed;  // of a job that works, on request
-    std::vector<Finding> findings = FindInDumps(Heard(job, 100), kNow, {});
+    ASSERT_THAT(FindInDumps(Analyse(Heard(job, 9)), kNow, {}), IsEmpty())
+        << seed;  // of a job that works, on request
+    std::vector<Finding> findings = FindInDumps(Analyse(Heard(job, 100)), kNow, {});
     EXPECT_THAT(RanksOfAll(findings), UnorderedElementsAreArray(job.culprits)) << seed;
     for (const Finding& finding : findings) EXPECT_EQ(finding.confirmed_by, "");
-    findings = FindInDumps(Heard(job, 600), kNow, {});
+    findings = FindInDumps(Analyse(Heard(job, 600)), kNow, {});
     ASSERT_THAT(RanksOfAll(findings), UnorderedElementsAreArray(job.culprits)) << seed;
     EXPECT_EQ(findings[0].syndrome, Syndrome::kNonCommunicationHang);
     EXPECT_EQ(findings[0].confirmed_by, "past-limit");
@@ -86,7 +83,7 @@ TEST(DumpFindingsTest, AWaitCountsByItsLength) {
     EXPECT_THAT(findings[0].waiting, Not(IsEmpty()));
     EXPECT_THAT(Texts(findings[0]), HasSubstr("had called nothing for"));
     // Of dumps that do not say when anything was called.
-    findings = FindInDumps(Heard(job, -1), kNow, {});
+    findings = FindInDumps(Analyse(Heard(job, -1)), kNow, {});
     ASSERT_THAT(RanksOfAll(findings), UnorderedElementsAreArray(job.culprits));
     EXPECT_EQ(findings[0].confirmed_by, "");
   }
@@ -101,17 +98,17 @@ TEST(DumpFindingsTest, WhoLeftNoDumpIsCertainWhenNoneComesAnyMore) {
     options.seed = seed;
     const HungJob job = SimulateHang(options);
     HeardDumps heard = Heard(job);
-    std::vector<Finding> findings = FindInDumps(heard, kNow, {});
+    std::vector<Finding> findings = FindInDumps(Analyse(heard), kNow, {});
     if (RanksOfAll(findings) != job.culprits) continue;
     ++certain;
     EXPECT_EQ(findings[0].confirmed_by, "past-limit");
     EXPECT_THAT(Texts(findings[0]), HasSubstr("left no dump"));
     heard.complete = false;
-    findings = FindInDumps(heard, kNow, {});
+    findings = FindInDumps(Analyse(heard), kNow, {});
     EXPECT_EQ(findings[0].confirmed_by, "");
     heard.complete = true;
     heard.unreadable = 1;
-    findings = FindInDumps(heard, kNow, {});
+    findings = FindInDumps(Analyse(heard), kNow, {});
     EXPECT_EQ(findings[0].confirmed_by, "");
   }
   EXPECT_GE(certain, 45);
@@ -124,14 +121,14 @@ TEST(DumpFindingsTest, RanksThatCalledSomethingElseAndOperationsThatNeverEnd) {
   options.faults = {HangFault::kMismatch};
   options.seed = 3;
   HungJob job = SimulateHang(options);
-  std::vector<Finding> findings = FindInDumps(Heard(job), kNow, {});
+  std::vector<Finding> findings = FindInDumps(Analyse(Heard(job)), kNow, {});
   ASSERT_THAT(RanksOfAll(findings), UnorderedElementsAreArray(job.culprits));
   EXPECT_EQ(findings[0].syndrome, Syndrome::kMismatch);
   EXPECT_EQ(findings[0].waiting.size(), 7U);
 
   options.faults = {HangFault::kStuck};
   job = SimulateHang(options);
-  findings = FindInDumps(Heard(job), kNow, {});
+  findings = FindInDumps(Analyse(Heard(job)), kNow, {});
   ASSERT_THAT(findings, SizeIs(1));
   EXPECT_EQ(findings[0].syndrome, Syndrome::kCommunicationHang);
   EXPECT_EQ(findings[0].kind, CulpritKind::kAmbiguous);
@@ -140,10 +137,10 @@ TEST(DumpFindingsTest, RanksThatCalledSomethingElseAndOperationsThatNeverEnd) {
   // Whose dump is missing may not have entered it.
   HeardDumps heard = Heard(job);
   heard.complete = false;
-  EXPECT_EQ(FindInDumps(heard, kNow, {}).at(0).confirmed_by, "");
+  EXPECT_EQ(FindInDumps(Analyse(heard), kNow, {}).at(0).confirmed_by, "");
   heard.complete = true;
   heard.dumps.erase(heard.dumps.begin() + 2);
-  for (const Finding& finding : FindInDumps(heard, kNow, {})) {
+  for (const Finding& finding : FindInDumps(Analyse(heard), kNow, {})) {
     if (finding.syndrome != Syndrome::kCommunicationHang) continue;
     EXPECT_EQ(finding.confirmed_by, "");
   }
@@ -157,60 +154,17 @@ TEST(DumpFindingsTest, NothingAndNonsense) {
     dump.dump.last_call_unix_ns = dump.written_unix_ns - 600 * kSecondNs;
     for (auto& [name, group] : dump.dump.groups) group.description = std::string(5000, '\xff');
   }
-  const std::vector<Finding> findings = FindInDumps(heard, kNow, {});
+  const std::vector<Finding> findings = FindInDumps(Analyse(heard), kNow, {});
   ASSERT_THAT(findings, Not(IsEmpty()));
   EXPECT_EQ(findings[0].since_at_ns, kNow.monotonic_ns);
   EXPECT_LT(Texts(findings[0]).size(), 2000U);
 }
 
-// A master with these dumps, and what RAS says.
-class DumpJob {
- public:
-  DumpJob() : store_(":memory:"), telemetry_("job", 1), handler_(Options(), &store_, &metrics_) {}
-
-  void Say(const std::vector<RasTestCommunicator>& communicators) {
-    const absl::StatusOr<RasStatus> status = ParseRasReply(RasReply(communicators));
-    ASSERT_TRUE(status.ok());
-    for (const v1::TelemetryBatch& batch : telemetry_.Take(*status, now_)) {
-      ASSERT_TRUE(handler_.Ingest(batch, now_).ok());
-    }
-  }
-  void Tick(int seconds) {
-    for (int i = 0; i < 10 * seconds; ++i) {
-      now_.monotonic_ns += kSecondNs / 10;
-      now_.unix_ns += kSecondNs / 10;
-      handler_.Tick(now_);
-    }
-  }
-  C4dHandler* handler() { return &handler_; }
-  Now now() const { return now_; }
-  std::vector<v1::Verdict> Open() const {
-    const v1::ListVerdictsReply reply = handler_.ListVerdicts(false);
-    return {reply.verdicts().begin(), reply.verdicts().end()};
-  }
-
- private:
-  static HandlerOptions Options() {
-    HandlerOptions options;
-    options.job = "job";
-    options.policy.agent_stale_ns = 10 * kSecondNs;
-    options.log_verdicts = false;
-    options.source_note = SourceNote({.ras = {}, .dumps = "/somewhere"});
-    return options;
-  }
-
-  Now now_ = kNow;
-  service::Metrics metrics_;
-  VerdictStore store_;
-  RasTelemetry telemetry_;
-  C4dHandler handler_;
-};
-
 TEST(DumpVerdictsTest, AVerdictWithoutAnyAgent) {
   const HungJob job = Absent(7);
-  DumpJob master;
-  master.handler()->SetDumps(Heard(job), master.now());
-  master.Tick(5);
+  SourceJob master({.ras = {}, .dumps = "/somewhere"});
+  master.handler()->SetDumps(Analyse(Heard(job)), master.now());
+  master.Pass(5);
   std::vector<v1::Verdict> open = master.Open();
   ASSERT_THAT(open, SizeIs(job.culprits.size()));
   EXPECT_EQ(open[0].state(), v1::VERDICT_STATE_CONFIRMED);
@@ -220,8 +174,35 @@ TEST(DumpVerdictsTest, AVerdictWithoutAnyAgent) {
   EXPECT_THAT(last.text(), HasSubstr("Flight Recorder"));
   // The dumps are gone, and nobody tells anything else.
   master.handler()->SetDumps({}, master.now());
-  master.Tick(310);
+  master.Pass(310);
   EXPECT_THAT(master.Open(), IsEmpty());
+}
+
+// The dumps come first, without the rank's process; the verdict gains it, and keeps it when RAS is silent.
+TEST(DumpVerdictsTest, RasTellsTheProcessLater) {
+  HungJobOptions options;
+  options.data = 6;
+  options.default_only = true;
+  options.faults = {HangFault::kAbsent};
+  options.seed = 5;
+  const HungJob job = SimulateHang(options);
+  ASSERT_THAT(job.culprits, SizeIs(1));
+  const auto culprit = static_cast<uint32_t>(job.culprits[0]);
+  SourceJob master({.ras = {}, .dumps = "/somewhere"});
+  master.handler()->SetDumps(Analyse(Heard(job)), master.now());
+  master.Pass(5);
+  ASSERT_THAT(master.Open(), SizeIs(1));
+  EXPECT_EQ(master.Open()[0].culprit().process().pid(), 0u);
+  RasTestCommunicator world = RasWorld(6, 13);
+  world.ranks[culprit].all_reduces = 10;
+  for (const int silent : {0, 40}) {
+    master.Say({world}, 5);
+    master.Pass(silent);
+    const std::vector<v1::Verdict> open = master.Open();
+    ASSERT_THAT(open, SizeIs(1)) << silent;
+    EXPECT_EQ(open[0].culprit().rank(), job.culprits[0]);
+    EXPECT_EQ(open[0].culprit().process().pid(), 100 + culprit);
+  }
 }
 
 // RAS suspects the rank, with its process; the dumps make it certain. Then the job works again.
@@ -234,18 +215,14 @@ TEST(DumpVerdictsTest, WithRas) {
   const HungJob job = SimulateHang(options);
   ASSERT_THAT(job.culprits, SizeIs(1));
   const auto culprit = static_cast<uint32_t>(job.culprits[0]);
-  DumpJob master;
+  SourceJob master({.ras = {}, .dumps = "/somewhere"});
   uint64_t done = 0;
   for (int second = 0; second < 20; ++second) {
     master.Say({RasWorld(6, done += 10)});
-    master.Tick(1);
   }
   RasTestCommunicator world = RasWorld(6, done + 3);
   world.ranks[culprit].all_reduces = done;
-  for (int second = 0; second < 20; ++second) {
-    master.Say({world});
-    master.Tick(1);
-  }
+  master.Say({world}, 20);
   std::vector<v1::Verdict> open = master.Open();
   ASSERT_THAT(open, SizeIs(1));
   EXPECT_EQ(open[0].state(), v1::VERDICT_STATE_SUSPECTED);
@@ -255,16 +232,15 @@ TEST(DumpVerdictsTest, WithRas) {
     dump.dump.last_call_unix_ns = dump.written_unix_ns - 130 * kSecondNs;
   }
   // RAS has seen it going for longer than these say: they are of another standstill.
-  master.handler()->SetDumps(heard, master.now());
+  master.handler()->SetDumps(Analyse(heard), master.now());
   master.Say({world});
-  master.Tick(1);
   EXPECT_EQ(master.Open()[0].state(), v1::VERDICT_STATE_SUSPECTED);
   for (HeardDump& dump : heard.dumps) {
     dump.dump.last_call_unix_ns = master.now().unix_ns - 21 * kSecondNs;
   }
   HangThresholds hasty;
   hasty.limit_ns = 20 * kSecondNs;
-  const std::vector<Finding> findings = FindInDumps(heard, master.now(), hasty);
+  const std::vector<Finding> findings = FindInDumps(Analyse(heard), master.now(), hasty);
   ASSERT_THAT(findings, SizeIs(1));
   EXPECT_EQ(findings[0].confirmed_by, "past-limit");
   // As the master merges them.
@@ -273,22 +249,16 @@ TEST(DumpVerdictsTest, WithRas) {
   policy.detectors.hang.limit_ns = 21 * kSecondNs;
   policy.detectors.hang.certain_factor = 100;
   master.handler()->SetPolicy(policy);
-  master.handler()->SetDumps(heard, master.now());
-  for (int second = 0; second < 4; ++second) {
-    master.Say({world});
-    master.Tick(1);
-  }
+  master.handler()->SetDumps(Analyse(heard), master.now());
+  master.Say({world}, 4);
   open = master.Open();
   ASSERT_THAT(open, SizeIs(1));
   EXPECT_EQ(open[0].state(), v1::VERDICT_STATE_CONFIRMED);
   EXPECT_EQ(open[0].culprit().process().pid(), 100 + culprit);
-  std::vector<std::string> kinds;
-  for (const v1::Evidence& evidence : open[0].evidence()) kinds.push_back(evidence.kind());
-  EXPECT_THAT(kinds, AllOf(Contains("flight recorder"), Contains("calls only")));
+  EXPECT_THAT(EvidenceKinds(open[0]), AllOf(Contains("flight recorder"), Contains("calls only")));
   // The job goes on, and the dumps still lie there.
   for (int second = 0; second < 50; ++second) {
     master.Say({RasWorld(6, done += 10)});
-    master.Tick(1);
   }
   EXPECT_THAT(master.Open(), IsEmpty());
 }

@@ -2,11 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "c4d_master/c4d_handler.h"
-#include "c4d_master/sources/ras_telemetry.h"
-#include "c4d_master/sources/sources.h"
-#include "service/metrics.h"
-#include "tests/unit/c4d_master/sources/ras_text.h"
+#include "tests/unit/c4d_master/sources/source_job.h"
 
 namespace c4::c4d {
 namespace {
@@ -20,70 +16,22 @@ using ::testing::SizeIs;
 
 constexpr uint32_t kRanks = 6;
 
-class RasJob {
+class RasJob : public SourceJob {
  public:
-  RasJob() : store_(":memory:"), telemetry_("job", 1), handler_(Options(), &store_, &metrics_) {}
+  RasJob() : SourceJob({.ras = {{"localhost", 28028}}, .dumps = ""}) {}
 
-  // What RAS says for so long, once a second.
-  void Say(const std::vector<RasTestCommunicator>& communicators, int seconds) {
-    for (int second = 0; second < seconds; ++second) {
-      const absl::StatusOr<RasStatus> status = ParseRasReply(RasReply(communicators));
-      ASSERT_TRUE(status.ok()) << status.status();
-      for (const v1::TelemetryBatch& batch : telemetry_.Take(*status, now_)) {
-        const absl::StatusOr<v1::TelemetryReply> reply = handler_.Ingest(batch, now_);
-        ASSERT_TRUE(reply.ok()) << reply.status();
-      }
-      Tick();
-    }
-  }
-  void SayNothing(int seconds) {
-    for (int second = 0; second < seconds; ++second) Tick();
-  }
   // A job that works: each second a step of ten operations.
   void Work(int seconds) {
     for (int second = 0; second < seconds; ++second) {
       done_ += 10;
-      Say({RasWorld(kRanks, done_)}, 1);
+      Say({RasWorld(kRanks, done_)});
     }
   }
   uint64_t done() const { return done_; }
 
-  std::vector<v1::Verdict> Open() const {
-    const v1::ListVerdictsReply reply = handler_.ListVerdicts(false);
-    return {reply.verdicts().begin(), reply.verdicts().end()};
-  }
-  const v1::GetStatusReply Status() const { return handler_.GetStatus(now_); }
-
  private:
-  static HandlerOptions Options() {
-    HandlerOptions options;
-    options.job = "job";
-    options.policy.agent_stale_ns = 10 * kSecondNs;
-    options.log_verdicts = false;
-    options.source_note = SourceNote({.ras = {{"localhost", 28028}}});
-    return options;
-  }
-  void Tick() {
-    for (int i = 0; i < 10; ++i) {
-      now_.monotonic_ns += kSecondNs / 10;
-      now_.unix_ns += kSecondNs / 10;
-      handler_.Tick(now_);
-    }
-  }
-
-  Now now_{1000 * kSecondNs, 1'700'000'000 * kSecondNs};
-  service::Metrics metrics_;
-  VerdictStore store_;
-  RasTelemetry telemetry_;
-  C4dHandler handler_;
   uint64_t done_ = 0;
 };
-
-std::vector<std::string> Kinds(const v1::Verdict& verdict) {
-  std::vector<std::string> kinds;
-  for (const v1::Evidence& evidence : verdict.evidence()) kinds.push_back(evidence.kind());
-  return kinds;
-}
 
 class RasVerdictsTest : public ::testing::TestWithParam<uint32_t> {};
 
@@ -99,9 +47,9 @@ TEST_P(RasVerdictsTest, WhoHasLaunchedLessHoldsUpTheOthers) {
   EXPECT_EQ(open[0].culprit().rank(), static_cast<int32_t>(GetParam()));
   EXPECT_EQ(open[0].culprit().process().pid(), 100 + GetParam());
   EXPECT_EQ(open[0].state(), v1::VERDICT_STATE_SUSPECTED);  // nobody sees that it does not work
-  EXPECT_THAT(Kinds(open[0]), Contains("calls only"));
-  EXPECT_THAT(Kinds(open[0]), Contains("source"));
-  EXPECT_THAT(Kinds(open[0]), Not(Contains("progress")));
+  EXPECT_THAT(EvidenceKinds(open[0]), Contains("calls only"));
+  EXPECT_THAT(EvidenceKinds(open[0]), Contains("source"));
+  EXPECT_THAT(EvidenceKinds(open[0]), Not(Contains("progress")));
   job.Say({world}, 120);
   open = job.Open();
   ASSERT_THAT(open, SizeIs(1));
@@ -215,7 +163,7 @@ TEST(RasVerdictsTest, ARasThatFallsSilentAccusesNobody) {
   RasTestCommunicator world = RasWorld(kRanks, job.done());
   world.ranks[0].all_reduces += 3;  // so that somebody waits
   job.Say({world}, 1);
-  job.SayNothing(400);
+  job.Pass(400);
   EXPECT_THAT(job.Open(), IsEmpty());
   job.Work(5);
   EXPECT_THAT(job.Open(), IsEmpty());
@@ -307,7 +255,7 @@ TEST(SourcesTest, WordsThatAreNoneAreRefusedWithWhatToGive) {
   ASSERT_THAT(two->ras, SizeIs(2));
   EXPECT_EQ(two->ras[1].host, "fe80::1");
   for (const std::string wrong :
-       {"ras", "ras=", "ras=host", "ras=host:0", "ras=host:99999", "inspector=/tmp", ","}) {
+       {"ras", "ras=", "ras=host", "ras=host:0", "ras=host:99999", "smon=/tmp", ","}) {
     const absl::StatusOr<SourceOptions> status = ParseSources(wrong);
     EXPECT_FALSE(status.ok()) << wrong;
     EXPECT_THAT(std::string(status.status().message()), HasSubstr("give ras=HOST:PORT")) << wrong;

@@ -1,9 +1,9 @@
-#include "c4a/interval_union.h"
+#include "analysis/interval_union.h"
 
 #include <algorithm>
 #include <iterator>
 
-namespace c4::agent {
+namespace c4::analysis {
 
 uint64_t IntervalUnion::Uncovered(int64_t begin_ns, int64_t end_ns) const {
   begin_ns = std::max(begin_ns, forgotten_until_ns_);
@@ -40,4 +40,4 @@ void IntervalUnion::Add(int64_t begin_ns, int64_t end_ns) {
   }
 }
 
-}  // namespace c4::agent
+}  // namespace c4::analysis

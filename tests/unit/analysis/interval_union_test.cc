@@ -1,11 +1,11 @@
-#include "c4a/interval_union.h"
+#include "analysis/interval_union.h"
 
 #include <algorithm>
 #include <gtest/gtest.h>
 #include <random>
 #include <vector>
 
-namespace c4::agent {
+namespace c4::analysis {
 namespace {
 
 constexpr int64_t kWindow = IntervalUnion::kWindowNs;
@@ -96,4 +96,4 @@ TEST(IntervalUnion, OneThatIsLongerThanTheWindowCountsWhole) {
 }
 
 }  // namespace
-}  // namespace c4::agent
+}  // namespace c4::analysis

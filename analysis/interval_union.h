@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <map>
 
-namespace c4::agent {
+namespace c4::analysis {
 
 class IntervalUnion {
  public:
@@ -31,4 +31,4 @@ class IntervalUnion {
   uint64_t covered_ns_ = 0;
 };
 
-}  // namespace c4::agent
+}  // namespace c4::analysis
