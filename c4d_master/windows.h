@@ -155,7 +155,7 @@ class Windows {
 
   // How often a slice of a queue pair has looked slow by itself while the job was healthy: a share of the
   // slices with chunks, of all of the job. An operation's chunks fare alike, so where a slice holds one
-  // operation it is much more than where it holds twenty.
+  // operation it is much more than where it holds twenty. As long as few have been seen it may be much.
   double ScatterShare() const { return (scatter_slow_ + 0.5) / (scatter_seen_ + 1); }
   // What looks slow: the low quantile in a slice, to what is usual for the connection and to its bad chunks,
   // where so many are known.

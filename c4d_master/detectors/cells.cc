@@ -169,9 +169,9 @@ size_t SlowSlices(const Cell& cell, const Windows& windows, double least_chunks,
 
 size_t SlicesAgainstChance(const Windows& windows, size_t count, const SlowThresholds& thresholds) {
   constexpr double kSlicesADay = 86400;
+  const double share = std::min(windows.ScatterShare(), 0.5);
   const double tries = std::max<double>(1, static_cast<double>(count)) * kSlicesADay;
-  const double wanted =
-      std::log(tries / thresholds.chance_a_day) / -std::log(std::min(windows.ScatterShare(), 0.5));
+  const double wanted = std::log(tries / thresholds.chance_a_day) / -std::log(share);
   const auto slices = static_cast<size_t>(std::ceil(std::max(1.0, wanted)));
   return std::clamp(slices, thresholds.again_slices, std::max(thresholds.again_slices, kRecentSlices));
 }

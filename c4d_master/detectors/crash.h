@@ -18,7 +18,7 @@ struct EndThresholds {
   int64_t gave_up_wait_ns = 10 * kSecondNs;
   // Deaths of a job that is ended as a whole; before, no crash of several that may have been ended from
   // outside is certain.
-  int64_t ended_ns = kSecondNs;
+  int64_t ended_ns = 2 * kSecondNs;
   uint64_t ended_least = 3;                    // at least so many of these, and more than this share of
   double ended_share = 0.5;                    // their incarnation's processes
   int64_t lost_silence_ns = 5 * kSecondNs;     // of an agent whose ranks are waited for

@@ -264,7 +264,7 @@ TEST_F(CrashTest, ANodeWhoseRanksAllEndIsNotCertainAtOnce) {
   Kill({2, 3});
   job_.Advance(kSecondNs / 2);
   for (const Finding& finding : Detect()) EXPECT_EQ(finding.confirmed_by, "") << finding.rank;
-  job_.Advance(kSecondNs);
+  job_.Advance(2 * kSecondNs);
   const std::vector<Finding> findings = Detect();
   ASSERT_THAT(findings, SizeIs(2));
   for (const Finding& finding : findings) EXPECT_EQ(finding.confirmed_by, "gone");

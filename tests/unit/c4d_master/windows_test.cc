@@ -1,6 +1,7 @@
 // Slices and what is usual: when it is learnt, what is left out, and what a process inherits.
 #include "c4d_master/windows.h"
 
+#include "c4d_master/detectors/cells.h"
 #include "gtest/gtest.h"
 
 namespace c4::c4d {
@@ -229,15 +230,25 @@ TEST(Windows, TimeBeforeALongOperationCountsWhereverSlicesEnd) {
 
 // How many slices of a queue pair look slow by chance, as a job scatters.
 TEST(Windows, HowTheJobScattersIsMeasured) {
-  const auto scatter = [](int once_in) {
+  const auto run = [](int once_in) {
     Windows windows;
     Job job(1);
     for (int second = 1; second <= 2000; ++second) job.Run(&windows, 1, 20, second % once_in == 0 ? 16 : 10);
-    return windows.ScatterShare();
+    return windows;
   };
-  EXPECT_NEAR(Windows().ScatterShare(), 0.5, 0.01) << "not known";
-  EXPECT_NEAR(scatter(100'000), 0.0003, 0.0003);
-  EXPECT_NEAR(scatter(20), 0.05, 0.01);
+  EXPECT_EQ(Windows().ScatterShare(), 0.5) << "not known";
+  const Windows calm = run(100'000);
+  EXPECT_NEAR(calm.ScatterShare(), 0.0003, 0.0003);
+  const Windows wild = run(20);
+  EXPECT_NEAR(wild.ScatterShare(), 0.05, 0.01);
+  // The more of them may be slow by chance, the longer it takes.
+  SlowThresholds thresholds;
+  EXPECT_EQ(SlicesAgainstChance(Windows(), 1000, thresholds), kRecentSlices);
+  EXPECT_EQ(SlicesAgainstChance(calm, 4, thresholds), 3U);
+  EXPECT_EQ(SlicesAgainstChance(wild, 4, thresholds), 6U);
+  EXPECT_EQ(SlicesAgainstChance(wild, 1'000'000, thresholds), kRecentSlices);
+  thresholds.chance_a_day = 1e6;
+  EXPECT_EQ(SlicesAgainstChance(wild, 4, thresholds), thresholds.again_slices);
 }
 
 TEST(Windows, TroubleIsNoScatter) {
@@ -248,8 +259,9 @@ TEST(Windows, TroubleIsNoScatter) {
     job.Run(&windows, 1, 20, 16);
     windows.Exclude(job.now_ns() - 2 * kSecondNs, job.now_ns());
   }
-  job.Run(&windows, 20);
-  EXPECT_LT(windows.ScatterShare(), 0.02);
+  job.Run(&windows, 1000);
+  EXPECT_GT(windows.ScatterShare(), 0);
+  EXPECT_LT(windows.ScatterShare(), 0.002);
 }
 
 TEST(Windows, AProgramThatCallsNothingIsKnownByTheSecond) {
