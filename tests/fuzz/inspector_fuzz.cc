@@ -14,7 +14,7 @@ using namespace c4::c4d;  // NOLINT(google-build-using-namespace): a test's one 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   std::string_view text(reinterpret_cast<const char*>(data), size);
   InspectorTelemetry telemetry("job", 1);
-  JobView view;
+  JobView view(10 * kSecondNs);
   Windows windows;
   Now now{1000 * kSecondNs, 1'700'000'000 * kSecondNs};
   std::vector<std::string> faults;

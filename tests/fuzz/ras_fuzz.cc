@@ -14,7 +14,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   const size_t half = text.find('\0');
   RasTelemetry telemetry("job", 1);
-  JobView view;
+  JobView view(10 * kSecondNs);
   Now now{1000 * kSecondNs, 1'700'000'000 * kSecondNs};
   for (const std::string_view reply :
        {text.substr(0, half), half == text.npos ? text : text.substr(half + 1)}) {
