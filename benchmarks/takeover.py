@@ -79,7 +79,8 @@ class Bench:
         for number in range(self.job_count):
             run_dir = self.path / f"job{number}"
             run_dir.mkdir()
-            job = self.start([self.bin / "c4", "run", "-n", 4, "--fabric", self.fabric, "--job", f"takeover{number}", "--no-c4p", "--key-file", self.path / "key", "--run-dir", run_dir, "--no-log", "--",
+            job = self.start([self.bin / "c4", "run", "-n", 4, "--fabric", self.fabric, "--job", f"takeover{number}", "--no-c4p",
+                              "--key-file", self.path / "key", "--run-dir", run_dir, "--no-log", "--",
                               self.bin / "all_reduce_perf", "-b", "128K", "-e", "128K", "-N", "0", "--pause-ms", "5"],
                              self.path / f"job{number}.log", {"C4A_PATH_MASTER": ",".join(self.places)})
             self.jobs.append((job, run_dir, f"takeover{number}"))
