@@ -329,6 +329,7 @@ JobTrial RunSourceTrial(const jobsim::Shape& shape, const jobsim::Fault& fault, 
   options.master_epoch = 1;
   options.policy.agent_stale_ns = 10 * kSecondNs;
   options.log_verdicts = false;
+  options.slow_is_suspected = source == CourtSource::kInspector;
   c4d::VerdictStore store(":memory:");
   service::Metrics metrics;
   c4d::C4dHandler handler(options, &store, &metrics);

@@ -21,6 +21,7 @@ constexpr int64_t kSlowIntervalNs = kSecondNs;
 constexpr int64_t kSlowPerQueuePairNs = 10'000;
 constexpr size_t kMaxSaid = 1000;
 // A path that is asked for late may be gone; but asking for those of a large job takes time.
+constexpr double kDoubtful = 0.3;  // less than what is certain when it comes again (Verdicts)
 constexpr int64_t kAskForPathsNs = kSecondNs;
 constexpr int64_t kAskShare = 50;
 constexpr size_t kAskAtOnce = 8192;  // queue pairs a tick: some milliseconds
@@ -324,6 +325,15 @@ void C4dHandler::Tick(Now now) {
     // What lasted longer than ever and went on by itself was usual after all (a checkpoint of many minutes).
     if (finding.confirmed_by.empty() || finding.confirmed_by == "past-limit") continue;
     for (const uint64_t communicator : finding.communicators) view_.ExcludeStandstill(communicator);
+  }
+  if (options_.slow_is_suspected) {
+    for (Finding& finding : findings) {
+      const bool slow = finding.syndrome == Syndrome::kCommunicationSlow ||
+                        finding.syndrome == Syndrome::kNonCommunicationSlow;
+      if (!slow) continue;
+      finding.confirmed_by.clear();
+      finding.confidence = kDoubtful;
+    }
   }
   hearing_.Observe(snapshot, findings, policy_, now.monotonic_ns);
   JudgeIterations(snapshot, recovering, &findings, now);

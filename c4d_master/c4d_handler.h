@@ -37,8 +37,10 @@ struct HandlerOptions {
   Policy policy;
   int64_t report_per_host_ns = Hearing::kPerHostNs;  // see Hearing
   bool tell_fail_slow = true;                        // verdicts about iterations that take longer
-  bool intervene = false;    // the job asks for experiments that move its queue pairs (intervention/)
-  std::string source_note;   // each verdict says it as evidence; empty: C4's own agents tell of the job
+  bool intervene = false;   // the job asks for experiments that move its queue pairs (intervention/)
+  std::string source_note;  // each verdict says it as evidence; empty: C4's own agents tell of the job
+  // What is slow is suspected only: sources that see no sends and receives take who waits for them for late.
+  bool slow_is_suspected = false;
   bool log_verdicts = true;  // not where a recording is replayed: its reader is told by the result
 };
 

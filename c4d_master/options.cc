@@ -61,6 +61,7 @@ HandlerOptions MasterOptions::ForHandler(uint64_t master_epoch) const {
   result.intervene = intervene;
   result.tell_fail_slow = fail_slow;
   result.source_note = SourceNote(sources);
+  result.slow_is_suspected = !sources.inspector.empty();
   return result;
 }
 

@@ -79,7 +79,7 @@ std::string SourceNote(const SourceOptions& options) {
   if (!options.inspector.empty()) {
     notes.emplace_back(
         "NCCL's Inspector tells of this job: how long the collectives that have finished took on each rank, "
-        "and nothing of those that have not");
+        "and nothing of those that have not, or of sends and receives: who waits for one seems to be late");
   }
   if (notes.empty()) return "";
   return Concat(absl::StrJoin(notes, ". "), ". ", notes.size() == 1 ? "That does" : "These do",

@@ -61,9 +61,9 @@ class InspectorSource(SourceMaster):
         self.assertEqual(self.verdicts(), [], "a job that works has no verdict")
         (logs / "node9-pid9.log").write_text("garbage\n", encoding="utf-8")
         job.slow = 5
-        found = self.wait_for("verdict", 60, lambda: [one for one in self.verdicts() if one["state"] == "confirmed"])
-        self.assertEqual([(one["syndrome"], one["culprit"]["rank"], one["culprit"]["host"]) for one in found],
-                         [("non-communication slow", 5, "node1")], found)
+        found = self.wait_for("verdict", 60, self.verdicts)
+        self.assertEqual([(one["syndrome"], one["state"], one["culprit"]["rank"], one["culprit"]["host"]) for one in found],
+                         [("non-communication slow", "suspected", 5, "node1")], found)
         self.assertIn("source", [one["kind"] for one in found[0]["evidence"]])
         self.assertIn("node9-pid9.log", self.log.read_text())
         job.slow = None

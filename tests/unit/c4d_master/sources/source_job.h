@@ -58,6 +58,7 @@ class SourceJob {
     options.policy.agent_stale_ns = 10 * kSecondNs;
     options.log_verdicts = false;
     options.source_note = SourceNote(sources);
+    options.slow_is_suspected = !sources.inspector.empty();
     return options;
   }
 
