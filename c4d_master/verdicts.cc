@@ -362,7 +362,9 @@ std::vector<VerdictChange> Verdicts::Update(const std::vector<Finding>& findings
       verdict.set_suspected_unix_ns(now.unix_ns);
       certain = !finding.confirmed_by.empty() && LeastSeenNs(finding, thresholds_) == 0;
       Refresh(finding, certain, now, &verdict);
-      if (!certain && finding.confidence >= kSuspected && Recurs(finding, now.unix_ns)) {
+      // Less than that says that its source cannot be certain, however often it comes again.
+      const bool doubtful = finding.confidence > 0 && finding.confidence < kSuspected;
+      if (!certain && !doubtful && Recurs(finding, now.unix_ns)) {
         certain = true;
         verdict.set_confirmed_by(kRecurring);
         verdict.set_confidence(kComesAgain);
